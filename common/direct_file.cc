@@ -128,6 +128,44 @@ class DirectWriter {
   size_t buffered_ = 0;
 };
 
+// Reads a file's first bytes in order.
+class DirectReader {
+ public:
+  DirectReader(int fd, size_t size, const std::string& path)
+      : fd_(fd),
+        size_(size),
+        path_(path),
+        is_direct_(size >= kDirectBytesMin && SetDirect(fd, true)) {}
+
+  // Returns how many it has read to `memory`, which has room for kCallBytes or what is left in whole
+  // blocks.
+  absl::StatusOr<size_t> Next(std::byte* memory) {
+    while (true) {
+      const size_t rest = size_ - done_;
+      const size_t room = (rest + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+      const size_t want = std::min(is_direct_ ? room : rest, kCallBytes);
+      const ssize_t got = pread(fd_, memory, want, static_cast<off_t>(done_));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EINVAL && is_direct_) {
+        SetDirect(fd_, is_direct_ = false);
+        continue;
+      }
+      if (got < 0) return FileError(errno, path_);
+      if (got == 0) return absl::DataLossError(absl::StrCat(path_, ": became shorter while read"));
+      const size_t own = std::min(static_cast<size_t>(got), rest);
+      done_ += own;
+      return own;
+    }
+  }
+
+ private:
+  const int fd_;
+  const size_t size_;
+  const std::string& path_;
+  bool is_direct_;
+  size_t done_ = 0;
+};
+
 }  // namespace
 
 absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> pieces,
@@ -142,19 +180,26 @@ absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> piec
 }
 
 absl::Status ReadDirectly(int fd, std::byte* memory, size_t size, const std::string& path) {
-  const size_t room = (size + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-  bool is_direct = size >= kDirectBytesMin && SetDirect(fd, true);
+  DirectReader reader(fd, size, path);
   for (size_t done = 0; done < size;) {
-    const size_t want = std::min((is_direct ? room : size) - done, kCallBytes);
-    const ssize_t got = pread(fd, memory + done, want, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EINVAL && is_direct) {
-      SetDirect(fd, is_direct = false);
-      continue;
-    }
-    if (got < 0) return FileError(errno, path);
-    if (got == 0) return absl::DataLossError(absl::StrCat(path, ": became shorter while read"));
-    done += static_cast<size_t>(got);
+    const absl::StatusOr<size_t> got = reader.Next(memory + done);
+    if (!got.ok()) return got.status();
+    done += *got;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
+                          absl::FunctionRef<absl::Status(absl::Span<const char>)> take) {
+  const std::shared_ptr<std::byte> piece = AlignedMemory(kCallBytes, kDirectAlignment);
+  if (piece == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory"));
+  DirectReader reader(fd, size, path);
+  for (size_t done = 0; done < size;) {
+    const absl::StatusOr<size_t> got = reader.Next(piece.get());
+    if (!got.ok()) return got.status();
+    absl::Status taken = take({reinterpret_cast<const char*>(piece.get()), *got});
+    if (!taken.ok()) return taken;
+    done += *got;
   }
   return absl::OkStatus();
 }

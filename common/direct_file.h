@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
@@ -25,6 +26,11 @@ absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> piec
 // Reads the first `size` bytes of a file. `memory`: aligned so, with room for `size` rounded up to
 // a multiple. Errors: those of FileError; DataLoss: the file is shorter.
 absl::Status ReadDirectly(int fd, std::byte* memory, size_t size, const std::string& path);
+
+// Reads the first `size` bytes in order and in pieces, which are valid during the call of `take`; an
+// error of it ends that and is returned. Errors: the same.
+absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
+                          absl::FunctionRef<absl::Status(absl::Span<const char>)> take);
 
 }  // namespace strata
 

@@ -47,6 +47,17 @@ class DirectFile : public testing::Test {
     const absl::Status read = ReadDirectly(fd.get(), memory.get(), all.size(), path_);
     ASSERT_TRUE(read.ok()) << read;
     EXPECT_EQ(std::memcmp(memory.get(), all.data(), all.size()), 0);
+    size_t seen = 0;
+    bool same = true;
+    const absl::Status pieces_read =
+        ReadDirectly(fd.get(), all.size(), path_, [&](absl::Span<const char> piece) {
+          same = same && all.compare(seen, piece.size(), piece.data(), piece.size()) == 0;
+          seen += piece.size();
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(pieces_read.ok()) << pieces_read;
+    EXPECT_TRUE(same);
+    EXPECT_EQ(seen, all.size());
     const UniqueFd ordinary(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     std::string cached(all.size() + 1, '\0');
     ASSERT_EQ(pread(ordinary.get(), cached.data(), cached.size(), 0), all.size());
@@ -108,6 +119,19 @@ TEST_F(DirectFile, AFileThatIsShorterIsDataLoss) {
     EXPECT_TRUE(absl::IsDataLoss(read)) << read;
     EXPECT_NE(read.message().find(path_), absl::string_view::npos) << read;
   }
+}
+
+TEST_F(DirectFile, AnErrorOfWhoTakesEndsReading) {
+  const UniqueFd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  ASSERT_TRUE(WriteDirectly(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, path_).ok());
+  int calls = 0;
+  EXPECT_EQ(ReadDirectly(fd.get(), kDirectBytesMin, path_,
+                         [&](absl::Span<const char>) {
+                           ++calls;
+                           return absl::AbortedError("enough");
+                         }),
+            absl::AbortedError("enough"));
+  EXPECT_EQ(calls, 1);
 }
 
 // The limit is in the middle of a call's blocks, and then in the middle of a block.

@@ -1,14 +1,14 @@
 """What checkpoints cost a job, how fast they are written, and how soon a job goes on from one.
 
-usage: checkpoints.py STRATA PYTHON [--bytes 1GiB] [--steps 500] [--every 100] [--pairs 3]
+usage: checkpoints.py STRATA PYTHON [--bytes 1GiB] [--steps 400] [--every 40] [--pairs 3]
                       [--dir DIR] [--no-goals] [--json]
 
 One rank and one server on this machine, Adam on the server, gradients that never change. The job
 trains with a checkpoint every so many steps, and once without. Prints
 
-- cost: the mean time of all steps from the second checkpoint on over that of the steps among them
-  that no checkpoint is near, less 1; goal 0.01. The first one, which also takes the memory that the
-  others use again, is told of by itself,
+- cost: the seconds that a checkpoint adds to the steps near it, as a share of 100 steps that none
+  is near; goal 0.01. It is the mean over the second half of the run: the first ones also take the
+  memory that later ones use again, and are told of by themselves,
 - rate: a checkpoint's bytes over the time from its last step to its manifest, as a share of what
   one process writes to the same folder past the page cache in pieces of 8 MiB, with one fsync;
   goal 0.9,
@@ -115,15 +115,14 @@ def newest(folder):
 
 
 def cost_of(noted, every):
-    """Returns the time of a step that no checkpoint is near, what a checkpoint adds to a step on
-    average, and the seconds that the first one adds."""
+    """Returns the time of a step that no checkpoint is near, and the seconds that each adds."""
     times = [noted["ready"]] + noted["steps"]
     took = [end - begin for begin, end in zip(times, times[1:])]  # by step, from 0 on
-    near = every // 4  # steps after a checkpoint
-    later = range(2 * every - 1, len(took) - 1)  # from the one that makes the second on
-    quiet = statistics.mean(took[step] for step in later if (step + 1) % every > near)
-    first = sum(took[every - 1:every + near]) - quiet * (near + 1)
-    return quiet, statistics.mean(took[step] for step in later) / quiet - 1, first
+    near = every // 2  # steps, from the one that makes it on
+    cuts = range(every - 1, len(took) - near + 1, every)
+    quiet = statistics.mean(t for step, t in enumerate(took[cuts[len(cuts) // 2]:], 1)
+                            if (step - 1) % every >= near)
+    return quiet, [sum(took[cut:cut + near]) - near * quiet for cut in cuts]
 
 
 def resume_pair(bench, options, folder, note):
@@ -150,15 +149,16 @@ def measure(bench, options, folder):
     kept = bench.train(options.steps, folder)
     if kept["sums"][str(options.steps)] != without["sums"][str(options.steps)]:
         fail("the job ended with other weights than without checkpoints")
-    quiet, cost, first = cost_of(kept, options.every)
-    plain, _, _ = cost_of({**without, "steps": without["steps"][:options.steps]}, options.every)
+    quiet, added = cost_of(kept, options.every)
+    plain, _ = cost_of({**without, "steps": without["steps"][:options.steps]}, options.every)
+    cost = statistics.mean(added[len(added) // 2:]) / (100 * quiet)
     manifest, count, _ = newest(folder)
     if f"clock-{options.steps:020d}" not in manifest:
         fail(f"there is no checkpoint of step {options.steps}: the newest is {manifest}")
     seconds = os.path.getmtime(manifest) - kept["steps"][-1]
     alone = statistics.median(write_alone(folder, count) for _ in range(3))
     note(f"step {plain:.4f} s without checkpoints, {quiet:.4f} s between them; "
-         f"the first added {first:.1f} s, later ones {cost * quiet * options.every:.2f} s each")
+         f"they added {', '.join(f'{one:.2f}' for one in added)} s")
     note(f"{count / 1e9:.2f} GB in {seconds:.2f} s, one writer alone in {count / alone:.2f} s")
     rest = bench.train(options.steps + 10, os.path.join(bench.scratch, "more"), folder)
     last = str(options.steps + 10)
@@ -167,7 +167,7 @@ def measure(bench, options, folder):
     pairs = [resume_pair(bench, options, folder, note) for _ in range(options.pairs)]
     return {"cost": cost, "rate": count / seconds / alone,
             "resume": statistics.median(took / bound for took, bound in pairs),
-            "resume_s": pairs, "step_s": plain, "first_checkpoint_s": first,
+            "resume_s": pairs, "step_s": plain, "added_s": added,
             "bytes": count, "write_s": seconds, "write_alone_s": count / alone, "goals": GOALS,
             "cores": os.cpu_count()}
 
@@ -180,15 +180,15 @@ def main():
     parser.add_argument("strata")
     parser.add_argument("python")
     parser.add_argument("--bytes", type=bytes_of, default=1 << 30)
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--every", type=int, default=40)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--dir")
     parser.add_argument("--no-goals", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    if options.steps % options.every != 0 or options.steps < 3 * options.every:
-        fail(f"--steps: {options.steps} is not 3 or more times --every {options.every}")
+    if options.steps % options.every != 0 or options.steps < 4 * options.every:
+        fail(f"--steps: {options.steps} is not 4 or more times --every {options.every}")
     with tempfile.TemporaryDirectory(dir=options.dir) as scratch:
         result = measure(Bench(options, scratch), options, os.path.join(scratch, "kept"))
     missed = [name for name, goal in GOALS.items()

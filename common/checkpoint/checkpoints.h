@@ -50,6 +50,9 @@ class Checkpoints {
 
   // Returns an object. Errors: NotFound, DataLoss naming it: its size or checksum is another one.
   absl::StatusOr<Bytes> Read(const ObjectFacts& object);
+  // Hands one on in pieces, as Store::Read does. What is wrong with its size or checksum may show
+  // after all of it has been handed on, and goes before an InvalidArgument of `take`.
+  absl::Status Read(const ObjectFacts& object, const Store::TakePiece& take);
   // Reads all objects. Errors: that of the first one that is not whole.
   absl::Status Verify(const Manifest& manifest);
 
@@ -66,6 +69,8 @@ class Checkpoints {
   absl::Status DropAfter(uint64_t clock);
 
  private:
+  absl::Status CheckSize(const ObjectFacts& object, uint64_t bytes) const;
+  absl::Status CheckSum(const ObjectFacts& object, uint64_t checksum) const;
   absl::StatusOr<Manifest> ReadManifest(const std::string& name);
 
   Store& store_;

@@ -119,6 +119,34 @@ TEST_F(OnFiles, ADamagedOneIsPassedOverAndNamed) {
   EXPECT_GT(damages, 500u);
 }
 
+// Damage that whoever takes the pieces trips over is told of as damage; other errors of it are its.
+TEST_F(OnFiles, AReaderInPiecesHearsOfDamageFirst) {
+  Write(1000);
+  const Manifest manifest = Checkpoints(*store_).List()->complete.at(0);
+  const ObjectFacts object = manifest.objects.at(0);
+  absl::Status answer;
+  int calls = 0;
+  const auto read = [&] {
+    return Checkpoints(*store_).Read(object, [&](uint64_t, absl::Span<const char>) {
+      ++calls;
+      return answer;
+    });
+  };
+  EXPECT_EQ(read(), absl::OkStatus());
+  answer = absl::InvalidArgumentError("not what I know");
+  EXPECT_EQ(read(), answer) << "it is whole, and still not that";
+  std::string content(object.bytes, '?');
+  std::ofstream(PathOf(object.name), std::ios::binary | std::ios::trunc) << content;
+  EXPECT_EQ(read().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(read().message()), HasSubstr(object.name + ": checksum "));
+  answer = absl::CancelledError("has ended");
+  EXPECT_EQ(read(), answer);
+  calls = 0;
+  std::ofstream(PathOf(object.name), std::ios::binary | std::ios::trunc) << content << "x";
+  EXPECT_EQ(read().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(calls, 0) << "of another size";
+}
+
 TEST_F(OnFiles, AManifestOfAnotherClockIsNone) {
   Write(900);
   std::filesystem::create_directories(PathOf(Checkpoints::ObjectName(1000, "")));

@@ -92,20 +92,39 @@ absl::Status FileStore::PutNew(const std::string& name,
   return path.ok() ? WriteNewFileAtomically(*path, pieces) : path.status();
 }
 
-absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
+absl::StatusOr<FileStore::OpenObject> FileStore::OpenToRead(const std::string& name) const {
   if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
-  const std::string path = (fs::path(folder_) / name).string();
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  OpenObject object{.path = (fs::path(folder_) / name).string()};
+  object.fd = UniqueFd(open(object.path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat facts = {};
-  if (!fd.valid() || fstat(fd.get(), &facts) != 0) return FileError(errno, path);
-  if (!S_ISREG(facts.st_mode)) return FileError(EISDIR, path);
-  const auto size = static_cast<size_t>(facts.st_size);
+  if (!object.fd.valid() || fstat(object.fd.get(), &facts) != 0) {
+    return FileError(errno, object.path);
+  }
+  if (!S_ISREG(facts.st_mode)) return FileError(EISDIR, object.path);
+  object.size = static_cast<size_t>(facts.st_size);
+  return object;
+}
+
+absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
+  const absl::StatusOr<OpenObject> object = OpenToRead(name);
+  if (!object.ok()) return object.status();
+  const size_t size = object->size;
   const std::shared_ptr<std::byte> owner = AlignedMemory(size, kDirectAlignment);
   if (owner == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory for ", size, " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(object->path, ": no memory for ", size, " bytes"));
   }
-  if (absl::Status read = ReadDirectly(fd.get(), owner.get(), size, path); !read.ok()) return read;
-  return Bytes(owner, owner.get(), size);
+  absl::Status read = ReadDirectly(object->fd.get(), owner.get(), size, object->path);
+  return read.ok() ? absl::StatusOr<Bytes>(Bytes(owner, owner.get(), size)) : read;
+}
+
+absl::Status FileStore::Read(const std::string& name, const TakePiece& take) {
+  const absl::StatusOr<OpenObject> object = OpenToRead(name);
+  if (!object.ok()) return object.status();
+  if (object->size == 0) return take(0, {});
+  return ReadDirectly(
+      object->fd.get(), object->size, object->path,
+      [&](absl::Span<const char> piece) { return take(object->size, piece); });
 }
 
 absl::StatusOr<std::vector<std::string>> FileStore::List() {

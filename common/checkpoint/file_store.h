@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/checkpoint/store.h"
+#include "common/unique_fd.h"
 
 namespace strata {
 
@@ -25,6 +26,7 @@ class FileStore final : public Store {
   absl::Status PutNew(const std::string& name,
                       absl::Span<const absl::Span<const char>> pieces) override;
   absl::StatusOr<Bytes> Get(const std::string& name) override;
+  absl::Status Read(const std::string& name, const TakePiece& take) override;
   absl::StatusOr<std::vector<std::string>> List() override;
   // Folders that are empty then go, too.
   absl::Status Delete(const std::string& name) override;
@@ -32,7 +34,15 @@ class FileStore final : public Store {
   const std::string& where() const override { return folder_; }
 
  private:
+  struct OpenObject {
+    std::string path;
+    UniqueFd fd;
+    size_t size = 0;
+  };
+
   explicit FileStore(std::string folder) : folder_(std::move(folder)) {}
+
+  absl::StatusOr<OpenObject> OpenToRead(const std::string& name) const;
 
   // Makes the folders that an object lies in and returns its path.
   absl::StatusOr<std::string> MakePlace(const std::string& name) const;

@@ -66,17 +66,26 @@ std::string ReadObjects(const Json& json, std::vector<ObjectFacts>* objects) {
 
 }  // namespace
 
+ObjectSum::ObjectSum()
+    : state_(XXH3_createState(), [](XXH3_state_s* state) { return int{XXH3_freeState(state)}; }) {
+  STRATA_REQUIRE(state_ != nullptr);
+  XXH3_64bits_reset(state_.get());
+}
+
+void ObjectSum::Add(absl::Span<const char> bytes) {
+  XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+uint64_t ObjectSum::Value() const { return XXH3_64bits_digest(state_.get()); }
+
 ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const char>> pieces) {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       XXH3_freeState);
-  STRATA_REQUIRE(state != nullptr);
-  XXH3_64bits_reset(state.get());
+  ObjectSum sum;
   ObjectFacts facts = {.name = name};
   for (const absl::Span<const char> piece : pieces) {
-    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    sum.Add(piece);
     facts.bytes += piece.size();
   }
-  facts.checksum = XXH3_64bits_digest(state.get());
+  facts.checksum = sum.Value();
   return facts;
 }
 

@@ -2,12 +2,15 @@
 #define STRATA_COMMON_CHECKPOINT_MANIFEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+
+struct XXH3_state_s;  // of xxhash.h
 
 namespace strata {
 
@@ -19,6 +22,17 @@ struct ObjectFacts {
 
   bool operator==(const ObjectFacts&) const = default;
 };
+// The checksum of an object that comes in pieces: XXH3, 64 bits.
+class ObjectSum {
+ public:
+  ObjectSum();
+  void Add(absl::Span<const char> bytes);
+  uint64_t Value() const;
+
+ private:
+  std::unique_ptr<XXH3_state_s, int (*)(XXH3_state_s*)> state_;
+};
+
 // Returns the facts of an object in pieces.
 ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const char>> pieces);
 

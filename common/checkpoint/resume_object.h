@@ -21,6 +21,10 @@ struct ResumeObject {
 absl::StatusOr<ResumeObject> ReadResumeObject(const proto::Resume& resume, uint32_t index,
                                               Store& store);
 
+// Hands one on in pieces, as Checkpoints::Read does.
+absl::Status ReadResumeObject(const proto::Resume& resume, uint32_t index, Store& store,
+                              const Store::TakePiece& take);
+
 }  // namespace strata
 
 #endif  // STRATA_COMMON_CHECKPOINT_RESUME_OBJECT_H_

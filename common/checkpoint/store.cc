@@ -23,4 +23,10 @@ absl::Status CheckObjectName(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no name of an object"));
 }
 
+absl::Status Store::Read(const std::string& name, const TakePiece& take) {
+  const absl::StatusOr<Bytes> content = Get(name);
+  if (!content.ok()) return content.status();
+  return take(content->size(), {reinterpret_cast<const char*>(content->data()), content->size()});
+}
+
 }  // namespace strata

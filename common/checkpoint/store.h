@@ -1,6 +1,7 @@
 #ifndef STRATA_COMMON_CHECKPOINT_STORE_H_
 #define STRATA_COMMON_CHECKPOINT_STORE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +39,11 @@ class Store {
                               absl::Span<const absl::Span<const char>> pieces) = 0;
   // Returns the object, at an address that is aligned for all types. Errors: NotFound.
   virtual absl::StatusOr<Bytes> Get(const std::string& name) = 0;
+  // Hands an object on in order, so that it need not be in memory as a whole: `take` is called with
+  // the object's size and its next bytes, which are valid during the call; of an empty one once. An
+  // error of `take` ends it and is returned. Errors: NotFound.
+  using TakePiece = std::function<absl::Status(uint64_t size, absl::Span<const char> piece)>;
+  virtual absl::Status Read(const std::string& name, const TakePiece& take);
   // Returns the names of all objects, in order.
   virtual absl::StatusOr<std::vector<std::string>> List() = 0;
   // Removes an object; one that is not there is fine.

@@ -135,6 +135,27 @@ TEST_P(StoreContract, WhatIsPutIsThereForTheNextOneWhoOpensIt) {
   EXPECT_EQ(Open()->where(), place_->Address());
 }
 
+TEST_P(StoreContract, ReadHandsAnObjectOnInOrder) {
+  const auto store = Open();
+  for (const std::string text : {"", "short", "longer than what goes in one part of an upload"}) {
+    ASSERT_TRUE(Put(*store, "x", text).ok());
+    std::string seen;
+    int calls = 0;
+    const absl::Status read = store->Read("x", [&](uint64_t size, absl::Span<const char> piece) {
+      EXPECT_EQ(size, text.size());
+      seen.append(piece.data(), piece.size());
+      ++calls;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(read.ok()) << read;
+    EXPECT_EQ(seen, text);
+    EXPECT_GE(calls, 1);
+  }
+  const auto refuse = [](uint64_t, absl::Span<const char>) { return absl::AbortedError("no"); };
+  EXPECT_EQ(store->Read("x", refuse), absl::AbortedError("no"));
+  EXPECT_EQ(store->Read("none", refuse).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_P(StoreContract, PutNewLeavesWhatIsThere) {
   const auto store = Open();
   for (const std::string text : {"", "short", "longer than what goes in one part of an upload"}) {

@@ -42,7 +42,8 @@ const char* ReadAllCounts(const std::string& text, ChunkImage* image, uint64_t* 
   return nullptr;
 }
 
-// Reads one image. Errors: see ParseImageFile.
+}  // namespace
+
 absl::StatusOr<ChunkImage> TakeImage(ImageReader* file, const std::string& begin,
                                      const std::string& counts) {
   ChunkImage image;
@@ -77,7 +78,9 @@ absl::StatusOr<ChunkImage> TakeImage(ImageReader* file, const std::string& begin
   return image;
 }
 
-}  // namespace
+absl::Status OverlapError(uint64_t begin, const std::string& path) {
+  return ImageReader(path).Wrong(absl::StrCat("image ", begin), "overlaps the next one");
+}
 
 ImageFile MakeImageFile(absl::Span<const ChunkImage> images) {
   ImageWriter file(kImageFormat);
@@ -100,8 +103,8 @@ ImageFile MakeImageFile(absl::Span<const ChunkImage> images) {
 
 absl::StatusOr<std::vector<ChunkImage>> ParseImageFile(const Bytes& content,
                                                        const std::string& path) {
-  ImageReader file(content, path);
-  if (absl::Status status = file.Open(kImageFormat); !status.ok()) return status;
+  ImageReader file(path);
+  if (absl::Status status = file.Open(content, kImageFormat); !status.ok()) return status;
   std::vector<ChunkImage> images;
   for (const auto& [begin, counts] : file.texts()) {
     absl::StatusOr<ChunkImage> image = TakeImage(&file, begin, counts);
@@ -113,7 +116,7 @@ absl::StatusOr<std::vector<ChunkImage>> ParseImageFile(const Bytes& content,
             [](const ChunkImage& a, const ChunkImage& b) { return a.begin < b.begin; });
   for (size_t i = 0; i + 1 < images.size(); ++i) {
     if (images[i + 1].begin - images[i].begin < images[i].weights.weights.float_count()) {
-      return file.Wrong(absl::StrCat("image ", images[i].begin), "overlaps the next one");
+      return OverlapError(images[i].begin, path);
     }
   }
   return images;

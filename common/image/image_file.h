@@ -1,6 +1,7 @@
 #ifndef STRATA_COMMON_IMAGE_IMAGE_FILE_H_
 #define STRATA_COMMON_IMAGE_IMAGE_FILE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,15 @@ ImageFile MakeImageFile(absl::Span<const ChunkImage> images);
 // overlap, NaN or infinity, values at an address that is not one of fp32.
 absl::StatusOr<std::vector<ChunkImage>> ParseImageFile(const Bytes& content,
                                                        const std::string& path);
+
+// What both readers of such files need.
+
+// Returns one image: `begin` and `counts` are a name of the metadata and what it says. Errors: see
+// ParseImageFile.
+absl::StatusOr<ChunkImage> TakeImage(ImageReader* file, const std::string& begin,
+                                     const std::string& counts);
+// The range that begins there overlaps the next one.
+absl::Status OverlapError(uint64_t begin, const std::string& path);
 
 }  // namespace strata
 

@@ -42,29 +42,40 @@ ImageFile ImageWriter::Finish() {
   return std::move(file_);
 }
 
-absl::Status ImageReader::Open(const std::string& format) {
-  const char* const text = reinterpret_cast<const char*>(content_.data());
-  absl::StatusOr<ModelView> file = ViewSafetensors({text, content_.size()}, path_);
+absl::Status ImageReader::Open(const Bytes& content, const std::string& format) {
+  const char* const text = reinterpret_cast<const char*>(content.data());
+  absl::StatusOr<ModelView> file = ViewSafetensors({text, content.size()}, path_);
   if (!file.ok()) return file.status();
-  texts_ = std::move(file->metadata);
+  absl::Status status = SetTexts(std::move(file->metadata), format);
+  for (size_t i = 0; status.ok() && i < file->tensors.size(); ++i) {
+    const TensorView& tensor = file->tensors[i];
+    status = AddFloats(tensor.name, content.Part(static_cast<size_t>(tensor.values.data() - text),
+                                                 tensor.values.size()));
+  }
+  return status;
+}
+
+absl::Status ImageReader::SetTexts(std::map<std::string, std::string> metadata,
+                                   const std::string& format) {
+  texts_ = std::move(metadata);
   const auto found = texts_.find(kFormat);
   if (found == texts_.end() || found->second != format) {
     return Wrong(kFormat, absl::StrCat("is not ", format));
   }
   texts_.erase(found);
-  for (const TensorView& tensor : file->tensors) {
-    const auto* const data = reinterpret_cast<const std::byte*>(tensor.values.data());
-    if (reinterpret_cast<uintptr_t>(data) % sizeof(float) != 0) {
-      return Wrong(tensor.name, "lies at an address where no fp32 may lie");
-    }
-    const Bytes values = content_.Part(data - content_.data(), tensor.values.size());
-    const float* const floats = values.floats();
-    if (!std::all_of(floats, floats + values.float_count(),
-                     [](float x) { return std::isfinite(x); })) {
-      return Wrong(tensor.name, "holds NaN or infinity");
-    }
-    if (!floats_.emplace(tensor.name, values).second) return Wrong(tensor.name, "is there twice");
+  return absl::OkStatus();
+}
+
+absl::Status ImageReader::AddFloats(const std::string& name, const Bytes& values) {
+  if (reinterpret_cast<uintptr_t>(values.data()) % sizeof(float) != 0) {
+    return Wrong(name, "lies at an address where no fp32 may lie");
   }
+  const float* const floats = values.floats();
+  if (!std::all_of(floats, floats + values.float_count(),
+                   [](float x) { return std::isfinite(x); })) {
+    return Wrong(name, "holds NaN or infinity");
+  }
+  if (!floats_.emplace(name, values).second) return Wrong(name, "is there twice");
   return absl::OkStatus();
 }
 

@@ -43,11 +43,14 @@ class ImageWriter {
 // Takes a file of images apart. Errors are InvalidArgument and name the file.
 class ImageReader {
  public:
-  // Both outlive it.
-  ImageReader(const Bytes& content, const std::string& path) : content_(content), path_(path) {}
+  // `path` outlives it.
+  explicit ImageReader(const std::string& path) : path_(path) {}
 
-  // Reads the file, which must be of the format, whose floats are finite and lie where fp32 may.
-  absl::Status Open(const std::string& format);
+  // Reads a file, which must be of the format, whose floats are finite and lie where fp32 may.
+  absl::Status Open(const Bytes& content, const std::string& format);
+  // The same in parts, for one that is not in memory as a whole: the metadata, and then the floats.
+  absl::Status SetTexts(std::map<std::string, std::string> metadata, const std::string& format);
+  absl::Status AddFloats(const std::string& name, const Bytes& values);
   // The texts of the metadata, by name, but for the format.
   const std::map<std::string, std::string>& texts() const { return texts_; }
   // Returns floats, which are then none of those that are left; empty: they are not there. They are
@@ -59,7 +62,6 @@ class ImageReader {
   absl::Status Wrong(const std::string& what, const std::string& why) const;
 
  private:
-  const Bytes& content_;
   const std::string& path_;
   std::map<std::string, std::string> texts_;
   std::map<std::string, Bytes> floats_;

@@ -159,8 +159,8 @@ ImageFile MakeNodeImageFile(const NodeImage& image) {
 }
 
 absl::StatusOr<NodeImage> ParseNodeImageFile(const Bytes& content, const std::string& path) {
-  ImageReader file(content, path);
-  if (absl::Status status = file.Open(kNodeImageFormat); !status.ok()) return status;
+  ImageReader file(path);
+  if (absl::Status status = file.Open(content, kNodeImageFormat); !status.ok()) return status;
   NodeImage image;
   bool has_node = false;
   for (const auto& [name, text] : file.texts()) {

@@ -21,20 +21,14 @@ constexpr size_t kFileBytesMax = size_t{16} << 30;
 constexpr uint64_t kHeaderBytesMax = 100'000'000;  // the format's own limit
 static_assert(std::endian::native == std::endian::little);
 
-// Where the values of one tensor lie, counted from the end of the header.
-struct Entry {
-  TensorView tensor;
-  uint64_t begin = 0, end = 0;
-};
-
 bool ReadUnsigned(const Json& value, uint64_t* out) {
   if (!value.is_number_unsigned()) return false;
   *out = value.get<uint64_t>();
   return true;
 }
 
-// Returns why the entry is wrong, or null.
-const char* ReadEntry(const Json& value, Entry* entry) {
+// Returns why the tensor's entry is wrong, or null.
+const char* ReadPlace(const Json& value, TensorPlace* place) {
   if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets") || !value["shape"].is_array() ||
       !value["data_offsets"].is_array() || value["data_offsets"].size() != 2) {
@@ -47,11 +41,11 @@ const char* ReadEntry(const Json& value, Entry* entry) {
     if (!ReadUnsigned(item, &size)) return "has an impossible shape";
     if (size != 0 && bytes > kFileBytesMax / size) return "is too large";
     bytes *= size;
-    entry->tensor.shape.push_back(size);
+    place->shape.push_back(size);
   }
-  if (!ReadUnsigned(value["data_offsets"][0], &entry->begin) ||
-      !ReadUnsigned(value["data_offsets"][1], &entry->end) || entry->end < entry->begin ||
-      entry->end - entry->begin != bytes) {
+  if (!ReadUnsigned(value["data_offsets"][0], &place->begin) ||
+      !ReadUnsigned(value["data_offsets"][1], &place->end) || place->end < place->begin ||
+      place->end - place->begin != bytes) {
     return "has data_offsets that do not fit its shape";
   }
   return nullptr;
@@ -61,22 +55,20 @@ absl::Status Invalid(const std::string& path, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a safetensors file: ", why));
 }
 
-// Checks that the entries, in the order of their offsets, cover [0, bytes) and takes their values.
-absl::Status TakeValues(const std::string& path, absl::Span<const char> values,
-                        std::vector<Entry> entries, ModelView* model) {
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.begin < b.begin; });
+// Puts the places in the order of their values and checks that those cover [0, bytes).
+absl::Status OrderPlaces(const std::string& path, uint64_t bytes,
+                         std::vector<TensorPlace>* places) {
+  std::stable_sort(places->begin(), places->end(),
+                   [](const TensorPlace& a, const TensorPlace& b) { return a.begin < b.begin; });
   uint64_t position = 0;
-  for (Entry& entry : entries) {
-    if (entry.begin != position || entry.end > values.size()) {
-      return Invalid(path, absl::StrCat("the values of ", entry.tensor.name,
+  for (const TensorPlace& place : *places) {
+    if (place.begin != position || place.end > bytes) {
+      return Invalid(path, absl::StrCat("the values of ", place.name,
                                         " leave a gap, overlap others or are cut off"));
     }
-    entry.tensor.values = values.subspan(position, entry.end - entry.begin);
-    position = entry.end;
-    model->tensors.push_back(std::move(entry.tensor));
+    position = place.end;
   }
-  if (position != values.size()) return Invalid(path, "bytes after the last tensor");
+  if (position != bytes) return Invalid(path, "bytes after the last tensor");
   return absl::OkStatus();
 }
 
@@ -137,37 +129,56 @@ absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
   return model;
 }
 
-absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path) {
+absl::StatusOr<uint64_t> SafetensorsHeadBytes(absl::Span<const char> beginning, uint64_t file_bytes,
+                                              const std::string& path) {
   uint64_t length = 0;
-  if (content.size() < sizeof length) return Invalid(path, "no header");
-  std::memcpy(&length, content.data(), sizeof length);
-  if (length > kHeaderBytesMax || length > content.size() - sizeof length) {
+  static_assert(sizeof length == kSafetensorsLengthBytes);
+  if (beginning.size() < sizeof length) return Invalid(path, "no header");
+  std::memcpy(&length, beginning.data(), sizeof length);
+  if (length > kHeaderBytesMax || length > file_bytes - sizeof length) {
     return Invalid(path, "the header is cut off");
   }
-  const char* text = content.data() + sizeof length;
-  const Json header = Json::parse(text, text + length, nullptr, /*allow_exceptions=*/false);
+  return sizeof length + length;
+}
+
+absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> head,
+                                                      uint64_t file_bytes,
+                                                      const std::string& path) {
+  STRATA_REQUIRE(head.size() >= kSafetensorsLengthBytes && head.size() <= file_bytes);
+  const Json header = Json::parse(head.data() + kSafetensorsLengthBytes, head.data() + head.size(),
+                                  nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Invalid(path, "the header is not a JSON object");
-  ModelView model;
-  std::vector<Entry> entries;
+  SafetensorsLayout layout;
   for (const auto& [name, value] : header.items()) {
     if (name == kMetadata) {
       if (!value.is_object()) return Invalid(path, "the metadata is not an object");
       for (const auto& [key, word] : value.items()) {
         if (!word.is_string()) return Invalid(path, "the metadata is not of strings");
-        model.metadata[key] = word.get<std::string>();
+        layout.metadata[key] = word.get<std::string>();
       }
       continue;
     }
-    Entry entry;
-    entry.tensor.name = name;
-    if (const char* why = ReadEntry(value, &entry)) {
+    TensorPlace place = {.name = name};
+    if (const char* why = ReadPlace(value, &place)) {
       return Invalid(path, absl::StrCat("tensor ", name, " ", why));
     }
-    entries.push_back(std::move(entry));
+    layout.tensors.push_back(std::move(place));
   }
-  const absl::Span<const char> values(text + length, content.size() - sizeof length - length);
-  if (auto status = TakeValues(path, values, std::move(entries), &model); !status.ok()) {
-    return status;
+  absl::Status ordered = OrderPlaces(path, file_bytes - head.size(), &layout.tensors);
+  return ordered.ok() ? absl::StatusOr<SafetensorsLayout>(std::move(layout)) : ordered;
+}
+
+absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path) {
+  const absl::StatusOr<uint64_t> head = SafetensorsHeadBytes(content, content.size(), path);
+  if (!head.ok()) return head.status();
+  absl::StatusOr<SafetensorsLayout> layout =
+      ReadSafetensorsHead(content.subspan(0, *head), content.size(), path);
+  if (!layout.ok()) return layout.status();
+  ModelView model = {.metadata = std::move(layout->metadata)};
+  const absl::Span<const char> values = content.subspan(*head);
+  for (TensorPlace& place : layout->tensors) {
+    model.tensors.push_back({std::move(place.name), std::move(place.shape),
+                             values.subspan(place.begin, place.end - place.begin)});
   }
   return model;
 }

@@ -44,6 +44,28 @@ struct ModelView {
   std::vector<TensorView> tensors;  // in the order of their values in the content
 };
 
+// Where the values of one tensor lie, counted from the end of the head.
+struct TensorPlace {
+  std::string name;
+  std::vector<uint64_t> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+struct SafetensorsLayout {
+  std::map<std::string, std::string> metadata;
+  std::vector<TensorPlace> tensors;  // in the order of their values, which leave no gaps
+};
+
+// So many bytes at a file's beginning say how long its head is.
+inline constexpr size_t kSafetensorsLengthBytes = 8;
+// Returns that length, of a file of `file_bytes`. Errors: as ParseSafetensors. REQUIRES: `beginning`
+// has them, or is the whole file.
+absl::StatusOr<uint64_t> SafetensorsHeadBytes(absl::Span<const char> beginning, uint64_t file_bytes,
+                                              const std::string& path);
+// Reads the head of a file of `file_bytes`. Errors: as ParseSafetensors.
+absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> head,
+                                                      uint64_t file_bytes, const std::string& path);
+
 // Returns the file's beginning, after which come the values of the tensors, in their order. Its
 // size is a multiple of `alignment`, which is one of 8.
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,

@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "common/image/image_file.h"
-#include "server/daemon/load_checkpoint.h"
 
 namespace strata::server {
 
 // One job's images on their way in.
 struct JobCheckpoints::Reading {
-  absl::Mutex mutex;  // held while the images are handed over
+  absl::Mutex mutex;  // held while calls are made
   bool wanted ABSL_GUARDED_BY(mutex) = true;
   std::optional<absl::Status> outcome ABSL_GUARDED_BY(mutex);
   std::atomic<bool> done = false;
@@ -83,17 +82,20 @@ void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<Shar
   slot = std::make_unique<Reading>();
   slot->thread =
       std::thread([this, record, shards, calls = std::move(calls), reading = slot.get()] {
-        absl::StatusOr<std::vector<ChunkImage>> images;
-        absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
+        const absl::StatusOr<std::unique_ptr<Store>> store = open_(record.resume().dir());
+        absl::Status status = store.status();
         if (store.ok()) {
-          images = LoadCheckpoint(record, shards, **store);
-        } else {
-          images = store.status();
+          status = LoadCheckpoint(record, shards, **store,
+                                  [&](absl::Span<const ChunkImage> images) -> absl::Status {
+                                    absl::MutexLock lock(&reading->mutex);
+                                    if (!reading->wanted) return absl::CancelledError("has ended");
+                                    return calls.take(images);
+                                  });
         }
         {
           absl::MutexLock lock(&reading->mutex);
           if (reading->wanted) {
-            reading->outcome = images.ok() ? calls.take(*images) : images.status();
+            reading->outcome = status.ok() ? calls.finish() : status;
             calls.tell(*reading->outcome);
           }
         }

@@ -14,8 +14,8 @@
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
-#include "common/image/chunk_image.h"
 #include "proto/control.pb.h"
+#include "server/daemon/load_checkpoint.h"
 #include "server/shard/shard_cut.h"
 
 namespace strata::server {
@@ -37,12 +37,12 @@ class JobCheckpoints {
   void Begin(const proto::JobRecord& record);
   void OnCut(ShardCut cut);
   struct LoadCalls {
-    std::function<absl::Status(const std::vector<ChunkImage>&)>
-        take;                                       // puts them where they belong
+    TakeImages take;
+    std::function<absl::Status()> finish;           // all have been taken
     std::function<void(const absl::Status&)> tell;  // how reading and that went
   };
-  // Reads what the job's shards here go on from, then calls both on another thread, unless the job
-  // has ended by then; End waits for such calls. A second load of a job that has not ended reads
+  // Reads what the job's shards here go on from and makes these calls on another thread, none once
+  // the job has ended; End waits for one that is being made. A second load of a job that has not ended reads
   // nothing: once the first is done it tells how that went. REQUIRES: record.has_resume().
   void Load(const proto::JobRecord& record, const std::vector<ShardId>& shards, LoadCalls calls);
   // The job is gone from here. What it has cut is written still.

@@ -253,9 +253,14 @@ TEST_F(JobCheckpointsTest, ImagesAreReadAndHandedOver) {
   absl::Status outcome = absl::UnknownError("");
   checkpoints_.Load(record, {ShardId(0)},
                     {.take =
-                         [&](const std::vector<ChunkImage>& images) {
-                           taken = images;
+                         [&](absl::Span<const ChunkImage> images) {
+                           taken.assign(images.begin(), images.end());
                            return absl::AbortedError("from take");
+                         },
+                     .finish =
+                         [] {
+                           ADD_FAILURE() << "not all is taken";
+                           return absl::OkStatus();
                          },
                      .tell =
                          [&](const absl::Status& status) {
@@ -273,11 +278,12 @@ TEST_F(JobCheckpointsTest, AskedAgainItReadsOnceAndTellsAgainHowThatWent) {
   memory_->Set(/*stall=*/true);
   int taken = 0, told = 0;
   const JobCheckpoints::LoadCalls calls = {.take =
-                                               [&](const std::vector<ChunkImage>&) {
+                                               [&](absl::Span<const ChunkImage>) {
                                                  absl::MutexLock lock(&mutex_);
                                                  ++taken;
                                                  return absl::OkStatus();
                                                },
+                                           .finish = [] { return absl::OkStatus(); },
                                            .tell =
                                                [&](const absl::Status& status) {
                                                  absl::MutexLock lock(&mutex_);
@@ -306,7 +312,12 @@ TEST_F(JobCheckpointsTest, NothingIsHandedOverOnceTheJobHasEnded) {
   memory_->Set(/*stall=*/true);
   checkpoints_.Load(record, {ShardId(0)},
                     {.take =
-                         [](const std::vector<ChunkImage>&) {
+                         [](absl::Span<const ChunkImage>) {
+                           ADD_FAILURE();
+                           return absl::OkStatus();
+                         },
+                     .finish =
+                         [] {
                            ADD_FAILURE();
                            return absl::OkStatus();
                          },
@@ -321,7 +332,8 @@ TEST_F(JobCheckpointsTest, DamageIsNamedAndToldFromAStoreThatDoesNotAnswer) {
   const proto::CheckpointPart part = Written(10);
   MemoryStore store(memory_);
   const auto load = [&](const proto::JobRecord& record) {
-    return LoadCheckpoint(record, {ShardId(0)}, store).status();
+    return LoadCheckpoint(record, {ShardId(0)}, store,
+                          [](absl::Span<const ChunkImage>) { return absl::OkStatus(); });
   };
   EXPECT_EQ(load(GoesOnFrom(part)), absl::OkStatus());
   proto::JobRecord other = GoesOnFrom(part);
@@ -342,7 +354,12 @@ TEST_F(JobCheckpointsTest, DamageIsNamedAndToldFromAStoreThatDoesNotAnswer) {
   memory_->Set(/*stall=*/false, absl::UnavailableError("503"));
   EXPECT_EQ(load(GoesOnFrom(part)), absl::UnavailableError("503"));
   EXPECT_FALSE(IsDamage(load(GoesOnFrom(part))));
-  EXPECT_EQ(LoadCheckpoint(GoesOnFrom(part), {ShardId(5)}, store)->size(), 0) << "none of its own";
+  const absl::Status none = LoadCheckpoint(GoesOnFrom(part), {ShardId(5)}, store,
+                                           [](absl::Span<const ChunkImage>) {
+                                             ADD_FAILURE() << "none of its own";
+                                             return absl::OkStatus();
+                                           });
+  EXPECT_EQ(none, absl::OkStatus());
 }
 
 }  // namespace

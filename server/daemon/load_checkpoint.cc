@@ -1,13 +1,14 @@
 #include "server/daemon/load_checkpoint.h"
 
-#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/resume_object.h"
-#include "common/image/image_file.h"
+#include "common/image/image_stream.h"
 
 namespace strata::server {
 namespace {
@@ -36,28 +37,39 @@ absl::StatusOr<std::set<uint32_t>> NeededObjects(const proto::JobRecord& record,
   return needed;
 }
 
+// Reads one object and hands its images on.
+absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& store,
+                        const TakeImages& take) {
+  const std::string path = absl::StrCat(
+      store.where(), "/", resume.objects(static_cast<int>(index)).name());
+  std::optional<ImageStream> stream;
+  absl::Status read = ReadResumeObject(
+      resume, index, store, [&](uint64_t size, absl::Span<const char> piece) -> absl::Status {
+        if (!stream) stream.emplace(size, path);
+        std::vector<ChunkImage> images;
+        if (absl::Status taken = stream->Take(piece, &images); !taken.ok()) return taken;
+        for (const ChunkImage& image : images) {
+          if (image.clock == resume.clock()) continue;
+          return absl::InvalidArgumentError(
+              absl::StrFormat("%s: elements from %d on are of clock %d, not %d", path, image.begin,
+                              image.clock, resume.clock()));
+        }
+        return images.empty() ? absl::OkStatus() : take(images);
+      });
+  return read.ok() ? stream->Finish() : read;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<ChunkImage>> LoadCheckpoint(const proto::JobRecord& record,
-                                                       const std::vector<ShardId>& shards,
-                                                       Store& store) {
+absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<ShardId>& shards,
+                            Store& store, const TakeImages& take) {
   const absl::StatusOr<std::set<uint32_t>> needed = NeededObjects(record, shards);
   if (!needed.ok()) return needed.status();
-  std::vector<ChunkImage> all;
   for (const uint32_t index : *needed) {
-    const absl::StatusOr<ResumeObject> object = ReadResumeObject(record.resume(), index, store);
-    if (!object.ok()) return object.status();
-    absl::StatusOr<std::vector<ChunkImage>> images = ParseImageFile(object->content, object->path);
-    if (!images.ok()) return images.status();
-    for (const ChunkImage& image : *images) {
-      if (image.clock == record.resume().clock()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%s: elements from %d on are of clock %d, not %d", object->path,
-                          image.begin, image.clock, record.resume().clock()));
-    }
-    std::move(images->begin(), images->end(), std::back_inserter(all));
+    absl::Status loaded = LoadObject(record.resume(), index, store, take);
+    if (!loaded.ok()) return loaded;
   }
-  return all;
+  return absl::OkStatus();
 }
 
 }  // namespace strata::server

@@ -1,10 +1,11 @@
 #ifndef STRATA_SERVER_DAEMON_LOAD_CHECKPOINT_H_
 #define STRATA_SERVER_DAEMON_LOAD_CHECKPOINT_H_
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
 #include "common/image/chunk_image.h"
@@ -12,12 +13,16 @@
 
 namespace strata::server {
 
+// Puts images of chunks where they belong. They are gone after the call.
+using TakeImages = std::function<absl::Status(absl::Span<const ChunkImage>)>;
+
 // Reads those objects of the checkpoint that the record goes on from which have chunks of the given
-// shards of the job. Errors: NotFound, DataLoss, InvalidArgument: the checkpoint is damaged, naming
-// the object and what is wrong; others: the store's.
-absl::StatusOr<std::vector<ChunkImage>> LoadCheckpoint(const proto::JobRecord& record,
-                                                       const std::vector<ShardId>& shards,
-                                                       Store& store);
+// shards of the job, and hands their images on as they come: those of other shards, too. That an
+// object is damaged may show after images of it have been handed on. Errors: NotFound, DataLoss,
+// InvalidArgument: the checkpoint is damaged, naming the object and what is wrong; those of `take`;
+// others: the store's.
+absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<ShardId>& shards,
+                            Store& store, const TakeImages& take);
 
 }  // namespace strata::server
 

@@ -158,19 +158,9 @@ void ServerDaemon::TakeIn(const proto::InstallJob& install) {
     if (here->second < record.attempt()) Remove(record.job_id());
   }
   absl::Status status = Admit(install);
-  if (status.ok() && record.has_resume()) {
-    std::vector<ShardId> shards;
-    for (const uint32_t shard : install.own_shards()) {
-      if (shard != kNoShard) shards.emplace_back(shard);
-    }
-    JobCheckpoints::LoadCalls calls;
-    calls.take = [this, install](const std::vector<ChunkImage>& images) {
-      return Install(install, images);
-    };
-    calls.tell = [this, install](const absl::Status& status) { TellInstalled(install, status); };
-    return checkpoints_->Load(record, shards, std::move(calls));
-  }
-  if (status.ok()) status = Install(install, {});
+  if (status.ok()) status = BeginInstall(install);
+  if (status.ok() && record.has_resume()) return Load(install);
+  if (status.ok()) status = EndInstall(install);
   // A placement that is not this server's says nothing of a checkpoint.
   if (!status.ok()) status = absl::FailedPreconditionError(status.message());
   TellInstalled(install, status);
@@ -201,16 +191,46 @@ absl::Status ServerDaemon::Admit(const proto::InstallJob& install) {
   return absl::OkStatus();
 }
 
-absl::Status ServerDaemon::Install(const proto::InstallJob& install,
-                                   absl::Span<const ChunkImage> images) {
-  for (size_t i = 0; i < shards_.size(); ++i) {
+absl::Status ServerDaemon::ForShards(
+    const proto::InstallJob& install,
+    absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call) {
+  absl::Status status;
+  for (size_t i = 0; status.ok() && i < shards_.size(); ++i) {
     const uint32_t own = install.own_shards(static_cast<int>(i));
-    if (own == kNoShard) continue;
-    absl::Status status = shards_[i]->Install(install.record(), ShardId(own), images);
-    if (!status.ok()) return status;
+    if (own != kNoShard) status = call(*shards_[i], ShardId(own));
   }
+  return status;
+}
+
+absl::Status ServerDaemon::BeginInstall(const proto::InstallJob& install) {
+  return ForShards(install, [&](ShardThread& shard, ShardId own) {
+    return shard.BeginInstall(install.record(), own).status();
+  });
+}
+
+absl::Status ServerDaemon::EndInstall(const proto::InstallJob& install) {
+  absl::Status status = ForShards(install, [&](ShardThread& shard, ShardId) {
+    return shard.EndInstall(JobId(install.record().job_id()));
+  });
+  if (!status.ok()) return status;
   LogInfo("job %u: installed on %s", install.record().job_id(), Counted(shards_.size(), "shard"));
   return absl::OkStatus();
+}
+
+void ServerDaemon::Load(const proto::InstallJob& install) {
+  std::vector<ShardId> shards;
+  for (const uint32_t shard : install.own_shards()) {
+    if (shard != kNoShard) shards.emplace_back(shard);
+  }
+  JobCheckpoints::LoadCalls calls;
+  calls.take = [this, install](absl::Span<const ChunkImage> images) {
+    return ForShards(install, [&](ShardThread& shard, ShardId) {
+      return shard.InstallMore(JobId(install.record().job_id()), images);
+    });
+  };
+  calls.finish = [this, install] { return EndInstall(install); };
+  calls.tell = [this, install](const absl::Status& status) { TellInstalled(install, status); };
+  checkpoints_->Load(install.record(), shards, std::move(calls));
 }
 
 void ServerDaemon::Remove(uint32_t job) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -87,7 +88,13 @@ class ServerDaemon {
   // Whether there is room for the job. Errors: as JobAdmission::Admit.
   absl::Status Admit(const proto::InstallJob& install);
   // Puts the job on its shards; from any thread.
-  absl::Status Install(const proto::InstallJob& install, absl::Span<const ChunkImage> images);
+  // Calls for each shard of this server that the job has, up to the first error.
+  absl::Status ForShards(const proto::InstallJob& install,
+                         absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call);
+  absl::Status BeginInstall(const proto::InstallJob& install);
+  absl::Status EndInstall(const proto::InstallJob& install);
+  // Has the shards go on from the job's checkpoint, and tells the coordinator how that went.
+  void Load(const proto::InstallJob& install);
   void TellInstalled(const proto::InstallJob& install, const absl::Status& status);
   void Remove(uint32_t job);
   std::vector<uint32_t> RunningJobs() const;

@@ -21,11 +21,11 @@ ShardCore::~ShardCore() = default;
 
 absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard,
                                 absl::Span<const ChunkImage> images) {
-  absl::StatusOr<bool> installed = BeginInstall(record, own_shard);
-  if (installed.ok() && !*installed) {
-    installed = InstallMore(JobId(record.job_id()), images, SIZE_MAX);
-  }
-  return installed.status();
+  const absl::StatusOr<bool> installed = BeginInstall(record, own_shard);
+  if (!installed.ok() || *installed) return installed.status();
+  const JobId job(record.job_id());
+  absl::Status taken = InstallMore(job, images);
+  return taken.ok() ? EndInstall(job) : taken;
 }
 
 absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
@@ -56,25 +56,28 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   return true;
 }
 
-absl::StatusOr<bool> ShardCore::InstallMore(JobId id, absl::Span<const ChunkImage> images,
-                                            size_t chunks) {
+absl::Status ShardCore::InstallMore(JobId id, absl::Span<const ChunkImage> images) {
+  return Advance(id, [&](ShardJob& job) { return job.Restore(images); });
+}
+
+absl::Status ShardCore::EndInstall(JobId id) {
+  if (jobs_.contains(id)) return absl::OkStatus();
+  absl::Status whole = Advance(id, [](ShardJob& job) { return job.CheckRestored(); });
+  if (!whole.ok()) return whole;
+  auto made = installing_.extract(id);
+  Add(id, std::move(made.mapped()));
+  return absl::OkStatus();
+}
+
+absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJob&)> call) {
   const auto found = installing_.find(id);
   if (found == installing_.end()) {
     return absl::NotFoundError(absl::StrFormat("job %d was removed", id.value()));
   }
-  Installed& made = found->second;
-  const size_t end = made.restored + std::min(chunks, made.job->chunks() - made.restored);
-  if (absl::Status restored = made.job->Restore(images, made.restored, end); !restored.ok()) {
-    installing_.erase(found);
-    return absl::InvalidArgumentError(
-        absl::StrFormat("job %d: %s", id.value(), restored.message()));
-  }
-  made.restored = end;
-  if (end < made.job->chunks()) return false;
-  Installed whole = std::move(made);
+  const absl::Status status = call(*found->second.job);
+  if (status.ok()) return status;
   installing_.erase(found);
-  Add(id, std::move(whole));
-  return true;
+  return absl::InvalidArgumentError(absl::StrFormat("job %d: %s", id.value(), status.message()));
 }
 
 void ShardCore::Add(JobId id, Installed installed) {

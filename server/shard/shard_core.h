@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -75,12 +76,13 @@ class ShardCore {
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
                        absl::Span<const ChunkImage> images = {});
 
-  // The same in turns, between which the shard serves other jobs: BeginInstall, then InstallMore
-  // with the same images, each of which takes in so many chunks, until one of them returns that the
-  // job is installed. Until then nobody finds it here. Errors: those of Install, after which the
-  // job is not here; NotFound: it was removed meanwhile.
+  // The same in turns, between which the shard serves other jobs: BeginInstall, which returns true
+  // where that was all; else InstallMore with each of the images, and EndInstall. Until then nobody
+  // finds the job here. Errors: those of Install, after which the job is not here; NotFound: it was
+  // removed meanwhile. EndInstall of a job that is here already is fine.
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard);
-  absl::StatusOr<bool> InstallMore(JobId job, absl::Span<const ChunkImage> images, size_t chunks);
+  absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
+  absl::Status EndInstall(JobId job);
 
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
@@ -118,11 +120,12 @@ class ShardCore {
  private:
   struct Installed {
     std::unique_ptr<ShardJob> job;
-    std::string record;   // as installed, to know it again
-    size_t restored = 0;  // chunks, where the job goes on from images
+    std::string record;  // as installed, to know it again
   };
 
   void Add(JobId id, Installed installed);
+  // Takes a job that is being installed one step further. After an error it is not here.
+  absl::Status Advance(JobId id, absl::FunctionRef<absl::Status(ShardJob&)> call);
   void OnHello(transport::ConnectionId connection, const wire::Frame& frame,
                std::vector<ShardAction>* actions);
   // Answers with an error and counts it, for the job where the connection is bound to one.

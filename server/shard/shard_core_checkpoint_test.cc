@@ -45,6 +45,8 @@ TEST(ShardCoreCheckpoint, ImagesThatDoNotFitAreRefusedByName) {
   EXPECT_EQ(Install({Image(0)}),
             absl::InvalidArgumentError(
                 "job 7: the checkpoint has no elements from 4 on, where chunk 1 begins"));
+  EXPECT_EQ(Install({Image(0), Image(4), Image(0)}),
+            absl::InvalidArgumentError("job 7: the checkpoint's chunk 0: it is there twice"));
   const absl::Status other = Install({Image(0), Image(4, 3)});
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(other.message(), testing::HasSubstr("job 7: the checkpoint's chunk 1: "));
@@ -57,17 +59,21 @@ TEST(ShardCoreCheckpoint, AJobIsTakenInInTurnsAndIsNotHereBefore) {
   ShardCore shard(kernels::Cpu());
   EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), false);
   EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), false) << "asked again";
-  EXPECT_EQ(*shard.InstallMore(JobId(7), images, 1), false);
+  const absl::Span<const ChunkImage> all = images;
+  EXPECT_EQ(shard.InstallMore(JobId(7), all.subspan(0, 1)), absl::OkStatus());
+  EXPECT_EQ(shard.InstallMore(JobId(7), all.subspan(1, 1)), absl::OkStatus());
   EXPECT_THAT(shard.Counters(), IsEmpty());
-  EXPECT_EQ(*shard.InstallMore(JobId(7), images, 1), true);
+  EXPECT_EQ(shard.EndInstall(JobId(7)), absl::OkStatus());
   EXPECT_THAT(shard.Counters(), SizeIs(1));
   EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), true);
+  EXPECT_EQ(shard.EndInstall(JobId(7)), absl::OkStatus()) << "asked again";
   // One that is removed meanwhile is gone.
   ShardCore other(kernels::Cpu());
   std::vector<ShardAction> actions;
   EXPECT_EQ(*other.BeginInstall(record, ShardId(0)), false);
   other.Remove(JobId(7), &actions);
-  EXPECT_EQ(other.InstallMore(JobId(7), images, 1).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(other.InstallMore(JobId(7), images).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(other.EndInstall(JobId(7)).code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(other.Counters(), IsEmpty());
 }
 

@@ -43,21 +43,29 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
   }
 }
 
-absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images, size_t begin, size_t end) {
-  absl::flat_hash_map<uint64_t, const ChunkImage*> by_begin;
-  for (const ChunkImage& image : images) by_begin[image.begin] = &image;
-  for (size_t chunk = begin; chunk < end; ++chunk) {
-    const OwnChunk& own = plan_.chunks[chunk];
-    const auto found = by_begin.find(own.begin);
-    if (found == by_begin.end()) {
+absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images) {
+  for (const ChunkImage& image : images) {
+    const auto own = std::lower_bound(
+        plan_.chunks.begin(), plan_.chunks.end(), image.begin,
+        [](const OwnChunk& chunk, uint64_t begin) { return chunk.begin < begin; });
+    if (own == plan_.chunks.end() || own->begin != image.begin) continue;
+    ChunkState& chunk = *chunks_[static_cast<size_t>(own - plan_.chunks.begin())];
+    absl::Status restored = chunk.weights().seeded() ? absl::InvalidArgumentError("it is there twice")
+                                           : chunk.Restore(image);
+    if (!restored.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("the checkpoint has no elements from %d on, where chunk %d begins",
-                          own.begin, own.id.value()));
+          absl::StrFormat("the checkpoint's chunk %d: %s", own->id.value(), restored.message()));
     }
-    if (absl::Status restored = chunks_[chunk]->Restore(*found->second); !restored.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("the checkpoint's chunk %d: %s", own.id.value(), restored.message()));
-    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardJob::CheckRestored() const {
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    if (chunks_[chunk]->weights().seeded()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the checkpoint has no elements from %d on, where chunk %d begins",
+                        plan_.chunks[chunk].begin, plan_.chunks[chunk].id.value()));
   }
   return absl::OkStatus();
 }

@@ -63,11 +63,12 @@ class ShardJob {
   std::vector<proto::NodeClock> NextNodeClocks();
   // The bytes that are held now. Looks at every chunk.
   uint64_t MemoryBytes() const;
-  // Puts the shard's chunks from `begin` to before `end` where a checkpoint has them; others may be
-  // among the images. Errors: InvalidArgument naming the range that is missing or does not fit.
-  // REQUIRES: begin <= end <= chunks(), and no frame has come.
-  absl::Status Restore(absl::Span<const ChunkImage> images, size_t begin, size_t end);
-  size_t chunks() const { return chunks_.size(); }
+  // Puts the shard's chunks where images of a checkpoint have them; others may be among those.
+  // Errors: InvalidArgument naming the chunk that does not fit, or is there twice. REQUIRES: no
+  // frame has come.
+  absl::Status Restore(absl::Span<const ChunkImage> images);
+  // Whether all chunks have been restored. Errors: InvalidArgument naming the first that has not.
+  absl::Status CheckRestored() const;
   // See ShardCore.
   void LetGoOf(ShardId shard, uint64_t clock) {
     if (shard == plan_.shard) cuts_.LetGo(clock);

@@ -60,15 +60,31 @@ absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
   return posted;
 }
 
-absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard,
-                                  absl::Span<const ChunkImage> images) {
-  absl::StatusOr<bool> installed = false;
-  absl::Status ran = RunOnThread([&] { installed = core_.BeginInstall(record, own_shard); });
-  while (ran.ok() && installed.ok() && !*installed) {
-    ran = RunOnThread(
-        [&] { installed = core_.InstallMore(JobId(record.job_id()), images, kChunksPerTurn); });
+absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard) {
+  const absl::StatusOr<bool> begun = BeginInstall(record, own_shard);
+  return begun.ok() ? EndInstall(JobId(record.job_id())) : begun.status();
+}
+
+absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
+  absl::StatusOr<bool> begun = false;
+  absl::Status ran = RunOnThread([&] { begun = core_.BeginInstall(record, own_shard); });
+  return ran.ok() ? begun : ran;
+}
+
+absl::Status ShardThread::InstallMore(JobId job, absl::Span<const ChunkImage> images) {
+  absl::Status taken;
+  for (; taken.ok() && !images.empty(); images.remove_prefix(std::min(images.size(), kChunksPerTurn))) {
+    const absl::Span<const ChunkImage> turn = images.subspan(0, kChunksPerTurn);
+    absl::Status ran = RunOnThread([&] { taken = core_.InstallMore(job, turn); });
+    if (!ran.ok()) return ran;
   }
-  return ran.ok() ? installed.status() : ran;
+  return taken;
+}
+
+absl::Status ShardThread::EndInstall(JobId job) {
+  absl::Status ended;
+  absl::Status ran = RunOnThread([&] { ended = core_.EndInstall(job); });
+  return ran.ok() ? ended : ran;
 }
 
 absl::Status ShardThread::Remove(JobId job) {

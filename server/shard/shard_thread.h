@@ -56,8 +56,10 @@ class ShardThread {
   }
 
   // These do what ShardCore's do. Errors besides: FailedPrecondition (not running).
-  absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
-                       absl::Span<const ChunkImage> images = {});
+  absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
+  absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard);
+  absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
+  absl::Status EndInstall(JobId job);
   absl::Status Remove(JobId job);
   // Empty where it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();

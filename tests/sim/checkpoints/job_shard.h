@@ -28,7 +28,8 @@ class JobShard {
 
   // See ShardJob.
   absl::Status Restore(absl::Span<const ChunkImage> images) {
-    return job_->Restore(images, 0, job_->chunks());
+    absl::Status restored = job_->Restore(images);
+    return restored.ok() ? job_->CheckRestored() : restored;
   }
   std::vector<server::ShardCut> TakeCuts() { return std::exchange(cuts_, {}); }
   void LetGoOf(ShardId shard, uint64_t clock) { job_->LetGoOf(shard, clock); }

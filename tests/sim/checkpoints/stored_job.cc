@@ -150,11 +150,14 @@ class StoredJob {
   absl::Status Load() {
     const std::unique_ptr<Store> store = disk_.Open();
     for (int s = 0; s < record_.placement().shard_endpoints_size(); ++s) {
-      absl::StatusOr<std::vector<ChunkImage>> images =
-          server::LoadCheckpoint(record_, {ShardId(s)}, *store);
-      if (!images.ok()) return images.status();
-      Require(undisturbed_.CheckImages(*images));
-      from_.images.push_back(*std::move(images));
+      std::vector<ChunkImage>& images = from_.images.emplace_back();
+      absl::Status loaded = server::LoadCheckpoint(
+          record_, {ShardId(s)}, *store, [&](absl::Span<const ChunkImage> more) {
+            images.insert(images.end(), more.begin(), more.end());
+            return absl::OkStatus();
+          });
+      if (!loaded.ok()) return loaded;
+      Require(undisturbed_.CheckImages(images));
     }
     for (int n = 0; n < record_.view().nodes_size(); ++n) {
       auto node = worker::LoadNodeResume(record_, n, OpenerOf(&disk_));
