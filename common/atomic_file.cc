@@ -69,7 +69,8 @@ bool PlaceWhereNothingIs(const char* temporary, const char* path) {
 }
 
 absl::Status WriteAndPlace(const std::string& path, absl::Span<const absl::Span<const char>> pieces,
-                           PageCache cache, bool (*place)(const char* temporary, const char* path)) {
+                           PageCache cache,
+                           bool (*place)(const char* temporary, const char* path)) {
   // Processes of other hosts, or containers, that share the folder may have this one's number.
   uint64_t own = 0;
   if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
@@ -97,8 +98,7 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
 }
 
 absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::Span<const absl::Span<const char>> pieces,
-                                 PageCache cache) {
+                                 absl::Span<const absl::Span<const char>> pieces, PageCache cache) {
   return WriteAndPlace(path, pieces, cache, &Replace);
 }
 

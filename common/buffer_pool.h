@@ -28,8 +28,9 @@ class BufferPool {
   std::shared_ptr<std::byte> AllocateBytes(size_t bytes);
   std::shared_ptr<float> AllocateFloats(size_t count);
 
-  // While what it returns is alive, as many more bytes may lie free in the pool: what one that needs
-  // many buffers at times would otherwise have the kernel clear anew each time. May outlive the pool.
+  // While what it returns is alive, as many more bytes may lie free in the pool: what one that
+  // needs many buffers at times would otherwise have the kernel clear anew each time. May outlive
+  // the pool.
   [[nodiscard]] std::shared_ptr<void> RetainMore(size_t bytes);
 
   // Bytes that lie free in the pool.

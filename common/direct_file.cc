@@ -137,8 +137,8 @@ class DirectReader {
         path_(path),
         is_direct_(size >= kDirectBytesMin && SetDirect(fd, true)) {}
 
-  // Returns how many it has read to `memory`, which has room for kCallBytes or what is left in whole
-  // blocks.
+  // Returns how many it has read to `memory`, which has room for kCallBytes or what is left in
+  // whole blocks.
   absl::StatusOr<size_t> Next(std::byte* memory) {
     while (true) {
       const size_t rest = size_ - done_;

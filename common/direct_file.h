@@ -27,8 +27,8 @@ absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> piec
 // a multiple. Errors: those of FileError; DataLoss: the file is shorter.
 absl::Status ReadDirectly(int fd, std::byte* memory, size_t size, const std::string& path);
 
-// Reads the first `size` bytes in order and in pieces, which are valid during the call of `take`; an
-// error of it ends that and is returned. Errors: the same.
+// Reads the first `size` bytes in order and in pieces, which are valid during the call of `take`;
+// an error of it ends that and is returned. Errors: the same.
 absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
                           absl::FunctionRef<absl::Status(absl::Span<const char>)> take);
 

@@ -90,9 +90,15 @@ TEST_F(DirectFile, MorePiecesThanACallTakesAreKept) {
 
 // A head, large vectors, small ones, and then large ones that no longer begin at a block.
 TEST_F(DirectFile, PiecesOfAllSizesAndPlacesAreKept) {
-  ExpectKept({MakeBytes(3 * kBlock, 8), MakeBytes(5 << 20, 0), MakeBytes(40, 0), {},
-              MakeBytes(9 << 20, 0), MakeBytes(kBlock - 40, 16), MakeBytes(4 << 20, 0),
-              MakeBytes(kBlock + 4, 64), MakeBytes(1, 0)});
+  ExpectKept({MakeBytes(3 * kBlock, 8),
+              MakeBytes(5 << 20, 0),
+              MakeBytes(40, 0),
+              {},
+              MakeBytes(9 << 20, 0),
+              MakeBytes(kBlock - 40, 16),
+              MakeBytes(4 << 20, 0),
+              MakeBytes(kBlock + 4, 64),
+              MakeBytes(1, 0)});
 }
 
 TEST_F(DirectFile, SmallFilesAreKept) {

@@ -122,9 +122,8 @@ absl::Status FileStore::Read(const std::string& name, const TakePiece& take) {
   const absl::StatusOr<OpenObject> object = OpenToRead(name);
   if (!object.ok()) return object.status();
   if (object->size == 0) return take(0, {});
-  return ReadDirectly(
-      object->fd.get(), object->size, object->path,
-      [&](absl::Span<const char> piece) { return take(object->size, piece); });
+  return ReadDirectly(object->fd.get(), object->size, object->path,
+                      [&](absl::Span<const char> piece) { return take(object->size, piece); });
 }
 
 absl::StatusOr<std::vector<std::string>> FileStore::List() {

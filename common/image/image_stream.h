@@ -18,8 +18,8 @@
 namespace strata {
 
 // Takes a file of chunks' images apart while it is being read, so that it need not be in memory as
-// a whole: what is complete is handed on, with memory of its own. Files, images and errors are those
-// of ParseImageFile; but a fault may show after images before it have been handed on.
+// a whole: what is complete is handed on, with memory of its own. Files, images and errors are
+// those of ParseImageFile; but a fault may show after images before it have been handed on.
 //
 // Threads: one.
 class ImageStream {
@@ -27,8 +27,9 @@ class ImageStream {
   // `bytes`: of the whole file.
   ImageStream(uint64_t bytes, std::string path) : bytes_(bytes), path_(std::move(path)) {}
 
-  // Takes the file's next bytes, and adds the images that are complete now. Errors: InvalidArgument,
-  // ResourceExhausted (no memory). REQUIRES: no more than the whole file, none after an error.
+  // Takes the file's next bytes, and adds the images that are complete now. Errors:
+  // InvalidArgument, ResourceExhausted (no memory). REQUIRES: no more than the whole file, none
+  // after an error.
   absl::Status Take(absl::Span<const char> bytes, std::vector<ChunkImage>* images);
   // The file has ended. Errors: InvalidArgument.
   absl::Status Finish();

@@ -88,9 +88,9 @@ TEST(ImageStream, AnImageIsHandedOnWithItsLastByte) {
 // Images whose tensors lie between those of others.
 TEST(ImageStream, TensorsMayComeInAnyOrder) {
   const std::pair<const std::string, std::string> format = {"format", kImageFormat};
-  const std::string file =
-      FileOf({format, {"0", kCounts}, {"2", kCounts}},
-             {{"2/weights", {3, 4}}, {"0/copy", {7, 8}}, {"2/copy", {5, 6}}, {"0/weights", {1, 2}}});
+  const std::string file = FileOf(
+      {format, {"0", kCounts}, {"2", kCounts}},
+      {{"2/weights", {3, 4}}, {"0/copy", {7, 8}}, {"2/copy", {5, 6}}, {"0/weights", {1, 2}}});
   const auto images = Read(file, 3);
   ASSERT_TRUE(images.ok()) << images.status();
   ASSERT_THAT(*images, SizeIs(2));

@@ -58,8 +58,8 @@ struct SafetensorsLayout {
 
 // So many bytes at a file's beginning say how long its head is.
 inline constexpr size_t kSafetensorsLengthBytes = 8;
-// Returns that length, of a file of `file_bytes`. Errors: as ParseSafetensors. REQUIRES: `beginning`
-// has them, or is the whole file.
+// Returns that length, of a file of `file_bytes`. Errors: as ParseSafetensors. REQUIRES:
+// `beginning` has them, or is the whole file.
 absl::StatusOr<uint64_t> SafetensorsHeadBytes(absl::Span<const char> beginning, uint64_t file_bytes,
                                               const std::string& path);
 // Reads the head of a file of `file_bytes`. Errors: as ParseSafetensors.

@@ -42,8 +42,9 @@ class JobCheckpoints {
     std::function<void(const absl::Status&)> tell;  // how reading and that went
   };
   // Reads what the job's shards here go on from and makes these calls on another thread, none once
-  // the job has ended; End waits for one that is being made. A second load of a job that has not ended reads
-  // nothing: once the first is done it tells how that went. REQUIRES: record.has_resume().
+  // the job has ended; End waits for one that is being made. A second load of a job that has not
+  // ended reads nothing: once the first is done it tells how that went. REQUIRES:
+  // record.has_resume().
   void Load(const proto::JobRecord& record, const std::vector<ShardId>& shards, LoadCalls calls);
   // The job is gone from here. What it has cut is written still.
   void End(JobId job);

@@ -354,11 +354,11 @@ TEST_F(JobCheckpointsTest, DamageIsNamedAndToldFromAStoreThatDoesNotAnswer) {
   memory_->Set(/*stall=*/false, absl::UnavailableError("503"));
   EXPECT_EQ(load(GoesOnFrom(part)), absl::UnavailableError("503"));
   EXPECT_FALSE(IsDamage(load(GoesOnFrom(part))));
-  const absl::Status none = LoadCheckpoint(GoesOnFrom(part), {ShardId(5)}, store,
-                                           [](absl::Span<const ChunkImage>) {
-                                             ADD_FAILURE() << "none of its own";
-                                             return absl::OkStatus();
-                                           });
+  const absl::Status none =
+      LoadCheckpoint(GoesOnFrom(part), {ShardId(5)}, store, [](absl::Span<const ChunkImage>) {
+        ADD_FAILURE() << "none of its own";
+        return absl::OkStatus();
+      });
   EXPECT_EQ(none, absl::OkStatus());
 }
 

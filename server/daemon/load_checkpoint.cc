@@ -40,8 +40,8 @@ absl::StatusOr<std::set<uint32_t>> NeededObjects(const proto::JobRecord& record,
 // Reads one object and hands its images on.
 absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& store,
                         const TakeImages& take) {
-  const std::string path = absl::StrCat(
-      store.where(), "/", resume.objects(static_cast<int>(index)).name());
+  const std::string path =
+      absl::StrCat(store.where(), "/", resume.objects(static_cast<int>(index)).name());
   std::optional<ImageStream> stream;
   absl::Status read = ReadResumeObject(
       resume, index, store, [&](uint64_t size, absl::Span<const char> piece) -> absl::Status {

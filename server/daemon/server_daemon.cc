@@ -191,9 +191,8 @@ absl::Status ServerDaemon::Admit(const proto::InstallJob& install) {
   return absl::OkStatus();
 }
 
-absl::Status ServerDaemon::ForShards(
-    const proto::InstallJob& install,
-    absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call) {
+absl::Status ServerDaemon::ForShards(const proto::InstallJob& install,
+                                     absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call) {
   absl::Status status;
   for (size_t i = 0; status.ok() && i < shards_.size(); ++i) {
     const uint32_t own = install.own_shards(static_cast<int>(i));

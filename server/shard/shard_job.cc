@@ -45,13 +45,14 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
 
 absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images) {
   for (const ChunkImage& image : images) {
-    const auto own = std::lower_bound(
-        plan_.chunks.begin(), plan_.chunks.end(), image.begin,
-        [](const OwnChunk& chunk, uint64_t begin) { return chunk.begin < begin; });
+    const auto own =
+        std::lower_bound(plan_.chunks.begin(), plan_.chunks.end(), image.begin,
+                         [](const OwnChunk& chunk, uint64_t begin) { return chunk.begin < begin; });
     if (own == plan_.chunks.end() || own->begin != image.begin) continue;
     ChunkState& chunk = *chunks_[static_cast<size_t>(own - plan_.chunks.begin())];
-    absl::Status restored = chunk.weights().seeded() ? absl::InvalidArgumentError("it is there twice")
-                                           : chunk.Restore(image);
+    absl::Status restored = chunk.weights().seeded()
+                                ? absl::InvalidArgumentError("it is there twice")
+                                : chunk.Restore(image);
     if (!restored.ok()) {
       return absl::InvalidArgumentError(
           absl::StrFormat("the checkpoint's chunk %d: %s", own->id.value(), restored.message()));

@@ -73,7 +73,8 @@ absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, S
 
 absl::Status ShardThread::InstallMore(JobId job, absl::Span<const ChunkImage> images) {
   absl::Status taken;
-  for (; taken.ok() && !images.empty(); images.remove_prefix(std::min(images.size(), kChunksPerTurn))) {
+  for (; taken.ok() && !images.empty();
+       images.remove_prefix(std::min(images.size(), kChunksPerTurn))) {
     const absl::Span<const ChunkImage> turn = images.subspan(0, kChunksPerTurn);
     absl::Status ran = RunOnThread([&] { taken = core_.InstallMore(job, turn); });
     if (!ran.ok()) return ran;

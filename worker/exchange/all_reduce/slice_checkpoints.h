@@ -10,8 +10,8 @@
 #include "common/bytes.h"
 #include "common/image/chunk_image.h"
 #include "common/image/cut_collector.h"
-#include "common/job/optimizer.h"
 #include "common/job/arena.h"
+#include "common/job/optimizer.h"
 #include "worker/exchange/all_reduce/chunk_reduction.h"
 
 namespace strata::worker {
