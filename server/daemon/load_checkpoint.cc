@@ -1,5 +1,6 @@
 #include "server/daemon/load_checkpoint.h"
 
+#include <future>
 #include <optional>
 #include <set>
 #include <string>
@@ -37,9 +38,28 @@ absl::StatusOr<std::set<uint32_t>> NeededObjects(const proto::JobRecord& record,
   return needed;
 }
 
+// Hands images on while the next ones are being read.
+class HandOver {
+ public:
+  explicit HandOver(const TakeImages& take) : take_(take) {}
+  ~HandOver() { Await().IgnoreError(); }
+
+  // Errors: of those before.
+  absl::Status Give(std::vector<ChunkImage> images) {
+    if (absl::Status before = Await(); !before.ok()) return before;
+    under_way_ = std::async(std::launch::async,
+                            [this, images = std::move(images)] { return take_(images); });
+    return absl::OkStatus();
+  }
+  absl::Status Await() { return under_way_.valid() ? under_way_.get() : absl::OkStatus(); }
+
+ private:
+  const TakeImages& take_;
+  std::future<absl::Status> under_way_;
+};
+
 // Reads one object and hands its images on.
-absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& store,
-                        const TakeImages& take) {
+absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& store, HandOver* take) {
   const std::string path =
       absl::StrCat(store.where(), "/", resume.objects(static_cast<int>(index)).name());
   std::optional<ImageStream> stream;
@@ -54,7 +74,7 @@ absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& stor
               absl::StrFormat("%s: elements from %d on are of clock %d, not %d", path, image.begin,
                               image.clock, resume.clock()));
         }
-        return images.empty() ? absl::OkStatus() : take(images);
+        return images.empty() ? absl::OkStatus() : take->Give(std::move(images));
       });
   return read.ok() ? stream->Finish() : read;
 }
@@ -65,11 +85,12 @@ absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<Sh
                             Store& store, const TakeImages& take) {
   const absl::StatusOr<std::set<uint32_t>> needed = NeededObjects(record, shards);
   if (!needed.ok()) return needed.status();
+  HandOver hand_over(take);
   for (const uint32_t index : *needed) {
-    absl::Status loaded = LoadObject(record.resume(), index, store, take);
+    absl::Status loaded = LoadObject(record.resume(), index, store, &hand_over);
     if (!loaded.ok()) return loaded;
   }
-  return absl::OkStatus();
+  return hand_over.Await();
 }
 
 }  // namespace strata::server

@@ -13,7 +13,8 @@
 
 namespace strata::server {
 
-// Puts images of chunks where they belong. They are gone after the call.
+// Puts images of chunks where they belong. They are gone after the call. It is called on threads of
+// the reader's, one call after the other, none once LoadCheckpoint has returned.
 using TakeImages = std::function<absl::Status(absl::Span<const ChunkImage>)>;
 
 // Reads those objects of the checkpoint that the record goes on from which have chunks of the given
