@@ -22,7 +22,7 @@
 #include "cli/options/resume_option.h"
 #include "cli/options/within.h"
 #include "cli/program/version.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/process/event_loop.h"
 
 namespace strata::cli {

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_memory.h"
-#include "common/atomic_file.h"
-#include "common/direct_file.h"
+#include "common/file/atomic_file.h"
+#include "common/file/direct_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {

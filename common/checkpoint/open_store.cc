@@ -7,9 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file.h"
 #include "common/checkpoint/file_store.h"
 #include "common/checkpoint/s3_store.h"
+#include "common/file/atomic_file.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "common/direct_file.h"
+#include "common/file/direct_file.h"
 #include "common/require.h"
 
 namespace strata {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/require.h"
 
 namespace strata {

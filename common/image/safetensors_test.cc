@@ -6,7 +6,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 
 namespace strata::s3 {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/job/job.h"
 #include "compare/campaign/divergence.h"
 #include "compare/campaign/mode_list.h"

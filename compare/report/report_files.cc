@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 
 namespace strata::compare {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/job/job.h"
 #include "compare/report/sample_input.h"
 #include "gtest/gtest.h"

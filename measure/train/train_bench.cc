@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "measure/train/train_jobs.h"
 
 namespace strata::bench {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/process/process.h"
 #include "common/require.h"
 #include "common/wire/frame.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "compare/report/svg/charts.h"
 #include "compare/statistics/figure_text.h"
 

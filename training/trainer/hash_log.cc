@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 
 namespace strata::worker {
 

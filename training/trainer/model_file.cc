@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/image/safetensors.h"
 #include "common/unique_fd.h"
 

@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
 

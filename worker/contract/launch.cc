@@ -1,7 +1,7 @@
 #include "worker/contract/launch.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "google/protobuf/text_format.h"
 
 namespace strata::client {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/render/trace/chrome_trace.h"
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 #include "common/unique_fd.h"
 
 namespace strata::cli {

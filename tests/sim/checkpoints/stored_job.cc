@@ -137,9 +137,9 @@ class StoredJob {
     if (absl::IsNotFound(found.status())) return absl::OkStatus();
     if (!found.ok()) return found.status();
     Require(StoreChecker::CheckPassedOver(damaged, found->manifest.clock, found->passed_over));
-    if (absl::Status same = server::CheckGoesOn(record_.job(), found->record); !same.ok())
-      return same;
-    if (absl::Status same = server::CheckGoesOn(record_, found->record); !same.ok()) return same;
+    absl::Status same = server::CheckGoesOn(record_.job(), found->record);
+    if (same.ok()) same = server::CheckGoesOn(record_, found->record);
+    if (!same.ok()) return same;
     absl::StatusOr<proto::Resume> resume = server::MakeResume(kDir, found->manifest, found->record);
     if (!resume.ok()) return absl::InternalError(resume.status().message());
     *record_.mutable_resume() = *std::move(resume);
@@ -151,11 +151,11 @@ class StoredJob {
     const std::unique_ptr<Store> store = disk_.Open();
     for (int s = 0; s < record_.placement().shard_endpoints_size(); ++s) {
       std::vector<ChunkImage>& images = from_.images.emplace_back();
-      absl::Status loaded = server::LoadCheckpoint(
-          record_, {ShardId(s)}, *store, [&](absl::Span<const ChunkImage> more) {
-            images.insert(images.end(), more.begin(), more.end());
-            return absl::OkStatus();
-          });
+      const server::TakeImages take = [&](auto more) {
+        images.insert(images.end(), more.begin(), more.end());
+        return absl::OkStatus();
+      };
+      absl::Status loaded = server::LoadCheckpoint(record_, {ShardId(s)}, *store, take);
       if (!loaded.ok()) return loaded;
       Require(undisturbed_.CheckImages(images));
     }
@@ -223,8 +223,8 @@ class StoredJob {
     disk_.FailCalls(calls, static_cast<uint32_t>(random_.Below(6)));
   }
 
-  // The job's processes end. `all`: the servers' hosts and the coordinator do, too; else what they
-  // have cut is written still, and a manifest that is being written, too.
+  // The job's processes end; `all`: also the servers' hosts and the coordinator. Else what was cut
+  // is written still, and so is a manifest that is being written.
   void Die(bool all) {
     if (disk_.crashed()) {
       ++outcome_.crashes_in_writes;
@@ -242,16 +242,14 @@ class StoredJob {
     if (Chance(3)) disk_.Damage();
   }
 
-  // What writers still have is written later, by servers that live on, or never.
+  // What writers still have is written later by servers that live on, some of it now, or never.
   void LeaveBehind(bool written) {
     stragglers_.clear();
     for (auto& [name, writer] : writers_) {
       for (PartWriter::Part& part : writer.parts) part.let_go = nullptr;
       writer.is_busy = false;
       if (!written || writer.parts.empty()) continue;
-      // Some of it before the job goes on.
-      for (uint64_t now = random_.Below(writer.parts.size() + 1); now > 0; --now)
-        WriteNext(&writer);
+      for (uint64_t n = random_.Below(writer.parts.size() + 1); n > 0; --n) WriteNext(&writer);
       stragglers_[name] = std::move(writer);
     }
     writers_.clear();
@@ -266,9 +264,8 @@ class StoredJob {
 
   void Queue(PartWriter::Part part) {
     if (part.problem.empty()) {
-      checker_.OnCut(Checkpoints::ObjectName(
-                         part.clock, ToText(part.name, record_.job_id(), record_.attempt())),
-                     BytesOfFile(part.make()));
+      const std::string text = ToText(part.name, record_.job_id(), record_.attempt());
+      checker_.OnCut(Checkpoints::ObjectName(part.clock, text), BytesOfFile(part.make()));
     }
     Writer& writer = writers_[part.name];
     writer.record = record_;

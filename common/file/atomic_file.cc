@@ -1,4 +1,4 @@
-#include "common/atomic_file.h"
+#include "common/file/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "common/direct_file.h"
+#include "common/file/direct_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {

@@ -1,4 +1,4 @@
-#include "common/direct_file.h"
+#include "common/file/direct_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "common/file_error.h"
+#include "common/file/file_error.h"
 
 #include <cerrno>
 #include <cstring>

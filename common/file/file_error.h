@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_FILE_ERROR_H_
-#define STRATA_COMMON_FILE_ERROR_H_
+#ifndef STRATA_COMMON_FILE_FILE_ERROR_H_
+#define STRATA_COMMON_FILE_FILE_ERROR_H_
 
 #include <string>
 
@@ -12,4 +12,4 @@ absl::Status FileError(int error_number, const std::string& path);
 
 }  // namespace strata
 
-#endif  // STRATA_COMMON_FILE_ERROR_H_
+#endif  // STRATA_COMMON_FILE_FILE_ERROR_H_

@@ -1,4 +1,4 @@
-#include "common/direct_file.h"
+#include "common/file/direct_file.h"
 
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/aligned_memory.h"
-#include "common/file_error.h"
+#include "common/file/file_error.h"
 
 namespace strata {
 namespace {

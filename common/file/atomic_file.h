@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_ATOMIC_FILE_H_
-#define STRATA_COMMON_ATOMIC_FILE_H_
+#ifndef STRATA_COMMON_FILE_ATOMIC_FILE_H_
+#define STRATA_COMMON_FILE_ATOMIC_FILE_H_
 
 #include <cstddef>
 #include <string>
@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/file_error.h"
+#include "common/file/file_error.h"
 
 namespace strata {
 
@@ -35,4 +35,4 @@ absl::Status SyncFolder(const std::string& folder);
 
 }  // namespace strata
 
-#endif  // STRATA_COMMON_ATOMIC_FILE_H_
+#endif  // STRATA_COMMON_FILE_ATOMIC_FILE_H_

@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_DIRECT_FILE_H_
-#define STRATA_COMMON_DIRECT_FILE_H_
+#ifndef STRATA_COMMON_FILE_DIRECT_FILE_H_
+#define STRATA_COMMON_FILE_DIRECT_FILE_H_
 
 #include <cstddef>
 #include <string>
@@ -34,4 +34,4 @@ absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
 
 }  // namespace strata
 
-#endif  // STRATA_COMMON_DIRECT_FILE_H_
+#endif  // STRATA_COMMON_FILE_DIRECT_FILE_H_
