@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 
@@ -13,6 +14,7 @@ constexpr size_t kLargePage = size_t{2} << 20;
 }  // namespace
 
 std::shared_ptr<std::byte> AlignedMemory(size_t size, size_t alignment) {
+  if (size >= kLargePage) alignment = std::max(alignment, kLargePage);
   if (size > std::numeric_limits<size_t>::max() - alignment) return nullptr;
   // aligned_alloc wants a multiple of the alignment.
   const size_t rounded = (size + alignment) / alignment * alignment;

@@ -1,12 +1,22 @@
 #include "common/checkpoint/file_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/aligned_memory.h"
+#include "common/file/direct_file.h"
+#include "common/unique_fd.h"
 
 namespace strata {
 namespace {
@@ -41,6 +51,20 @@ class Files : public ::testing::Test {
     return {reinterpret_cast<const char*>(content->data()), content->size()};
   }
 
+  // How many pages of 4 KiB of an object are in the page cache.
+  size_t CachedPages(const std::string& name) const {
+    const std::string path = folder_ + "/" + name;
+    const UniqueFd fd(open(path.c_str(), O_RDONLY));
+    const size_t size = std::filesystem::file_size(path);
+    void* const mapped = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+    EXPECT_NE(mapped, MAP_FAILED);
+    std::vector<unsigned char> pages((size + 4095) / 4096);
+    EXPECT_EQ(mincore(mapped, size, pages.data()), 0);
+    munmap(mapped, size);
+    return static_cast<size_t>(std::count_if(pages.begin(), pages.end(),
+                                             [](unsigned char page) { return (page & 1) != 0; }));
+  }
+
   const std::string folder_ = Folder("file_store_test/deep/er");
 };
 
@@ -51,6 +75,33 @@ TEST_F(Files, WhatIsPutIsThereForTheNextOneWhoOpensTheFolder) {
   EXPECT_EQ(Get(*Open(), "a/b.txt"), "other");
   EXPECT_EQ(Get(*Open(), "empty"), "");
   EXPECT_THAT(*Open()->List(), ElementsAre("a/b.txt", "empty"));
+}
+
+// Large objects leave the page cache to others, when they are written and when a server reads them.
+TEST_F(Files, LargeObjectsPassThePageCacheBy) {
+  const auto store = Open();
+  const UniqueFd probe(open((folder_ + "/probe").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0600));
+  if (!probe.valid()) GTEST_SKIP() << "not on this file system";
+  const size_t size = kDirectBytesMin + 5000;
+  // Whole pages, and as vectors of a pool may lie.
+  for (const size_t shift : {0, 64}) {
+    const std::shared_ptr<std::byte> memory = AlignedMemory(size + shift, kDirectAlignment);
+    char* const begin = reinterpret_cast<char*>(memory.get()) + shift;
+    for (size_t i = 0; i < size; ++i) begin[i] = static_cast<char>(i >> 9 ^ i);
+    const absl::Span<const char> whole(begin, size);
+    ASSERT_TRUE(store->Put("large", {&whole, 1}).ok());
+    EXPECT_LT(CachedPages("large"), 4) << "but for its end";
+    std::string seen;
+    const absl::Status read = store->Read("large", [&](uint64_t, absl::Span<const char> piece) {
+      seen.append(piece.data(), piece.size());
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(read.ok()) << read;
+    EXPECT_TRUE(seen == std::string(begin, size));
+    EXPECT_LT(CachedPages("large"), 4);
+    EXPECT_TRUE(Get(*store, "large") == seen);
+    EXPECT_GT(CachedPages("large"), 4000) << "the whole object is for all of this host";
+  }
 }
 
 TEST_F(Files, DeletedObjectsAndTheirEmptyFoldersAreGone) {

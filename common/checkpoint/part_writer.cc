@@ -126,9 +126,9 @@ absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
   const std::vector<absl::Span<const char>> pieces = file.Pieces();
   const std::string name =
       Checkpoints::ObjectName(part.clock, ToText(part.name, work.job, work.attempt));
-  // The sum is made while the store writes.
+  // The sum is made while the store writes, or after it where no more threads can be had.
   std::future<ObjectFacts> facts =
-      std::async(std::launch::async, [&name, &pieces] { return FactsOf(name, pieces); });
+      std::async(std::launch::async | std::launch::deferred, [&] { return FactsOf(name, pieces); });
   absl::Status put = work.store->Put(name, pieces);
   ObjectFacts done = facts.get();
   if (put.ok()) return done;

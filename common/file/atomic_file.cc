@@ -21,7 +21,7 @@ absl::Status WriteAll(int fd, absl::Span<const char> bytes, const std::string& p
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return FileError(errno, path);
+    if (written <= 0) return FileError(written < 0 ? errno : EIO, path);
     bytes.remove_prefix(written);
   }
   return absl::OkStatus();

@@ -32,6 +32,9 @@ bool SetDirect(int fd, bool direct) {
   return flags >= 0 && fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
+// Whether an ordinary call may do what this one refused.
+bool IsOfDirect(int error) { return error == EINVAL || error == EOPNOTSUPP || error == ENOMEM; }
+
 // Puts pieces together to calls of whole blocks. What is not aligned goes through a buffer.
 class DirectWriter {
  public:
@@ -94,9 +97,9 @@ class DirectWriter {
     for (size_t next = 0; next < queue_.size();) {
       ssize_t written = writev(fd_, &queue_[next], static_cast<int>(queue_.size() - next));
       if (written < 0 && errno == EINTR) continue;
-      // A file system with other blocks, or what is left of one after a call that wrote a part.
-      if (written < 0 && errno == EINVAL && BeOrdinary()) continue;
-      if (written < 0) return FileError(errno, path_);
+      // Other blocks, or what is left of one after a call that wrote a part.
+      if (written < 0 && IsOfDirect(errno) && BeOrdinary()) continue;
+      if (written <= 0) return FileError(written < 0 ? errno : EIO, path_);
       for (; next < queue_.size() && static_cast<size_t>(written) >= queue_[next].iov_len; ++next) {
         written -= static_cast<ssize_t>(queue_[next].iov_len);
       }
@@ -146,7 +149,7 @@ class DirectReader {
       const size_t want = std::min(is_direct_ ? room : rest, kCallBytes);
       const ssize_t got = pread(fd_, memory, want, static_cast<off_t>(done_));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && errno == EINVAL && is_direct_) {
+      if (got < 0 && IsOfDirect(errno) && is_direct_) {
         SetDirect(fd_, is_direct_ = false);
         continue;
       }
@@ -177,16 +180,6 @@ absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> piec
     if (absl::Status status = writer.Add(piece); !status.ok()) return status;
   }
   return writer.Finish();
-}
-
-absl::Status ReadDirectly(int fd, std::byte* memory, size_t size, const std::string& path) {
-  DirectReader reader(fd, size, path);
-  for (size_t done = 0; done < size;) {
-    const absl::StatusOr<size_t> got = reader.Next(memory + done);
-    if (!got.ok()) return got.status();
-    done += *got;
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ReadDirectly(int fd, size_t size, const std::string& path,

@@ -10,9 +10,9 @@
 
 namespace strata {
 
-// Large files past the page cache (O_DIRECT): the disk takes bytes from where they lie, no core
-// copies them, and what others have in the cache stays there. Small files, and file systems that
-// have no such thing, get ordinary calls.
+// Large files past the page cache (O_DIRECT): the disk takes whole blocks from where they lie, no
+// core copies those, and what others have in the cache stays there. Small files, and file systems
+// that have no such thing, get ordinary calls.
 
 inline constexpr size_t kDirectBytesMin = size_t{16} << 20;
 // Pieces that begin at multiples of it, in memory and in the file, are not copied.
@@ -22,10 +22,6 @@ inline constexpr size_t kDirectAlignment = 4096;
 // those of FileError.
 absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> pieces,
                            const std::string& path);
-
-// Reads the first `size` bytes of a file. `memory`: aligned so, with room for `size` rounded up to
-// a multiple. Errors: those of FileError; DataLoss: the file is shorter.
-absl::Status ReadDirectly(int fd, std::byte* memory, size_t size, const std::string& path);
 
 // Reads the first `size` bytes in order and in pieces, which are valid during the call of `take`;
 // an error of it ends that and is returned. Errors: the same.

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 
+#include "common/file/direct_file.h"
 #include "common/image/image_bytes.h"
 #include "common/image/safetensors.h"
 
@@ -91,6 +92,18 @@ TEST(ImageFile, ATruncatedFileIsRefusedAtEveryOffset) {
     ASSERT_FALSE(read.ok()) << size;
     ASSERT_THAT(std::string(read.status().message()), HasSubstr("cut: ")) << size;
   }
+}
+
+// So that it can be written from memory as it is: see common/file/direct_file.h.
+TEST(ImageFile, ValuesOfALargeFileBeginAtABlock) {
+  const std::vector<float> some(kDirectBytesMin / sizeof(float) + 1, 3);
+  ChunkImage image = {.begin = 0, .clock = 1, .weights = {.weights = FloatBytes(some)}};
+  const ImageFile large = MakeImageFile({&image, 1});
+  EXPECT_EQ(large.head.size() % kDirectAlignment, 0u);
+  EXPECT_TRUE(ParseImageFile(Whole(large), "f").ok());
+  image.weights.weights = FloatBytes({3});
+  EXPECT_LT(MakeImageFile({&image, 1}).head.size(), 1000u)
+      << "a small one takes no more than before";
 }
 
 class Refused : public ::testing::Test {

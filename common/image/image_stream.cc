@@ -46,6 +46,10 @@ absl::Status ImageStream::ReadHead() {
   ImageReader file(path_);
   absl::Status status = file.SetTexts(std::move(layout->metadata), kImageFormat);
   if (!status.ok()) return status;
+  // Read as a whole it would be of no use.
+  if (head_bytes_ % sizeof(float) != 0 && !tensors_.empty()) {
+    return file.Misplaced(tensors_[0].name);
+  }
   for (const auto& [name, counts] : file.texts()) images_[name].counts = counts;
   for (const TensorPlace& tensor : tensors_) {
     const auto image = images_.find(tensor.name.substr(0, tensor.name.find('/')));

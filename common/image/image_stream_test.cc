@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -123,6 +124,19 @@ TEST(ImageStream, AgreesWithTheReaderOfWholeFiles) {
       EXPECT_EQ(FileOf(*images), FileOf(*whole)) << at;
     }
   }
+}
+
+// Whoever reads it as a whole could not use its values where they are.
+TEST(ImageStream, AHeadOfAnOddLengthIsRefusedLikeByTheReaderOfWholeFiles) {
+  std::string file = Some();
+  const size_t head = *SafetensorsHeadBytes(file, file.size(), "f");
+  ASSERT_EQ(file[head - 1], ' ') << "no padding to take away";
+  file.erase(head - 1, 1);
+  const uint64_t length = head - 1 - kSafetensorsLengthBytes;
+  std::memcpy(file.data(), &length, sizeof length);
+  const absl::Status whole = ParseImageFile(OwnBytes(file), "f").status();
+  EXPECT_THAT(whole.message(), HasSubstr("lies at an address where no fp32 may lie"));
+  EXPECT_EQ(Read(file, 13).status(), whole);
 }
 
 TEST(ImageStream, RefusesWithTheReason) {

@@ -67,9 +67,7 @@ absl::Status ImageReader::SetTexts(std::map<std::string, std::string> metadata,
 }
 
 absl::Status ImageReader::AddFloats(const std::string& name, const Bytes& values) {
-  if (reinterpret_cast<uintptr_t>(values.data()) % sizeof(float) != 0) {
-    return Wrong(name, "lies at an address where no fp32 may lie");
-  }
+  if (reinterpret_cast<uintptr_t>(values.data()) % sizeof(float) != 0) return Misplaced(name);
   const float* const floats = values.floats();
   if (!std::all_of(floats, floats + values.float_count(),
                    [](float x) { return std::isfinite(x); })) {
@@ -77,6 +75,10 @@ absl::Status ImageReader::AddFloats(const std::string& name, const Bytes& values
   }
   if (!floats_.emplace(name, values).second) return Wrong(name, "is there twice");
   return absl::OkStatus();
+}
+
+absl::Status ImageReader::Misplaced(const std::string& name) const {
+  return Wrong(name, "lies at an address where no fp32 may lie");
 }
 
 Bytes ImageReader::TakeFloats(const std::string& name) {

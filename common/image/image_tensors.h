@@ -58,6 +58,8 @@ class ImageReader {
   Bytes TakeFloats(const std::string& name);
   // Whether everything has been taken. Errors: names what has not.
   absl::Status ExpectAllTaken() const;
+  // The floats lie where no fp32 may lie.
+  absl::Status Misplaced(const std::string& name) const;
   // "PATH: WHAT WHY".
   absl::Status Wrong(const std::string& what, const std::string& why) const;
 

@@ -38,7 +38,8 @@ absl::StatusOr<std::set<uint32_t>> NeededObjects(const proto::JobRecord& record,
   return needed;
 }
 
-// Hands images on while the next ones are being read.
+// Hands images on while the next ones are being read, or before those where no more threads can be
+// had.
 class HandOver {
  public:
   explicit HandOver(const TakeImages& take) : take_(take) {}
@@ -47,7 +48,7 @@ class HandOver {
   // Errors: of those before.
   absl::Status Give(std::vector<ChunkImage> images) {
     if (absl::Status before = Await(); !before.ok()) return before;
-    under_way_ = std::async(std::launch::async,
+    under_way_ = std::async(std::launch::async | std::launch::deferred,
                             [this, images = std::move(images)] { return take_(images); });
     return absl::OkStatus();
   }

@@ -87,8 +87,8 @@ class ServerDaemon {
   void TakeIn(const proto::InstallJob& install);
   // Whether there is room for the job. Errors: as JobAdmission::Admit.
   absl::Status Admit(const proto::InstallJob& install);
-  // Puts the job on its shards; from any thread.
-  // Calls for each shard of this server that the job has, up to the first error.
+  // Calls for each shard of this server that the job has, up to the first error; from any thread,
+  // and so does EndInstall.
   absl::Status ForShards(const proto::InstallJob& install,
                          absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call);
   absl::Status BeginInstall(const proto::InstallJob& install);

@@ -72,7 +72,7 @@ absl::Status ShardCore::EndInstall(JobId id) {
 absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJob&)> call) {
   const auto found = installing_.find(id);
   if (found == installing_.end()) {
-    return absl::NotFoundError(absl::StrFormat("job %d was removed", id.value()));
+    return absl::CancelledError(absl::StrFormat("job %d was removed", id.value()));
   }
   const absl::Status status = call(*found->second.job);
   if (status.ok()) return status;

@@ -72,8 +72,8 @@ TEST(ShardCoreCheckpoint, AJobIsTakenInInTurnsAndIsNotHereBefore) {
   std::vector<ShardAction> actions;
   EXPECT_EQ(*other.BeginInstall(record, ShardId(0)), false);
   other.Remove(JobId(7), &actions);
-  EXPECT_EQ(other.InstallMore(JobId(7), images).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(other.EndInstall(JobId(7)).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(other.InstallMore(JobId(7), images).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(other.EndInstall(JobId(7)).code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(other.Counters(), IsEmpty());
 }
 

@@ -38,7 +38,7 @@ struct ShardPlan {
   ChunkRules rules;
 };
 
-// What one cut of a checkpoint holds: weights and optimizer state. 0: there are none.
+// What weights and optimizer state of one cut take. 0: there are no cuts.
 uint64_t CutBytes(const ShardPlan& plan);
 
 // Checks a record. Errors: InvalidArgument, naming the field and its value.

@@ -29,7 +29,7 @@ class SliceCheckpoints {
   // The chunk has begun nothing of its clock. Cuts it, where it has come to a checkpoint's clock.
   void CutIfDue(ChunkId chunk);
 
-  // What one cut holds: weights and optimizer state of the slices. 0: there are none.
+  // What weights and optimizer state of one cut take. 0: there are no cuts.
   uint64_t CutBytes(OptimizerKind kind) const;
   std::vector<Cut<ChunkImage>> Take();
   void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
