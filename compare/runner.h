@@ -22,6 +22,11 @@ struct RunChain {
   // Record of the shorter run that this one goes on from, by its `checkpoint_dir`; null: it begins
   // anew. Where it cannot go on it begins anew, too, and its record says why.
   std::shared_ptr<const proto::RunRecord> earlier;
+  // `earlier` is of this same run, which was interrupted: checkpoints go on in its folder.
+  bool was_interrupted = false;
+  // Called when a checkpoint is whole, with the record of what has been done: a later run can go on
+  // from it. Null: nobody asks.
+  std::function<void(const proto::RunRecord&)> keep;
 };
 
 // One job in one mode with one seed: `job` is complete, its mode, seed and evaluation are set and

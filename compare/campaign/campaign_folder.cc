@@ -21,6 +21,9 @@
 namespace strata::compare {
 namespace {
 
+constexpr char kRuns[] = "runs";
+constexpr char kInterrupted[] = "interrupted";
+
 using google::protobuf::Message;
 using google::protobuf::util::MessageDifferencer;
 
@@ -154,13 +157,13 @@ absl::StatusOr<std::unique_ptr<CampaignFolder>> CampaignFolder::Open(const std::
 }
 
 absl::Status CampaignFolder::Begin() {
-  if (const absl::Status status = MakeDirectory(dir_ + "/runs"); !status.ok()) return status;
+  if (const absl::Status status = MakeDirectory(absl::StrCat(dir_, "/", kRuns)); !status.ok())
+    return status;
   return WriteJson(campaign_, CampaignFile(dir_));
 }
 
 absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPlan& plan) const {
-  const std::string path =
-      absl::StrCat(dir_, "/runs/", RunName(plan.mode, plan.job.seed()), ".json");
+  const std::string path = FileOf(kRuns, plan.mode, plan.job.seed());
   proto::RunRecord record;
   const absl::Status status = ReadJson(path, &record);
   if (absl::IsNotFound(status)) return std::nullopt;
@@ -186,9 +189,32 @@ absl::StatusOr<size_t> CampaignFolder::CountFinished(const std::vector<RunPlan>&
   return count;
 }
 
+std::string CampaignFolder::FileOf(const char* room, const std::string& mode, uint64_t seed) const {
+  return absl::StrCat(dir_, "/", room, "/", RunName(mode, seed), ".json");
+}
+
 absl::Status CampaignFolder::Save(const proto::RunRecord& record) {
-  return WriteJson(record,
-                   absl::StrCat(dir_, "/runs/", RunName(record.mode(), record.seed()), ".json"));
+  absl::Status saved = WriteJson(record, FileOf(kRuns, record.mode(), record.seed()));
+  if (!saved.ok()) return saved;
+  std::error_code error;
+  const std::string interrupted = FileOf(kInterrupted, record.mode(), record.seed());
+  std::filesystem::remove(interrupted, error);
+  return error ? FileError(error.value(), interrupted) : absl::OkStatus();
+}
+
+std::shared_ptr<const proto::RunRecord> CampaignFolder::LoadInterrupted(const RunPlan& plan) const {
+  auto record = std::make_shared<proto::RunRecord>();
+  // What cannot be used is made again.
+  const absl::Status status =
+      ReadJson(FileOf(kInterrupted, plan.mode, plan.job.seed()), record.get());
+  const bool is_of_use = status.ok() && record->mode() == plan.mode &&
+                         FirstDifference(record->job(), plan.job).empty();
+  return is_of_use ? record : nullptr;
+}
+
+absl::Status CampaignFolder::SaveInterrupted(const proto::RunRecord& record) {
+  absl::Status made = MakeDirectory(absl::StrCat(dir_, "/", kInterrupted));
+  return made.ok() ? WriteJson(record, FileOf(kInterrupted, record.mode(), record.seed())) : made;
 }
 
 absl::Status CampaignFolder::DeleteCheckpoints(const proto::RunRecord& record) {

@@ -19,8 +19,9 @@ namespace strata::compare {
 // Where a comparison writes:
 //   DIR/campaign.json          the campaign, as proto JSON
 //   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; not there: still to be made
-//   DIR/jobs/                  what jobs and daemons write
-//   DIR/checkpoints/           what runs of a sweep go on from, until none does any more
+//   DIR/interrupted/MODE-seedN.json   a run that was not finished, as it may go on from a
+//   checkpoint DIR/jobs/                  what jobs and daemons write DIR/checkpoints/ what runs of
+//   a sweep go on from, until none does any more
 //
 // The directory is claimed, by flock on DIR/.lock, until this object is destroyed.
 //
@@ -49,6 +50,12 @@ class CampaignFolder {
   // Errors name the file.
   absl::Status Save(const proto::RunRecord& record);
 
+  // The record of what was done of a run that is not finished, if it can go on: see
+  // RunChain::earlier. Null: there is none that is of use.
+  std::shared_ptr<const proto::RunRecord> LoadInterrupted(const RunPlan& plan) const;
+  // Errors name the file. Save forgets it.
+  absl::Status SaveInterrupted(const proto::RunRecord& record);
+
   const std::string& dir() const { return dir_; }
   std::string jobs_dir() const { return dir_ + "/jobs"; }
   std::string checkpoints_dir() const { return dir_ + "/checkpoints"; }
@@ -62,6 +69,8 @@ class CampaignFolder {
  private:
   CampaignFolder(std::string dir, UniqueFd claim, proto::Campaign campaign)
       : dir_(std::move(dir)), claim_(std::move(claim)), campaign_(std::move(campaign)) {}
+
+  std::string FileOf(const char* room, const std::string& mode, uint64_t seed) const;
 
   const std::string dir_;
   const UniqueFd claim_;

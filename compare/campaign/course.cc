@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/log.h"
+
 namespace strata::compare {
 
 Course::Course(std::vector<RunPlan> plans, CampaignFolder* folder, std::vector<Runner*> runners,
@@ -51,9 +53,26 @@ absl::Status Course::Load() {
 void Course::RunBy(size_t runner) {
   while (const std::optional<size_t> run = Take(runner)) {
     absl::StatusOr<proto::RunRecord> record = runners_[runner]->Run(
-        plans_[*run], [&](const RunProgress& progress) { ShowProgress(runner, *run, progress); });
+        AsItGoesOn(plans_[*run]),
+        [&](const RunProgress& progress) { ShowProgress(runner, *run, progress); });
     if (!Finish(runner, *run, std::move(record))) return;
   }
+}
+
+RunPlan Course::AsItGoesOn(const RunPlan& plan) {
+  RunPlan whole = plan;
+  if (!plan.job.has_checkpoint()) return whole;
+  whole.chain.keep = [this](const proto::RunRecord& so_far) {
+    absl::MutexLock lock(&mutex_);
+    const absl::Status kept = folder_->SaveInterrupted(so_far);
+    if (!kept.ok()) LogWarning("%s", kept.message());
+  };
+  absl::MutexLock lock(&mutex_);
+  if (auto earlier = folder_->LoadInterrupted(plan); earlier != nullptr) {
+    whole.chain.earlier = std::move(earlier);
+    whole.chain.was_interrupted = true;
+  }
+  return whole;
 }
 
 std::optional<size_t> Course::Take(size_t runner) {

@@ -75,6 +75,8 @@ class Course {
   absl::Status Load();
   // Makes runs by one runner until none is left or something is wrong.
   void RunBy(size_t runner);
+  // The plan of a run with checkpoints, which goes on where it was interrupted.
+  RunPlan AsItGoesOn(const RunPlan& plan);
   // The next run that is missing; nullopt: there is none, or no other is to begin.
   std::optional<size_t> Take(size_t runner);
   void ShowProgress(size_t runner, size_t run, const RunProgress& progress);

@@ -56,7 +56,10 @@ void AddMeasurements(const proto::RunRecord& earlier, double before_s, proto::Ru
       record->measurements().empty() ? 0 : record->measurements().rbegin()->step();
   for (proto::Measurement& measurement : own) {
     if (measurement.step() <= known) continue;
-    measurement.set_trained_s(before_s + measurement.trained_s());
+    // Weights of before may have been measured after.
+    const bool is_before = measurement.step() < record->resumed_step();
+    measurement.set_trained_s(is_before ? SecondsAt(earlier, measurement.samples())
+                                        : before_s + measurement.trained_s());
     *record->add_measurements() = measurement;
   }
 }

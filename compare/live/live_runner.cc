@@ -11,7 +11,7 @@
 #include "common/job/consistency.h"
 #include "compare/campaign/mode_list.h"
 #include "compare/live/cluster_size.h"
-#include "compare/live/continued_record.h"
+#include "compare/live/run_log.h"
 
 namespace strata::compare {
 namespace {
@@ -68,7 +68,11 @@ absl::Status LiveRunner::Check(const RunPlan& plan) {
 
 absl::StatusOr<proto::RunRecord> LiveRunner::Run(const RunPlan& plan, const OnProgress& progress) {
   absl::StatusOr<proto::RunRecord> record = RunOnce(plan, progress);
-  if (absl::IsDataLoss(record.status())) record = RunOnce(plan, progress);
+  if (absl::IsDataLoss(record.status())) {
+    RunPlan again = plan;
+    if (plan.chain.was_interrupted) again.chain.earlier = nullptr;  // it knows too little
+    record = RunOnce(again, progress);
+  }
   if (absl::IsDataLoss(record.status())) return Gone(record.status());
   return record;
 }
@@ -79,14 +83,16 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   const proto::RunRecord* earlier = plan.chain.earlier.get();
   std::string began_anew = earlier == nullptr ? "" : WhyNotFrom(*earlier);
   bool goes_on = earlier != nullptr && began_anew.empty();
-  absl::StatusOr<Ended> ended =
-      RunJob(plan, job, goes_on ? earlier->checkpoint_dir() : "", progress);
+  if (goes_on && plan.chain.was_interrupted) {
+    job.mutable_checkpoint()->set_dir(earlier->checkpoint_dir());
+  }
+  absl::StatusOr<Ended> ended = RunJob(plan, job, goes_on ? plan.chain.earlier : nullptr, progress);
   if (!ended.ok()) return ended.status();
   if (goes_on && ended->status.state() == proto::FAILED && !ended->log.has_begun()) {
     goes_on = false;
     began_anew = WhyRefused(ended->status);
     job = JobOf(plan);
-    ended = RunJob(plan, job, "", progress);
+    ended = RunJob(plan, job, nullptr, progress);
     if (!ended.ok()) return ended.status();
   }
   if (plan.chain.is_gone_on_from && ended->status.state() == proto::FINISHED) {
@@ -95,13 +101,10 @@ absl::StatusOr<proto::RunRecord> LiveRunner::RunOnce(const RunPlan& plan,
   }
   absl::StatusOr<proto::RunRecord> record = ended->log.MakeRecord(ended->status);
   if (!record.ok()) return record;
-  if (record->resumed_step() > (goes_on ? earlier->steps() : 0)) {
-    return absl::DataLossError("the reports of steps that the job went on from were not heard");
-  }
   record->set_cluster(options_.cluster);
   record->set_checkpoint_dir(job.checkpoint().dir());
   record->set_began_anew(began_anew);
-  return goes_on ? Continued(*earlier, *std::move(record)) : record;
+  return record;
 }
 
 proto::Job LiveRunner::JobOf(const RunPlan& plan) const {
@@ -120,18 +123,31 @@ proto::Job LiveRunner::JobOf(const RunPlan& plan) const {
 }
 
 absl::StatusOr<LiveRunner::Ended> LiveRunner::RunJob(const RunPlan& plan, const proto::Job& job,
-                                                     const std::string& from,
+                                                     std::shared_ptr<const proto::RunRecord> from,
                                                      const OnProgress& progress) {
   if (stopped_) return absl::CancelledError("stopped");
   // A job that no longer fits would wait for ever.
   if (const absl::Status status = Check(plan); !status.ok()) return Gone(status);
   proto::ResumeFrom resume;
-  resume.set_dir(from);
+  if (from != nullptr) resume.set_dir(from->checkpoint_dir());
   const absl::StatusOr<JobId> id = client_->Submit(job, resume);
   if (!id.ok()) return absl::IsInvalidArgument(id.status()) ? id.status() : Gone(id.status());
-  ReportLog log(plan);
+  RunLog log(plan, std::move(from));
+  const auto keep = [&] {
+    if (plan.chain.keep == nullptr) return;
+    absl::StatusOr<proto::RunRecord> so_far = log.SoFar();
+    if (!so_far.ok() || so_far->steps() == 0) return;
+    so_far->set_checkpoint_dir(job.checkpoint().dir());
+    plan.chain.keep(*so_far);
+  };
+  uint32_t complete = 0;  // checkpoints
   int measured = 0;
   const auto end = client_->Follow(*id, [&](const proto::FollowEvent& event) {
+    if (event.has_status()) log.Add(event.status());
+    if (event.has_status() && event.status().checkpoints().complete() > complete) {
+      complete = event.status().checkpoints().complete();
+      keep();
+    }
     if (event.has_status() && measured == 0) progress(MakeProgress(event.status()));
     if (!event.has_report()) return;
     log.Add(event.report());
@@ -139,6 +155,7 @@ absl::StatusOr<LiveRunner::Ended> LiveRunner::RunJob(const RunPlan& plan, const 
     ++measured;
     progress({.done = 1, .text = absl::StrCat("measures accuracy, ", measured, " done")});
   });
+  if (stopped_ || !end.ok()) keep();
   if (stopped_) {
     if (options_.cancels) client_->Cancel(*id).IgnoreError();
     return absl::CancelledError("stopped");

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
-#include "compare/live/report_log.h"
+#include "compare/live/run_log.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
 
@@ -45,13 +45,14 @@ class LiveRunner final : public Runner {
  private:
   struct Ended {
     proto::JobStatus status;
-    ReportLog log;
+    RunLog log;
   };
 
   // Errors besides: DataLoss: reports were missed.
   absl::StatusOr<proto::RunRecord> RunOnce(const RunPlan& plan, const OnProgress& progress);
-  // Submits the job, which goes on from `from` if that is no empty folder name, and follows it.
-  absl::StatusOr<Ended> RunJob(const RunPlan& plan, const proto::Job& job, const std::string& from,
+  // Submits the job, which goes on from the run of `from` unless that is null, and follows it.
+  absl::StatusOr<Ended> RunJob(const RunPlan& plan, const proto::Job& job,
+                               std::shared_ptr<const proto::RunRecord> from,
                                const OnProgress& progress);
   // The plan's job with folders of its own, others each time.
   proto::Job JobOf(const RunPlan& plan) const;

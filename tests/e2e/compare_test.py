@@ -211,6 +211,43 @@ class CompareTest(CampaignCase):
         self.assertIn("stopped; 1 of 2 runs are in ", err)
         self.assertEqual(states(), {"finished", "cancelled"})
 
+    def test_a_run_with_checkpoints_goes_on_where_it_was_interrupted(self):
+        kept = os.path.join(self.dir.name, "kept")
+        checkpoint = f'checkpoint={{dir: "{kept}" every_steps: 8}}'
+        ask = self.args("sync", 1, "--nodes", "2", "--set", "epochs=4", "--set", checkpoint)
+
+        interrupted = os.path.join(self.out, "interrupted", "sync-seed1.json")
+
+        def newest():
+            return max((folder for folder, _, files in os.walk(kept) if "manifest.json" in files),
+                       default="")
+
+        self.interrupt(ask, signal.SIGKILL, begins="",
+                       wait=lambda: self.wait_until(lambda: os.path.exists(interrupted)))
+        self.assertGreaterEqual(int(json.loads(read(interrupted))["steps"]), 8)
+        before = newest()
+        self.interrupt(ask, signal.SIGINT, begins="",
+                       wait=lambda: self.wait_until(lambda: newest() > before))
+        self.assertGreater(int(json.loads(read(interrupted))["resumed_step"]), 0)
+        self.assertEqual(self.records(), {})
+        self.succeed(ask)
+        record = self.records()["sync-seed1.json"][0]
+        self.assertGreaterEqual(int(record["resumed_step"]), 8)
+        self.assertNotIn("began_anew", record)
+        self.assertEqual((record["samples"], record["steps"], record["updates"]),
+                         ("2048", "128", "128"))
+        self.assertGreaterEqual(record["trained_s"], 1.28)
+        self.assertFalse(os.path.exists(interrupted))
+        # As one that nothing has interrupted.
+        self.out += "-whole"
+        self.succeed(self.args("sync", 1, "--nodes", "2", "--set", "epochs=4"))
+        whole = self.records()["sync-seed1.json"][0]
+        for field in ("step", "samples", "accuracy", "loss"):
+            self.assertEqual([each.get(field) for each in record["measurements"]],
+                             [each.get(field) for each in whole["measurements"]], field)
+        times = [each["trained_s"] for each in record["measurements"]]
+        self.assertEqual(times, sorted(times))
+
     def test_what_cannot_be_compared_is_refused_before_anything_is_made(self):
         nodes = ("--nodes", "2")
         for why, ask in {

@@ -6,8 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_format.h"
-#include "worker/client/client_checkpoints.h"
+#include "common/require.h"
 
 namespace strata::worker {
 
@@ -53,33 +52,23 @@ void BatchStatistics::Initialize() {
   }
 }
 
-absl::StatusOr<Tensors> BatchStatistics::FirstValues() {
-  Tensors first;
+size_t BatchStatistics::state_bytes() const {
+  if (!keeps_state()) return 0;
   size_t bytes = 0;
-  for (const TensorSpec& spec : specs_) {
-    first.emplace_back(spec.Elements(), spec.constant);
-    bytes += first.back().size() * sizeof(float);
-  }
-  if (!keeps_state() || client_.first_step() == 0) return first;
-  const absl::StatusOr<Bytes> state = client_.checkpoints().Read(client_.rank());
-  if (!state.ok()) return state.status();
-  if (state->size() != bytes) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the checkpoint has %d bytes of running statistics of rank %d, the model %d", state->size(),
-        client_.rank(), bytes));
-  }
-  const std::byte* from = state->data();
-  for (auto& values : first) {
-    std::memcpy(values.data(), from, values.size() * sizeof(float));
-    from += values.size() * sizeof(float);
-  }
-  return first;
+  for (const TensorSpec& spec : specs_) bytes += spec.Elements() * sizeof(float);
+  return bytes;
 }
 
-absl::Status BatchStatistics::MoveTo(const Backend& backend) {
-  auto first = FirstValues();
-  if (!first.ok()) return first.status();
-  auto own = TensorMemory::Create(backend, *std::move(first));
+absl::Status BatchStatistics::MoveTo(const Backend& backend, absl::Span<const std::byte> state) {
+  STRATA_REQUIRE(state.empty() || state.size() == state_bytes());
+  Tensors first;
+  for (const TensorSpec& spec : specs_) {
+    auto& values = first.emplace_back(spec.Elements(), spec.constant);
+    if (state.empty()) continue;
+    std::memcpy(values.data(), state.data(), values.size() * sizeof(float));
+    state.remove_prefix(values.size() * sizeof(float));
+  }
+  auto own = TensorMemory::Create(backend, std::move(first));
   if (!own.ok()) return own.status();
   own_ = *std::move(own);
   backend_ = backend;
@@ -110,18 +99,14 @@ absl::Status BatchStatistics::Publish(uint32_t samples) {
   return absl::OkStatus();
 }
 
-absl::Status BatchStatistics::GiveIfDue() {
-  if (!keeps_state() || !client_.checkpoints().due()) return absl::OkStatus();
-  auto values = ReadTensors(backend_, own_.spans());
-  if (!values.ok()) {
-    client_.Fail(std::string(values.status().message()));
-    return values.status();
-  }
-  std::string state;
+absl::Status BatchStatistics::AppendState(std::string* state) const {
+  if (!keeps_state()) return absl::OkStatus();
+  const auto values = ReadTensors(backend_, own_.spans());
+  if (!values.ok()) return values.status();
   for (const auto& one : *values) {
-    state.append(reinterpret_cast<const char*>(one.data()), one.size() * sizeof(float));
+    state->append(reinterpret_cast<const char*>(one.data()), one.size() * sizeof(float));
   }
-  return client_.checkpoints().Give(std::move(state));
+  return absl::OkStatus();
 }
 
 std::vector<absl::Span<float>> BatchStatistics::inference() {

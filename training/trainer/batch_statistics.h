@@ -1,7 +1,9 @@
 #ifndef STRATA_TRAINING_TRAINER_BATCH_STATISTICS_H_
 #define STRATA_TRAINING_TRAINER_BATCH_STATISTICS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,12 +41,13 @@ class BatchStatistics {
   absl::Status Register();
   // Writes their first values. After the client's Allocate.
   void Initialize();
-  // Moves them to where they are from now on: the first ones, or those that this rank gave for the
-  // checkpoint that the job goes on from. After the client's Start. Errors: the device's;
-  // InvalidArgument: the checkpoint's are of another model; as of ClientCheckpoints::Read.
-  absl::Status MoveTo(const Backend& backend);
-  // Between steps: gives them to the checkpoint whose moment it is, if any. Errors: the device's.
-  absl::Status GiveIfDue();
+  // Moves them to where they are from now on: the first ones, or those of `state`, which has
+  // state_bytes(). After the client's Start. Errors: the device's.
+  absl::Status MoveTo(const Backend& backend, absl::Span<const std::byte> state = {});
+  // What a checkpoint has of them; 0: nothing.
+  size_t state_bytes() const;
+  // Adds that. Errors: the device's.
+  absl::Status AppendState(std::string* state) const;
   // Publishes them, after a forward pass over so many samples.
   absl::Status Publish(uint32_t samples);
 
@@ -55,9 +58,6 @@ class BatchStatistics {
 
  private:
   absl::Status Sum(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
-
-  // Returns their first values.
-  absl::StatusOr<Tensors> FirstValues();
 
   const bool exchanged_;
   client::Client& client_;

@@ -1,8 +1,10 @@
 #ifndef STRATA_TRAINING_TRAINER_SNAPSHOTS_H_
 #define STRATA_TRAINING_TRAINER_SNAPSHOTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +32,12 @@ class Snapshots {
   absl::Status Take(uint64_t step, double trained_s, const std::vector<absl::Span<float>>& weights,
                     const std::vector<absl::Span<float>>& buffers, const Backend& backend = {});
   bool empty() const { return taken_.empty(); }
+
+  // Adds all of them, as a checkpoint keeps them.
+  void AppendState(std::string* state) const;
+  // Takes those of such a text up; each has as many tensors as `sizes`, of so many elements.
+  // Errors: InvalidArgument: they do not fit.
+  absl::Status Restore(absl::Span<const std::byte> state, const std::vector<size_t>& sizes);
 
   // Measures one after the other, oldest first, and forgets them. Errors: of `on_score`, after
   // which nothing more is measured, and of the model.

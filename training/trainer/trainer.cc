@@ -22,6 +22,7 @@
 #include "training/trainer/model_file.h"
 #include "training/trainer/snapshots.h"
 #include "training/trainer/step_plan.h"
+#include "training/trainer/trainer_state.h"
 #include "worker/client/client_devices.h"
 #include "worker/client/client_trace.h"
 #include "worker/client/straggler.h"
@@ -120,9 +121,9 @@ class Trainer {
   std::optional<client::Report> held_;
   bool snapshot_due_ = false;  // of the weights that the next step starts from
   Snapshots snapshots_;
+  std::optional<TrainerState> state_;
   absl::Time began_, window_begin_;
-  absl::Duration evaluating_;         // within the window
-  absl::Duration evaluating_before_;  // it
+  absl::Duration evaluating_, evaluating_before_;  // within the window, and before it
   TrainingOutcome outcome_;
 };
 
@@ -138,6 +139,7 @@ absl::Status Trainer::Prepare() {
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   statistics_ = std::make_unique<BatchStatistics>(job_.model().batch_norm(), &model_, &client_);
+  state_.emplace(model_, job_.evaluation().deferred(), statistics_.get(), &snapshots_, &client_);
   auto plan = MakeStepPlan(job_, train.size(), client_.ranks());
   if (!plan.ok()) return plan.status();
   plan_ = *plan;
@@ -157,11 +159,9 @@ absl::Status Trainer::Join() {
   const std::vector<TensorSpec> weights = ListWeights(model_);
   tensors_.resize(weights.size());
   for (size_t i = weights.size(); i-- > 0;) {
-    client::Tensor tensor;
-    tensor.name = weights[i].name;
-    tensor.shape = weights[i].shape;
-    tensor.decay_multiplier = weights[i].decay_multiplier;
-    auto index = client_.Register(std::move(tensor));
+    auto index = client_.Register({.name = weights[i].name,
+                                   .shape = weights[i].shape,
+                                   .decay_multiplier = weights[i].decay_multiplier});
     if (!index.ok()) return index.status();
     tensors_[i] = *index;
   }
@@ -175,7 +175,7 @@ absl::Status Trainer::Join() {
   return client_.Start({.samples_per_epoch = plan_.steps_per_epoch * client_.ranks() * plan_.batch,
                         .total_steps = plan_.total_steps,
                         .can_resume = true,
-                        .keeps_state = statistics_->keeps_state()});
+                        .keeps_state = state_->keeps_state()});
 }
 
 absl::Status Trainer::BuildNetworks() {
@@ -190,7 +190,7 @@ absl::Status Trainer::BuildNetworks() {
       model_, {.batch = plan_.batch, .seed = job_.seed(), .rank = client_.rank()}, backend_);
   if (!network.ok()) return network.status();
   network_ = *std::move(network);
-  if (auto status = statistics_->MoveTo(backend_); !status.ok()) return status;
+  if (auto status = state_->MoveTo(backend_); !status.ok()) return status;
   std::vector<absl::Span<float>> gradients;
   for (int tensor : tensors_) gradients.push_back(client_.Gradients(tensor));
   network_->Bind(WeightSpans(), gradients, statistics_->training());
@@ -249,15 +249,16 @@ absl::Status Trainer::Step(uint64_t step, BatchSource* source) {
   if (!status.ok()) return said.ok() ? ReportFailure(status) : said;
   if (status = ReportFailure(PrefetchImages(step + 1, source)); !status.ok()) return status;
   if (status = client_.FinishStep(); !status.ok()) return status;
-  if (status = statistics_->GiveIfDue(); !status.ok()) return status;
+  const bool is_kept = state_->is_due();
+  if (status = state_->GiveIfDue(step + 1 == plan_.total_steps); !status.ok()) return status;
   window_.end_step = step + 1;
   window_.samples += plan_.batch;
   window_.loss_sum += loss;
-  return plan_.EndsWindow(step) ? CloseWindow(step) : absl::OkStatus();
+  // A checkpoint is of whole windows: who reads reports then knows all up to it.
+  return is_kept || plan_.EndsWindow(step) ? CloseWindow(step) : absl::OkStatus();
 }
 
-// What needs all weights of the step: the evaluation that the last window's end asked for, the
-// hash.
+// What needs all weights of the step: the evaluation that the last window asked for, the hash.
 absl::Status Trainer::AtStepsStart(uint64_t step) {
   if (!held_.has_value() && !snapshot_due_ && !hashes_.has_value()) return absl::OkStatus();
   if (auto status = client_.WaitAll(); !status.ok()) return status;
@@ -283,8 +284,7 @@ absl::Status Trainer::CheckLoss(double loss, uint64_t step) {
       absl::StrCat("loss is ", std::isnan(loss) ? "NaN" : "infinite", " at step ", step));
 }
 
-// After this step's forward; the computation before it was the last step's backward. Cut short by
-// `stop`.
+// After this step's forward; before it came the last step's backward. Cut short by `stop`.
 absl::Status Trainer::Delay(uint64_t step) {
   const absl::Duration computed = ThreadTime() - computed_before_;
   const absl::Duration delay = straggler_.Delay(step, computed);
