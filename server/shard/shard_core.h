@@ -78,8 +78,8 @@ class ShardCore {
 
   // The same in turns, between which the shard serves other jobs: BeginInstall, which returns true
   // where that was all; else InstallMore with each of the images, and EndInstall. Until then nobody
-  // finds the job here. Errors: those of Install, after which the job is not here; Cancelled: it was
-  // removed meanwhile. EndInstall of a job that is here already is fine.
+  // finds the job here. Errors: those of Install, after which the job is not here; Cancelled: it
+  // was removed meanwhile. EndInstall of a job that is here already is fine.
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
   absl::Status EndInstall(JobId job);

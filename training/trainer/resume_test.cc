@@ -2,6 +2,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -103,6 +104,29 @@ TEST_F(ResumeTest, AJobThatGoesOnMakesTheStepsWindowsAndMeasurementsOfAnUndistur
     EXPECT_EQ(outcome->steps, 20u - first);
     EXPECT_EQ(outcome->samples, 32 * (20u - first));
   }
+}
+
+// Weights of before the checkpoint are measured after training, too, and none twice.
+TEST_F(ResumeTest, WhatIsMeasuredAfterTrainingIsNotLost) {
+  const std::string job = std::string(kSmall) + "evaluation { every_steps: 3 deferred: true } ";
+  for (const int first : {2, 3, 7, 12, 19}) {
+    goes_on_at_ = 0;
+    begins_with_.clear();
+    keep_at_step_ = first;
+    ASSERT_TRUE(Train(job).ok());
+    EXPECT_TRUE(client_->facts.keeps_state);
+    const Course whole(client_->reports, "", 0);
+    ASSERT_EQ(whole.measured.size(), 7u);
+    EXPECT_NE(std::count(whole.window_ends.begin(), whole.window_ends.end(), first), 0)
+        << "a checkpoint is of whole windows";
+    goes_on_at_ = first;
+    begins_with_ = client_->kept;
+    saved_ = client_->states.given;
+    ASSERT_TRUE(Train(job).ok());
+    EXPECT_EQ(Course(client_->reports, "", 0).measured, whole.measured) << "from step " << first;
+  }
+  saved_.pop_back();
+  EXPECT_EQ(Train(job).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ResumeTest, AJobThatHasMadeAllItsStepsSavesTheFinalModelAndMeasuresIt) {
