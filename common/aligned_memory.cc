@@ -17,7 +17,7 @@ std::shared_ptr<std::byte> AlignedMemory(size_t size, size_t alignment) {
   if (size >= kLargePage) alignment = std::max(alignment, kLargePage);
   if (size > std::numeric_limits<size_t>::max() - alignment) return nullptr;
   // aligned_alloc wants a multiple of the alignment.
-  const size_t rounded = (size + alignment) / alignment * alignment;
+  const size_t rounded = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
   void* const memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) return nullptr;
   // Large pages cost a five-hundredth of the faults. The kernel may say no.

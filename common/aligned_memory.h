@@ -7,8 +7,8 @@
 namespace strata {
 
 // Returns memory for `size` bytes at an address that is aligned for all types, also those of vector
-// instructions, or as one says: `alignment` is a power of two, and `size` is rounded up to a
-// multiple. Null: there is none.
+// instructions, or to a multiple of `alignment`, a power of two, to which `size` is rounded up.
+// Null: there is none.
 std::shared_ptr<std::byte> AlignedMemory(size_t size, size_t alignment = 64);
 
 }  // namespace strata

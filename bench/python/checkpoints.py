@@ -26,7 +26,6 @@ import glob
 import json
 import mmap
 import os
-import shutil
 import statistics
 import subprocess
 import sys

@@ -11,30 +11,10 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "common/file/direct_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {
 namespace {
-
-absl::Status WriteAll(int fd, absl::Span<const char> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return FileError(written < 0 ? errno : EIO, path);
-    bytes.remove_prefix(written);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WritePieces(int fd, absl::Span<const absl::Span<const char>> pieces, PageCache cache,
-                         const std::string& path) {
-  if (cache == PageCache::kBypass) return WriteDirectly(fd, pieces, path);
-  for (absl::Span<const char> piece : pieces) {
-    if (absl::Status status = WriteAll(fd, piece, path); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
 
 absl::Status WriteAndSync(const std::string& path, absl::Span<const absl::Span<const char>> pieces,
                           PageCache cache) {

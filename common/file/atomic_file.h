@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/file/direct_file.h"
 #include "common/file/file_error.h"
 
 namespace strata {
@@ -16,8 +17,7 @@ namespace strata {
 // may write one path: each content is whole. Errors name the path: NotFound (folder),
 // PermissionDenied, ResourceExhausted (disk full), Unknown; no temporary file is left then.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
-// Writes content that lies in several pieces. `cache`: what is large may pass it by.
-enum class PageCache { kUse, kBypass };
+// Writes content that lies in several pieces.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::Span<const char>> pieces,
                                  PageCache cache = PageCache::kUse);

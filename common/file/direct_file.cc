@@ -35,11 +35,12 @@ bool SetDirect(int fd, bool direct) {
 // Whether an ordinary call may do what this one refused.
 bool IsOfDirect(int error) { return error == EINVAL || error == EOPNOTSUPP || error == ENOMEM; }
 
-// Puts pieces together to calls of whole blocks. What is not aligned goes through a buffer.
-class DirectWriter {
+// Puts pieces together to calls; past the page cache of whole blocks, where what is not aligned
+// goes through a buffer.
+class PieceWriter {
  public:
-  DirectWriter(int fd, size_t bytes, const std::string& path)
-      : fd_(fd), path_(path), is_direct_(bytes >= kDirectBytesMin && SetDirect(fd, true)) {}
+  PieceWriter(int fd, bool is_large, const std::string& path)
+      : fd_(fd), path_(path), is_direct_(is_large && SetDirect(fd, true)) {}
 
   absl::Status Add(absl::Span<const char> bytes) {
     while (!bytes.empty()) {
@@ -131,51 +132,13 @@ class DirectWriter {
   size_t buffered_ = 0;
 };
 
-// Reads a file's first bytes in order.
-class DirectReader {
- public:
-  DirectReader(int fd, size_t size, const std::string& path)
-      : fd_(fd),
-        size_(size),
-        path_(path),
-        is_direct_(size >= kDirectBytesMin && SetDirect(fd, true)) {}
-
-  // Returns how many it has read to `memory`, which has room for kCallBytes or what is left in
-  // whole blocks.
-  absl::StatusOr<size_t> Next(std::byte* memory) {
-    while (true) {
-      const size_t rest = size_ - done_;
-      const size_t room = (rest + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-      const size_t want = std::min(is_direct_ ? room : rest, kCallBytes);
-      const ssize_t got = pread(fd_, memory, want, static_cast<off_t>(done_));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && IsOfDirect(errno) && is_direct_) {
-        SetDirect(fd_, is_direct_ = false);
-        continue;
-      }
-      if (got < 0) return FileError(errno, path_);
-      if (got == 0) return absl::DataLossError(absl::StrCat(path_, ": became shorter while read"));
-      const size_t own = std::min(static_cast<size_t>(got), rest);
-      done_ += own;
-      return own;
-    }
-  }
-
- private:
-  const int fd_;
-  const size_t size_;
-  const std::string& path_;
-  bool is_direct_;
-  size_t done_ = 0;
-};
-
 }  // namespace
 
-absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> pieces,
-                           const std::string& path) {
+absl::Status WritePieces(int fd, absl::Span<const absl::Span<const char>> pieces, PageCache cache,
+                         const std::string& path) {
   size_t bytes = 0;
   for (const absl::Span<const char> piece : pieces) bytes += piece.size();
-  DirectWriter writer(fd, bytes, path);
+  PieceWriter writer(fd, cache == PageCache::kBypass && bytes >= kDirectBytesMin, path);
   for (const absl::Span<const char> piece : pieces) {
     if (absl::Status status = writer.Add(piece); !status.ok()) return status;
   }
@@ -186,13 +149,23 @@ absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
                           absl::FunctionRef<absl::Status(absl::Span<const char>)> take) {
   const std::shared_ptr<std::byte> piece = AlignedMemory(kCallBytes, kDirectAlignment);
   if (piece == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory"));
-  DirectReader reader(fd, size, path);
+  bool is_direct = size >= kDirectBytesMin && SetDirect(fd, true);
   for (size_t done = 0; done < size;) {
-    const absl::StatusOr<size_t> got = reader.Next(piece.get());
-    if (!got.ok()) return got.status();
-    absl::Status taken = take({reinterpret_cast<const char*>(piece.get()), *got});
+    // The file's end may be in the middle of a block, which is asked for as a whole.
+    const size_t rest = size - done;
+    const size_t want = std::min(is_direct ? kCallBytes : rest, kCallBytes);
+    const ssize_t got = pread(fd, piece.get(), want, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && IsOfDirect(errno) && is_direct) {
+      SetDirect(fd, is_direct = false);
+      continue;
+    }
+    if (got < 0) return FileError(errno, path);
+    if (got == 0) return absl::DataLossError(absl::StrCat(path, ": became shorter while read"));
+    const size_t own = std::min(static_cast<size_t>(got), rest);
+    absl::Status taken = take({reinterpret_cast<const char*>(piece.get()), own});
     if (!taken.ok()) return taken;
-    done += *got;
+    done += own;
   }
   return absl::OkStatus();
 }

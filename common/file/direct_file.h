@@ -18,10 +18,12 @@ inline constexpr size_t kDirectBytesMin = size_t{16} << 20;
 // Pieces that begin at multiples of it, in memory and in the file, are not copied.
 inline constexpr size_t kDirectAlignment = 4096;
 
+// What is large may pass the page cache by.
+enum class PageCache { kUse, kBypass };
 // Writes pieces back to back, from the descriptor's position on, which is such a multiple. Errors:
 // those of FileError.
-absl::Status WriteDirectly(int fd, absl::Span<const absl::Span<const char>> pieces,
-                           const std::string& path);
+absl::Status WritePieces(int fd, absl::Span<const absl::Span<const char>> pieces, PageCache cache,
+                         const std::string& path);
 
 // Reads the first `size` bytes in order and in pieces, which are valid during the call of `take`;
 // an error of it ends that and is returned. Errors: the same.

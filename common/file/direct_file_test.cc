@@ -38,7 +38,7 @@ class DirectFile : public testing::Test {
     for (const absl::Span<const char> piece : pieces) all.append(piece.data(), piece.size());
     const UniqueFd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     ASSERT_TRUE(fd.valid());
-    const absl::Status written = WriteDirectly(fd.get(), pieces, path_);
+    const absl::Status written = WritePieces(fd.get(), pieces, PageCache::kBypass, path_);
     ASSERT_TRUE(written.ok()) << written;
     struct stat facts = {};
     ASSERT_EQ(fstat(fd.get(), &facts), 0);
@@ -107,13 +107,15 @@ TEST_F(DirectFile, LargeOnesPassThePageCacheBy) {
   const UniqueFd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (fcntl(fd.get(), F_SETFL, O_RDWR | O_DIRECT) != 0) GTEST_SKIP() << "not on this file system";
   ASSERT_EQ(fcntl(fd.get(), F_SETFL, O_RDWR), 0);
-  ASSERT_TRUE(WriteDirectly(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, path_).ok());
+  ASSERT_TRUE(
+      WritePieces(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, PageCache::kBypass, path_).ok());
   EXPECT_NE(fcntl(fd.get(), F_GETFL) & O_DIRECT, 0);
 }
 
 TEST_F(DirectFile, AFileThatIsShorterIsDataLoss) {
   const UniqueFd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  ASSERT_TRUE(WriteDirectly(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, path_).ok());
+  ASSERT_TRUE(
+      WritePieces(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, PageCache::kBypass, path_).ok());
   for (const size_t more : {size_t{1}, kBlock, size_t{10} << 20}) {
     const size_t size = kDirectBytesMin + more;
     const absl::Status read = ReadDirectly(fd.get(), size, path_,
@@ -125,7 +127,8 @@ TEST_F(DirectFile, AFileThatIsShorterIsDataLoss) {
 
 TEST_F(DirectFile, AnErrorOfWhoTakesEndsReading) {
   const UniqueFd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  ASSERT_TRUE(WriteDirectly(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, path_).ok());
+  ASSERT_TRUE(
+      WritePieces(fd.get(), Pieces{MakeBytes(kDirectBytesMin, 0)}, PageCache::kBypass, path_).ok());
   int calls = 0;
   EXPECT_EQ(ReadDirectly(fd.get(), kDirectBytesMin, path_,
                          [&](absl::Span<const char>) {
@@ -145,7 +148,8 @@ TEST_F(DirectFile, AFullDiskIsAnErrorThatNamesTheFile) {
     const UniqueFd fd(open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     const rlimit less = {.rlim_cur = limit, .rlim_max = before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &less), 0);
-    const absl::Status written = WriteDirectly(fd.get(), Pieces{MakeBytes(17 << 20, 0)}, path_);
+    const absl::Status written =
+        WritePieces(fd.get(), Pieces{MakeBytes(17 << 20, 0)}, PageCache::kBypass, path_);
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
     EXPECT_FALSE(written.ok());
     EXPECT_NE(written.message().find(path_ + ": File too large"), absl::string_view::npos)

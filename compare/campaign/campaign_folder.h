@@ -19,9 +19,9 @@ namespace strata::compare {
 // Where a comparison writes:
 //   DIR/campaign.json          the campaign, as proto JSON
 //   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; not there: still to be made
-//   DIR/interrupted/MODE-seedN.json   a run that was not finished, as it may go on from a
-//   checkpoint DIR/jobs/                  what jobs and daemons write DIR/checkpoints/ what runs of
-//   a sweep go on from, until none does any more
+//   DIR/interrupted/           what was done of runs with checkpoints that are not finished,
+//   likewise DIR/jobs/                  what jobs and daemons write DIR/checkpoints/           what
+//   runs of a sweep go on from, until none does any more
 //
 // The directory is claimed, by flock on DIR/.lock, until this object is destroyed.
 //

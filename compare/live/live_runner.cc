@@ -143,12 +143,13 @@ absl::StatusOr<LiveRunner::Ended> LiveRunner::RunJob(const RunPlan& plan, const 
   uint32_t complete = 0;  // checkpoints
   int measured = 0;
   const auto end = client_->Follow(*id, [&](const proto::FollowEvent& event) {
-    if (event.has_status()) log.Add(event.status());
-    if (event.has_status() && event.status().checkpoints().complete() > complete) {
-      complete = event.status().checkpoints().complete();
-      keep();
+    if (event.has_status()) {
+      const proto::JobStatus& status = event.status();
+      log.Add(status);
+      if (status.checkpoints().complete() > complete) keep();
+      complete = status.checkpoints().complete();
+      if (measured == 0) progress(MakeProgress(status));
     }
-    if (event.has_status() && measured == 0) progress(MakeProgress(event.status()));
     if (!event.has_report()) return;
     log.Add(event.report());
     if (plan.job.has_program() || !IsLateMeasurement(event.report())) return;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/job/job.h"
+#include "compare/live/test_reports.h"
 
 namespace strata::compare {
 namespace {
@@ -30,31 +31,6 @@ proto::JobStatus EndOf(proto::JobState state, const std::string& reason = "") {
     end.mutable_nodes(node)->set_ranks(1);
   }
   return end;
-}
-
-// Of steps [first, end); the loss is 1 a sample.
-proto::RankReport Report(uint32_t rank, uint64_t first, uint64_t end, double trained_s) {
-  proto::RankReport report;
-  report.set_rank(rank);
-  report.set_first_step(first);
-  report.set_end_step(end);
-  report.set_samples((end - first) * 10);
-  report.set_loss_sum(static_cast<double>(report.samples()));
-  report.set_wall_s(2);
-  report.set_wait_s(0.5);
-  report.set_trained_s(trained_s);
-  return report;
-}
-
-proto::RankReport Final(proto::RankReport report) {
-  report.set_final(true);
-  return report;
-}
-
-proto::RankReport Tested(proto::RankReport report, double accuracy) {
-  report.set_test_accuracy(accuracy);
-  report.set_test_loss(1 - accuracy);
-  return report;
 }
 
 // 20 steps; rank 1 takes twice as long for its own. Measured after 10 steps, and at the end.

@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "compare/live/test_reports.h"
+
 namespace strata::compare {
 namespace {
 
@@ -30,29 +32,18 @@ proto::JobStatus Status(proto::JobState state) {
 }
 
 proto::RankReport Window(uint32_t attempt, uint64_t first, uint64_t end, double trained_s) {
-  proto::RankReport report;
+  proto::RankReport report = Report(/*rank=*/0, first, end, trained_s);
   report.set_attempt(attempt);
-  report.set_first_step(first);
-  report.set_end_step(end);
-  report.set_samples(10 * (end - first));
-  report.set_loss_sum(1);
-  report.set_wall_s(1);
-  report.set_trained_s(trained_s);
   return report;
 }
 
-proto::RankReport Final(proto::RankReport report) {
-  report.set_final(true);
-  report.set_test_accuracy(0.9);
-  return report;
+proto::RankReport Last(uint32_t attempt, uint64_t first, uint64_t end, double trained_s) {
+  return Final(Tested(Window(attempt, first, end, trained_s), 0.9));
 }
 
 // Weights of the step were measured after training.
 proto::RankReport Late(uint32_t attempt, uint64_t step, double accuracy) {
-  proto::RankReport report = Window(attempt, step, step, 0);
-  report.clear_samples();
-  report.set_test_accuracy(accuracy);
-  return report;
+  return Tested(Window(attempt, step, step, 0), accuracy);
 }
 
 class RunLogTest : public testing::Test {
@@ -70,7 +61,7 @@ TEST_F(RunLogTest, AJobThatWentOnByItselfMakesTheRecordOfOneWholeRun) {
   log_.Add(Window(0, 50, 60, 10));
   log_.Add(Window(1, 40, 60, 3));
   log_.Add(Late(1, 20, 0.5));
-  log_.Add(Final(Window(1, 60, 80, 5)));
+  log_.Add(Last(1, 60, 80, 5));
   const auto record = log_.MakeRecord(Status(proto::FINISHED));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->resumed_step(), 40);
@@ -91,14 +82,14 @@ TEST_F(RunLogTest, ItMayGoOnMoreThanOnceAndFromTheStart) {
   log_.Add(Window(1, 20, 20, 0));
   log_.Add(Window(1, 20, 40, 2));
   log_.Add(Window(2, 40, 40, 0));
-  log_.Add(Final(Window(2, 40, 60, 2)));
+  log_.Add(Last(2, 40, 60, 2));
   const auto record = log_.MakeRecord(Status(proto::FINISHED));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_DOUBLE_EQ(record->trained_s(), 6);
   EXPECT_THAT(record->windows(), SizeIs(3));
   // No checkpoint was whole yet.
   log_.Add(Window(3, 0, 30, 1));
-  log_.Add(Final(Window(3, 30, 60, 2)));
+  log_.Add(Last(3, 30, 60, 2));
   EXPECT_DOUBLE_EQ(log_.MakeRecord(Status(proto::FINISHED))->trained_s(), 2);
   EXPECT_EQ(log_.MakeRecord(Status(proto::FINISHED))->resumed_step(), 0);
 }
@@ -106,7 +97,7 @@ TEST_F(RunLogTest, ItMayGoOnMoreThanOnceAndFromTheStart) {
 TEST_F(RunLogTest, StepsThatNobodyHeardOfAreMissed) {
   log_.Add(Window(0, 0, 20, 2));
   log_.Add(Window(1, 30, 30, 0));
-  log_.Add(Final(Window(1, 30, 60, 2)));
+  log_.Add(Last(1, 30, 60, 2));
   EXPECT_TRUE(absl::IsDataLoss(log_.MakeRecord(Status(proto::FINISHED)).status()));
 }
 
@@ -121,7 +112,7 @@ TEST_F(RunLogTest, WhatIsDoneSoFarIsWhatAnotherRunGoesOnFrom) {
   next.Add(Status(proto::RUNNING));
   EXPECT_FALSE(next.has_begun());
   next.Add(Window(0, 40, 40, 0));
-  next.Add(Final(Window(0, 40, 60, 2)));
+  next.Add(Last(0, 40, 60, 2));
   const auto record = next.MakeRecord(Status(proto::FINISHED));
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->steps(), 60);
