@@ -58,6 +58,10 @@ class Bench:
             "OMP_NUM_THREADS": "1",
         }
 
+    def go_on(self, steps, folder):
+        """Goes on from a folder's newest checkpoint and writes its own elsewhere."""
+        return self.train(steps, os.path.join(self.scratch, f"more-{self.runs}"), folder)
+
     def train(self, steps, folder="", resume="", sum_at=""):
         """Returns what the rank has noted, with the time at which the command began."""
         self.runs += 1
@@ -106,11 +110,15 @@ def write_alone(folder, count):
 
 
 def newest(folder):
-    """Returns the newest manifest, the bytes of its checkpoint, and the largest of its files."""
+    """Returns the newest manifest, its clock, the bytes of its checkpoint, and the largest of its
+    files. A checkpoint is left out while the one before is not written yet, so tiny steps may end
+    with an older one."""
     manifest = max(glob.glob(os.path.join(folder, "clock-*", "manifest.json")))
-    parts = glob.glob(os.path.join(os.path.dirname(manifest), "*"))
+    home = os.path.dirname(manifest)
+    parts = glob.glob(os.path.join(home, "*"))
     largest = max(parts, key=os.path.getsize)
-    return manifest, sum(os.path.getsize(part) for part in parts), largest
+    clock = int(os.path.basename(home).removeprefix("clock-"))
+    return manifest, clock, sum(os.path.getsize(part) for part in parts), largest
 
 
 def cost_of(noted, every):
@@ -127,11 +135,11 @@ def cost_of(noted, every):
 def resume_pair(bench, options, folder, note):
     """Returns the time to a first step's end of a job that goes on, and its bound."""
     anew = bench.train(1)
-    _, count, largest = newest(folder)
+    _, clock, count, largest = newest(folder)
     read = through(largest, os.O_RDONLY, os.path.getsize(largest))
-    rest = bench.train(options.steps + 1, os.path.join(bench.scratch, "more"), folder)
-    if rest["first"] != options.steps:
-        fail(f"went on from step {rest['first']}")
+    rest = bench.go_on(options.steps + 1, folder)
+    if rest["first"] != clock:
+        fail(f"went on from step {rest['first']}, not from {clock}")
     bound = anew["steps"][0] - anew["begin"] + count / read
     took = rest["steps"][0] - rest["begin"]
     note(f"going on {took:.1f} s, bound {bound:.1f} s, of which reading {count / read:.1f} s")
@@ -151,17 +159,15 @@ def measure(bench, options, folder):
     quiet, added = cost_of(kept, options.every)
     plain, _ = cost_of({**without, "steps": without["steps"][:options.steps]}, options.every)
     cost = statistics.mean(added[len(added) // 2:]) / (100 * quiet)
-    manifest, count, _ = newest(folder)
-    if f"clock-{options.steps:020d}" not in manifest:
-        fail(f"there is no checkpoint of step {options.steps}: the newest is {manifest}")
-    seconds = os.path.getmtime(manifest) - kept["steps"][-1]
+    manifest, clock, count, _ = newest(folder)
+    seconds = os.path.getmtime(manifest) - kept["steps"][clock - 1]
     alone = statistics.median(write_alone(folder, count) for _ in range(3))
     note(f"step {plain:.4f} s without checkpoints, {quiet:.4f} s between them; "
          f"they added {', '.join(f'{one:.2f}' for one in added)} s")
     note(f"{count / 1e9:.2f} GB in {seconds:.2f} s, one writer alone in {count / alone:.2f} s")
-    rest = bench.train(options.steps + 10, os.path.join(bench.scratch, "more"), folder)
+    rest = bench.go_on(options.steps + 10, folder)
     last = str(options.steps + 10)
-    if rest["sums"][last] != without["sums"][last] or rest["first"] != options.steps:
+    if rest["sums"][last] != without["sums"][last] or rest["first"] != clock:
         fail(f"went on from step {rest['first']} and ended with other weights")
     pairs = [resume_pair(bench, options, folder, note) for _ in range(options.pairs)]
     return {"cost": cost, "rate": count / seconds / alone,

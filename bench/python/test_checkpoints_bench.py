@@ -9,7 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def test_costs_rates_and_what_goes_on_are_measured():
-    words = "--bytes 1MiB --steps 20 --every 10 --no-goals --json".split()
+    words = "--bytes 1MiB --steps 20 --every 5 --no-goals --json".split()
     done = subprocess.run(
         [sys.executable, os.path.join(HERE, "checkpoints.py"), os.environ["STRATA_COMMAND"]]
         + [sys.executable, *words],

@@ -230,7 +230,9 @@ TEST_F(CourseTest, RunnersMakeRunsBesideEachOtherEachOnce) {
                 {.on_progress =
                      [&](const CourseProgress& progress) {
                        others_max = std::max(others_max, progress.others);
-                       if (progress.others == 0) EXPECT_EQ(progress.others_done, 0);
+                       if (progress.others == 0) {
+                         EXPECT_EQ(progress.others_done, 0);
+                       }
                      },
                  .on_run = [&](const CourseProgress& progress,
                                const proto::RunRecord&) { EXPECT_EQ(progress.made, ++ends); }});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
 #include "common/image/image_bytes.h"
@@ -219,12 +220,15 @@ TEST_F(RankCheckpointsTest, AStoreThatIsSlowerThanStepsCostsCheckpointsAndNoMemo
 TEST_F(RankCheckpointsTest, WaitsForTheStoreNoLongerThanItIsTold) {
   absl::Mutex gate;
   gate.Lock();
+  absl::Notification opening;
   auto checkpoints = Begun(0, [&](const std::string& dir) {
+    opening.Notify();
     absl::MutexLock lock(&gate);
     return FileStore::Open(dir);
   });
   ASSERT_EQ(checkpoints->AtStep(3), absl::OkStatus());
   ASSERT_TRUE(checkpoints->Give("x").ok());
+  opening.WaitForNotification();
   EXPECT_EQ(checkpoints->Finish(absl::ZeroDuration(), Wanted), absl::OkStatus());
   EXPECT_EQ(
       checkpoints->Finish(absl::InfiniteDuration(), [] { return absl::CancelledError("no"); }),
