@@ -136,7 +136,7 @@ std::vector<PlannedDaemon> Plan(const Setting& setting) {
   const ExchangeBenchOptions& options = setting.options;
   auto host = [&](uint32_t i) { return setting.hosts.empty() ? "" : setting.hosts[i].name; };
   std::vector<PlannedDaemon> plan;
-  const char* listen = setting.hosts.empty() ? "127.0.0.1:0" : "0.0.0.0:0";
+  const std::string listen = setting.hosts.empty() ? OwnCoordinator() : "0.0.0.0:0";
   plan.push_back({DaemonRole::kCoordinator,
                   {"coordinator",
                    "",
@@ -170,11 +170,12 @@ absl::StatusOr<proto::JobStatus> RunJob(const Setting& setting, const proto::Job
     absl::Status status = MakeWritableDirectory(setting.scratch + dir);
     if (!status.ok()) return status;
   }
+  if (absl::Status made = MakeCoordinatorFolder(); !made.ok()) return made;
   EventLoop loop;
   ChildStarter starter(&loop, children);
   ClusterRun::Options run;
   run.cluster.plan = Plan(setting);
-  run.cluster.coordinator_host = setting.own_address;
+  if (!setting.hosts.empty()) run.cluster.coordinator_host = setting.own_address;
   run.job = job;
   proto::JobStatus end;
   run.follow = [&end](control::CoordinatorClient* client, JobId id) -> std::optional<int> {

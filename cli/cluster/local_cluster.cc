@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/cluster/child_starter.h"
 #include "cli/cluster/cluster_life.h"
+#include "cli/options/coordinator_address.h"
 #include "common/process/event_loop.h"
 
 namespace strata::cli {
@@ -103,6 +104,8 @@ void FillSlots(uint32_t ranks, LocalClusterOptions* options) {
 int RunLocalCluster(LocalClusterOptions options, ClusterRun::Options run,
                     const std::string& log_level) {
   options.runs_dir = std::filesystem::absolute(options.runs_dir).lexically_normal();
+  if (options.listen.empty()) options.listen = OwnCoordinator();
+  if (absl::Status made = MakeCoordinatorFolder(); !made.ok()) return PrintError(made);
   bool temporary = options.state_dir.empty();
   if (temporary) {
     char path[] = "/tmp/strata-local-XXXXXX";

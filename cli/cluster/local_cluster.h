@@ -18,7 +18,7 @@ struct LocalClusterOptions {
   int nodes = 1;
   int slots = 0;    // per node; 0: see FillSlots
   GpuOptions gpus;  // which nodes share (ShareGpus); ranks_per_gpu is of each node
-  std::string listen = "127.0.0.1:0";
+  std::string listen;    // empty: a socket of its own
   std::string runs_dir;   // also for the daemons' logs; made absolute
   std::string state_dir;  // empty: a temporary one
 };

@@ -11,6 +11,7 @@
 #include "cli/options/within.h"
 #include "cli/render/memory_parts.h"
 #include "common/checkpoint/open_store.h"
+#include "common/ipc/unix_socket.h"
 #include "common/log.h"
 #include "common/process/environment.h"
 #include "common/process/stop_request.h"
@@ -24,13 +25,26 @@ struct Options {
   CoordinatorListen listen;
 };
 
-void LogWhereReached(const std::string& host, int port) {
+// With the port that it has got.
+std::string AddressOf(const std::string& listen, int port) {
+  return UnixPath(listen) ? listen : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+}
+
+void LogWhereReached(const std::string& address) {
+  if (UnixPath(address)) {
+    return LogInfo(
+        "listens on %s, for processes of this user on this host; for other hosts: --interface NAME "
+        "or --listen 0.0.0.0:7070",
+        address);
+  }
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
   const std::string addresses = AddressesOfCoordinator(host, port);
   if (addresses.empty()) {
     LogInfo(
-        "listens on %s:%d, which other hosts cannot reach; for them: --interface NAME or --listen "
-        "0.0.0.0:%d",
-        host, port, port);
+        "listens on %s, which other hosts cannot reach; for them: --interface NAME or --listen "
+        "0.0.0.0:%s",
+        address, port);
   } else {
     LogInfo("other hosts reach this coordinator at %s", addresses);
   }
@@ -56,9 +70,9 @@ int Run(const Options& given, const Invocation& invocation) {
   DaemonSteps steps;
   steps.start = [&] { return (*coordinator)->Start(); };
   steps.ready_line = [&] {
-    std::string host = options.listen.substr(0, options.listen.rfind(':'));
-    LogWhereReached(host, (*coordinator)->port());
-    return absl::StrCat("strata coordinator ready address=", host, ":", (*coordinator)->port(),
+    const std::string address = AddressOf(options.listen, (*coordinator)->port());
+    LogWhereReached(address);
+    return absl::StrCat("strata coordinator ready address=", address,
                         " state=", options.state_dir);
   };
   steps.stop = [&] {
@@ -77,8 +91,8 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
   CLI::Option* listen =
       command
           ->add_option("--listen", options->listen.address,
-                       "HOST:PORT to listen on; 0.0.0.0: all interfaces; port 0: a free one")
-          ->capture_default_str();
+                       "HOST:PORT to listen on, 0.0.0.0: all interfaces, port 0: a free one; or "
+                       "unix:/PATH (default: this user's socket)");
   AddInterfaceOption(command, &options->listen.interface,
                      "Interface to listen on, instead of --listen");
   command->add_option("--port", options->listen.port, "Port, with --interface (default: 7070)")

@@ -32,7 +32,7 @@ int Run(Options options, const Invocation& invocation) {
     if (!status.ok()) return PrintError(status);
   }
   FillSlots(job.has_value() ? job->ranks() : std::thread::hardware_concurrency(), &cluster);
-  if (cluster.listen.empty()) cluster.listen = job.has_value() ? "127.0.0.1:0" : "127.0.0.1:7070";
+  if (cluster.listen.empty() && !job.has_value()) cluster.listen = DefaultCoordinator();
   if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
   cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
   ClusterRun::Options run;
@@ -61,10 +61,9 @@ void AddLocalCommand(CLI::App* app, Invocation* invocation) {
   AddTraceOption(command, &options->job);
   LocalClusterOptions& cluster = options->cluster;
   AddLocalClusterOptions(command, &cluster);
-  cluster.listen.clear();
   command->add_option("--listen", cluster.listen,
-                      "HOST:PORT of the coordinator (default: 127.0.0.1:7070, with a job a free "
-                      "port)");
+                      "HOST:PORT or unix:/PATH of the coordinator (default: this user's socket, "
+                      "with a job one of its own)");
   command->add_option("--runs", cluster.runs_dir,
                       "Parent of run directories and logs (default: strata-runs/TIME)");
   command->add_option("--state", cluster.state_dir,

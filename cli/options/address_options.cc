@@ -7,12 +7,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/options/coordinator_address.h"
 #include "cli/options/within.h"
+#include "common/ipc/unix_socket.h"
 #include "common/net/interfaces.h"
 
 namespace strata::cli {
 namespace {
 
+constexpr uint32_t kCoordinatorPort = 7070;
 constexpr absl::Duration kLookUpPause = absl::Milliseconds(200);
 
 absl::StatusOr<net::HostFacts> ThisHost() {
@@ -26,7 +29,9 @@ absl::StatusOr<net::HostFacts> ThisHost() {
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 // This host's address on the way to the coordinator.
-absl::StatusOr<net::Ipv4> LookUpSource(const std::string& host) {
+absl::StatusOr<net::Ipv4> LookUpSource(const std::string& coordinator) {
+  if (UnixPath(coordinator)) return net::Ipv4{0x7f000001};
+  const std::string host = HostOf(coordinator);
   if (host == "[::1]") return net::Ipv4{0x7f000001};
   if (host[0] == '[') {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -77,10 +82,10 @@ absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& w
                                                        const std::string& coordinator,
                                                        absl::Duration deadline) {
   const absl::Time give_up_at = absl::Now() + deadline;
-  absl::StatusOr<net::Ipv4> source = LookUpSource(HostOf(coordinator));
+  absl::StatusOr<net::Ipv4> source = LookUpSource(coordinator);
   while (!source.ok() && !absl::IsInvalidArgument(source.status()) && absl::Now() < give_up_at) {
     absl::SleepFor(std::min(kLookUpPause, give_up_at - absl::Now()));
-    source = LookUpSource(HostOf(coordinator));
+    source = LookUpSource(coordinator);
   }
   if (absl::IsInvalidArgument(source.status())) return source.status();
   if (!source.ok()) {
@@ -100,11 +105,13 @@ absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish) {
         absl::StrCat("--listen and --", has_interface ? "interface" : "port",
                      " exclude each other: --listen names host and port"));
   }
-  if (!has_interface && wish.port == 0) return wish.address;
-  const size_t colon = wish.address.rfind(':');
-  const std::string port =
-      wish.port == 0 ? wish.address.substr(colon + 1) : absl::StrCat(wish.port);
-  if (!has_interface) return absl::StrCat(wish.address.substr(0, colon), ":", port);
+  if (!has_interface && wish.port == 0) {
+    if (!wish.address.empty()) return wish.address;
+    absl::Status made = MakeCoordinatorFolder();
+    return made.ok() ? absl::StatusOr<std::string>(DefaultCoordinator()) : made;
+  }
+  const std::string port = absl::StrCat(wish.port == 0 ? kCoordinatorPort : wish.port);
+  if (!has_interface) return absl::StrCat("127.0.0.1:", port);
   const absl::StatusOr<net::HostFacts> facts = ThisHost();
   if (!facts.ok()) return facts.status();
   const absl::StatusOr<net::Interface> found = net::FindInterface(wish.interface, *facts);
@@ -112,7 +119,7 @@ absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish) {
   return absl::StrCat(found->address.ToString(), ":", port);
 }
 
-std::string AddressesOfCoordinator(const std::string& host, int port) {
+std::string AddressesOfCoordinator(const std::string& host, const std::string& port) {
   const bool wildcard = host == "0.0.0.0" || host == "*" || host == "[::]";
   absl::StatusOr<net::Ipv4> one = wildcard ? net::Ipv4() : net::Resolve(host);
   absl::StatusOr<std::vector<net::Interface>> interfaces = net::ListInterfaces();

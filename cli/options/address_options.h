@@ -36,16 +36,16 @@ absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& w
 
 // What the coordinator listens on.
 struct CoordinatorListen {
-  std::string address = "127.0.0.1:7070";  // HOST:PORT, from --listen
+  std::string address;  // HOST:PORT or unix:/PATH, from --listen; empty: this user's socket
   bool address_given = false;
   std::string interface;
   uint32_t port = 0;  // 0: that of the address
 };
-// The HOST:PORT to listen on. Errors: InvalidArgument.
+// The HOST:PORT or unix:/PATH to listen on. Errors: InvalidArgument; of the socket's folder.
 absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish);
 // "10.0.0.1:7070 (eth0), 192.168.7.2:7070 (eth1)": where other hosts reach a coordinator that
 // listens on `host`, all of this host's addresses for a wildcard. Empty: nowhere.
-std::string AddressesOfCoordinator(const std::string& host, int port);
+std::string AddressesOfCoordinator(const std::string& host, const std::string& port);
 
 }  // namespace strata::cli
 

@@ -41,23 +41,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// Empty, or what is wrong.
-std::string CheckHostPort(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  const std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  uint32_t port = 0;
-  const bool good = !host.empty() && (bracketed || host.find(':') == std::string::npos) &&
-                    absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 1 && port <= 65535;
-  return good ? "" : absl::StrCat("expected HOST:PORT, not \"", text, "\"");
-}
-
 }  // namespace
 
 void AddCoordinatorAddress(CLI::App* command, std::string* address) {
-  command->add_option("--coordinator", *address, "HOST:PORT of the coordinator")
-      ->check(CheckHostPort)
-      ->capture_default_str();
+  if (address->empty()) *address = DefaultCoordinator();
+  command
+      ->add_option("--coordinator", *address,
+                   "HOST:PORT or unix:/PATH of the coordinator (default: this user's socket)")
+      ->check(CheckCoordinatorAddress);
 }
 
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {

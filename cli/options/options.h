@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cli/options/coordinator_address.h"
 #include "cli/options/job_options.h"
 #include "cli/program/invocation.h"
 #include "common/control/coordinator_client.h"
@@ -18,11 +19,12 @@ namespace strata::cli {
 
 // The coordinator that a client command talks to, and how long it tries.
 struct CoordinatorOptions {
-  std::string address = "127.0.0.1:7070";
+  std::string address = DefaultCoordinator();
   double timeout_s = 10;
   bool json = false;
 };
 
+// An empty `address` becomes DefaultCoordinator.
 void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
 // Adds the options of daemons that say how long the first contact and a later break may take.

@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
 #include "common/control/probe.h"
+#include "common/ipc/unix_socket.h"
 #include "common/job/job.h"
 #include "proto/control.grpc.pb.h"
 
@@ -78,6 +80,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::StatusOr<proto::JobStatus> Follow(
       JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) override {
+    if (absl::Status own = CheckUser(); !own.ok()) return own;
     absl::Time give_up_at = absl::Now() + options_.deadline;
     while (true) {
       proto::JobStatus newest;
@@ -95,6 +98,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                         const std::function<void(const proto::TraceBatch&)>& on_batch) override {
     proto::GetTraceRequest request;
     request.set_job_id(job.value());
+    if (absl::Status own = CheckUser(); !own.ok()) return own;
     const absl::Time deadline = absl::Now() + options_.deadline;
     while (
         !channel_->WaitForConnected(absl::ToChronoTime(std::min(deadline, absl::Now() + kPause)))) {
@@ -113,6 +117,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
+  // PermissionDenied: another user listens where the coordinator is expected.
+  absl::Status CheckUser() const {
+    const std::optional<std::string> path = UnixPath(options_.coordinator);
+    if (!path) return absl::OkStatus();
+    const absl::Status dialled = DialUnix(*path).status();
+    return absl::IsPermissionDenied(dialled) ? dialled : absl::OkStatus();
+  }
+
   absl::Status TooLate(const std::string& why) const {
     return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline),
                        why.empty() ? WhyUnreachable(options_.coordinator) : why);
@@ -122,6 +134,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // or the deadline passes.
   template <typename Method>
   absl::Status Call(bool retry, const Method& method) {
+    if (absl::Status own = CheckUser(); !own.ok()) return own;
     const absl::Time deadline = absl::Now() + options_.deadline;
     while (true) {
       if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) {

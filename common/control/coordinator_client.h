@@ -23,7 +23,7 @@ namespace strata::control {
 class CoordinatorClient {
  public:
   struct Options {
-    std::string coordinator;  // "HOST:PORT"
+    std::string coordinator;  // "HOST:PORT", "unix:/PATH"
     absl::Duration deadline = absl::Seconds(10);
     bool reports = false;  // Follow tells each rank's reports, too
   };

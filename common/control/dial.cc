@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
+#include "common/ipc/unix_socket.h"
 
 namespace strata::control {
 namespace {
@@ -62,6 +64,12 @@ absl::StatusOr<UniqueFd> DialTcp(const std::string& address, absl::Duration time
     fd = Connect(*to, timeout, silence);
   }
   return fd;
+}
+
+absl::StatusOr<UniqueFd> Dial(const std::string& address, absl::Duration timeout,
+                              absl::Duration silence) {
+  const std::optional<std::string> path = UnixPath(address);
+  return path ? DialUnix(*path) : DialTcp(address, timeout, silence);
 }
 
 }  // namespace strata::control

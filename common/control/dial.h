@@ -18,6 +18,10 @@ namespace strata::control {
 absl::StatusOr<UniqueFd> DialTcp(const std::string& address, absl::Duration timeout,
                                  absl::Duration silence);
 
+// Connects to "HOST:PORT" or "unix:/PATH". Errors: those of DialTcp and DialUnix.
+absl::StatusOr<UniqueFd> Dial(const std::string& address, absl::Duration timeout,
+                              absl::Duration silence);
+
 }  // namespace strata::control
 
 #endif  // STRATA_COMMON_CONTROL_DIAL_H_

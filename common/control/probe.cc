@@ -8,12 +8,19 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 
+#include "common/ipc/unix_socket.h"
 #include "common/unique_fd.h"
 
 namespace strata::control {
 
 std::string WhyUnreachable(const std::string& address) {
+  constexpr char kNotOurs[] = "something listens there, but it is not a gRPC server";
+  if (const std::optional<std::string> path = UnixPath(address)) {
+    const absl::StatusOr<UniqueFd> fd = DialUnix(*path);
+    return fd.ok() ? kNotOurs : std::string(fd.status().message());
+  }
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return "expected HOST:PORT";
   std::string host = address.substr(0, colon);
@@ -29,7 +36,7 @@ std::string WhyUnreachable(const std::string& address) {
   const timeval limit = {1, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) {
-    return "something listens there, but it is not a gRPC server";
+    return kNotOurs;
   }
   if (errno == EINPROGRESS || errno == ETIMEDOUT) return "no answer";
   std::string text = std::strerror(errno);

@@ -69,7 +69,7 @@ class GrpcLine final : public SessionStream {
 
 std::unique_ptr<SessionStream> SessionStream::Dial(const std::string& coordinator,
                                                    absl::Duration timeout, Callbacks callbacks) {
-  absl::StatusOr<UniqueFd> fd = DialTcp(coordinator, timeout, kSilenceMax);
+  absl::StatusOr<UniqueFd> fd = control::Dial(coordinator, timeout, kSilenceMax);
   if (fd.ok()) return std::make_unique<GrpcLine>(*std::move(fd), std::move(callbacks));
   callbacks.on_closed(fd.status());
   return std::make_unique<NoLine>();

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace strata::net {
@@ -87,7 +88,10 @@ absl::StatusOr<AddressChoice> ChooseAddress(const AddressWish& wish, const HostF
   }
   const bool wildcard = IsWildcard(wish.listen);
   Ipv4 address = source;
-  std::string why = absl::StrCat("the route to the coordinator ", coordinator, " leaves from it");
+  const bool same_host = absl::StartsWith(coordinator, "unix:");
+  std::string why =
+      same_host ? "the coordinator is on this host"
+                : absl::StrCat("the route to the coordinator ", coordinator, " leaves from it");
   if (!wish.interface.empty()) {
     const absl::StatusOr<Interface> found = FindInterface(wish.interface, facts);
     if (!found.ok()) return found.status();

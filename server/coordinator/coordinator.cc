@@ -97,7 +97,8 @@ class GrpcCoordinator final : public Coordinator {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC does not start");
     acceptor_->Start({.take = [this](UniqueFd fd) { Take(std::move(fd)); },
-                      .refused = [this] { service_->CountRefusedConnection(); }});
+                      .refused = [this] { service_->CountRefusedConnection(); },
+                      .stranger = [this] { service_->CountStranger(); }});
     return absl::OkStatus();
   }
 
@@ -139,7 +140,7 @@ absl::Status CheckPositive(const char* option, absl::Duration value) {
 }  // namespace
 
 absl::Status Coordinator::Options::Validate() const {
-  if (listen.empty()) return absl::InvalidArgumentError("listen: HOST:PORT is required");
+  if (listen.empty()) return absl::InvalidArgumentError("listen: HOST:PORT or unix:/PATH is required");
   if (state_dir.empty()) return absl::InvalidArgumentError("state: a directory is required");
   if (heartbeat >= dead_after) {
     return absl::InvalidArgumentError(absl::StrCat("dead_after: ", absl::FormatDuration(dead_after),

@@ -20,7 +20,7 @@ namespace strata::server {
 class Coordinator {
  public:
   struct Options {
-    std::string listen = "127.0.0.1:7070";  // "HOST:PORT"; port 0: any free one
+    std::string listen;  // "HOST:PORT", port 0: any free one; "unix:/PATH": this user alone
     std::string state_dir = "strata-state";
     absl::Duration heartbeat = absl::Milliseconds(500);
     // A daemon that says nothing for so long is lost, and its jobs fail.
@@ -54,7 +54,7 @@ class Coordinator {
   // Ends the daemon in less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
   virtual void Stop() = 0;
 
-  // Returns the port that the daemon listens on; 0 before Start.
+  // Returns the port that the daemon listens on; 0 before Start, and where it has none.
   virtual int port() const = 0;
 };
 

@@ -29,7 +29,7 @@
 namespace strata::server {
 
 struct ServerOptions {
-  std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
+  std::string coordinator;  // HOST:PORT, unix:/PATH
   std::string name;                            // unique in the cluster
   std::string listen = "127.0.0.1";            // host (interface) that the shards bind to
   std::string address = "127.0.0.1";           // host under which workers reach them

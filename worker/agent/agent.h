@@ -31,7 +31,7 @@
 namespace strata::worker {
 
 struct AgentOptions {
-  std::string coordinator = "127.0.0.1:7070";  // HOST:PORT
+  std::string coordinator;  // HOST:PORT, unix:/PATH
   std::string name;                            // unique in the cluster
   std::string address = "127.0.0.1";           // host under which peers know this node
   std::string listen;                          // what aggregators bind to; empty: address

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/ipc/abstract_socket.h"
 #include "server/coordinator/service/listening.h"
 
 namespace strata::server {
@@ -19,20 +20,24 @@ constexpr int kPauseMs = 50;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Create(const Options& options) {
-  absl::StatusOr<std::vector<UniqueFd>> listeners = ListenOn(options.listen);
-  if (!listeners.ok()) return listeners.status();
   absl::StatusOr<EventFd> stop = EventFd::Create();
   if (!stop.ok()) return stop.status();
-  return std::unique_ptr<Acceptor>(
-      new Acceptor(options.descriptors_max, *std::move(listeners), *std::move(stop)));
+  std::unique_ptr<Acceptor> acceptor(new Acceptor(options.descriptors_max, *std::move(stop)));
+  if (const std::optional<std::string> path = UnixPath(options.listen)) {
+    absl::StatusOr<UnixListener> own = UnixListener::Create(*path);
+    if (!own.ok()) return own.status();
+    acceptor->own_.emplace(*std::move(own));
+    return acceptor;
+  }
+  absl::StatusOr<std::vector<UniqueFd>> listeners = ListenOn(options.listen);
+  if (!listeners.ok()) return listeners.status();
+  acceptor->listeners_ = *std::move(listeners);
+  return acceptor;
 }
-
-Acceptor::Acceptor(int descriptors_max, std::vector<UniqueFd> listeners, EventFd stop)
-    : descriptors_max_(descriptors_max), listeners_(std::move(listeners)), stop_(std::move(stop)) {}
 
 Acceptor::~Acceptor() { Stop(); }
 
-int Acceptor::port() const { return BoundPort(listeners_[0]); }
+int Acceptor::port() const { return own_ ? 0 : BoundPort(listeners_[0]); }
 
 void Acceptor::Start(Callbacks callbacks) {
   callbacks_ = std::move(callbacks);
@@ -48,17 +53,18 @@ void Acceptor::Stop() {
 void Acceptor::Run() {
   std::vector<pollfd> fds = {{stop_.fd(), POLLIN, 0}};
   for (const UniqueFd& listener : listeners_) fds.push_back({listener.get(), POLLIN, 0});
+  if (own_) fds.push_back({own_->fd().get(), POLLIN, 0});
   while (true) {
     poll(fds.data(), fds.size(), -1);
     if (fds[0].revents != 0) return;
-    for (size_t i = 0; i < listeners_.size(); ++i) {
-      if (fds[i + 1].revents != 0 && !AcceptFrom(listeners_[i])) poll(fds.data(), 1, kPauseMs);
+    for (size_t i = 1; i < fds.size(); ++i) {
+      if (fds[i].revents != 0 && !AcceptFrom(fds[i].fd)) poll(fds.data(), 1, kPauseMs);
     }
   }
 }
 
-bool Acceptor::AcceptFrom(const UniqueFd& listener) {
-  UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+bool Acceptor::AcceptFrom(int listener) {
+  UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.valid()) {
     // Whoever wanted to connect may have left again.
     return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
@@ -67,7 +73,11 @@ bool Acceptor::AcceptFrom(const UniqueFd& listener) {
     callbacks_.refused();
     return true;
   }
-  const int on = 1;
+  if (own_ && !IsSameUser(fd.get())) {
+    callbacks_.stranger();
+    return true;
+  }
+  const int on = 1;  // of TCP alone
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   callbacks_.take(std::move(fd));
   return true;

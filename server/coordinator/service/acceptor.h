@@ -3,24 +3,27 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/event_fd.h"
+#include "common/ipc/unix_socket.h"
 #include "common/unique_fd.h"
 
 namespace strata::server {
 
-// Takes the coordinator's TCP connections in place of gRPC, which takes all that come until the
-// process has no descriptors left, and from then on none. This one ends at once what is too much.
+// Takes the coordinator's connections in place of gRPC, which takes all that come until the process
+// has no descriptors left, and from then on none. This one ends at once what is too much, and at a
+// Unix socket those of other users.
 //
-// Threads: one; `take` and `refused` are called on the acceptor's.
+// Threads: one; the callbacks are called on the acceptor's.
 class Acceptor {
  public:
   struct Options {
-    std::string listen;  // "HOST:PORT"
+    std::string listen;  // "HOST:PORT", "unix:/PATH"
     // Descriptors below this are for connections that are taken: the process opens the lowest one
     // that is free.
     int descriptors_max = 0;
@@ -28,26 +31,31 @@ class Acceptor {
   struct Callbacks {
     std::function<void(UniqueFd)> take;
     std::function<void()> refused;
+    std::function<void()> stranger;  // refused: it was another user's
   };
 
-  // Errors: see ListenOn; ResourceExhausted (no descriptors).
+  // Errors: see ListenOn and UnixListener; ResourceExhausted (no descriptors).
   static absl::StatusOr<std::unique_ptr<Acceptor>> Create(const Options& options);
   ~Acceptor();  // stops
 
+  // 0: it has none.
   int port() const;
   void Start(Callbacks callbacks);
   // Ends the thread. Idempotent.
   void Stop();
 
  private:
-  Acceptor(int descriptors_max, std::vector<UniqueFd> listeners, EventFd stop);
+  Acceptor(int descriptors_max, EventFd stop)
+      : descriptors_max_(descriptors_max), stop_(std::move(stop)) {}
 
   void Run();
   // Returns false when the process or the host is out of descriptors or memory now.
-  bool AcceptFrom(const UniqueFd& listener);
+  bool AcceptFrom(int listener);
 
   const int descriptors_max_;
-  const std::vector<UniqueFd> listeners_;
+  // One of both.
+  std::vector<UniqueFd> listeners_;
+  std::optional<UnixListener> own_;  // of this user
   const EventFd stop_;
   Callbacks callbacks_;
   std::thread thread_;

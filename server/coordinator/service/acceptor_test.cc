@@ -1,17 +1,22 @@
 #include "server/coordinator/service/acceptor.h"
 
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/ipc/testing/other_user.h"
+#include "common/ipc/unix_socket.h"
 #include "gtest/gtest.h"
 
 namespace strata::server {
@@ -29,8 +34,8 @@ UniqueFd ConnectTo(int port) {
 
 class AcceptorTest : public ::testing::Test {
  protected:
-  void Start(int descriptors_max) {
-    acceptor_ = *Acceptor::Create({.listen = "127.0.0.1:0", .descriptors_max = descriptors_max});
+  void Start(int descriptors_max, const std::string& listen = "127.0.0.1:0") {
+    acceptor_ = *Acceptor::Create({.listen = listen, .descriptors_max = descriptors_max});
     acceptor_->Start({.take =
                           [this](UniqueFd fd) {
                             absl::MutexLock lock(&mutex_);
@@ -40,6 +45,11 @@ class AcceptorTest : public ::testing::Test {
                           [this] {
                             absl::MutexLock lock(&mutex_);
                             ++refused_;
+                          },
+                      .stranger =
+                          [this] {
+                            absl::MutexLock lock(&mutex_);
+                            ++strangers_;
                           }});
   }
   // Waits until so many connections were taken and refused in all.
@@ -55,7 +65,7 @@ class AcceptorTest : public ::testing::Test {
 
   absl::Mutex mutex_;
   std::vector<UniqueFd> taken_;
-  int refused_ = 0;
+  int refused_ = 0, strangers_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
 };
 
@@ -98,6 +108,33 @@ TEST_F(AcceptorTest, TakesConnectionsAgainAfterTheProcessHadNoDescriptors) {
   }
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_TRUE(Await(2, 0));
+}
+
+// Whoever gets past the file's mode is told apart by what the kernel says of it.
+TEST_F(AcceptorTest, AtAUnixSocketOnlyThisUserIsTaken) {
+  char folder[] = "/tmp/acceptor_test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/s";
+  Start(INT_MAX, "unix:" + path);
+  EXPECT_EQ(acceptor_->port(), 0);
+  const auto own = DialUnix(path);
+  ASSERT_TRUE(own.ok()) << own.status();
+  ASSERT_TRUE(Await(1, 0));
+  ASSERT_EQ(chmod(folder, 0777), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  const bool ran = AsOtherUser([&] {
+    const UniqueFd fd = ConnectBlindly(path);
+    char byte = 0;
+    return fd.valid() && recv(fd.get(), &byte, 1, 0) <= 0;  // the other side has ended it
+  });
+  if (ran) {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_EQ(strangers_, 1);
+    EXPECT_EQ(taken_.size(), 1u);
+  }
+  acceptor_.reset();
+  EXPECT_NE(access(path.c_str(), F_OK), 0) << "its file is gone";
+  EXPECT_EQ(rmdir(folder), 0);
 }
 
 }  // namespace

@@ -71,6 +71,12 @@ void CoordinatorService::CountRefusedConnection() {
              refused);
 }
 
+void CoordinatorService::CountStranger() {
+  const uint64_t strangers = ++strangers_;
+  if ((strangers & (strangers - 1)) != 0) return;
+  LogWarning("refused a connection of another user (%d refused)", strangers);
+}
+
 void CoordinatorService::EndFollowers() {
   loop_
       .Run([this] {
@@ -209,6 +215,7 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
       control::AddRefusal(cause, count, coordinator);
     }
     control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
+    control::AddRefusal("connection of another user", strangers_, coordinator);
     control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
                          coordinator);
     return absl::OkStatus();

@@ -35,6 +35,8 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void EndFollowers();
   // Counts a connection for which there was no room. Any thread may call it.
   void CountRefusedConnection();
+  // One was refused because it was another user's.
+  void CountStranger();
   // Ends the control loop, once the gRPC server has shut down.
   void Stop();
 
@@ -85,6 +87,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   Gate call_gate_;
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<uint64_t> refused_connections_ = 0;
+  std::atomic<uint64_t> strangers_ = 0;
 
   // What the loop's thread owns.
   CoordinatorCore core_;

@@ -1,0 +1,23 @@
+#ifndef STRATA_CLI_OPTIONS_COORDINATOR_ADDRESS_H_
+#define STRATA_CLI_OPTIONS_COORDINATOR_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace strata::cli {
+
+// "unix:/PATH": where a coordinator listens that is told nothing else, and where the other commands
+// then look for it. Only processes of this user reach it.
+std::string DefaultCoordinator();
+// Another such address, for a cluster of this process's own.
+std::string OwnCoordinator();
+// Makes the folder that both lie in. Errors: those of MakeSocketFolder.
+absl::Status MakeCoordinatorFolder();
+
+// Empty, or what is wrong with an address: "expected HOST:PORT or unix:/PATH, not ...".
+std::string CheckCoordinatorAddress(const std::string& text);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_COORDINATOR_ADDRESS_H_

@@ -1,0 +1,45 @@
+#ifndef STRATA_COMMON_IPC_TESTING_OTHER_USER_H_
+#define STRATA_COMMON_IPC_TESTING_OTHER_USER_H_
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "common/unique_fd.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+
+inline constexpr uid_t kOtherUser = 12345;
+
+// Runs `call`, which returns whether all was as it should be, in a process of another user. Returns
+// false where that was not possible: it takes root.
+template <typename Call>
+bool AsOtherUser(const Call& call) {
+  if (geteuid() != 0) return false;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool good = setresuid(kOtherUser, kOtherUser, kOtherUser) == 0 && call();
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return true;
+}
+
+// Connects to a Unix socket, whoever listens there. Not valid: it cannot.
+inline UniqueFd ConnectBlindly(const std::string& path) {
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {.sun_family = AF_UNIX};
+  path.copy(address.sun_path, sizeof address.sun_path);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fd.Reset();
+  return fd;
+}
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_IPC_TESTING_OTHER_USER_H_

@@ -1,0 +1,144 @@
+#include "common/ipc/unix_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/file_error.h"
+#include "common/ipc/abstract_socket.h"
+
+namespace strata {
+namespace {
+
+constexpr char kScheme[] = "unix:";
+// Who has the path may be busy, and takes connections from the queue later.
+constexpr int kBacklog = 4096;
+constexpr mode_t kOwnOnly = 0700;
+
+absl::Status CheckPath(const std::string& path) {
+  if (path.empty() || path[0] != '/') {
+    return absl::InvalidArgumentError(absl::StrCat(kScheme, path, ": expected an absolute path"));
+  }
+  if (path.size() <= kUnixPathBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("%s%s: longer than the %d bytes of a socket's "
+                                                    "path",
+                                                    kScheme, path, kUnixPathBytesMax));
+}
+
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+UniqueFd Socket() {
+  return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+// errno, 0: it is connected.
+int ConnectTo(const std::string& path, UniqueFd* fd) {
+  *fd = Socket();
+  if (!fd->valid()) return errno;
+  const sockaddr_un address = AddressOf(path);
+  return connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0
+             ? 0
+             : errno;
+}
+
+// Frees the path of a socket that nobody listens on any more.
+absl::Status ClearPath(const std::string& path) {
+  struct stat facts = {};
+  if (lstat(path.c_str(), &facts) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : FileError(errno, path);
+  }
+  if (!S_ISSOCK(facts.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot listen on ", kScheme, path, ": something is there that is no socket"));
+  }
+  UniqueFd fd;
+  if (ConnectTo(path, &fd) != ECONNREFUSED) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("cannot listen on ", kScheme, path, ": a process listens there already"));
+  }
+  return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : FileError(errno, path);
+}
+
+}  // namespace
+
+std::optional<std::string> UnixPath(const std::string& address) {
+  if (!absl::StartsWith(address, kScheme)) return std::nullopt;
+  return address.substr(sizeof(kScheme) - 1);
+}
+
+std::string UnixAddress(const std::string& path) { return kScheme + path; }
+
+std::string SocketFolder(const std::string& runtime_dir) {
+  struct stat facts = {};
+  if (!runtime_dir.empty() && runtime_dir[0] == '/' && stat(runtime_dir.c_str(), &facts) == 0 &&
+      S_ISDIR(facts.st_mode) && facts.st_uid == geteuid()) {
+    return runtime_dir + "/strata";
+  }
+  return absl::StrCat("/tmp/strata-", geteuid());
+}
+
+absl::Status MakeSocketFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), kOwnOnly) != 0 && errno != EEXIST) return FileError(errno, folder);
+  struct stat facts = {};
+  if (lstat(folder.c_str(), &facts) != 0) return FileError(errno, folder);
+  if (!S_ISDIR(facts.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(folder, ": it is no folder"));
+  }
+  if (facts.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s: it belongs to user %d; set XDG_RUNTIME_DIR to a folder of your own",
+                        folder, facts.st_uid));
+  }
+  if ((facts.st_mode & 077) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s: other users may look into it; chmod 700 %s", folder, folder));
+}
+
+absl::StatusOr<UnixListener> UnixListener::Create(const std::string& path) {
+  if (absl::Status status = CheckPath(path); !status.ok()) return status;
+  if (absl::Status status = ClearPath(path); !status.ok()) return status;
+  UniqueFd fd = Socket();
+  if (!fd.valid()) return FileError(errno, path);
+  // The file gets the socket's mode.
+  if (fchmod(fd.get(), 0600) != 0) return FileError(errno, path);
+  const sockaddr_un address = AddressOf(path);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FileError(errno, path);
+  }
+  UnixListener listener(std::move(fd), path);
+  if (listen(listener.fd_.get(), kBacklog) != 0) return FileError(errno, path);
+  return listener;
+}
+
+UnixListener::~UnixListener() {
+  if (fd_.valid()) unlink(path_.c_str());
+}
+
+absl::StatusOr<UniqueFd> DialUnix(const std::string& path) {
+  if (absl::Status status = CheckPath(path); !status.ok()) return status;
+  UniqueFd fd;
+  if (const int error = ConnectTo(path, &fd); error != 0) {
+    std::string text = std::strerror(error);
+    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+    return absl::UnavailableError(text);
+  }
+  if (IsSameUser(fd.get())) return fd;
+  return absl::PermissionDeniedError(
+      absl::StrCat(kScheme, path, ": a process of another user listens there"));
+}
+
+}  // namespace strata

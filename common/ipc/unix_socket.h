@@ -1,0 +1,55 @@
+#ifndef STRATA_COMMON_IPC_UNIX_SOCKET_H_
+#define STRATA_COMMON_IPC_UNIX_SOCKET_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/unique_fd.h"
+
+namespace strata {
+
+// Sockets with a path, which only processes of one user may use: addresses "unix:/PATH".
+
+// Returns the path; nullopt: the address is of another kind.
+std::optional<std::string> UnixPath(const std::string& address);
+std::string UnixAddress(const std::string& path);
+
+// The longest path that a socket may have, in bytes.
+inline constexpr size_t kUnixPathBytesMax = 107;
+
+// Returns the folder of this user's sockets, which may not be there: "strata" in `runtime_dir`
+// ($XDG_RUNTIME_DIR) where that is this user's, else /tmp/strata-UID.
+std::string SocketFolder(const std::string& runtime_dir);
+// Makes it where it is missing, for this user only. Errors: FailedPrecondition: it is no folder,
+// another user's, or others may use it; those of files.
+absl::Status MakeSocketFolder(const std::string& folder);
+
+// A socket that listens; its path goes with it.
+class UnixListener {
+ public:
+  // The socket does not block; its file is this user's alone. What a process that died has left at
+  // the path goes. Errors: InvalidArgument (not absolute, too long, something else is there),
+  // AlreadyExists (a process listens there), those of files; all name the path.
+  static absl::StatusOr<UnixListener> Create(const std::string& path);
+  UnixListener(UnixListener&&) = default;
+  UnixListener& operator=(UnixListener&&) = delete;
+  ~UnixListener();
+
+  const UniqueFd& fd() const { return fd_; }
+
+ private:
+  UnixListener(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  UniqueFd fd_;
+  std::string path_;
+};
+
+// Connects; the socket does not block. Errors: Unavailable with the reason; PermissionDenied: a
+// process of another user listens there.
+absl::StatusOr<UniqueFd> DialUnix(const std::string& path);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_IPC_UNIX_SOCKET_H_

@@ -1,0 +1,148 @@
+#include "common/ipc/unix_socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/ipc/testing/other_user.h"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+class UnixSocket : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/unix_socket_test-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    path_ = folder_ + "/s";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static mode_t ModeOf(const std::string& path) {
+    struct stat facts = {};
+    EXPECT_EQ(lstat(path.c_str(), &facts), 0) << path;
+    return facts.st_mode & 0777;
+  }
+  // Leaves what a process leaves that was killed.
+  void DieListening() {
+    const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {.sun_family = AF_UNIX};
+    path_.copy(address.sun_path, sizeof address.sun_path);
+    ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(fd.get(), 1), 0);
+  }
+  std::string folder_, path_;
+};
+
+TEST_F(UnixSocket, AddressesAndPaths) {
+  EXPECT_EQ(UnixPath("unix:/run/x"), "/run/x");
+  EXPECT_EQ(UnixAddress("/run/x"), "unix:/run/x");
+  EXPECT_EQ(UnixPath("127.0.0.1:7070"), std::nullopt);
+}
+
+TEST_F(UnixSocket, ListensForThisUserAloneAndGoesWithItsOwner) {
+  {
+    const auto listener = UnixListener::Create(path_);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    EXPECT_EQ(ModeOf(path_), 0600);
+    const auto dialled = DialUnix(path_);
+    EXPECT_TRUE(dialled.ok()) << dialled.status();
+  }
+  EXPECT_FALSE(fs::exists(path_));
+  EXPECT_EQ(DialUnix(path_).status(), absl::UnavailableError("no such file or directory"));
+}
+
+TEST_F(UnixSocket, TakesThePathOfOneThatDied) {
+  DieListening();
+  EXPECT_EQ(DialUnix(path_).status(), absl::UnavailableError("connection refused"));
+  EXPECT_TRUE(UnixListener::Create(path_).ok());
+}
+
+TEST_F(UnixSocket, LeavesThePathOfOneThatLives) {
+  const auto first = UnixListener::Create(path_);
+  ASSERT_TRUE(first.ok());
+  const absl::Status second = UnixListener::Create(path_).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(second.message(), HasSubstr(path_ + ": a process listens there already"));
+  EXPECT_TRUE(DialUnix(path_).ok());
+}
+
+TEST_F(UnixSocket, LeavesWhatIsNoSocket) {
+  std::ofstream(path_) << "mine";
+  const absl::Status status = UnixListener::Create(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("something is there that is no socket"));
+  EXPECT_EQ(fs::file_size(path_), 4);
+}
+
+TEST_F(UnixSocket, PathsThatNoSocketMayHaveAreRefused) {
+  EXPECT_THAT(UnixListener::Create("s").status().message(), HasSubstr("expected an absolute path"));
+  const std::string longest =
+      folder_ + "/" + std::string(kUnixPathBytesMax - folder_.size() - 1, 'x');
+  EXPECT_TRUE(UnixListener::Create(longest).ok());
+  EXPECT_THAT(UnixListener::Create(longest + "x").status().message(),
+              EndsWith("longer than the 107 bytes of a socket's path"));
+  EXPECT_THAT(DialUnix(longest + "x").status().message(), HasSubstr("107 bytes"));
+}
+
+// Whoever may open the file is still seen to be another user.
+TEST_F(UnixSocket, AnotherUsersSocketIsNotTalkedTo) {
+  const auto listener = UnixListener::Create(path_);
+  ASSERT_TRUE(listener.ok());
+  fs::permissions(folder_, fs::perms::all);
+  const bool ran = AsOtherUser([&] { return absl::IsUnavailable(DialUnix(path_).status()); });
+  if (!ran) GTEST_SKIP() << "takes root";
+  fs::permissions(path_, fs::perms::all);
+  AsOtherUser([&] {
+    const absl::Status status = DialUnix(path_).status();
+    return absl::IsPermissionDenied(status) &&
+           status.message() == "unix:" + path_ + ": a process of another user listens there";
+  });
+}
+
+TEST_F(UnixSocket, TheFolderOfSocketsIsThisUsersAlone) {
+  EXPECT_EQ(SocketFolder(folder_), folder_ + "/strata");
+  EXPECT_EQ(SocketFolder(""), absl::StrCat("/tmp/strata-", geteuid()));
+  EXPECT_EQ(SocketFolder("/none/at/all"), absl::StrCat("/tmp/strata-", geteuid()));
+  const std::string folder = folder_ + "/strata";
+  EXPECT_EQ(MakeSocketFolder(folder), absl::OkStatus());
+  EXPECT_EQ(ModeOf(folder), 0700);
+  EXPECT_EQ(MakeSocketFolder(folder), absl::OkStatus()) << "it is there";
+  fs::permissions(folder, fs::perms::others_read, fs::perm_options::add);
+  EXPECT_EQ(MakeSocketFolder(folder).message(),
+            folder + ": other users may look into it; chmod 700 " + folder);
+  fs::remove(folder);
+  std::ofstream(folder) << "x";
+  EXPECT_EQ(MakeSocketFolder(folder).message(), folder + ": it is no folder");
+  fs::remove(folder);
+  fs::create_symlink(folder_, folder);
+  EXPECT_EQ(MakeSocketFolder(folder).message(), folder + ": it is no folder");
+}
+
+TEST_F(UnixSocket, AFolderOfAnotherUserIsNotUsed) {
+  fs::permissions(folder_, fs::perms::all);
+  const std::string folder = folder_ + "/strata";
+  const bool ran = AsOtherUser([&] { return mkdir(folder.c_str(), 0700) == 0; });
+  if (!ran) GTEST_SKIP() << "takes root";
+  EXPECT_THAT(MakeSocketFolder(folder).message(), HasSubstr("it belongs to user 12345; set "));
+  EXPECT_EQ(SocketFolder(folder), "/tmp/strata-0") << "a runtime folder that was inherited";
+}
+
+}  // namespace
+}  // namespace strata
