@@ -15,6 +15,7 @@
 #include "cli/cluster/child_starter.h"
 #include "cli/cluster/cluster_run.h"
 #include "cli/cluster/lab_hosts.h"
+#include "cli/options/coordinator_address.h"
 #include "cli/program/invocation.h"
 #include "cli/program/own_binary.h"
 #include "cli/render/progress.h"

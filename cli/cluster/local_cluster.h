@@ -16,9 +16,9 @@ struct LocalClusterOptions {
   int servers = 1;
   int shards = 1;  // per server
   int nodes = 1;
-  int slots = 0;    // per node; 0: see FillSlots
-  GpuOptions gpus;  // which nodes share (ShareGpus); ranks_per_gpu is of each node
-  std::string listen;    // empty: a socket of its own
+  int slots = 0;          // per node; 0: see FillSlots
+  GpuOptions gpus;        // which nodes share (ShareGpus); ranks_per_gpu is of each node
+  std::string listen;     // empty: a socket of its own
   std::string runs_dir;   // also for the daemons' logs; made absolute
   std::string state_dir;  // empty: a temporary one
 };

@@ -72,8 +72,7 @@ int Run(const Options& given, const Invocation& invocation) {
   steps.ready_line = [&] {
     const std::string address = AddressOf(options.listen, (*coordinator)->port());
     LogWhereReached(address);
-    return absl::StrCat("strata coordinator ready address=", address,
-                        " state=", options.state_dir);
+    return absl::StrCat("strata coordinator ready address=", address, " state=", options.state_dir);
   };
   steps.stop = [&] {
     stop.request_stop();
@@ -89,10 +88,9 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
   CLI::App* command = app->add_subcommand(
       "coordinator", "Run the coordinator: membership, placement and jobs of a cluster");
   CLI::Option* listen =
-      command
-          ->add_option("--listen", options->listen.address,
-                       "HOST:PORT to listen on, 0.0.0.0: all interfaces, port 0: a free one; or "
-                       "unix:/PATH (default: this user's socket)");
+      command->add_option("--listen", options->listen.address,
+                          "HOST:PORT to listen on, 0.0.0.0: all interfaces, port 0: a free one; or "
+                          "unix:/PATH (default: this user's socket)");
   AddInterfaceOption(command, &options->listen.interface,
                      "Interface to listen on, instead of --listen");
   command->add_option("--port", options->listen.port, "Port, with --interface (default: 7070)")

@@ -1,5 +1,6 @@
 #include "cli/options/address_options.h"
 
+#include "cli/options/coordinator_address.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,7 +41,7 @@ TEST(DaemonAddress, ACoordinatorThatCannotBeFoundIsNamed) {
 }
 
 TEST(CoordinatorListen, IsGivenByAddressOrByInterfaceAndPort) {
-  EXPECT_EQ(*ChooseListenAddress({}), "127.0.0.1:7070");
+  EXPECT_EQ(*ChooseListenAddress({}), DefaultCoordinator());
   EXPECT_EQ(*ChooseListenAddress({.address = "10.0.0.1:80", .address_given = true}), "10.0.0.1:80");
   EXPECT_EQ(*ChooseListenAddress({.port = 99}), "127.0.0.1:99");
   EXPECT_EQ(*ChooseListenAddress({.interface = "127.0.0.0/8", .port = 99}), "127.0.0.1:99");
@@ -54,7 +55,7 @@ TEST(CoordinatorListen, IsGivenByAddressOrByInterfaceAndPort) {
 }
 
 TEST(CoordinatorListen, LoopbackIsReachedByNoOtherHost) {
-  EXPECT_EQ(AddressesOfCoordinator("127.0.0.1", 7070), "");
+  EXPECT_EQ(AddressesOfCoordinator("127.0.0.1", "7070"), "");
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <random>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/ipc/unix_socket.h"
 #include "common/process/environment.h"
 
@@ -20,8 +22,8 @@ std::string Folder() { return SocketFolder(Variable(OwnEnvironment(), "XDG_RUNTI
 std::string DefaultCoordinator() { return UnixAddress(Folder() + "/coordinator"); }
 
 std::string OwnCoordinator() {
-  static int count = 0;  // of this process's clusters, one after the other
-  return UnixAddress(absl::StrCat(Folder(), "/", getpid(), "-", ++count));
+  // Containers that share the folder may have the same process ids.
+  return UnixAddress(absl::StrFormat("%s/%d-%08x", Folder(), getpid(), std::random_device()()));
 }
 
 absl::Status MakeCoordinatorFolder() { return MakeSocketFolder(Folder()); }

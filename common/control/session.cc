@@ -245,8 +245,7 @@ class GrpcSession final : public Session {
           absl::StrCat("coordinator at ", options_.coordinator, ": ", closed_->message()));
     }
     if (absl::IsPermissionDenied(*closed_)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("coordinator at ", closed_->message()));
+      return absl::FailedPreconditionError(absl::StrCat("coordinator at ", closed_->message()));
     }
     // FailedPrecondition means "refused" to our caller; a broken line is not that.
     return absl::UnavailableError(closed_->message());

@@ -1,10 +1,13 @@
 #include "common/ipc/unix_socket.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
@@ -13,7 +16,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/file_error.h"
+#include "absl/time/clock.h"
+#include "common/file/file_error.h"
 #include "common/ipc/abstract_socket.h"
 
 namespace strata {
@@ -23,15 +27,17 @@ constexpr char kScheme[] = "unix:";
 // Who has the path may be busy, and takes connections from the queue later.
 constexpr int kBacklog = 4096;
 constexpr mode_t kOwnOnly = 0700;
+constexpr absl::Duration kLockWait = absl::Seconds(2), kLockTurn = absl::Milliseconds(5);
 
 absl::Status CheckPath(const std::string& path) {
   if (path.empty() || path[0] != '/') {
     return absl::InvalidArgumentError(absl::StrCat(kScheme, path, ": expected an absolute path"));
   }
   if (path.size() <= kUnixPathBytesMax) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat("%s%s: longer than the %d bytes of a socket's "
-                                                    "path",
-                                                    kScheme, path, kUnixPathBytesMax));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s%s: longer than the %d bytes of a socket's "
+                      "path",
+                      kScheme, path, kUnixPathBytesMax));
 }
 
 sockaddr_un AddressOf(const std::string& path) {
@@ -53,6 +59,30 @@ int ConnectTo(const std::string& path, UniqueFd* fd) {
   return connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0
              ? 0
              : errno;
+}
+
+std::string FolderOf(const std::string& path) {
+  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+}
+
+// Holds a lock of the folder, so that of two processes that want the same path neither takes away
+// what the other has bound and does not listen on yet. Whoever else may lock it delays that alone.
+UniqueFd LockFolder(const std::string& folder) {
+  UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const absl::Time give_up_at = absl::Now() + kLockWait;
+  while (fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && absl::Now() < give_up_at) {
+    absl::SleepFor(kLockTurn);
+  }
+  return fd;
+}
+
+// Whether only this user and root put sockets at the path.
+bool IsOurs(const std::string& path) {
+  struct stat facts = {};
+  // Where there is no folder, connecting says so.
+  if (stat(FolderOf(path).c_str(), &facts) != 0) return true;
+  if (facts.st_uid != geteuid() && facts.st_uid != 0) return false;
+  return (facts.st_mode & 022) == 0 || (facts.st_mode & S_ISVTX) != 0;
 }
 
 // Frees the path of a socket that nobody listens on any more.
@@ -110,6 +140,7 @@ absl::Status MakeSocketFolder(const std::string& folder) {
 
 absl::StatusOr<UnixListener> UnixListener::Create(const std::string& path) {
   if (absl::Status status = CheckPath(path); !status.ok()) return status;
+  const UniqueFd lock = LockFolder(FolderOf(path));
   if (absl::Status status = ClearPath(path); !status.ok()) return status;
   UniqueFd fd = Socket();
   if (!fd.valid()) return FileError(errno, path);
@@ -130,6 +161,9 @@ UnixListener::~UnixListener() {
 
 absl::StatusOr<UniqueFd> DialUnix(const std::string& path) {
   if (absl::Status status = CheckPath(path); !status.ok()) return status;
+  if (!IsOurs(path)) {
+    return absl::PermissionDeniedError(absl::StrCat(kScheme, path, ": other users may replace it"));
+  }
   UniqueFd fd;
   if (const int error = ConnectTo(path, &fd); error != 0) {
     std::string text = std::strerror(error);

@@ -47,7 +47,7 @@ class UnixListener {
 };
 
 // Connects; the socket does not block. Errors: Unavailable with the reason; PermissionDenied: a
-// process of another user listens there.
+// process of another user listens there, or other users may put a socket of theirs there.
 absl::StatusOr<UniqueFd> DialUnix(const std::string& path);
 
 }  // namespace strata

@@ -12,7 +12,9 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/ipc/testing/other_user.h"
@@ -47,6 +49,7 @@ class UnixSocket : public testing::Test {
     ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     ASSERT_EQ(listen(fd.get(), 1), 0);
   }
+  static std::string Message(const absl::Status& status) { return std::string(status.message()); }
   std::string folder_, path_;
 };
 
@@ -79,41 +82,73 @@ TEST_F(UnixSocket, LeavesThePathOfOneThatLives) {
   ASSERT_TRUE(first.ok());
   const absl::Status second = UnixListener::Create(path_).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(second.message(), HasSubstr(path_ + ": a process listens there already"));
+  EXPECT_THAT(Message(second), HasSubstr(path_ + ": a process listens there already"));
   EXPECT_TRUE(DialUnix(path_).ok());
+}
+
+TEST_F(UnixSocket, OfManyThatWantAPathOneGetsIt) {
+  for (int round = 0; round < 20; ++round) {
+    DieListening();
+    std::vector<std::optional<UnixListener>> got(4);
+    std::vector<std::thread> wanting;
+    for (auto& mine : got) {
+      wanting.emplace_back([&mine, this] {
+        auto listener = UnixListener::Create(path_);
+        if (listener.ok()) mine.emplace(*std::move(listener));
+      });
+    }
+    for (std::thread& one : wanting) one.join();
+    int many = 0;
+    for (const auto& mine : got) many += mine.has_value();
+    EXPECT_EQ(many, 1);
+    EXPECT_TRUE(DialUnix(path_).ok());
+  }
 }
 
 TEST_F(UnixSocket, LeavesWhatIsNoSocket) {
   std::ofstream(path_) << "mine";
   const absl::Status status = UnixListener::Create(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("something is there that is no socket"));
+  EXPECT_THAT(Message(status), HasSubstr("something is there that is no socket"));
   EXPECT_EQ(fs::file_size(path_), 4);
 }
 
 TEST_F(UnixSocket, PathsThatNoSocketMayHaveAreRefused) {
-  EXPECT_THAT(UnixListener::Create("s").status().message(), HasSubstr("expected an absolute path"));
+  EXPECT_THAT(Message(UnixListener::Create("s").status()), HasSubstr("expected an absolute path"));
   const std::string longest =
       folder_ + "/" + std::string(kUnixPathBytesMax - folder_.size() - 1, 'x');
   EXPECT_TRUE(UnixListener::Create(longest).ok());
-  EXPECT_THAT(UnixListener::Create(longest + "x").status().message(),
+  EXPECT_THAT(Message(UnixListener::Create(longest + "x").status()),
               EndsWith("longer than the 107 bytes of a socket's path"));
-  EXPECT_THAT(DialUnix(longest + "x").status().message(), HasSubstr("107 bytes"));
+  EXPECT_THAT(Message(DialUnix(longest + "x").status()), HasSubstr("107 bytes"));
 }
 
 // Whoever may open the file is still seen to be another user.
 TEST_F(UnixSocket, AnotherUsersSocketIsNotTalkedTo) {
   const auto listener = UnixListener::Create(path_);
   ASSERT_TRUE(listener.ok());
-  fs::permissions(folder_, fs::perms::all);
+  fs::permissions(folder_, fs::perms::all | fs::perms::sticky_bit);
   const bool ran = AsOtherUser([&] { return absl::IsUnavailable(DialUnix(path_).status()); });
-  if (!ran) GTEST_SKIP() << "takes root";
+  if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
   fs::permissions(path_, fs::perms::all);
   AsOtherUser([&] {
     const absl::Status status = DialUnix(path_).status();
     return absl::IsPermissionDenied(status) &&
            status.message() == "unix:" + path_ + ": a process of another user listens there";
   });
+}
+
+// There another socket could take this one's place right after it was looked at.
+TEST_F(UnixSocket, WhereOthersMayReplaceItASocketIsNotDialled) {
+  const auto listener = UnixListener::Create(path_);
+  ASSERT_TRUE(listener.ok());
+  fs::permissions(folder_, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(DialUnix(path_).status(),
+            absl::PermissionDeniedError("unix:" + path_ + ": other users may replace it"));
+  fs::permissions(folder_, fs::perms::sticky_bit, fs::perm_options::add);
+  EXPECT_TRUE(DialUnix(path_).ok()) << "as in /tmp";
+  fs::permissions(folder_, fs::perms::group_write);
+  EXPECT_TRUE(absl::IsPermissionDenied(DialUnix(path_).status()));
 }
 
 TEST_F(UnixSocket, TheFolderOfSocketsIsThisUsersAlone) {
@@ -139,8 +174,8 @@ TEST_F(UnixSocket, AFolderOfAnotherUserIsNotUsed) {
   fs::permissions(folder_, fs::perms::all);
   const std::string folder = folder_ + "/strata";
   const bool ran = AsOtherUser([&] { return mkdir(folder.c_str(), 0700) == 0; });
-  if (!ran) GTEST_SKIP() << "takes root";
-  EXPECT_THAT(MakeSocketFolder(folder).message(), HasSubstr("it belongs to user 12345; set "));
+  if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
+  EXPECT_THAT(Message(MakeSocketFolder(folder)), HasSubstr("it belongs to user 12345; set "));
   EXPECT_EQ(SocketFolder(folder), "/tmp/strata-0") << "a runtime folder that was inherited";
 }
 

@@ -140,7 +140,8 @@ absl::Status CheckPositive(const char* option, absl::Duration value) {
 }  // namespace
 
 absl::Status Coordinator::Options::Validate() const {
-  if (listen.empty()) return absl::InvalidArgumentError("listen: HOST:PORT or unix:/PATH is required");
+  if (listen.empty())
+    return absl::InvalidArgumentError("listen: HOST:PORT or unix:/PATH is required");
   if (state_dir.empty()) return absl::InvalidArgumentError("state: a directory is required");
   if (heartbeat >= dead_after) {
     return absl::InvalidArgumentError(absl::StrCat("dead_after: ", absl::FormatDuration(dead_after),

@@ -29,14 +29,14 @@
 namespace strata::server {
 
 struct ServerOptions {
-  std::string coordinator;  // HOST:PORT, unix:/PATH
-  std::string name;                            // unique in the cluster
-  std::string listen = "127.0.0.1";            // host (interface) that the shards bind to
-  std::string address = "127.0.0.1";           // host under which workers reach them
-  net::HostLink link;                          // of the host, for placements
-  uint32_t port = 0;       // of the first shard, the others follow; 0: free ones
-  uint32_t port_last = 0;  // not 0: each shard takes a free one from `port` to this
-  uint32_t shards = 1;     // 1 to 64
+  std::string coordinator;            // HOST:PORT, unix:/PATH
+  std::string name;                   // unique in the cluster
+  std::string listen = "127.0.0.1";   // host (interface) that the shards bind to
+  std::string address = "127.0.0.1";  // host under which workers reach them
+  net::HostLink link;                 // of the host, for placements
+  uint32_t port = 0;                  // of the first shard, the others follow; 0: free ones
+  uint32_t port_last = 0;             // not 0: each shard takes a free one from `port` to this
+  uint32_t shards = 1;                // 1 to 64
   ServerLimits limits;
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);

@@ -31,11 +31,11 @@
 namespace strata::worker {
 
 struct AgentOptions {
-  std::string coordinator;  // HOST:PORT, unix:/PATH
-  std::string name;                            // unique in the cluster
-  std::string address = "127.0.0.1";           // host under which peers know this node
-  std::string listen;                          // what aggregators bind to; empty: address
-  net::HostLink link;                          // of the host, for placements
+  std::string coordinator;            // HOST:PORT, unix:/PATH
+  std::string name;                   // unique in the cluster
+  std::string address = "127.0.0.1";  // host under which peers know this node
+  std::string listen;                 // what aggregators bind to; empty: address
+  net::HostLink link;                 // of the host, for placements
   // Ports of aggregators that all-reduce: one a job at a time; 0: any free ones.
   uint32_t peer_port = 0;
   uint32_t peer_port_last = 0;  // 0: peer_port alone

@@ -110,31 +110,43 @@ TEST_F(AcceptorTest, TakesConnectionsAgainAfterTheProcessHadNoDescriptors) {
   EXPECT_TRUE(Await(2, 0));
 }
 
-// Whoever gets past the file's mode is told apart by what the kernel says of it.
-TEST_F(AcceptorTest, AtAUnixSocketOnlyThisUserIsTaken) {
-  char folder[] = "/tmp/acceptor_test-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/s";
-  Start(INT_MAX, "unix:" + path);
+class AcceptorOfOneUserTest : public AcceptorTest {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/acceptor_test-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    path_ = folder_ + "/s";
+    Start(INT_MAX, "unix:" + path_);
+  }
+  void TearDown() override {
+    acceptor_.reset();
+    EXPECT_NE(access(path_.c_str(), F_OK), 0) << "its file goes with it";
+    EXPECT_EQ(rmdir(folder_.c_str()), 0);
+  }
+  std::string folder_, path_;
+};
+
+TEST_F(AcceptorOfOneUserTest, TakesThisUsersConnections) {
   EXPECT_EQ(acceptor_->port(), 0);
-  const auto own = DialUnix(path);
+  const auto own = DialUnix(path_);
   ASSERT_TRUE(own.ok()) << own.status();
-  ASSERT_TRUE(Await(1, 0));
-  ASSERT_EQ(chmod(folder, 0777), 0);
-  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+  EXPECT_TRUE(Await(1, 0));
+}
+
+// Whoever gets past the file's mode is told apart by what the kernel says of it.
+TEST_F(AcceptorOfOneUserTest, EndsThoseOfAnotherUser) {
+  ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
   const bool ran = AsOtherUser([&] {
-    const UniqueFd fd = ConnectBlindly(path);
+    const UniqueFd fd = ConnectBlindly(path_);
     char byte = 0;
     return fd.valid() && recv(fd.get(), &byte, 1, 0) <= 0;  // the other side has ended it
   });
-  if (ran) {
-    absl::MutexLock lock(&mutex_);
-    EXPECT_EQ(strangers_, 1);
-    EXPECT_EQ(taken_.size(), 1u);
-  }
-  acceptor_.reset();
-  EXPECT_NE(access(path.c_str(), F_OK), 0) << "its file is gone";
-  EXPECT_EQ(rmdir(folder), 0);
+  if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
+  absl::MutexLock lock(&mutex_);
+  EXPECT_EQ(strangers_, 1);
+  EXPECT_EQ(taken_.size(), 0u);
 }
 
 }  // namespace
