@@ -68,7 +68,7 @@ class Cluster:
     def submit(self, name, job):
         """`job`: text of the job, without its run directory, which is returned."""
         path = os.path.join(self.scratch, name + ".textproto")
-        run_dir = os.path.join(self.scratch, name)
+        run_dir = os.path.join(self.runs, name)
         with open(path, "w", encoding="utf-8") as out:
             out.write(f'{job}\nrun_dir: "{run_dir}"\n')
         self.call("submit", path)

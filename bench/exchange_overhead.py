@@ -40,7 +40,7 @@ def run(strata, exchange, options, scratch):
                              batch=options.batch, exchange=exchange,
                              window=max(1, options.steps // 6)))
     command = [strata, "local", "--servers", "1", "--nodes", "1", "--slots", "1",
-               "--job", job, "--set", f'run_dir="{run_dir}"']
+               "--runs", scratch, "--job", job, "--set", f'run_dir="{run_dir}"']
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode != 0:
         sys.exit(f"exchange_overhead: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")

@@ -52,7 +52,7 @@ def strata(options, scratch, number):
                              samples=options.batch * options.steps, batch=options.batch,
                              device="GPU" if on_gpu else "CPU", steps=options.steps,
                              window=max(1, options.steps // 6)))
-    command = [options.strata, "local", "--slots", "1", "--job", job, "--set",
+    command = [options.strata, "local", "--slots", "1", "--runs", scratch, "--job", job, "--set",
                f'run_dir="{run_dir}"']
     if options.device_plugin:
         command += ["--device-plugin", options.device_plugin]

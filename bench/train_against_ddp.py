@@ -45,7 +45,8 @@ def strata(options, scratch, number):
                              epochs=options.epochs, window=max(1, steps // 6),
                              exchange="PARAMETER_SERVER" if options.ranks > 1 else "NONE"))
     command = [options.strata, "local", "--servers", "1", "--nodes", "1", "--slots",
-               str(options.ranks), "--job", job, "--set", f'run_dir="{run_dir}"',
+               str(options.ranks), "--runs", scratch, "--job", job, "--set",
+               f'run_dir="{run_dir}"',
                *(word for one in options.set for word in ("--set", one))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     if done.returncode != 0:

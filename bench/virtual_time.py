@@ -159,13 +159,14 @@ def alone(lab, name, exchange):
     """One rank on this host, with no exchange or with a server over TCP: milliseconds and pushes of
     a step."""
     job = job_of(lab.options, 1, lab.options.delay)
-    job += f'exchange: {exchange}\nsame_host: TCP\nrun_dir: "{lab.folder(name)}"\n'
+    job += f'exchange: {exchange}\nsame_host: TCP\nrun_dir: "run"\n'
+    runs = lab.folder(name)
     command = [lab.options.strata, "local", "--servers", "1", "--nodes", "1", "--slots", "1",
-               "--runs", lab.folder(name + "-runs"), "--job", lab.path(name + ".textproto", job)]
+               "--runs", runs, "--job", lab.path(name + ".textproto", job)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         fail(f"{' '.join(command)}: {done.stdout}{done.stderr}")
-    with open(os.path.join(lab.folder(name), "metrics.jsonl"), encoding="utf-8") as lines:
+    with open(os.path.join(runs, "run", "metrics.jsonl"), encoding="utf-8") as lines:
         windows = [record for record in map(json.loads, lines) if not record.get("final")]
     windows = windows[len(windows) // 4:-1]
     rate = statistics.median(window["samples_per_s"] for window in windows)

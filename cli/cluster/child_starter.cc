@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -13,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/program/line_reader.h"
+#include "common/file/file_error.h"
+#include "common/file/own_folder.h"
 #include "common/process/process.h"
 
 namespace strata::cli {
@@ -106,14 +107,11 @@ absl::StatusOr<std::unique_ptr<RunningDaemon>> ChildStarter::Start(const DaemonS
 }
 
 absl::Status MakeWritableDirectory(const std::string& dir) {
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (!error && access(dir.c_str(), W_OK | X_OK) != 0) {
-    error = std::error_code(errno, std::generic_category());
-  }
-  if (!error) return absl::OkStatus();
+  absl::Status status = MakeOwnFolders(dir);
+  if (status.ok() && access(dir.c_str(), W_OK | X_OK) != 0) status = FileError(errno, dir);
+  if (status.ok()) return status;
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot write to directory ", dir, ": ", error.message()));
+      absl::StrCat("cannot write to directory ", status.message()));
 }
 
 }  // namespace strata::cli

@@ -14,6 +14,7 @@
 #include "cli/options/options.h"
 #include "cli/render/progress.h"
 #include "common/checkpoint/open_store.h"
+#include "common/file/own_folder.h"
 #include "common/ipc/framed_channel.h"
 #include "common/process/environment.h"
 #include "kernels/kernels.h"
@@ -174,13 +175,10 @@ absl::Status CheckJob(const proto::Job& job, const mpi::Collective& collective) 
 absl::StatusOr<UniqueFd> Prepare(const proto::Launch& launch) {
   if (launch.rank() == 0)
     return worker::PrepareRunDirectory(launch.run_dir(), launch.record(), 0, true);
-  std::error_code error;
-  std::filesystem::create_directories(launch.run_dir(), error);
-  if (error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot write to run directory ", launch.run_dir(), ": ", error.message()));
-  }
-  return UniqueFd();
+  const absl::Status made = MakeOwnFolders(launch.run_dir());
+  if (made.ok()) return UniqueFd();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot write to run directory ", launch.run_dir(), ": ", made.message()));
 }
 
 proto::Launch MakeLaunch(proto::JobRecord record, const mpi::Collective& collective) {
@@ -189,8 +187,7 @@ proto::Launch MakeLaunch(proto::JobRecord record, const mpi::Collective& collect
   launch.set_rank(collective.rank());
   launch.set_node(collective.rank());
   launch.set_local_ranks(1);
-  launch.set_run_dir(
-      std::filesystem::absolute(worker::ChooseRunDirectory(launch.record(), "strata-runs")));
+  launch.set_run_dir(worker::ChooseRunDirectory(launch.record(), "strata-runs"));
   return launch;
 }
 

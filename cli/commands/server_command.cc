@@ -39,15 +39,15 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
   zmq.connections_max = connections_max;
   zmq.strangers_max = kConnectionSlack;
   zmq.stranger_timeout = kStrangerTimeout;
-  return [zmq]() mutable {
+  // Each job's lies in memory of its own, which others never see.
+  zmq.new_memory = []() -> std::shared_ptr<transport::RegionMemory> {
     auto memory = transport::RegionMemory::Create();
-    if (!memory.ok()) {
-      LogWarning("payloads for peers of this host go over TCP: %s",
-                 std::string(memory.status().message()));
-    }
-    zmq.memory = memory.ok() ? *std::move(memory) : nullptr;
-    return transport::CreateZmqEndpoint(zmq);
+    if (memory.ok()) return *std::move(memory);
+    LogWarning("payloads for peers of this host go over TCP: %s",
+               std::string(memory.status().message()));
+    return nullptr;
   };
+  return [zmq] { return transport::CreateZmqEndpoint(zmq); };
 }
 
 int Run(const Options& given, const Invocation& invocation) {

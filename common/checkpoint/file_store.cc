@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes the folder where it is missing. Its name lasts once the folder that it lies in is synced,
-// which whoever made it may not have done.
+// Makes the folder where it is missing, for this user alone. Its name lasts once the folder that it
+// lies in is synced, which whoever made it may not have done.
 absl::Status MakeFolder(const fs::path& folder) {
-  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return FileError(errno, folder.string());
   }
   std::error_code error;

@@ -11,6 +11,8 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -103,6 +105,23 @@ absl::Status ClearPath(const std::string& path) {
   return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : FileError(errno, path);
 }
 
+absl::Status MakeOwn(const std::string& folder) {
+  if (mkdir(folder.c_str(), kOwnOnly) != 0 && errno != EEXIST) return FileError(errno, folder);
+  struct stat facts = {};
+  if (lstat(folder.c_str(), &facts) != 0) return FileError(errno, folder);
+  if (!S_ISDIR(facts.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(folder, ": it is no folder"));
+  }
+  if (facts.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s: it belongs to user %d; set XDG_RUNTIME_DIR to a folder of your own",
+                        folder, facts.st_uid));
+  }
+  if ((facts.st_mode & 077) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s: other users may look into it; chmod 700 %s", folder, folder));
+}
+
 }  // namespace
 
 std::optional<std::string> UnixPath(const std::string& address) {
@@ -122,20 +141,13 @@ std::string SocketFolder(const std::string& runtime_dir) {
 }
 
 absl::Status MakeSocketFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), kOwnOnly) != 0 && errno != EEXIST) return FileError(errno, folder);
-  struct stat facts = {};
-  if (lstat(folder.c_str(), &facts) != 0) return FileError(errno, folder);
-  if (!S_ISDIR(facts.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(folder, ": it is no folder"));
+  if (absl::Status own = MakeOwn(folder); !own.ok()) return own;
+  const UniqueFd lock = LockFolder(folder);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.is_socket(error)) ClearPath(entry.path()).IgnoreError();
   }
-  if (facts.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("%s: it belongs to user %d; set XDG_RUNTIME_DIR to a folder of your own",
-                        folder, facts.st_uid));
-  }
-  if ((facts.st_mode & 077) == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrFormat("%s: other users may look into it; chmod 700 %s", folder, folder));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<UnixListener> UnixListener::Create(const std::string& path) {

@@ -22,7 +22,8 @@ inline constexpr size_t kUnixPathBytesMax = 107;
 // Returns the folder of this user's sockets, which may not be there: "strata" in `runtime_dir`
 // ($XDG_RUNTIME_DIR) where that is this user's, else /tmp/strata-UID.
 std::string SocketFolder(const std::string& runtime_dir);
-// Makes it where it is missing, for this user only. Errors: FailedPrecondition: it is no folder,
+// Makes it where it is missing, for this user only; sockets there that nobody listens on any more
+// go. Errors: FailedPrecondition: it is no folder,
 // another user's, or others may use it; those of files.
 absl::Status MakeSocketFolder(const std::string& folder);
 

@@ -170,6 +170,17 @@ TEST_F(UnixSocket, TheFolderOfSocketsIsThisUsersAlone) {
   EXPECT_EQ(MakeSocketFolder(folder).message(), folder + ": it is no folder");
 }
 
+TEST_F(UnixSocket, WhatThoseThatDiedHaveLeftInTheFolderGoes) {
+  const auto living = UnixListener::Create(folder_ + "/living");
+  ASSERT_TRUE(living.ok());
+  DieListening();
+  std::ofstream(folder_ + "/file") << "x";
+  EXPECT_EQ(MakeSocketFolder(folder_), absl::OkStatus());
+  EXPECT_FALSE(fs::exists(path_));
+  EXPECT_TRUE(fs::exists(folder_ + "/file"));
+  EXPECT_TRUE(DialUnix(folder_ + "/living").ok());
+}
+
 TEST_F(UnixSocket, AFolderOfAnotherUserIsNotUsed) {
   fs::permissions(folder_, fs::perms::all);
   const std::string folder = folder_ + "/strata";

@@ -78,10 +78,15 @@ class Endpoint {
 
   // Memory whose payloads go to peers of this host by reference; null: there is none.
   virtual std::shared_ptr<BlockSource> memory() const { return nullptr; }
+  // Such memory for connections of one job alone, for Admit; null: there is none.
+  virtual std::shared_ptr<BlockSource> NewMemory() { return nullptr; }
 
-  // It is known who is behind a connection: it may send frames of any size. Before, a large frame
+  // It is known who is behind a connection. It may send frames of any size: before, a large frame
   // that comes slowly may be taken for one without end, where an implementation watches for that.
-  virtual void Admit(ConnectionId /*connection*/) {}
+  // Where it is of this host and has been admitted there, too, both may read each other's
+  // `memory`, of this endpoint, and payloads that lie there go by reference; null: they go with
+  // their frames.
+  virtual void Admit(ConnectionId /*connection*/, const std::shared_ptr<BlockSource>& /*memory*/) {}
 
   // Ends a connection; queued frames are dropped. No event follows.
   virtual void Close(ConnectionId connection) = 0;

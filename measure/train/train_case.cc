@@ -69,7 +69,7 @@ std::vector<std::string> MakeCommand(const TrainCase& what, const TrainRun& run)
       "--servers",   absl::StrCat(what.has_servers() ? run.servers : 0),
       "--nodes",     absl::StrCat(nodes),
       "--slots",     absl::StrCat(ranks / nodes),
-      "--runs",      run.dir + "-runs"};
+      "--runs",      run.dir};
   command.insert(command.end(), run.cluster.begin(), run.cluster.end());
   if (!run.gpus.empty()) command.insert(command.end(), {"--gpus", absl::StrJoin(run.gpus, ",")});
   auto set = [&](const std::string& setting) { command.insert(command.end(), {"--set", setting}); };
@@ -79,7 +79,7 @@ std::vector<std::string> MakeCommand(const TrainCase& what, const TrainRun& run)
   set("epochs=0");
   set("evaluation.every_epochs=1000000");
   set(absl::StrCat("metrics.every_steps=", std::max<uint64_t>(1, run.steps / kWindows)));
-  set(absl::StrCat("run_dir=\"", run.dir, "\""));
+  set(absl::StrCat("run_dir=\"", run.dir, "/run\""));
   if (what.is_none()) {
     // Without an exchange there is nothing to encode.
     for (const char* setting : {"push={}", "pull={}", "exchange=NONE"}) set(setting);

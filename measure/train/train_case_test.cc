@@ -75,6 +75,8 @@ TEST(CommandOfTest, AClusterHasTheRanksNodesAndServersOfTheCase) {
   EXPECT_TRUE(absl::c_linear_search(sync, "ranks=8"));
   EXPECT_TRUE(absl::c_linear_search(sync, "ranks_per_node=2"));
   EXPECT_TRUE(absl::c_linear_search(sync, "metrics.every_steps=10"));
+  EXPECT_EQ(After(sync, "--runs"), "d");
+  EXPECT_TRUE(absl::c_linear_search(sync, "run_dir=\"d/run\"")) << "below it";
   const auto ring = MakeCommand({"ring", 2, 2}, run);
   EXPECT_EQ(After(ring, "--nodes") + After(ring, "--slots") + After(ring, "--servers"), "210");
   EXPECT_EQ(After(ring, "--mode"), "sync");

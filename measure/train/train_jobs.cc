@@ -45,7 +45,7 @@ class Job {
       : dir_(std::move(dir)), process_(std::move(process)) {}
   ~Job() {
     process_.reset();
-    for (const char* what : {"", "-runs", ".log"}) {
+    for (const char* what : {"", ".log"}) {
       std::error_code ignored;
       std::filesystem::remove_all(dir_ + what, ignored);
     }
@@ -83,7 +83,7 @@ class Job {
   // Adds what the job did to that of the jobs before. REQUIRES: End was OK.
   absl::Status AddTo(Trained* trained) const {
     STRATA_REQUIRE(ended_well_);
-    const auto metrics = ReadFile(dir_ + "/metrics.jsonl", kMetricsBytesMax);
+    const auto metrics = ReadFile(dir_ + "/run/metrics.jsonl", kMetricsBytesMax);
     if (!metrics.ok()) return metrics.status();
     const auto windows = ParseWindows(*metrics);
     if (!windows.ok()) return windows.status();
@@ -96,7 +96,7 @@ class Job {
     trained->samples += windows->samples;
     trained->is_finite = trained->is_finite && windows->has_finite_losses;
     if (!is_first) return absl::OkStatus();
-    const auto model = ReadFile(dir_ + "/model.safetensors", kModelBytesMax);
+    const auto model = ReadFile(dir_ + "/run/model.safetensors", kModelBytesMax);
     if (!model.ok()) return model.status();
     trained->weights_sum = wire::Checksum(
         absl::MakeConstSpan(reinterpret_cast<const std::byte*>(model->data()), model->size()));

@@ -12,11 +12,9 @@
 
 namespace strata::server {
 
-ShardCore::ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSource> memory,
+ShardCore::ShardCore(const kernels::Kernels& kernels, NewMemory new_memory,
                      std::function<absl::Time()> trace_clock)
-    : kernels_(kernels),
-      pool_(BufferPool::kRetainedBytesMax, std::move(memory)),
-      trace_clock_(std::move(trace_clock)) {}
+    : kernels_(kernels), new_memory_(std::move(new_memory)), trace_clock_(std::move(trace_clock)) {}
 ShardCore::~ShardCore() = default;
 
 absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard,
@@ -45,9 +43,12 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   }
   std::unique_ptr<TraceLog> trace;
   if (trace_clock_) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
-  Installed made{std::make_unique<ShardJob>(*std::move(plan), kernels_, pool_, &scratch_,
-                                            &refusals_, &cuts_, std::move(trace)),
-                 std::move(text)};
+  Installed made;
+  if (new_memory_) made.memory = new_memory_();
+  made.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, made.memory);
+  made.job = std::make_unique<ShardJob>(*std::move(plan), kernels_, *made.pool, &scratch_,
+                                        &refusals_, &cuts_, std::move(trace));
+  made.record = std::move(text);
   if (record.has_resume()) {
     installing_[id] = std::move(made);
     return false;
@@ -83,6 +84,11 @@ absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJo
 void ShardCore::Add(JobId id, Installed installed) {
   if (installed.job->trace() != nullptr) ++traced_;
   jobs_[id] = std::move(installed);
+}
+
+std::shared_ptr<BlockSource> ShardCore::MemoryOf(JobId job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second.memory;
 }
 
 void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {

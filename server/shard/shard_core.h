@@ -63,9 +63,11 @@ struct ShardReport {
 // only Install returns a Status.
 class ShardCore {
  public:
-  // Buffers come from `memory`; null: from the allocator. `trace_clock`: the time of events in
-  // traces, and of nothing else; null: jobs are not traced.
-  explicit ShardCore(const kernels::Kernels& kernels, std::shared_ptr<BlockSource> memory = nullptr,
+  // Makes the memory of one job's buffers; null, and where it returns null: they come from the
+  // allocator.
+  using NewMemory = std::function<std::shared_ptr<BlockSource>()>;
+  // `trace_clock`: the time of events in traces, and of nothing else; null: jobs are not traced.
+  explicit ShardCore(const kernels::Kernels& kernels, NewMemory new_memory = nullptr,
                      std::function<absl::Time()> trace_clock = nullptr);
   ~ShardCore();
 
@@ -102,6 +104,8 @@ class ShardCore {
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   // Null: the job has no trace, or is not here.
   TraceLog* TraceOf(JobId job);
+  // What its buffers lie in. Null: in what the allocator has, or it is not here.
+  std::shared_ptr<BlockSource> MemoryOf(JobId job) const;
   // Returns what was recorded since the last call; each batch names its job.
   std::vector<proto::TraceBatch> TakeTraces();
   // Returns the cuts that have come about since the last call, of jobs with `checkpoint`. The shard
@@ -119,6 +123,8 @@ class ShardCore {
 
  private:
   struct Installed {
+    std::shared_ptr<BlockSource> memory;
+    std::unique_ptr<BufferPool> pool;  // weights, state and partial sums of the job
     std::unique_ptr<ShardJob> job;
     std::string record;  // as installed, to know it again
   };
@@ -133,7 +139,7 @@ class ShardCore {
               const std::string& reason, std::vector<ShardAction>* actions);
 
   const kernels::Kernels& kernels_;
-  BufferPool pool_;  // weights, state and partial sums of all jobs
+  const NewMemory new_memory_;
   kernels::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
   size_t traced_ = 0;  // jobs

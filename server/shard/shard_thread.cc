@@ -28,7 +28,8 @@ ShardThread::ShardThread(Options options, const kernels::Kernels& kernels,
     : options_(std::move(options)),
       endpoint_(std::move(endpoint)),
       queue_([this] { endpoint_->Wake(); }),
-      core_(kernels, endpoint_->memory(), [] { return absl::Now(); }),
+      core_(
+          kernels, [this] { return endpoint_->NewMemory(); }, [] { return absl::Now(); }),
       backlog_(endpoint_.get(), options_.waiting_frames_max) {}
 
 ShardThread::~ShardThread() { Stop(); }
@@ -188,7 +189,10 @@ void ShardThread::Execute() {
       backlog_.Forget(action.connection);
       endpoint_->Close(action.connection);
     } else {
-      if (action.frame.header.op == wire::Op::kHelloOk) endpoint_->Admit(action.connection);
+      const wire::Header& header = action.frame.header;
+      if (header.op == wire::Op::kHelloOk) {
+        endpoint_->Admit(action.connection, core_.MemoryOf(JobId(header.job)));
+      }
       Send(action.connection, action.frame);
     }
   }

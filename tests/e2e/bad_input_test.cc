@@ -275,7 +275,9 @@ TEST(BadRun, ARunDirectoryThatCannotBeWrittenIsNamed) {
   Cluster cluster({1, 1, 1, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   // Permissions do not stop root, a file in the way does.
-  std::string file = WriteFile("a-file", "");
+  const std::string file = cluster.runs_dir() + "/a-file";
+  std::filesystem::create_directories(cluster.runs_dir());
+  std::ofstream(file) << "";
   proto::Job job = LenetJob("unwritable", 2, 2, 5);
   job.set_run_dir(file + "/run");
   auto id = cluster.Submit(job);
@@ -283,7 +285,16 @@ TEST(BadRun, ARunDirectoryThatCannotBeWrittenIsNamed) {
   proto::JobStatus status = cluster.WaitForEnd(*id);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_EQ(status.reason(), absl::StrCat("node 0 (w0): cannot write to run directory ", file,
-                                          "/run: Not a directory"));
+                                          "/run: ", file, ": Not a directory"));
+  // Nor may a job write and remove what lies elsewhere.
+  job.set_run_dir(TestDir() + "/elsewhere");
+  id = cluster.Submit(job);
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(cluster.WaitForEnd(*id).reason(),
+            absl::StrCat("node 0 (w0): run_dir: ", TestDir(), "/elsewhere: not below ",
+                         cluster.runs_dir(), ", where this worker puts outputs (--runs); name a ",
+                         "folder in it, such as run_dir: \"mine\""));
+  EXPECT_FALSE(std::filesystem::exists(TestDir() + "/elsewhere"));
   cluster.RunToEnd(LenetJob("next", 2, 2, 5));
 }
 

@@ -70,7 +70,7 @@ TEST(CommandLine, LocalRunsAJobAndShowsHowItWent) {
       RunStrata({"local", "--servers", "2", "--nodes", "2", "--slots", "2", "--runs", runs, "--job",
                  JobFile(job), "--mode", "lazy", "--set", "consistency.lazy.staleness=1"});
   EXPECT_EQ(result.status.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("strata local ready coordinator=127.0.0.1:"));
+  EXPECT_THAT(result.out, HasSubstr("strata local ready coordinator=unix:/"));
   EXPECT_THAT(result.out, HasSubstr("running lenet5, mode lazy(1), 4 ranks on w0, w1\n"));
   EXPECT_THAT(result.out, HasSubstr("step 40/40"));
   EXPECT_THAT(result.out, HasSubstr("finished after "));

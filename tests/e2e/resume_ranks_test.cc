@@ -50,10 +50,10 @@ TEST_F(RankAlone, GoesOnWithTheBitsOfAnUndisturbedRun) {
   EXPECT_EQ(status.checkpoints().resumed_step(), 100u);
   // So does a cluster that a command makes for it.
   proto::Job local = AloneJob("local", kSteps + 20);
-  local.set_run_dir(TestDir() + "/local-run");
+  local.set_run_dir("local-run");
   const CommandResult ran =
       RunStrata({"local", "--nodes", "1", "--slots", "1", "--servers", "0", "--job",
-                 WriteJob(TestDir(), local), "--resume", dir, "--runs", TestDir() + "/local-runs"});
+                 WriteJob(TestDir(), local), "--resume", dir, "--runs", TestDir()});
   EXPECT_EQ(ran.status.code, 0) << ran.err;
   EXPECT_TRUE(Content(TestDir() + "/local-run/model.safetensors") == Model(status));
   EXPECT_LT(Metrics(TestDir() + "/local-run").size(), 10u) << "it has begun anew";

@@ -35,8 +35,8 @@ env -i bin/strata --version >"$work/version" 2>&1
 check "it starts" is_in "strata " "$work/version"
 env -i bin/strata devices --device-plugin "$fake" >"$work/devices" 2>&1
 check "it loads a plugin" is_in "fake device" "$work/devices"
-env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --set run_dir="$work/run" \
-  >"$work/local" 2>&1
+env -i bin/strata local --nodes 2 --job tests/gpu/sync.textproto --runs "$work/runs" \
+  --set run_dir=run >"$work/local" 2>&1
 check "it trains" [ $? -eq 0 ]
 tail -n 3 "$work/local"
 

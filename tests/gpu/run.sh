@@ -144,8 +144,8 @@ weights_of() {  # NAME SETTING...
   for setting in "$@"; do settings+=(--set "$setting"); done
   "$bin/strata" local --slots 2 --device-plugin "$plugin" ${GPUS:---gpus 0 --ranks-per-gpu 2} \
     --job "$bin/../tests/gpu/devices.textproto" --set name="$name" \
-    --set program.path="$bin/device_rank" --set run_dir="$work/$name" "${settings[@]}" \
-    >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+    --set program.path="$bin/device_rank" --runs "$work" --set run_dir="$work/$name" \
+    "${settings[@]}" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   grep -a '^weights ' "$work/$name/logs/rank0.log"
 }
 
@@ -180,8 +180,8 @@ traced() {
   local file=$work/trace.json name count
   "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
     --job "$bin/../tests/gpu/devices.textproto" --set name=traced --set device=GPU \
-    --set program.path="$bin/device_rank" --set run_dir="$work/traced" --trace "$file" \
-    >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+    --set program.path="$bin/device_rank" --runs "$work" --set run_dir="$work/traced" \
+    --trace "$file" >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   for name in sum "to host" "to device"; do
     count=$(grep -c "^{\"ph\":\"X\",\"name\":\"$name\"" "$file")
     echo "$name: $count times"
@@ -213,7 +213,7 @@ killed() {
     "$bin/../tests/gpu/devices.textproto" >"$work/killed.textproto"
   "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
     --job "$work/killed.textproto" --set name=killed --set program.path="$bin/device_rank" \
-    --set run_dir="$work/killed" >"$log" 2>&1 &
+    --runs "$work" --set run_dir="$work/killed" >"$log" 2>&1 &
   job=$!
   for ((look = 0; look < 600; ++look)); do
     rank=$(rank_with 1000000000)
@@ -260,7 +260,7 @@ lenet5() {  # SETTING
   local accuracy
   "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
     --job "$bin/../tests/gpu/lenet5.textproto" --set "$1" \
-    --set run_dir="$work/lenet5-$1" >"$log" 2>&1
+    --runs "$work" --set run_dir="$work/lenet5-$1" >"$log" 2>&1
   accuracy=$(sed -n 's/.*finished after .*, test accuracy \([0-9.]*\)$/\1/p' "$log")
   echo "accuracy ${accuracy:-none}"
   awk -v got="${accuracy:-0}" 'BEGIN { exit !(got >= 0.9) }' && return 0

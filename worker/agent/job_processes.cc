@@ -126,6 +126,8 @@ absl::Status JobProcesses::ClaimAll() {
     gpus_ = *std::move(gpus);
   }
   const proto::LogicalNode& self = core_.self();
+  absl::Status below = CheckRunDirectory(run_dir_, options_.runs_dir);
+  if (!below.ok()) return below;
   absl::StatusOr<UniqueFd> claim =
       PrepareRunDirectory(run_dir_, start_.record(), self.node(), self.first_rank() == 0);
   if (claim.ok()) claim_ = *std::move(claim);

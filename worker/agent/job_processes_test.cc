@@ -41,11 +41,10 @@ class JobProcessesTest : public testing::Test {
 
   // Runs the loop until the job is gone.
   void Play(const std::string& script, std::function<void(JobProcesses&)> meanwhile = nullptr) {
-    std::string path = dir_ + "/fake-strata";
-    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
-    chmod(path.c_str(), 0755);
     JobProcesses::Options options;
-    options.binary = path;
+    options.binary = dir_ + "/fake-strata";
+    std::ofstream(options.binary) << "#!/bin/sh\n" << script << "\n";
+    chmod(options.binary.c_str(), 0755);
     options.daemon = "w1";
     options.runs_dir = dir_ + "/runs";
     options.stop_grace = absl::Milliseconds(300);
@@ -66,6 +65,15 @@ class JobProcessesTest : public testing::Test {
       loop_.Stop();
     });
     loop_.Run();
+  }
+
+  // The run directory "own" as another job has it; not OK where this one does.
+  absl::StatusOr<UniqueFd> ClaimAsAnother() {
+    std::filesystem::create_directories(dir_ + "/runs/own");
+    start_.mutable_record()->mutable_job()->set_run_dir("own");
+    proto::JobRecord other = start_.record();
+    other.set_job_id(6);
+    return LockRunDirectory(dir_ + "/runs/own", other);
   }
 
   std::string Reason() {
@@ -258,27 +266,21 @@ TEST_F(JobProcessesTest, FailWhenRanksEndThatTheAggregatorWaitsFor) {
 TEST_F(JobProcessesTest, NameTheRunDirectoryThatCannotBeMade) {
   std::ofstream(dir_ + "/runs") << "a file";
   Play("true");
-  EXPECT_EQ(Reason(),
-            "node 0 (w1): cannot write to run directory " + dir_ + "/runs/job-7: Not a directory");
+  EXPECT_EQ(Reason(), "node 0 (w1): cannot write to run directory " + dir_ +
+                          "/runs/job-7: " + dir_ + "/runs: Not a directory");
 }
 
 TEST_F(JobProcessesTest, FailWhereAnotherJobHasTheRunDirectory) {
-  start_.mutable_record()->mutable_job()->set_run_dir(dir_);
-  proto::JobRecord other = start_.record();
-  other.set_job_id(6);
-  auto claim = LockRunDirectory(dir_, other);
+  auto claim = ClaimAsAnother();
   ASSERT_TRUE(claim.ok()) << claim.status();
   Play("true");
   EXPECT_EQ(Reason(), "node 0 (w1): run directory " + dir_ +
-                          " is in use by job 6 \"job\" of cluster 0000000000000000");
+                          "/runs/own is in use by job 6 \"job\" of cluster 0000000000000000");
 }
 
 TEST_F(JobProcessesTest, StartWhenTheJobBeforeHasLeftTheRunDirectory) {
   claim_deadline_ = absl::Seconds(60);
-  start_.mutable_record()->mutable_job()->set_run_dir(dir_);
-  proto::JobRecord other = start_.record();
-  other.set_job_id(6);
-  auto claim = LockRunDirectory(dir_, other);
+  auto claim = ClaimAsAnother();
   ASSERT_TRUE(claim.ok()) << claim.status();
   Play("true",
        [&](JobProcesses&) { loop_.After(absl::Milliseconds(200), [&] { claim->Reset(); }); });
@@ -287,11 +289,9 @@ TEST_F(JobProcessesTest, StartWhenTheJobBeforeHasLeftTheRunDirectory) {
 }
 
 TEST_F(JobProcessesTest, HaveTheRunDirectoryAsLongAsOneOfThemLives) {
-  start_.mutable_record()->mutable_job()->set_run_dir(dir_);
-  proto::JobRecord other = start_.record();
-  other.set_job_id(8);
-  Play("true", [&](JobProcesses&) { EXPECT_FALSE(LockRunDirectory(dir_, other).ok()); });
-  EXPECT_TRUE(LockRunDirectory(dir_, other).ok());
+  ClaimAsAnother()->Reset();
+  Play("true", [&](JobProcesses&) { EXPECT_FALSE(ClaimAsAnother().ok()); });
+  EXPECT_TRUE(ClaimAsAnother().ok());
 }
 
 TEST_F(JobProcessesTest, NameTheProgramThatCannotBeStarted) {

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -15,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/file/atomic_file.h"
+#include "common/file/own_folder.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
 
@@ -56,17 +59,39 @@ absl::Status KeepMetricsUpTo(uint64_t step, const std::string& path) {
   return WriteFileAtomically(path, kept);
 }
 
+// Absolute and without "." and "..", whatever is there.
+std::filesystem::path Normal(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  const std::filesystem::path normal = (error ? path : absolute).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  const auto [in_path, in_folder] =
+      std::mismatch(path.begin(), path.end(), folder.begin(), folder.end());
+  return in_folder == folder.end() && in_path != path.end();
+}
+
 }  // namespace
 
 std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string& runs_dir) {
-  std::filesystem::path path = record.job().run_dir();
-  if (path.empty()) {
-    path =
-        std::filesystem::path(runs_dir) / absl::StrCat(record.job().name(), "-", record.job_id());
+  std::string name = record.job().run_dir();
+  if (name.empty()) name = absl::StrCat(record.job().name(), "-", record.job_id());
+  return Normal(std::filesystem::path(runs_dir) / name).string();
+}
+
+absl::Status CheckRunDirectory(const std::string& run_dir, const std::string& runs_dir) {
+  // What is not there yet has no links.
+  std::error_code error, runs_error;
+  const auto real = std::filesystem::weakly_canonical(run_dir, error);
+  const auto runs = std::filesystem::weakly_canonical(Normal(runs_dir), runs_error);
+  if (!error && !runs_error && IsBelow(Normal(run_dir), Normal(runs_dir)) && IsBelow(real, runs)) {
+    return absl::OkStatus();
   }
-  std::error_code error;
-  auto absolute = std::filesystem::absolute(path, error);
-  return error ? path.string() : absolute.lexically_normal().string();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "run_dir: ", run_dir, ": not below ", Normal(runs_dir).string(),
+      ", where this worker puts outputs (--runs); name a folder in it, such as run_dir: \"mine\""));
 }
 
 std::string AggregatorLog(const std::string& run_dir, uint32_t node) {
@@ -84,15 +109,13 @@ std::string MetricsFile(const std::string& run_dir) {
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
                                              bool holds_rank_0) {
-  std::error_code error;
-  std::filesystem::create_directories(run_dir + "/logs", error);
-  if (!error && access(run_dir.c_str(), W_OK | X_OK) != 0) {
-    error = std::error_code(errno, std::generic_category());
-  }
-  if (error) {
+  const absl::Status made = MakeOwnFolders(run_dir + "/logs");
+  if (!made.ok() || access(run_dir.c_str(), W_OK | X_OK) != 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot write to run directory ", run_dir, ": ", error.message()));
+        absl::StrCat("cannot write to run directory ", run_dir, ": ",
+                     made.ok() ? std::string(strerror(errno)) : std::string(made.message())));
   }
+  std::error_code error;
   absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record);
   if (!claim.ok()) return claim;
   std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
@@ -120,7 +143,7 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
 }
 
 absl::Status AppendLine(const std::string& path, const std::string& line) {
-  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   std::string text = line + "\n";
   ssize_t written = write(fd, text.data(), text.size());

@@ -11,15 +11,20 @@
 
 namespace strata::worker {
 
-// Returns where a job's outputs go on this node, absolute: the job's run_dir, else RUNS/NAME-ID.
+// Returns where a job's outputs go on this node, absolute: RUNS/NAME-ID, or the job's run_dir, of
+// which one that is relative lies in RUNS.
 std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string& runs_dir);
 
-// Makes the directory and its logs/, claims it for the job (see run_directory_lock.h) and removes
-// what a node of an earlier job of the same path left there under the names that this node will
-// write. Of an earlier attempt of the same job logs stay, and metrics of the steps before the one
-// that it goes on with. The node of rank 0 also writes job.textproto. Returns the claim: keep it
-// for as long as the node writes there. Errors: name the directory or file and the reason;
-// Unavailable: another job writes there, names it.
+// Whether it lies below RUNS, also by way of the links that are there. Else whoever may submit a
+// job could have files written and removed wherever this user may. Errors: InvalidArgument.
+absl::Status CheckRunDirectory(const std::string& run_dir, const std::string& runs_dir);
+
+// Makes the directory and its logs/ for this user alone, claims it for the job (see
+// run_directory_lock.h) and removes what a node of an earlier job of the same path left there under
+// the names that this node will write. Of an earlier attempt of the same job logs stay, and metrics
+// of the steps before the one that it goes on with. The node of rank 0 also writes job.textproto.
+// Returns the claim: keep it for as long as the node writes there. Errors: name the directory or
+// file and the reason; Unavailable: another job writes there, names it.
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
                                              bool holds_rank_0);

@@ -33,8 +33,47 @@ TEST(RunDirectory, IsNamedAfterJobAndIdUnlessTheJobSays) {
   EXPECT_EQ(ChooseRunDirectory(record, "/runs"), "/runs/lenet-7");
   EXPECT_EQ(ChooseRunDirectory(record, "runs"),
             std::filesystem::current_path().string() + "/runs/lenet-7");
-  record.mutable_job()->set_run_dir("/elsewhere/x");
+  record.mutable_job()->set_run_dir("/elsewhere/x/");
   EXPECT_EQ(ChooseRunDirectory(record, "/runs"), "/elsewhere/x");
+  record.mutable_job()->set_run_dir("mine/./x");
+  EXPECT_EQ(ChooseRunDirectory(record, "/runs"), "/runs/mine/x");
+}
+
+TEST(RunDirectory, LiesBelowTheWorkersFolder) {
+  const std::string top = testing::TempDir() + "below";
+  std::filesystem::remove_all(top);
+  std::filesystem::create_directories(top + "/real/inside");
+  std::filesystem::create_directory_symlink(top + "/real", top + "/runs");
+  for (const char* good : {"/a", "/a/b", "/inside", "/inside/x", "/..a", "/a..b"}) {
+    EXPECT_EQ(CheckRunDirectory(top + "/runs" + good, top + "/runs"), absl::OkStatus()) << good;
+    EXPECT_EQ(CheckRunDirectory(top + "/runs" + good, top + "/runs/"), absl::OkStatus()) << good;
+  }
+  std::filesystem::create_directory_symlink("/etc", top + "/real/link");
+  proto::JobRecord record = Record();
+  for (const char* bad : {"..", "../other", ".", "a/../..", "a/../../runs", "/etc", "/", "link",
+                          "link/x", "inside/../link/x"}) {
+    record.mutable_job()->set_run_dir(bad);
+    const std::string run_dir = ChooseRunDirectory(record, top + "/runs");
+    EXPECT_EQ(CheckRunDirectory(run_dir, top + "/runs").message(),
+              "run_dir: " + run_dir + ": not below " + top +
+                  "/runs, where this worker puts outputs (--runs); name a folder in it, such as "
+                  "run_dir: \"mine\"")
+        << bad;
+  }
+  EXPECT_FALSE(CheckRunDirectory(top + "/runs2/x", top + "/runs").ok());
+}
+
+TEST(RunDirectory, IsForThisUserAlone) {
+  const std::string dir = testing::TempDir() + "/own/run";
+  std::filesystem::remove_all(testing::TempDir() + "/own");
+  ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
+  ASSERT_TRUE(AppendLine(MetricsFile(dir), "{}").ok());
+  using std::filesystem::perms;
+  constexpr perms kFolder = perms::owner_all, kFile = perms::owner_read | perms::owner_write;
+  for (const std::string& folder : {testing::TempDir() + "/own", dir, dir + "/logs"}) {
+    EXPECT_EQ(std::filesystem::status(folder).permissions(), kFolder) << folder;
+  }
+  EXPECT_EQ(std::filesystem::status(MetricsFile(dir)).permissions(), kFile);
 }
 
 TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
@@ -97,7 +136,7 @@ TEST(RunDirectory, NamesTheDirectoryThatCannotBeWritten) {
   absl::Status status = PrepareRunDirectory(file + "/lenet-7", Record(), 0, true).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
-            "cannot write to run directory " + file + "/lenet-7: Not a directory");
+            "cannot write to run directory " + file + "/lenet-7: " + file + ": Not a directory");
 }
 
 TEST(RunDirectory, FindsTheLastLineOfALogThatIsNotBlank) {

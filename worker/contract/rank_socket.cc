@@ -49,7 +49,9 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& name, absl::Duration deadl
   while (true) {
     UniqueFd fd = Socket();
     if (connect(fd.get(), address->get(), address->bytes) == 0) {
-      return fd;
+      if (IsSameUser(fd.get())) return fd;
+      return absl::PermissionDeniedError(
+          absl::StrCat("a process of another user listens at socket \"", name, "\""));
     }
     if (absl::Now() >= give_up) {
       return absl::UnavailableError(absl::StrCat("cannot reach the node's aggregator at socket \"",

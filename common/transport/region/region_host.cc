@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,12 +17,6 @@ namespace {
 
 // Who has knocked has so long to greet and to claim.
 constexpr absl::Duration kPatience = absl::Seconds(10);
-
-uint64_t RandomNumber() {
-  std::random_device random;
-  const uint64_t number = (uint64_t{random()} << 32) | random();
-  return number == 0 ? 1 : number;
-}
 
 }  // namespace
 
@@ -54,16 +47,9 @@ void RegionHost::Admit(UniqueFd line, absl::Time now) {
     return;
   }
   const int fd = line.get();
-  auto session = RegionSession::Create(std::move(line), memory_);
   epoll_event event = {.events = EPOLLIN, .data = {.fd = fd}};
-  if (!session.ok() || epoll_ctl(watch_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return;
-  visitors_[fd] = {*std::move(session), now + kPatience};
-}
-
-bool RegionHost::Answer(RegionSession* session) {
-  if (!session->Hear().ok()) return false;
-  if (!session->has_met()) return true;
-  return session->Greet(RandomNumber()).ok();
+  if (epoll_ctl(watch_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return;
+  visitors_[fd] = {std::make_unique<RegionSession>(std::move(line)), now + kPatience};
 }
 
 void RegionHost::Serve(absl::Time now) {
@@ -81,12 +67,13 @@ void RegionHost::Serve(absl::Time now) {
     }
     const auto it = visitors_.find(fd);
     if (it == visitors_.end()) continue;
-    const bool is_well = Answer(it->second.session.get());
+    const bool is_well = it->second.session->Hear().ok();
     if (is_well && !it->second.session->has_met()) continue;
     epoll_ctl(watch_.get(), EPOLL_CTL_DEL, fd, nullptr);
     Visitor visitor = std::move(it->second);
     visitors_.erase(it);
-    if (is_well) greeted_[visitor.session->number()] = std::move(visitor);
+    // Of two with one number the second is a stranger that has overheard it.
+    if (is_well) greeted_.try_emplace(visitor.session->number(), std::move(visitor));
   }
   const auto is_late = [now](const auto& entry) { return entry.second.until < now; };
   absl::erase_if(visitors_, is_late);

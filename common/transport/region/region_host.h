@@ -15,25 +15,23 @@
 
 namespace strata::transport {
 
-// All of an endpoint's shared memory with peers of its host: the door at which those knock who have
-// connected to it, and the sessions whose connections are gone but whose bytes are still read.
+// All of an endpoint's sessions of shared memory with peers of its host: the door at which those
+// knock who have connected to it, and the sessions whose connections are gone but whose bytes are
+// still read.
 //
 // Threads: one.
 class RegionHost {
  public:
-  explicit RegionHost(std::shared_ptr<const RegionMemory> memory) : memory_(std::move(memory)) {}
-
-  const std::shared_ptr<const RegionMemory>& memory() const { return memory_; }
-
   // Opens the door for connections to a port that this endpoint listens at. Once. Errors:
   // AlreadyExists, ResourceExhausted: payloads of those who connect go with their frames.
   absl::Status Open(int port);
   // Readable when somebody knocks or goes on speaking; -1: no door.
   int door() const { return watch_.get(); }
-  // Answers them, as long as fewer than kRegionPeersMax have come; that others are sent away, and
-  // use TCP, is logged once. Never blocks.
+  // Hears them, as long as fewer than kRegionPeersMax have come; that others are sent away, and
+  // use TCP, is logged once. Nobody is told anything. Never blocks.
   void Serve(absl::Time now);
-  // The session of this number, whose peer has said it over a connection; null: there is none.
+  // The session of this number, whose peer has said it over a connection and is to be answered;
+  // null: nobody has greeted with it yet.
   std::unique_ptr<RegionSession> Claim(uint64_t number);
 
   // Its connection is gone. Null is allowed.
@@ -47,10 +45,7 @@ class RegionHost {
     absl::Time until;
   };
   void Admit(UniqueFd line, absl::Time now);
-  // False: nothing will come of it.
-  bool Answer(RegionSession* session);
 
-  const std::shared_ptr<const RegionMemory> memory_;
   int port_ = 0;
   bool has_said_full_ = false;
   UniqueFd listener_;

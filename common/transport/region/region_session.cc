@@ -13,30 +13,21 @@ constexpr size_t kSegmentBytesMax = size_t{1} << 46;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RegionSession>> RegionSession::Create(
-    UniqueFd line, std::shared_ptr<const RegionMemory> memory) {
-  absl::StatusOr<std::unique_ptr<RegionExports>> exports = RegionExports::Create(memory);
-  if (!exports.ok()) return exports.status();
-  return std::make_unique<RegionSession>(std::move(line), std::move(memory), *std::move(exports));
-}
-
-RegionSession::RegionSession(UniqueFd line, std::shared_ptr<const RegionMemory> memory,
-                             std::unique_ptr<RegionExports> exports)
-    : line_(std::make_shared<UniqueFd>(std::move(line))),
-      memory_(std::move(memory)),
-      exports_(std::move(exports)) {}
-
-absl::Status RegionSession::Greet(uint64_t number) {
+absl::Status RegionSession::Greet(uint64_t number, std::shared_ptr<const RegionMemory> memory) {
+  STRATA_REQUIRE(exports_ == nullptr);
   RegionGreeting greeting = {.session = number, .descriptors = {}};
-  for (const std::shared_ptr<SharedSegment>& segment : memory_->segments()) {
+  for (const std::shared_ptr<SharedSegment>& segment : memory->segments()) {
     absl::StatusOr<UniqueFd> fd = segment->Share(SharedSegment::Access::kRead);
     if (!fd.ok()) return fd.status();
     greeting.descriptors.push_back(*std::move(fd));
   }
-  absl::StatusOr<UniqueFd> board = exports_->HandOverBoard();
+  absl::StatusOr<std::unique_ptr<RegionExports>> exports = RegionExports::Create(std::move(memory));
+  if (!exports.ok()) return exports.status();
+  absl::StatusOr<UniqueFd> board = (*exports)->HandOverBoard();
   if (!board.ok()) return board.status();
   greeting.descriptors.push_back(*std::move(board));
-  if (number != 0) number_ = number;
+  exports_ = *std::move(exports);
+  number_ = number;
   return SendGreeting(*line_, greeting);
 }
 
@@ -45,7 +36,10 @@ absl::Status RegionSession::Hear() {
   if (!heard.ok()) return heard.status();
   if (!heard->has_value()) return absl::OkStatus();
   RegionGreeting& greeting = **heard;
-  if (greeting.session != 0) number_ = greeting.session;
+  if (greeting.session == 0 || (number_ != 0 && greeting.session != number_)) {
+    return absl::InvalidArgumentError("a peer of this host has greeted somebody else");
+  }
+  number_ = greeting.session;
   RegionImports::Parts parts;
   absl::StatusOr<std::shared_ptr<SharedSegment>> board =
       SharedSegment::Attach(std::move(greeting.descriptors.back()),

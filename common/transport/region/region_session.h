@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,11 +18,12 @@
 namespace strata::transport {
 
 // Shared memory with one peer of this host, that goes with one connection: what is sent over the
-// connection may refer to it. Order of events: the one who has connected sends a greeting with its
-// memory over the line; the listener answers with its own and with the session's number; the first
-// says that number over the connection (ATTACH), so that both know which connection the memory
-// belongs to; ATTACH_OK ends it. Until then, and for what does not lie in the memory, payloads go
-// with the frames.
+// connection may refer to it. Order of events: once HELLO has shown both who the other is, the one
+// who has connected sends a greeting with its memory and a random number over the line, and says
+// the number over the connection (ATTACH), so that both know which connection the memory belongs
+// to; the listener, only then, answers over the line with the memory that this peer may read;
+// ATTACH_OK over the connection ends it. Until then, and for what does not lie in the memory,
+// payloads go with the frames.
 //
 // Threads: one.
 class RegionSession {
@@ -29,27 +31,25 @@ class RegionSession {
   // Payloads below this go with the frame: a reference would cost as much.
   static constexpr size_t kReferredBytesMin = 4096;
 
-  // `line` leads to a peer. Errors: ResourceExhausted.
-  static absl::StatusOr<std::unique_ptr<RegionSession>> Create(
-      UniqueFd line, std::shared_ptr<const RegionMemory> memory);
-  // Use Create.
-  RegionSession(UniqueFd line, std::shared_ptr<const RegionMemory> memory,
-                std::unique_ptr<RegionExports> exports);
+  // `line` leads to a peer.
+  explicit RegionSession(UniqueFd line) : line_(std::make_shared<UniqueFd>(std::move(line))) {}
 
   int fd() const { return line_->get(); }
+  // Of the greeting that was heard or sent first; 0: none was.
   uint64_t number() const { return number_; }
   // The peer's memory is known.
   bool has_met() const { return imports_ != nullptr; }
 
-  // Sends our greeting. Errors: ResourceExhausted, Unavailable.
-  absl::Status Greet(uint64_t number);
-  // Takes the peer's, if it has come; has_met() then. Errors: InvalidArgument, Unavailable,
-  // ResourceExhausted: there will be no shared memory with it.
+  // Sends our greeting, once: the peer may read `memory` from now on. Errors: ResourceExhausted,
+  // Unavailable.
+  absl::Status Greet(uint64_t number, std::shared_ptr<const RegionMemory> memory);
+  // Takes the peer's, if it has come; has_met() then. Errors: InvalidArgument (also: of another
+  // number than ours), Unavailable, ResourceExhausted: there will be no shared memory with it.
   absl::Status Hear();
 
-  // Lets payloads be referred to from now on: the peer has met us, too. REQUIRES: has_met().
+  // Lets payloads be referred to from now on: the peer has met us, too. REQUIRES: has_met(), Greet.
   void Attach() {
-    STRATA_REQUIRE(has_met());
+    STRATA_REQUIRE(has_met() && exports_ != nullptr);
     is_attached_ = true;
   }
 
@@ -60,16 +60,17 @@ class RegionSession {
   absl::Status Resolve(wire::Frame* frame);
 
   // What the peer needs no more is let go.
-  void Sweep() { exports_->Sweep(); }
+  void Sweep() {
+    if (exports_ != nullptr) exports_->Sweep();
+  }
   // The connection is gone: nothing more is taken from the peer's memory.
   void Leave() { imports_ = nullptr; }
   // The peer needs nothing any more.
-  bool IsOver() const { return exports_->kept() == 0 || HasEnded(*line_); }
+  bool IsOver() const { return exports_ == nullptr || exports_->kept() == 0 || HasEnded(*line_); }
 
  private:
   const std::shared_ptr<UniqueFd> line_;
-  const std::shared_ptr<const RegionMemory> memory_;
-  const std::unique_ptr<RegionExports> exports_;
+  std::unique_ptr<RegionExports> exports_;
   std::shared_ptr<RegionImports> imports_;
   uint64_t number_ = 0;
   bool is_attached_ = false;

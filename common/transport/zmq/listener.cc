@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -25,6 +26,8 @@ constexpr size_t kGoneMax = 1024;
 // How often connections are looked at for messages without end: what a peer sends meanwhile is what
 // it can take of our memory.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(200);
+// The greeting of a session was sent before its number; it comes over another socket.
+constexpr absl::Duration kGreetingWait = absl::Seconds(10);
 
 using NameCall = int (*)(int, sockaddr*, socklen_t*);
 
@@ -117,8 +120,11 @@ absl::Status Listener::Send(ConnectionId connection, const wire::Frame& frame) {
   return absl::OkStatus();
 }
 
-void Listener::Admit(ConnectionId connection) {
-  if (const auto it = peers_.find(connection); it != peers_.end()) watch_.Admit(it->second->fd);
+void Listener::Admit(ConnectionId connection, std::shared_ptr<const RegionMemory> memory) {
+  const auto it = peers_.find(connection);
+  if (it == peers_.end()) return;
+  watch_.Admit(it->second->fd);
+  it->second->memory = std::move(memory);
 }
 
 void Listener::Close(ConnectionId connection) {
@@ -270,20 +276,37 @@ bool Listener::Understand(Peer* peer, Event* event) {
   return true;
 }
 
-// A number that is not known means that the peer has knocked elsewhere: its payloads, and those for
-// it, go on coming with their frames.
+// Who was not admitted is given nothing: its payloads, and those for it, come with their frames.
 void Listener::Attach(Peer* peer, uint64_t session) {
-  if (regions_ == nullptr || peer->session != nullptr) return;
-  peer->session = regions_->Claim(session);
-  if (peer->session == nullptr) return;
-  wire::Frame reply;
-  reply.header.op = wire::Op::kAttachOk;
-  // Before the session may refer to anything.
-  if (peer->queue.Add(reply, nullptr).ok()) peer->session->Attach();
+  const bool may = regions_ != nullptr && peer->memory != nullptr && peer->session == nullptr;
+  if (!may || peer->wanted != 0 || session == 0) return;
+  peer->wanted = session;
+  peer->wanted_until = absl::Now() + kGreetingWait;
+  wanting_.push_back(peer->connection);
+}
+
+void Listener::Meet(absl::Time now) {
+  const auto is_done = [&](ConnectionId connection) {
+    const auto it = peers_.find(connection);
+    if (it == peers_.end() || it->second->is_closed || it->second->is_leaving) return true;
+    Peer& peer = *it->second;
+    peer.session = regions_->Claim(peer.wanted);
+    // A greeting that does not come has gone elsewhere.
+    if (peer.session == nullptr) return now >= peer.wanted_until;
+    wire::Frame reply;
+    reply.header.op = wire::Op::kAttachOk;
+    // Before the session may refer to anything.
+    const bool is_well =
+        peer.session->Greet(peer.wanted, peer.memory).ok() && peer.queue.Add(reply, nullptr).ok();
+    if (is_well) peer.session->Attach();
+    return true;
+  };
+  wanting_.erase(std::remove_if(wanting_.begin(), wanting_.end(), is_done), wanting_.end());
 }
 
 void Listener::Receive(size_t count_max, std::vector<Event>* events) {
   ReadMonitor();
+  if (!wanting_.empty()) Meet(absl::Now());
   std::string routing_id;
   for (size_t i = 0; i < count_max; ++i) {
     Event event;

@@ -47,7 +47,8 @@ class Listener {
 
   // Errors: NotFound, and those of SendQueue::Add.
   absl::Status Send(ConnectionId connection, const wire::Frame& frame);
-  void Admit(ConnectionId connection);
+  // `memory`: what a peer of this host may read; may be null.
+  void Admit(ConnectionId connection, std::shared_ptr<const RegionMemory> memory);
   void Close(ConnectionId connection);
   void Flush();
   // Appends events after taking at most `count_max` messages.
@@ -73,6 +74,9 @@ class Listener {
     const std::string routing_id;
     const int fd;
     SendQueue queue;
+    std::shared_ptr<const RegionMemory> memory;  // of one that was admitted
+    uint64_t wanted = 0;                         // number of a session whose greeting is to come
+    absl::Time wanted_until;
     std::unique_ptr<RegionSession> session;  // of a peer of this host
     bool is_closed = false;                  // by us: what comes is dropped
     bool is_leaving = false;                 // lost; frames that came before may still be read
@@ -83,6 +87,8 @@ class Listener {
   // False: the frame was for this endpoint, not for its owner.
   bool Understand(Peer* peer, Event* event);
   void Attach(Peer* peer, uint64_t session);
+  // Gives a session to those whose greetings have come.
+  void Meet(absl::Time now);
   // The peer that sent a message; null: one that was reported as gone.
   Peer* FindOrAdd(const std::string& routing_id, int fd);
   void Leave(Peer* peer);
@@ -114,7 +120,8 @@ class Listener {
   uint64_t endless_ = 0, late_ = 0;
   absl::Time looked_at_ = absl::InfinitePast();
   size_t messages_since_look_ = 0;
-  int port_ = 0;  // bound last
+  int port_ = 0;                       // bound last
+  std::vector<ConnectionId> wanting_;  // sessions
   std::vector<ConnectionId> leaving_;
   // Calls of Receive for which leaving_ has waited.
   int leaving_rounds_ = 0;

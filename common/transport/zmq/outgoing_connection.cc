@@ -23,6 +23,12 @@ std::string RandomRoutingId() {
   return absl::StrFormat("strata-%08x%08x%08x%08x", random(), random(), random(), random());
 }
 
+uint64_t RandomNumber() {
+  std::random_device random;
+  const uint64_t number = (uint64_t{random()} << 32) | random();
+  return number == 0 ? 1 : number;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OutgoingConnection>> OutgoingConnection::Create(
@@ -91,7 +97,6 @@ void OutgoingConnection::ReadMonitor() {
         break;
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         is_up_ = true;
-        Knock();
         Flush();
         break;
       case ZMQ_EVENT_CLOSED:
@@ -108,14 +113,22 @@ void OutgoingConnection::ReadMonitor() {
   if (!is_up_ && absl::Now() >= deadline_) Lose("not connected in time");
 }
 
-void OutgoingConnection::Knock() {
-  if (regions_ == nullptr) return;
+void OutgoingConnection::Admit(std::shared_ptr<const RegionMemory> memory) {
+  if (regions_ == nullptr || memory == nullptr || session_ != nullptr || !is_up_) return;
   const int port = PortOnThisHost(fd_);
   if (port == 0) return;
   UniqueFd line = ConnectForRegions(port);
   if (!line.valid()) return;
-  auto session = RegionSession::Create(std::move(line), regions_->memory());
-  if (session.ok() && (*session)->Greet(0).ok()) session_ = *std::move(session);
+  auto session = std::make_unique<RegionSession>(std::move(line));
+  if (!session->Greet(RandomNumber(), std::move(memory)).ok()) return;
+  const auto number =
+      std::make_shared<std::vector<std::byte>>(wire::EncodeChecksums({session->number()}));
+  wire::Frame attach;
+  attach.header.op = wire::Op::kAttach;
+  attach.payload = Bytes(number, number->data(), number->size());
+  if (!queue_.Add(attach, nullptr).ok()) return;
+  session_ = std::move(session);
+  Flush();
 }
 
 int OutgoingConnection::region_fd() const {
@@ -123,22 +136,13 @@ int OutgoingConnection::region_fd() const {
 }
 
 void OutgoingConnection::HearRegions() {
-  if (region_fd() < 0) return;
-  if (!session_->Hear().ok()) {
-    session_ = nullptr;
-    return;
-  }
-  if (!session_->has_met()) return;
-  const auto number =
-      std::make_shared<std::vector<std::byte>>(wire::EncodeChecksums({session_->number()}));
-  wire::Frame attach;
-  attach.header.op = wire::Op::kAttach;
-  attach.payload = Bytes(number, number->data(), number->size());
-  if (queue_.Add(attach, nullptr).ok()) Flush();
+  if (region_fd() >= 0 && !session_->Hear().ok()) session_ = nullptr;
 }
 
 bool OutgoingConnection::Understand(Event* event) {
   if (event->kind != Event::Kind::kFrame) return true;
+  // What it sent before the frame has come.
+  HearRegions();
   if (event->frame.header.op == wire::Op::kAttachOk) {
     if (session_ != nullptr && session_->has_met()) session_->Attach();
     return false;

@@ -32,6 +32,9 @@ class OutgoingConnection {
   ~OutgoingConnection();
 
   absl::Status Send(const wire::Frame& frame);
+  // It is known who is behind it: asks a peer of this host for shared memory, which may read
+  // `memory`. Once; null: payloads go with their frames.
+  void Admit(std::shared_ptr<const RegionMemory> memory);
   // Sends what waits, and lets go of what the peer needs no more.
   void Flush();
   // Appends at most `count_max` events; the last one may be kDisconnected, after which the object
@@ -49,8 +52,6 @@ class OutgoingConnection {
 
  private:
   void ReadMonitor();
-  // Asks a peer of this host for shared memory.
-  void Knock();
   void HearRegions();
   // False: the frame was for this endpoint, not for its owner.
   bool Understand(Event* event);

@@ -45,6 +45,9 @@ struct Host {
     return frame;
   }
 
+  // HELLO has shown who is there.
+  void Admit(ConnectionId connection) { endpoint->Admit(connection, endpoint->memory()); }
+
   std::shared_ptr<RegionMemory> memory;
   std::unique_ptr<Endpoint> endpoint;
   std::unique_ptr<BufferPool> pool;

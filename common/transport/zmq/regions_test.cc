@@ -1,13 +1,18 @@
 // Payloads by reference between endpoints of one host.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/limits/descriptors.h"
+#include "common/transport/region/region_exports.h"
 #include "common/transport/region/region_line.h"
 #include "common/transport/zmq/region_fixture.h"
 #include "common/wire/region_reference.h"
@@ -17,12 +22,20 @@ namespace {
 
 class Regions : public testing::Test {
  protected:
-  // Connects and waits until both sides refer.
+  // Connects, and each is admitted by the other.
   void Join(Host* client, Host* server) {
     const auto port = server->endpoint->Listen("tcp://127.0.0.1:0");
     ASSERT_TRUE(port.ok()) << port.status();
-    port_ = *port;
-    up_ = *client->endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
+    Join(client, server, *port);
+  }
+  void Join(Host* client, Host* server, int port) {
+    Meet(client, server, port);
+    server->Admit(down_);
+    client->Admit(up_);
+  }
+  // Connects, and neither is admitted by the other.
+  void Meet(Host* client, Host* server, int port) {
+    up_ = *client->endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", port));
     ASSERT_TRUE(client->endpoint->Send(up_, client->MakeFrame(0)).ok());
     ASSERT_TRUE(PollUntil({client, server}, [&] { return !server->events.empty(); }));
     down_ = server->events[0].connection;
@@ -39,7 +52,6 @@ class Regions : public testing::Test {
     return false;
   }
 
-  int port_ = 0;
   ConnectionId up_, down_;
 };
 
@@ -163,9 +175,124 @@ TEST_F(Regions, StrangersAtTheDoorAreSentAwayAndHoldNobodyUp) {
   ASSERT_EQ(write(rude.get(), "hello", 5), 5);
   ASSERT_TRUE(PollUntil({&server}, [&] { return HasEnded(rude); }));
   EXPECT_FALSE(HasEnded(silent));
-  Host client, second;
-  up_ = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
+  Host client;
+  Join(&client, &server, *port);
   EXPECT_TRUE(Attached(&client, &server));
+}
+
+// A peer that speaks to the door by itself, and to the endpoint over a connection of `host`.
+class Knocker {
+ public:
+  explicit Knocker(int port) : line_(ConnectForRegions(port)) {}
+
+  bool Greet(uint64_t number) {
+    RegionGreeting greeting = {.session = number, .descriptors = {}};
+    for (const size_t bytes : {size_t{1} << 16, RegionExports::kBoardBytes}) {
+      segments_.push_back(*SharedSegment::Create(bytes));
+      greeting.descriptors.push_back(*segments_.back()->Share(SharedSegment::Access::kReadWrite));
+    }
+    return SendGreeting(line_, greeting).ok();
+  }
+  static wire::Frame Attach(uint64_t number) {
+    const auto said = std::make_shared<std::vector<std::byte>>(wire::EncodeChecksums({number}));
+    wire::Frame attach;
+    attach.header.op = wire::Op::kAttach;
+    attach.payload = Bytes(said, said->data(), said->size());
+    return attach;
+  }
+  // What the other side has handed over.
+  std::optional<RegionGreeting> Take() {
+    auto greeting = TakeGreeting(line_);
+    return greeting.ok() ? *std::move(greeting) : std::nullopt;
+  }
+  bool is_sent_away() const { return HasEnded(line_); }
+
+ private:
+  const UniqueFd line_;
+  std::vector<std::shared_ptr<SharedSegment>> segments_;
+};
+
+ino_t FileOf(const UniqueFd& fd) {
+  struct stat facts = {};
+  EXPECT_EQ(fstat(fd.get(), &facts), 0);
+  return facts.st_ino;
+}
+
+TEST_F(Regions, WhoWasNotAdmittedIsHandedNothing) {
+  Host server, client(0);
+  const int port = *server.endpoint->Listen("tcp://127.0.0.1:0");
+  Meet(&client, &server, port);
+  Knocker stranger(port);
+  ASSERT_TRUE(stranger.Greet(5));
+  ASSERT_TRUE(client.endpoint->Send(up_, Knocker::Attach(5)).ok());
+  // What it sends after that has come: so has its ATTACH.
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(1)).ok());
+    server.events.clear();
+    ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+  }
+  EXPECT_FALSE(stranger.Take().has_value());
+  // Nor by another's connection, with a number that nobody has greeted with.
+  server.Admit(down_);
+  ASSERT_TRUE(client.endpoint->Send(up_, Knocker::Attach(6)).ok());
+  server.events.clear();
+  ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(1)).ok());
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+  server.endpoint->Poll(absl::Milliseconds(2), &server.events);
+  EXPECT_FALSE(stranger.Take().has_value());
+}
+
+TEST_F(Regions, WhoIsAdmittedIsHandedTheMemoryOfItsJobAlone) {
+  Host server, client(0);
+  const std::shared_ptr<RegionMemory> own = *RegionMemory::Create(1 << 20);
+  const int port = *server.endpoint->Listen("tcp://127.0.0.1:0");
+  Meet(&client, &server, port);
+  server.endpoint->Admit(down_, own);
+  Knocker knocker(port);
+  ASSERT_TRUE(knocker.Greet(5));
+  ASSERT_TRUE(client.endpoint->Send(up_, Knocker::Attach(5)).ok());
+  std::optional<RegionGreeting> got;
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return (got = knocker.Take()).has_value(); }));
+  EXPECT_EQ(got->session, 5u);
+  ASSERT_EQ(got->descriptors.size(), 2u) << "a segment and the board";
+  const auto file_of = [](const RegionMemory& memory) {
+    return FileOf(*memory.segments()[0]->Share(SharedSegment::Access::kRead));
+  };
+  EXPECT_EQ(FileOf(got->descriptors[0]), file_of(*own));
+  EXPECT_NE(FileOf(got->descriptors[0]), file_of(*server.memory));
+}
+
+TEST_F(Regions, OfTwoThatGreetWithOneNumberTheFirstIsMeant) {
+  Host server, client(0);
+  const int port = *server.endpoint->Listen("tcp://127.0.0.1:0");
+  Meet(&client, &server, port);
+  server.Admit(down_);
+  Knocker first(port), second(port);
+  ASSERT_TRUE(first.Greet(5));
+  server.endpoint->Poll(absl::Milliseconds(2), &server.events);
+  ASSERT_TRUE(second.Greet(5));
+  ASSERT_TRUE(PollUntil({&server}, [&] { return second.is_sent_away(); }));
+  ASSERT_TRUE(client.endpoint->Send(up_, Knocker::Attach(5)).ok());
+  EXPECT_TRUE(PollUntil({&client, &server}, [&] { return first.Take().has_value(); }));
+}
+
+TEST_F(Regions, AnEndpointOfManyJobsMakesMemoryForEach) {
+  ZmqOptions options;
+  options.new_memory = [] { return *RegionMemory::Create(1 << 20); };
+  Host server(0), client;
+  server.endpoint = *CreateZmqEndpoint(options);
+  EXPECT_EQ(server.endpoint->memory(), nullptr);
+  const std::shared_ptr<BlockSource> job = server.endpoint->NewMemory();
+  ASSERT_NE(job, nullptr);
+  EXPECT_NE(server.endpoint->NewMemory(), job);
+  server.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, job);
+  Meet(&client, &server, *server.endpoint->Listen("tcp://127.0.0.1:0"));
+  server.endpoint->Admit(down_, job);
+  client.Admit(up_);
+  ASSERT_TRUE(Attached(&client, &server));
+  ASSERT_TRUE(server.endpoint->Send(down_, server.MakeFrame(7)).ok());
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !client.events.empty(); }));
+  EXPECT_TRUE(IsShared(client.events[0].frame.payload));
 }
 
 TEST_F(Regions, WhoComesWhenTheDoorIsFullGoesOnOverTcpWhichIsSaidOnce) {
@@ -183,7 +310,7 @@ TEST_F(Regions, WhoComesWhenTheDoorIsFullGoesOnOverTcpWhichIsSaidOnce) {
     const UniqueFd late = ConnectForRegions(*port);
     ASSERT_TRUE(PollUntil({&server}, [&] { return HasEnded(late); }));
   }
-  up_ = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
+  Join(&client, &server, *port);
   const bool attached = Attached(&client, &server);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_FALSE(attached);

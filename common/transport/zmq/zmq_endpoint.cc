@@ -46,8 +46,9 @@ class ZmqEndpoint : public Endpoint {
             .strangers_max = options.strangers_max},
         wake_(std::move(wake)),
         memory_(options.memory),
-        regions_(options.memory == nullptr ? nullptr
-                                           : std::make_unique<RegionHost>(options.memory)) {}
+        new_memory_(options.new_memory),
+        regions_(memory_ == nullptr && new_memory_ == nullptr ? nullptr
+                                                              : std::make_unique<RegionHost>()) {}
 
   absl::StatusOr<int> Listen(const std::string& address) override {
     if (listener_ == nullptr) {
@@ -98,8 +99,17 @@ class ZmqEndpoint : public Endpoint {
 
   std::shared_ptr<BlockSource> memory() const override { return memory_; }
 
-  void Admit(ConnectionId connection) override {
-    if (listener_ != nullptr) listener_->Admit(connection);
+  std::shared_ptr<BlockSource> NewMemory() override {
+    return new_memory_ == nullptr ? nullptr : new_memory_();
+  }
+
+  void Admit(ConnectionId connection, const std::shared_ptr<BlockSource>& memory) override {
+    auto region = std::dynamic_pointer_cast<const RegionMemory>(memory);
+    if (const auto it = connections_.find(connection); it != connections_.end()) {
+      it->second->Admit(std::move(region));
+    } else if (listener_ != nullptr) {
+      listener_->Admit(connection, std::move(region));
+    }
   }
 
   void Close(ConnectionId connection) override {
@@ -174,6 +184,7 @@ class ZmqEndpoint : public Endpoint {
   const Listener::Limits listener_limits_;
   const EventFd wake_;
   const std::shared_ptr<RegionMemory> memory_;
+  const std::function<std::shared_ptr<RegionMemory>()> new_memory_;
   int watched_fd_ = -1;
   const std::unique_ptr<RegionHost> regions_;
   uint64_t last_id_ = 0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -35,9 +36,11 @@ struct ZmqOptions {
   // has not received for that time while its queues are full.
   absl::Duration silence_timeout = absl::Seconds(15);
 
-  // Payloads that lie in it go to peers of this host by reference, and theirs are taken so. Null:
-  // all payloads go over TCP, whoever the peer is.
+  // Payloads that lie in it go by reference to peers of this host that are admitted with it, and
+  // theirs are taken so. Null, and no `new_memory`: all payloads go over TCP, whoever the peer is.
   std::shared_ptr<RegionMemory> memory;
+  // Makes more of it, for an endpoint of several jobs (Endpoint::NewMemory).
+  std::function<std::shared_ptr<RegionMemory>()> new_memory;
 
   // Errors: InvalidArgument naming the field.
   absl::Status Validate() const;

@@ -130,7 +130,7 @@ TEST_P(ZmqEndpointTest, AMessageWithoutEndEndsItsConnectionAndOthersAreServed) {
   const absl::StatusOr<int> port = server.endpoint->Listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(port.ok());
   const Link link = Join(&client, &server, "tcp://127.0.0.1:" + std::to_string(*port));
-  server.endpoint->Admit(link.server);
+  server.endpoint->Admit(link.server, nullptr);
   RawTcp endless;
   endless.Connect(*port);
   endless.Send(ZmtpOpening());
@@ -226,7 +226,7 @@ class ConnectionLimitTest : public testing::Test {
     EXPECT_TRUE(client_->Send(id, MakeFrame(clock)).ok());
     const Event event = NextAtServer();
     EXPECT_EQ(event.frame.header.clock, clock);
-    if (is_admitted) server_->Admit(event.connection);
+    if (is_admitted) server_->Admit(event.connection, nullptr);
     return id;
   }
   static wire::Frame MakeFrame(uint64_t clock) {

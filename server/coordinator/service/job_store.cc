@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <random>
 #include <system_error>
@@ -15,6 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/file/file_error.h"
+#include "common/file/own_folder.h"
 #include "common/unique_fd.h"
 
 namespace strata::server {
@@ -264,6 +266,12 @@ class SqliteJobStore final : public JobStore {
   uint32_t next_job_id_ = 1;
 };
 
+// It holds what daemons prove themselves with. SQLite gives its other files the same mode.
+absl::Status MakeOwnFile(const std::string& file) {
+  const UniqueFd fd(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  return fd.valid() && fchmod(fd.get(), 0600) == 0 ? absl::OkStatus() : FileError(errno, file);
+}
+
 absl::StatusOr<UniqueFd> Lock(const std::string& directory) {
   const std::string file = directory + "/lock";
   UniqueFd lock(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
@@ -280,12 +288,11 @@ absl::StatusOr<UniqueFd> Lock(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return absl::InternalError(absl::StrCat(directory, ": ", error.message()));
+  if (absl::Status made = MakeOwnFolders(directory); !made.ok()) return made;
   absl::StatusOr<UniqueFd> lock = Lock(directory);
   if (!lock.ok()) return lock.status();
   const std::string file = directory + "/coordinator.sqlite";
+  if (absl::Status own = MakeOwnFile(file); !own.ok()) return own;
   sqlite3* opened = nullptr;
   const int code =
       sqlite3_open_v2(file.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);

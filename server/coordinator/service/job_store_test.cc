@@ -148,12 +148,32 @@ TEST_F(JobStoreTest, AFileSystemWithoutWalIsRefused) {
                                      "mode stays \"delete\"")));
 }
 
+TEST_F(JobStoreTest, WhatItHoldsIsForThisUserAlone) {
+  const auto mode = [](const std::string& path) {
+    return static_cast<unsigned>(std::filesystem::status(path).permissions());
+  };
+  std::filesystem::create_directories(directory_);
+  // As a coordinator that did not know of this has left it.
+  std::ofstream(Database()).close();
+  std::filesystem::permissions(Database(), std::filesystem::perms(0644));
+  std::filesystem::permissions(directory_, std::filesystem::perms(0755));
+  const auto store = JobStore::Open(directory_);
+  ASSERT_TRUE(store.ok()) << store.status();
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(directory_)) {
+    EXPECT_EQ(mode(file.path()), 0600u) << file.path();
+    ++files;
+  }
+  EXPECT_GE(files, 2) << "the database and the lock";
+  ASSERT_TRUE(JobStore::Open(directory_ + "/new").ok());
+  EXPECT_EQ(mode(directory_ + "/new"), 0700u);
+}
+
 TEST_F(JobStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
   std::filesystem::create_directories(directory_);
   std::ofstream(directory_ + "/file") << "x";
   const absl::Status status = JobStore::Open(directory_ + "/file/state").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(directory_ + "/file/state"));
+  EXPECT_EQ(status, absl::NotFoundError(directory_ + "/file: Not a directory"));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class DeviceTraceTest(unittest.TestCase):
         file = os.path.join(self.dir.name, "trace.json")
         command = [STRATA, "local", "--slots", "2", "--device-plugin", DEVICES, "--gpus", gpus]
         command += ["--ranks-per-gpu", str(ranks_per_gpu), "--job", job, "--trace", file]
-        command += ["--set", "run_dir=" + os.path.join(self.dir.name, "run")]
+        command += ["--runs", self.dir.name, "--set", "run_dir=run"]
         command += ["--log-level", "error", *(f"--set={setting}" for setting in settings)]
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=DEADLINE_S, check=False

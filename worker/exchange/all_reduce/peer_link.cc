@@ -92,7 +92,7 @@ void PeerLink::Repeat(absl::Time now, WireActions* actions) {
 
 // The connection is confirmed on both sides and the peer has said what it has.
 absl::Status PeerLink::Resume(uint64_t received, absl::Time now, WireActions* actions) {
-  connection_.OnGreeted();
+  connection_.OnGreeted(actions);
   resend_after_ = options_.timing.resend_after;
   if (absl::Status status = Acknowledge(received, now); !status.ok()) return status;
   Repeat(now, actions);
@@ -114,8 +114,6 @@ absl::Status PeerLink::OnHello(transport::ConnectionId connection, const wire::H
     Transmit({MakeHeader(options_.identity, Op::kRetry), Bytes()}, actions);
   }
   connection_.Adopt(connection, actions);
-  actions->push_back(
-      {.kind = WireAction::Kind::kAdmit, .link = options_.link, .connection = connection});
   Transmit({MakeHeader(options_.identity, Op::kHelloOk), Bytes()}, actions);
   return Resume(hello.received, now, actions);
 }

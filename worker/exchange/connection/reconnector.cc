@@ -25,8 +25,9 @@ void Reconnector::OnConnected(transport::ConnectionId connection, absl::Time now
   state_due_ = now + timing_.hello_timeout;
 }
 
-void Reconnector::OnGreeted() {
+void Reconnector::OnGreeted(WireActions* actions) {
   STRATA_REQUIRE(connection_.has_value());
+  actions->push_back({.kind = WireAction::Kind::kAdmit, .link = link_, .connection = *connection_});
   state_ = State::kUp;
   state_due_ = down_since_ = absl::InfiniteFuture();
 }

@@ -35,8 +35,8 @@ class Reconnector {
   void Start(absl::Time now, WireActions* actions);
   // The connection was made: the owner says HELLO on it.
   void OnConnected(transport::ConnectionId connection, absl::Time now);
-  // The peer has confirmed HELLO, or been confirmed: the link is up.
-  void OnGreeted();
+  // The peer has confirmed HELLO, or been confirmed: the link is up, and who is there is admitted.
+  void OnGreeted(WireActions* actions);
   // The connection is one that the peer made, whose HELLO was checked. Another one that there may
   // be is closed.
   void Adopt(transport::ConnectionId connection, WireActions* actions);

@@ -38,7 +38,7 @@ class ReconnectorTest : public ::testing::Test {
   }
   void ComeUp() {
     link_.OnConnected(ConnectionId(1), now_);
-    link_.OnGreeted();
+    link_.OnGreeted(&actions_);
   }
 
   absl::Time now_ = absl::UnixEpoch();
@@ -56,7 +56,11 @@ TEST_F(ReconnectorTest, ConnectsAtOnceAndIsUpOnceGreeted) {
   link_.OnConnected(ConnectionId(1), now_);
   EXPECT_TRUE(link_.is_greeting());
   EXPECT_TRUE(link_.Owns(ConnectionId(1)));
-  link_.OnGreeted();
+  EXPECT_TRUE(Wanted().empty()) << "nobody is admitted yet";
+  link_.OnGreeted(&actions_);
+  ASSERT_EQ(actions_.size(), 1u);
+  EXPECT_EQ(actions_[0].connection, ConnectionId(1));
+  EXPECT_THAT(Wanted(), ElementsAre(Kind::kAdmit));
   EXPECT_TRUE(link_.is_up());
   EXPECT_EQ(link_.deadline(), absl::InfiniteFuture());
   EXPECT_EQ(link_.down_since(), absl::InfiniteFuture());
@@ -134,8 +138,8 @@ TEST_F(ReconnectorTest, TheEndThatIsConnectedToAsksForNothingAndTakesTheNewestCo
   EXPECT_EQ(link.deadline(), now_ + absl::Seconds(30));
   EXPECT_TRUE(Wanted().empty());
   link.Adopt(ConnectionId(5), &actions_);
-  link.OnGreeted();
-  EXPECT_TRUE(Wanted().empty());
+  link.OnGreeted(&actions_);
+  EXPECT_THAT(Wanted(), ElementsAre(Kind::kAdmit));
   link.Adopt(ConnectionId(7), &actions_);
   ASSERT_EQ(actions_.size(), 1u);
   EXPECT_EQ(actions_[0].connection, ConnectionId(5));

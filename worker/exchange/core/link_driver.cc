@@ -83,7 +83,7 @@ void LinkDriver::Do(const WireAction& action) {
       break;
     }
     case WireAction::Kind::kAdmit:
-      endpoint_->Admit(action.connection);
+      endpoint_->Admit(action.connection, endpoint_->memory());
       break;
     case WireAction::Kind::kClose:
       endpoint_->Close(action.connection);

@@ -141,7 +141,7 @@ absl::StatusOr<std::optional<wire::Header>> ShardLink::OnFrame(const wire::Frame
     return std::nullopt;
   }
   if (header.op == Op::kHelloOk && connection_.is_greeting()) {
-    connection_.OnGreeted();
+    connection_.OnGreeted(actions);
     resend_after_ = timing_.resend_after;
     for (auto& [key, request] : requests_) Send(&request, now, actions);
     return std::nullopt;

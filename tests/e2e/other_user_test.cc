@@ -1,0 +1,115 @@
+// What another user of this machine gets from a cluster that was set up with nothing: nothing.
+#include "common/ipc/testing/other_user.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/unique_fd.h"
+#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/jobs.h"
+
+namespace strata::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+bool MayRead(const std::string& path) {
+  return UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC)).valid();
+}
+
+class OtherUser : public testing::Test {
+ protected:
+  void SetUp() override {
+    // Others may look into it: what lies in it protects itself.
+    char base[] = "/tmp/other_user_test-XXXXXX";
+    ASSERT_NE(mkdtemp(base), nullptr);
+    base_ = base;
+    ASSERT_EQ(chmod(base, 0755), 0);
+    fs::create_directory(base_ + "/runtime");
+    fs::permissions(base_ + "/runtime", fs::perms(0755));
+    setenv("XDG_RUNTIME_DIR", (base_ + "/runtime").c_str(), 1);
+    umask_ = umask(0);
+    auto local = StartDaemon("local", {"local", "--slots", "2", "--runs", base_ + "/runs",
+                                       "--state", base_ + "/state", "--log-level", "info"});
+    ASSERT_TRUE(local.ok()) << local.status();
+    local_ = *std::move(local);
+  }
+  void TearDown() override {
+    if (local_.process != nullptr) {
+      kill(local_.process->pid(), SIGTERM);
+      EXPECT_TRUE(WaitUntil([&] { return local_.process->TryReap().has_value(); }));
+      EXPECT_FALSE(fs::exists(socket())) << "its socket goes with it";
+    }
+    umask(umask_);
+    unsetenv("XDG_RUNTIME_DIR");
+    fs::remove_all(base_);
+  }
+  std::string socket() const { return base_ + "/runtime/strata/coordinator"; }
+
+  std::string base_;
+  mode_t umask_ = 0;
+  Daemon local_;
+};
+
+TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
+  EXPECT_EQ(ValueIn(local_.ready_line, "coordinator"), "unix:" + socket());
+  // No command needs to be told where it is.
+  proto::Job job = LenetJob("quick", 2, 2, 4);
+  const CommandResult submitted =
+      RunStrata({"submit", WriteJob(TestDir(), job), "--follow", "--set",
+                 "checkpoint={dir: \"" + base_ + "/checkpoints\" every_steps: 2}"});
+  ASSERT_EQ(submitted.status.code, 0) << submitted.err;
+  std::vector<std::string> files;
+  for (const char* folder : {"/state", "/runs", "/checkpoints"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(base_ + folder)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+  }
+  for (const char* one : {"coordinator.sqlite", "rank0.log", "metrics.jsonl", "model.safetensors",
+                          "manifest.json", "s0.log"}) {
+    EXPECT_THAT(files, testing::Contains(testing::EndsWith(one)));
+  }
+  for (const std::string& file : files) EXPECT_TRUE(MayRead(file)) << file;
+  const bool ran = AsOtherUser([&] {
+    for (const std::string& file : files) {
+      if (MayRead(file)) return false;
+    }
+    return !ConnectBlindly(socket()).valid();
+  });
+  if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
+}
+
+TEST_F(OtherUser, IsToldNothingAtASocketThatItReaches) {
+  fs::permissions(base_ + "/runtime/strata", fs::perms(0755));
+  fs::permissions(socket(), fs::perms(0777));
+  const bool ran = AsOtherUser([&] {
+    const UniqueFd fd = ConnectBlindly(socket());
+    const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    if (!fd.valid()) return false;
+    send(fd.get(), preface.data(), preface.size(), MSG_NOSIGNAL);
+    char byte = 0;
+    return recv(fd.get(), &byte, 1, 0) <= 0;
+  });
+  if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
+  const CommandResult nodes = RunStrata({"nodes"});
+  EXPECT_EQ(nodes.status.code, 0) << nodes.err;
+  EXPECT_THAT(nodes.out, HasSubstr("connection of another user"));
+  // Nor does a command speak to a coordinator where another user may put one of its own.
+  fs::permissions(base_ + "/runtime/strata", fs::perms(0777));
+  const CommandResult jobs = RunStrata({"jobs"});
+  EXPECT_EQ(jobs.status.code, 1);
+  EXPECT_THAT(jobs.err, HasSubstr("unix:" + socket() + ": other users may replace it"));
+}
+
+}  // namespace
+}  // namespace strata::tests
