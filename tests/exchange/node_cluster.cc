@@ -41,7 +41,8 @@ absl::StatusOr<std::unique_ptr<client::Client>> Connect(const proto::Launch& lau
 std::unique_ptr<transport::Endpoint> EndpointOf(const proto::Job& job) {
   transport::ZmqOptions options;
   if (job.same_host() == proto::Job::REGIONS) {
-    options.memory = *transport::RegionMemory::Create(size_t{1} << 30);
+    options.new_memory = [] { return *transport::RegionMemory::Create(size_t{1} << 30); };
+    options.memory = options.new_memory();
   }
   return *transport::CreateZmqEndpoint(options);
 }
