@@ -171,7 +171,9 @@ absl::StatusOr<proto::JobStatus> RunJob(const Setting& setting, const proto::Job
     absl::Status status = MakeWritableDirectory(setting.scratch + dir);
     if (!status.ok()) return status;
   }
-  if (absl::Status made = MakeCoordinatorFolder(); !made.ok()) return made;
+  if (setting.hosts.empty()) {
+    if (absl::Status made = MakeCoordinatorFolder(); !made.ok()) return made;
+  }
   EventLoop loop;
   ChildStarter starter(&loop, children);
   ClusterRun::Options run;

@@ -1,9 +1,11 @@
 #include "cli/cluster/follow.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "cli/options/coordinator_address.h"
 #include "cli/program/invocation.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
@@ -46,16 +48,17 @@ int PrintEnd(const proto::JobStatus& end, bool json) {
   return PrintError(EndLine(end), kExitFailed);
 }
 
-// Where the job's ranks write their logs. Until they have said so themselves, it is where workers
-// put the run directories of jobs that do not name one.
+// Where the job's ranks write their logs. Until they have said so themselves, it is below the
+// folder of the workers; empty where that is not known.
 std::string RunDirectory(const proto::JobStatus& status, const RankOutputOptions& output) {
-  if (!status.run_dir().empty()) return status.run_dir();
-  if (!status.job().run_dir().empty()) return status.job().run_dir();
-  return absl::StrCat(output.runs_dir, "/", status.name(), "-", status.job_id());
+  if (!status.run_dir().empty() || output.runs_dir.empty()) return status.run_dir();
+  std::string name = status.job().run_dir();
+  if (name.empty()) name = absl::StrCat(status.name(), "-", status.job_id());
+  return std::filesystem::path(output.runs_dir) / name;
 }
 
 std::string AtCoordinator(const CoordinatorOptions& options) {
-  return options.address == CoordinatorOptions().address ? "" : " --coordinator " + options.address;
+  return options.address == FindCoordinator() ? "" : " --coordinator " + options.address;
 }
 
 }  // namespace
@@ -75,7 +78,8 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
   auto followed = client->Follow(job, [&](const proto::FollowEvent& event) {
     const proto::JobStatus& status = event.status();
     if (event.has_status() && status.state() != proto::QUEUED) {
-      ranks.Begin(RunDirectory(status, output), status.ranks(), write);
+      const std::string run_dir = RunDirectory(status, output);
+      if (!run_dir.empty()) ranks.Begin(run_dir, status.ranks(), write);
     }
     const absl::MutexLock lock(&mutex);
     json ? events.Print(event) : display.Show(event);

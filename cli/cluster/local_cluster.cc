@@ -12,6 +12,7 @@
 #include "cli/cluster/child_starter.h"
 #include "cli/cluster/cluster_life.h"
 #include "cli/options/coordinator_address.h"
+#include "common/ipc/unix_socket.h"
 #include "common/process/event_loop.h"
 
 namespace strata::cli {
@@ -105,7 +106,9 @@ int RunLocalCluster(LocalClusterOptions options, ClusterRun::Options run,
                     const std::string& log_level) {
   options.runs_dir = std::filesystem::absolute(options.runs_dir).lexically_normal();
   if (options.listen.empty()) options.listen = OwnCoordinator();
-  if (absl::Status made = MakeCoordinatorFolder(); !made.ok()) return PrintError(made);
+  if (UnixPath(options.listen)) {
+    if (absl::Status made = MakeCoordinatorFolder(); !made.ok()) return PrintError(made);
+  }
   bool temporary = options.state_dir.empty();
   if (temporary) {
     char path[] = "/tmp/strata-local-XXXXXX";

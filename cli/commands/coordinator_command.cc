@@ -3,10 +3,12 @@
 #include <stop_token>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/daemon.h"
 #include "cli/commands/commands.h"
 #include "cli/options/address_options.h"
+#include "cli/options/coordinator_address.h"
 #include "cli/options/options.h"
 #include "cli/options/within.h"
 #include "cli/render/memory_parts.h"
@@ -55,6 +57,11 @@ int Run(const Options& given, const Invocation& invocation) {
   const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
+  // One that stays is found by this user's commands on this host, too.
+  const bool is_for_long = !UnixPath(*listen) && !absl::EndsWith(*listen, ":0");
+  if (is_for_long && MakeCoordinatorFolder().ok()) {
+    options.also_listen = *UnixPath(DefaultCoordinator());
+  }
   options.add_memory_parts = AddMemoryParts;
   std::stop_source stop;  // of what waits for stores
   options.open_store = [environment = OwnEnvironment(),
@@ -90,7 +97,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
   CLI::Option* listen =
       command->add_option("--listen", options->listen.address,
                           "HOST:PORT to listen on, 0.0.0.0: all interfaces, port 0: a free one; or "
-                          "unix:/PATH (default: this user's socket)");
+                          "unix:/PATH (default: $STRATA_LISTEN, else this user's socket)");
   AddInterfaceOption(command, &options->listen.interface,
                      "Interface to listen on, instead of --listen");
   command->add_option("--port", options->listen.port, "Port, with --interface (default: 7070)")

@@ -127,6 +127,8 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
                       "7200-7219, one a job (default: any free ones)");
   command->add_option("--runs", agent.runs_dir, "Parent of the jobs' run directories")
       ->capture_default_str();
+  command->add_flag("--share-runs", agent.shares_runs,
+                    "Let other users read run directories, as the umask says (default: none)");
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"

@@ -11,6 +11,7 @@
 #include "cli/options/within.h"
 #include "common/ipc/unix_socket.h"
 #include "common/net/interfaces.h"
+#include "common/process/environment.h"
 
 namespace strata::cli {
 namespace {
@@ -107,6 +108,8 @@ absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish) {
   }
   if (!has_interface && wish.port == 0) {
     if (!wish.address.empty()) return wish.address;
+    std::string named = Variable(OwnEnvironment(), "STRATA_LISTEN");
+    if (!named.empty()) return named;
     absl::Status made = MakeCoordinatorFolder();
     return made.ok() ? absl::StatusOr<std::string>(DefaultCoordinator()) : made;
   }

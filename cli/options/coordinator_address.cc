@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,11 +18,31 @@
 namespace strata::cli {
 namespace {
 
-std::string Folder() { return SocketFolder(Variable(OwnEnvironment(), "XDG_RUNTIME_DIR")); }
+constexpr char kSocket[] = "/coordinator";
+
+constexpr size_t kNameBytesMax = 24;
+
+// Those in which a socket's path is not too long.
+std::vector<std::string> Folders() {
+  std::vector<std::string> folders = SocketFolders(Variable(OwnEnvironment(), "XDG_RUNTIME_DIR"));
+  const auto is_too_long = [](const std::string& folder) {
+    return folder.size() + kNameBytesMax > kUnixPathBytesMax;
+  };
+  folders.erase(std::remove_if(folders.begin(), folders.end(), is_too_long), folders.end());
+  return folders;
+}
+std::string Folder() { return Folders().front(); }
 
 }  // namespace
 
-std::string DefaultCoordinator() { return UnixAddress(Folder() + "/coordinator"); }
+std::string DefaultCoordinator() { return UnixAddress(Folder() + kSocket); }
+
+std::string FindCoordinator() {
+  for (const std::string& folder : Folders()) {
+    if (DialUnix(folder + kSocket).ok()) return UnixAddress(folder + kSocket);
+  }
+  return DefaultCoordinator();
+}
 
 std::string OwnCoordinator() {
   // Containers that share the folder may have the same process ids.

@@ -7,9 +7,12 @@
 
 namespace strata::cli {
 
-// "unix:/PATH": where a coordinator listens that is told nothing else, and where the other commands
-// then look for it. Only processes of this user reach it.
+// "unix:/PATH": where a coordinator listens that is told nothing else. Only processes of this user
+// reach it.
 std::string DefaultCoordinator();
+// Where the other commands then look for it: there, or where one with another environment has
+// listened.
+std::string FindCoordinator();
 // Another such address, for a cluster of this process's own.
 std::string OwnCoordinator();
 // Makes the folder that both lie in. Errors: those of MakeSocketFolder.

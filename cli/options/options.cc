@@ -44,7 +44,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }  // namespace
 
 void AddCoordinatorAddress(CLI::App* command, std::string* address) {
-  if (address->empty()) *address = DefaultCoordinator();
+  if (address->empty()) *address = FindCoordinator();
   command
       ->add_option("--coordinator", *address,
                    "HOST:PORT or unix:/PATH of the coordinator (default: this user's socket)")

@@ -19,12 +19,12 @@ namespace strata::cli {
 
 // The coordinator that a client command talks to, and how long it tries.
 struct CoordinatorOptions {
-  std::string address = DefaultCoordinator();
+  std::string address = FindCoordinator();
   double timeout_s = 10;
   bool json = false;
 };
 
-// An empty `address` becomes DefaultCoordinator.
+// An empty `address` becomes FindCoordinator.
 void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
 // Adds the options of daemons that say how long the first contact and a later break may take.

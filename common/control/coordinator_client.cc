@@ -27,8 +27,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(Options options)
       : options_(std::move(options)),
-        channel_(ChannelTo(options_.coordinator)),
-        stub_(proto::Coordinator::NewStub(channel_)) {}
+        path_(UnixPath(options_.coordinator)),
+        channel_(path_ ? nullptr : ChannelTo(options_.coordinator)) {}
 
   absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume) override {
     proto::SubmitRequest request;
@@ -37,7 +37,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_protocol_version(kProtocolVersion);
     proto::SubmitReply reply;
     const absl::Status status = Call(
-        /*retry=*/false, [&](grpc::ClientContext* c) { return stub_->Submit(c, request, &reply); });
+        /*retry=*/false,
+        [&](Stub& stub, grpc::ClientContext* c) { return stub.Submit(c, request, &reply); });
     if (!status.ok()) return status;
     return JobId(reply.job_id());
   }
@@ -46,14 +47,15 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::CancelRequest request;
     request.set_job_id(job.value());
     proto::CancelReply reply;
-    return Call(/*retry=*/true,
-                [&](grpc::ClientContext* c) { return stub_->Cancel(c, request, &reply); });
+    return Call(/*retry=*/true, [&](Stub& stub, grpc::ClientContext* c) {
+      return stub.Cancel(c, request, &reply);
+    });
   }
 
   absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() override {
     proto::ListJobsReply reply;
-    const absl::Status status = Call(/*retry=*/true, [&](grpc::ClientContext* c) {
-      return stub_->ListJobs(c, proto::ListJobsRequest(), &reply);
+    const absl::Status status = Call(/*retry=*/true, [&](Stub& stub, grpc::ClientContext* c) {
+      return stub.ListJobs(c, proto::ListJobsRequest(), &reply);
     });
     if (!status.ok()) return status;
     return std::vector<proto::JobStatus>(reply.jobs().begin(), reply.jobs().end());
@@ -64,15 +66,16 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_job_id(job.value());
     proto::JobStatus reply;
     const absl::Status status = Call(
-        /*retry=*/true, [&](grpc::ClientContext* c) { return stub_->GetJob(c, request, &reply); });
+        /*retry=*/true,
+        [&](Stub& stub, grpc::ClientContext* c) { return stub.GetJob(c, request, &reply); });
     if (!status.ok()) return status;
     return reply;
   }
 
   absl::StatusOr<proto::ListNodesReply> ListNodes() override {
     proto::ListNodesReply reply;
-    const absl::Status status = Call(/*retry=*/true, [&](grpc::ClientContext* c) {
-      return stub_->ListNodes(c, proto::ListNodesRequest(), &reply);
+    const absl::Status status = Call(/*retry=*/true, [&](Stub& stub, grpc::ClientContext* c) {
+      return stub.ListNodes(c, proto::ListNodesRequest(), &reply);
     });
     if (!status.ok()) return status;
     return reply;
@@ -80,7 +83,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::StatusOr<proto::JobStatus> Follow(
       JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) override {
-    if (absl::Status own = CheckUser(); !own.ok()) return own;
     absl::Time give_up_at = absl::Now() + options_.deadline;
     while (true) {
       proto::JobStatus newest;
@@ -98,15 +100,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                         const std::function<void(const proto::TraceBatch&)>& on_batch) override {
     proto::GetTraceRequest request;
     request.set_job_id(job.value());
-    if (absl::Status own = CheckUser(); !own.ok()) return own;
     const absl::Time deadline = absl::Now() + options_.deadline;
-    while (
-        !channel_->WaitForConnected(absl::ToChronoTime(std::min(deadline, absl::Now() + kPause)))) {
+    absl::StatusOr<StubPointer> stub = absl::UnavailableError("");
+    while (!stub.ok()) {
+      stub = Connect(std::min(deadline, absl::Now() + kPause));
       if (StoppedFollowing()) return absl::CancelledError("no longer followed");
-      if (absl::Now() >= deadline) return TooLate("");
+      if (absl::IsPermissionDenied(stub.status())) return stub.status();
+      if (!stub.ok() && absl::Now() >= deadline) return TooLate("");
     }
     const absl::Status status = Read<proto::TraceBatch>(
-        [&](grpc::ClientContext* context) { return stub_->GetTrace(context, request); }, on_batch);
+        [&](grpc::ClientContext* context) { return (*stub)->GetTrace(context, request); },
+        on_batch);
     return StoppedFollowing() ? absl::CancelledError("no longer followed") : status;
   }
 
@@ -117,12 +121,25 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
-  // PermissionDenied: another user listens where the coordinator is expected.
-  absl::Status CheckUser() const {
-    const std::optional<std::string> path = UnixPath(options_.coordinator);
-    if (!path) return absl::OkStatus();
-    const absl::Status dialled = DialUnix(*path).status();
-    return absl::IsPermissionDenied(dialled) ? dialled : absl::OkStatus();
+  using Stub = proto::Coordinator::Stub;
+  using StubPointer = std::unique_ptr<Stub>;
+
+  // One whose line is up by then. A Unix socket is dialled anew each time, as it is the dialled
+  // line of which is known who listens. Errors: Unavailable; PermissionDenied: another user does.
+  absl::StatusOr<StubPointer> Connect(absl::Time until) {
+    if (!path_) {
+      if (channel_->WaitForConnected(absl::ToChronoTime(until))) {
+        return proto::Coordinator::NewStub(channel_);
+      }
+      return absl::UnavailableError("");
+    }
+    while (true) {
+      absl::StatusOr<UniqueFd> line = DialUnix(*path_);
+      if (line.ok()) return proto::Coordinator::NewStub(ChannelOn(*std::move(line)));
+      if (!absl::IsUnavailable(line.status())) return line.status();
+      if (absl::Now() >= until) return absl::UnavailableError("");
+      absl::SleepFor(std::min(kPause, until - absl::Now()));
+    }
   }
 
   absl::Status TooLate(const std::string& why) const {
@@ -134,15 +151,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // or the deadline passes.
   template <typename Method>
   absl::Status Call(bool retry, const Method& method) {
-    if (absl::Status own = CheckUser(); !own.ok()) return own;
     const absl::Time deadline = absl::Now() + options_.deadline;
     while (true) {
-      if (!channel_->WaitForConnected(absl::ToChronoTime(deadline))) {
-        return TooLate("");
-      }
+      const absl::StatusOr<StubPointer> stub = Connect(deadline);
+      if (absl::IsUnavailable(stub.status())) return TooLate("");
+      if (!stub.ok()) return stub.status();
       grpc::ClientContext context;
       context.set_deadline(absl::ToChronoTime(deadline));
-      const absl::Status status = FromGrpc(method(&context));
+      const absl::Status status = FromGrpc(method(**stub, &context));
       if (absl::IsDeadlineExceeded(status)) return TooLate("it does not answer");
       if (absl::IsUnimplemented(status)) {
         return TooLate("a gRPC server is there, but it is not a coordinator");
@@ -155,14 +171,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::Status FollowOnce(JobId job, const std::function<void(const proto::FollowEvent&)>& on_event,
                           proto::JobStatus* newest) {
-    if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kPause))) {
-      return absl::UnavailableError("");
-    }
+    const absl::StatusOr<StubPointer> stub = Connect(absl::Now() + kPause);
+    if (!stub.ok()) return stub.status();
     proto::FollowRequest request;
     request.set_job_id(job.value());
     request.set_reports(options_.reports);
     return Read<proto::FollowEvent>(
-        [&](grpc::ClientContext* context) { return stub_->Follow(context, request); },
+        [&](grpc::ClientContext* context) { return (*stub)->Follow(context, request); },
         [&](const proto::FollowEvent& event) {
           if (event.has_status()) *newest = event.status();
           on_event(event);
@@ -200,8 +215,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   const Options options_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<proto::Coordinator::Stub> stub_;
+  const std::optional<std::string> path_;         // of a Unix socket
+  const std::shared_ptr<grpc::Channel> channel_;  // null: it is one
 
   absl::Mutex mutex_;
   bool stop_following_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,14 +1,24 @@
 // What becomes of streams that a coordinator cancels: one that stops does so with calls that come
-// after it has ended the others. The rest of the client is tested with a real coordinator.
+// after it has ended the others. And who is spoken to at a Unix socket. The rest of the client is
+// tested with a real coordinator.
 #include "common/control/coordinator_client.h"
 
 #include <grpcpp/grpcpp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/ipc/testing/other_user.h"
+#include "common/ipc/unix_socket.h"
 #include "gtest/gtest.h"
 #include "proto/control.grpc.pb.h"
 
@@ -65,6 +75,62 @@ TEST_F(CancelledTest, AFollowerTriesAgain) {
 TEST_F(CancelledTest, WhoWaitsForATraceIsToldThatTheCoordinatorEndedIt) {
   EXPECT_EQ(client_->GetTrace(JobId(7), [](const proto::TraceBatch&) {}),
             absl::UnavailableError("the coordinator ends the stream"));
+}
+
+class AtAUnixSocketTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/client_test-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    path_ = folder_ + "/s";
+    client_ = CoordinatorClient::Create(
+        {.coordinator = UnixAddress(path_), .deadline = absl::Seconds(20)});
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_, path_;
+  std::unique_ptr<CoordinatorClient> client_;
+};
+
+TEST_F(AtAUnixSocketTest, TheCoordinatorIsWaitedForAndSpokenTo) {
+  CancellingCoordinator coordinator;
+  std::unique_ptr<grpc::Server> server;
+  std::thread later([&] {
+    absl::SleepFor(absl::Milliseconds(300));
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(UnixAddress(path_), grpc::InsecureServerCredentials());
+    builder.RegisterService(&coordinator);
+    server = builder.BuildAndStart();
+  });
+  const auto status = client_->Follow(JobId(7), [](const proto::FollowEvent&) {});
+  later.join();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), proto::FINISHED);
+  EXPECT_EQ(coordinator.follows(), 2);
+}
+
+// Where anybody may make a file, another user listens first.
+TEST_F(AtAUnixSocketTest, AnotherUserIsToldNothing) {
+  std::filesystem::permissions(folder_,
+                               std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
+  bool ran = false;
+  std::thread impostor([&] {
+    ran = AsOtherUser([&] {
+      absl::SleepFor(absl::Milliseconds(300));  // the client is trying by then
+      const auto listener = UnixListener::Create(path_);
+      if (!listener.ok() || chmod(path_.c_str(), 0777) != 0) return false;
+      pollfd ready = {listener->fd().get(), POLLIN, 0};
+      if (poll(&ready, 1, 20'000) != 1) return false;
+      const UniqueFd line(accept(listener->fd().get(), nullptr, nullptr));
+      char byte = 0;
+      return recv(line.get(), &byte, 1, 0) == 0;  // it has gone without a word
+    });
+  });
+  const absl::Status submitted = client_->Submit({}, {}).status();
+  impostor.join();
+  if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
+  EXPECT_EQ(submitted.code(), absl::StatusCode::kPermissionDenied) << submitted;
 }
 
 }  // namespace

@@ -98,10 +98,12 @@ absl::Status ClearPath(const std::string& path) {
         absl::StrCat("cannot listen on ", kScheme, path, ": something is there that is no socket"));
   }
   UniqueFd fd;
-  if (ConnectTo(path, &fd) != ECONNREFUSED) {
+  const int error = ConnectTo(path, &fd);
+  if (error == 0 || error == EAGAIN) {
     return absl::AlreadyExistsError(
         absl::StrCat("cannot listen on ", kScheme, path, ": a process listens there already"));
   }
+  if (error != ECONNREFUSED && error != ENOENT) return FileError(error, path);
   return unlink(path.c_str()) == 0 || errno == ENOENT ? absl::OkStatus() : FileError(errno, path);
 }
 
@@ -131,13 +133,17 @@ std::optional<std::string> UnixPath(const std::string& address) {
 
 std::string UnixAddress(const std::string& path) { return kScheme + path; }
 
-std::string SocketFolder(const std::string& runtime_dir) {
-  struct stat facts = {};
-  if (!runtime_dir.empty() && runtime_dir[0] == '/' && stat(runtime_dir.c_str(), &facts) == 0 &&
-      S_ISDIR(facts.st_mode) && facts.st_uid == geteuid()) {
-    return runtime_dir + "/strata";
+std::vector<std::string> SocketFolders(const std::string& runtime_dir) {
+  std::vector<std::string> folders;
+  for (const std::string& dir : {runtime_dir, absl::StrCat("/run/user/", geteuid())}) {
+    struct stat facts = {};
+    if (!dir.empty() && dir[0] == '/' && stat(dir.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+        facts.st_uid == geteuid()) {
+      folders.push_back(dir + "/strata");
+    }
   }
-  return absl::StrCat("/tmp/strata-", geteuid());
+  folders.push_back(absl::StrCat("/tmp/strata-", geteuid()));
+  return folders;
 }
 
 absl::Status MakeSocketFolder(const std::string& folder) {
@@ -162,13 +168,19 @@ absl::StatusOr<UnixListener> UnixListener::Create(const std::string& path) {
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FileError(errno, path);
   }
-  UnixListener listener(std::move(fd), path);
+  struct stat facts = {};
+  if (lstat(path.c_str(), &facts) != 0) return FileError(errno, path);
+  UnixListener listener(std::move(fd), path, facts.st_ino);
   if (listen(listener.fd_.get(), kBacklog) != 0) return FileError(errno, path);
   return listener;
 }
 
 UnixListener::~UnixListener() {
-  if (fd_.valid()) unlink(path_.c_str());
+  if (!fd_.valid()) return;
+  // Not another's that has taken its place.
+  const UniqueFd lock = LockFolder(FolderOf(path_));
+  struct stat facts = {};
+  if (lstat(path_.c_str(), &facts) == 0 && facts.st_ino == inode_) unlink(path_.c_str());
 }
 
 absl::StatusOr<UniqueFd> DialUnix(const std::string& path) {

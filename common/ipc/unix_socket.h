@@ -1,8 +1,12 @@
 #ifndef STRATA_COMMON_IPC_UNIX_SOCKET_H_
 #define STRATA_COMMON_IPC_UNIX_SOCKET_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,9 +23,11 @@ std::string UnixAddress(const std::string& path);
 // The longest path that a socket may have, in bytes.
 inline constexpr size_t kUnixPathBytesMax = 107;
 
-// Returns the folder of this user's sockets, which may not be there: "strata" in `runtime_dir`
-// ($XDG_RUNTIME_DIR) where that is this user's, else /tmp/strata-UID.
-std::string SocketFolder(const std::string& runtime_dir);
+// Returns the folders where this user's sockets may be, which may not be there: "strata" in
+// `runtime_dir` ($XDG_RUNTIME_DIR) and in /run/user/UID, where those are this user's, and last
+// /tmp/strata-UID. The first is for new ones; a process with another environment, as one of cron,
+// may have taken another.
+std::vector<std::string> SocketFolders(const std::string& runtime_dir);
 // Makes it where it is missing, for this user only; sockets there that nobody listens on any more
 // go. Errors: FailedPrecondition: it is no folder,
 // another user's, or others may use it; those of files.
@@ -41,10 +47,12 @@ class UnixListener {
   const UniqueFd& fd() const { return fd_; }
 
  private:
-  UnixListener(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  UnixListener(UniqueFd fd, std::string path, uint64_t inode)
+      : fd_(std::move(fd)), path_(std::move(path)), inode_(inode) {}
 
   UniqueFd fd_;
   std::string path_;
+  uint64_t inode_ = 0;  // of its file
 };
 
 // Connects; the socket does not block. Errors: Unavailable with the reason; PermissionDenied: a

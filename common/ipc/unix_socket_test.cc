@@ -86,6 +86,16 @@ TEST_F(UnixSocket, LeavesThePathOfOneThatLives) {
   EXPECT_TRUE(DialUnix(path_).ok());
 }
 
+TEST_F(UnixSocket, OneThatEndsLeavesWhatHasTakenItsPlace) {
+  std::optional<UnixListener> first;
+  first.emplace(*UnixListener::Create(path_));
+  fs::remove(path_);
+  const auto second = UnixListener::Create(path_);
+  ASSERT_TRUE(second.ok());
+  first.reset();
+  EXPECT_TRUE(DialUnix(path_).ok());
+}
+
 TEST_F(UnixSocket, OfManyThatWantAPathOneGetsIt) {
   for (int round = 0; round < 20; ++round) {
     DieListening();
@@ -152,9 +162,12 @@ TEST_F(UnixSocket, WhereOthersMayReplaceItASocketIsNotDialled) {
 }
 
 TEST_F(UnixSocket, TheFolderOfSocketsIsThisUsersAlone) {
-  EXPECT_EQ(SocketFolder(folder_), folder_ + "/strata");
-  EXPECT_EQ(SocketFolder(""), absl::StrCat("/tmp/strata-", geteuid()));
-  EXPECT_EQ(SocketFolder("/none/at/all"), absl::StrCat("/tmp/strata-", geteuid()));
+  EXPECT_EQ(SocketFolders(folder_).front(), folder_ + "/strata");
+  for (const char* none : {"", "/none/at/all", "relative"}) {
+    EXPECT_EQ(SocketFolders(none), SocketFolders("")) << none;
+    EXPECT_EQ(SocketFolders(none).back(), absl::StrCat("/tmp/strata-", geteuid()));
+  }
+  EXPECT_EQ(SocketFolders(folder_).size(), SocketFolders("").size() + 1);
   const std::string folder = folder_ + "/strata";
   EXPECT_EQ(MakeSocketFolder(folder), absl::OkStatus());
   EXPECT_EQ(ModeOf(folder), 0700);
@@ -187,7 +200,7 @@ TEST_F(UnixSocket, AFolderOfAnotherUserIsNotUsed) {
   const bool ran = AsOtherUser([&] { return mkdir(folder.c_str(), 0700) == 0; });
   if (!ran) GTEST_SKIP() << "takes root, outside of a namespace";
   EXPECT_THAT(Message(MakeSocketFolder(folder)), HasSubstr("it belongs to user 12345; set "));
-  EXPECT_EQ(SocketFolder(folder), "/tmp/strata-0") << "a runtime folder that was inherited";
+  EXPECT_EQ(SocketFolders(folder), SocketFolders("")) << "a runtime folder that was inherited";
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
   plan.stdin_fd = spec.stdin_fd >= 0 ? spec.stdin_fd : null.get();
   ScopedFd log;
   if (!spec.log_path.empty()) {
-    log.reset(open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    log.reset(
+        open(spec.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, spec.log_mode));
     if (log.get() < 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot open log file ", spec.log_path));
     }

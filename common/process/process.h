@@ -36,6 +36,7 @@ class Process {
     std::string executable;
     // stdout and stderr are appended there; empty: inherited.
     std::string log_path;
+    mode_t log_mode = 0600;  // of one that is made, before the umask
     // The child's standard output instead; the descriptor stays the caller's. -1: as above.
     int stdout_fd = -1;
     // The child's standard input; the descriptor stays the caller's. -1: /dev/null.

@@ -38,8 +38,9 @@ class GrpcCoordinator final : public Coordinator {
     const absl::Status descriptors =
         EnsureDescriptors("strata coordinator", CoordinatorDescriptors(options_.limits));
     if (!descriptors.ok()) return descriptors;
-    auto acceptor = Acceptor::Create(
-        {.listen = options_.listen, .descriptors_max = ConnectionDescriptorsMax()});
+    auto acceptor = Acceptor::Create({.listen = options_.listen,
+                                      .also = options_.also_listen,
+                                      .descriptors_max = ConnectionDescriptorsMax()});
     if (!acceptor.ok()) return acceptor.status();
     acceptor_ = *std::move(acceptor);
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);

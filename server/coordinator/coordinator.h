@@ -21,6 +21,7 @@ class Coordinator {
  public:
   struct Options {
     std::string listen;  // "HOST:PORT", port 0: any free one; "unix:/PATH": this user alone
+    std::string also_listen = {};  // with HOST:PORT: the path of a Unix socket, where it is free
     std::string state_dir = "strata-state";
     absl::Duration heartbeat = absl::Milliseconds(500);
     // A daemon that says nothing for so long is lost, and its jobs fail.

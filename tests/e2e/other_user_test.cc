@@ -79,7 +79,16 @@ TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
                           "manifest.json", "s0.log"}) {
     EXPECT_THAT(files, testing::Contains(testing::EndsWith(one)));
   }
-  for (const std::string& file : files) EXPECT_TRUE(MayRead(file)) << file;
+  for (const std::string& file : files) {
+    EXPECT_TRUE(MayRead(file)) << file;
+    const bool is_private = file.find("/state/") != std::string::npos ||
+                            file.find("/logs/") != std::string::npos ||
+                            file.find("/daemons/") != std::string::npos;
+    // By itself, not only because of the folder that it lies in.
+    if (is_private) {
+      EXPECT_EQ(fs::status(file).permissions(), fs::perms(0600)) << file;
+    }
+  }
   const bool ran = AsOtherUser([&] {
     for (const std::string& file : files) {
       if (MayRead(file)) return false;

@@ -5,7 +5,8 @@ units=(strata-coordinator strata-server strata-worker)
 cd /opt/out
 exec >"log" 2>&1
 
-both_there() { [ "$(strata nodes 2>/dev/null | grep -c alive)" -eq 2 ]; }
+at=(--coordinator 127.0.0.1:7070)
+both_there() { [ "$(strata nodes "${at[@]}" 2>/dev/null | grep -c alive)" -eq 2 ]; }
 await() {
   for ((i = 0; i < 600; i++)); do
     "$@" && return 0
@@ -34,7 +35,7 @@ max_steps: 10
 epochs: 100
 consistency { sync {} }
 JOB
-submit() { strata submit /tmp/job.textproto --set ranks="$(nproc)" --follow; }
+submit() { strata submit /tmp/job.textproto "${at[@]}" --set ranks="$(nproc)" --follow; }
 submit
 echo $? >first-job
 ls /var/lib/strata/runs >runs

@@ -181,6 +181,7 @@ void Agent::StartNode(const proto::StartNode& start) {
   options.binary = options_.binary;
   options.daemon = options_.name;
   options.runs_dir = options_.runs_dir;
+  options.run_access = options_.shares_runs ? RunAccess::kByUmask : RunAccess::kOwn;
   options.device_plugin = options_.device_plugin;
   options.listen.set_host(options_.listen.empty() ? options_.address : options_.listen);
   options.listen.set_advertise(options_.address);

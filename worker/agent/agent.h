@@ -46,6 +46,7 @@ struct AgentOptions {
   uint32_t ranks_per_gpu = 1;
   std::string device_plugin;
   std::string runs_dir = "strata-runs";   // parent of run directories
+  bool shares_runs = false;               // others may read them, as the umask says
   std::string binary = "/proc/self/exe";  // executable of `strata rank` and so on
   WorkerLimits limits;
   absl::Duration connect_deadline = absl::Seconds(30);

@@ -128,8 +128,8 @@ absl::Status JobProcesses::ClaimAll() {
   const proto::LogicalNode& self = core_.self();
   absl::Status below = CheckRunDirectory(run_dir_, options_.runs_dir);
   if (!below.ok()) return below;
-  absl::StatusOr<UniqueFd> claim =
-      PrepareRunDirectory(run_dir_, start_.record(), self.node(), self.first_rank() == 0);
+  absl::StatusOr<UniqueFd> claim = PrepareRunDirectory(run_dir_, start_.record(), self.node(),
+                                                       self.first_rank() == 0, options_.run_access);
   if (claim.ok()) claim_ = *std::move(claim);
   return claim.status();
 }
@@ -193,6 +193,7 @@ absl::Status JobProcesses::StartChild(int child, int theirs) {
   const proto::LogicalNode& self = core_.self();
   spec.log_path = is_aggregator ? AggregatorLog(run_dir_, self.node())
                                 : RankLog(run_dir_, self.first_rank() + child);
+  if (options_.run_access == RunAccess::kByUmask) spec.log_mode = 0666;
   spec.descriptors = {{theirs, kChannelFd}, {launch->get(), kLaunchFd}};
   children_[child].log_path = spec.log_path;
   auto process = Process::Start(spec);

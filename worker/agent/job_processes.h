@@ -18,6 +18,7 @@
 #include "proto/control.pb.h"
 #include "worker/agent/job_processes_core.h"
 #include "worker/agent/metrics_log.h"
+#include "worker/agent/run_directory.h"
 
 namespace strata::worker {
 
@@ -28,9 +29,10 @@ namespace strata::worker {
 class JobProcesses {
  public:
   struct Options : JobDeadlines {
-    std::string binary;         // executable of `strata rank` and `strata aggregator`
-    std::string daemon;         // this worker's name
-    std::string runs_dir;       // parent of run directories
+    std::string binary;    // executable of `strata rank` and `strata aggregator`
+    std::string daemon;    // this worker's name
+    std::string runs_dir;  // parent of run directories
+    RunAccess run_access = RunAccess::kOwn;
     proto::ListenAt listen;     // of aggregators that all-reduce
     std::string device_plugin;  // for jobs on GPUs
   };

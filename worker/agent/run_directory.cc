@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/file/atomic_file.h"
+#include "common/file/file_error.h"
 #include "common/file/own_folder.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
@@ -73,6 +74,13 @@ bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& fol
   return in_folder == folder.end() && in_path != path.end();
 }
 
+absl::Status MakeFolders(const std::string& path, RunAccess access) {
+  if (access == RunAccess::kOwn) return MakeOwnFolders(path);
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  return error ? FileError(error.value(), path) : absl::OkStatus();
+}
+
 }  // namespace
 
 std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string& runs_dir) {
@@ -108,9 +116,9 @@ std::string MetricsFile(const std::string& run_dir) {
 
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
-                                             bool holds_rank_0) {
-  const absl::Status made = MakeOwnFolders(run_dir + "/logs");
-  if (!made.ok() || access(run_dir.c_str(), W_OK | X_OK) != 0) {
+                                             bool holds_rank_0, RunAccess access) {
+  const absl::Status made = MakeFolders(run_dir + "/logs", access);
+  if (!made.ok() || ::access(run_dir.c_str(), W_OK | X_OK) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write to run directory ", run_dir, ": ",
                      made.ok() ? std::string(strerror(errno)) : std::string(made.message())));
@@ -143,7 +151,7 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
 }
 
 absl::Status AppendLine(const std::string& path, const std::string& line) {
-  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   std::string text = line + "\n";
   ssize_t written = write(fd, text.data(), text.size());

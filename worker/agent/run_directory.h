@@ -19,7 +19,10 @@ std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string
 // job could have files written and removed wherever this user may. Errors: InvalidArgument.
 absl::Status CheckRunDirectory(const std::string& run_dir, const std::string& runs_dir);
 
-// Makes the directory and its logs/ for this user alone, claims it for the job (see
+// Who may read what jobs write: this user alone, or whom the umask lets.
+enum class RunAccess { kOwn, kByUmask };
+
+// Makes the directory and its logs/, claims it for the job (see
 // run_directory_lock.h) and removes what a node of an earlier job of the same path left there under
 // the names that this node will write. Of an earlier attempt of the same job logs stay, and metrics
 // of the steps before the one that it goes on with. The node of rank 0 also writes job.textproto.
@@ -27,7 +30,7 @@ absl::Status CheckRunDirectory(const std::string& run_dir, const std::string& ru
 // file and the reason; Unavailable: another job writes there, names it.
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
-                                             bool holds_rank_0);
+                                             bool holds_rank_0, RunAccess access = RunAccess::kOwn);
 
 std::string AggregatorLog(const std::string& run_dir, uint32_t node);
 std::string RankLog(const std::string& run_dir, uint32_t rank);

@@ -50,7 +50,7 @@ bool Flock(int fd, int operation) {
 absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
                                           const proto::JobRecord& record) {
   const std::string path = run_dir + "/.lock";
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const std::string line = LineOf(record);
   if (Flock(fd.get(), LOCK_EX)) {

@@ -67,13 +67,16 @@ TEST(RunDirectory, IsForThisUserAlone) {
   const std::string dir = testing::TempDir() + "/own/run";
   std::filesystem::remove_all(testing::TempDir() + "/own");
   ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
-  ASSERT_TRUE(AppendLine(MetricsFile(dir), "{}").ok());
   using std::filesystem::perms;
-  constexpr perms kFolder = perms::owner_all, kFile = perms::owner_read | perms::owner_write;
   for (const std::string& folder : {testing::TempDir() + "/own", dir, dir + "/logs"}) {
-    EXPECT_EQ(std::filesystem::status(folder).permissions(), kFolder) << folder;
+    EXPECT_EQ(std::filesystem::status(folder).permissions(), perms::owner_all) << folder;
   }
-  EXPECT_EQ(std::filesystem::status(MetricsFile(dir)).permissions(), kFile);
+  const std::string shared = testing::TempDir() + "/shared-by-umask/run";
+  std::filesystem::remove_all(testing::TempDir() + "/shared-by-umask");
+  const mode_t before = umask(0027);
+  EXPECT_TRUE(PrepareRunDirectory(shared, Record(), 0, true, RunAccess::kByUmask).ok());
+  umask(before);
+  EXPECT_EQ(std::filesystem::status(shared + "/logs").permissions(), perms(0750));
 }
 
 TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {

@@ -21,9 +21,9 @@ namespace strata::transport {
 // connection may refer to it. Order of events: once HELLO has shown both who the other is, the one
 // who has connected sends a greeting with its memory and a random number over the line, and says
 // the number over the connection (ATTACH), so that both know which connection the memory belongs
-// to; the listener, only then, answers over the line with the memory that this peer may read;
-// ATTACH_OK over the connection ends it. Until then, and for what does not lie in the memory,
-// payloads go with the frames.
+// to; the listener, only then, answers over the line with the memory that this peer may read, and
+// says so (ATTACH_OK); who has mapped it says that, too (ATTACH_OK). Until then, and for what does
+// not lie in the memory, payloads go with the frames.
 //
 // Threads: one.
 class RegionSession {

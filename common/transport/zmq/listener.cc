@@ -133,6 +133,7 @@ void Listener::Close(ConnectionId connection) {
   // The entry stays until the peer leaves, so that what it still sends is dropped.
   it->second->is_closed = true;
   it->second->queue = SendQueue(limits_.queue);
+  it->second->memory = nullptr;
   if (regions_ != nullptr) regions_->Retire(std::move(it->second->session));
 }
 
@@ -272,6 +273,10 @@ bool Listener::Understand(Peer* peer, Event* event) {
     Attach(peer, wire::ChecksumAt({frame->payload.data(), frame->payload.size()}, 0));
     return false;
   }
+  if (frame->header.op == wire::Op::kAttachOk) {
+    if (peer->session != nullptr) peer->session->Attach();
+    return false;
+  }
   Resolve(peer->session.get(), event);
   return true;
 }
@@ -295,10 +300,10 @@ void Listener::Meet(absl::Time now) {
     if (peer.session == nullptr) return now >= peer.wanted_until;
     wire::Frame reply;
     reply.header.op = wire::Op::kAttachOk;
-    // Before the session may refer to anything.
+    // It refers to nothing until the peer has said that it has our memory, too.
     const bool is_well =
         peer.session->Greet(peer.wanted, peer.memory).ok() && peer.queue.Add(reply, nullptr).ok();
-    if (is_well) peer.session->Attach();
+    if (!is_well) regions_->Retire(std::move(peer.session));
     return true;
   };
   wanting_.erase(std::remove_if(wanting_.begin(), wanting_.end(), is_done), wanting_.end());
@@ -306,12 +311,12 @@ void Listener::Meet(absl::Time now) {
 
 void Listener::Receive(size_t count_max, std::vector<Event>* events) {
   ReadMonitor();
-  if (!wanting_.empty()) Meet(absl::Now());
   std::string routing_id;
   for (size_t i = 0; i < count_max; ++i) {
     Event event;
     int fd = -1;
     if (!ReceiveFrame(socket_.handle(), frame_limits_, &routing_id, &fd, &event)) {
+      if (!wanting_.empty()) Meet(absl::Now());
       Look(/*is_drained=*/true);
       if (!leaving_.empty()) ReportLeaving(events);
       return;
@@ -327,6 +332,7 @@ void Listener::Receive(size_t count_max, std::vector<Event>* events) {
     event.connection = peer->connection;
     if (Understand(peer, &event)) events->push_back(std::move(event));
   }
+  if (!wanting_.empty()) Meet(absl::Now());
   Look(/*is_drained=*/false);
   if (!leaving_.empty() && ++leaving_rounds_ > kLeavingRoundsMax) ReportLeaving(events);
 }

@@ -144,7 +144,11 @@ bool OutgoingConnection::Understand(Event* event) {
   // What it sent before the frame has come.
   HearRegions();
   if (event->frame.header.op == wire::Op::kAttachOk) {
-    if (session_ != nullptr && session_->has_met()) session_->Attach();
+    if (session_ == nullptr || !session_->has_met()) return false;
+    session_->Attach();
+    wire::Frame reply;
+    reply.header.op = wire::Op::kAttachOk;
+    if (queue_.Add(reply, nullptr).ok()) Flush();
     return false;
   }
   Resolve(session_.get(), event);

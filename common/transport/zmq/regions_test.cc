@@ -260,6 +260,23 @@ TEST_F(Regions, WhoIsAdmittedIsHandedTheMemoryOfItsJobAlone) {
   };
   EXPECT_EQ(FileOf(got->descriptors[0]), file_of(*own));
   EXPECT_NE(FileOf(got->descriptors[0]), file_of(*server.memory));
+
+  // Until it says that it has mapped the memory, which may fail, payloads come with their frames.
+  server.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, own);
+  const auto is_inline = [&] {
+    EXPECT_TRUE(server.endpoint->Send(down_, server.MakeFrame(7)).ok());
+    client.events.clear();
+    EXPECT_TRUE(PollUntil({&client, &server}, [&] { return !client.events.empty(); }));
+    return client.events[0].kind == Event::Kind::kFrame;
+  };
+  EXPECT_TRUE(is_inline());
+  wire::Frame mapped;
+  mapped.header.op = wire::Op::kAttachOk;
+  ASSERT_TRUE(client.endpoint->Send(up_, mapped).ok());
+  ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(1)).ok());
+  server.events.clear();
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+  EXPECT_FALSE(is_inline()) << "a reference, which this one has no memory for";
 }
 
 TEST_F(Regions, OfTwoThatGreetWithOneNumberTheFirstIsMeant) {

@@ -3,6 +3,7 @@ exchange."""
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import os
 
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, HashStore, Store
 
 from strata import _rendezvous, errors
+from strata._lifetime import process
 
 _FILE = "torch-process-group"
 
@@ -21,7 +23,8 @@ def init_process_group(timeout_s: float = 1800.0) -> None:
     With `strata.torch.comm_hook` no gradient goes through it: DDP uses it for its first comparison
     of shapes and weights, for buffers in each forward pass (unless `broadcast_buffers=False`), and
     with `find_unused_parameters=True` for one bit per parameter and pass. It is a whole group, so
-    metrics may go through it, too. Does nothing where there is a default group already.
+    metrics may go through it, too. Does nothing where there is a default group already. At the
+    process's end it is destroyed, where nobody has done that.
 
     Ranks on one host meet in the run directory, others at $MASTER_ADDR:$MASTER_PORT. Raises
     `errors.InvalidArgument` where ranks are on several hosts and these are not set.
@@ -30,6 +33,7 @@ def init_process_group(timeout_s: float = 1800.0) -> None:
         return
     if not dist.is_available() or not dist.is_gloo_available():
         raise errors.InvalidArgument("process group: this PyTorch was built without Gloo")
+    atexit.register(_destroy)
     meeting = _rendezvous.find()
     timeout = datetime.timedelta(seconds=timeout_s)
     number, count = _rendezvous.rank(), _rendezvous.ranks()
@@ -48,3 +52,9 @@ def init_process_group(timeout_s: float = 1800.0) -> None:
     else:
         store = HashStore()
     dist.init_process_group("gloo", store=store, rank=number, world_size=count, timeout=timeout)
+
+
+def _destroy() -> None:
+    # Its threads let go of Python's objects: once the interpreter ends, that aborts the process.
+    if dist.is_initialized() and not process.forked_from:
+        dist.destroy_process_group()

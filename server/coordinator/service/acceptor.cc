@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/ipc/abstract_socket.h"
+#include "common/log.h"
 #include "server/coordinator/service/listening.h"
 
 namespace strata::server {
@@ -32,12 +33,19 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Create(const Options& option
   absl::StatusOr<std::vector<UniqueFd>> listeners = ListenOn(options.listen);
   if (!listeners.ok()) return listeners.status();
   acceptor->listeners_ = *std::move(listeners);
+  if (options.also.empty()) return acceptor;
+  absl::StatusOr<UnixListener> own = UnixListener::Create(options.also);
+  if (own.ok()) {
+    acceptor->own_.emplace(*std::move(own));
+  } else {
+    LogInfo("commands on this host need --coordinator: %s", std::string(own.status().message()));
+  }
   return acceptor;
 }
 
 Acceptor::~Acceptor() { Stop(); }
 
-int Acceptor::port() const { return own_ ? 0 : BoundPort(listeners_[0]); }
+int Acceptor::port() const { return listeners_.empty() ? 0 : BoundPort(listeners_[0]); }
 
 void Acceptor::Start(Callbacks callbacks) {
   callbacks_ = std::move(callbacks);
@@ -73,7 +81,7 @@ bool Acceptor::AcceptFrom(int listener) {
     callbacks_.refused();
     return true;
   }
-  if (own_ && !IsSameUser(fd.get())) {
+  if (own_ && listener == own_->fd().get() && !IsSameUser(fd.get())) {
     callbacks_.stranger();
     return true;
   }

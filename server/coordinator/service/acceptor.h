@@ -24,6 +24,8 @@ class Acceptor {
  public:
   struct Options {
     std::string listen;  // "HOST:PORT", "unix:/PATH"
+    // Besides HOST:PORT, where it can be had: the path of a Unix socket. Empty: none.
+    std::string also = {};
     // Descriptors below this are for connections that are taken: the process opens the lowest one
     // that is free.
     int descriptors_max = 0;
@@ -53,7 +55,6 @@ class Acceptor {
   bool AcceptFrom(int listener);
 
   const int descriptors_max_;
-  // One of both.
   std::vector<UniqueFd> listeners_;
   std::optional<UnixListener> own_;  // of this user
   const EventFd stop_;

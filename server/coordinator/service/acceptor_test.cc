@@ -134,6 +134,33 @@ TEST_F(AcceptorOfOneUserTest, TakesThisUsersConnections) {
   EXPECT_TRUE(Await(1, 0));
 }
 
+TEST_F(AcceptorOfOneUserTest, ASocketBesidesAPortIsTakenWhereItIsFree) {
+  const std::string second = folder_ + "/second";
+  for (const std::string& also : {second, path_}) {  // the second is the other acceptor's
+    absl::Mutex mutex;
+    int taken = 0;
+    const auto acceptor =
+        *Acceptor::Create({.listen = "127.0.0.1:0", .also = also, .descriptors_max = INT_MAX});
+    acceptor->Start({.take =
+                         [&](UniqueFd) {
+                           absl::MutexLock lock(&mutex);
+                           ++taken;
+                         },
+                     .refused = [] {},
+                     .stranger = [] {}});
+    const UniqueFd tcp = ConnectTo(acceptor->port());
+    ASSERT_TRUE(tcp.valid());
+    const bool is_there = also == second;
+    if (is_there) {
+      EXPECT_TRUE(DialUnix(second).ok());
+    }
+    absl::MutexLock lock(&mutex);
+    const auto all_taken = [&] { return taken == (is_there ? 2 : 1); };
+    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&all_taken), absl::Seconds(60)));
+  }
+  EXPECT_TRUE(DialUnix(path_).ok()) << "it is still there";
+}
+
 // Whoever gets past the file's mode is told apart by what the kernel says of it.
 TEST_F(AcceptorOfOneUserTest, EndsThoseOfAnotherUser) {
   ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);

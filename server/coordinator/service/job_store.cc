@@ -266,10 +266,17 @@ class SqliteJobStore final : public JobStore {
   uint32_t next_job_id_ = 1;
 };
 
-// It holds what daemons prove themselves with. SQLite gives its other files the same mode.
+// It holds what daemons prove themselves with. SQLite gives new files beside it the same mode;
+// those that are there may be of a coordinator that did not know of this.
 absl::Status MakeOwnFile(const std::string& file) {
   const UniqueFd fd(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-  return fd.valid() && fchmod(fd.get(), 0600) == 0 ? absl::OkStatus() : FileError(errno, file);
+  if (!fd.valid() || fchmod(fd.get(), 0600) != 0) return FileError(errno, file);
+  for (const char* beside : {"-wal", "-shm"}) {
+    if (chmod((file + beside).c_str(), 0600) != 0 && errno != ENOENT) {
+      return FileError(errno, file + beside);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<UniqueFd> Lock(const std::string& directory) {
