@@ -38,10 +38,14 @@ std::string Folder() { return Folders().front(); }
 std::string DefaultCoordinator() { return UnixAddress(Folder() + kSocket); }
 
 std::string FindCoordinator() {
-  for (const std::string& folder : Folders()) {
-    if (DialUnix(folder + kSocket).ok()) return UnixAddress(folder + kSocket);
-  }
-  return DefaultCoordinator();
+  // Each command has it as a default, and every process makes all commands: it looks once.
+  static const std::string found = [] {
+    for (const std::string& folder : Folders()) {
+      if (DialUnix(folder + kSocket).ok()) return UnixAddress(folder + kSocket);
+    }
+    return DefaultCoordinator();
+  }();
+  return found;
 }
 
 std::string OwnCoordinator() {
