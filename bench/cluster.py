@@ -23,6 +23,7 @@ class Cluster:
         self.scratch = scratch
         self.runs = os.path.join(scratch, "runs")
         self.address = None
+        self.keys = []  # what a command has besides the address
         self.daemons = []
 
     def __enter__(self):
@@ -55,11 +56,12 @@ class Cluster:
         local, ready = self.start("local", "--servers", "1", "--nodes", str(nodes), "--slots", "1",
                                   "--listen", "127.0.0.1:0", "--runs", self.runs)
         self.address = ready["coordinator"]
+        self.keys = ["--keys", ready["keys"]]
         return local
 
     def call(self, *arguments):
         """What a command on the cluster prints."""
-        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address],
+        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address, *self.keys],
                               capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
             fail(f"strata {' '.join(arguments)}: {done.stderr}")

@@ -80,16 +80,17 @@ class Relay:
 
 def start(cluster, bytes_per_s):
     """Two nodes that reach the server through a relay."""
-    _, ready = cluster.start("coordinator", "--listen", "127.0.0.1:0", "--state",
+    _, ready = cluster.start("coordinator", "--listen", "127.0.0.1:0", "--insecure", "--state",
                              os.path.join(cluster.scratch, "state"))
     cluster.address = ready["address"]
-    _, ready = cluster.start("server", "--coordinator", cluster.address, "--name", "s0",
-                             "--listen", "127.0.0.1", "--advertise", ADVERTISED)
+    cluster.keys = ["--insecure"]
+    _, ready = cluster.start("server", "--coordinator", cluster.address, "--insecure", "--name",
+                             "s0", "--listen", "127.0.0.1", "--advertise", ADVERTISED)
     for port in ready["ports"].split(","):
         Relay(int(port), bytes_per_s)
     for name in ("w0", "w1"):
-        cluster.start("worker", "--coordinator", cluster.address, "--name", name, "--slots", "1",
-                      "--runs", cluster.runs)
+        cluster.start("worker", "--coordinator", cluster.address, "--insecure", "--name", name,
+                      "--slots", "1", "--runs", cluster.runs)
 
 
 def run(cluster, connections, steps):

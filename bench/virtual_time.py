@@ -128,9 +128,9 @@ class Lab:
         """The same on daemons of their own: nodes on the first hosts, servers on the next."""
         _, nodes, servers, on_nodes = case
         with Cluster(self.options.strata, self.folder(name + "-daemons")) as cluster:
-            _, ready = cluster.start("coordinator", "--listen", SWITCH + ":0", "--state",
-                                     self.folder(name + "-state"), *QUIET)
-            where = ["--coordinator", ready["address"]]
+            _, ready = cluster.start("coordinator", "--listen", SWITCH + ":0", "--insecure",
+                                     "--state", self.folder(name + "-state"), *QUIET)
+            where = ["--coordinator", ready["address"], "--insecure"]
             for server in range(servers):
                 cluster.start("server", *where, *QUIET, "--name", f"s{server}",
                               host=self.hosts[server + (0 if on_nodes else nodes)])

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/program/version.h"
+#include "common/control/channel.h"
 
 namespace strata::cli {
 namespace {
@@ -43,6 +44,7 @@ int Main(int argc, char** argv) {
   AddCompareCommand(&app, &invocation);
   AddSweepCommand(&app, &invocation);
   AddJobsCommand(&app, &invocation);
+  AddKeysCommand(&app, &invocation);
   AddStatusCommand(&app, &invocation);
   AddCancelCommand(&app, &invocation);
   AddTraceCommand(&app, &invocation);
@@ -70,6 +72,7 @@ int Main(int argc, char** argv) {
         absl::StrCat(error.what(), " (see strata ", known ? first + " " : "", "--help)"),
         kExitUsage);
   }
+  control::QuietGrpc();
   return invocation.run();
 }
 

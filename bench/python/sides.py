@@ -183,9 +183,9 @@ class Lab(Here):
         with Cluster(self.options.strata, scratch) as cluster:
             state = os.path.join(scratch, "state")
             _, ready = cluster.start(
-                "coordinator", "--listen", SWITCH + ":0", "--state", state, *QUIET
+                "coordinator", "--listen", SWITCH + ":0", "--insecure", "--state", state, *QUIET
             )
-            where = ["--coordinator", ready["address"]]
+            where = ["--coordinator", ready["address"], "--insecure"]
             for number in range(case.ranks):
                 host = self._hosts[case.ranks + number]
                 cluster.start("server", *where, *QUIET, "--name", f"s{number}", host=host)

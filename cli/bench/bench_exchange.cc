@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/child_starter.h"
+#include "cli/cluster/cluster_keys.h"
 #include "cli/cluster/cluster_run.h"
 #include "cli/cluster/lab_hosts.h"
 #include "cli/options/coordinator_address.h"
@@ -178,7 +179,12 @@ absl::StatusOr<proto::JobStatus> RunJob(const Setting& setting, const proto::Job
   ChildStarter starter(&loop, children);
   ClusterRun::Options run;
   run.cluster.plan = Plan(setting);
-  if (!setting.hosts.empty()) run.cluster.coordinator_host = setting.own_address;
+  if (!setting.hosts.empty()) {
+    run.cluster.coordinator_host = setting.own_address;
+    auto keys = GiveKeys(&run.cluster.plan);
+    if (!keys.ok()) return keys.status();
+    run.keys = *std::move(keys);
+  }
   run.job = job;
   proto::JobStatus end;
   run.follow = [&end](control::CoordinatorClient* client, JobId id) -> std::optional<int> {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -27,6 +28,23 @@ std::string LastError(const std::string& log_path) {
     if (!line.empty()) last = line;
   }
   return std::string(absl::StripPrefix(last, "strata: error: "));
+}
+
+constexpr int kKeysFd = 3;
+
+// A file that is in memory alone, to be read from its beginning.
+absl::StatusOr<UniqueFd> InMemory(const std::string& content) {
+  UniqueFd file(memfd_create("strata-keys", MFD_CLOEXEC));
+  size_t written = 0;
+  while (file.valid() && written < content.size()) {
+    const ssize_t more = write(file.get(), content.data() + written, content.size() - written);
+    if (more <= 0) return absl::ErrnoToStatus(errno, "cannot hand keys on");
+    written += static_cast<size_t>(more);
+  }
+  if (!file.valid() || lseek(file.get(), 0, SEEK_SET) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot hand keys on");
+  }
+  return file;
 }
 
 class Child : public RunningDaemon {
@@ -100,6 +118,14 @@ absl::StatusOr<std::unique_ptr<RunningDaemon>> ChildStarter::Start(const DaemonS
   process_spec.args.insert(process_spec.args.end(), {"--log-level", options_.log_level});
   process_spec.log_path = absl::StrCat(options_.log_dir, "/", file, ".log");
   process_spec.stdout_fd = write_end.get();
+  UniqueFd keys;
+  if (!spec.keys.empty()) {
+    absl::StatusOr<UniqueFd> made = InMemory(spec.keys);
+    if (!made.ok()) return made.status();
+    keys = *std::move(made);
+    process_spec.descriptors.push_back({keys.get(), kKeysFd});
+    process_spec.args.insert(process_spec.args.end(), {"--keys-fd", absl::StrCat(kKeysFd)});
+  }
   auto process = Process::Start(process_spec);
   if (!process.ok()) return process.status();
   return std::make_unique<Child>(loop_, std::move(*process), std::move(read_end),

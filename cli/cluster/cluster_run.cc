@@ -55,8 +55,10 @@ void ClusterRun::OnReady(const absl::Status& status) {
     exit_status_ = PrintError(std::string(status.message()), kExitFailed);
     return Stop();
   }
+  if (options_.keys) LendKeys();
   if (options_.ready_line != nullptr) {
-    std::printf("%s\n", options_.ready_line(cluster_.coordinator()).c_str());
+    const std::string keys = lent_keys_.path().empty() ? "" : " keys=" + lent_keys_.path();
+    std::printf("%s%s\n", options_.ready_line(cluster_.coordinator()).c_str(), keys.c_str());
   }
   std::fflush(stdout);
   if (options_.work.has_value()) return StartWork();
@@ -68,6 +70,7 @@ void ClusterRun::OnReady(const absl::Status& status) {
   }
   CoordinatorOptions client;
   client.address = cluster_.coordinator();
+  if (options_.keys) client.credentials = control::Credentials::Of(*options_.keys);
   client_ = ConnectTo(client);
   follower_ = std::thread([this] {
     auto id = client_->Submit(*options_.job, options_.resume);
@@ -123,10 +126,18 @@ void ClusterRun::EndInterrupted() {
                                   kExitFailed);
 }
 
+void ClusterRun::LendKeys() {
+  const absl::Status lent = lent_keys_.Write(*options_.keys);
+  if (lent.ok()) return;
+  std::fprintf(stderr, "strata: warning: other commands get no keys for this cluster: %s\n",
+               std::string(lent.message()).c_str());
+}
+
 void ClusterRun::PrintHowTo() {
-  const std::string with = cluster_.coordinator() == CoordinatorOptions().address
-                               ? ""
-                               : absl::StrCat(" --coordinator ", cluster_.coordinator());
+  std::string with = cluster_.coordinator() == CoordinatorOptions().address
+                         ? ""
+                         : absl::StrCat(" --coordinator ", cluster_.coordinator());
+  if (!lent_keys_.path().empty()) absl::StrAppend(&with, " --keys ", lent_keys_.path());
   std::printf(
       "  train:  strata submit examples/fashion_lenet_sync.textproto --follow%s\n"
       "  look:   strata status%s\n"

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "cli/cluster/cluster_keys.h"
 #include "cli/cluster/cluster_life.h"
 #include "cli/cluster/rank_output.h"
 #include "common/control/coordinator_client.h"
@@ -51,6 +52,8 @@ class ClusterRun {
     // Whether the job can run on the cluster as it is ready now; may be null.
     std::function<absl::Status()> check_job;
     std::function<void(const PlannedDaemon&, const std::string& ready_line)> on_progress;
+    // This user's, for a coordinator at a HOST:PORT.
+    std::optional<keys::KeyFile> keys;
   };
 
   ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options);
@@ -69,6 +72,8 @@ class ClusterRun {
   void EndInterrupted();
   // The cluster ends with the command: what the job has still to write is waited for.
   void AwaitCheckpoint(JobId job);
+  // Lets other commands of this user use the cluster.
+  void LendKeys();
   void PrintHowTo();
   void Stop();
 
@@ -76,6 +81,7 @@ class ClusterRun {
   const Options options_;
   StopRequest signals_;
   ClusterLife cluster_;
+  LentKeys lent_keys_;
   std::unique_ptr<control::CoordinatorClient> client_;
   std::thread follower_;
   std::optional<int> followed_;  // the follower's until it has posted OnFollowed or is joined

@@ -15,6 +15,7 @@ struct DaemonSpec {
   std::string title;  // unique in the cluster: "server s1"
   std::string host;   // of the hosts file; empty: this one
   std::vector<std::string> args;
+  std::string keys = {};  // what it gets as --keys-fd, a secret; empty: nothing
 };
 
 // A daemon that was started. The destructor ends it (SIGKILL).

@@ -25,6 +25,7 @@ std::string EncodeHostMessage(const HostMessage& message) {
   if (!message.title.empty()) object["title"] = message.title;
   if (!message.text.empty()) object["text"] = message.text;
   if (!message.args.empty()) object["args"] = message.args;
+  if (!message.keys.empty()) object["keys"] = message.keys;
   if (message.signal != 0) object["signal"] = message.signal;
   // A log's last line may be anything.
   return object.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
@@ -45,6 +46,7 @@ std::optional<HostMessage> DecodeHostMessage(const std::string& line) {
   message.kind = kind->second;
   message.title = text_of("title");
   message.text = text_of("text");
+  message.keys = text_of("keys");
   if (auto args = object.find("args"); args != object.end() && args->is_array()) {
     for (const json& arg : *args) {
       if (!arg.is_string()) return std::nullopt;

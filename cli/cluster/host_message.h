@@ -13,7 +13,7 @@ struct HostMessage {
   enum class Kind {
     // Messages to the host.
     kAlive,   // the launcher is there
-    kStart,   // a daemon: title, args
+    kStart,   // a daemon: title, args, keys
     kSignal,  // to a daemon: title, signal
     // Messages from the host.
     kUp,     // ready to start daemons
@@ -24,6 +24,7 @@ struct HostMessage {
   std::string title;
   std::string text;
   std::vector<std::string> args;
+  std::string keys;  // of a daemon to start, see DaemonSpec
   int signal = 0;
 };
 

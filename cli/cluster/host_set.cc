@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<RunningDaemon>> HostSet::Start(const DaemonSpec& 
   message.kind = HostMessage::Kind::kStart;
   message.title = spec.title;
   message.args = spec.args;
+  message.keys = spec.keys;
   connection->second->Send(message);
   return std::make_unique<Daemon>(this, spec.title);
 }

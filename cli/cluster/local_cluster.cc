@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/cluster/child_starter.h"
+#include "cli/cluster/cluster_keys.h"
 #include "cli/cluster/cluster_life.h"
 #include "cli/options/coordinator_address.h"
 #include "common/ipc/unix_socket.h"
@@ -58,6 +59,11 @@ int RunCluster(const LocalClusterOptions& options, ClusterRun::Options run,
   EventLoop loop;
   ChildStarter starter(&loop, children);
   run.cluster.plan = Plan(options, *gpus);
+  if (!UnixPath(options.listen)) {
+    auto keys = GiveKeys(&run.cluster.plan);
+    if (!keys.ok()) return PrintError(keys.status());
+    run.keys = *std::move(keys);
+  }
   return ClusterRun(&loop, &starter, std::move(run)).Run();
 }
 

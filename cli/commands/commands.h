@@ -15,6 +15,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
 void AddDevicesCommand(CLI::App* app, Invocation* invocation);
 void AddHostCommand(CLI::App* app, Invocation* invocation);
 void AddJobsCommand(CLI::App* app, Invocation* invocation);
+void AddKeysCommand(CLI::App* app, Invocation* invocation);
 void AddLaunchCommand(CLI::App* app, Invocation* invocation);
 void AddLocalCommand(CLI::App* app, Invocation* invocation);
 void AddNodesCommand(CLI::App* app, Invocation* invocation);

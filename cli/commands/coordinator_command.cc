@@ -25,6 +25,8 @@ namespace {
 struct Options {
   server::Coordinator::Options coordinator;
   CoordinatorListen listen;
+  std::string keys_file;
+  int keys_fd = -1;
 };
 
 // With the port that it has got.
@@ -57,6 +59,12 @@ int Run(const Options& given, const Invocation& invocation) {
   const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
   if (!listen.ok()) return PrintError(listen.status());
   options.listen = *listen;
+  if (given.keys_fd >= 0 || !given.keys_file.empty()) {
+    const absl::StatusOr<keys::KeyFile> keys =
+        given.keys_fd >= 0 ? ReadKeysFrom(given.keys_fd) : keys::ReadKeyFile(given.keys_file);
+    if (!keys.ok()) return PrintError(keys.status());
+    options.own_keys = *keys;
+  }
   // One that stays is found by this user's commands on this host, too.
   const bool is_for_long = !UnixPath(*listen) && !absl::EndsWith(*listen, ":0");
   if (is_for_long && MakeCoordinatorFolder().ok()) {
@@ -106,6 +114,17 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
       ->add_option("--state", options->coordinator.state_dir,
                    "Folder of the durable state; a restart goes on from it")
       ->capture_default_str();
+  CLI::Option* const keys = command->add_option(
+      "--keys", options->keys_file,
+      "File with the coordinator's keys, of an authority of your own (default: those that `strata "
+      "keys init` has made in the state's folder)");
+  CLI::Option* const keys_fd = command->add_option("--keys-fd", options->keys_fd)->group("");
+  keys_fd->excludes(keys);
+  command
+      ->add_flag("--insecure", options->coordinator.insecure,
+                 "Listen at a HOST:PORT without keys: whoever reaches it may run programs as you")
+      ->excludes(keys)
+      ->excludes(keys_fd);
   command
       ->add_option_function<double>(
           "--dead-after",
@@ -126,6 +145,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
   command->footer(
       "Examples:\n"
       "  strata coordinator\n"
+      "  strata keys init --state /var/lib/strata\n"
       "  strata coordinator --interface eth1 --state /var/lib/strata\n"
       "  strata coordinator --listen 0.0.0.0:7070 --state /var/lib/strata");
   command->callback([=] {

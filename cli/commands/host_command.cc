@@ -80,7 +80,7 @@ class HostSide {
     if (stopping_) return;
     const std::string title = message.title;
     auto started =
-        starter_.Start({title, /*host=*/"", message.args},
+        starter_.Start({title, /*host=*/"", message.args, message.keys},
                        {[this, title](const std::string& line) {
                           Say({.kind = HostMessage::Kind::kReady, .title = title, .text = line});
                         },

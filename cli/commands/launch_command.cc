@@ -75,6 +75,9 @@ class Launch {
   int Run(std::optional<proto::Job> job) {
     ClusterRun::Options run;
     run.cluster.plan = plan_.daemons;
+    auto keys = GiveKeys(&run.cluster.plan);
+    if (!keys.ok()) return PrintError(keys.status());
+    run.keys = *std::move(keys);
     run.cluster.coordinator_host = plan_.coordinator.address;
     run.cluster.ready_deadline = absl::Seconds(options_.timeout_s);
     run.job = std::move(job);

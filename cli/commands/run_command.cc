@@ -29,6 +29,7 @@ struct Options {
   JobOptions job;
   LocalClusterOptions cluster;
   std::string coordinator;  // empty: a cluster of its own
+  KeyOptions keys;
   std::string log;
   std::string resume;
   std::string exchange;  // empty: as settings and mode say
@@ -55,6 +56,7 @@ bool SaysExchange(const JobOptions& options) {
 int RunOn(const std::string& address, const proto::Job& job, const Options& options) {
   CoordinatorOptions coordinator;
   coordinator.address = address;
+  coordinator.keys = options.keys;
   std::optional<Interrupt> interrupt;
   interrupt.emplace();
   auto client = ConnectTo(coordinator);
@@ -145,6 +147,9 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
       command->add_option("--coordinator", options->coordinator,
                           "HOST:PORT of a cluster's coordinator (default: a cluster of this "
                           "command's own, on this machine)");
+  AddKeyOptions(command, &options->keys);
+  for (const char* option : {"--keys", "--insecure"})
+    command->get_option(option)->needs(coordinator);
   for (CLI::Option* option : own) {
     if (option->get_name() != "--nodes") coordinator->excludes(option);
   }

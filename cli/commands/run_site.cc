@@ -43,9 +43,7 @@ int RunUntilSignal(const std::vector<compare::Runner*>& runners, const SiteWork&
 
 int RunOnCoordinator(const RunSite& site, const SiteOptions& options, const SiteWork& work,
                      Interrupt* interrupt) {
-  control::CoordinatorClient::Options client;
-  client.coordinator = options.coordinator.address;
-  client.deadline = absl::Seconds(options.coordinator.timeout_s);
+  control::CoordinatorClient::Options client = ClientOptions(options.coordinator);
   client.reports = true;
   const Runners runners = LiveRunners(work.runners, {.cluster = site.words}, client);
   return RunUntilSignal(PointersTo(runners), work, interrupt);
@@ -78,7 +76,9 @@ CLI::Option* AddSiteOptions(CLI::App* command, SiteOptions* options) {
   AddCoordinatorOptions(command, &options->coordinator);
   CLI::Option* coordinator = command->get_option("--coordinator");
   for (CLI::Option* option : local) coordinator->excludes(option);
-  command->get_option("--timeout")->needs(coordinator);
+  for (const char* option : {"--timeout", "--keys", "--insecure"}) {
+    command->get_option(option)->needs(coordinator);
+  }
   CLI::Option* cluster = command->add_option(
       "--cluster", options->cluster,
       "Runs in virtual time, on the cluster of this file (see examples/clusters/): a model of the "

@@ -27,6 +27,7 @@ namespace {
 struct Options {
   server::ServerOptions server;
   net::AddressWish address;
+  KeyOptions keys;
   std::string ports;
   double link_gbit_per_s = 0;
 };
@@ -52,6 +53,10 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
 
 int Run(const Options& given, const Invocation& invocation) {
   server::ServerOptions options = given.server;
+  const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kServer, options.coordinator,
+                                               options.connect_deadline, &options.name);
+  if (!credentials.ok()) return PrintError(credentials.status());
+  options.credentials = *credentials;
   if (options.name.empty()) options.name = DefaultDaemonName();
   if (!given.ports.empty()) {
     const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
@@ -108,6 +113,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
   CLI::App* command = app->add_subcommand(
       "server", "Run a network-level server: shards that own weights and optimizer state");
   AddCoordinatorAddress(command, &server.coordinator);
+  AddDaemonKeyOptions(command, &options->keys);
   AddSessionOptions(command, &server.connect_deadline, &server.reconnect_deadline);
   AddInterfaceOption(command, &options->address.interface,
                      "Interface that the shards bind to (default: that of the route to the "
@@ -129,7 +135,9 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
       ->check(CLI::Range(1u, 60000u))
       ->capture_default_str();
   AddMemoryLimitOption(command, &server.limits.memory_bytes);
-  command->add_option("--name", server.name, "Unique in the cluster (default: HOSTNAME-PID)");
+  command->add_option("--name", server.name,
+                      "Unique in the cluster (default: that of the keys, else "
+                      "HOSTNAME-PID)");
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"

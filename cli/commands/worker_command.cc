@@ -24,6 +24,7 @@ namespace {
 struct Options {
   worker::AgentOptions agent;
   net::AddressWish address;
+  KeyOptions keys;
   std::string ports;
   GpuOptions gpus;
   double link_gbit_per_s = 0;
@@ -62,6 +63,10 @@ absl::Status TakeGpus(const GpuOptions& given, worker::AgentOptions* options, st
 
 int Run(const Options& given, const Invocation& invocation) {
   worker::AgentOptions options = given.agent;
+  const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kWorker, options.coordinator,
+                                               options.connect_deadline, &options.name);
+  if (!credentials.ok()) return PrintError(credentials.status());
+  options.credentials = *credentials;
   if (options.name.empty()) options.name = DefaultDaemonName();
   if (!given.ports.empty()) {
     const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
@@ -109,13 +114,16 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   CLI::App* command = app->add_subcommand(
       "worker", "Run a worker node: per job one aggregator process and its ranks");
   AddCoordinatorAddress(command, &agent.coordinator);
+  AddDaemonKeyOptions(command, &options->keys);
   AddSessionOptions(command, &agent.connect_deadline, &agent.reconnect_deadline);
   command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
   AddGpuOptions(command, &options->gpus);
   AddMemoryLimitOption(command, &agent.limits.memory_bytes);
-  command->add_option("--name", agent.name, "Unique in the cluster (default: HOSTNAME-PID)");
+  command->add_option("--name", agent.name,
+                      "Unique in the cluster (default: that of the keys, else "
+                      "HOSTNAME-PID)");
   AddInterfaceOption(command, &options->address.interface,
                      "Interface whose address stands for this node (default: that of the route to "
                      "the coordinator)");

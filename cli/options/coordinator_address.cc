@@ -31,6 +31,9 @@ std::vector<std::string> Folders() {
   folders.erase(std::remove_if(folders.begin(), folders.end(), is_too_long), folders.end());
   return folders;
 }
+// Of the unit for systemd, for root.
+constexpr char kServiceFolder[] = "/run/strata-coordinator/strata";
+
 std::string Folder() { return Folders().front(); }
 
 }  // namespace
@@ -40,7 +43,9 @@ std::string DefaultCoordinator() { return UnixAddress(Folder() + kSocket); }
 std::string FindCoordinator() {
   // Each command has it as a default, and every process makes all commands: it looks once.
   static const std::string found = [] {
-    for (const std::string& folder : Folders()) {
+    std::vector<std::string> folders = Folders();
+    folders.push_back(kServiceFolder);
+    for (const std::string& folder : folders) {
       if (DialUnix(folder + kSocket).ok()) return UnixAddress(folder + kSocket);
     }
     return DefaultCoordinator();

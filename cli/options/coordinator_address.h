@@ -10,8 +10,8 @@ namespace strata::cli {
 // "unix:/PATH": where a coordinator listens that is told nothing else. Only processes of this user
 // reach it.
 std::string DefaultCoordinator();
-// Where the other commands then look for it: there, or where one with another environment has
-// listened.
+// Where the other commands then look for it: there, where one with another environment has
+// listened, or where systemd's unit does.
 std::string FindCoordinator();
 // Another such address, for a cluster of this process's own.
 std::string OwnCoordinator();

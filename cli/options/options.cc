@@ -53,6 +53,7 @@ void AddCoordinatorAddress(CLI::App* command, std::string* address) {
 
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   AddCoordinatorAddress(command, &options->address);
+  AddKeyOptions(command, &options->keys);
   command->add_option("--timeout", options->timeout_s, "Seconds to try to reach the coordinator")
       ->check(Within(0.1, 3600.0))
       ->capture_default_str();
@@ -127,11 +128,18 @@ CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
                    kTraceSteps, " steps, or what the job's trace { first_step, steps } says"));
 }
 
-std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options) {
+control::CoordinatorClient::Options ClientOptions(const CoordinatorOptions& options) {
   control::CoordinatorClient::Options client;
   client.coordinator = options.address;
+  client.credentials = options.credentials.has_value()
+                           ? *options.credentials
+                           : CredentialsOfUser(options.keys, options.address);
   client.deadline = absl::Seconds(options.timeout_s);
-  return control::CoordinatorClient::Create(client);
+  return client;
+}
+
+std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options) {
+  return control::CoordinatorClient::Create(ClientOptions(options));
 }
 
 absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name) {

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cli/options/coordinator_address.h"
 #include "cli/options/job_options.h"
+#include "cli/options/key_options.h"
 #include "cli/program/invocation.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
@@ -21,6 +22,9 @@ namespace strata::cli {
 struct CoordinatorOptions {
   std::string address = FindCoordinator();
   double timeout_s = 10;
+  KeyOptions keys = {};
+  // In place of `keys`: of the cluster of a command's own.
+  std::optional<control::Credentials> credentials = {};
   bool json = false;
 };
 
@@ -40,6 +44,7 @@ void AddJobOptions(CLI::App* command, JobOptions* options);
 // Adds --trace, for commands that follow their job to its end.
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
 
+control::CoordinatorClient::Options ClientOptions(const CoordinatorOptions& options);
 std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
 
 // A job by its number, or else the newest one of that name. Errors: NotFound, Unavailable.

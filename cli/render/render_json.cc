@@ -186,6 +186,7 @@ Json GpusJson(const proto::DaemonStatus& daemon) {
 Json ToJson(const proto::ListNodesReply& nodes) {
   Json json;
   json["cluster_id"] = nodes.cluster_id();
+  json["security"] = nodes.security();
   json["daemons"] = Json::array();
   for (const auto& daemon : nodes.daemons()) {
     Json one;

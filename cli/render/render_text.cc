@@ -223,11 +223,13 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
     on_gpus = absl::StrCat(", ", Counted(gpus, "GPU"), " with ", Counted(gpu_slots, "slot"), " (",
                            gpu_slots_used, " used)");
   }
-  return absl::StrCat("cluster ", nodes.cluster_id(), "\n  ", Counted(servers, "server"), " with ",
-                      Counted(shards, "shard"), ", ", Counted(workers, "worker"), " with ",
-                      Counted(slots, "slot"), " (", used, " used)", on_gpus, "\n  ",
-                      Counted(running, "job"), " running, ", queued, " queued, ", jobs.size(),
-                      " in all\n", RefusalsText(nodes), ResourceTotals(nodes));
+  const std::string security =
+      nodes.security().empty() ? "" : absl::StrCat("  security: ", nodes.security(), "\n");
+  return absl::StrCat(
+      "cluster ", nodes.cluster_id(), "\n", security, "  ", Counted(servers, "server"), " with ",
+      Counted(shards, "shard"), ", ", Counted(workers, "worker"), " with ", Counted(slots, "slot"),
+      " (", used, " used)", on_gpus, "\n  ", Counted(running, "job"), " running, ", queued,
+      " queued, ", jobs.size(), " in all\n", RefusalsText(nodes), ResourceTotals(nodes));
 }
 
 }  // namespace strata::cli

@@ -1,11 +1,22 @@
 #include "common/control/channel.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/keys/authority.h"
+#include "common/log.h"
 
 namespace strata::control {
 namespace {
@@ -13,34 +24,102 @@ namespace {
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 1000;
 constexpr int kConnectTimeoutMs = 5000;
-// A host that vanished without closing its connections is noticed by pings.
 constexpr int kKeepaliveMs = 5000;
-constexpr int kKeepaliveTimeoutMs = 5000;
+// Between looks whether who answers was sent away.
+constexpr absl::Duration kLook = absl::Milliseconds(20);
 
-grpc::ChannelArguments CommonArguments() {
+grpc::ChannelArguments CommonArguments(absl::Duration silence) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(silence)));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
   return arguments;
 }
 
+// Takes part in no TLS but must be there: gRPC would read the system's authorities.
+absl::StatusOr<std::string> NoRoots() {
+  const auto made = keys::Authority::Make("none", absl::Now(), absl::Hours(1));
+  if (!made.ok()) return made.status();
+  return made->RootsPem();
+}
+
+struct Secured {
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  std::shared_ptr<const PeerCheck> check;
+};
+
+absl::StatusOr<Secured> Secure(const Credentials& credentials) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  std::vector<grpc::experimental::IdentityKeyCertPair> own;
+  absl::StatusOr<std::string> roots = std::string();
+  std::shared_ptr<PeerCheck> check;
+  if (credentials.kind() == Credentials::Kind::kJoining) {
+    check = std::make_shared<PeerCheck>(credentials.authority());
+    roots = NoRoots();
+    if (!roots.ok()) return roots.status();
+  } else {
+    const absl::StatusOr<keys::KeyFile> file = credentials.Keys();
+    if (!file.ok()) return file.status();
+    check = std::make_shared<PeerCheck>(file->trust());
+    roots = file->RootsPem();
+    own.push_back({file->key.ToPem(), file->ChainPem()});
+    options.watch_identity_key_cert_pairs();
+  }
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(*roots, own));
+  options.watch_root_certs();
+  // PeerCheck does all of it.
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(VerifierOf(check));
+  return Secured{grpc::experimental::TlsCredentials(options), check};
+}
+
 }  // namespace
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
-  grpc::ChannelArguments arguments = CommonArguments();
+void QuietGrpc() {
+  gpr_set_log_function(
+      [](gpr_log_func_args* said) { LogDebug("gRPC: %s", std::string(said->message)); });
+}
+
+absl::Status Line::Await(absl::Time until) const {
+  while (true) {
+    const absl::Time look = std::min(until, absl::Now() + kLook);
+    if (channel->WaitForConnected(absl::ToChronoTime(look))) return absl::OkStatus();
+    const absl::Status peer = check == nullptr ? absl::OkStatus() : check->last();
+    if (!peer.ok()) return peer;
+    if (absl::Now() >= until) return absl::UnavailableError("");
+  }
+}
+
+absl::StatusOr<Line> LineTo(const std::string& address, const Credentials& credentials,
+                            absl::Duration silence) {
+  Secured secured{grpc::InsecureChannelCredentials(), nullptr};
+  if (credentials.kind() == Credentials::Kind::kNone) {
+    return Refused(address,
+                   "there are no keys for it: join its cluster (`strata keys join`), or say "
+                   "--insecure where everybody on the network may be trusted");
+  }
+  if (credentials.kind() != Credentials::Kind::kInsecure) {
+    absl::StatusOr<Secured> made = Secure(credentials);
+    if (!made.ok()) return Refused(address, std::string(made.status().message()));
+    secured = *std::move(made);
+  }
+  grpc::ChannelArguments arguments = CommonArguments(silence);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return Line{grpc::CreateCustomChannel(address, secured.credentials, arguments), secured.check};
 }
 
 std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd) {
-  return grpc::CreateCustomInsecureChannelFromFd("coordinator", fd.Release(), CommonArguments());
+  return grpc::CreateCustomInsecureChannelFromFd("coordinator", fd.Release(),
+                                                 CommonArguments(kSilenceOfCalls));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
@@ -53,6 +132,10 @@ absl::Status Unreachable(const std::string& address, const std::string& tried_fo
   return absl::UnavailableError(
       absl::StrFormat("coordinator at %s cannot be reached (tried for %s)%s%s", address, tried_for,
                       why.empty() ? "" : ": ", why));
+}
+
+absl::Status Refused(const std::string& address, const std::string& why) {
+  return absl::FailedPreconditionError(absl::StrCat("coordinator at ", address, ": ", why));
 }
 
 }  // namespace strata::control

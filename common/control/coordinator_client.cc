@@ -28,7 +28,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   explicit GrpcCoordinatorClient(Options options)
       : options_(std::move(options)),
         path_(UnixPath(options_.coordinator)),
-        channel_(path_ ? nullptr : ChannelTo(options_.coordinator)) {}
+        line_(path_ ? absl::StatusOr<Line>(Line())
+                    : LineTo(options_.coordinator, options_.credentials)) {}
 
   absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume) override {
     proto::SubmitRequest request;
@@ -89,7 +90,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const absl::Status status = FollowOnce(job, on_event, &newest);
       if (StoppedFollowing()) return absl::CancelledError("no longer followed");
       if (status.ok() && HasEnded(newest.state())) return newest;
-      if (!status.ok() && !absl::IsUnavailable(status)) return status;
+      if (!status.ok() && !absl::IsUnavailable(status)) return FromPeer(status);
       if (newest.job_id() != 0) give_up_at = absl::Now() + options_.deadline;
       if (absl::Now() >= give_up_at) return TooLate(std::string(status.message()));
       Pause();
@@ -105,13 +106,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (!stub.ok()) {
       stub = Connect(std::min(deadline, absl::Now() + kPause));
       if (StoppedFollowing()) return absl::CancelledError("no longer followed");
-      if (absl::IsPermissionDenied(stub.status())) return stub.status();
+      if (!stub.ok() && !absl::IsUnavailable(stub.status())) return stub.status();
       if (!stub.ok() && absl::Now() >= deadline) return TooLate("");
     }
     const absl::Status status = Read<proto::TraceBatch>(
         [&](grpc::ClientContext* context) { return (*stub)->GetTrace(context, request); },
         on_batch);
-    return StoppedFollowing() ? absl::CancelledError("no longer followed") : status;
+    return StoppedFollowing() ? absl::CancelledError("no longer followed") : FromPeer(status);
   }
 
   void StopFollowing() override {
@@ -125,13 +126,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   using StubPointer = std::unique_ptr<Stub>;
 
   // One whose line is up by then. A Unix socket is dialled anew each time, as it is the dialled
-  // line of which is known who listens. Errors: Unavailable; PermissionDenied: another user does.
+  // line of which is known who listens. Errors: Unavailable; PermissionDenied: another user does;
+  // FailedPrecondition: see the class.
   absl::StatusOr<StubPointer> Connect(absl::Time until) {
     if (!path_) {
-      if (channel_->WaitForConnected(absl::ToChronoTime(until))) {
-        return proto::Coordinator::NewStub(channel_);
-      }
-      return absl::UnavailableError("");
+      if (!line_.ok()) return line_.status();
+      const absl::Status up = line_->Await(until);
+      if (up.ok()) return proto::Coordinator::NewStub(line_->channel);
+      return absl::IsUnauthenticated(up) ? FromPeer(up) : up;
     }
     while (true) {
       absl::StatusOr<UniqueFd> line = DialUnix(*path_);
@@ -140,6 +142,12 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (absl::Now() >= until) return absl::UnavailableError("");
       absl::SleepFor(std::min(kPause, until - absl::Now()));
     }
+  }
+
+  // Where one of both sides does not take the other's certificate, Refused.
+  absl::Status FromPeer(const absl::Status& status) const {
+    if (!absl::IsUnauthenticated(status)) return status;
+    return Refused(options_.coordinator, std::string(status.message()));
   }
 
   absl::Status TooLate(const std::string& why) const {
@@ -163,7 +171,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (absl::IsUnimplemented(status)) {
         return TooLate("a gRPC server is there, but it is not a coordinator");
       }
-      if (!absl::IsUnavailable(status)) return status;
+      if (!absl::IsUnavailable(status)) return FromPeer(status);
       if (!retry || absl::Now() >= deadline) return TooLate(std::string(status.message()));
       Pause();
     }
@@ -215,8 +223,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   const Options options_;
-  const std::optional<std::string> path_;         // of a Unix socket
-  const std::shared_ptr<grpc::Channel> channel_;  // null: it is one
+  const std::optional<std::string> path_;  // of a Unix socket
+  const absl::StatusOr<Line> line_;        // to a HOST:PORT
 
   absl::Mutex mutex_;
   bool stop_following_ ABSL_GUARDED_BY(mutex_) = false;

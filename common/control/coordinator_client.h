@@ -9,21 +9,24 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/control/credentials.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
 
 namespace strata::control {
 
 // What the command line asks the coordinator. Each call waits until the coordinator can be reached,
-// up to `deadline`; then Unavailable, naming the address. Other errors are the coordinator's own:
-// InvalidArgument (a job that it refuses), NotFound (no such job), FailedPrecondition (another
-// protocol version).
+// up to `deadline`; then Unavailable, naming the address. FailedPrecondition: there are no keys for
+// it, the coordinator does not take them, or is not to be trusted. Other errors are the
+// coordinator's own: InvalidArgument (a job that it refuses), NotFound (no such job),
+// FailedPrecondition (another protocol version).
 //
 // Threads: any; calls may run side by side.
 class CoordinatorClient {
  public:
   struct Options {
-    std::string coordinator;  // "HOST:PORT", "unix:/PATH"
+    std::string coordinator;       // "HOST:PORT", "unix:/PATH"
+    Credentials credentials = {};  // with a HOST:PORT
     absl::Duration deadline = absl::Seconds(10);
     bool reports = false;  // Follow tells each rank's reports, too
   };

@@ -4,6 +4,7 @@
 #include "common/control/coordinator_client.h"
 
 #include <grpcpp/grpcpp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -17,8 +18,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/control/session.h"
 #include "common/ipc/testing/other_user.h"
+#include "common/ipc/testing/short_folder.h"
 #include "common/ipc/unix_socket.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/control.grpc.pb.h"
 
@@ -56,8 +60,9 @@ class CancelledTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&coordinator_);
     server_ = builder.BuildAndStart();
-    client_ = CoordinatorClient::Create(
-        {.coordinator = absl::StrCat("127.0.0.1:", port), .deadline = absl::Seconds(20)});
+    client_ = CoordinatorClient::Create({.coordinator = absl::StrCat("127.0.0.1:", port),
+                                         .credentials = Credentials::Insecure(),
+                                         .deadline = absl::Seconds(20)});
   }
 
   CancellingCoordinator coordinator_;
@@ -77,19 +82,56 @@ TEST_F(CancelledTest, WhoWaitsForATraceIsToldThatTheCoordinatorEndedIt) {
             absl::UnavailableError("the coordinator ends the stream"));
 }
 
+TEST(CoordinatorClient, NobodyWaitsForTheTraceOfACoordinatorThatIsGoneOnceToldToStop) {
+  const auto client = CoordinatorClient::Create({.coordinator = "127.0.0.1:1",
+                                                 .credentials = Credentials::Insecure(),
+                                                 .deadline = absl::Hours(1)});
+  client->StopFollowing();
+  EXPECT_TRUE(absl::IsCancelled(client->GetTrace(JobId(1), [](const auto&) {})));
+}
+
+TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
+  // Bound but not listening: connections are refused.
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string where = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+
+  const auto client = CoordinatorClient::Create({.coordinator = where,
+                                                 .credentials = Credentials::Insecure(),
+                                                 .deadline = absl::Milliseconds(300)});
+  EXPECT_EQ(
+      client->ListJobs().status(),
+      absl::UnavailableError(absl::StrCat(
+          "coordinator at ", where, " cannot be reached (tried for 300ms): connection refused")));
+  proto::Register registration;
+  registration.set_name("w1");
+  Session::Options options;
+  options.coordinator = where;
+  options.credentials = Credentials::Insecure();
+  options.registration = registration;
+  options.connect_deadline = absl::Milliseconds(300);
+  const auto session =
+      Session::Create(options, {.running_jobs = [] { return std::vector<uint32_t>(); }});
+  const absl::Status status = session->Start();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr(absl::StrCat("coordinator at ", where, " cannot be reached")));
+}
+
 class AtAUnixSocketTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    char folder[] = "/tmp/client_test-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
     path_ = folder_ + "/s";
     client_ = CoordinatorClient::Create(
         {.coordinator = UnixAddress(path_), .deadline = absl::Seconds(20)});
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::string folder_, path_;
+  const ShortFolder short_folder_;
+  const std::string& folder_ = short_folder_.path();
+  std::string path_;
   std::unique_ptr<CoordinatorClient> client_;
 };
 

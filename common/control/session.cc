@@ -13,9 +13,11 @@
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
 #include "common/control/outbox.h"
+#include "common/control/renewal.h"
 #include "common/control/session_stream.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
+#include "common/log.h"
 
 namespace strata::control {
 namespace {
@@ -38,7 +40,9 @@ uint64_t RandomId() {
 class GrpcSession final : public Session {
  public:
   GrpcSession(Options options, Callbacks callbacks)
-      : options_(std::move(options)), callbacks_(std::move(callbacks)) {
+      : options_(std::move(options)),
+        callbacks_(std::move(callbacks)),
+        renewal_(options_.credentials) {
     proto::Register& registration = options_.registration;
     if (registration.protocol_version() == 0) registration.set_protocol_version(kProtocolVersion);
     if (registration.daemon_id() == 0) registration.set_daemon_id(RandomId());
@@ -131,7 +135,7 @@ class GrpcSession final : public Session {
       closed_.reset();
     }
     const std::unique_ptr<SessionStream> line =
-        SessionStream::Dial(options_.coordinator, connect_timeout,
+        SessionStream::Dial(options_.coordinator, options_.credentials, connect_timeout,
                             {.on_message = [this](auto message) { Take(std::move(message)); },
                              .on_closed = [this](absl::Status status) { Close(status); }});
     SetLine(line.get());
@@ -140,7 +144,7 @@ class GrpcSession final : public Session {
       status = Serve(line.get());
       // What came before the break still counts.
       while (std::optional<proto::CoordinatorMessage> message = TakenMessage()) {
-        callbacks_.on_message(*message);
+        Deliver(*message);
       }
     }
     SetLine(nullptr);
@@ -169,6 +173,7 @@ class GrpcSession final : public Session {
     if (!reply->has_registered()) return absl::UnavailableError("no answer to the registration");
     options_.registration.set_cluster_id(reply->registered().cluster_id());
     heartbeat_every_ = absl::Milliseconds(std::max(1u, reply->registered().heartbeat_ms()));
+    renewal_.OnRegistered(reply->registered().authority(), absl::Now());
     registered_ = true;
     absl::MutexLock lock(&mutex_);
     registered_once_ = true;
@@ -182,6 +187,8 @@ class GrpcSession final : public Session {
         proto::DaemonMessage message;
         *message.mutable_heartbeat() = callbacks_.heartbeat();
         if (!line->Write(message)) return WaitClosed();
+        const std::optional<proto::DaemonMessage> renew = renewal_.Due(absl::Now());
+        if (renew.has_value() && !line->Write(*renew)) return WaitClosed();
         next_heartbeat = absl::Now() + heartbeat_every_;
       }
       if (std::optional<proto::DaemonMessage> message = NextToSend()) {
@@ -196,11 +203,18 @@ class GrpcSession final : public Session {
       }
       const std::optional<proto::CoordinatorMessage> message = NextMessage(next_heartbeat);
       if (message.has_value()) {
-        callbacks_.on_message(*message);
+        Deliver(*message);
       } else if (Closed()) {
         return WaitClosed();
       }
     }
+  }
+
+  void Deliver(const proto::CoordinatorMessage& message) {
+    if (!message.has_renewed()) return callbacks_.on_message(message);
+    const absl::Status renewed = renewal_.OnRenewed(message.renewed(), absl::Now());
+    if (renewed.ok()) return LogInfo("the certificate is renewed");
+    LogWarning("the certificate is not renewed: %s", std::string(renewed.message()));
   }
 
   // The next message, unless the line closes, the session stops, there is something to send, or
@@ -244,9 +258,12 @@ class GrpcSession final : public Session {
       return absl::ResourceExhaustedError(
           absl::StrCat("coordinator at ", options_.coordinator, ": ", closed_->message()));
     }
-    if (absl::IsPermissionDenied(*closed_)) {
-      return absl::FailedPreconditionError(absl::StrCat("coordinator at ", closed_->message()));
+    // The coordinator's word.
+    if (absl::IsUnauthenticated(*closed_) || absl::IsPermissionDenied(*closed_)) {
+      return Refused(options_.coordinator, std::string(closed_->message()));
     }
+    // There are no keys for it, or something else answers there, which may pass.
+    if (absl::IsFailedPrecondition(*closed_) && !registered_once_) return *closed_;
     // FailedPrecondition means "refused" to our caller; a broken line is not that.
     return absl::UnavailableError(closed_->message());
   }
@@ -321,6 +338,7 @@ class GrpcSession final : public Session {
   // The session's thread's.
   bool registered_ = false;  // on the present line
   absl::Duration heartbeat_every_;
+  Renewal renewal_;
 
   absl::Mutex mutex_;
   std::deque<proto::CoordinatorMessage> inbox_ ABSL_GUARDED_BY(mutex_);

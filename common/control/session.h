@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/control/credentials.h"
 #include "proto/control.pb.h"
 
 namespace strata::control {
@@ -27,7 +28,8 @@ namespace strata::control {
 class Session {
  public:
   struct Options {
-    std::string coordinator;       // "HOST:PORT"
+    std::string coordinator;       // "HOST:PORT", "unix:/PATH"
+    Credentials credentials = {};  // with a HOST:PORT
     proto::Register registration;  // protocol_version and daemon_id are filled in where 0
     // How long the first contact may take; then Start fails with Unavailable, naming the address.
     absl::Duration connect_deadline = absl::Seconds(30);
@@ -55,7 +57,8 @@ class Session {
   static std::unique_ptr<Session> Create(Options options, Callbacks callbacks);
 
   // Blocks until registered. Errors: Unavailable (address), FailedPrecondition (refused, with the
-  // coordinator's reason: another protocol version, a name in use, another cluster),
+  // coordinator's reason: another protocol version, a name in use, another cluster, a certificate
+  // that does not count; or the coordinator is not to be trusted, or there are no keys for it),
   // ResourceExhausted (the coordinator takes no more daemons).
   virtual absl::Status Start() = 0;
   virtual void Send(proto::DaemonMessage message) = 0;

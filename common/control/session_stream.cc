@@ -3,9 +3,15 @@
 #include <grpcpp/client_context.h>
 
 #include <thread>
+#include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/control/channel.h"
 #include "common/control/dial.h"
+#include "common/control/probe.h"
+#include "common/ipc/unix_socket.h"
 #include "proto/control.grpc.pb.h"
 
 namespace strata::control {
@@ -25,9 +31,9 @@ class NoLine final : public SessionStream {
 
 class GrpcLine final : public SessionStream {
  public:
-  GrpcLine(UniqueFd fd, Callbacks callbacks)
+  GrpcLine(const std::shared_ptr<grpc::Channel>& channel, Callbacks callbacks)
       : callbacks_(std::move(callbacks)),
-        stub_(proto::Coordinator::NewStub(ChannelOn(std::move(fd)))),
+        stub_(proto::Coordinator::NewStub(channel)),
         stream_(Open()),
         reader_([this] { Read(); }) {}
 
@@ -65,13 +71,39 @@ class GrpcLine final : public SessionStream {
   std::thread reader_;
 };
 
+// Over TLS. The channel would connect again after its end, but one session is all that it is for.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coordinator,
+                                                          const Credentials& credentials,
+                                                          absl::Duration timeout) {
+  const absl::StatusOr<Line> line = LineTo(coordinator, credentials, kSilenceMax);
+  if (!line.ok()) return line.status();
+  const absl::Status up = line->Await(absl::Now() + timeout);
+  if (up.ok()) return line->channel;
+  if (absl::IsUnavailable(up)) return absl::UnavailableError(WhyUnreachable(coordinator));
+  return Refused(coordinator, std::string(up.message()));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialChannel(const std::string& coordinator,
+                                                           const Credentials& credentials,
+                                                           absl::Duration timeout) {
+  const bool is_plain = UnixPath(coordinator) || credentials.kind() == Credentials::Kind::kInsecure;
+  if (!is_plain) return DialSecure(coordinator, credentials, timeout);
+  absl::StatusOr<UniqueFd> fd = control::Dial(coordinator, timeout, kSilenceMax);
+  if (fd.ok()) return ChannelOn(*std::move(fd));
+  // Another user listens there.
+  const bool is_strange = absl::IsPermissionDenied(fd.status());
+  if (!is_strange) return fd.status();
+  return absl::FailedPreconditionError(absl::StrCat("coordinator at ", fd.status().message()));
+}
+
 }  // namespace
 
 std::unique_ptr<SessionStream> SessionStream::Dial(const std::string& coordinator,
+                                                   const Credentials& credentials,
                                                    absl::Duration timeout, Callbacks callbacks) {
-  absl::StatusOr<UniqueFd> fd = control::Dial(coordinator, timeout, kSilenceMax);
-  if (fd.ok()) return std::make_unique<GrpcLine>(*std::move(fd), std::move(callbacks));
-  callbacks.on_closed(fd.status());
+  const auto channel = DialChannel(coordinator, credentials, timeout);
+  if (channel.ok()) return std::make_unique<GrpcLine>(*channel, std::move(callbacks));
+  callbacks.on_closed(channel.status());
   return std::make_unique<NoLine>();
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/control/credentials.h"
 #include "proto/control.pb.h"
 
 namespace strata::control {
@@ -20,14 +21,17 @@ class SessionStream {
  public:
   struct Callbacks {
     std::function<void(proto::CoordinatorMessage)> on_message;
-    // The line has ended, with the reason; the last call.
+    // The line has ended, with the reason; the last call. FailedPrecondition: there are no keys for
+    // the coordinator, or something else answers there; Unauthenticated, PermissionDenied: the
+    // coordinator's word.
     std::function<void(absl::Status)> on_closed;
   };
 
   virtual ~SessionStream() = default;  // cancels
   // Blocks up to about `timeout`; where that is not enough, or nobody is there, the line has ended
   // already.
-  static std::unique_ptr<SessionStream> Dial(const std::string& coordinator, absl::Duration timeout,
+  static std::unique_ptr<SessionStream> Dial(const std::string& coordinator,
+                                             const Credentials& credentials, absl::Duration timeout,
                                              Callbacks callbacks);
 
   // Hands the message to the connection; may block while its buffers are full. False: the line is

@@ -21,10 +21,13 @@ absl::StatusOr<AbstractAddress> MakeAbstractAddress(const std::string& name) {
   return address;
 }
 
-bool IsSameUser(int fd) {
+std::optional<uid_t> PeerUser(int fd) {
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return std::nullopt;
+  return peer.uid;
 }
+
+bool IsSameUser(int fd) { return PeerUser(fd) == geteuid(); }
 
 }  // namespace strata

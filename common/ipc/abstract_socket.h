@@ -2,8 +2,10 @@
 #define STRATA_COMMON_IPC_ABSTRACT_SOCKET_H_
 
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/un.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -23,7 +25,9 @@ struct AbstractAddress {
 // Errors: InvalidArgument: empty, or too long.
 absl::StatusOr<AbstractAddress> MakeAbstractAddress(const std::string& name);
 
-// Whether the process at the other end of a connected Unix socket runs as the user of this one.
+// The user of the process at the other end of a connected Unix socket; nullopt: not known.
+std::optional<uid_t> PeerUser(int fd);
+// Whether that is the user of this process.
 bool IsSameUser(int fd);
 
 }  // namespace strata

@@ -87,6 +87,22 @@ bool IsOurs(const std::string& path) {
   return (facts.st_mode & 022) == 0 || (facts.st_mode & S_ISVTX) != 0;
 }
 
+// The one user besides root who can have put a socket at the path, for root to trust: the folder's
+// owner, where all above it is root's or that user's.
+std::optional<uid_t> OwnerForRoot(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::canonical(FolderOf(path), error);
+  struct stat facts = {};
+  if (error || stat(folder.c_str(), &facts) != 0) return std::nullopt;
+  const uid_t owner = facts.st_uid;
+  while (true) {
+    if (stat(folder.c_str(), &facts) != 0 || (facts.st_mode & 022) != 0) return std::nullopt;
+    if (facts.st_uid != owner && facts.st_uid != 0) return std::nullopt;
+    if (folder == folder.root_path()) return owner;
+    folder = folder.parent_path();
+  }
+}
+
 // Frees the path of a socket that nobody listens on any more.
 absl::Status ClearPath(const std::string& path) {
   struct stat facts = {};
@@ -183,9 +199,15 @@ UnixListener::~UnixListener() {
   if (lstat(path_.c_str(), &facts) == 0 && facts.st_ino == inode_) unlink(path_.c_str());
 }
 
+bool MayUse(int fd) {
+  const std::optional<uid_t> user = PeerUser(fd);
+  return user == geteuid() || user == 0;
+}
+
 absl::StatusOr<UniqueFd> DialUnix(const std::string& path) {
   if (absl::Status status = CheckPath(path); !status.ok()) return status;
-  if (!IsOurs(path)) {
+  const std::optional<uid_t> owner = geteuid() == 0 ? OwnerForRoot(path) : std::nullopt;
+  if (!owner.has_value() && !IsOurs(path)) {
     return absl::PermissionDeniedError(absl::StrCat(kScheme, path, ": other users may replace it"));
   }
   UniqueFd fd;
@@ -194,7 +216,7 @@ absl::StatusOr<UniqueFd> DialUnix(const std::string& path) {
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
     return absl::UnavailableError(text);
   }
-  if (IsSameUser(fd.get())) return fd;
+  if (IsSameUser(fd.get()) || (owner.has_value() && PeerUser(fd.get()) == owner)) return fd;
   return absl::PermissionDeniedError(
       absl::StrCat(kScheme, path, ": a process of another user listens there"));
 }

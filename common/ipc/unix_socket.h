@@ -14,7 +14,8 @@
 
 namespace strata {
 
-// Sockets with a path, which only processes of one user may use: addresses "unix:/PATH".
+// Sockets with a path, which only processes of one user may use, and root's, which could be any
+// user's: addresses "unix:/PATH".
 
 // Returns the path; nullopt: the address is of another kind.
 std::optional<std::string> UnixPath(const std::string& address);
@@ -55,7 +56,11 @@ class UnixListener {
   uint64_t inode_ = 0;  // of its file
 };
 
-// Connects; the socket does not block. Errors: Unavailable with the reason; PermissionDenied: a
+// Whether the process at the other end of an accepted socket may use it.
+bool MayUse(int fd);
+
+// Connects; the socket does not block. Root may speak to another user's process, too, in a folder
+// that only root can have given that user. Errors: Unavailable with the reason; PermissionDenied: a
 // process of another user listens there, or other users may put a socket of theirs there.
 absl::StatusOr<UniqueFd> DialUnix(const std::string& path);
 

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/ipc/testing/other_user.h"
+#include "common/ipc/testing/short_folder.h"
 
 namespace strata {
 namespace {
@@ -28,13 +29,7 @@ using ::testing::HasSubstr;
 
 class UnixSocket : public testing::Test {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/unix_socket_test-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
-    path_ = folder_ + "/s";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { path_ = folder_ + "/s"; }
 
   static mode_t ModeOf(const std::string& path) {
     struct stat facts = {};
@@ -50,7 +45,9 @@ class UnixSocket : public testing::Test {
     ASSERT_EQ(listen(fd.get(), 1), 0);
   }
   static std::string Message(const absl::Status& status) { return std::string(status.message()); }
-  std::string folder_, path_;
+  const ShortFolder short_folder_;
+  const std::string& folder_ = short_folder_.path();
+  std::string path_;
 };
 
 TEST_F(UnixSocket, AddressesAndPaths) {

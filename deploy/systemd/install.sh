@@ -38,6 +38,9 @@ for role in "${roles[@]}"; do
   else
     install -D -m 644 "$here/$role.env" "$root/etc/strata/$role.env"
   fi
+  # Where the operator puts what `strata keys token` prints.
+  token=$root/etc/strata/$role.token
+  [ "$role" = coordinator ] || [ -e "$token" ] || install -m 600 /dev/null "$token"
   if [ "$role" = worker ]; then
     install -D -m 644 "$here/strata.sysusers" "$root/usr/lib/sysusers.d/strata.conf"
     [ -n "$root" ] || systemd-sysusers strata.conf
@@ -49,6 +52,7 @@ units=("${roles[@]/#/strata-}")
 cat <<TEXT
 installed: ${units[*]}
   options: /etc/strata/*.env
+  joining: /etc/strata/ROLE.token has what "strata keys token ROLE" prints on the coordinator's host
   start:   systemctl enable --now ${units[*]}
   look:    systemctl status ${units[*]}; journalctl -u ${units[0]}
 TEXT

@@ -182,16 +182,18 @@ def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:
             started(tmp_path, [STRATA, "local", "--listen", address, "--slots", "2"])
         )
         ends.callback(end, cluster, tmp_path)
-        wait_for(lambda: status_of(address).returncode == 0)
+        wait_for(lambda: " keys=" in (tmp_path / "out").read_text())
+        (keys,) = re.findall(r" keys=(\S+)", (tmp_path / "out").read_text())
+        where = ("--coordinator", address, "--keys", keys)
         job = ends.enter_context(
             started(
                 tmp_path,
-                job_words("faults.py", "stop", servers=None, options=("--coordinator", address)),
+                job_words("faults.py", "stop", servers=None, options=where),
             )
         )
         ends.callback(end, job, tmp_path)
         wait_for(lambda: any(state_of(pid) == "T" for pid in processes_of(tmp_path)))
-        wait_for(lambda: re.search(r"rank 1 .*stopped", status_of(address, "1").stdout), 30)
+        wait_for(lambda: re.search(r"rank 1 .*stopped", status_of(*where, "1").stdout), 30)
 
 
 def end(running: subprocess.Popen[str], folder: pathlib.Path) -> None:
@@ -203,9 +205,8 @@ def end(running: subprocess.Popen[str], folder: pathlib.Path) -> None:
     running.wait(60)
 
 
-def status_of(address: str, *job: str) -> subprocess.CompletedProcess[str]:
-    words = [STRATA, "status", *job, "--coordinator", address]
-    return subprocess.run(words, capture_output=True, text=True)
+def status_of(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([STRATA, "status", *words], capture_output=True, text=True)
 
 
 def free_port() -> int:

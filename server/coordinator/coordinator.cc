@@ -1,5 +1,7 @@
 #include "server/coordinator/coordinator.h"
 
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <netinet/in.h>
@@ -9,14 +11,20 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/control/channel.h"
+#include "common/ipc/unix_socket.h"
 #include "common/limits/descriptors.h"
+#include "common/log.h"
 #include "common/unique_fd.h"
+#include "server/coordinator/access/access.h"
+#include "server/coordinator/access/key_store.h"
 #include "server/coordinator/service/acceptor.h"
 #include "server/coordinator/service/coordinator_service.h"
 #include "server/coordinator/service/job_store.h"
+#include "server/coordinator/service/keys_service.h"
 
 namespace strata::server {
 namespace {
@@ -29,6 +37,21 @@ constexpr int kHandshakeMs = 10000;
 constexpr int kStreamsPerConnectionMax = 64;
 constexpr uint64_t kSpareDescriptors = 16;
 
+// Connections of those without a certificate are taken, too: they may join, and others are told
+// what is wrong with theirs, call by call (`Admit`). That the other side has its certificate's key,
+// TLS itself sees to.
+std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const keys::KeyFile& own) {
+  // Who joins knows the authority by its fingerprint alone, so it is shown, too.
+  const auto provider = std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
+      own.RootsPem(), std::vector<grpc::experimental::IdentityKeyCertPair>{
+                          {own.key.ToPem(), own.ChainPem() + own.RootsPem()}});
+  grpc::experimental::TlsServerCredentialsOptions options(provider);
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
 class GrpcCoordinator final : public Coordinator {
  public:
   explicit GrpcCoordinator(Options options) : options_(std::move(options)) {}
@@ -38,6 +61,8 @@ class GrpcCoordinator final : public Coordinator {
     const absl::Status descriptors =
         EnsureDescriptors("strata coordinator", CoordinatorDescriptors(options_.limits));
     if (!descriptors.ok()) return descriptors;
+    const absl::Status keys = TakeKeys();
+    if (!keys.ok()) return keys;
     auto acceptor = Acceptor::Create({.listen = options_.listen,
                                       .also = options_.also_listen,
                                       .descriptors_max = ConnectionDescriptorsMax()});
@@ -54,7 +79,9 @@ class GrpcCoordinator final : public Coordinator {
     core.jobs.settle_after = options_.settle_after;
     core.add_memory_parts = options_.add_memory_parts;
     service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get(),
-                                                    options_.open_store);
+                                                    access_.get(), options_.open_store);
+    keys_service_ = std::make_unique<KeysService>(access_.get(), service_->call_gate(),
+                                                  [this] { service_->EndRevokedSessions(); });
     const absl::Status started = service_->Start();
     if (!started.ok()) return started;
     return Serve();
@@ -71,13 +98,47 @@ class GrpcCoordinator final : public Coordinator {
     server_.reset();
     acceptor_.reset();
     hand_over_.reset();
+    hand_over_plain_.reset();
+    keys_service_.reset();
     service_.reset();
+    access_.reset();
     store_.reset();
   }
 
   int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
 
  private:
+  using HandOver = grpc::experimental::ExternalConnectionAcceptor;
+
+  absl::Status TakeKeys() {
+    absl::StatusOr<StoredKeys> stored = LoadKeys(options_.state_dir);
+    if (!stored.ok()) return stored.status();
+    Access::Options access;
+    access.own = options_.own_keys.has_value() ? options_.own_keys : stored->own;
+    if (!options_.own_keys.has_value()) access.authority = std::move(stored->authority);
+    access.book = std::move(stored->book);
+    access.save = [dir = options_.state_dir](const proto::KeyBookRecord& book) {
+      return SaveBook(dir, book);
+    };
+    const bool has_port = !UnixPath(options_.listen);
+    access.takes_everybody = has_port && options_.insecure;
+    if (has_port && !options_.insecure && !access.own.has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--listen ", options_.listen,
+                       ": others may reach that, and there are no keys: `strata "
+                       "keys init --state ",
+                       options_.state_dir,
+                       "` makes them, unix:/PATH is for this user "
+                       "alone, and --insecure lets whoever reaches the port run programs as you"));
+    }
+    if (options_.insecure && access.own.has_value()) {
+      return absl::FailedPreconditionError(
+          "--insecure: there are keys, which it would leave unused");
+    }
+    access_ = std::make_unique<Access>(std::move(access));
+    return absl::OkStatus();
+  }
+
   absl::Status Serve() {
     grpc::ServerBuilder builder;
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -91,26 +152,36 @@ class GrpcCoordinator final : public Coordinator {
                                kPingIntervalMsMin);
     builder.SetMaxReceiveMessageSize(control::kMessageBytesMax);
     builder.SetMaxSendMessageSize(control::kMessageBytesMax);
-    hand_over_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    hand_over_plain_ = builder.experimental().AddExternalConnectionAcceptor(
+        Type::FROM_FD, grpc::InsecureServerCredentials());
+    if (access_->own().has_value()) {
+      hand_over_ = builder.experimental().AddExternalConnectionAcceptor(
+          Type::FROM_FD, TlsCredentialsOf(*access_->own()));
+    }
     builder.RegisterService(service_.get());
+    builder.RegisterService(keys_service_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC does not start");
-    acceptor_->Start({.take = [this](UniqueFd fd) { Take(std::move(fd)); },
+    acceptor_->Start({.take = [this](UniqueFd fd, bool is_own) { Take(std::move(fd), is_own); },
                       .refused = [this] { service_->CountRefusedConnection(); },
                       .stranger = [this] { service_->CountStranger(); }});
+    if (options_.insecure && acceptor_->port() != 0) {
+      LogWarning("--insecure: whoever reaches %s may run programs as this user", options_.listen);
+    }
     return absl::OkStatus();
   }
 
-  void Take(UniqueFd fd) {
+  void Take(UniqueFd fd, bool is_own) {
     // As gRPC does for the connections that it takes itself: what a peer that has vanished does not
     // confirm.
     const int timeout_ms = KeepaliveTimeoutMs();
     setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd.Release();
-    hand_over_->HandleNewConnection(&connection);
+    HandOver* const to =
+        is_own || hand_over_ == nullptr ? hand_over_plain_.get() : hand_over_.get();
+    to->HandleNewConnection(&connection);
   }
 
   // What the process needs besides connections stays free.
@@ -126,9 +197,12 @@ class GrpcCoordinator final : public Coordinator {
 
   const Options options_;
   std::unique_ptr<JobStore> store_;
+  std::unique_ptr<Access> access_;
   std::unique_ptr<CoordinatorService> service_;
+  std::unique_ptr<KeysService> keys_service_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> hand_over_;
+  std::unique_ptr<HandOver> hand_over_;  // with TLS; null: there are no keys
+  std::unique_ptr<HandOver> hand_over_plain_;
   std::unique_ptr<grpc::Server> server_;
 };
 

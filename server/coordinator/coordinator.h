@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/store.h"
+#include "common/keys/key_file.h"
 #include "common/limits/limits.h"
 #include "proto/control.pb.h"
 
@@ -21,8 +23,14 @@ class Coordinator {
  public:
   struct Options {
     std::string listen;  // "HOST:PORT", port 0: any free one; "unix:/PATH": this user alone
-    std::string also_listen = {};  // with HOST:PORT: the path of a Unix socket, where it is free
+    // With HOST:PORT: the path of a Unix socket of this user, where it is free.
+    std::string also_listen = {};
     std::string state_dir = "strata-state";
+    // What the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which InitKeys
+    // makes.
+    std::optional<keys::KeyFile> own_keys = {};
+    // Without keys: whoever reaches the HOST:PORT may do all, and run programs as this user.
+    bool insecure = false;
     absl::Duration heartbeat = absl::Milliseconds(500);
     // A daemon that says nothing for so long is lost, and its jobs fail.
     absl::Duration dead_after = absl::Seconds(5);
@@ -49,8 +57,9 @@ class Coordinator {
 
   // Opens the state, resumes what stands in it and listens. Errors: ResourceExhausted (fewer file
   // descriptors than the limits ask for, naming both), AlreadyExists (port in use),
-  // InvalidArgument (address), Unavailable (another coordinator has the state directory), DataLoss
-  // and others of the state, each naming address or file.
+  // InvalidArgument (address), FailedPrecondition (a HOST:PORT without keys, or keys that cannot be
+  // used), Unavailable (another coordinator has the state directory), DataLoss and others of the
+  // state, each naming address or file.
   virtual absl::Status Start() = 0;
   // Ends the daemon in less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
   virtual void Stop() = 0;

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/control/coordinator_client.h"
 #include "common/job/job.h"
+#include "common/keys/testing/test_keys.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,6 +26,7 @@ class CoordinatorTest : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.listen = "127.0.0.1:0";
+    options_.own_keys = *keys::ReadKeyFile(keys_.PathOf(keys::Role::kCoordinator, "coordinator"));
     options_.state_dir =
         absl::StrCat(::testing::TempDir(), "/state-",
                      ::testing::UnitTest::GetInstance()->current_test_info()->name(),
@@ -39,7 +41,11 @@ class CoordinatorTest : public ::testing::Test {
     // A restart listens where the daemons look for it.
     options_.listen = absl::StrCat("127.0.0.1:", coordinator_->port());
     client_ = control::CoordinatorClient::Create(
-        {.coordinator = options_.listen, .deadline = absl::Seconds(20)});
+        {.coordinator = options_.listen, .credentials = User(), .deadline = absl::Seconds(20)});
+  }
+
+  control::Credentials User() {
+    return control::Credentials::File(keys_.PathOf(keys::Role::kUser, "ada"));
   }
 
   static proto::Job SomeJob(uint32_t ranks) {
@@ -61,6 +67,8 @@ class CoordinatorTest : public ::testing::Test {
     return status;
   }
 
+  keys::KeyFolder keys_{
+      absl::StrCat(::testing::TempDir(), "/keys", absl::ToUnixNanos(absl::Now()))};
   Coordinator::Options options_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<control::CoordinatorClient> client_;
@@ -79,8 +87,10 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
     EXPECT_TRUE(last.ok()) << last.status();
   });
   following.WaitForNotification();
-  const auto asking_client = control::CoordinatorClient::Create(
-      {.coordinator = options_.listen, .deadline = absl::Seconds(20), .reports = true});
+  const auto asking_client = control::CoordinatorClient::Create({.coordinator = options_.listen,
+                                                                 .credentials = User(),
+                                                                 .deadline = absl::Seconds(20),
+                                                                 .reports = true});
   absl::Notification asking;
   int reports = 0;
   std::thread asker([&] {
@@ -91,8 +101,8 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
     EXPECT_TRUE(last.ok()) << last.status();
   });
   asking.WaitForNotification();
-  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001, 5002}));
-  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2));
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001, 5002}), &keys_);
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2), &keys_);
   ASSERT_TRUE(server.Start().ok());
   ASSERT_TRUE(worker.Start().ok());
   ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kJobMetrics, job.value()));
@@ -134,7 +144,7 @@ TEST_F(CoordinatorTest, UnknownJobsAndBadJobsAreRefusedInWords) {
 }
 
 TEST_F(CoordinatorTest, ListsDaemons) {
-  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 3));
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 3), &keys_);
   ASSERT_TRUE(worker.Start().ok());
   const proto::ListNodesReply nodes = *client_->ListNodes();
   ASSERT_EQ(nodes.daemons_size(), 1);
@@ -145,9 +155,10 @@ TEST_F(CoordinatorTest, ListsDaemons) {
 }
 
 TEST_F(CoordinatorTest, ALostWorkerFailsItsJobByNameAndTheNextJobRuns) {
-  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}));
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}), &keys_);
   ASSERT_TRUE(server.Start().ok());
-  std::optional<FakeDaemon> worker(std::in_place, options_.listen, FakeDaemon::Worker("w1", 1));
+  std::optional<FakeDaemon> worker(std::in_place, options_.listen, FakeDaemon::Worker("w1", 1),
+                                   &keys_);
   ASSERT_TRUE(worker->Start().ok());
   const JobId job = *client_->Submit(SomeJob(1));
   ASSERT_TRUE(worker->WaitFor(proto::CoordinatorMessage::kRunNode, job.value()));
@@ -157,7 +168,7 @@ TEST_F(CoordinatorTest, ALostWorkerFailsItsJobByNameAndTheNextJobRuns) {
   EXPECT_EQ(status.reason(),
             "worker w1 (node 0, rank 0) is lost: its connection ended and it did not come back");
 
-  FakeDaemon next(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon next(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(next.Start().ok());
   const JobId next_job = *client_->Submit(SomeJob(1));
   ASSERT_TRUE(next.WaitFor(proto::CoordinatorMessage::kRunNode, next_job.value()));
@@ -166,8 +177,8 @@ TEST_F(CoordinatorTest, ALostWorkerFailsItsJobByNameAndTheNextJobRuns) {
 }
 
 TEST_F(CoordinatorTest, ARunningJobAndTheQueueOutliveARestart) {
-  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}));
-  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}), &keys_);
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(server.Start().ok());
   ASSERT_TRUE(worker.Start().ok());
   const JobId running = *client_->Submit(SomeJob(1));
@@ -186,7 +197,7 @@ TEST_F(CoordinatorTest, ARunningJobAndTheQueueOutliveARestart) {
 TEST_F(CoordinatorTest, ADaemonOfAnotherProtocolVersionIsRefusedWithBothVersions) {
   proto::Register registration = FakeDaemon::Worker("w1", 1);
   registration.set_protocol_version(99);
-  FakeDaemon worker(options_.listen, registration);
+  FakeDaemon worker(options_.listen, registration, &keys_);
   const absl::Status status = worker.Start();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
@@ -196,8 +207,8 @@ TEST_F(CoordinatorTest, ADaemonOfAnotherProtocolVersionIsRefusedWithBothVersions
 }
 
 TEST_F(CoordinatorTest, ANameInUseIsRefused) {
-  FakeDaemon first(options_.listen, FakeDaemon::Worker("w1", 1));
-  FakeDaemon second(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon first(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
+  FakeDaemon second(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(first.Start().ok());
   const absl::Status status = second.Start();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -224,11 +235,11 @@ TEST_F(CoordinatorTest, AStateDirectoryInUseIsNamed) {
 }
 
 TEST_F(CoordinatorTest, StopEndsFollowersAndSessions) {
-  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(worker.Start().ok());
   const JobId job = *client_->Submit(SomeJob(1));  // waits for a server
   const auto follower_client = control::CoordinatorClient::Create(
-      {.coordinator = options_.listen, .deadline = absl::ZeroDuration()});
+      {.coordinator = options_.listen, .credentials = User(), .deadline = absl::ZeroDuration()});
   absl::Status status;
   std::thread follower(
       [&] { status = follower_client->Follow(job, [](const proto::FollowEvent&) {}).status(); });
@@ -238,8 +249,8 @@ TEST_F(CoordinatorTest, StopEndsFollowersAndSessions) {
 }
 
 TEST_F(CoordinatorTest, ATraceComesOnceTheJobHasEndedAndItsDaemonsHaveSaidAll) {
-  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}));
-  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2));
+  FakeDaemon server(options_.listen, FakeDaemon::Server("s1", {5001}), &keys_);
+  FakeDaemon worker(options_.listen, FakeDaemon::Worker("w1", 2), &keys_);
   ASSERT_TRUE(server.Start().ok());
   ASSERT_TRUE(worker.Start().ok());
   proto::Job traced = SomeJob(2);
@@ -284,47 +295,13 @@ TEST_F(CoordinatorTest, StopEndsWhoWaitsForATrace) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(CoordinatorClient, NobodyWaitsForTheTraceOfACoordinatorThatIsGoneOnceToldToStop) {
-  const auto client = control::CoordinatorClient::Create(
-      {.coordinator = "127.0.0.1:1", .deadline = absl::Hours(1)});
-  client->StopFollowing();
-  EXPECT_TRUE(absl::IsCancelled(client->GetTrace(JobId(1), [](const auto&) {})));
-}
-
-TEST(CoordinatorClient, NamesAnAddressThatDoesNotAnswer) {
-  // Bound but not listening: connections are refused.
-  const UniqueFd fd(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  const std::string where = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
-
-  const auto client = control::CoordinatorClient::Create(
-      {.coordinator = where, .deadline = absl::Milliseconds(300)});
-  EXPECT_EQ(
-      client->ListJobs().status(),
-      absl::UnavailableError(absl::StrCat(
-          "coordinator at ", where, " cannot be reached (tried for 300ms): connection refused")));
-  control::Session::Options options;
-  options.coordinator = where;
-  options.registration = FakeDaemon::Worker("w1", 1);
-  options.connect_deadline = absl::Milliseconds(300);
-  const auto session =
-      control::Session::Create(options, {.running_jobs = [] { return std::vector<uint32_t>(); }});
-  const absl::Status status = session->Start();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr(absl::StrCat("coordinator at ", where, " cannot be reached")));
-}
-
 TEST_F(CoordinatorTest, OneSessionTooManyIsRefusedAtOnceAndCounted) {
   coordinator_.reset();
   options_.limits.sessions_max = 1;
   StartCoordinator();
-  FakeDaemon first(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon first(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(first.Start().ok());
-  FakeDaemon second(options_.listen, FakeDaemon::Worker("w2", 1));
+  FakeDaemon second(options_.listen, FakeDaemon::Worker("w2", 1), &keys_);
   const absl::Status refused = second.Start();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
@@ -362,7 +339,7 @@ TEST_F(CoordinatorTest, ConnectionsOverWhichNobodyAsksForAnythingAreEnded) {
 
 // It may have been on its way.
 TEST_F(CoordinatorTest, WhatADaemonSaidJustBeforeABreakIsSaidAgainAfterIt) {
-  FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(daemon.Start().ok());
   proto::DaemonMessage about_nobodys_job;
   about_nobodys_job.mutable_node_finished()->set_job_id(77);
@@ -385,7 +362,7 @@ TEST_F(CoordinatorTest, WhatADaemonSaidJustBeforeABreakIsSaidAgainAfterIt) {
 }
 
 TEST_F(CoordinatorTest, ADaemonThatHasMoreToSayThanFitsEndsItsSession) {
-  FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1));
+  FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(daemon.Start().ok());
   coordinator_.reset();
   for (size_t i = 0; i <= kQueuedMessagesMax; ++i) daemon.Send(proto::DaemonMessage());

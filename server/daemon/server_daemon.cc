@@ -104,6 +104,7 @@ absl::Status ServerDaemon::Start() {
   if (!status.ok()) return status;
   control::Session::Options session;
   session.coordinator = options_.coordinator;
+  session.credentials = options_.credentials;
   session.connect_deadline = options_.connect_deadline;
   session.reconnect_deadline = options_.reconnect_deadline;
   session.registration.set_role(proto::SERVER);

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/control/credentials.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/image/chunk_image.h"
@@ -30,6 +31,7 @@ namespace strata::server {
 
 struct ServerOptions {
   std::string coordinator;            // HOST:PORT, unix:/PATH
+  control::Credentials credentials;   // with a HOST:PORT
   std::string name;                   // unique in the cluster
   std::string listen = "127.0.0.1";   // host (interface) that the shards bind to
   std::string address = "127.0.0.1";  // host under which workers reach them

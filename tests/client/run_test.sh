@@ -64,7 +64,13 @@ port=$(python3 -c 'import socket; s = socket.create_server(("", 0)); print(s.get
 "$strata" local --nodes 2 --servers 1 --listen "127.0.0.1:$port" --runs submitted > cluster 2>&1 &
 cluster=$!
 trap 'kill "$cluster" 2> /dev/null || true' EXIT
+until grep -q ' keys=' cluster; do
+  kill -0 "$cluster" || fail "no cluster"
+  sleep 0.1
+done
+keys=$(sed -n 's/.* keys=\([^ ]*\).*/\1/p' cluster)
 (cd elsewhere && "$strata" submit printed.textproto --follow --coordinator "127.0.0.1:$port" \
+  --keys "$keys" \
   > ../out 2> ../err) || fail "the printed job does not train"
 grep -q 'job 1 (linear): finished' out || fail "the printed job did not finish"
 grep -qx 'b = 5.000' submitted/linear-1/logs/rank0.log || fail "the printed job has not learned"

@@ -196,8 +196,8 @@ TEST(BadPlace, RanksThatDoNotFitYetWaitAndSaySo) {
 TEST(BadPlace, APortInUseIsNamed) {
   Cluster cluster({0, 1, 0, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  CommandResult result = RunStrata(
-      {"coordinator", "--listen", cluster.address(), "--state", TestDir() + "/other-state"});
+  CommandResult result = RunStrata({"coordinator", "--listen", cluster.address(), "--insecure",
+                                    "--state", TestDir() + "/other-state"});
   ExpectOneErrorLine(result, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr(cluster.address()), HasSubstr("in use")));
 }
@@ -206,7 +206,9 @@ TEST(BadPlace, AServersPortInUseIsNamed) {
   Cluster cluster({1, 1, 0, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   std::string port = ValueIn(cluster.server(0).ready_line, "ports");
-  CommandResult result = RunStrata({"server", "--coordinator", cluster.address(), "--port", port});
+  std::vector<std::string> args = cluster.KeyArgs(keys::Role::kServer, "s9");
+  args.insert(args.begin(), {"server", "--coordinator", cluster.address(), "--port", port});
+  CommandResult result = RunStrata(args);
   ExpectOneErrorLine(result, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr(":" + port), HasSubstr("in use")));
 }
@@ -216,7 +218,8 @@ TEST(BadPlace, ACoordinatorThatCannotBeReachedIsNamed) {
   for (const auto& args : std::vector<std::vector<std::string>>{
            {"jobs"}, {"status"}, {"nodes"}, {"cancel", "1"}, {"worker"}, {"server"}}) {
     std::vector<std::string> all = args;
-    all.insert(all.end(), {"--coordinator", "127.0.0.1:1", "--timeout", "1", "--log-level", "off"});
+    all.insert(all.end(), {"--coordinator", "127.0.0.1:1", "--insecure", "--timeout", "1",
+                           "--log-level", "off"});
     CommandResult result = RunStrata(all);
     ExpectOneErrorLine(result, 1);
     EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1")) << args[0];
@@ -229,6 +232,8 @@ TEST(BadPlace, ADaemonOfAnotherVersionIsRefusedAndToldWhy) {
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   control::Session::Options options;
   options.coordinator = cluster.address();
+  options.credentials =
+      control::Credentials::File(cluster.KeyArgs(keys::Role::kWorker, "from-the-future")[1]);
   options.registration.set_protocol_version(999);
   options.registration.set_role(proto::WORKER);
   options.registration.set_name("from-the-future");
@@ -249,8 +254,10 @@ TEST(BadPlace, ADaemonOfAnotherVersionIsRefusedAndToldWhy) {
 TEST(BadPlace, ADaemonWhoseNameIsTakenIsRefusedAndToldWhy) {
   Cluster cluster({0, 1, 1, 1});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  CommandResult result = RunStrata(
-      {"worker", "--coordinator", cluster.address(), "--name", "w0", "--log-level", "off"});
+  std::vector<std::string> args = cluster.KeyArgs(keys::Role::kWorker, "w0");
+  args.insert(args.begin(),
+              {"worker", "--coordinator", cluster.address(), "--name", "w0", "--log-level", "off"});
+  CommandResult result = RunStrata(args);
   ExpectOneErrorLine(result, 1);
   EXPECT_THAT(result.err, HasSubstr("w0"));
 }

@@ -131,7 +131,7 @@ class CompareTest(CampaignCase):
         timer = self.watch(local)
         try:
             at = dict(word.split("=", 1) for word in local.stdout.readline().split()[3:])
-            where = ["--coordinator", at["coordinator"]]
+            where = ["--coordinator", at["coordinator"], "--keys", at["keys"]]
             out = self.finish("sync,async", 1, *where)
             self.assertIn(f"cluster of {at['coordinator']}: 1 server with 1 shard, 2 workers with "
                           "2 slots", out)
@@ -170,9 +170,10 @@ class CompareTest(CampaignCase):
     def test_a_coordinators_restart_costs_no_figures(self):
         state = os.path.join(self.dir.name, "state")
         runs = os.path.join(self.dir.name, "runs")
-        coordinator, at = self.daemon("coordinator", "--listen", "127.0.0.1:0", "--state", state)
+        coordinator, at = self.daemon("coordinator", "--listen", "127.0.0.1:0", "--insecure",
+                                      "--state", state)
         address = at["address"]
-        where = ["--coordinator", address]
+        where = ["--coordinator", address, "--insecure"]
         self.daemon("server", "--name", "s0", *where)
         for name in ("w0", "w1"):
             self.daemon("worker", "--name", name, "--slots", "1", "--runs", runs, *where)
@@ -184,7 +185,7 @@ class CompareTest(CampaignCase):
                                     for job in self.jobs(where)))
         coordinator.kill()
         coordinator.wait(DEADLINE_S)
-        self.daemon("coordinator", "--listen", address, "--state", state)
+        self.daemon("coordinator", "--listen", address, "--insecure", "--state", state)
         out, err = compare.communicate(timeout=DEADLINE_S)
         timer.cancel()
         self.assertEqual((compare.returncode, err), (0, ""), out)

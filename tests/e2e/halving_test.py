@@ -151,7 +151,7 @@ class HalvingTest(CampaignCase):
         timer = self.watch(local)
         try:
             at = dict(word.split("=", 1) for word in local.stdout.readline().split()[3:])
-            self.check_coordinator("--coordinator", at["coordinator"])
+            self.check_coordinator("--coordinator", at["coordinator"], "--keys", at["keys"])
         finally:
             local.send_signal(signal.SIGINT)
             local.communicate(timeout=DEADLINE_S)

@@ -175,17 +175,27 @@ TEST_F(Launch, ADaemonThatCannotStartIsNamedAndTheOthersAreStopped) {
 TEST_F(Launch, WithoutAJobItStaysUntilItIsInterrupted) {
   const std::string address = absl::StrCat("127.0.0.1:", port_);
   Command launch = StartStrata(Args({"--port", absl::StrCat(port_)}));
+  std::string keys;  // that it lends to other commands
   ASSERT_TRUE(WaitUntil([&] {
-    return RunStrata({"nodes", "--coordinator", address, "--timeout", "1"}).out.find("noisy2") !=
-           std::string::npos;
+    std::ifstream in(launch.base + ".out");
+    for (std::string line; keys.empty() && std::getline(in, line);) keys = ValueIn(line, "keys");
+    return !keys.empty();
   }));
+  EXPECT_THAT(RunStrata({"nodes", "--coordinator", address, "--keys", keys}).out,
+              HasSubstr("noisy2"));
   const std::string job = WriteJob(TestDir(), LenetJob("job", 4, 2, 5));
-  EXPECT_EQ(RunStrata({"submit", job, "--follow", "--coordinator", address}).status.code, 0);
+  const std::vector<std::string> submit = {"submit", job, "--follow", "--coordinator", address};
+  EXPECT_THAT(RunStrata(submit).err, HasSubstr("there are no keys for it"));
+  std::vector<std::string> with_keys = submit;
+  with_keys.insert(with_keys.end(), {"--keys", keys});
+  EXPECT_EQ(RunStrata(with_keys).status.code, 0);
   launch.process->Signal(SIGINT);
   const CommandResult result = Finish(std::move(launch));
   EXPECT_EQ(result.status.ToString(), "exited with status 0") << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_THAT(result.out, HasSubstr("--follow --coordinator " + address + "\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr(absl::StrCat("--follow --coordinator ", address, " --keys ", keys, "\n")));
+  EXPECT_FALSE(std::filesystem::exists(keys)) << "they go with the cluster";
 }
 
 TEST_F(Launch, NothingIsLeftOnTheHostsAfterCtrlC) {
@@ -221,9 +231,9 @@ TEST_F(Launch, AHostThatHearsNothingEndsItsDaemons) {
   spec.log_path = TestDir() + "/host.out";
   auto host = Process::Start(spec);
   ASSERT_TRUE(host.ok()) << host.status();
-  const std::string start = absl::StrCat(
-      R"({"kind":"start","title":"c","args":["coordinator","--listen","127.0.0.1:0","--state",")",
-      TestDir(), "/state\"]}\n");
+  const std::string start =
+      absl::StrCat(R"({"kind":"start","title":"c","args":["coordinator","--insecure","--listen",)",
+                   R"("127.0.0.1:0","--state",")", TestDir(), "/state\"]}\n");
   ASSERT_EQ(write(write_end.get(), start.data(), start.size()), static_cast<ssize_t>(start.size()));
   EXPECT_TRUE(WaitUntil([] { return ListProcesses("coordinator").size() == 1; }));
   EXPECT_TRUE(WaitUntil([&] { return (*host)->TryReap().has_value(); }));

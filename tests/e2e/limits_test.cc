@@ -180,8 +180,10 @@ TEST(Limits, ConnectionsBeyondTheLimitAreEndedAndCountedAndTheJobGoesOn) {
 TEST(Limits, ADaemonBeyondTheSessionsIsRefusedByNameAndTheOthersStay) {
   Cluster cluster({.coordinator_args = {"--sessions", "2"}});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const CommandResult refused = RunStrata({"worker", "--coordinator", cluster.address(), "--name",
-                                           "w9", "--runs", TestDir() + "/runs9"});
+  std::vector<std::string> args = cluster.KeyArgs(keys::Role::kWorker, "w9");
+  args.insert(args.begin(), {"worker", "--coordinator", cluster.address(), "--name", "w9", "--runs",
+                             TestDir() + "/runs9"});
+  const CommandResult refused = RunStrata(args);
   EXPECT_EQ(refused.status.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("the coordinator has 2 sessions of daemons open, which is its "
                                      "limit (--sessions)"));

@@ -176,8 +176,8 @@ class TraceTest(unittest.TestCase):
         self.addCleanup(cluster.stdout.close)
         self.addCleanup(cluster.wait, DEADLINE_S)
         self.addCleanup(cluster.terminate)
-        ready = re.search(r"coordinator=(\S+)", cluster.stdout.readline())
-        at = ["--coordinator", ready[1]]
+        ready = re.search(r"coordinator=(\S+) .*keys=(\S+)", cluster.stdout.readline())
+        at = ["--coordinator", ready[1], "--keys", ready[2]]
         plain = self.path("plain.textproto", job(name='"plain"', max_steps="300"))
         self.assertEqual(self.strata("submit", plain, *at).returncode, 0)
         traced = self.path("job.textproto", job(trace="{ steps: 2 }"))

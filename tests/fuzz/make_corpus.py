@@ -3,14 +3,19 @@
 usage: make_corpus.py
 
 The seeds are checked in; run this after a change of a format and commit what changes. What a fuzzer
-found is kept there too, as crash-*; this script leaves those alone. It writes the same each time.
+found is kept there too, as crash-*; this script leaves those alone. It writes the same each time,
+except that keys are random: those there stay; delete corpus/keys_fuzz/authority for new ones.
 """
 
+import base64
 import glob
 import gzip
 import json
 import os
+import re
 import struct
+import subprocess
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEND = b"\1"  # frame_fuzz puts sizes and checksums right
@@ -254,6 +259,71 @@ def s3_texts():
         write("s3_fuzz", name, text)
 
 
+def make_keys():
+    """A cluster's authority, a member's key file and a request, as common/keys writes them."""
+    days = "49000"  # until 2160, wherever a test is run
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        def path(name):
+            return os.path.join(folder, name)
+
+        def content(name):
+            with open(path(name), "rb") as file:
+                return file.read()
+
+        for name in ("root", "leaf"):
+            openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256",
+                    "-out", path(name + ".key"))
+        openssl("req", "-x509", "-key", path("root.key"), "-subj", "/CN=strata blue", "-days", days,
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+                "-addext", "subjectAltName=URI:spiffe://blue", "-out", path("root.pem"))
+        openssl("req", "-new", "-key", path("leaf.key"), "-subj", "/",
+                "-out", path("request.pem"))
+        with open(path("extensions"), "w") as out:
+            out.write("basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
+                      "extendedKeyUsage=serverAuth,clientAuth\n"
+                      "subjectAltName=URI:spiffe://blue/worker/w1\n")
+        openssl("x509", "-req", "-in", path("request.pem"), "-CA", path("root.pem"), "-CAkey",
+                path("root.key"), "-days", days, "-extfile", path("extensions"), "-out",
+                path("leaf.pem"))
+        root, leaf = content("root.pem"), content("leaf.pem")
+        write("keys_fuzz", "authority", b"p" + content("root.key") + root)
+        write("keys_fuzz", "key_file", b"p" + content("leaf.key") + leaf + root)
+        write("keys_fuzz", "request", b"p" + content("request.pem"))
+        write("keys_fuzz", "chain", b"p" + leaf + root)
+
+
+def keys():
+    def seed(name):
+        with open(os.path.join(HERE, "corpus", "keys_fuzz", name), "rb") as file:
+            return file.read()
+
+    if not os.path.exists(os.path.join(HERE, "corpus", "keys_fuzz", "authority")):
+        make_keys()
+    kinds = {b"CERTIFICATE": b"c", b"PRIVATE KEY": b"k", b"CERTIFICATE REQUEST": b"r"}
+    for name in ("authority", "key_file", "request"):
+        blocks = re.findall(rb"BEGIN ([A-Z ]+)-----([^-]+)-----END", seed(name))
+        for number, (label, text) in enumerate(blocks):
+            der = base64.b64decode(text)
+            write("keys_fuzz", f"{name}_{number}_der", kinds[label] + der)
+            write("keys_fuzz", f"{name}_{number}_cut_off", kinds[label] + der[:-1])
+    whole = seed("key_file")
+    write("keys_fuzz", "key_file_cut_off", whole[:-40])
+    write("keys_fuzz", "encrypted", whole.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"))
+    write("keys_fuzz", "two_keys", whole + seed("authority")[1:])
+    token = b"strata1." + b"AQ" * 21 + b"E." + b"MDEyMzQ1Njc4OWFiY2RlZg"
+    for name, text in (("token", token), ("token_cut_off", token[:-1]),
+                       ("token_version", token.replace(b"1.", b"2.", 1)),
+                       ("token_character", token.replace(b"AQ", b"A+", 1))):
+        write("keys_fuzz", name, b"t" + text)
+    for number, uri in enumerate((b"spiffe://blue/worker/w1", b"spiffe://blue",
+                                  b"spiffe://blue/root/w1", b"https://a/b/c", b"\xff\n")):
+        write("keys_fuzz", f"uri_{number}", b"u" + uri)
+
+
 if __name__ == "__main__":
     frames()
     payloads()
@@ -267,3 +337,4 @@ if __name__ == "__main__":
     clusters()
     task_replies()
     s3_texts()
+    keys()

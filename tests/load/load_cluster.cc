@@ -50,20 +50,23 @@ absl::Status LoadCluster::StartMember(const std::string& name, std::vector<std::
 
 absl::Status LoadCluster::Start() {
   std::filesystem::remove_all(absl::StrCat(options_.dir, "/state"));
+  keys_.emplace(absl::StrCat(options_.dir, "/keys"));
   std::string line;
-  absl::Status status = StartMember(
-      "coordinator",
-      {"coordinator", "--listen", "127.0.0.1:0", "--state", absl::StrCat(options_.dir, "/state")},
-      &line);
+  absl::Status status = StartMember("coordinator",
+                                    {"coordinator", "--listen", "127.0.0.1:0", "--keys",
+                                     keys_->PathOf(keys::Role::kCoordinator, "coordinator"),
+                                     "--state", absl::StrCat(options_.dir, "/state")},
+                                    &line);
   if (!status.ok()) return status;
   const size_t begin = line.find("address=") + 8;
   coordinator_ = line.substr(begin, line.find(' ', begin) - begin);
   for (uint32_t i = 0; i < options_.servers && status.ok(); ++i) {
     const std::string name = absl::StrCat("s", i);
-    status = StartMember(name,
-                         {"server", "--coordinator", coordinator_, "--name", name, "--shards",
-                          absl::StrCat(options_.shards)},
-                         &line);
+    status = StartMember(
+        name,
+        {"server", "--coordinator", coordinator_, "--name", name, "--keys",
+         keys_->PathOf(keys::Role::kServer, name), "--shards", absl::StrCat(options_.shards)},
+        &line);
   }
   return status;
 }

@@ -2,10 +2,13 @@
 #define STRATA_TESTS_LOAD_LOAD_CLUSTER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/control/credentials.h"
+#include "common/keys/testing/test_keys.h"
 #include "common/limits/process_use.h"
 #include "common/process/process.h"
 
@@ -37,6 +40,9 @@ class LoadCluster {
   absl::Status Stop();
 
   const std::string& coordinator() const { return coordinator_; }
+  control::Credentials CredentialsOf(keys::Role role, const std::string& name) {
+    return control::Credentials::File(keys_->PathOf(role, name));
+  }
   const std::vector<Member>& members() const { return members_; }
 
  private:
@@ -44,6 +50,7 @@ class LoadCluster {
                            std::string* ready_line);
 
   const Options options_;
+  std::optional<keys::KeyFolder> keys_;
   std::string coordinator_;  // HOST:PORT
   std::vector<Member> members_;
 };

@@ -57,9 +57,13 @@ class LoadRun {
  private:
   absl::Status StartNodes() {
     const absl::Time begin = absl::Now();
-    client_ = control::CoordinatorClient::Create({.coordinator = cluster_.coordinator()});
+    client_ = control::CoordinatorClient::Create(
+        {.coordinator = cluster_.coordinator(),
+         .credentials = cluster_.CredentialsOf(keys::Role::kUser, "load")});
     for (uint32_t i = 0; i < options_.problem.nodes; ++i) {
-      nodes_.push_back(std::make_unique<LoadNode>(options_.problem, cluster_.coordinator(), i));
+      nodes_.push_back(std::make_unique<LoadNode>(
+          options_.problem, cluster_.coordinator(),
+          cluster_.CredentialsOf(keys::Role::kWorker, LoadNode::NameOf(i)), i));
       if (absl::Status started = nodes_.back()->Start(); !started.ok()) return started;
     }
     Say(absl::StrFormat("%d nodes registered in %.1f s", options_.problem.nodes,

@@ -97,10 +97,14 @@ class NodeRun {
 
 }  // namespace
 
-LoadNode::LoadNode(const LoadProblem& problem, const std::string& coordinator, uint32_t number)
-    : problem_(problem), name_(absl::StrFormat("w%03d", number)) {
+std::string LoadNode::NameOf(uint32_t number) { return absl::StrFormat("w%03d", number); }
+
+LoadNode::LoadNode(const LoadProblem& problem, const std::string& coordinator,
+                   control::Credentials credentials, uint32_t number)
+    : problem_(problem), name_(NameOf(number)) {
   control::Session::Options options;
   options.coordinator = coordinator;
+  options.credentials = std::move(credentials);
   options.registration.set_role(proto::WORKER);
   options.registration.set_name(name_);
   options.registration.set_address("127.0.0.1");

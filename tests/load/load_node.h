@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/control/credentials.h"
 #include "common/control/session.h"
 #include "tests/load/load_problem.h"
 #include "worker/contract/node_memory.h"
@@ -22,7 +23,10 @@ namespace strata::tests {
 // Threads: the owner's; Wait, Stop and destruction from one.
 class LoadNode {
  public:
-  LoadNode(const LoadProblem& problem, const std::string& coordinator, uint32_t number);
+  // `credentials`: of worker NameOf(number).
+  LoadNode(const LoadProblem& problem, const std::string& coordinator,
+           control::Credentials credentials, uint32_t number);
+  static std::string NameOf(uint32_t number);
   ~LoadNode();
 
   // Blocks until registered. Errors: those of control::Session::Start.

@@ -1,5 +1,7 @@
 #include "tests/netns/netns_cluster.h"
 
+#include <stdlib.h>
+
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -31,12 +33,18 @@ absl::Status NetnsCluster::StartHead() {
     status = network_->AddHost(absl::StrCat("w", i), kFirstWorker + i);
   }
   if (!status.ok()) return status;
+  keys_.emplace(TestDir() + "/keys");
+  const std::string user = keys_->PathOf(keys::Role::kUser, "tester");
+  setenv("STRATA_KEYS", user.c_str(), /*overwrite=*/1);  // for commands
   address_ = absl::StrCat(Network::AddressOf(kHead), ":7070");
-  status = StartOn("head", "coordinator",
-                   {"coordinator", "--listen", "0.0.0.0:7070", "--state", TestDir() + "/state"});
+  status =
+      StartOn("head", "coordinator",
+              {"coordinator", "--listen", "0.0.0.0:7070", "--keys",
+               keys_->PathOf(keys::Role::kCoordinator, "head"), "--state", TestDir() + "/state"});
   if (!status.ok()) return status;
   control::CoordinatorClient::Options client;
   client.coordinator = address_;
+  client.credentials = control::Credentials::File(user);
   client.deadline = absl::Seconds(30);
   client_ = control::CoordinatorClient::Create(client);
   return absl::OkStatus();
@@ -44,7 +52,13 @@ absl::Status NetnsCluster::StartHead() {
 
 absl::Status NetnsCluster::StartServer(const std::string& host, const std::string& name,
                                        const std::vector<std::string>& more) {
-  std::vector<std::string> args = {"server", "--coordinator", address_, "--name", name};
+  std::vector<std::string> args = {"server",
+                                   "--coordinator",
+                                   address_,
+                                   "--name",
+                                   name,
+                                   "--keys",
+                                   keys_->PathOf(keys::Role::kServer, name)};
   args.insert(args.end(), more.begin(), more.end());
   return StartOn(host, absl::StrCat("server ", name), args);
 }
@@ -52,8 +66,9 @@ absl::Status NetnsCluster::StartServer(const std::string& host, const std::strin
 absl::Status NetnsCluster::StartWorker(int i) {
   const std::string name = absl::StrCat("w", i);
   return StartOn(name, absl::StrCat("worker ", name),
-                 {"worker", "--coordinator", address_, "--name", name, "--slots",
-                  absl::StrCat(options_.slots), "--runs", TestDir() + "/runs"});
+                 {"worker", "--coordinator", address_, "--name", name, "--keys",
+                  keys_->PathOf(keys::Role::kWorker, name), "--slots", absl::StrCat(options_.slots),
+                  "--runs", TestDir() + "/runs"});
 }
 
 absl::Status NetnsCluster::Start() {

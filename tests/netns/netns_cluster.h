@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/control/coordinator_client.h"
+#include "common/keys/testing/test_keys.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/netns/network.h"
@@ -54,6 +56,7 @@ class NetnsCluster {
   const Options options_;
   std::unique_ptr<Network> network_;
   std::string address_;
+  std::optional<keys::KeyFolder> keys_;
   std::unique_ptr<control::CoordinatorClient> client_;
   std::vector<Daemon> daemons_;  // the coordinator first
 };

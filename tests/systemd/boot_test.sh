@@ -63,6 +63,8 @@ for unit in strata-coordinator strata-server strata-worker; do
 done
 expect confined "${confined%$'\n'}"
 expect worker-user strata
+expect joined "server good
+worker good"
 expect first-job 0
 expect runs job-1
 expect second-job 0

@@ -90,6 +90,7 @@ absl::Status Agent::Start() {
   if (!descriptors.ok()) return descriptors;
   control::Session::Options session;
   session.coordinator = options_.coordinator;
+  session.credentials = options_.credentials;
   session.connect_deadline = options_.connect_deadline;
   session.reconnect_deadline = options_.reconnect_deadline;
   session.registration = Registration();

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/control/credentials.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/limits/limits.h"
@@ -32,6 +33,7 @@ namespace strata::worker {
 
 struct AgentOptions {
   std::string coordinator;            // HOST:PORT, unix:/PATH
+  control::Credentials credentials;   // with a HOST:PORT
   std::string name;                   // unique in the cluster
   std::string address = "127.0.0.1";  // host under which peers know this node
   std::string listen;                 // what aggregators bind to; empty: address

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "common/ipc/abstract_socket.h"
 #include "common/log.h"
 #include "server/coordinator/service/listening.h"
 
@@ -81,13 +80,14 @@ bool Acceptor::AcceptFrom(int listener) {
     callbacks_.refused();
     return true;
   }
-  if (own_ && listener == own_->fd().get() && !IsSameUser(fd.get())) {
+  const bool is_own = own_ && listener == own_->fd().get();
+  if (is_own && !MayUse(fd.get())) {
     callbacks_.stranger();
     return true;
   }
   const int on = 1;  // of TCP alone
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  callbacks_.take(std::move(fd));
+  callbacks_.take(std::move(fd), is_own);
   return true;
 }
 

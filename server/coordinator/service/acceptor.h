@@ -31,7 +31,8 @@ class Acceptor {
     int descriptors_max = 0;
   };
   struct Callbacks {
-    std::function<void(UniqueFd)> take;
+    // `is_own`: it came by the Unix socket.
+    std::function<void(UniqueFd, bool is_own)> take;
     std::function<void()> refused;
     std::function<void()> stranger;  // refused: it was another user's
   };

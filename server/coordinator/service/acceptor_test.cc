@@ -37,7 +37,7 @@ class AcceptorTest : public ::testing::Test {
   void Start(int descriptors_max, const std::string& listen = "127.0.0.1:0") {
     acceptor_ = *Acceptor::Create({.listen = listen, .descriptors_max = descriptors_max});
     acceptor_->Start({.take =
-                          [this](UniqueFd fd) {
+                          [this](UniqueFd fd, bool) {
                             absl::MutexLock lock(&mutex_);
                             taken_.push_back(std::move(fd));
                           },
@@ -142,7 +142,7 @@ TEST_F(AcceptorOfOneUserTest, ASocketBesidesAPortIsTakenWhereItIsFree) {
     const auto acceptor =
         *Acceptor::Create({.listen = "127.0.0.1:0", .also = also, .descriptors_max = INT_MAX});
     acceptor->Start({.take =
-                         [&](UniqueFd) {
+                         [&](UniqueFd, bool) {
                            absl::MutexLock lock(&mutex);
                            ++taken;
                          },

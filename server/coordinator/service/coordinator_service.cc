@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "common/control/resources.h"
 #include "common/job/job.h"
 #include "common/log.h"
+#include "server/coordinator/service/identify.h"
 
 namespace strata::server {
 namespace {
@@ -26,11 +28,6 @@ constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
 // How often it is looked whether a trace is complete.
 constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  // gRPC and Abseil number their codes alike.
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
 uint64_t RandomToken() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random();
@@ -45,8 +42,9 @@ bool IsLast(const proto::FollowEvent& event) {
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
                                        const CoordinatorLimits& limits, JobStore* store,
-                                       StoreOpener open_store)
+                                       Access* access, StoreOpener open_store)
     : store_(store),
+      access_(access),
       session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
       call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
@@ -92,8 +90,11 @@ grpc::Status CoordinatorService::Session(
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
   const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
   if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kServe);
+  if (!caller.ok()) return ToGrpc(caller.status());
   const SessionId id(next_session_++);
   const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
+  const Member member{*caller, queue};
   absl::Notification read_ended;
   const auto in_hand = std::make_shared<InHand>();
   std::thread writer([&] {
@@ -103,12 +104,15 @@ grpc::Status CoordinatorService::Session(
     }
     if (!read_ended.WaitForNotificationWithTimeout(kCloseGrace)) context->TryCancel();
   });
-  absl::Status posted = loop_.Post([this, id, queue] {
-    sessions_[id] = queue;
+  absl::Status posted = loop_.Post([this, id, member] {
+    sessions_[id] = member;
+    // It may have been revoked since.
+    if (!access_->StillCounts(member.caller).ok()) member.queue->Close();
     core_.OnConnected(id, clock_.Now());
   });
   proto::DaemonMessage message;
   while (posted.ok() && stream->Read(&message)) {
+    if (!IsForCore(member, message)) continue;
     in_hand->Add();
     posted = loop_.Post([this, id, in_hand, message = std::move(message)] {
       core_.OnMessage(id, message, clock_.Now());
@@ -128,10 +132,58 @@ grpc::Status CoordinatorService::Session(
   return ToGrpc(posted);
 }
 
+absl::StatusOr<Caller> CoordinatorService::AdmitOrCount(const grpc::ServerContext& context,
+                                                        Right right) {
+  absl::StatusOr<Caller> caller = Admit(context, *access_, right);
+  if (caller.ok()) return caller;
+  const uint64_t refused = ++refused_callers_;
+  if ((refused & (refused - 1)) == 0) {
+    LogWarning("refused a call from %s: %s (%d refused)", context.peer(),
+               std::string(caller.status().message()), refused);
+  }
+  return caller;
+}
+
+bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMessage& message) {
+  proto::CoordinatorMessage reply;
+  if (message.has_register_()) {
+    const absl::Status may = AllowRegistration(member.caller, message.register_());
+    if (may.ok()) return true;
+    ++refused_callers_;
+    reply.mutable_rejected()->set_reason(std::string(may.message()));
+    member.queue->Push(std::move(reply));
+    member.queue->Close();
+    return false;
+  }
+  if (!message.has_renew()) return true;
+  const auto issued = access_->Renew(member.caller, message.renew().request_pem(), absl::Now());
+  proto::CertificateRenewed* renewed = reply.mutable_renewed();
+  if (issued.ok()) {
+    renewed->set_chain_pem(issued->chain_pem());
+    renewed->set_roots_pem(issued->roots_pem());
+  } else {
+    renewed->set_error(std::string(issued.status().message()));
+  }
+  member.queue->Push(std::move(reply));
+  return false;
+}
+
+void CoordinatorService::EndRevokedSessions() {
+  loop_
+      .Post([this] {
+        for (const auto& [id, member] : sessions_) {
+          if (!access_->StillCounts(member.caller).ok()) member.queue->Close();
+        }
+      })
+      .IgnoreError();
+}
+
 grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
                                      const std::function<absl::Status()>& ask) {
   const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  return pass.ok() ? Run(ask) : ToGrpc(pass.status());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  return caller.ok() ? Run(ask) : ToGrpc(caller.status());
 }
 
 grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
@@ -210,12 +262,14 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
   return Ask(context, [&] {
     *reply = core_.ListNodes(clock_.Now());
     *reply->mutable_coordinator() = CoordinatorStatus(&session_gate_, &call_gate_);
+    reply->set_security(access_->Describe());
     proto::DaemonStatus* coordinator = reply->mutable_coordinator();
     for (const auto& [cause, count] : core_.refusals()) {
       control::AddRefusal(cause, count, coordinator);
     }
     control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
     control::AddRefusal("connection of another user", strangers_, coordinator);
+    control::AddRefusal("without a certificate for it", refused_callers_, coordinator);
     control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
                          coordinator);
     return absl::OkStatus();
@@ -227,6 +281,8 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
                                         grpc::ServerWriter<proto::FollowEvent>* writer) {
   const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
   if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  if (!caller.ok()) return ToGrpc(caller.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   const grpc::Status found = Run([&] {
@@ -242,6 +298,11 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
   grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
   while (!queue->IsDone() && !context->IsCancelled()) {
     const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
+    const absl::Status counts = access_->StillCounts(*caller);
+    if (!counts.ok()) {
+      result = ToGrpc(counts);
+      break;
+    }
     if (!event.has_value()) continue;
     if (!writer->Write(*event)) break;
     if (!IsLast(*event)) continue;
@@ -268,6 +329,8 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
                                           grpc::ServerWriter<proto::TraceBatch>* writer) {
   const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
   if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  if (!caller.ok()) return ToGrpc(caller.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   CoordinatorCore::TraceFound found;
@@ -280,6 +343,8 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
   };
   grpc::Status status = Run(look);
   while (status.ok() && !found.complete && !context->IsCancelled()) {
+    status = ToGrpc(access_->StillCounts(*caller));
+    if (!status.ok()) break;
     if (queue->IsDone()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
       break;
@@ -297,12 +362,16 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
 
 void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
   const auto it = sessions_.find(session);
-  if (it != sessions_.end()) it->second->Push(message);
+  if (it == sessions_.end()) return;
+  if (!message.has_registered()) return it->second.queue->Push(message);
+  proto::CoordinatorMessage registered = message;
+  registered.mutable_registered()->set_authority(access_->authority());
+  it->second.queue->Push(std::move(registered));
 }
 
 void CoordinatorService::Close(SessionId session) {
   const auto it = sessions_.find(session);
-  if (it != sessions_.end()) it->second->Close();
+  if (it != sessions_.end()) it->second.queue->Close();
 }
 
 void CoordinatorService::Forget(JobId job) {

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "proto/control.grpc.pb.h"
+#include "server/coordinator/access/access.h"
 #include "server/coordinator/core/coordinator_actions.h"
 #include "server/coordinator/core/coordinator_core.h"
 #include "server/coordinator/service/admission.h"
@@ -24,10 +25,10 @@ namespace strata::server {
 // thread.
 class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
  public:
-  // `store` outlives the service.
+  // `store` and `access` outlive the service.
   // `open_store` opens what jobs' checkpoint.dir name.
   CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
-                     JobStore* store, StoreOpener open_store);
+                     JobStore* store, Access* access, StoreOpener open_store);
 
   // Takes in what the store holds and runs the control loop.
   absl::Status Start();
@@ -37,6 +38,9 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void CountRefusedConnection();
   // One was refused because it was another user's.
   void CountStranger();
+  // Ends the sessions of those who are no longer members. Any thread may call it.
+  void EndRevokedSessions();
+  Gate* call_gate() { return &call_gate_; }
   // Ends the control loop, once the gRPC server has shut down.
   void Stop();
 
@@ -62,6 +66,18 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
 
+  // One whom the coordinator talks with.
+  struct Member {
+    Caller caller;
+    std::shared_ptr<SessionQueue> queue;
+  };
+
+  // Who calls and may; counts and logs those who may not.
+  absl::StatusOr<Caller> AdmitOrCount(const grpc::ServerContext& context, Right right);
+  // Whether the message is for the coordinator's core: not a registration under another's name, and
+  // no request for a certificate, which is answered here.
+  bool IsForCore(const Member& member, const proto::DaemonMessage& message);
+
   // Any thread but the loop's may call it.
   void DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue);
 
@@ -77,21 +93,23 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void FindCheckpoint(const CheckpointQuery& query) override;
   void KeepCheckpoint(const CheckpointToKeep& checkpoint) override;
 
-  // Runs `ask` on the loop's thread and waits, unless too many calls are open.
+  // Runs `ask` on the loop's thread and waits, for one who may, unless too many calls are open.
   grpc::Status Ask(grpc::ServerContext* context, const std::function<absl::Status()>& ask);
   grpc::Status Run(const std::function<absl::Status()>& ask);
 
   JobStore* const store_;
+  Access* const access_;
   const RealClock clock_;
   Gate session_gate_;
   Gate call_gate_;
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<uint64_t> refused_connections_ = 0;
   std::atomic<uint64_t> strangers_ = 0;
+  std::atomic<uint64_t> refused_callers_ = 0;
 
   // What the loop's thread owns.
   CoordinatorCore core_;
-  std::map<SessionId, std::shared_ptr<SessionQueue>> sessions_;
+  std::map<SessionId, Member> sessions_;
   // By job; whether they want the ranks' reports, too.
   std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
 

@@ -63,10 +63,16 @@ proto::Register FakeDaemon::Server(const std::string& name, std::vector<uint32_t
   return registration;
 }
 
-FakeDaemon::FakeDaemon(const std::string& coordinator, proto::Register registration)
+FakeDaemon::FakeDaemon(const std::string& coordinator, proto::Register registration,
+                       keys::KeyFolder* keys)
     : name_(registration.name()) {
   control::Session::Options options;
   options.coordinator = coordinator;
+  const keys::Role role =
+      registration.role() == proto::SERVER ? keys::Role::kServer : keys::Role::kWorker;
+  options.credentials = keys == nullptr
+                            ? control::Credentials::Insecure()
+                            : control::Credentials::File(keys->PathOf(role, registration.name()));
   options.registration = std::move(registration);
   options.connect_deadline = absl::Seconds(20);
   session_ = control::Session::Create(

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/control/session.h"
+#include "common/keys/testing/test_keys.h"
 
 namespace strata::server {
 
@@ -22,7 +23,9 @@ class FakeDaemon {
   static proto::Register Worker(const std::string& name, uint32_t slots);
   static proto::Register Server(const std::string& name, std::vector<uint32_t> ports);
 
-  FakeDaemon(const std::string& coordinator, proto::Register registration);
+  // `keys`: has the daemon's; null: it speaks without.
+  FakeDaemon(const std::string& coordinator, proto::Register registration,
+             keys::KeyFolder* keys = nullptr);
   ~FakeDaemon();
 
   absl::Status Start() { return session_->Start(); }

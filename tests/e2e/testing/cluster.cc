@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -41,6 +42,17 @@ std::string ReadLine(int fd, absl::Duration deadline) {
   return text;
 }
 
+// `strata ARGS`, run by a launcher where there is one.
+Process::Spec SpecOf(const std::vector<std::string>& args,
+                     const std::vector<std::string>& launcher) {
+  Process::Spec spec;
+  spec.executable = launcher.empty() ? StrataBinary() : launcher[0];
+  spec.args = launcher;
+  spec.args.push_back(launcher.empty() ? "strata" : StrataBinary());
+  spec.args.insert(spec.args.end(), args.begin(), args.end());
+  return spec;
+}
+
 }  // namespace
 
 std::string StrataBinary() { return std::filesystem::absolute("cli/strata").string(); }
@@ -69,14 +81,7 @@ absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<s
   if (pipe2(out, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
   daemon.out = UniqueFd(out[0]);
   UniqueFd write_end(out[1]);
-  Process::Spec spec;
-  spec.executable = StrataBinary();
-  spec.args = args;
-  spec.args.insert(spec.args.begin(), launcher.empty() ? "strata" : StrataBinary());
-  if (!launcher.empty()) {
-    spec.executable = launcher[0];
-    spec.args.insert(spec.args.begin(), launcher.begin(), launcher.end());
-  }
+  Process::Spec spec = SpecOf(args, launcher);
   spec.log_path = daemon.log_path;
   spec.stdout_fd = write_end.get();
   auto process = Process::Start(spec);
@@ -91,16 +96,14 @@ absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<s
   return daemon;
 }
 
-Command StartStrata(const std::vector<std::string>& args) {
+Command StartStrata(const std::vector<std::string>& args,
+                    const std::vector<std::string>& launcher) {
   static int count = 0;
   Command command;
   command.base = absl::StrCat(TestDir(), "/command-", count++);
   std::string path = command.base + ".out";
   UniqueFd out(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  Process::Spec spec;
-  spec.executable = StrataBinary();
-  spec.args = args;
-  spec.args.insert(spec.args.begin(), "strata");
+  Process::Spec spec = SpecOf(args, launcher);
   spec.log_path = command.base + ".err";
   spec.stdout_fd = out.get();
   auto process = Process::Start(spec);
@@ -121,8 +124,9 @@ CommandResult Finish(Command command, absl::Duration deadline) {
   return result;
 }
 
-CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline) {
-  return Finish(StartStrata(args), deadline);
+CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline,
+                        const std::vector<std::string>& launcher) {
+  return Finish(StartStrata(args, launcher), deadline);
 }
 
 bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline) {
@@ -134,12 +138,28 @@ bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline) {
   return true;
 }
 
+std::vector<std::string> Cluster::KeyArgs(keys::Role role, const std::string& name) {
+  if (options_.insecure) return {"--insecure"};
+  if (!keys_) keys_.emplace(TestDir() + "/keys");
+  return {"--keys", keys_->PathOf(role, name)};
+}
+
+control::Credentials Cluster::UserCredentials() {
+  if (options_.insecure) return control::Credentials::Insecure();
+  const std::string path = KeyArgs(keys::Role::kUser, "tester")[1];
+  setenv("STRATA_KEYS", path.c_str(), /*overwrite=*/1);  // for commands
+  return control::Credentials::File(path);
+}
+
 std::string Cluster::runs_dir() const { return TestDir() + "/runs"; }
 
 absl::Status Cluster::StartCoordinator() {
   std::vector<std::string> args = {"coordinator", "--listen",
                                    address_.empty() ? "127.0.0.1:0" : address_, "--state",
                                    TestDir() + "/state"};
+  for (std::string& arg : KeyArgs(keys::Role::kCoordinator, "coordinator")) {
+    args.push_back(std::move(arg));
+  }
   args.insert(args.end(), options_.coordinator_args.begin(), options_.coordinator_args.end());
   auto started = StartDaemon("coordinator", args);
   if (!started.ok()) return started.status();
@@ -152,6 +172,7 @@ absl::StatusOr<Daemon> Cluster::StartMember(const std::string& role, const std::
                                             std::vector<std::string> args, int i) {
   args.insert(args.begin(),
               {role, "--coordinator", way_.empty() ? address_ : way_, "--name", name});
+  for (std::string& arg : KeyArgs(*keys::ParseRole(role), name)) args.push_back(std::move(arg));
   args.insert(args.end(), options_.daemon_args.begin(), options_.daemon_args.end());
   const auto& own = role == "server" ? options_.server_args : options_.worker_args;
   for (const std::string& arg : own) {
@@ -186,6 +207,7 @@ absl::Status Cluster::Start() {
   if (!status.ok()) return status;
   control::CoordinatorClient::Options client;
   client.coordinator = address_;
+  client.credentials = UserCredentials();
   client.deadline = absl::Seconds(30);
   client_ = control::CoordinatorClient::Create(client);
   return absl::OkStatus();

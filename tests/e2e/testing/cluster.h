@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/control/coordinator_client.h"
+#include "common/keys/testing/test_keys.h"
 #include "common/process/process.h"
 #include "common/unique_fd.h"
 #include "proto/control.pb.h"
@@ -48,15 +50,17 @@ struct CommandResult {
   std::string out;
   std::string err;
 };
-// Runs `strata ARGS` to its end; killed at the deadline.
-CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline);
+// Runs `strata ARGS` to its end; killed at the deadline. `launcher`: see StartDaemon.
+CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline,
+                        const std::vector<std::string>& launcher = {});
 
 // RunStrata in two halves: starts the command, and waits for its end.
 struct Command {
   std::unique_ptr<Process> process;
   std::string base;  // of its files
 };
-Command StartStrata(const std::vector<std::string>& args);
+Command StartStrata(const std::vector<std::string>& args,
+                    const std::vector<std::string>& launcher = {});
 CommandResult Finish(Command command, absl::Duration deadline = kDeadline);
 
 // Polls until `done`; false at the deadline.
@@ -76,6 +80,8 @@ class Cluster {
     // More for those of servers only, and of workers only; {i}: which one it is, from 0.
     std::vector<std::string> server_args = {};
     std::vector<std::string> worker_args = {};
+    // Nothing is encrypted, and nobody shows who they are.
+    bool insecure = false;
   };
 
   explicit Cluster(Options options) : options_(options) {}
@@ -94,6 +100,10 @@ class Cluster {
   Daemon& server(int i) { return servers_[i]; }
   Daemon& worker(int i) { return workers_[i]; }
   const std::string& address() const { return address_; }
+  // What a daemon's command line has after the address.
+  std::vector<std::string> KeyArgs(keys::Role role, const std::string& name);
+  // Of clients; RunStrata finds them, too.
+  control::Credentials UserCredentials();
   std::string runs_dir() const;
 
   control::CoordinatorClient& client() { return *client_; }
@@ -122,6 +132,7 @@ class Cluster {
   Daemon coordinator_;
   std::vector<Daemon> servers_;
   std::vector<Daemon> workers_;
+  std::optional<keys::KeyFolder> keys_;
   std::unique_ptr<control::CoordinatorClient> client_;
 };
 

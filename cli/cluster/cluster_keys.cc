@@ -1,0 +1,84 @@
+#include "cli/cluster/cluster_keys.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "cli/options/coordinator_address.h"
+#include "common/ipc/unix_socket.h"
+#include "common/keys/authority.h"
+#include "common/keys/certificate_request.h"
+#include "common/keys/private_key.h"
+
+namespace strata::cli {
+namespace {
+
+// Longer than a command runs: nothing renews them.
+constexpr absl::Duration kLife = absl::Hours(24 * 366);
+// Of the hosts' clocks.
+constexpr absl::Duration kClockDifference = absl::Hours(1);
+
+keys::Role RoleOf(DaemonRole role) {
+  if (role == DaemonRole::kCoordinator) return keys::Role::kCoordinator;
+  return role == DaemonRole::kServer ? keys::Role::kServer : keys::Role::kWorker;
+}
+
+// What follows --name.
+std::string NameOf(const PlannedDaemon& daemon) {
+  const std::vector<std::string>& args = daemon.spec.args;
+  const auto option = std::find(args.begin(), args.end(), "--name");
+  return option == args.end() || option + 1 == args.end() ? "coordinator" : option[1];
+}
+
+}  // namespace
+
+absl::StatusOr<keys::Authority> RunAuthority() {
+  std::random_device random;
+  return keys::Authority::Make(absl::StrFormat("run-%08x", random()), absl::Now(),
+                               kLife + kClockDifference);
+}
+
+absl::StatusOr<keys::KeyFile> KeysForRun(const keys::Authority& authority, keys::Role role,
+                                         const std::string& name) {
+  const absl::Time now = absl::Now();
+  const absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
+  if (!key.ok()) return key.status();
+  const absl::StatusOr<std::string> pem = keys::MakeRequestPem(*key);
+  if (!pem.ok()) return pem.status();
+  const auto request = keys::CertificateRequest::FromPem(*pem);
+  if (!request.ok()) return request.status();
+  const keys::Identity identity{authority.cluster(), role, name};
+  const auto certificate = authority.Issue(*request, identity, now - kClockDifference, now + kLife);
+  if (!certificate.ok()) return certificate.status();
+  return keys::KeyFile{*key, {*certificate}, authority.roots(), identity};
+}
+
+absl::StatusOr<keys::KeyFile> GiveKeys(std::vector<PlannedDaemon>* plan) {
+  const auto authority = RunAuthority();
+  if (!authority.ok()) return authority.status();
+  for (PlannedDaemon& daemon : *plan) {
+    const auto keys = KeysForRun(*authority, RoleOf(daemon.role), NameOf(daemon));
+    if (!keys.ok()) return keys.status();
+    daemon.spec.keys = keys::KeyFilePem(*keys);
+  }
+  return KeysForRun(*authority, keys::Role::kUser, "launcher");
+}
+
+LentKeys::~LentKeys() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
+
+absl::Status LentKeys::Write(const keys::KeyFile& keys) {
+  const absl::Status made = MakeCoordinatorFolder();
+  if (!made.ok()) return made;
+  const std::string path = absl::StrCat(*UnixPath(OwnCoordinator()), ".pem");
+  const absl::Status written = keys::WriteKeyFile(path, keys);
+  if (written.ok()) path_ = path;
+  return written;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,44 @@
+#ifndef STRATA_CLI_CLUSTER_CLUSTER_KEYS_H_
+#define STRATA_CLI_CLUSTER_CLUSTER_KEYS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/cluster/cluster_life.h"
+#include "common/keys/authority.h"
+#include "common/keys/identity.h"
+#include "common/keys/key_file.h"
+
+namespace strata::cli {
+
+// An authority for a cluster that lives as long as one run, and a member's keys.
+absl::StatusOr<keys::Authority> RunAuthority();
+absl::StatusOr<keys::KeyFile> KeysForRun(const keys::Authority& authority, keys::Role role,
+                                         const std::string& name);
+
+// Hands every daemon of a cluster that lives as long as one command keys of its own, and returns
+// this user's. The authority that signs them is in memory, and gone when this returns: nobody joins
+// later. Errors: Internal.
+absl::StatusOr<keys::KeyFile> GiveKeys(std::vector<PlannedDaemon>* plan);
+
+// A user's keys, where this user's other commands find them while this object lives.
+class LentKeys {
+ public:
+  LentKeys() = default;
+  LentKeys(const LentKeys&) = delete;
+  ~LentKeys();
+
+  // Errors: those of files.
+  absl::Status Write(const keys::KeyFile& keys);
+  // Empty: not written.
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_CLUSTER_CLUSTER_KEYS_H_

@@ -1,0 +1,308 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "cli/cluster/cluster_keys.h"
+#include "cli/commands/commands.h"
+#include "cli/options/key_options.h"
+#include "cli/options/options.h"
+#include "cli/options/within.h"
+#include "cli/render/render_keys.h"
+#include "common/control/keys_client.h"
+#include "common/keys/identity.h"
+#include "common/keys/key_file.h"
+#include "common/keys/private_file.h"
+#include "common/keys/verify.h"
+#include "server/coordinator/access/key_store.h"
+
+namespace strata::cli {
+namespace {
+
+struct Options {
+  CoordinatorOptions coordinator;
+  std::string state_dir = "strata-state";
+  std::string cluster;
+  std::vector<std::string> roles;
+  std::string role, name, out, join_file;
+  std::string key_file, certificate_file, authority_file;
+  std::string ttl = "1h";
+  uint32_t uses = 1;
+  bool finish = false, force = false, if_missing = false;
+};
+
+control::KeysOptions Where(const Options& options) {
+  return {.coordinator = options.coordinator.address,
+          .credentials = CredentialsOfUser(options.coordinator.keys, options.coordinator.address),
+          .deadline = absl::Seconds(options.coordinator.timeout_s)};
+}
+
+int Init(const Options& options) {
+  const std::string cluster = options.cluster.empty()
+                                  ? absl::StrFormat("strata-%08x", std::random_device()())
+                                  : options.cluster;
+  const auto fingerprint = server::InitKeys(options.state_dir, cluster, absl::Now());
+  if (options.if_missing && absl::IsAlreadyExists(fingerprint.status())) return kExitOk;
+  if (!fingerprint.ok()) return PrintError(fingerprint.status());
+  std::printf(
+      "cluster %s has keys in %s/keys\n"
+      "authority: SHA-256 %s\n"
+      "next: start the coordinator with --state %s, and `strata keys token worker` there makes a "
+      "token for each host\n",
+      cluster.c_str(), options.state_dir.c_str(), fingerprint->c_str(), options.state_dir.c_str());
+  return kExitOk;
+}
+
+// Prints a token, or writes it for this user alone.
+int Token(const Options& options, const std::vector<std::string>& roles) {
+  absl::Duration ttl;
+  if (!absl::ParseDuration(options.ttl, &ttl)) {
+    return PrintError(absl::InvalidArgumentError(
+        absl::StrCat("--ttl ", options.ttl, ": is no time such as 1h, 30m or 90s")));
+  }
+  proto::MakeTokenRequest request;
+  for (const std::string& role : roles) request.add_roles(role);
+  request.set_name(options.name);
+  request.set_ttl_s(absl::ToInt64Seconds(ttl));
+  request.set_uses(options.uses);
+  const auto token = control::MakeToken(Where(options), request);
+  if (!token.ok()) return PrintError(token.status());
+  if (options.out.empty()) {
+    std::printf("%s\n", token->c_str());
+    return kExitOk;
+  }
+  const absl::Status written = keys::WritePrivateFile(options.out, *token + "\n");
+  return written.ok() ? kExitOk : PrintError(written);
+}
+
+int Join(const Options& options) {
+  const std::optional<keys::Role> role = keys::ParseRole(options.role);
+  std::string path = options.coordinator.keys.file;
+  if (path.empty()) path = KeyFileOf(*role);
+  if (path.empty()) return PrintError("there is no home for keys: --keys says where", kExitUsage);
+  const bool is_user = *role == keys::Role::kUser;  // whose token has the name
+  const std::string name = options.name.empty() && !is_user ? NameOfDaemon(*role) : options.name;
+  const auto joined = JoinWithFile(options.join_file, options.coordinator.address,
+                                   absl::Seconds(options.coordinator.timeout_s), *role, name, path);
+  if (!joined.ok()) return PrintError(joined.status());
+  std::printf("joined cluster %s as %s; the keys are in %s\n", joined->identity.cluster.c_str(),
+              keys::IdentityText(joined->identity).c_str(), path.c_str());
+  return kExitOk;
+}
+
+int List(const Options& options) {
+  const auto listed = control::ListKeys(Where(options));
+  if (!listed.ok()) return PrintError(listed.status());
+  const std::string text =
+      options.coordinator.json ? KeysJson(*listed) : KeysText(*listed, absl::Now());
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+int Revoke(const Options& options) {
+  proto::RevokeRequest request;
+  request.set_role(options.role);
+  request.set_name(options.name);
+  const auto who = control::Revoke(Where(options), request);
+  if (!who.ok()) return PrintError(who.status());
+  std::printf("%s is revoked: its certificate no longer counts, its connections end\n",
+              who->c_str());
+  return kExitOk;
+}
+
+int Rotate(const Options& options) {
+  if (options.finish) {
+    const absl::Status done = server::FinishRotation(options.state_dir, options.force, absl::Now());
+    if (!done.ok()) return PrintError(done);
+    std::printf(
+        "the old authority is gone: start the coordinator anew; running jobs go on meanwhile\n");
+    return kExitOk;
+  }
+  const auto fingerprint = server::RotateKeys(options.state_dir, absl::Now());
+  if (!fingerprint.ok()) return PrintError(fingerprint.status());
+  std::printf(
+      "new authority: SHA-256 %s; the old one is trusted, too\n"
+      "next: start the coordinator anew (running jobs go on meanwhile); daemons then get new "
+      "certificates, users with a command of the day after; `strata keys list` shows who has one\n"
+      "at last: strata keys rotate-ca --finish --state %s, and start the coordinator anew again\n",
+      fingerprint->c_str(), options.state_dir.c_str());
+  return kExitOk;
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream in(path);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in.bad() && !text.empty()) return text;
+  return absl::NotFoundError(absl::StrCat(path, ": cannot be read, or is empty"));
+}
+
+int Import(const Options& options) {
+  const auto key = keys::ReadPrivateFile(options.key_file, 64 << 10);
+  if (!key.ok()) return PrintError(key.status());
+  const auto certificate = ReadText(options.certificate_file);
+  if (!certificate.ok()) return PrintError(certificate.status());
+  const auto authority = ReadText(options.authority_file);
+  if (!authority.ok()) return PrintError(authority.status());
+  const auto file = keys::ParseKeyFile(absl::StrCat(*key, "\n", *certificate, "\n", *authority),
+                                       options.certificate_file);
+  if (!file.ok()) return PrintError(file.status());
+  const auto counts = keys::Verify(file->chain, file->trust(), absl::Now());
+  if (!counts.ok()) return PrintError(counts.status());
+  const std::string path = options.out.empty() ? KeyFileOf(file->identity.role) : options.out;
+  const absl::Status written = keys::WriteKeyFile(path, *file);
+  if (!written.ok()) return PrintError(written);
+  std::printf("%s: the keys of %s in cluster %s\n", path.c_str(),
+              keys::IdentityText(file->identity).c_str(), file->identity.cluster.c_str());
+  return kExitOk;
+}
+
+// Writes the keys of a cluster that lives as long as one run, of an authority that is gone then.
+int ForRun(const Options& options) {
+  const auto authority = RunAuthority();
+  if (!authority.ok()) return PrintError(authority.status());
+  for (const std::string& member : options.roles) {
+    const size_t slash = member.find('/');
+    const std::optional<keys::Role> role = keys::ParseRole(member.substr(0, slash));
+    if (slash == std::string::npos || !role.has_value()) {
+      return PrintError(absl::InvalidArgumentError(
+          absl::StrCat(member, ": expected ROLE/NAME, as in worker/w1")));
+    }
+    const std::string name = member.substr(slash + 1);
+    const auto keys = KeysForRun(*authority, *role, name);
+    if (!keys.ok()) return PrintError(keys.status());
+    const absl::Status written = keys::WriteKeyFile(
+        absl::StrCat(options.out, "/", keys::RoleName(*role), "-", name, ".pem"), *keys);
+    if (!written.ok()) return PrintError(written);
+  }
+  return kExitOk;
+}
+
+using Shared = std::shared_ptr<Options>;
+
+CLI::App* Add(CLI::App* keys, Invocation* invocation, const Shared& options,
+              const std::string& name, const std::string& text, int (*run)(const Options&)) {
+  CLI::App* command = keys->add_subcommand(name, text);
+  command->callback([=] { invocation->run = [=] { return run(*options); }; });
+  return command;
+}
+
+void AddStateOption(CLI::App* command, Options* options) {
+  command->add_option("--state", options->state_dir, "Folder of the coordinator's state")
+      ->capture_default_str();
+}
+
+void AddTokenOptions(CLI::App* command, Options* options) {
+  AddCoordinatorOptions(command, &options->coordinator);
+  command->add_option("--ttl", options->ttl, "How long it is good for: 1h, 30m, 90s")
+      ->capture_default_str();
+  command->add_option("--out", options->out,
+                      "Write it to this file, which only you can read (default: print it)");
+}
+
+void AddTokens(CLI::App* keys, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* token =
+      Add(keys, invocation, options, "token", "Make a token with which a server or worker joins",
+          [](const Options& given) { return Token(given, given.roles); });
+  token->add_option("ROLE", options->roles, "worker, server, or both")
+      ->required()
+      ->check(CLI::IsMember({"worker", "server"}));
+  token->add_option("--name", options->name,
+                    "The one name that it is for; a certificate of that name is replaced (default: "
+                    "any that is free)");
+  token->add_option("--uses", options->uses, "How many daemons may join with it")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  AddTokenOptions(token, options.get());
+  auto person = std::make_shared<Options>();
+  CLI::App* user = Add(keys, invocation, person, "user", "Make a token with which a user joins",
+                       [](const Options& given) { return Token(given, {"user"}); });
+  user->add_option("NAME", person->name, "The user's name")->required();
+  AddTokenOptions(user, person.get());
+}
+
+void AddJoin(CLI::App* keys, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  options->role = "user";
+  CLI::App* join = Add(keys, invocation, options, "join", "Get keys with a token", Join);
+  join->add_option("--join-file", options->join_file, "File with the token, or -")->required();
+  join->add_option("--role", options->role, "user, worker or server")
+      ->check(CLI::IsMember({"user", "worker", "server"}))
+      ->capture_default_str();
+  join->add_option("--name", options->name,
+                   "Name (default: that of a user's token, of daemons the host's)");
+  AddCoordinatorOptions(join, &options->coordinator);
+}
+
+void AddRule(CLI::App* keys, Invocation* invocation) {
+  auto listed = std::make_shared<Options>();
+  CLI::App* list = Add(keys, invocation, listed, "list", "Show who has keys", List);
+  AddCoordinatorOptions(list, &listed->coordinator);
+  AddJsonOption(list, &listed->coordinator.json);
+  auto revoked = std::make_shared<Options>();
+  CLI::App* revoke = Add(keys, invocation, revoked, "revoke",
+                         "Take back a name's keys, and end its connections", Revoke);
+  revoke->add_option("NAME", revoked->name, "Of a worker, server or user")->required();
+  revoke->add_option("--role", revoked->role, "Where several have the name")
+      ->check(CLI::IsMember({"user", "worker", "server"}));
+  AddCoordinatorOptions(revoke, &revoked->coordinator);
+  auto rotated = std::make_shared<Options>();
+  CLI::App* rotate =
+      Add(keys, invocation, rotated, "rotate-ca", "Give the cluster a new authority", Rotate);
+  AddStateOption(rotate, rotated.get());
+  CLI::Option* const finish =
+      rotate->add_flag("--finish", rotated->finish, "Trust the new one alone from now on");
+  rotate->add_flag("--force", rotated->force, "Leave out who has no new certificate yet")
+      ->needs(finish);
+}
+
+}  // namespace
+
+void AddKeysCommand(CLI::App* app, Invocation* invocation) {
+  CLI::App* keys =
+      app->add_subcommand("keys", "Keys of a cluster on several hosts: make, hand out, take back");
+  keys->require_subcommand(1);
+  auto made = std::make_shared<Options>();
+  CLI::App* init = Add(keys, invocation, made, "init",
+                       "Make a cluster's authority, in its coordinator's state", Init);
+  AddStateOption(init, made.get());
+  init->add_option("--cluster", made->cluster, "The cluster's name (default: a random one)");
+  init->add_flag("--if-missing", made->if_missing, "Do nothing where there are keys");
+  AddTokens(keys, invocation);
+  AddJoin(keys, invocation);
+  AddRule(keys, invocation);
+  auto run = std::make_shared<Options>();
+  CLI::App* for_run =
+      Add(keys, invocation, run, "for-run",
+          "Write the keys of a cluster for one run, as a batch system starts it", ForRun);
+  for_run->add_option("ROLE/NAME", run->roles, "Its members, the coordinator and a user included")
+      ->required();
+  for_run->add_option("--out", run->out, "Folder that all of its hosts share; made where missing")
+      ->required();
+  auto imported = std::make_shared<Options>();
+  CLI::App* import = Add(keys, invocation, imported, "import",
+                         "Make a key file of what an authority of your own has issued", Import);
+  import->add_option("--key-file", imported->key_file, "Private key, PEM")->required();
+  import
+      ->add_option("--cert-file", imported->certificate_file, "Certificate and intermediates, PEM")
+      ->required();
+  import->add_option("--ca-file", imported->authority_file, "Roots to trust, PEM")->required();
+  import->add_option("--out", imported->out, "The key file (default: where daemons look for it)");
+  keys->footer(
+      "Examples:\n"
+      "  strata keys init --state /var/lib/strata\n"
+      "  strata keys token worker --out w1.token\n"
+      "  strata worker --coordinator 10.0.0.1:7070 --join-file w1.token\n"
+      "  strata keys user alice --ttl 24h\n"
+      "  strata keys join --coordinator 10.0.0.1:7070 --join-file alice.token\n"
+      "  strata keys revoke w1");
+}
+
+}  // namespace strata::cli

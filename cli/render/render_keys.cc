@@ -1,0 +1,75 @@
+#include "cli/render/render_keys.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/render/table.h"
+#include "common/counted.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr char kTime[] = "%Y-%m-%d %H:%M UTC";
+
+std::string TimeOf(int64_t unix_ms) {
+  return absl::FormatTime(kTime, absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
+}
+
+// What the newest certificate of a name is worth.
+std::string StateOf(const proto::IssuedKey& key, const std::string& authority, absl::Time now) {
+  if (key.revoked_ms() != 0 && key.revoked_ms() >= key.begins_ms()) {
+    return absl::StrCat("revoked ", TimeOf(key.revoked_ms()));
+  }
+  if (now >= absl::FromUnixMillis(key.expires_ms())) return "ended";
+  return key.authority() == authority ? "good" : "good, of the old authority";
+}
+
+}  // namespace
+
+std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
+  std::string text =
+      absl::StrCat("cluster ", keys.cluster(), "\nauthority: SHA-256 ", keys.authority(), "\n");
+  std::vector<Row> rows;
+  for (const proto::IssuedKey& key : keys.keys()) {
+    if (rows.empty()) rows.push_back({"ROLE", "NAME", "UNTIL", "STATE"});
+    rows.push_back(
+        {key.role(), key.name(), TimeOf(key.expires_ms()), StateOf(key, keys.authority(), now)});
+  }
+  absl::StrAppend(&text, rows.empty() ? "nobody has joined yet\n" : Table(rows));
+  for (const proto::OpenToken& token : keys.tokens()) {
+    absl::StrAppend(&text, "open token for ", absl::StrJoin(token.roles(), " or "),
+                    token.name().empty() ? "" : " ", token.name(), ": ",
+                    Counted(token.uses_left(), "use"), ", until ", TimeOf(token.expires_ms()),
+                    "\n");
+  }
+  return text;
+}
+
+std::string KeysJson(const proto::ListKeysReply& keys) {
+  nlohmann::ordered_json json;
+  json["cluster"] = keys.cluster();
+  json["authority"] = keys.authority();
+  json["keys"] = nlohmann::ordered_json::array();
+  for (const proto::IssuedKey& key : keys.keys()) {
+    json["keys"].push_back({{"role", key.role()},
+                            {"name", key.name()},
+                            {"issued_ms", key.issued_ms()},
+                            {"expires_ms", key.expires_ms()},
+                            {"revoked_ms", key.revoked_ms()},
+                            {"authority", key.authority()}});
+  }
+  json["tokens"] = nlohmann::ordered_json::array();
+  for (const proto::OpenToken& token : keys.tokens()) {
+    json["tokens"].push_back(
+        {{"roles", std::vector<std::string>(token.roles().begin(), token.roles().end())},
+         {"name", token.name()},
+         {"uses_left", token.uses_left()},
+         {"expires_ms", token.expires_ms()}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,139 @@
+#include "common/control/keys_client.h"
+
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/control/channel.h"
+#include "common/control/probe.h"
+#include "common/ipc/unix_socket.h"
+#include "common/keys/certificate_request.h"
+#include "common/keys/private_key.h"
+#include "proto/keys.grpc.pb.h"
+
+namespace strata::control {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+absl::Status TooLate(const KeysOptions& options, const std::string& why) {
+  return Unreachable(options.coordinator, absl::FormatDuration(options.deadline),
+                     why.empty() ? WhyUnreachable(options.coordinator) : why);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const KeysOptions& options,
+                                                       absl::Time deadline) {
+  if (const std::optional<std::string> path = UnixPath(options.coordinator)) {
+    absl::StatusOr<UniqueFd> fd = DialUnix(*path);
+    while (absl::IsUnavailable(fd.status()) && absl::Now() < deadline) {
+      absl::SleepFor(std::min(kPause, deadline - absl::Now()));
+      fd = DialUnix(*path);
+    }
+    if (fd.ok()) return ChannelOn(*std::move(fd));
+    return absl::IsUnavailable(fd.status()) ? TooLate(options, "") : fd.status();
+  }
+  const absl::StatusOr<Line> line = LineTo(options.coordinator, options.credentials);
+  if (!line.ok()) return line.status();
+  const absl::Status up = line->Await(deadline);
+  if (up.ok()) return line->channel;
+  if (absl::IsUnavailable(up)) return TooLate(options, "");
+  return Refused(options.coordinator, std::string(up.message()));
+}
+
+template <typename Method>
+absl::Status Call(const KeysOptions& options, const Method& method) {
+  const absl::Time deadline = absl::Now() + options.deadline;
+  const auto channel = Connect(options, deadline);
+  if (!channel.ok()) return channel.status();
+  const auto stub = proto::Keys::NewStub(*channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  const absl::Status status = FromGrpc(method(*stub, &context));
+  if (absl::IsDeadlineExceeded(status)) return TooLate(options, "it does not answer");
+  if (absl::IsUnavailable(status)) return TooLate(options, std::string(status.message()));
+  if (absl::IsUnauthenticated(status)) {
+    return Refused(options.coordinator, std::string(status.message()));
+  }
+  return status;
+}
+
+// A key, and the file that it and an answer make.
+template <typename Method>
+absl::StatusOr<keys::KeyFile> GetCertificate(const KeysOptions& options, const Method& method) {
+  const absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
+  if (!key.ok()) return key.status();
+  const absl::StatusOr<std::string> request = keys::MakeRequestPem(*key);
+  if (!request.ok()) return request.status();
+  proto::IssuedCertificate issued;
+  const absl::Status status =
+      Call(options, [&](proto::Keys::Stub& stub, grpc::ClientContext* context) {
+        return method(stub, context, *request, &issued);
+      });
+  if (!status.ok()) return status;
+  return keys::ParseKeyFile(key->ToPem() + issued.chain_pem() + issued.roots_pem(),
+                            "the coordinator's answer");
+}
+
+}  // namespace
+
+absl::StatusOr<keys::KeyFile> Join(const KeysOptions& options, const keys::JoinToken& token,
+                                   keys::Role role, const std::string& name) {
+  KeysOptions joining = options;
+  joining.credentials = Credentials::Joining(token.authority);
+  return GetCertificate(joining, [&](proto::Keys::Stub& stub, grpc::ClientContext* context,
+                                     const std::string& pem, proto::IssuedCertificate* issued) {
+    proto::JoinRequest request;
+    request.set_secret(token.secret);
+    request.set_role(keys::RoleName(role));
+    request.set_name(name);
+    request.set_request_pem(pem);
+    return stub.Join(context, request, issued);
+  });
+}
+
+absl::StatusOr<keys::KeyFile> Renew(const KeysOptions& options) {
+  return GetCertificate(options, [&](proto::Keys::Stub& stub, grpc::ClientContext* context,
+                                     const std::string& pem, proto::IssuedCertificate* issued) {
+    proto::RenewRequest request;
+    request.set_request_pem(pem);
+    return stub.Renew(context, request, issued);
+  });
+}
+
+absl::StatusOr<std::string> MakeToken(const KeysOptions& options,
+                                      const proto::MakeTokenRequest& request) {
+  proto::MakeTokenReply reply;
+  const absl::Status status =
+      Call(options, [&](proto::Keys::Stub& stub, grpc::ClientContext* context) {
+        return stub.MakeToken(context, request, &reply);
+      });
+  if (!status.ok()) return status;
+  return reply.token();
+}
+
+absl::StatusOr<proto::ListKeysReply> ListKeys(const KeysOptions& options) {
+  proto::ListKeysReply reply;
+  const absl::Status status =
+      Call(options, [&](proto::Keys::Stub& stub, grpc::ClientContext* context) {
+        return stub.ListKeys(context, proto::ListKeysRequest(), &reply);
+      });
+  if (!status.ok()) return status;
+  return reply;
+}
+
+absl::StatusOr<std::string> Revoke(const KeysOptions& options,
+                                   const proto::RevokeRequest& request) {
+  proto::RevokeReply reply;
+  const absl::Status status =
+      Call(options, [&](proto::Keys::Stub& stub, grpc::ClientContext* context) {
+        return stub.Revoke(context, request, &reply);
+      });
+  if (!status.ok()) return status;
+  return reply.identity();
+}
+
+}  // namespace strata::control

@@ -1,0 +1,111 @@
+#include "common/keys/private_file.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "common/file/atomic_file.h"
+#include "common/file/file_error.h"
+#include "common/file/own_folder.h"
+#include "common/unique_fd.h"
+
+namespace strata::keys {
+namespace {
+
+constexpr mode_t kOwnOnly = 0600;
+constexpr mode_t kOthersRead = 0044;
+constexpr mode_t kOthers = 0077;
+
+// About the opened file, not the path: what is at the path may change in between.
+absl::Status CheckIsPrivate(int fd, const std::string& path) {
+  struct stat is = {};
+  if (fstat(fd, &is) != 0) return FileError(errno, path);
+  if (!S_ISREG(is.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrFormat("%s: not a regular file", path));
+  }
+  const uid_t self = geteuid();
+  if (is.st_uid != self && is.st_uid != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s: belongs to user %d, who can read the private key, and this is user "
+                        "%d: chown %d %s",
+                        path, is.st_uid, self, self, path));
+  }
+  if ((is.st_mode & kOthers) != 0) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: mode %04o lets others %s the private key: chmod 600 %s", path, is.st_mode & 07777,
+        (is.st_mode & kOthersRead) != 0 ? "read" : "change", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAll(int fd, absl::string_view content, const std::string& path) {
+  while (!content.empty()) {
+    const ssize_t wrote = write(fd, content.data(), content.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return FileError(errno, path);
+    content.remove_prefix(wrote);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAndSync(const std::string& path, absl::string_view content) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOwnOnly));
+  if (!fd.valid()) return FileError(errno, path);
+  // The umask may have taken the owner's own rights.
+  if (fchmod(fd.get(), kOwnOnly) != 0) return FileError(errno, path);
+  if (absl::Status status = WriteAll(fd.get(), content, path); !status.ok()) return status;
+  if (fsync(fd.get()) != 0) return FileError(errno, path);
+  if (close(fd.Release()) != 0) return FileError(errno, path);
+  return absl::OkStatus();
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash == 0 ? 1 : slash);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max) {
+  // Without O_NONBLOCK the opening of a pipe would wait for a writer.
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!fd.valid()) return FileError(errno, path);
+  if (absl::Status status = CheckIsPrivate(fd.get(), path); !status.ok()) return status;
+  std::string content;
+  char block[4096];
+  while (true) {
+    const ssize_t got = read(fd.get(), block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(errno, path);
+    if (got == 0) return content;
+    if (content.size() + got > bytes_max) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("%s: larger than %d bytes", path, bytes_max));
+    }
+    content.append(block, got);
+  }
+}
+
+absl::Status WritePrivateFile(const std::string& path, absl::string_view content) {
+  const std::string folder = FolderOf(path);
+  if (absl::Status status = MakeOwnFolders(folder); !status.ok()) return status;
+  // Processes of other hosts, or containers, that share the folder may have this one's number.
+  uint64_t own = 0;
+  if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
+  const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);
+  absl::Status status = WriteAndSync(temporary, content);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = FileError(errno, path);
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncFolder(folder);
+}
+
+}  // namespace strata::keys

@@ -1,0 +1,177 @@
+#include "common/keys/verify.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/keys/openssl_pointers.h"
+
+namespace strata::keys {
+namespace {
+
+// 112 bits: no SHA-1 signatures, no RSA below 2048 bits.
+constexpr int kSecurityLevel = 2;
+constexpr int kIntermediatesMax = kCertificatesMax;
+
+// Whose certificate a message is about. The name is only a claim, as long as nobody has held the
+// certificate against a root; it helps to find the host.
+std::string Whose(const Certificate& leaf) {
+  const absl::StatusOr<Identity> identity = leaf.identity();
+  return identity.ok() ? absl::StrCat("the certificate of ", IdentityText(*identity))
+                       : std::string("its certificate");
+}
+
+std::string FingerprintOf(const Certificate& certificate) {
+  return absl::StrCat("fingerprint ", FingerprintText(certificate.fingerprint()));
+}
+
+absl::Status OtherAuthority(const Certificate& leaf) {
+  return absl::UnauthenticatedError(
+      absl::StrCat(Whose(leaf), " is of another cluster or authority (", FingerprintOf(leaf),
+                   "): get one of this cluster with a token of `strata keys token`"));
+}
+
+absl::Status WrongSignature(const Certificate& leaf) {
+  return absl::UnauthenticatedError(
+      absl::StrCat(Whose(leaf), " has a wrong signature (", FingerprintOf(leaf),
+                   "): it was changed or forged, get a new one with a token of "
+                   "`strata keys token`"));
+}
+
+// The error names the certificate out of its time: the leaf, or one of an authority above it.
+absl::Status OutOfTime(const Certificate& leaf, const Certificate& at, bool is_leaf,
+                       absl::Time now) {
+  const std::string whose =
+      is_leaf ? Whose(leaf) : absl::StrCat("the authority that signed ", Whose(leaf));
+  if (at.not_before() > now) {
+    return absl::UnauthenticatedError(
+        absl::StrCat(whose, " is valid only from ", TimeText(at.not_before()),
+                     ", and this host's clock says ", TimeText(now), ": set the clocks"));
+  }
+  return absl::UnauthenticatedError(absl::StrCat(
+      whose, " expired at ", TimeText(at.not_after()),
+      is_leaf ? "; get a new one with a token of `strata keys token`"
+              : "; make a new authority, and new certificates with tokens of `strata keys token`"));
+}
+
+// What the check failed on, in words. `context` is in the state in which the check left it.
+absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Time now) {
+  const int error = X509_STORE_CTX_get_error(context);
+  switch (error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID: {
+      const absl::StatusOr<Certificate> at =
+          Certificate::FromX509(X509_STORE_CTX_get_current_cert(context));
+      if (!at.ok()) return at.status();
+      return OutOfTime(leaf, *at, X509_STORE_CTX_get_error_depth(context) == 0, now);
+    }
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+      return OtherAuthority(leaf);
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    case X509_V_ERR_UNABLE_TO_DECRYPT_CERT_SIGNATURE:
+      return WrongSignature(leaf);
+    case X509_V_ERR_INVALID_CA:
+    case X509_V_ERR_KEYUSAGE_NO_CERTSIGN:
+    case X509_V_ERR_PATH_LENGTH_EXCEEDED:
+      return absl::UnauthenticatedError(
+          absl::StrCat(Whose(leaf), " was signed with a certificate that may not sign others (",
+                       FingerprintOf(leaf), "): get one of this cluster with a token of ",
+                       "`strata keys token`"));
+    default:
+      return absl::UnauthenticatedError(absl::StrCat(Whose(leaf), " is not acceptable (",
+                                                     FingerprintOf(leaf),
+                                                     "): ", X509_verify_cert_error_string(error)));
+  }
+}
+
+// Only the given roots count, never those of the host; and a chain must end with one of them.
+absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust& trust,
+                             absl::Time now) {
+  const StorePointer store(X509_STORE_new());
+  const StoreContextPointer context(X509_STORE_CTX_new());
+  const BorrowedStackPointer others(sk_X509_new_null());
+  bool is_made = store != nullptr && context != nullptr && others != nullptr;
+  for (const Certificate& root : trust.roots) {
+    is_made = is_made && X509_STORE_add_cert(store.get(), root.get()) == 1;
+  }
+  for (size_t i = 1; i < chain.size(); ++i) {
+    is_made = is_made && sk_X509_push(others.get(), chain[i].get()) > 0;
+  }
+  const Certificate& leaf = chain.front();
+  is_made =
+      is_made && X509_STORE_CTX_init(context.get(), store.get(), leaf.get(), others.get()) == 1;
+  if (!is_made) return absl::ResourceExhaustedError("no memory to check a certificate");
+  X509_VERIFY_PARAM* const rules = X509_STORE_CTX_get0_param(context.get());
+  X509_VERIFY_PARAM_set_time(rules, absl::ToTimeT(now));
+  X509_VERIFY_PARAM_set_purpose(rules, X509_PURPOSE_ANY);
+  X509_VERIFY_PARAM_set_auth_level(rules, kSecurityLevel);
+  X509_VERIFY_PARAM_set_depth(rules, kIntermediatesMax);
+  if (X509_verify_cert(context.get()) != 1) return Explain(context.get(), leaf, now);
+  // OpenSSL takes old certificates without basic constraints for an authority's; this does not.
+  const STACK_OF(X509)* const verified = X509_STORE_CTX_get0_chain(context.get());
+  bool is_signed = sk_X509_num(verified) > 1;
+  for (int i = 1; i < sk_X509_num(verified); ++i) {
+    constexpr int kIsAuthority = 1;
+    is_signed = is_signed && X509_check_ca(sk_X509_value(verified, i)) == kIsAuthority;
+  }
+  return is_signed ? absl::OkStatus() : OtherAuthority(leaf);
+}
+
+// True: it says that it is an authority's, or some programs take it for such.
+bool LooksLikeAnAuthority(const Certificate& leaf) {
+  constexpr int kNoAuthority = 0;
+  return X509_check_ca(leaf.get()) != kNoAuthority ||
+         (X509_get_extension_flags(leaf.get()) & EXFLAG_CA) != 0;
+}
+
+// True: the certificate has no limits, or these uses are among them.
+bool IsFor(const Certificate& leaf, Role role) {
+  if ((X509_get_key_usage(leaf.get()) & X509v3_KU_DIGITAL_SIGNATURE) == 0) return false;
+  const uint32_t limits = X509_get_extended_key_usage(leaf.get());
+  const uint32_t needed = role == Role::kUser ? XKU_SSL_CLIENT : XKU_SSL_CLIENT | XKU_SSL_SERVER;
+  return (limits & needed) == needed;
+}
+
+}  // namespace
+
+absl::StatusOr<Identity> Verify(const std::vector<Certificate>& chain, const Trust& trust,
+                                absl::Time now) {
+  if (chain.empty()) {
+    return absl::UnauthenticatedError(
+        "it showed no certificate: get one with a token of `strata keys token`");
+  }
+  const ErrorQueueScope scope;
+  const Certificate& leaf = chain.front();
+  if (LooksLikeAnAuthority(leaf)) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "its certificate is an authority's own (", FingerprintOf(leaf),
+        "), not a member's: get one for a member with a token of `strata keys token`"));
+  }
+  if (absl::Status status = CheckSignatures(chain, trust, now); !status.ok()) return status;
+  absl::StatusOr<Identity> identity = leaf.identity();
+  if (!identity.ok()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("its certificate (", FingerprintOf(leaf),
+                     ") does not say who it is: ", identity.status().message()));
+  }
+  if (identity->cluster != trust.cluster) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate of ", IdentityText(*identity), " is of cluster ",
+                     identity->cluster, ", and this is cluster ", trust.cluster,
+                     ": get one of this cluster with a token of `strata keys token`"));
+  }
+  if (!IsFor(leaf, identity->role)) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate of ", IdentityText(*identity),
+        " is not for TLS: it needs the key usage digitalSignature and the extended key usage ",
+        identity->role == Role::kUser ? "clientAuth" : "serverAuth and clientAuth"));
+  }
+  return identity;
+}
+
+}  // namespace strata::keys

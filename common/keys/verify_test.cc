@@ -1,0 +1,202 @@
+#include "common/keys/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/obj_mac.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/keys/openssl_pointers.h"
+#include "common/keys/testing/odd_certificates.h"
+#include "common/keys/testing/test_keys.h"
+
+namespace strata::keys {
+namespace {
+
+using ::testing::HasSubstr;
+
+const absl::Time kNow = absl::FromUnixSeconds(1800000000);  // 2027-01-15T08:00:00Z
+const absl::Time kEnd = kNow + absl::Hours(3);
+const Identity kWorker{"blue", Role::kWorker, "w1"};
+const std::string kWorkerUri = "spiffe://blue/worker/w1";
+
+class Verification : public testing::Test {
+ protected:
+  // A certificate of a member, signed with the authority's own key.
+  Certificate Leaf(const CertificateContent& content) {
+    return MakeCertificate(content, key_, &blue_.roots()[0], blue_.key());
+  }
+
+  void ExpectRefused(const std::vector<Certificate>& chain, const std::string& why,
+                     absl::Time now = kNow) {
+    ExpectRefusedBy({"blue", blue_.roots()}, chain, why, now);
+  }
+  void ExpectRefusedBy(const Trust& trust, const std::vector<Certificate>& chain,
+                       const std::string& why, absl::Time now = kNow) {
+    const absl::Status status = Verify(chain, trust, now).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << status;
+    EXPECT_THAT(status.message(), HasSubstr(why));
+    EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+    EXPECT_EQ(ERR_peek_error(), 0) << "an error was left for others to find";
+  }
+
+  const Authority blue_ = MakeAuthority("blue", kNow);
+  const PrivateKey key_ = PrivateKey::Make().value();
+  const KeyFile worker_ = MakeKeyFile(blue_, kWorker, kNow, kEnd);
+};
+
+TEST_F(Verification, AMemberIsWhoItSaysFromTheFirstSecondToTheLast) {
+  for (const absl::Time now : {kNow, kEnd - absl::Seconds(1)}) {
+    const absl::StatusOr<Identity> identity = Verify(worker_.chain, worker_.trust(), now);
+    ASSERT_TRUE(identity.ok()) << identity.status();
+    EXPECT_EQ(*identity, kWorker);
+  }
+}
+
+TEST_F(Verification, AnExpiredCertificateIsRefused) {
+  ExpectRefused(worker_.chain,
+                "the certificate of worker w1 expired at 2027-01-15T11:00:00Z; get a new one with "
+                "a token of `strata keys token`",
+                kEnd);
+}
+
+TEST_F(Verification, OneOfTheFutureIsRefusedWithBothTimes) {
+  ExpectRefused(worker_.chain,
+                "the certificate of worker w1 is valid only from 2027-01-15T08:00:00Z, and this "
+                "host's clock says 2027-01-15T07:59:59Z: set the clocks",
+                kNow - absl::Seconds(1));
+}
+
+TEST_F(Verification, AnExpiredAuthorityIsNamedAsSuch) {
+  ExpectRefused({Leaf(MemberContent({kWorkerUri}, kNow, kNow + absl::Hours(24 * 60)))},
+                "the authority that signed the certificate of worker w1 expired at "
+                "2027-02-14T08:00:00Z; make a new authority",
+                kNow + absl::Hours(24 * 31));
+}
+
+TEST_F(Verification, AnotherAuthorityIsRefusedAlsoOneOfTheSameName) {
+  for (const char* cluster : {"red", "blue"}) {
+    const Authority other = MakeAuthority(cluster, kNow);
+    const KeyFile forged = MakeKeyFile(other, {cluster, Role::kUser, "eve"}, kNow, kEnd);
+    const std::string why =
+        absl::StrCat("the certificate of user eve is of another cluster or authority (fingerprint ",
+                     FingerprintText(forged.chain[0].fingerprint()), ")");
+    ExpectRefused(forged.chain, why);
+    // To bring the forger's root along does not help.
+    ExpectRefused({forged.chain[0], other.roots()[0]}, why);
+  }
+}
+
+TEST_F(Verification, ASelfSignedCertificateIsRefusedAlsoWhereItIsATrustedRoot) {
+  const Certificate own =
+      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), key_, nullptr, key_);
+  ExpectRefused({own}, "is of another cluster or authority");
+  ExpectRefusedBy({"blue", {own}}, {own}, "is of another cluster or authority");
+}
+
+TEST_F(Verification, NobodyIsBelievedWithoutRoots) {
+  ExpectRefusedBy({"blue", {}}, worker_.chain, "is of another cluster or authority");
+}
+
+TEST_F(Verification, AnIntermediateIsNoRoot) {
+  const PrivateKey key = PrivateKey::Make().value();
+  const Certificate root = MakeCertificate(AuthorityContent("root", kNow, kEnd), key, nullptr, key);
+  const Certificate middle =
+      MakeCertificate(AuthorityContent("middle", kNow, kEnd), key_, &root, key);
+  const Certificate leaf =
+      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), worker_.key, &middle, key_);
+  EXPECT_EQ(Verify({leaf, middle}, {"blue", {root}}, kNow).value(), kWorker);
+  ExpectRefusedBy({"blue", {root}}, {leaf}, "is of another cluster or authority");
+  ExpectRefusedBy({"blue", {middle}}, {leaf}, "is of another cluster or authority");
+}
+
+TEST_F(Verification, AChangedCertificateIsRefused) {
+  ExpectRefused({WithWrongSignature(worker_.chain[0])},
+                "the certificate of worker w1 has a wrong signature");
+}
+
+TEST_F(Verification, AMemberCannotSignForOthers) {
+  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  const Certificate leaf = MakeCertificate(content, key_, &worker_.chain[0], worker_.key);
+  ExpectRefused({leaf, worker_.chain[0]}, "was signed with a certificate that may not sign others");
+}
+
+TEST_F(Verification, AnAuthorityBelowTheClustersOwnIsRefused) {
+  // Its root may sign members only (pathlen 0).
+  const PrivateKey key = PrivateKey::Make().value();
+  const Certificate middle =
+      MakeCertificate(AuthorityContent("middle", kNow, kEnd), key, &blue_.roots()[0], blue_.key());
+  const Certificate leaf =
+      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), key_, &middle, key);
+  ExpectRefused({leaf, middle}, "was signed with a certificate that may not sign others");
+}
+
+TEST_F(Verification, ASignerWithoutBasicConstraintsIsRefused) {
+  CertificateContent content = AuthorityContent("old", kNow, kEnd);
+  SetExtension(content, NID_basic_constraints, "");
+  const PrivateKey key = PrivateKey::Make().value();
+  const Certificate root = MakeCertificate(content, key, nullptr, key);
+  const Certificate leaf =
+      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), key_, &root, key);
+  ExpectRefusedBy({"blue", {root}}, {leaf}, "is of another cluster or authority");
+}
+
+TEST_F(Verification, AnAuthoritysOwnCertificateIsNoMembers) {
+  ExpectRefused({blue_.roots()[0]}, "its certificate is an authority's own (fingerprint ");
+  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  SetExtension(content, NID_basic_constraints, "critical,CA:TRUE");
+  ExpectRefused({Leaf(content)}, "its certificate is an authority's own (fingerprint ");
+}
+
+TEST_F(Verification, OneThatDoesNotSayWhoItIsIsRefused) {
+  ExpectRefused({Leaf(MemberContent({}, kNow, kEnd))},
+                "does not say who it is: the certificate carries 0 URIs");
+  ExpectRefused({Leaf(MemberContent({kWorkerUri, "spiffe://blue/user/root"}, kNow, kEnd))},
+                "does not say who it is: the certificate carries 2 URIs");
+  ExpectRefused({Leaf(MemberContent({"https://example.org"}, kNow, kEnd))},
+                "does not say who it is: \"https://example.org\" is no identity");
+}
+
+TEST_F(Verification, AnotherClustersMemberIsRefusedWhereOneAuthoritySignsForBoth) {
+  ExpectRefused({Leaf(MemberContent({"spiffe://red/worker/w1"}, kNow, kEnd))},
+                "the certificate of worker w1 is of cluster red, and this is cluster blue");
+}
+
+TEST_F(Verification, OneThatIsNotForTlsIsRefused) {
+  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  SetExtension(content, NID_key_usage, "critical,keyEncipherment");
+  ExpectRefused({Leaf(content)},
+                "the certificate of worker w1 is not for TLS: it needs the key "
+                "usage digitalSignature");
+  content = MemberContent({kWorkerUri}, kNow, kEnd);
+  SetExtension(content, NID_ext_key_usage, "codeSigning");
+  ExpectRefused({Leaf(content)}, "extended key usage serverAuth and clientAuth");
+}
+
+TEST_F(Verification, OnlyAUsersMayBeForClientsAlone) {
+  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  SetExtension(content, NID_ext_key_usage, "clientAuth");
+  ExpectRefused({Leaf(content)}, "is not for TLS");
+  content = MemberContent({"spiffe://blue/user/ann"}, kNow, kEnd);
+  SetExtension(content, NID_ext_key_usage, "clientAuth");
+  EXPECT_EQ(Verify({Leaf(content)}, {"blue", blue_.roots()}, kNow)->name, "ann");
+  SetExtension(content, NID_ext_key_usage, "serverAuth");
+  ExpectRefused({Leaf(content)}, "extended key usage clientAuth");
+}
+
+TEST_F(Verification, OneWithoutLimitsOfUseIsForTls) {
+  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  SetExtension(content, NID_ext_key_usage, "");
+  SetExtension(content, NID_key_usage, "");
+  EXPECT_EQ(Verify({Leaf(content)}, {"blue", blue_.roots()}, kNow).value(), kWorker);
+}
+
+TEST_F(Verification, AnUnknownCriticalExtensionIsRefused) {
+  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  SetExtension(content, NID_netscape_comment, "critical,hello");
+  ExpectRefused({Leaf(content)}, "the certificate of worker w1 is not acceptable");
+}
+
+TEST_F(Verification, AnEmptyChainIsRefused) { ExpectRefused({}, "it showed no certificate"); }
+
+}  // namespace
+}  // namespace strata::keys

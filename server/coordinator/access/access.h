@@ -1,0 +1,80 @@
+#ifndef STRATA_SERVER_COORDINATOR_ACCESS_ACCESS_H_
+#define STRATA_SERVER_COORDINATOR_ACCESS_ACCESS_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/keys/authority.h"
+#include "common/keys/certificate.h"
+#include "common/keys/certificate_request.h"
+#include "common/keys/key_file.h"
+#include "proto/keys.pb.h"
+#include "server/coordinator/access/caller.h"
+#include "server/coordinator/access/key_book.h"
+
+namespace strata::server {
+
+// Who is a member of the cluster, and how one becomes it.
+//
+// Threads: any.
+class Access {
+ public:
+  struct Options {
+    // What the coordinator shows, and so whom it believes; none: it has no port, or takes
+    // everybody.
+    std::optional<keys::KeyFile> own = {};
+    bool takes_everybody = false;
+    // Issues certificates; none: another authority does.
+    std::optional<keys::Authority> authority = {};
+    proto::KeyBookRecord book = {};
+    // Called with every change before it counts, one call at a time.
+    std::function<absl::Status(const proto::KeyBookRecord&)> save = {};
+  };
+  explicit Access(Options options);
+
+  const std::optional<keys::KeyFile>& own() const { return options_.own; }
+  // SHA-256 of the newest root of the authority here, in hex; empty: there is none.
+  std::string authority() const;
+  // What protects the way to the coordinator's port, in words.
+  std::string Describe() const;
+
+  // Whom a chain of certificates, the leaf first, shows; none: a stranger. TLS has shown by then
+  // that the other side has the leaf's key. Errors: Unauthenticated, with what to do.
+  absl::StatusOr<Caller> Identify(const std::vector<keys::Certificate>& chain,
+                                  absl::Time now) const;
+  // Whether one who was identified still counts. Errors: Unauthenticated.
+  absl::Status StillCounts(const Caller& caller) const;
+
+  // The calls of Keys, past Allow. Errors besides: Unimplemented: no authority is here.
+  absl::StatusOr<proto::IssuedCertificate> Join(const proto::JoinRequest& request, absl::Time now);
+  absl::StatusOr<proto::IssuedCertificate> Renew(const Caller& caller,
+                                                 const std::string& request_pem, absl::Time now);
+  absl::StatusOr<std::string> MakeToken(const proto::MakeTokenRequest& request, absl::Time now);
+  proto::ListKeysReply List(absl::Time now);
+  // Returns whose certificates are refused from now on: "worker w1".
+  absl::StatusOr<std::string> Revoke(const proto::RevokeRequest& request, absl::Time now);
+
+ private:
+  absl::Status HasAuthority() const;
+  absl::Status StillCountsNow(const Caller& caller) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<proto::IssuedCertificate> Issue(const keys::CertificateRequest& request,
+                                                 keys::Role role, const KeyBook::Grant& grant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes `book` in the place of the one that is there, once it is saved.
+  absl::Status Change(KeyBook book) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;  // without the book
+  mutable absl::Mutex mutex_;
+  KeyBook book_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_ACCESS_ACCESS_H_

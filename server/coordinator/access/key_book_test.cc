@@ -1,0 +1,170 @@
+#include "server/coordinator/access/key_book.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+using keys::Role;
+using ::testing::HasSubstr;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+proto::MakeTokenRequest Token(std::vector<std::string> roles, const std::string& name = "",
+                              uint32_t uses = 1) {
+  proto::MakeTokenRequest request;
+  for (const std::string& role : roles) request.add_roles(role);
+  request.set_name(name);
+  request.set_ttl_s(3600);
+  request.set_uses(uses);
+  return request;
+}
+
+proto::RevokeRequest Of(const std::string& name, const std::string& role = "") {
+  proto::RevokeRequest request;
+  request.set_role(role);
+  request.set_name(name);
+  return request;
+}
+
+TEST(KeyBook, ATokenLetsOneInAndIsUsedUp) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker"}), kNow).ok());
+  const auto first = book.Join("t", Role::kWorker, "w1", kNow);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->begins, kNow - KeyBook::kClockDifference);
+  EXPECT_EQ(first->ends, kNow + KeyBook::kDaemonLife);
+  const absl::Status again = book.Join("t", Role::kWorker, "w2", kNow).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(again));
+  EXPECT_THAT(again.message(), HasSubstr("used already"));
+}
+
+TEST(KeyBook, ATokenForSeveralLetsThatManyIn) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker", "server"}, "", 3), kNow).ok());
+  EXPECT_TRUE(book.Join("t", Role::kWorker, "n1", kNow).ok());
+  EXPECT_TRUE(book.Join("t", Role::kServer, "n1", kNow).ok());
+  EXPECT_TRUE(book.Join("t", Role::kWorker, "n2", kNow).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(book.Join("t", Role::kWorker, "n3", kNow).status()));
+}
+
+TEST(KeyBook, ARefusedJoinDoesNotUseTheTokenUp) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker"}, "w1"), kNow).ok());
+  EXPECT_THAT(book.Join("t", Role::kServer, "w1", kNow).status().message(),
+              HasSubstr("for a worker, not for a server"));
+  EXPECT_THAT(book.Join("t", Role::kWorker, "w2", kNow).status().message(),
+              HasSubstr("for worker w1, not for worker w2"));
+  ASSERT_TRUE(book.AddToken("any", Token({"worker"}), kNow).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(book.Join("any", Role::kWorker, "no name", kNow).status()));
+  const auto joined = book.Join("t", Role::kWorker, "", kNow);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(joined->name, "w1") << "the token's";
+}
+
+TEST(KeyBook, ATokenIsTooLateAtItsEnd) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker"}), kNow).ok());
+  const absl::Status late = book.Join("t", Role::kWorker, "w1", kNow + absl::Hours(1)).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(late));
+  EXPECT_THAT(late.message(), HasSubstr("was good until"));
+  EXPECT_TRUE(book.Join("t", Role::kWorker, "w1", kNow + absl::Hours(1) - absl::Seconds(1)).ok());
+}
+
+TEST(KeyBook, ANameInUseIsNotGivenAgainUnlessTheTokenNamesIt) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("a", Token({"worker"}, "", 2), kNow).ok());
+  ASSERT_TRUE(book.Join("a", Role::kWorker, "w1", kNow).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(book.Join("a", Role::kWorker, "w1", kNow).status()));
+  ASSERT_TRUE(book.AddToken("b", Token({"worker"}, "w1"), kNow).ok());
+  EXPECT_TRUE(book.Join("b", Role::kWorker, "w1", kNow).ok());
+  // A certificate that has ended holds no name.
+  const absl::Time later = kNow + KeyBook::kDaemonLife;
+  ASSERT_TRUE(book.AddToken("c", Token({"worker"}), later).ok());
+  EXPECT_TRUE(book.Join("c", Role::kWorker, "w1", later).ok());
+}
+
+TEST(KeyBook, WhatIsRevokedIsRefusedAndANewOneIsNot) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker"}, "", 2), kNow).ok());
+  const auto first = book.Join("t", Role::kWorker, "w1", kNow);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(book.IsRevoked(Role::kWorker, "w1", first->begins));
+  const auto who = book.Revoke(Of("w1"), kNow);
+  ASSERT_TRUE(who.ok()) << who.status();
+  EXPECT_EQ(who->second, "w1");
+  EXPECT_TRUE(book.IsRevoked(Role::kWorker, "w1", first->begins));
+  EXPECT_FALSE(book.IsRevoked(Role::kServer, "w1", first->begins));
+  EXPECT_FALSE(book.IsRevoked(Role::kWorker, "w2", first->begins));
+  // At once afterwards, and valid at once.
+  const auto second = book.Join("t", Role::kWorker, "w1", kNow);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_LE(second->begins, kNow);
+  EXPECT_FALSE(book.IsRevoked(Role::kWorker, "w1", second->begins));
+  EXPECT_TRUE(book.IsRevoked(Role::kWorker, "w1", first->begins));
+}
+
+TEST(KeyBook, ARevocationOutlivesARestart) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker"}), kNow).ok());
+  const auto given = book.Join("t", Role::kWorker, "w1", kNow);
+  ASSERT_TRUE(given.ok());
+  ASSERT_TRUE(book.AddToken("open", Token({"server"}), kNow).ok());
+  ASSERT_TRUE(book.Revoke(Of("w1"), kNow).ok());
+  KeyBook next(book.Record());
+  EXPECT_TRUE(next.IsRevoked(Role::kWorker, "w1", given->begins));
+  next.Forget(kNow + absl::Hours(24 * 365));
+  EXPECT_TRUE(next.IsRevoked(Role::kWorker, "w1", given->begins));
+  KeyBook other(book.Record());
+  EXPECT_TRUE(other.Join("open", Role::kServer, "s1", kNow).ok());
+  EXPECT_FALSE(other.Join("t", Role::kWorker, "w2", kNow).ok());
+}
+
+TEST(KeyBook, RevokingSaysWhomWhereSeveralHaveTheNameOrNobody) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"worker", "server"}, "", 2), kNow).ok());
+  ASSERT_TRUE(book.Join("t", Role::kWorker, "n1", kNow).ok());
+  ASSERT_TRUE(book.Join("t", Role::kServer, "n1", kNow).ok());
+  EXPECT_THAT(book.Revoke(Of("n1"), kNow).status().message(), HasSubstr("--role"));
+  EXPECT_TRUE(book.Revoke(Of("n1", "server"), kNow).ok());
+  EXPECT_TRUE(absl::IsNotFound(book.Revoke(Of("n2"), kNow).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(book.Revoke(Of("c", "coordinator"), kNow).status()));
+  // One that another authority has let in has no entry here.
+  EXPECT_TRUE(book.Revoke(Of("n2", "worker"), kNow).ok());
+  EXPECT_TRUE(book.IsRevoked(Role::kWorker, "n2", kNow - absl::Hours(1)));
+}
+
+TEST(KeyBook, TokensThatMakeNoSenseAreRefused) {
+  KeyBook book;
+  const auto refused = [&](const proto::MakeTokenRequest& request) {
+    return absl::IsInvalidArgument(book.AddToken("t", request, kNow));
+  };
+  EXPECT_TRUE(refused(Token({})));
+  EXPECT_TRUE(refused(Token({"coordinator"})));
+  EXPECT_TRUE(refused(Token({"king"})));
+  EXPECT_TRUE(refused(Token({"user"})));
+  EXPECT_TRUE(refused(Token({"worker"}, "a b")));
+  EXPECT_TRUE(refused(Token({"worker"}, "", 0)));
+  EXPECT_TRUE(refused(Token({"worker"}, "", KeyBook::kUsesMax + 1)));
+  proto::MakeTokenRequest forever = Token({"worker"});
+  forever.set_ttl_s(absl::ToInt64Seconds(KeyBook::kTtlMax) + 1);
+  EXPECT_TRUE(refused(forever));
+  forever.set_ttl_s(-1);
+  EXPECT_TRUE(refused(forever));
+}
+
+TEST(KeyBook, OpenTokensAreBoundedAndThoseThatAreTooLateMakeRoom) {
+  KeyBook book;
+  for (size_t i = 0; i < KeyBook::kTokensMax; ++i) {
+    ASSERT_TRUE(book.AddToken(std::to_string(i), Token({"worker"}), kNow).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(book.AddToken("x", Token({"worker"}), kNow)));
+  EXPECT_TRUE(book.AddToken("x", Token({"worker"}), kNow + absl::Hours(2)).ok());
+}
+
+}  // namespace
+}  // namespace strata::server

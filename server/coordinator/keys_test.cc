@@ -1,0 +1,341 @@
+// Who gets in: a coordinator with an authority of its own, over real TLS.
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/control/coordinator_client.h"
+#include "common/control/keys_client.h"
+#include "common/ipc/testing/short_folder.h"
+#include "common/keys/join_token.h"
+#include "common/keys/testing/test_keys.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/access/key_store.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/testing/fake_daemon.h"
+
+namespace strata::server {
+namespace {
+
+using control::Credentials;
+using keys::Role;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class KeysTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(InitKeys(State(), "lab", absl::Now()).ok());
+    ASSERT_NO_FATAL_FAILURE(Start());
+  }
+  void Start() {
+    coordinator_.reset();
+    Coordinator::Options options;
+    options.listen = address_.empty() ? "127.0.0.1:0" : address_;
+    options.also_listen = dir_ + "/own";
+    options.state_dir = State();
+    coordinator_ = *Coordinator::Create(options);
+    const absl::Status started = coordinator_->Start();
+    ASSERT_TRUE(started.ok()) << started;
+    address_ = absl::StrCat("127.0.0.1:", coordinator_->port());
+  }
+
+  std::string State() const { return dir_ + "/state"; }
+  // As the coordinator's user asks on its host.
+  control::KeysOptions Own() const { return {.coordinator = "unix:" + dir_ + "/own"}; }
+  control::KeysOptions Outside(const Credentials& credentials = {}) const {
+    return {.coordinator = address_, .credentials = credentials};
+  }
+
+  keys::JoinToken Token(const std::string& role, const std::string& name = "", int64_t ttl_s = 60) {
+    proto::MakeTokenRequest request;
+    request.add_roles(role);
+    request.set_name(name);
+    request.set_ttl_s(ttl_s);
+    request.set_uses(1);
+    return *keys::ParseJoinToken(*control::MakeToken(Own(), request));
+  }
+  Credentials Joined(Role role, const std::string& name) {
+    const auto file = control::Join(Outside(), Token(keys::RoleName(role), name), role, name);
+    EXPECT_TRUE(file.ok()) << file.status();
+    const std::string path = PathOf(role, name);
+    EXPECT_TRUE(keys::WriteKeyFile(path, *file).ok());
+    return Credentials::File(path);
+  }
+  std::string PathOf(Role role, const std::string& name) const {
+    return absl::StrCat(dir_, "/", keys::RoleName(role), "-", name, ".pem");
+  }
+
+  absl::Status List(const Credentials& credentials) {
+    return control::CoordinatorClient::Create(
+               {.coordinator = address_, .credentials = credentials, .deadline = absl::Seconds(20)})
+        ->ListJobs()
+        .status();
+  }
+  // How a daemon with that name and these keys fares.
+  absl::Status Register(const Credentials& credentials, proto::Register registration) {
+    control::Session::Options options;
+    options.coordinator = address_;
+    options.credentials = credentials;
+    options.registration = std::move(registration);
+    options.connect_deadline = absl::Seconds(20);
+    const auto session =
+        control::Session::Create(options, {.on_message = [](const proto::CoordinatorMessage&) {},
+                                           .heartbeat = [] { return proto::Heartbeat(); },
+                                           .running_jobs = [] { return std::vector<uint32_t>(); },
+                                           .on_lost = [](const absl::Status&) {}});
+    const absl::Status status = session->Start();
+    session->Stop();
+    return status;
+  }
+
+  const ShortFolder folder_;
+  const std::string& dir_ = folder_.path();
+  std::string address_;
+  std::unique_ptr<Coordinator> coordinator_;
+};
+
+TEST_F(KeysTest, WhoJoinsMayDoWhatItsRoleMay) {
+  const Credentials worker = Joined(Role::kWorker, "w1");
+  const Credentials server = Joined(Role::kServer, "s1");
+  const Credentials user = Joined(Role::kUser, "ada");
+  EXPECT_EQ(Register(worker, FakeDaemon::Worker("w1", 1)), absl::OkStatus());
+  EXPECT_EQ(Register(server, FakeDaemon::Server("s1", {5001})), absl::OkStatus());
+  EXPECT_EQ(List(user), absl::OkStatus());
+}
+
+TEST_F(KeysTest, NobodyRegistersUnderAnotherNameOrRole) {
+  const Credentials worker = Joined(Role::kWorker, "w1");
+  const Credentials server = Joined(Role::kServer, "s1");
+  const Credentials user = Joined(Role::kUser, "ada");
+  const auto refused = [&](const Credentials& credentials, proto::Register registration) {
+    const absl::Status status = Register(credentials, std::move(registration));
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused(worker, FakeDaemon::Worker("w2", 1)),
+              HasSubstr("its certificate is that of worker w1, not of a worker w2"));
+  EXPECT_THAT(refused(worker, FakeDaemon::Server("w1", {5001})), HasSubstr("not of a server w1"));
+  EXPECT_THAT(refused(server, FakeDaemon::Worker("s1", 1)), HasSubstr("server s1"));
+  EXPECT_THAT(refused(user, FakeDaemon::Worker("ada", 1)),
+              HasSubstr("user ada may not be a server or worker"));
+}
+
+TEST_F(KeysTest, DaemonsAndStrangersMaySubmitNothingAndUsersRuleOverNoKeys) {
+  const Credentials worker = Joined(Role::kWorker, "w1");
+  EXPECT_TRUE(absl::IsPermissionDenied(List(worker))) << List(worker);
+  const Credentials user = Joined(Role::kUser, "ada");
+  EXPECT_TRUE(absl::IsPermissionDenied(control::ListKeys(Outside(user)).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(control::MakeToken(Outside(user), {}).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(control::Revoke(Outside(user), {}).status()));
+  // TLS without a certificate, as one who joins has it.
+  const keys::JoinToken token = Token("worker");
+  const absl::Status stranger = List(Credentials::Joining(token.authority));
+  EXPECT_TRUE(absl::IsFailedPrecondition(stranger)) << stranger;
+  EXPECT_THAT(stranger.message(), HasSubstr("only those who show a certificate"));
+}
+
+TEST_F(KeysTest, PlaintextGetsNoAnswer) {
+  const auto client = control::CoordinatorClient::Create({.coordinator = address_,
+                                                          .credentials = Credentials::Insecure(),
+                                                          .deadline = absl::Seconds(1)});
+  const absl::Status status = client->ListJobs().status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+TEST_F(KeysTest, WithoutKeysNothingIsSentToAPort) {
+  const absl::Status status = List(Credentials());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), AllOf(HasSubstr(address_), HasSubstr("strata keys join")));
+}
+
+TEST_F(KeysTest, ACertificateThatDoesNotCountIsRefusedAndTheReasonSaid) {
+  const absl::Time now = absl::Now();
+  const keys::Authority own = *LoadKeys(State())->authority;
+  const auto told = [&](const keys::KeyFile& file) {
+    const absl::Status status = List(Credentials::Of(file));
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr(address_));
+    return std::string(status.message());
+  };
+  const auto made = [&](const keys::Identity& identity, absl::Time begins, absl::Time ends) {
+    return keys::MakeKeyFile(own, identity, begins, ends);
+  };
+  const keys::Identity ada{"lab", Role::kUser, "ada"};
+  EXPECT_THAT(told(made(ada, now - absl::Minutes(9), now - absl::Minutes(1))),
+              HasSubstr("expired at"));
+  EXPECT_THAT(told(made(ada, now + absl::Minutes(9), now + absl::Hours(1))),
+              HasSubstr("set the clocks"));
+  // Of another authority; its owner, too, does not trust this coordinator, so it is handed the
+  // right root.
+  keys::KeyFile foreign = keys::MakeKeyFile(keys::MakeAuthority("lab", now), ada,
+                                            now - absl::Minutes(9), now + absl::Hours(1));
+  foreign.roots = own.roots();
+  EXPECT_THAT(told(foreign), HasSubstr("another"));
+}
+
+TEST_F(KeysTest, ACoordinatorOfAnotherAuthorityOrAMemberInItsPlaceIsNotSpokenTo) {
+  const absl::Time now = absl::Now();
+  const keys::Identity ada{"lab", Role::kUser, "ada"};
+  const keys::KeyFile foreign = keys::MakeKeyFile(keys::MakeAuthority("lab", now), ada,
+                                                  now - absl::Minutes(9), now + absl::Hours(1));
+  const absl::Status status = List(Credentials::Of(foreign));
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("what answers there cannot be trusted"));
+  // A worker's certificate of the right cluster stands for no coordinator.
+  Coordinator::Options options;
+  options.listen = "127.0.0.1:0";
+  options.state_dir = dir_ + "/impostor";
+  options.own_keys = *keys::ReadKeyFile(Joined(Role::kWorker, "w1").path());
+  const auto impostor = *Coordinator::Create(options);
+  ASSERT_TRUE(impostor->Start().ok());
+  const Credentials user = Joined(Role::kUser, "ada");
+  address_ = absl::StrCat("127.0.0.1:", impostor->port());
+  EXPECT_THAT(List(user).message(), HasSubstr("no coordinator but worker w1"));
+}
+
+TEST_F(KeysTest, ATokenOfAnotherClusterIsNotSentToThisOne) {
+  keys::JoinToken token = Token("worker");
+  token.authority[0] = static_cast<char>(token.authority[0] ^ 1);
+  const absl::Status status = control::Join(Outside(), token, Role::kWorker, "w1").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("not of the cluster that the token is of"));
+  // It is not used up: the secret was not said.
+  token.authority[0] = static_cast<char>(token.authority[0] ^ 1);
+  EXPECT_TRUE(control::Join(Outside(), token, Role::kWorker, "w1").ok());
+  const absl::Status again = control::Join(Outside(), token, Role::kWorker, "w2").status();
+  EXPECT_TRUE(absl::IsPermissionDenied(again)) << again;
+}
+
+TEST_F(KeysTest, ATokenOutlivesARestartAndAUsedOneStaysUsed) {
+  const keys::JoinToken open = Token("worker"), used = Token("worker");
+  ASSERT_TRUE(control::Join(Outside(), used, Role::kWorker, "w1").ok());
+  ASSERT_NO_FATAL_FAILURE(Start());
+  EXPECT_TRUE(
+      absl::IsPermissionDenied(control::Join(Outside(), used, Role::kWorker, "w2").status()));
+  EXPECT_TRUE(control::Join(Outside(), open, Role::kWorker, "w2").ok());
+}
+
+TEST_F(KeysTest, RevokingEndsTheSessionAndEveryLaterOne) {
+  const Credentials worker = Joined(Role::kWorker, "w1");
+  control::Session::Options options;
+  options.coordinator = address_;
+  options.credentials = worker;
+  options.registration = FakeDaemon::Worker("w1", 1);
+  absl::Mutex mutex;
+  std::optional<absl::Status> lost;
+  const auto session =
+      control::Session::Create(options, {.on_message = [](const proto::CoordinatorMessage&) {},
+                                         .heartbeat = [] { return proto::Heartbeat(); },
+                                         .running_jobs = [] { return std::vector<uint32_t>(); },
+                                         .on_lost =
+                                             [&](const absl::Status& status) {
+                                               absl::MutexLock lock(&mutex);
+                                               lost = status;
+                                             }});
+  ASSERT_EQ(session->Start(), absl::OkStatus());
+  proto::RevokeRequest request;
+  request.set_name("w1");
+  const auto who = control::Revoke(Own(), request);
+  ASSERT_TRUE(who.ok()) << who.status();
+  EXPECT_EQ(*who, "worker w1");
+  {
+    absl::MutexLock lock(&mutex);
+    const auto is_lost = [&] { return lost.has_value(); };
+    ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&is_lost), absl::Seconds(30)));
+    EXPECT_THAT(lost->message(), HasSubstr("the certificate of worker w1 was revoked"));
+  }
+  EXPECT_THAT(Register(worker, FakeDaemon::Worker("w1", 1)).message(), HasSubstr("was revoked"));
+  // A new certificate of the name counts.
+  EXPECT_EQ(Register(Joined(Role::kWorker, "w1"), FakeDaemon::Worker("w1", 1)), absl::OkStatus());
+}
+
+TEST_F(KeysTest, RevokingEndsWhatAUserFollows) {
+  const Credentials user = Joined(Role::kUser, "ada");
+  const auto client = control::CoordinatorClient::Create(
+      {.coordinator = address_, .credentials = user, .deadline = absl::Seconds(20)});
+  proto::Job job;
+  job.set_name("job");
+  job.mutable_program()->set_path("program");
+  job.set_ranks(1);
+  const auto id = client->Submit(job);
+  ASSERT_TRUE(id.ok()) << id.status();
+  absl::Status ended;
+  std::thread follower([&] { ended = client->Follow(*id, [](const auto&) {}).status(); });
+  proto::RevokeRequest request;
+  request.set_name("ada");
+  ASSERT_TRUE(control::Revoke(Own(), request).ok());
+  follower.join();
+  EXPECT_THAT(ended.message(), HasSubstr("was revoked"));
+}
+
+TEST_F(KeysTest, ADaemonsCertificateIsRenewedOverItsSession) {
+  // One that is past two thirds of its life, and one of an authority that is no longer the newest.
+  const absl::Time now = absl::Now();
+  const keys::Authority authority = *LoadKeys(State())->authority;
+  const keys::KeyFile old = keys::MakeKeyFile(authority, {"lab", Role::kWorker, "w1"},
+                                              now - absl::Hours(3), now + absl::Hours(1));
+  const std::string path = PathOf(Role::kWorker, "w1");
+  ASSERT_TRUE(keys::WriteKeyFile(path, old).ok());
+  const auto renewed = [&](const std::string& fingerprint) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (absl::Now() < deadline) {
+      const auto file = keys::ReadKeyFile(path);
+      if (file.ok() && file->chain[0].fingerprint() != fingerprint) return true;
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    return false;
+  };
+  control::Session::Options options;
+  options.coordinator = address_;
+  options.credentials = Credentials::File(path);
+  options.registration = FakeDaemon::Worker("w1", 1);
+  const auto session =
+      control::Session::Create(options, {.on_message = [](const proto::CoordinatorMessage&) {},
+                                         .heartbeat = [] { return proto::Heartbeat(); },
+                                         .running_jobs = [] { return std::vector<uint32_t>(); },
+                                         .on_lost = [](const absl::Status&) {}});
+  ASSERT_EQ(session->Start(), absl::OkStatus());
+  ASSERT_TRUE(renewed(old.chain[0].fingerprint()));
+  const auto fresh = keys::ReadKeyFile(path);
+  EXPECT_GT(fresh->chain[0].not_after(), now + absl::Hours(24 * 6));
+  EXPECT_EQ(fresh->identity, old.identity);
+
+  // The daemon stays while the coordinator starts anew with the next authority, and trusts it then.
+  ASSERT_TRUE(RotateKeys(State(), now).ok());
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_TRUE(renewed(fresh->chain[0].fingerprint()));
+  EXPECT_EQ(keys::ReadKeyFile(path)->roots.size(), 2u);
+  EXPECT_EQ(FinishRotation(State(), false, now), absl::OkStatus());
+  session->Stop();
+  ASSERT_NO_FATAL_FAILURE(Start());
+  EXPECT_EQ(Register(Credentials::File(path), FakeDaemon::Worker("w1", 1)), absl::OkStatus());
+}
+
+TEST_F(KeysTest, AUsersCertificateIsRenewed) {
+  const Credentials user = Joined(Role::kUser, "ada");
+  const auto renewed = control::Renew(Outside(user));
+  ASSERT_TRUE(renewed.ok()) << renewed.status();
+  EXPECT_EQ(renewed->identity, (keys::Identity{"lab", Role::kUser, "ada"}));
+  EXPECT_EQ(List(Credentials::Of(*renewed)), absl::OkStatus());
+}
+
+TEST(Keys, APortWithoutKeysIsRefusedUnlessEverybodyIsToBeTaken) {
+  Coordinator::Options options;
+  options.listen = "127.0.0.1:0";
+  options.state_dir = absl::StrCat(::testing::TempDir(), "/n", absl::ToUnixNanos(absl::Now()));
+  const absl::Status refused = (*Coordinator::Create(options))->Start();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("strata keys init --state " + options.state_dir),
+                                       HasSubstr("--insecure")));
+  options.insecure = true;
+  EXPECT_EQ((*Coordinator::Create(options))->Start(), absl::OkStatus());
+  ASSERT_TRUE(InitKeys(options.state_dir, "lab", absl::Now()).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition((*Coordinator::Create(options))->Start()));
+}
+
+}  // namespace
+}  // namespace strata::server

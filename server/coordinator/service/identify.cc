@@ -1,0 +1,63 @@
+#include "server/coordinator/service/identify.h"
+
+#include <grpc/grpc_security_constants.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "common/keys/certificate.h"
+
+namespace strata::server {
+namespace {
+
+// All certificates that the other side has shown, its own first.
+absl::StatusOr<std::vector<keys::Certificate>> ChainOf(const grpc::AuthContext& context) {
+  std::vector<keys::Certificate> chain;
+  for (const char* property :
+       {GRPC_X509_PEM_CERT_PROPERTY_NAME, GRPC_X509_PEM_CERT_CHAIN_PROPERTY_NAME}) {
+    for (const grpc::string_ref& text : context.FindPropertyValues(property)) {
+      if (text.empty()) continue;
+      const auto shown = keys::CertificatesFromPem(std::string(text.data(), text.size()));
+      if (!shown.ok()) return shown.status();
+      for (const keys::Certificate& one : *shown) {
+        const bool again = !chain.empty() && one.fingerprint() == chain.front().fingerprint();
+        if (!again) chain.push_back(one);
+      }
+    }
+  }
+  return chain;
+}
+
+bool IsPlain(const grpc::AuthContext& context) {
+  const auto types = context.FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+  return types.size() == 1 && types.front() == "insecure";
+}
+
+absl::StatusOr<Caller> Identify(const grpc::ServerContext& context, const Access& access) {
+  const std::shared_ptr<const grpc::AuthContext> shown = context.auth_context();
+  if (shown == nullptr) return absl::UnauthenticatedError("nothing is known of the caller");
+  if (IsPlain(*shown)) return Caller{.kind = Caller::Kind::kOwner};
+  const auto chain = ChainOf(*shown);
+  if (!chain.ok()) return absl::UnauthenticatedError(chain.status().message());
+  return access.Identify(*chain, absl::Now());
+}
+
+}  // namespace
+
+absl::StatusOr<Caller> Admit(const grpc::ServerContext& context, const Access& access,
+                             Right right) {
+  absl::StatusOr<Caller> caller = Identify(context, access);
+  if (!caller.ok()) return caller;
+  const absl::Status may = Allow(*caller, right);
+  if (!may.ok()) return may;
+  return caller;
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  // gRPC and Abseil number their codes alike.
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+}  // namespace strata::server
