@@ -17,7 +17,7 @@ mount --bind "$dir/out" opt/out
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
-mount -t tmpfs run run
+mount -t tmpfs -o mode=755 run run
 mount -t tmpfs tmp tmp
 mount --rbind /dev dev
 ip link set lo up

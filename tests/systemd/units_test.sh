@@ -39,7 +39,8 @@ for role in coordinator server worker; do
   help=$(cli/strata "$role" --help)
   service=$root/etc/systemd/system/strata-$role.service
   env=$root/etc/strata/$role.env
-  for option in $(grep -ohE -- '--[a-z][a-z-]+' "$service" "$env"); do
+  # What is run before the daemon is another command.
+  for option in $(grep -vh '^ExecStartPre=' "$service" "$env" | grep -oE -- '--[a-z][a-z-]+'); do
     [ "$option" != --help ] || continue
     grep -qE -- "^  $option( |$)" <<<"$help" || fail "$role has no option $option"
   done
