@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/control/coordinator_client.h"
 #include "common/control/keys_client.h"
@@ -264,7 +265,16 @@ TEST_F(KeysTest, RevokingEndsWhatAUserFollows) {
   const auto id = client->Submit(job);
   ASSERT_TRUE(id.ok()) << id.status();
   absl::Status ended;
-  std::thread follower([&] { ended = client->Follow(*id, [](const auto&) {}).status(); });
+  absl::Notification follows;
+  std::thread follower([&] {
+    ended = client
+                ->Follow(*id,
+                         [&](const auto&) {
+                           if (!follows.HasBeenNotified()) follows.Notify();
+                         })
+                .status();
+  });
+  follows.WaitForNotification();
   proto::RevokeRequest request;
   request.set_name("ada");
   ASSERT_TRUE(control::Revoke(Own(), request).ok());
