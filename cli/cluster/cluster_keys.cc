@@ -11,8 +11,7 @@
 #include "cli/options/coordinator_address.h"
 #include "common/ipc/unix_socket.h"
 #include "common/keys/authority.h"
-#include "common/keys/certificate_request.h"
-#include "common/keys/private_key.h"
+#include "common/keys/issue_key_file.h"
 
 namespace strata::cli {
 namespace {
@@ -45,16 +44,8 @@ absl::StatusOr<keys::Authority> RunAuthority() {
 absl::StatusOr<keys::KeyFile> KeysForRun(const keys::Authority& authority, keys::Role role,
                                          const std::string& name) {
   const absl::Time now = absl::Now();
-  const absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
-  if (!key.ok()) return key.status();
-  const absl::StatusOr<std::string> pem = keys::MakeRequestPem(*key);
-  if (!pem.ok()) return pem.status();
-  const auto request = keys::CertificateRequest::FromPem(*pem);
-  if (!request.ok()) return request.status();
-  const keys::Identity identity{authority.cluster(), role, name};
-  const auto certificate = authority.Issue(*request, identity, now - kClockDifference, now + kLife);
-  if (!certificate.ok()) return certificate.status();
-  return keys::KeyFile{*key, {*certificate}, authority.roots(), identity};
+  return keys::IssueKeyFile(authority, {authority.cluster(), role, name}, now - kClockDifference,
+                            now + kLife);
 }
 
 absl::StatusOr<keys::KeyFile> GiveKeys(std::vector<PlannedDaemon>* plan) {

@@ -69,6 +69,8 @@ int Run(const Options& given, const Invocation& invocation) {
   const bool is_for_long = !UnixPath(*listen) && !absl::EndsWith(*listen, ":0");
   if (is_for_long && MakeCoordinatorFolder().ok()) {
     options.also_listen = *UnixPath(DefaultCoordinator());
+    // Another has it: a cluster of `strata local`, for example.
+    if (DialUnix(options.also_listen).ok()) options.also_listen = *UnixPath(OwnCoordinator());
   }
   options.add_memory_parts = AddMemoryParts;
   std::stop_source stop;  // of what waits for stores
@@ -87,6 +89,9 @@ int Run(const Options& given, const Invocation& invocation) {
   steps.ready_line = [&] {
     const std::string address = AddressOf(options.listen, (*coordinator)->port());
     LogWhereReached(address);
+    if (!options.also_listen.empty()) {
+      LogInfo("on this host this user reaches it at %s", UnixAddress(options.also_listen));
+    }
     return absl::StrCat("strata coordinator ready address=", address, " state=", options.state_dir);
   };
   steps.stop = [&] {

@@ -17,6 +17,7 @@
 #include "cli/options/within.h"
 #include "cli/render/render_keys.h"
 #include "common/control/keys_client.h"
+#include "common/counted.h"
 #include "common/keys/identity.h"
 #include "common/keys/key_file.h"
 #include "common/keys/private_file.h"
@@ -35,12 +36,12 @@ struct Options {
   std::string key_file, certificate_file, authority_file;
   std::string ttl = "1h";
   uint32_t uses = 1;
-  bool finish = false, force = false, if_missing = false;
+  bool finish = false, force = false, if_missing = false, tokens = false;
 };
 
 control::KeysOptions Where(const Options& options) {
   return {.coordinator = options.coordinator.address,
-          .credentials = CredentialsOfUser(options.coordinator.keys, options.coordinator.address),
+          .credentials = ClientOptions(options.coordinator).credentials,
           .deadline = absl::Seconds(options.coordinator.timeout_s)};
 }
 
@@ -84,11 +85,11 @@ int Token(const Options& options, const std::vector<std::string>& roles) {
 
 int Join(const Options& options) {
   const std::optional<keys::Role> role = keys::ParseRole(options.role);
-  std::string path = options.coordinator.keys.file;
-  if (path.empty()) path = KeyFileOf(*role);
-  if (path.empty()) return PrintError("there is no home for keys: --keys says where", kExitUsage);
   const bool is_user = *role == keys::Role::kUser;  // whose token has the name
   const std::string name = options.name.empty() && !is_user ? NameOfDaemon(*role) : options.name;
+  std::string path = options.coordinator.keys.file;
+  if (path.empty()) path = KeyFileOf(*role, name);
+  if (path.empty()) return PrintError("there is no home for keys: --keys says where", kExitUsage);
   const auto joined = JoinWithFile(options.join_file, options.coordinator.address,
                                    absl::Seconds(options.coordinator.timeout_s), *role, name, path);
   if (!joined.ok()) return PrintError(joined.status());
@@ -110,10 +111,18 @@ int Revoke(const Options& options) {
   proto::RevokeRequest request;
   request.set_role(options.role);
   request.set_name(options.name);
-  const auto who = control::Revoke(Where(options), request);
-  if (!who.ok()) return PrintError(who.status());
-  std::printf("%s is revoked: its certificate no longer counts, its connections end\n",
-              who->c_str());
+  request.set_tokens(options.tokens);
+  if (options.name.empty() && !options.tokens) {
+    return PrintError("whose keys? A name, or --tokens", kExitUsage);
+  }
+  const auto revoked = control::Revoke(Where(options), request);
+  if (!revoked.ok()) return PrintError(revoked.status());
+  if (!revoked->identity().empty()) {
+    std::printf("%s is revoked: its certificate no longer counts, its connections end\n",
+                revoked->identity().c_str());
+  }
+  if (options.tokens)
+    std::printf("%s closed\n", Counted(revoked->tokens_closed(), "token").c_str());
   return kExitOk;
 }
 
@@ -121,8 +130,7 @@ int Rotate(const Options& options) {
   if (options.finish) {
     const absl::Status done = server::FinishRotation(options.state_dir, options.force, absl::Now());
     if (!done.ok()) return PrintError(done);
-    std::printf(
-        "the old authority is gone: start the coordinator anew; running jobs go on meanwhile\n");
+    std::printf("the old authority is gone: start the coordinator; running jobs go on meanwhile\n");
     return kExitOk;
   }
   const auto fingerprint = server::RotateKeys(options.state_dir, absl::Now());
@@ -131,7 +139,7 @@ int Rotate(const Options& options) {
       "new authority: SHA-256 %s; the old one is trusted, too\n"
       "next: start the coordinator anew (running jobs go on meanwhile); daemons then get new "
       "certificates, users with a command of the day after; `strata keys list` shows who has one\n"
-      "at last: strata keys rotate-ca --finish --state %s, and start the coordinator anew again\n",
+      "at last: stop it, strata keys rotate-ca --finish --state %s, and start it again\n",
       fingerprint->c_str(), options.state_dir.c_str());
   return kExitOk;
 }
@@ -155,7 +163,11 @@ int Import(const Options& options) {
   if (!file.ok()) return PrintError(file.status());
   const auto counts = keys::Verify(file->chain, file->trust(), absl::Now());
   if (!counts.ok()) return PrintError(counts.status());
-  const std::string path = options.out.empty() ? KeyFileOf(file->identity.role) : options.out;
+  if (options.out.empty() && file->identity.role == keys::Role::kCoordinator) {
+    return PrintError("--out says where a coordinator's keys are to be", kExitUsage);
+  }
+  const std::string path =
+      options.out.empty() ? KeyFileOf(file->identity.role, file->identity.name) : options.out;
   const absl::Status written = keys::WriteKeyFile(path, *file);
   if (!written.ok()) return PrintError(written);
   std::printf("%s: the keys of %s in cluster %s\n", path.c_str(),
@@ -249,7 +261,9 @@ void AddRule(CLI::App* keys, Invocation* invocation) {
   auto revoked = std::make_shared<Options>();
   CLI::App* revoke = Add(keys, invocation, revoked, "revoke",
                          "Take back a name's keys, and end its connections", Revoke);
-  revoke->add_option("NAME", revoked->name, "Of a worker, server or user")->required();
+  revoke->add_option("NAME", revoked->name, "Of a worker, server or user");
+  revoke->add_flag("--tokens", revoked->tokens,
+                   "Close all open tokens, too: who has one could join under another name");
   revoke->add_option("--role", revoked->role, "Where several have the name")
       ->check(CLI::IsMember({"user", "worker", "server"}));
   AddCoordinatorOptions(revoke, &revoked->coordinator);
@@ -282,7 +296,9 @@ void AddKeysCommand(CLI::App* app, Invocation* invocation) {
   CLI::App* for_run =
       Add(keys, invocation, run, "for-run",
           "Write the keys of a cluster for one run, as a batch system starts it", ForRun);
-  for_run->add_option("ROLE/NAME", run->roles, "Its members, the coordinator and a user included")
+  for_run
+      ->add_option("MEMBER", run->roles,
+                   "ROLE/NAME of each member, the coordinator and a user included")
       ->required();
   for_run->add_option("--out", run->out, "Folder that all of its hosts share; made where missing")
       ->required();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <iostream>
@@ -32,7 +33,7 @@ constexpr absl::Duration kRenewalDeadline = absl::Seconds(3);
 // A certificate that has ended is of no use any more: a daemon that has a token joins anew.
 bool HasEnded(const keys::KeyFile& keys) { return absl::Now() >= keys.chain.front().not_after(); }
 
-void RenewIfOld(const std::string& path, const std::string& coordinator) {
+void RenewIfOld(const std::string& path, const std::string& coordinator, absl::Duration deadline) {
   const absl::StatusOr<keys::KeyFile> keys = keys::ReadKeyFile(path);
   if (!keys.ok() || HasEnded(*keys)) return;  // the command itself says so
   const absl::Time now = absl::Now();
@@ -40,7 +41,7 @@ void RenewIfOld(const std::string& path, const std::string& coordinator) {
   const absl::StatusOr<keys::KeyFile> renewed =
       control::Renew({.coordinator = coordinator,
                       .credentials = control::Credentials::Of(*keys),
-                      .deadline = kRenewalDeadline});
+                      .deadline = std::min(deadline, kRenewalDeadline)});
   const absl::Status written = renewed.ok() ? keys::WriteKeyFile(path, *renewed) : renewed.status();
   // Another authority's are renewed by whoever issued them.
   if (written.ok() || absl::IsUnimplemented(written)) return;
@@ -61,6 +62,18 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   return absl::InvalidArgumentError("standard input: is no token");
 }
 
+// Whether the token is for a cluster that the keys do not know. A token that was used may be gone.
+bool IsOfAnotherCluster(const keys::KeyFile& keys, const std::string& join_file) {
+  if (join_file == "-") return false;  // may be a terminal
+  const absl::StatusOr<std::string> text = ReadToken(join_file);
+  if (!text.ok()) return false;
+  const absl::StatusOr<keys::JoinToken> token = keys::ParseJoinToken(*text);
+  return token.ok() &&
+         std::none_of(keys.roots.begin(), keys.roots.end(), [&](const keys::Certificate& root) {
+           return root.fingerprint() == token->authority;
+         });
+}
+
 absl::Status CheckOwner(const keys::KeyFile& keys, keys::Role role, const std::string& origin,
                         std::string* name) {
   if (keys.identity.role == role && name->empty()) *name = keys.identity.name;
@@ -75,8 +88,10 @@ absl::StatusOr<keys::KeyFile> HaveKeys(const KeyOptions& options, const std::str
                                        keys::Role role, const std::string& coordinator,
                                        absl::Duration deadline, const std::string& name) {
   absl::StatusOr<keys::KeyFile> keys = keys::ReadKeyFile(path);
-  const bool joins = !options.join_file.empty() &&
-                     (absl::IsNotFound(keys.status()) || (keys.ok() && HasEnded(*keys)));
+  const bool joins =
+      !options.join_file.empty() &&
+      (absl::IsNotFound(keys.status()) ||
+       (keys.ok() && (HasEnded(*keys) || IsOfAnotherCluster(*keys, options.join_file))));
   if (!joins) return keys;
   const std::string as = !name.empty() ? name
                          : keys.ok()   ? keys->identity.name
@@ -100,9 +115,10 @@ void AddKeyOptions(CLI::App* command, KeyOptions* options) {
 }
 
 void AddDaemonKeyOptions(CLI::App* command, KeyOptions* options) {
-  CLI::Option* const file = command->add_option(
-      "--keys", options->file,
-      "File with this daemon's keys (default: ~/.config/strata/" + command->get_name() + ".pem)");
+  CLI::Option* const file =
+      command->add_option("--keys", options->file,
+                          "File with this daemon's keys (default: ~/.config/strata/" +
+                              command->get_name() + "-NAME.pem)");
   CLI::Option* const join = command->add_option(
       "--join-file", options->join_file,
       "Where there are no keys yet: file with a token of `strata keys token`, or -, to get some");
@@ -116,7 +132,7 @@ void AddDaemonKeyOptions(CLI::App* command, KeyOptions* options) {
       ->excludes(fd);
 }
 
-std::string KeyFileOf(keys::Role role) {
+std::string KeyFileOf(keys::Role role, const std::string& name) {
   const auto environment = OwnEnvironment();
   const std::string given = Variable(environment, "STRATA_KEYS");
   if (role == keys::Role::kUser && !given.empty()) return given;
@@ -126,16 +142,19 @@ std::string KeyFileOf(keys::Role role) {
     if (home.empty()) return "";
     folder = home + "/.config";
   }
-  return absl::StrCat(folder, "/strata/", keys::RoleName(role), ".pem");
+  const bool is_user = role == keys::Role::kUser;
+  return absl::StrCat(folder, "/strata/", keys::RoleName(role), is_user ? "" : "-",
+                      is_user ? "" : name, ".pem");
 }
 
-control::Credentials CredentialsOfUser(const KeyOptions& options, const std::string& coordinator) {
+control::Credentials CredentialsOfUser(const KeyOptions& options, const std::string& coordinator,
+                                       absl::Duration deadline) {
   if (options.insecure) return control::Credentials::Insecure();
   if (UnixPath(coordinator)) return control::Credentials();
-  const std::string path = options.file.empty() ? KeyFileOf(keys::Role::kUser) : options.file;
+  const std::string path = options.file.empty() ? KeyFileOf(keys::Role::kUser, "") : options.file;
   const bool is_there = !path.empty() && access(path.c_str(), F_OK) == 0;
   if (options.file.empty() && !is_there) return control::Credentials();
-  RenewIfOld(path, coordinator);
+  RenewIfOld(path, coordinator, deadline);
   return control::Credentials::File(path);
 }
 
@@ -152,7 +171,8 @@ absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& optio
     return control::Credentials::Of(*std::move(keys));
   }
   if (UnixPath(coordinator)) return control::Credentials();
-  const std::string path = options.file.empty() ? KeyFileOf(role) : options.file;
+  const std::string called = name->empty() ? NameOfDaemon(role) : *name;
+  const std::string path = options.file.empty() ? KeyFileOf(role, called) : options.file;
   if (path.empty()) {
     return absl::FailedPreconditionError("there is no home for keys: --keys says where they are");
   }
@@ -178,6 +198,10 @@ absl::StatusOr<keys::KeyFile> JoinWithFile(const std::string& join_file,
   if (!token.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(join_file, ": ", token.status().message()));
   }
+  // A token is not used up for keys that nobody can keep.
+  const absl::Status can_be_kept = keys::WritePrivateFile(key_file + ".new", "");
+  if (!can_be_kept.ok()) return can_be_kept;
+  unlink((key_file + ".new").c_str());
   absl::StatusOr<keys::KeyFile> keys =
       control::Join({.coordinator = coordinator, .deadline = deadline}, *token, role, name);
   if (!keys.ok()) return keys;

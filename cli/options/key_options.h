@@ -26,15 +26,18 @@ void AddKeyOptions(CLI::App* command, KeyOptions* options);
 // The same for daemons, and --join-file.
 void AddDaemonKeyOptions(CLI::App* command, KeyOptions* options);
 
-// Where the keys of a role lie unless it is said: $XDG_CONFIG_HOME/strata/ROLE.pem, or the same in
-// ~/.config; for users $STRATA_KEYS before. Empty: there is no home.
-std::string KeyFileOf(keys::Role role);
+// Where keys lie unless it is said: $XDG_CONFIG_HOME/strata/ROLE-NAME.pem, or the same in
+// ~/.config, as hosts may share a home; a user's in user.pem there, or where $STRATA_KEYS says.
+// Empty: there is no home.
+std::string KeyFileOf(keys::Role role, const std::string& name);
 
 // Of a command. A certificate that is older than a day is renewed on the way, if that goes; where
 // it must be soon, a warning says why not.
-control::Credentials CredentialsOfUser(const KeyOptions& options, const std::string& coordinator);
+control::Credentials CredentialsOfUser(const KeyOptions& options, const std::string& coordinator,
+                                       absl::Duration deadline);
 
-// Of a daemon, which joins first where it has no keys and is to; `name`, where it is empty, becomes
+// Of a daemon, which joins first where it is to and has no keys that count, or those of another
+// cluster than the token's; `name`, where it is empty, becomes
 // that of the certificate. Errors: those of control::Join, ReadKeyFile and of the token's file;
 // FailedPrecondition: the keys are another daemon's.
 absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& options, keys::Role role,

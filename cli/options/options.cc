@@ -131,9 +131,10 @@ CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
 control::CoordinatorClient::Options ClientOptions(const CoordinatorOptions& options) {
   control::CoordinatorClient::Options client;
   client.coordinator = options.address;
-  client.credentials = options.credentials.has_value()
-                           ? *options.credentials
-                           : CredentialsOfUser(options.keys, options.address);
+  client.credentials =
+      options.credentials.has_value()
+          ? *options.credentials
+          : CredentialsOfUser(options.keys, options.address, absl::Seconds(options.timeout_s));
   client.deadline = absl::Seconds(options.timeout_s);
   return client;
 }

@@ -99,9 +99,11 @@ absl::StatusOr<Line> LineTo(const std::string& address, const Credentials& crede
                             absl::Duration silence) {
   Secured secured{grpc::InsecureChannelCredentials(), nullptr};
   if (credentials.kind() == Credentials::Kind::kNone) {
-    return Refused(address,
-                   "there are no keys for it: join its cluster (`strata keys join`), or say "
-                   "--insecure where everybody on the network may be trusted");
+    return Refused(
+        address,
+        "there are no keys for it: with a token of its operator `strata keys join` gets a "
+        "user some, and --join-file a daemon; --insecure does without, where everybody on "
+        "the network may be trusted");
   }
   if (credentials.kind() != Credentials::Kind::kInsecure) {
     absl::StatusOr<Secured> made = Secure(credentials);

@@ -26,10 +26,7 @@ constexpr absl::Duration kCheckpointLook = absl::Milliseconds(20);
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(Options options)
-      : options_(std::move(options)),
-        path_(UnixPath(options_.coordinator)),
-        line_(path_ ? absl::StatusOr<Line>(Line())
-                    : LineTo(options_.coordinator, options_.credentials)) {}
+      : options_(std::move(options)), path_(UnixPath(options_.coordinator)) {}
 
   absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume) override {
     proto::SubmitRequest request;
@@ -130,10 +127,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   // FailedPrecondition: see the class.
   absl::StatusOr<StubPointer> Connect(absl::Time until) {
     if (!path_) {
-      if (!line_.ok()) return line_.status();
-      const absl::Status up = line_->Await(until);
-      if (up.ok()) return proto::Coordinator::NewStub(line_->channel);
-      return absl::IsUnauthenticated(up) ? FromPeer(up) : up;
+      const absl::StatusOr<Line> line = NewestLine();
+      if (!line.ok()) return line.status();
+      const absl::Status up = line->Await(until);
+      if (up.ok()) return proto::Coordinator::NewStub(line->channel);
+      if (!absl::IsUnauthenticated(up)) return up;
+      ForgetLine();
+      return FromPeer(up);
     }
     while (true) {
       absl::StatusOr<UniqueFd> line = DialUnix(*path_);
@@ -142,6 +142,19 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (absl::Now() >= until) return absl::UnavailableError("");
       absl::SleepFor(std::min(kPause, until - absl::Now()));
     }
+  }
+
+  // One with the keys as they were when it was made, which may have been renewed since.
+  absl::StatusOr<Line> NewestLine() {
+    absl::MutexLock lock(&mutex_);
+    if (!line_.ok() || line_->channel == nullptr) {
+      line_ = LineTo(options_.coordinator, options_.credentials);
+    }
+    return line_;
+  }
+  void ForgetLine() {
+    absl::MutexLock lock(&mutex_);
+    line_ = Line();
   }
 
   // Where one of both sides does not take the other's certificate, Refused.
@@ -224,9 +237,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   const Options options_;
   const std::optional<std::string> path_;  // of a Unix socket
-  const absl::StatusOr<Line> line_;        // to a HOST:PORT
 
   absl::Mutex mutex_;
+  absl::StatusOr<Line> line_ ABSL_GUARDED_BY(mutex_) = Line();  // to a HOST:PORT, once needed
   bool stop_following_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> following_ ABSL_GUARDED_BY(mutex_);  // to cancel
 };

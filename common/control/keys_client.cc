@@ -125,15 +125,15 @@ absl::StatusOr<proto::ListKeysReply> ListKeys(const KeysOptions& options) {
   return reply;
 }
 
-absl::StatusOr<std::string> Revoke(const KeysOptions& options,
-                                   const proto::RevokeRequest& request) {
+absl::StatusOr<proto::RevokeReply> Revoke(const KeysOptions& options,
+                                          const proto::RevokeRequest& request) {
   proto::RevokeReply reply;
   const absl::Status status =
       Call(options, [&](proto::Keys::Stub& stub, grpc::ClientContext* context) {
         return stub.Revoke(context, request, &reply);
       });
   if (!status.ok()) return status;
-  return reply.identity();
+  return reply;
 }
 
 }  // namespace strata::control

@@ -36,8 +36,10 @@ absl::StatusOr<keys::KeyFile> Renew(const KeysOptions& options);
 absl::StatusOr<std::string> MakeToken(const KeysOptions& options,
                                       const proto::MakeTokenRequest& request);
 absl::StatusOr<proto::ListKeysReply> ListKeys(const KeysOptions& options);
-// Returns whose certificates are refused from now on: "worker w1". Errors: NotFound.
-absl::StatusOr<std::string> Revoke(const KeysOptions& options, const proto::RevokeRequest& request);
+// Returns whose certificates are refused from now on, and how many tokens were closed. Errors:
+// NotFound.
+absl::StatusOr<proto::RevokeReply> Revoke(const KeysOptions& options,
+                                          const proto::RevokeRequest& request);
 
 }  // namespace strata::control
 

@@ -16,7 +16,10 @@
 namespace strata::control {
 
 std::string WhyUnreachable(const std::string& address) {
-  constexpr char kNotOurs[] = "something listens there, but it is not a gRPC server";
+  constexpr char kNotOurs[] =
+      "something listens there that is no coordinator, or one that takes keys where none are "
+      "shown, "
+      "or none where some are (--insecure)";
   if (const std::optional<std::string> path = UnixPath(address)) {
     const absl::StatusOr<UniqueFd> fd = DialUnix(*path);
     return fd.ok() ? kNotOurs : std::string(fd.status().message());

@@ -1,7 +1,9 @@
 #include "common/control/renewal.h"
 
 #include <algorithm>
+#include <set>
 
+#include "absl/strings/str_split.h"
 #include "common/keys/certificate_request.h"
 #include "common/keys/key_file.h"
 
@@ -11,21 +13,25 @@ namespace {
 // After one that failed.
 constexpr absl::Duration kPause = absl::Minutes(5);
 
-bool Knows(const keys::KeyFile& file, const std::string& authority) {
-  return std::any_of(file.roots.begin(), file.roots.end(), [&](const keys::Certificate& root) {
-    return keys::FingerprintText(root.fingerprint()) == authority;
-  });
+// Whether it is exactly those authorities that the file trusts.
+bool Trusts(const keys::KeyFile& file, const std::string& authorities) {
+  const std::set<std::string> wanted = absl::StrSplit(authorities, ',');
+  std::set<std::string> trusted;
+  for (const keys::Certificate& root : file.roots) {
+    trusted.insert(keys::FingerprintText(root.fingerprint()));
+  }
+  return trusted == wanted;
 }
 
 }  // namespace
 
-void Renewal::OnRegistered(const std::string& authority, absl::Time now) {
+void Renewal::OnRegistered(const std::string& authorities, absl::Time now) {
   key_.reset();
   due_at_ = absl::InfiniteFuture();
-  if (authority.empty() || credentials_.path().empty()) return;
+  if (authorities.empty() || credentials_.path().empty()) return;
   const absl::StatusOr<keys::KeyFile> file = credentials_.Keys();
   if (!file.ok()) return;  // it is in use until the next connection, which will say why it fails
-  due_at_ = Knows(*file, authority) ? keys::RenewAt(file->chain.front()) : now;
+  due_at_ = Trusts(*file, authorities) ? keys::RenewAt(file->chain.front()) : now;
 }
 
 std::optional<proto::DaemonMessage> Renewal::Due(absl::Time now) {

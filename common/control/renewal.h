@@ -20,9 +20,9 @@ class Renewal {
  public:
   explicit Renewal(Credentials credentials) : credentials_(std::move(credentials)) {}
 
-  // A session has begun. `authority`: SHA-256 in hex of the cluster's newest root; empty: the
-  // coordinator issues no certificates.
-  void OnRegistered(const std::string& authority, absl::Time now);
+  // A session has begun. `authorities`: SHA-256 in hex of each of the cluster's roots, with commas
+  // between; empty: the coordinator issues no certificates.
+  void OnRegistered(const std::string& authorities, absl::Time now);
   // Returns what is to be sent once a new certificate is due; while an answer is awaited, nothing.
   std::optional<proto::DaemonMessage> Due(absl::Time now);
   // Takes the answer and writes the file. Errors: the coordinator's; those of keys::WriteKeyFile;

@@ -258,8 +258,10 @@ class GrpcSession final : public Session {
       return absl::ResourceExhaustedError(
           absl::StrCat("coordinator at ", options_.coordinator, ": ", closed_->message()));
     }
-    // The coordinator's word.
-    if (absl::IsUnauthenticated(*closed_) || absl::IsPermissionDenied(*closed_)) {
+    // The coordinator's word. That a certificate is not valid at this time may pass, as a clock may
+    // be wrong; that it was taken back does not.
+    if (absl::IsPermissionDenied(*closed_) ||
+        (absl::IsUnauthenticated(*closed_) && !registered_once_)) {
       return Refused(options_.coordinator, std::string(closed_->message()));
     }
     // There are no keys for it, or something else answers there, which may pass.

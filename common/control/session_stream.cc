@@ -2,6 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -20,6 +21,9 @@ namespace {
 // Without an acknowledgement of what was sent. With the time that a new connection takes it is well
 // within the time after which the coordinator takes a silent daemon for lost.
 constexpr absl::Duration kSilenceMax = absl::Seconds(2);
+
+// Of TLS and HTTP/2, once somebody has answered: four round trips, and a busy coordinator.
+constexpr absl::Duration kHandshakeMax = absl::Seconds(3);
 
 // A line that has ended before it began.
 class NoLine final : public SessionStream {
@@ -77,7 +81,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coo
                                                           absl::Duration timeout) {
   const absl::StatusOr<Line> line = LineTo(coordinator, credentials, kSilenceMax);
   if (!line.ok()) return line.status();
-  const absl::Status up = line->Await(absl::Now() + timeout);
+  // Whether anybody is there is seen as soon as without TLS, whose handshake takes longer.
+  const absl::StatusOr<UniqueFd> probe = DialTcp(coordinator, timeout, kSilenceMax);
+  if (!probe.ok()) return probe.status();
+  const absl::Status up = line->Await(absl::Now() + std::max(timeout, kHandshakeMax));
   if (up.ok()) return line->channel;
   if (absl::IsUnavailable(up)) return absl::UnavailableError(WhyUnreachable(coordinator));
   return Refused(coordinator, std::string(up.message()));

@@ -30,15 +30,16 @@ absl::Status CheckIsPrivate(int fd, const std::string& path) {
     return absl::FailedPreconditionError(absl::StrFormat("%s: not a regular file", path));
   }
   const uid_t self = geteuid();
-  if (is.st_uid != self && is.st_uid != 0) {
+  // Root looks after files of others, as those of a service that has a user of its own.
+  if (is.st_uid != self && is.st_uid != 0 && self != 0) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("%s: belongs to user %d, who can read the private key, and this is user "
+        absl::StrFormat("%s: belongs to user %d, who can read the secret in it, and this is user "
                         "%d: chown %d %s",
                         path, is.st_uid, self, self, path));
   }
   if ((is.st_mode & kOthers) != 0) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%s: mode %04o lets others %s the private key: chmod 600 %s", path, is.st_mode & 07777,
+        "%s: mode %04o lets others %s the secret in it: chmod 600 %s", path, is.st_mode & 07777,
         (is.st_mode & kOthersRead) != 0 ? "read" : "change", path));
   }
   return absl::OkStatus();
@@ -54,11 +55,22 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
   return absl::OkStatus();
 }
 
-absl::Status WriteAndSync(const std::string& path, absl::string_view content) {
+// What root writes into a folder of somebody else is that user's, who is to read it.
+absl::Status GiveToFoldersOwner(int fd, const std::string& folder) {
+  struct stat is = {};
+  if (geteuid() != 0) return absl::OkStatus();
+  if (stat(folder.c_str(), &is) != 0) return FileError(errno, folder);
+  if (is.st_uid == 0 || fchown(fd, is.st_uid, is.st_gid) == 0) return absl::OkStatus();
+  return FileError(errno, folder);
+}
+
+absl::Status WriteAndSync(const std::string& path, const std::string& folder,
+                          absl::string_view content) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOwnOnly));
   if (!fd.valid()) return FileError(errno, path);
   // The umask may have taken the owner's own rights.
   if (fchmod(fd.get(), kOwnOnly) != 0) return FileError(errno, path);
+  if (absl::Status status = GiveToFoldersOwner(fd.get(), folder); !status.ok()) return status;
   if (absl::Status status = WriteAll(fd.get(), content, path); !status.ok()) return status;
   if (fsync(fd.get()) != 0) return FileError(errno, path);
   if (close(fd.Release()) != 0) return FileError(errno, path);
@@ -99,7 +111,7 @@ absl::Status WritePrivateFile(const std::string& path, absl::string_view content
   uint64_t own = 0;
   if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
   const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);
-  absl::Status status = WriteAndSync(temporary, content);
+  absl::Status status = WriteAndSync(temporary, folder, content);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = FileError(errno, path);
   if (!status.ok()) {
     unlink(temporary.c_str());

@@ -86,7 +86,10 @@ def option_row(signature, meaning):
         default, meaning = document.escape(stated.group(1)), meaning[: stated.start()]
     for relation in relations:
         word, _, others = relation.partition(": ")
-        names = ", ".join(f"`{other}`" for other in others.split())
+        # Where the signature fills its column one space alone parts it from the meaning.
+        names = [one for one in others.split() if one.startswith("-")]
+        meaning = meaning or others[len(" ".join(names)):].strip()
+        names = ", ".join(f"`{other}`" for other in names)
         meaning += f". {'Not with' if word == 'Excludes' else 'Needs'} {names}"
     value = value_text(value) if value else ""
     value += ", several" if repeated and "may be repeated" not in meaning else ""

@@ -145,6 +145,8 @@ TEST_F(KeysTest, PlaintextGetsNoAnswer) {
                                                           .deadline = absl::Seconds(1)});
   const absl::Status status = client->ListJobs().status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("takes keys where none are shown"));
+  EXPECT_EQ(List(Joined(Role::kUser, "ada")), absl::OkStatus()) << "it is there";
 }
 
 TEST_F(KeysTest, WithoutKeysNothingIsSentToAPort) {
@@ -242,7 +244,7 @@ TEST_F(KeysTest, RevokingEndsTheSessionAndEveryLaterOne) {
   request.set_name("w1");
   const auto who = control::Revoke(Own(), request);
   ASSERT_TRUE(who.ok()) << who.status();
-  EXPECT_EQ(*who, "worker w1");
+  EXPECT_EQ(who->identity(), "worker w1");
   {
     absl::MutexLock lock(&mutex);
     const auto is_lost = [&] { return lost.has_value(); };
@@ -318,11 +320,19 @@ TEST_F(KeysTest, ADaemonsCertificateIsRenewedOverItsSession) {
   ASSERT_TRUE(RotateKeys(State(), now).ok());
   ASSERT_NO_FATAL_FAILURE(Start());
   ASSERT_TRUE(renewed(fresh->chain[0].fingerprint()));
-  EXPECT_EQ(keys::ReadKeyFile(path)->roots.size(), 2u);
-  EXPECT_EQ(FinishRotation(State(), false, now), absl::OkStatus());
-  session->Stop();
+  const auto between = keys::ReadKeyFile(path);
+  EXPECT_EQ(between->roots.size(), 2u);
+  // Who joins meanwhile knows the coordinator by the authority before.
+  EXPECT_TRUE(control::Join(Outside(), Token("worker"), Role::kWorker, "w2").ok());
+  proto::RevokeRequest w2;
+  w2.set_name("w2");
+  ASSERT_TRUE(control::Revoke(Own(), w2).ok());
+  coordinator_.reset();
+  ASSERT_EQ(FinishRotation(State(), false, now), absl::OkStatus());
   ASSERT_NO_FATAL_FAILURE(Start());
-  EXPECT_EQ(Register(Credentials::File(path), FakeDaemon::Worker("w1", 1)), absl::OkStatus());
+  // The daemon forgets the authority before, too.
+  ASSERT_TRUE(renewed(between->chain[0].fingerprint()));
+  EXPECT_EQ(keys::ReadKeyFile(path)->roots.size(), 1u);
 }
 
 TEST_F(KeysTest, AUsersCertificateIsRenewed) {

@@ -113,8 +113,10 @@ TEST_F(KeysWalk, ThePageMakesAClusterThatTrainsAndKeepsOthersOut) {
       EXPECT_THAT(result.out, HasSubstr("job 1 (job): finished"));
     }
   }
+  const std::string name = ValueIn(daemons_["worker"].ready_line, "name");
   struct stat facts = {};
-  ASSERT_EQ(stat((HomeOf("node2") + "/.config/strata/worker.pem").c_str(), &facts), 0);
+  const std::string kept = absl::StrCat(HomeOf("node2"), "/.config/strata/worker-", name, ".pem");
+  ASSERT_EQ(stat(kept.c_str(), &facts), 0) << kept;
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
   EXPECT_THAT(Run("node2", "strata status --coordinator head:7070").out,
               HasSubstr("security: mutual TLS, cluster "));
@@ -128,8 +130,7 @@ TEST_F(KeysWalk, ThePageMakesAClusterThatTrainsAndKeepsOthersOut) {
               HasSubstr("there are no keys for it"));
   EXPECT_THAT(Run("node1", "strata status --coordinator head:7070 --insecure --timeout 1").err,
               HasSubstr("cannot be reached"));
-  const std::string worker = ValueIn(daemons_["worker"].ready_line, "name");
-  EXPECT_EQ(Run("head", "strata keys revoke " + worker + " --role worker").status.code, 0);
+  EXPECT_EQ(Run("head", "strata keys revoke " + name + " --role worker").status.code, 0);
   EXPECT_TRUE(WaitUntil([&] { return daemons_["worker"].process->TryReap().has_value(); }));
 }
 

@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/keys/certificate_request.h"
-#include "common/keys/private_key.h"
+#include "common/keys/issue_key_file.h"
 #include "common/require.h"
 
 namespace strata::keys {
@@ -16,10 +15,7 @@ Authority MakeAuthority(const std::string& cluster, absl::Time now) {
 
 KeyFile MakeKeyFile(const Authority& authority, const Identity& identity, absl::Time not_before,
                     absl::Time not_after) {
-  const PrivateKey key = PrivateKey::Make().value();
-  const auto request = CertificateRequest::FromPem(MakeRequestPem(key).value()).value();
-  const Certificate leaf = authority.Issue(request, identity, not_before, not_after).value();
-  return KeyFile{key, {leaf}, authority.roots(), identity};
+  return IssueKeyFile(authority, identity, not_before, not_after).value();
 }
 
 KeyFolder::KeyFolder(std::string folder)

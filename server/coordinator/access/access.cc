@@ -15,6 +15,15 @@ std::string Access::authority() const {
   return keys::FingerprintText(options_.authority->roots().front().fingerprint());
 }
 
+std::vector<std::string> Access::authorities() const {
+  std::vector<std::string> fingerprints;
+  if (!options_.authority.has_value()) return fingerprints;
+  for (const keys::Certificate& root : options_.authority->roots()) {
+    fingerprints.push_back(keys::FingerprintText(root.fingerprint()));
+  }
+  return fingerprints;
+}
+
 std::string Access::Describe() const {
   if (options_.takes_everybody) return "none (--insecure): whoever reaches the port may do all";
   if (!options_.own.has_value()) return "a socket of this user alone";
@@ -47,9 +56,18 @@ absl::Status Access::StillCountsNow(const Caller& caller) const {
   if (!book_.IsRevoked(identity.role, identity.name, caller.certificate_begins)) {
     return absl::OkStatus();
   }
-  return absl::UnauthenticatedError(
-      absl::StrCat("the certificate of ", CallerText(caller),
-                   " was revoked: its operator can make a token for a new one"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the certificate of ", CallerText(caller),
+      " was revoked: its operator can make a token for a new one, which counts once the "
+      "old key file is removed"));
+}
+
+std::string Access::ShownRoot(absl::Time now) const {
+  for (const keys::Certificate& root : options_.own->roots) {
+    const keys::Trust alone{options_.own->identity.cluster, {root}};
+    if (keys::Verify(options_.own->chain, alone, now).ok()) return root.fingerprint();
+  }
+  return options_.own->roots.front().fingerprint();
 }
 
 absl::Status Access::HasAuthority() const {
@@ -70,6 +88,8 @@ absl::StatusOr<proto::IssuedCertificate> Access::Join(const proto::JoinRequest& 
   const std::optional<keys::Role> role = keys::ParseRole(request.role());
   if (!role.has_value()) return absl::InvalidArgumentError("no such role");
   absl::MutexLock lock(&mutex_);
+  // A stranger's guess costs no more than a look.
+  if (!book_.HasToken(keys::SecretHash(request.secret()))) return KeyBook::UnknownToken();
   KeyBook book = book_;
   const auto grant = book.Join(keys::SecretHash(request.secret()), *role, request.name(), now);
   if (!grant.ok()) return grant.status();
@@ -94,12 +114,10 @@ absl::StatusOr<proto::IssuedCertificate> Access::Renew(const Caller& caller,
   absl::MutexLock lock(&mutex_);
   const absl::Status counts = StillCountsNow(caller);
   if (!counts.ok()) return counts;
-  KeyBook book = book_;
-  const auto grant = book.Renew(identity.role, identity.name, now);
+  const auto grant = book_.Renew(identity.role, identity.name, now);
   if (!grant.ok()) return grant.status();
-  book.Note(identity.role, identity.name, authority());
-  const absl::Status saved = Change(std::move(book));
-  if (!saved.ok()) return saved;
+  book_.Note(identity.role, identity.name, authority());
+  unsaved_ = true;
   return Issue(*asked, identity.role, *grant);
 }
 
@@ -120,7 +138,7 @@ absl::StatusOr<std::string> Access::MakeToken(const proto::MakeTokenRequest& req
                                               absl::Time now) {
   const absl::Status can = HasAuthority();
   if (!can.ok()) return can;
-  const auto token = keys::MakeJoinToken(options_.authority->roots().front().fingerprint());
+  const auto token = keys::MakeJoinToken(ShownRoot(now));
   if (!token.ok()) return token.status();
   absl::MutexLock lock(&mutex_);
   KeyBook book = book_;
@@ -144,20 +162,33 @@ proto::ListKeysReply Access::List(absl::Time now) {
   return reply;
 }
 
-absl::StatusOr<std::string> Access::Revoke(const proto::RevokeRequest& request, absl::Time now) {
+absl::StatusOr<proto::RevokeReply> Access::Revoke(const proto::RevokeRequest& request,
+                                                  absl::Time now) {
   absl::MutexLock lock(&mutex_);
   KeyBook book = book_;
-  const auto who = book.Revoke(request, now);
-  if (!who.ok()) return who.status();
+  proto::RevokeReply reply;
+  if (!request.tokens() || !request.name().empty()) {
+    const auto who = book.Revoke(request, now);
+    if (!who.ok()) return who.status();
+    reply.set_identity(absl::StrCat(keys::RoleName(who->first), " ", who->second));
+  }
+  if (request.tokens()) reply.set_tokens_closed(static_cast<uint32_t>(book.CloseTokens()));
   const absl::Status saved = Change(std::move(book));
   if (!saved.ok()) return saved;
-  return absl::StrCat(keys::RoleName(who->first), " ", who->second);
+  return reply;
 }
 
 absl::Status Access::Change(KeyBook book) {
   const absl::Status saved = options_.save ? options_.save(book.Record()) : absl::OkStatus();
-  if (saved.ok()) book_ = std::move(book);
-  return saved;
+  if (!saved.ok()) return saved;
+  book_ = std::move(book);
+  unsaved_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Access::SaveRenewals() {
+  absl::MutexLock lock(&mutex_);
+  return unsaved_ ? Change(book_) : absl::OkStatus();
 }
 
 }  // namespace strata::server

@@ -42,27 +42,35 @@ class Access {
   const std::optional<keys::KeyFile>& own() const { return options_.own; }
   // SHA-256 of the newest root of the authority here, in hex; empty: there is none.
   std::string authority() const;
+  // The same of all roots that its members are to trust, the newest first.
+  std::vector<std::string> authorities() const;
   // What protects the way to the coordinator's port, in words.
   std::string Describe() const;
 
   // Whom a chain of certificates, the leaf first, shows; none: a stranger. TLS has shown by then
-  // that the other side has the leaf's key. Errors: Unauthenticated, with what to do.
+  // that the other side has the leaf's key. Errors, with what to do: Unauthenticated;
+  // PermissionDenied: it was revoked.
   absl::StatusOr<Caller> Identify(const std::vector<keys::Certificate>& chain,
                                   absl::Time now) const;
-  // Whether one who was identified still counts. Errors: Unauthenticated.
+  // Whether one who was identified still counts. Errors: PermissionDenied: it was revoked.
   absl::Status StillCounts(const Caller& caller) const;
 
   // The calls of Keys, past Allow. Errors besides: Unimplemented: no authority is here.
   absl::StatusOr<proto::IssuedCertificate> Join(const proto::JoinRequest& request, absl::Time now);
+  // That there is a new one is saved by SaveRenewals, as many may come at once and none of them
+  // takes or gives a right.
   absl::StatusOr<proto::IssuedCertificate> Renew(const Caller& caller,
                                                  const std::string& request_pem, absl::Time now);
+  absl::Status SaveRenewals();
   absl::StatusOr<std::string> MakeToken(const proto::MakeTokenRequest& request, absl::Time now);
   proto::ListKeysReply List(absl::Time now);
-  // Returns whose certificates are refused from now on: "worker w1".
-  absl::StatusOr<std::string> Revoke(const proto::RevokeRequest& request, absl::Time now);
+  // Returns whose certificates are refused from now on, and how many tokens were closed.
+  absl::StatusOr<proto::RevokeReply> Revoke(const proto::RevokeRequest& request, absl::Time now);
 
  private:
   absl::Status HasAuthority() const;
+  // The root that has signed what the coordinator shows: during a rotation the one before.
+  std::string ShownRoot(absl::Time now) const;
   absl::Status StillCountsNow(const Caller& caller) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<proto::IssuedCertificate> Issue(const keys::CertificateRequest& request,
                                                  keys::Role role, const KeyBook::Grant& grant)
@@ -73,6 +81,7 @@ class Access {
   const Options options_;  // without the book
   mutable absl::Mutex mutex_;
   KeyBook book_ ABSL_GUARDED_BY(mutex_);
+  bool unsaved_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace strata::server

@@ -87,14 +87,16 @@ absl::Status KeyBook::AddToken(const std::string& secret_hash,
   return absl::OkStatus();
 }
 
+absl::Status KeyBook::UnknownToken() {
+  return absl::PermissionDeniedError(
+      "the token is not known: it was used already, it was closed, or it is of another cluster; "
+      "`strata keys token` makes a new one");
+}
+
 absl::StatusOr<KeyBook::Grant> KeyBook::Join(const std::string& secret_hash, keys::Role role,
                                              const std::string& wanted, absl::Time now) {
   const auto found = tokens_.find(secret_hash);
-  if (found == tokens_.end()) {
-    return absl::PermissionDeniedError(
-        "the token is not known: it was used already, or it is of another cluster; `strata keys "
-        "token` makes a new one");
-  }
+  if (found == tokens_.end()) return UnknownToken();
   proto::OpenToken& token = found->second;
   const absl::Time expires = absl::FromUnixMillis(token.expires_ms());
   if (now >= expires) {
@@ -194,7 +196,16 @@ absl::StatusOr<std::pair<keys::Role, std::string>> KeyBook::Revoke(
   key.set_name(found[0].second);
   // A certificate that is issued at once afterwards is valid at once and is not revoked.
   key.set_revoked_ms(std::max(absl::ToUnixMillis(now - kStep), key.begins_ms()));
+  for (auto it = tokens_.begin(); it != tokens_.end();) {
+    it = it->second.name() == request.name() ? tokens_.erase(it) : std::next(it);
+  }
   return found[0];
+}
+
+size_t KeyBook::CloseTokens() {
+  const size_t open = tokens_.size();
+  tokens_.clear();
+  return open;
 }
 
 bool KeyBook::IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const {

@@ -42,6 +42,9 @@ class KeyBook {
   // Opens a token. Errors: InvalidArgument (roles, name, time, uses), ResourceExhausted.
   absl::Status AddToken(const std::string& secret_hash, const proto::MakeTokenRequest& request,
                         absl::Time now);
+  bool HasToken(const std::string& secret_hash) const { return tokens_.count(secret_hash) > 0; }
+  // PermissionDenied, with what to do.
+  static absl::Status UnknownToken();
   // Uses a token up. `name` may be empty: the token's. Errors: PermissionDenied: there is none, it
   // is used up, too late, or for other roles or another name; AlreadyExists: the name is in use;
   // InvalidArgument: no such role or name.
@@ -52,12 +55,15 @@ class KeyBook {
   // `authority`: SHA-256 of the root, in hex, that has signed it.
   void Note(keys::Role role, const std::string& name, const std::string& authority);
 
-  // Refuses what the name has until now. Errors: InvalidArgument (role; several have the name),
-  // NotFound: nobody has the name.
+  // Refuses what the name has until now, and closes the tokens for that name alone. Errors:
+  // InvalidArgument (role; several have the name), NotFound: nobody has the name.
   absl::StatusOr<std::pair<keys::Role, std::string>> Revoke(const proto::RevokeRequest& request,
                                                             absl::Time now);
   // Whether a certificate that begins then was revoked.
   bool IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const;
+
+  // Closes all tokens; returns how many.
+  size_t CloseTokens();
 
   // Drops what no longer matters: tokens that are too late, names whose certificates ended long
   // ago.

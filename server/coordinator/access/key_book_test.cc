@@ -138,6 +138,18 @@ TEST(KeyBook, RevokingSaysWhomWhereSeveralHaveTheNameOrNobody) {
   EXPECT_TRUE(book.IsRevoked(Role::kWorker, "n2", kNow - absl::Hours(1)));
 }
 
+TEST(KeyBook, RevokingClosesTheTokensOfTheNameAndAllAtOnceWhereThatIsAsked) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("any", Token({"worker"}, "", 9), kNow).ok());
+  ASSERT_TRUE(book.AddToken("own", Token({"worker"}, "w1"), kNow).ok());
+  ASSERT_TRUE(book.Join("any", Role::kWorker, "w1", kNow).ok());
+  ASSERT_TRUE(book.Revoke(Of("w1"), kNow).ok());
+  EXPECT_FALSE(book.HasToken("own"));
+  EXPECT_TRUE(book.HasToken("any"));
+  EXPECT_EQ(book.CloseTokens(), 1u);
+  EXPECT_TRUE(absl::IsPermissionDenied(book.Join("any", Role::kWorker, "w2", kNow).status()));
+}
+
 TEST(KeyBook, TokensThatMakeNoSenseAreRefused) {
   KeyBook book;
   const auto refused = [&](const proto::MakeTokenRequest& request) {

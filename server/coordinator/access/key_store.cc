@@ -6,9 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/keys/certificate_request.h"
+#include "common/keys/issue_key_file.h"
 #include "common/keys/private_file.h"
-#include "common/keys/private_key.h"
 
 namespace strata::server {
 namespace {
@@ -49,17 +48,8 @@ absl::StatusOr<proto::KeyBookRecord> LoadBook(const std::string& state_dir) {
 
 // A key and a certificate of the coordinator's own, signed by the authority's newest root.
 absl::StatusOr<keys::KeyFile> MakeOwn(const keys::Authority& authority, absl::Time now) {
-  const absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
-  if (!key.ok()) return key.status();
-  const absl::StatusOr<std::string> pem = keys::MakeRequestPem(*key);
-  if (!pem.ok()) return pem.status();
-  const auto request = keys::CertificateRequest::FromPem(*pem);
-  if (!request.ok()) return request.status();
   const keys::Identity identity{authority.cluster(), keys::Role::kCoordinator, "coordinator"};
-  const auto certificate =
-      authority.Issue(*request, identity, now - kClockDifference, now + kAuthorityLife);
-  if (!certificate.ok()) return certificate.status();
-  return keys::KeyFile{*key, {*certificate}, authority.roots(), identity};
+  return keys::IssueKeyFile(authority, identity, now - kClockDifference, now + kAuthorityLife);
 }
 
 absl::StatusOr<keys::Authority> LoadForRotation(const std::string& state_dir) {
@@ -130,7 +120,7 @@ absl::Status FinishRotation(const std::string& state_dir, bool regardless, absl:
   if (!authority.ok()) return authority.status();
   if (authority->roots().size() < 2) {
     return absl::FailedPreconditionError(
-        "no rotation is under way: `strata keys rotate` begins one");
+        "no rotation is under way: `strata keys rotate-ca` begins one");
   }
   const auto book = LoadBook(state_dir);
   if (!book.ok()) return book.status();

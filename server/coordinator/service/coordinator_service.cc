@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/control/resources.h"
@@ -19,23 +20,15 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr size_t kSessionMessagesMax = kQueuedMessagesMax;
-constexpr size_t kFollowEventsMax = 16384;
 // How long a daemon whose connection is to end may take to end it itself.
 constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
-// How often a follower's thread looks whether the follower is still there.
-constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
 
-// How often it is looked whether a trace is complete.
-constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
+// How often it is written down who has new certificates.
+constexpr absl::Duration kSaveEvery = absl::Seconds(1);
 
 uint64_t RandomToken() {
   std::random_device random;
   return static_cast<uint64_t>(random()) << 32 | random();
-}
-
-bool IsLast(const proto::FollowEvent& event) {
-  const proto::JobState state = event.status().state();
-  return event.has_status() && state != proto::QUEUED && state != proto::RUNNING;
 }
 
 }  // namespace
@@ -49,7 +42,16 @@ CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
       call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
       keeper_(std::move(open_store)),
-      loop_([this] { core_.Tick(clock_.Now()); }, kTick) {}
+      loop_([this] { Tick(); }, kTick) {}
+
+void CoordinatorService::Tick() {
+  core_.Tick(clock_.Now());
+  const absl::Time now = absl::Now();
+  if (now - renewals_saved_ < kSaveEvery) return;
+  renewals_saved_ = now;
+  const absl::Status saved = access_->SaveRenewals();
+  if (!saved.ok()) LogWarning("who has renewed keys is not saved: %s", saved.ToString());
+}
 
 absl::Status CoordinatorService::Start() {
   const absl::StatusOr<std::vector<proto::StoredJob>> jobs = store_->Load();
@@ -88,13 +90,15 @@ void CoordinatorService::EndFollowers() {
 grpc::Status CoordinatorService::Session(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
-  const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
+  // First: who may not serve takes no place from those who may.
   const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kServe);
   if (!caller.ok()) return ToGrpc(caller.status());
+  const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
   const SessionId id(next_session_++);
   const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
-  const Member member{*caller, queue};
+  const auto line = std::make_shared<OpenLine>(context);
+  const Member member{*caller, queue, line};
   absl::Notification read_ended;
   const auto in_hand = std::make_shared<InHand>();
   std::thread writer([&] {
@@ -107,7 +111,7 @@ grpc::Status CoordinatorService::Session(
   absl::Status posted = loop_.Post([this, id, member] {
     sessions_[id] = member;
     // It may have been revoked since.
-    if (!access_->StillCounts(member.caller).ok()) member.queue->Close();
+    if (!access_->StillCounts(member.caller).ok()) member.line->Cancel();
     core_.OnConnected(id, clock_.Now());
   });
   proto::DaemonMessage message;
@@ -129,6 +133,7 @@ grpc::Status CoordinatorService::Session(
       })
       .IgnoreError();
   writer.join();
+  line->End();
   return ToGrpc(posted);
 }
 
@@ -172,7 +177,8 @@ void CoordinatorService::EndRevokedSessions() {
   loop_
       .Post([this] {
         for (const auto& [id, member] : sessions_) {
-          if (!access_->StillCounts(member.caller).ok()) member.queue->Close();
+          // At once, whether it reads or not.
+          if (!access_->StillCounts(member.caller).ok()) member.line->Cancel();
         }
       })
       .IgnoreError();
@@ -180,10 +186,10 @@ void CoordinatorService::EndRevokedSessions() {
 
 grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
                                      const std::function<absl::Status()>& ask) {
-  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
   const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
-  return caller.ok() ? Run(ask) : ToGrpc(caller.status());
+  if (!caller.ok()) return ToGrpc(caller.status());
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  return pass.ok() ? Run(ask) : ToGrpc(pass.status());
 }
 
 grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
@@ -195,7 +201,8 @@ grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
 
 void CoordinatorService::Stop() {
   loop_.Stop();
-  keeper_.Stop();  // what it still has to say is not heard
+  access_->SaveRenewals().IgnoreError();  // they renew again
+  keeper_.Stop();                         // what it still has to say is not heard
 }
 
 void CoordinatorService::FindCheckpoint(const CheckpointQuery& query) {
@@ -276,96 +283,12 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
   });
 }
 
-grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
-                                        const proto::FollowRequest* request,
-                                        grpc::ServerWriter<proto::FollowEvent>* writer) {
-  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
-  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const JobId job(request->job_id());
-  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
-  const grpc::Status found = Run([&] {
-    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
-    if (!status.ok()) return status.status();
-    proto::FollowEvent event;
-    *event.mutable_status() = *status;
-    queue->Push(event);
-    if (!IsLast(event)) followers_[job].emplace(queue, request->reports());
-    return absl::OkStatus();
-  });
-  if (!found.ok()) return found;
-  grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
-  while (!queue->IsDone() && !context->IsCancelled()) {
-    const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
-    const absl::Status counts = access_->StillCounts(*caller);
-    if (!counts.ok()) {
-      result = ToGrpc(counts);
-      break;
-    }
-    if (!event.has_value()) continue;
-    if (!writer->Write(*event)) break;
-    if (!IsLast(*event)) continue;
-    result = grpc::Status::OK;
-    break;
-  }
-  DropFollower(job, queue);
-  return result;
-}
-
-void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue) {
-  Run([&] {
-    const auto it = followers_.find(job);
-    if (it != followers_.end()) it->second.erase(queue);
-    if (it != followers_.end() && it->second.empty()) followers_.erase(it);
-    return absl::OkStatus();
-  });
-}
-
-// Waits until the job has ended and its daemons have said all, as a follower whom every news of the
-// job wakes, and the end of the coordinator, too.
-grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
-                                          const proto::GetTraceRequest* request,
-                                          grpc::ServerWriter<proto::TraceBatch>* writer) {
-  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
-  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const JobId job(request->job_id());
-  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
-  CoordinatorCore::TraceFound found;
-  const auto look = [&] {
-    absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
-    if (!trace.ok()) return trace.status();
-    found = *std::move(trace);
-    if (!found.complete) followers_[job].emplace(queue, /*reports=*/false);
-    return absl::OkStatus();
-  };
-  grpc::Status status = Run(look);
-  while (status.ok() && !found.complete && !context->IsCancelled()) {
-    status = ToGrpc(access_->StillCounts(*caller));
-    if (!status.ok()) break;
-    if (queue->IsDone()) {
-      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
-      break;
-    }
-    queue->Pop(kTraceCheck);
-    status = Run(look);
-  }
-  DropFollower(job, queue);
-  for (const auto& text : found.batches) {
-    proto::TraceBatch batch;
-    if (!status.ok() || !batch.ParseFromString(*text) || !writer->Write(batch)) break;
-  }
-  return status;
-}
-
 void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
   if (!message.has_registered()) return it->second.queue->Push(message);
   proto::CoordinatorMessage registered = message;
-  registered.mutable_registered()->set_authority(access_->authority());
+  registered.mutable_registered()->set_authority(absl::StrJoin(access_->authorities(), ","));
   it->second.queue->Push(std::move(registered));
 }
 
@@ -377,14 +300,6 @@ void CoordinatorService::Close(SessionId session) {
 void CoordinatorService::Forget(JobId job) {
   const absl::Status removed = store_->Remove(job);
   if (!removed.ok()) LogError("job %d is not removed: %s", job.value(), removed.ToString());
-}
-
-void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
-  const auto it = followers_.find(job);
-  if (it == followers_.end()) return;
-  for (const auto& [queue, reports] : it->second) {
-    if (reports || !event.has_report()) queue->Push(event);
-  }
 }
 
 }  // namespace strata::server

@@ -66,11 +66,33 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
 
+  // A session's call while it is there.
+  class OpenLine {
+   public:
+    explicit OpenLine(grpc::ServerContext* context) : context_(context) {}
+    // Breaks it, whatever its threads wait for.
+    void Cancel() {
+      absl::MutexLock lock(&mutex_);
+      if (context_ != nullptr) context_->TryCancel();
+    }
+    void End() {
+      absl::MutexLock lock(&mutex_);
+      context_ = nullptr;
+    }
+
+   private:
+    absl::Mutex mutex_;
+    grpc::ServerContext* context_ ABSL_GUARDED_BY(mutex_);
+  };
   // One whom the coordinator talks with.
   struct Member {
     Caller caller;
     std::shared_ptr<SessionQueue> queue;
+    std::shared_ptr<OpenLine> line;
   };
+
+  // On the loop's thread, now and then.
+  void Tick();
 
   // Who calls and may; counts and logs those who may not.
   absl::StatusOr<Caller> AdmitOrCount(const grpc::ServerContext& context, Right right);
@@ -110,6 +132,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // What the loop's thread owns.
   CoordinatorCore core_;
   std::map<SessionId, Member> sessions_;
+  absl::Time renewals_saved_ = absl::InfinitePast();
   // By job; whether they want the ranks' reports, too.
   std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
 

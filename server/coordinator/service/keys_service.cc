@@ -1,5 +1,7 @@
 #include "server/coordinator/service/keys_service.h"
 
+#include <utility>
+
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "server/coordinator/service/identify.h"
@@ -8,10 +10,11 @@ namespace strata::server {
 
 grpc::Status KeysService::Ask(grpc::ServerContext* context, Right right,
                               const std::function<absl::Status(const Caller&)>& ask) {
-  const absl::StatusOr<Gate::Pass> pass = gate_->Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
+  // First: who may not ask takes no place from those who may.
   const absl::StatusOr<Caller> caller = Admit(*context, *access_, right);
-  return ToGrpc(caller.ok() ? ask(*caller) : caller.status());
+  if (!caller.ok()) return ToGrpc(caller.status());
+  const absl::StatusOr<Gate::Pass> pass = gate_->Enter(context->peer());
+  return ToGrpc(pass.ok() ? ask(*caller) : pass.status());
 }
 
 grpc::Status KeysService::Join(grpc::ServerContext* context, const proto::JoinRequest* request,
@@ -19,11 +22,15 @@ grpc::Status KeysService::Join(grpc::ServerContext* context, const proto::JoinRe
   return Ask(context, Right::kJoin, [&](const Caller&) {
     absl::StatusOr<proto::IssuedCertificate> issued = access_->Join(*request, absl::Now());
     if (!issued.ok()) {
-      LogWarning("%s was refused a certificate: %s", context->peer(),
-                 std::string(issued.status().message()));
+      const uint64_t refused = ++refused_joins_;
+      // A storm of them is not worth a line each.
+      if ((refused & (refused - 1)) == 0) {
+        LogWarning("%s was refused a certificate: %s (%d refused)", context->peer(),
+                   std::string(issued.status().message()), refused);
+      }
       return issued.status();
     }
-    LogInfo("a %s joins from %s: %s", request->role(), context->peer(), request->name());
+    LogInfo("a %s joins from %s", request->role(), context->peer());
     *reply = *std::move(issued);
     return absl::OkStatus();
   });
@@ -60,10 +67,11 @@ grpc::Status KeysService::ListKeys(grpc::ServerContext* context, const proto::Li
 grpc::Status KeysService::Revoke(grpc::ServerContext* context, const proto::RevokeRequest* request,
                                  proto::RevokeReply* reply) {
   return Ask(context, Right::kRule, [&](const Caller&) {
-    const absl::StatusOr<std::string> who = access_->Revoke(*request, absl::Now());
-    if (!who.ok()) return who.status();
-    LogInfo("%s is revoked", *who);
-    reply->set_identity(*who);
+    absl::StatusOr<proto::RevokeReply> revoked = access_->Revoke(*request, absl::Now());
+    if (!revoked.ok()) return revoked.status();
+    *reply = *std::move(revoked);
+    if (!reply->identity().empty()) LogInfo("%s is revoked", reply->identity());
+    if (request->tokens()) LogInfo("%d tokens are closed", reply->tokens_closed());
     on_revoked_();
     return absl::OkStatus();
   });

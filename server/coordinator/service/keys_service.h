@@ -1,6 +1,8 @@
 #ifndef STRATA_SERVER_COORDINATOR_SERVICE_KEYS_SERVICE_H_
 #define STRATA_SERVER_COORDINATOR_SERVICE_KEYS_SERVICE_H_
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -36,6 +38,7 @@ class KeysService final : public proto::Keys::Service {
   Access* const access_;
   Gate* const gate_;
   const std::function<void()> on_revoked_;
+  std::atomic<uint64_t> refused_joins_ = 0;
 };
 
 }  // namespace strata::server

@@ -1,0 +1,117 @@
+// The calls of CoordinatorService that go on until a job has ended.
+#include <grpcpp/server_context.h>
+
+#include <utility>
+
+#include "server/coordinator/service/coordinator_service.h"
+#include "server/coordinator/service/identify.h"
+
+namespace strata::server {
+namespace {
+
+constexpr size_t kFollowEventsMax = 16384;
+// How often a follower's thread looks whether the follower is still there.
+constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
+// How often it is looked whether a trace is complete.
+constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
+
+bool IsLast(const proto::FollowEvent& event) {
+  const proto::JobState state = event.status().state();
+  return event.has_status() && state != proto::QUEUED && state != proto::RUNNING;
+}
+
+}  // namespace
+
+grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
+                                        const proto::FollowRequest* request,
+                                        grpc::ServerWriter<proto::FollowEvent>* writer) {
+  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  if (!caller.ok()) return ToGrpc(caller.status());
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const JobId job(request->job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  const grpc::Status found = Run([&] {
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+    if (!status.ok()) return status.status();
+    proto::FollowEvent event;
+    *event.mutable_status() = *status;
+    queue->Push(event);
+    if (!IsLast(event)) followers_[job].emplace(queue, request->reports());
+    return absl::OkStatus();
+  });
+  if (!found.ok()) return found;
+  grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+  while (!queue->IsDone() && !context->IsCancelled()) {
+    const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
+    const absl::Status counts = access_->StillCounts(*caller);
+    if (!counts.ok()) {
+      result = ToGrpc(counts);
+      break;
+    }
+    if (!event.has_value()) continue;
+    if (!writer->Write(*event)) break;
+    if (!IsLast(*event)) continue;
+    result = grpc::Status::OK;
+    break;
+  }
+  DropFollower(job, queue);
+  return result;
+}
+
+void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue) {
+  Run([&] {
+    const auto it = followers_.find(job);
+    if (it != followers_.end()) it->second.erase(queue);
+    if (it != followers_.end() && it->second.empty()) followers_.erase(it);
+    return absl::OkStatus();
+  });
+}
+
+// Waits until the job has ended and its daemons have said all, as a follower whom every news of the
+// job wakes, and the end of the coordinator, too.
+grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
+                                          const proto::GetTraceRequest* request,
+                                          grpc::ServerWriter<proto::TraceBatch>* writer) {
+  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  if (!caller.ok()) return ToGrpc(caller.status());
+  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
+  if (!pass.ok()) return ToGrpc(pass.status());
+  const JobId job(request->job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  CoordinatorCore::TraceFound found;
+  const auto look = [&] {
+    absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
+    if (!trace.ok()) return trace.status();
+    found = *std::move(trace);
+    if (!found.complete) followers_[job].emplace(queue, /*reports=*/false);
+    return absl::OkStatus();
+  };
+  grpc::Status status = Run(look);
+  while (status.ok() && !found.complete && !context->IsCancelled()) {
+    status = ToGrpc(access_->StillCounts(*caller));
+    if (!status.ok()) break;
+    if (queue->IsDone()) {
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+      break;
+    }
+    queue->Pop(kTraceCheck);
+    status = Run(look);
+  }
+  DropFollower(job, queue);
+  for (const auto& text : found.batches) {
+    proto::TraceBatch batch;
+    if (!status.ok() || !batch.ParseFromString(*text) || !writer->Write(batch)) break;
+  }
+  return status;
+}
+
+void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
+  const auto it = followers_.find(job);
+  if (it == followers_.end()) return;
+  for (const auto& [queue, reports] : it->second) {
+    if (reports || !event.has_report()) queue->Push(event);
+  }
+}
+
+}  // namespace strata::server
