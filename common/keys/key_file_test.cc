@@ -111,7 +111,7 @@ TEST_F(Files, ErrorsOfFilesNameThePath) {
   EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(
       open.message(),
-      absl::StrCat(path_, ": mode 0644 lets others read the private key: ", "chmod 600 ", path_));
+      absl::StrCat(path_, ": mode 0644 lets others read the secret in it: ", "chmod 600 ", path_));
   ASSERT_TRUE(WritePrivateFile(path_, "hello").ok());
   const absl::Status other = ReadKeyFile(path_).status();
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);

@@ -1,4 +1,7 @@
 // Who gets in: a coordinator with an authority of its own, over real TLS.
+#include <fcntl.h>
+#include <openssl/ssl.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/control/coordinator_client.h"
+#include "common/control/dial.h"
 #include "common/control/keys_client.h"
 #include "common/ipc/testing/short_folder.h"
 #include "common/keys/join_token.h"
@@ -147,6 +151,31 @@ TEST_F(KeysTest, PlaintextGetsNoAnswer) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("takes keys where none are shown"));
   EXPECT_EQ(List(Joined(Role::kUser, "ada")), absl::OkStatus()) << "it is there";
+}
+
+// The versions that a stranger who offers no others, with all ciphers of OpenSSL, agrees on.
+bool ShakesHandsWith(const std::string& address, int version) {
+  const auto fd = control::DialTcp(address, absl::Seconds(10), absl::Seconds(10));
+  if (!fd.ok()) return false;
+  fcntl(fd->get(), F_SETFL, fcntl(fd->get(), F_GETFL) & ~O_NONBLOCK);
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()),
+                                                             SSL_CTX_free);
+  SSL_CTX_set_security_level(context.get(), 0);
+  SSL_CTX_set_cipher_list(context.get(), "ALL:@SECLEVEL=0");
+  SSL_CTX_set_min_proto_version(context.get(), version);
+  SSL_CTX_set_max_proto_version(context.get(), version);
+  const std::unique_ptr<SSL, void (*)(SSL*)> ssl(SSL_new(context.get()), SSL_free);
+  const unsigned char http2[] = "\x02h2";
+  SSL_set_alpn_protos(ssl.get(), http2, 3);
+  SSL_set_fd(ssl.get(), fd->get());
+  return SSL_connect(ssl.get()) == 1;
+}
+
+TEST_F(KeysTest, NoVersionOfTlsBelowOneTwoIsSpoken) {
+  EXPECT_FALSE(ShakesHandsWith(address_, TLS1_VERSION));
+  EXPECT_FALSE(ShakesHandsWith(address_, TLS1_1_VERSION));
+  EXPECT_TRUE(ShakesHandsWith(address_, TLS1_2_VERSION));
+  EXPECT_TRUE(ShakesHandsWith(address_, TLS1_3_VERSION));
 }
 
 TEST_F(KeysTest, WithoutKeysNothingIsSentToAPort) {

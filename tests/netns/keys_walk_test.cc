@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +26,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 // The lines "    HOST$ COMMAND" of the page, in order.
 std::vector<std::pair<std::string, std::string>> CommandsOf(const std::string& page) {
@@ -83,6 +90,24 @@ class KeysWalk : public NetnsTest {
     return RunStrata(WordsOf(command), kDeadline, On(host));
   }
 
+  // Neither a token nor a key is in a log, a command line or an environment.
+  void ExpectSecretsAreNotShown() {
+    std::string shown;
+    for (const auto& [role, daemon] : daemons_) {
+      absl::StrAppend(&shown, ReadAll(daemon.log_path));
+      for (const char* file : {"cmdline", "environ"}) {
+        absl::StrAppend(&shown, ReadAll(absl::StrCat("/proc/", daemon.process->pid(), "/", file)));
+      }
+    }
+    EXPECT_THAT(shown, HasSubstr("--join-file"));
+    for (const char* token : {"/hosts.token", "/ada.token"}) {
+      const std::vector<std::string> parts = absl::StrSplit(ReadAll(HomeOf("head") + token), '.');
+      ASSERT_EQ(parts.size(), 3u);
+      EXPECT_THAT(shown, Not(HasSubstr(parts[2].substr(0, 22))));
+    }
+    EXPECT_THAT(shown, Not(HasSubstr("PRIVATE KEY")));
+  }
+
   const ShortFolder short_folder_;
   std::unique_ptr<Network> network_;
   std::map<std::string, Daemon> daemons_;
@@ -121,6 +146,8 @@ TEST_F(KeysWalk, ThePageMakesAClusterThatTrainsAndKeepsOthersOut) {
   EXPECT_THAT(Run("node2", "strata status --coordinator head:7070").out,
               HasSubstr("security: mutual TLS, cluster "));
   EXPECT_THAT(Run("head", "strata keys list").out, HasSubstr("ada"));
+
+  ExpectSecretsAreNotShown();
 
   // A third host with the same token, a user of another host, and a daemon whose keys were taken
   // back.
