@@ -80,8 +80,9 @@ class GrpcCoordinator final : public Coordinator {
     core.add_memory_parts = options_.add_memory_parts;
     service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get(),
                                                     access_.get(), options_.open_store);
-    keys_service_ = std::make_unique<KeysService>(access_.get(), service_->call_gate(),
-                                                  [this] { service_->EndRevokedSessions(); });
+    keys_service_ =
+        std::make_unique<KeysService>(access_.get(), service_->doorkeeper(), service_->call_gate(),
+                                      [this] { service_->EndRevokedSessions(); });
     const absl::Status started = service_->Start();
     if (!started.ok()) return started;
     return Serve();

@@ -13,7 +13,7 @@
 #include "common/control/resources.h"
 #include "common/job/job.h"
 #include "common/log.h"
-#include "server/coordinator/service/identify.h"
+#include "server/coordinator/service/doorkeeper.h"
 
 namespace strata::server {
 namespace {
@@ -38,6 +38,7 @@ CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
                                        Access* access, StoreOpener open_store)
     : store_(store),
       access_(access),
+      doorkeeper_(access),
       session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
       call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
@@ -91,7 +92,7 @@ grpc::Status CoordinatorService::Session(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
   // First: who may not serve takes no place from those who may.
-  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kServe);
+  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kServe);
   if (!caller.ok()) return ToGrpc(caller.status());
   const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
   if (!pass.ok()) return ToGrpc(pass.status());
@@ -137,24 +138,12 @@ grpc::Status CoordinatorService::Session(
   return ToGrpc(posted);
 }
 
-absl::StatusOr<Caller> CoordinatorService::AdmitOrCount(const grpc::ServerContext& context,
-                                                        Right right) {
-  absl::StatusOr<Caller> caller = Admit(context, *access_, right);
-  if (caller.ok()) return caller;
-  const uint64_t refused = ++refused_callers_;
-  if ((refused & (refused - 1)) == 0) {
-    LogWarning("refused a call from %s: %s (%d refused)", context.peer(),
-               std::string(caller.status().message()), refused);
-  }
-  return caller;
-}
-
 bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMessage& message) {
   proto::CoordinatorMessage reply;
   if (message.has_register_()) {
     const absl::Status may = AllowRegistration(member.caller, message.register_());
     if (may.ok()) return true;
-    ++refused_callers_;
+    doorkeeper_.CountRefused("a daemon", may);
     reply.mutable_rejected()->set_reason(std::string(may.message()));
     member.queue->Push(std::move(reply));
     member.queue->Close();
@@ -186,7 +175,7 @@ void CoordinatorService::EndRevokedSessions() {
 
 grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
                                      const std::function<absl::Status()>& ask) {
-  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kUse);
   if (!caller.ok()) return ToGrpc(caller.status());
   const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
   return pass.ok() ? Run(ask) : ToGrpc(pass.status());
@@ -276,7 +265,7 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
     }
     control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
     control::AddRefusal("connection of another user", strangers_, coordinator);
-    control::AddRefusal("without a certificate for it", refused_callers_, coordinator);
+    control::AddRefusal("without a certificate for it", doorkeeper_.refused(), coordinator);
     control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
                          coordinator);
     return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "server/coordinator/service/admission.h"
 #include "server/coordinator/service/checkpoint_keeper.h"
 #include "server/coordinator/service/control_loop.h"
+#include "server/coordinator/service/doorkeeper.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/message_queue.h"
 
@@ -41,6 +42,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // Ends the sessions of those who are no longer members. Any thread may call it.
   void EndRevokedSessions();
   Gate* call_gate() { return &call_gate_; }
+  Doorkeeper* doorkeeper() { return &doorkeeper_; }
   // Ends the control loop, once the gRPC server has shut down.
   void Stop();
 
@@ -94,8 +96,6 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // On the loop's thread, now and then.
   void Tick();
 
-  // Who calls and may; counts and logs those who may not.
-  absl::StatusOr<Caller> AdmitOrCount(const grpc::ServerContext& context, Right right);
   // Whether the message is for the coordinator's core: not a registration under another's name, and
   // no request for a certificate, which is answered here.
   bool IsForCore(const Member& member, const proto::DaemonMessage& message);
@@ -121,13 +121,13 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
 
   JobStore* const store_;
   Access* const access_;
+  Doorkeeper doorkeeper_;
   const RealClock clock_;
   Gate session_gate_;
   Gate call_gate_;
   std::atomic<uint64_t> next_session_ = 1;
   std::atomic<uint64_t> refused_connections_ = 0;
   std::atomic<uint64_t> strangers_ = 0;
-  std::atomic<uint64_t> refused_callers_ = 0;
 
   // What the loop's thread owns.
   CoordinatorCore core_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "server/coordinator/service/coordinator_service.h"
-#include "server/coordinator/service/identify.h"
+#include "server/coordinator/service/doorkeeper.h"
 
 namespace strata::server {
 namespace {
@@ -25,7 +25,7 @@ bool IsLast(const proto::FollowEvent& event) {
 grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
                                         const proto::FollowRequest* request,
                                         grpc::ServerWriter<proto::FollowEvent>* writer) {
-  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kUse);
   if (!caller.ok()) return ToGrpc(caller.status());
   const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
   if (!pass.ok()) return ToGrpc(pass.status());
@@ -73,7 +73,7 @@ void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQue
 grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
                                           const proto::GetTraceRequest* request,
                                           grpc::ServerWriter<proto::TraceBatch>* writer) {
-  const absl::StatusOr<Caller> caller = AdmitOrCount(*context, Right::kUse);
+  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kUse);
   if (!caller.ok()) return ToGrpc(caller.status());
   const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
   if (!pass.ok()) return ToGrpc(pass.status());

@@ -4,14 +4,13 @@
 
 #include "absl/time/clock.h"
 #include "common/log.h"
-#include "server/coordinator/service/identify.h"
 
 namespace strata::server {
 
 grpc::Status KeysService::Ask(grpc::ServerContext* context, Right right,
                               const std::function<absl::Status(const Caller&)>& ask) {
   // First: who may not ask takes no place from those who may.
-  const absl::StatusOr<Caller> caller = Admit(*context, *access_, right);
+  const absl::StatusOr<Caller> caller = doorkeeper_->Admit(*context, right);
   if (!caller.ok()) return ToGrpc(caller.status());
   const absl::StatusOr<Gate::Pass> pass = gate_->Enter(context->peer());
   return ToGrpc(pass.ok() ? ask(*caller) : pass.status());
@@ -22,12 +21,7 @@ grpc::Status KeysService::Join(grpc::ServerContext* context, const proto::JoinRe
   return Ask(context, Right::kJoin, [&](const Caller&) {
     absl::StatusOr<proto::IssuedCertificate> issued = access_->Join(*request, absl::Now());
     if (!issued.ok()) {
-      const uint64_t refused = ++refused_joins_;
-      // A storm of them is not worth a line each.
-      if ((refused & (refused - 1)) == 0) {
-        LogWarning("%s was refused a certificate: %s (%d refused)", context->peer(),
-                   std::string(issued.status().message()), refused);
-      }
+      doorkeeper_->CountRefused(context->peer(), issued.status());
       return issued.status();
     }
     LogInfo("a %s joins from %s", request->role(), context->peer());

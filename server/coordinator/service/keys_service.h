@@ -1,14 +1,13 @@
 #ifndef STRATA_SERVER_COORDINATOR_SERVICE_KEYS_SERVICE_H_
 #define STRATA_SERVER_COORDINATOR_SERVICE_KEYS_SERVICE_H_
 
-#include <atomic>
-#include <cstdint>
 #include <functional>
 #include <utility>
 
 #include "proto/keys.grpc.pb.h"
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/service/admission.h"
+#include "server/coordinator/service/doorkeeper.h"
 
 namespace strata::server {
 
@@ -16,8 +15,8 @@ namespace strata::server {
 class KeysService final : public proto::Keys::Service {
  public:
   // All outlive the service. `gate` is that of calls; `on_revoked` is called after each revocation.
-  KeysService(Access* access, Gate* gate, std::function<void()> on_revoked)
-      : access_(access), gate_(gate), on_revoked_(std::move(on_revoked)) {}
+  KeysService(Access* access, Doorkeeper* doorkeeper, Gate* gate, std::function<void()> on_revoked)
+      : access_(access), doorkeeper_(doorkeeper), gate_(gate), on_revoked_(std::move(on_revoked)) {}
 
   grpc::Status Join(grpc::ServerContext* context, const proto::JoinRequest* request,
                     proto::IssuedCertificate* reply) override;
@@ -36,9 +35,9 @@ class KeysService final : public proto::Keys::Service {
                    const std::function<absl::Status(const Caller&)>& ask);
 
   Access* const access_;
+  Doorkeeper* const doorkeeper_;
   Gate* const gate_;
   const std::function<void()> on_revoked_;
-  std::atomic<uint64_t> refused_joins_ = 0;
 };
 
 }  // namespace strata::server

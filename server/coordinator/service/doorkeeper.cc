@@ -1,4 +1,4 @@
-#include "server/coordinator/service/identify.h"
+#include "server/coordinator/service/doorkeeper.h"
 
 #include <grpc/grpc_security_constants.h>
 
@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "common/keys/certificate.h"
+#include "common/log.h"
 
 namespace strata::server {
 namespace {
@@ -46,13 +47,19 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContext& context, const Access
 
 }  // namespace
 
-absl::StatusOr<Caller> Admit(const grpc::ServerContext& context, const Access& access,
-                             Right right) {
-  absl::StatusOr<Caller> caller = Identify(context, access);
-  if (!caller.ok()) return caller;
-  const absl::Status may = Allow(*caller, right);
-  if (!may.ok()) return may;
-  return caller;
+absl::StatusOr<Caller> Doorkeeper::Admit(const grpc::ServerContext& context, Right right) {
+  absl::StatusOr<Caller> caller = Identify(context, *access_);
+  const absl::Status may = caller.ok() ? Allow(*caller, right) : caller.status();
+  if (may.ok()) return caller;
+  CountRefused(context.peer(), may);
+  return may;
+}
+
+void Doorkeeper::CountRefused(const std::string& peer, const absl::Status& why) {
+  const uint64_t refused = ++refused_;
+  // A storm of them is not worth a line each.
+  if ((refused & (refused - 1)) != 0) return;
+  LogWarning("refused a call from %s: %s (%d refused)", peer, std::string(why.message()), refused);
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
