@@ -1,10 +1,15 @@
 #include "cli/cluster/cluster_keys.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <random>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -31,6 +36,19 @@ std::string NameOf(const PlannedDaemon& daemon) {
   const std::vector<std::string>& args = daemon.spec.args;
   const auto option = std::find(args.begin(), args.end(), "--name");
   return option == args.end() || option + 1 == args.end() ? "coordinator" : option[1];
+}
+
+// Removes what commands have left that were killed: "PID-NUMBER.pem" of processes that are gone.
+void ClearLeftKeys(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    int pid = 0;
+    if (!absl::EndsWith(name, ".pem") || !absl::SimpleAtoi(name.substr(0, name.find('-')), &pid)) {
+      continue;
+    }
+    if (kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove(entry.path(), error);
+  }
 }
 
 }  // namespace
@@ -67,6 +85,7 @@ absl::Status LentKeys::Write(const keys::KeyFile& keys) {
   const absl::Status made = MakeCoordinatorFolder();
   if (!made.ok()) return made;
   const std::string path = absl::StrCat(*UnixPath(OwnCoordinator()), ".pem");
+  ClearLeftKeys(std::filesystem::path(path).parent_path());
   const absl::Status written = keys::WriteKeyFile(path, keys);
   if (written.ok()) path_ = path;
   return written;

@@ -54,6 +54,15 @@ void LogWhereReached(const std::string& address) {
   }
 }
 
+// The path of the socket by which this user reaches a coordinator at a port on its host, as its
+// operator does. One that stays is where commands look for it, unless another is there, as a
+// cluster of `strata local`.
+std::string AlsoAt(const std::string& listen) {
+  const std::string usual = *UnixPath(DefaultCoordinator());
+  const bool is_for_long = !absl::EndsWith(listen, ":0");
+  return is_for_long && !DialUnix(usual).ok() ? usual : *UnixPath(OwnCoordinator());
+}
+
 int Run(const Options& given, const Invocation& invocation) {
   server::Coordinator::Options options = given.coordinator;
   const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
@@ -65,13 +74,7 @@ int Run(const Options& given, const Invocation& invocation) {
     if (!keys.ok()) return PrintError(keys.status());
     options.own_keys = *keys;
   }
-  // One that stays is found by this user's commands on this host, too.
-  const bool is_for_long = !UnixPath(*listen) && !absl::EndsWith(*listen, ":0");
-  if (is_for_long && MakeCoordinatorFolder().ok()) {
-    options.also_listen = *UnixPath(DefaultCoordinator());
-    // Another has it: a cluster of `strata local`, for example.
-    if (DialUnix(options.also_listen).ok()) options.also_listen = *UnixPath(OwnCoordinator());
-  }
+  if (!UnixPath(*listen) && MakeCoordinatorFolder().ok()) options.also_listen = AlsoAt(*listen);
   options.add_memory_parts = AddMemoryParts;
   std::stop_source stop;  // of what waits for stores
   options.open_store = [environment = OwnEnvironment(),
@@ -92,7 +95,10 @@ int Run(const Options& given, const Invocation& invocation) {
     if (!options.also_listen.empty()) {
       LogInfo("on this host this user reaches it at %s", UnixAddress(options.also_listen));
     }
-    return absl::StrCat("strata coordinator ready address=", address, " state=", options.state_dir);
+    const std::string socket =
+        options.also_listen.empty() ? "" : " socket=" + UnixAddress(options.also_listen);
+    return absl::StrCat("strata coordinator ready address=", address, " state=", options.state_dir,
+                        socket);
   };
   steps.stop = [&] {
     stop.request_stop();

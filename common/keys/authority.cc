@@ -11,13 +11,16 @@
 namespace strata::keys {
 namespace {
 
+// Names may be longer than a common name may be; who somebody is, the URI says.
+std::string CommonName(const std::string& text) {
+  constexpr size_t kCommonNameMax = 64;
+  return text.substr(0, kCommonNameMax);
+}
+
 absl::StatusOr<Certificate> MakeRoot(const std::string& cluster, const PrivateKey& key,
                                      absl::Time not_before, absl::Time not_after) {
   CertificateContent content;
-  content.subject = absl::StrCat("strata ", cluster);
-  // The longest name of a cluster would make it longer than a common name may be.
-  constexpr size_t kCommonNameMax = 64;
-  if (content.subject.size() > kCommonNameMax) content.subject.resize(kCommonNameMax);
+  content.subject = CommonName(absl::StrCat("strata ", cluster));
   content.not_before = not_before;
   content.not_after = not_after;
   content.extensions = {
@@ -114,7 +117,7 @@ absl::StatusOr<Certificate> Authority::Issue(const CertificateRequest& request,
                                                       ": make a new one"));
   }
   CertificateContent content;
-  content.subject = identity.name;
+  content.subject = CommonName(identity.name);
   content.not_before = not_before;
   content.not_after = std::min(not_after, root.not_after());
   content.extensions = {

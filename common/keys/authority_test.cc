@@ -162,5 +162,12 @@ TEST(Authority, ARootWithAWrongSignatureIsRefused) {
                 "is not the root of an authority");
 }
 
+TEST(Authority, TheLongestNameIsIssuedAndReadBack) {
+  const Authority blue = MakeAuthority("blue", kNow);
+  const Identity identity{"blue", Role::kWorker, std::string(255, 'x')};
+  const KeyFile file = MakeKeyFile(blue, identity, kNow, kNow + absl::Hours(1));
+  EXPECT_EQ(file.chain[0].identity().value(), identity);
+}
+
 }  // namespace
 }  // namespace strata::keys

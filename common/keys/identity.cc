@@ -13,7 +13,8 @@ namespace strata::keys {
 namespace {
 
 constexpr absl::string_view kScheme = "spiffe://";
-constexpr size_t kNameCharactersMax = 64;
+constexpr size_t kNameCharactersMax = 255;  // the longest host name fits
+constexpr size_t kClusterCharactersMax = 64;
 constexpr std::array kRoles = {Role::kCoordinator, Role::kServer, Role::kWorker, Role::kUser};
 
 bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-'; }
@@ -22,8 +23,8 @@ bool IsClusterCharacter(char c) {
   return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '.' || c == '-';
 }
 
-bool Fits(absl::string_view text, bool (*is_allowed)(char)) {
-  return !text.empty() && text.size() <= kNameCharactersMax && text[0] != '.' && text[0] != '-' &&
+bool Fits(absl::string_view text, size_t characters_max, bool (*is_allowed)(char)) {
+  return !text.empty() && text.size() <= characters_max && text[0] != '.' && text[0] != '-' &&
          std::all_of(text.begin(), text.end(), is_allowed);
 }
 
@@ -102,17 +103,17 @@ absl::StatusOr<std::string> ParseClusterUri(absl::string_view uri) {
 }
 
 absl::Status CheckName(absl::string_view name) {
-  if (Fits(name, &IsNameCharacter)) return absl::OkStatus();
+  if (Fits(name, kNameCharactersMax, &IsNameCharacter)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the name ", Shown(name), " does not fit: 1 to ", kNameCharactersMax,
                    " letters, digits, '.', '_' and '-', the first neither '.' nor '-'"));
 }
 
 absl::Status CheckCluster(absl::string_view cluster) {
-  if (Fits(cluster, &IsClusterCharacter)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the cluster's name ", Shown(cluster), " does not fit: 1 to ",
-                   kNameCharactersMax, " of a-z, 0-9, '.' and '-', the first neither '.' nor '-'"));
+  if (Fits(cluster, kClusterCharactersMax, &IsClusterCharacter)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the cluster's name ", Shown(cluster), " does not fit: 1 to ", kClusterCharactersMax,
+      " of a-z, 0-9, '.' and '-', the first neither '.' nor '-'"));
 }
 
 }  // namespace strata::keys

@@ -39,7 +39,7 @@ std::string ToClusterUri(absl::string_view cluster);
 // Reads what ToClusterUri wrote, and nothing else. Errors: InvalidArgument.
 absl::StatusOr<std::string> ParseClusterUri(absl::string_view uri);
 
-// A name has 1 to 64 characters of A-Z, a-z, 0-9, '.', '_' and '-', the first neither '.' nor '-'.
+// A name has 1 to 255 characters of A-Z, a-z, 0-9, '.', '_' and '-', the first neither '.' nor '-'.
 // Errors: InvalidArgument.
 absl::Status CheckName(absl::string_view name);
 // A cluster's name has 1 to 64 characters of a-z, 0-9, '.' and '-', the first neither '.' nor '-'.

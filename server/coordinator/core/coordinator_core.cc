@@ -119,6 +119,7 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     case proto::DaemonMessage::kCheckpointPart:
       return jobs_.OnCheckpointPart(daemon, message.checkpoint_part(), now);
     case proto::DaemonMessage::kRegister:
+    case proto::DaemonMessage::kRenew:  // the service answers it
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
   }
