@@ -53,22 +53,23 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
 
 int Run(const Options& given, const Invocation& invocation) {
   server::ServerOptions options = given.server;
-  const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kServer, options.coordinator,
-                                               options.connect_deadline, &options.name);
-  if (!credentials.ok()) return PrintError(credentials.status());
-  options.credentials = *credentials;
-  if (options.name.empty()) options.name = DefaultDaemonName();
+  StopRequest request;  // before anything starts threads
   if (!given.ports.empty()) {
     const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
     if (!ports.ok()) return PrintError(ports.status());
     options.port = ports->first;
     options.port_last = ports->last;
   }
+  // Last: a token is not used up where something else is wrong.
+  const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kServer, options.coordinator,
+                                               options.connect_deadline, &options.name);
+  if (!credentials.ok()) return PrintError(credentials.status());
+  options.credentials = *credentials;
+  if (options.name.empty()) options.name = DefaultDaemonName();
   if (absl::Status valid = options.Validate(); !valid.ok()) return PrintError(valid);
   absl::Status logging = StartLogging(invocation, absl::StrCat("server ", options.name));
   if (!logging.ok()) return PrintError(logging);
   TuneAllocator();
-  StopRequest request;
   server::ServerParts parts;
   parts.kernels = &kernels::Cpu();
   parts.make_endpoint = EndpointMaker(options.limits.connections_max);

@@ -63,23 +63,24 @@ absl::Status TakeGpus(const GpuOptions& given, worker::AgentOptions* options, st
 
 int Run(const Options& given, const Invocation& invocation) {
   worker::AgentOptions options = given.agent;
-  const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kWorker, options.coordinator,
-                                               options.connect_deadline, &options.name);
-  if (!credentials.ok()) return PrintError(credentials.status());
-  options.credentials = *credentials;
-  if (options.name.empty()) options.name = DefaultDaemonName();
+  StopRequest request;  // before anything starts threads
   if (!given.ports.empty()) {
     const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
     if (!ports.ok()) return PrintError(ports.status());
     options.peer_port = ports->first;
     options.peer_port_last = ports->last;
   }
-  absl::Status logging = StartLogging(invocation, absl::StrCat("worker ", options.name));
-  if (!logging.ok()) return PrintError(logging);
-  StopRequest request;
   std::string gpus_text;
   absl::Status gpus = TakeGpus(given.gpus, &options, &gpus_text);
   if (!gpus.ok()) return PrintError(gpus);
+  // Last: a token is not used up where something else is wrong.
+  const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kWorker, options.coordinator,
+                                               options.connect_deadline, &options.name);
+  if (!credentials.ok()) return PrintError(credentials.status());
+  options.credentials = *credentials;
+  if (options.name.empty()) options.name = DefaultDaemonName();
+  absl::Status logging = StartLogging(invocation, absl::StrCat("worker ", options.name));
+  if (!logging.ok()) return PrintError(logging);
   if (absl::Status valid = options.Validate(); !valid.ok()) return PrintError(valid);
   std::unique_ptr<worker::Agent> agent;
   DaemonSteps steps;

@@ -173,6 +173,7 @@ absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& optio
   if (UnixPath(coordinator)) return control::Credentials();
   const std::string called = name->empty() ? NameOfDaemon(role) : *name;
   const std::string path = options.file.empty() ? KeyFileOf(role, called) : options.file;
+  if (path.empty() && options.join_file.empty()) return control::Credentials();
   if (path.empty()) {
     return absl::FailedPreconditionError("there is no home for keys: --keys says where they are");
   }
