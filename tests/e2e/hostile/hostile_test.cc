@@ -207,7 +207,43 @@ TEST_F(HostileJob, ByteByByteAndStormsOfConnectionsAtTheShards) {
   ExpectUndisturbed();
 }
 
-TEST_F(HostileJob, AtTheCoordinator) {
+// On a cluster without keys: what strangers say is understood there.
+class PlainHostileJob : public HostileJob {
+ protected:
+  PlainHostileJob()
+      : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2, .insecure = true}) {}
+};
+
+// With keys strangers are not heard, and what was overheard says nothing.
+TEST_F(HostileJob, AtTheCoordinatorWithKeys) {
+  Eavesdrop();
+  Begin(400, 40);
+  const int port = CoordinatorPort();
+  std::vector<RawPeer> silent;
+  for (uint32_t i = 0; i < 50; ++i) {
+    Say(port, "");
+    Say(port, Noise(i, 1000 * i));
+    Say(port, HttpPreface() + GrpcCall("Session") + GrpcMessage(Noise(i, 50)));
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(Noise(i, i));
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(HttpPreface() + GrpcCall("Session"));
+  }
+  const std::vector<std::string> said = relay_->said();
+  EXPECT_GE(said.size(), 3u);
+  for (const std::string& copy : said) {
+    EXPECT_GT(copy.size(), 500u);
+    for (const char* word : {"alone", "victim", "w0", "127.0.0.1"}) {
+      EXPECT_EQ(copy.find(word), std::string::npos) << word;
+    }
+    silent.push_back(RawPeer::ToPort(port));
+    silent.back().Send(copy);
+  }
+  ExpectUndisturbed();
+  EXPECT_EQ(Refused("coordinator", "registration seen before"), 0u);
+}
+
+TEST_F(PlainHostileJob, AtTheCoordinator) {
   Eavesdrop();
   Begin(400, 60);
   const int port = CoordinatorPort();
@@ -245,7 +281,7 @@ TEST_F(HostileJob, AtTheCoordinator) {
 }
 
 // Who registers is a daemon, but not another one's, and not of a job that it has no part in.
-TEST_F(HostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
+TEST_F(PlainHostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
   Begin(400, 40);
   std::vector<RawPeer> peers;
   const auto say = [&](const std::string& name, const std::vector<proto::DaemonMessage>& words) {

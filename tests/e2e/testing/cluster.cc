@@ -138,6 +138,12 @@ bool WaitUntil(const std::function<bool()>& done, absl::Duration deadline) {
   return true;
 }
 
+std::vector<std::string> Cluster::Asking(std::vector<std::string> words) const {
+  words.insert(words.end(), {"--coordinator", address_});
+  if (options_.insecure) words.push_back("--insecure");
+  return words;
+}
+
 std::vector<std::string> Cluster::KeyArgs(keys::Role role, const std::string& name) {
   if (options_.insecure) return {"--insecure"};
   if (!keys_) keys_.emplace(TestDir() + "/keys");

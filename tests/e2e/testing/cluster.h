@@ -100,6 +100,8 @@ class Cluster {
   Daemon& server(int i) { return servers_[i]; }
   Daemon& worker(int i) { return workers_[i]; }
   const std::string& address() const { return address_; }
+  // `words`, said to this cluster: with its address and what else it takes.
+  std::vector<std::string> Asking(std::vector<std::string> words) const;
   // What a daemon's command line has after the address.
   std::vector<std::string> KeyArgs(keys::Role role, const std::string& name);
   // Of clients; RunStrata finds them, too.

@@ -127,9 +127,9 @@ void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cau
                                uint64_t count) {
   EXPECT_TRUE(WaitUntil([&] { return Refused(daemon, cause) >= count; }, absl::Minutes(1)))
       << Refused(daemon, cause) << " of " << count << " " << cause;
-  const CommandResult nodes = RunStrata({"nodes", "--json", "--coordinator", cluster_.address()});
+  const CommandResult nodes = RunStrata(cluster_.Asking({"nodes", "--json"}));
   EXPECT_TRUE(absl::StrContains(nodes.out, absl::StrCat("\"", cause, "\": "))) << nodes.out;
-  const CommandResult status = RunStrata({"status", "--coordinator", cluster_.address()});
+  const CommandResult status = RunStrata(cluster_.Asking({"status"}));
   EXPECT_TRUE(absl::StrContains(status.out, absl::StrCat("refused by ", daemon, ": ")))
       << status.out;
   EXPECT_TRUE(absl::StrContains(status.out, cause)) << status.out;
