@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/process/environment.h"
 #include "common/process/stop_request.h"
+#include "server/coordinator/access/key_store.h"
 #include "server/coordinator/coordinator.h"
 
 namespace strata::cli {
@@ -63,6 +64,12 @@ std::string AlsoAt(const std::string& listen) {
   return is_for_long && !DialUnix(usual).ok() ? usual : *UnixPath(OwnCoordinator());
 }
 
+// Whether it lets others in by itself.
+bool HasAuthority(const std::string& state_dir) {
+  const absl::StatusOr<server::StoredKeys> keys = server::LoadKeys(state_dir);
+  return keys.ok() && keys->authority.has_value();
+}
+
 int Run(const Options& given, const Invocation& invocation) {
   server::Coordinator::Options options = given.coordinator;
   const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
@@ -74,7 +81,13 @@ int Run(const Options& given, const Invocation& invocation) {
     if (!keys.ok()) return PrintError(keys.status());
     options.own_keys = *keys;
   }
-  if (!UnixPath(*listen) && MakeCoordinatorFolder().ok()) options.also_listen = AlsoAt(*listen);
+  // One that stays for no longer than somebody holds its address needs none, unless it has an
+  // operator.
+  const bool is_for_long = !absl::EndsWith(*listen, ":0");
+  const bool has_operator = HasAuthority(options.state_dir) && !options.own_keys.has_value();
+  if (!UnixPath(*listen) && (is_for_long || has_operator) && MakeCoordinatorFolder().ok()) {
+    options.also_listen = AlsoAt(*listen);
+  }
   options.add_memory_parts = AddMemoryParts;
   std::stop_source stop;  // of what waits for stores
   options.open_store = [environment = OwnEnvironment(),

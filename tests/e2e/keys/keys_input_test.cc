@@ -138,7 +138,8 @@ TEST_F(KeysInput, TokensThatDoNotCountAreRefusedWithWhatToDo) {
   EXPECT_THAT(Refused({"worker", "--keys", PathOf("w1.pem"), "--log-level", "off"}),
               HasSubstr("the certificate of worker w1 was revoked"));
 
-  EXPECT_THAT(Refused({"keys", "join", "--join-file", PathOf("none")}), HasSubstr("none"));
+  EXPECT_THAT(Refused({"keys", "join", "--join-file", PathOf("none"), "--keys", PathOf("x.pem")}),
+              HasSubstr("none"));
   EXPECT_THAT(refused("hello"), HasSubstr("token"));
   EXPECT_THAT(refused(absl::StrCat("strata1.", std::string(43, 'A'), ".", std::string(22, 'A'))),
               HasSubstr("not of the cluster that the token is of"));
