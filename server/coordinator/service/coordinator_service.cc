@@ -91,15 +91,12 @@ void CoordinatorService::EndFollowers() {
 grpc::Status CoordinatorService::Session(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
-  // First: who may not serve takes no place from those who may.
-  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kServe);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const absl::StatusOr<Gate::Pass> pass = session_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kServe, &session_gate_);
+  if (!guest.ok()) return ToGrpc(guest.status());
   const SessionId id(next_session_++);
   const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
   const auto line = std::make_shared<OpenLine>(context);
-  const Member member{*caller, queue, line};
+  const Member member{guest->caller, queue, line};
   absl::Notification read_ended;
   const auto in_hand = std::make_shared<InHand>();
   std::thread writer([&] {
@@ -175,10 +172,8 @@ void CoordinatorService::EndRevokedSessions() {
 
 grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
                                      const std::function<absl::Status()>& ask) {
-  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kUse);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  return pass.ok() ? Run(ask) : ToGrpc(pass.status());
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kUse, &call_gate_);
+  return guest.ok() ? Run(ask) : ToGrpc(guest.status());
 }
 
 grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {

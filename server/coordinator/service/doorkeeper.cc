@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -53,6 +54,15 @@ absl::StatusOr<Caller> Doorkeeper::Admit(const grpc::ServerContext& context, Rig
   if (may.ok()) return caller;
   CountRefused(context.peer(), may);
   return may;
+}
+
+absl::StatusOr<Guest> Doorkeeper::LetIn(const grpc::ServerContext& context, Right right,
+                                        Gate* gate) {
+  absl::StatusOr<Caller> caller = Admit(context, right);
+  if (!caller.ok()) return caller.status();
+  absl::StatusOr<Gate::Pass> pass = gate->Enter(context.peer());
+  if (!pass.ok()) return pass.status();
+  return Guest{*std::move(caller), *std::move(pass)};
 }
 
 void Doorkeeper::CountRefused(const std::string& peer, const absl::Status& why) {

@@ -10,8 +10,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/coordinator/access/access.h"
+#include "server/coordinator/service/admission.h"
 
 namespace strata::server {
+
+// One who was let in, for as long as the call lasts.
+struct Guest {
+  Caller caller;
+  Gate::Pass pass;
+};
 
 // Lets in who may make a call, and counts who may not.
 //
@@ -24,12 +31,16 @@ class Doorkeeper {
   // Who makes a call, where they may make it. A connection without TLS is the Unix socket's, whose
   // other end the acceptor has looked at, or that of a coordinator which takes everybody. Errors:
   // Unauthenticated, PermissionDenied, each in one line; they are counted.
-  absl::StatusOr<Caller> Admit(const grpc::ServerContext& context, Right right);
+  // ResourceExhausted: as many as may are inside; who may not make the call takes no place from
+  // them.
+  absl::StatusOr<Guest> LetIn(const grpc::ServerContext& context, Right right, Gate* gate);
   // Counts one who was refused further inside, and logs it unless there were many.
   void CountRefused(const std::string& peer, const absl::Status& why);
   uint64_t refused() const { return refused_; }
 
  private:
+  absl::StatusOr<Caller> Admit(const grpc::ServerContext& context, Right right);
+
   const Access* const access_;
   std::atomic<uint64_t> refused_ = 0;
 };

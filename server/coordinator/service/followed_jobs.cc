@@ -25,10 +25,8 @@ bool IsLast(const proto::FollowEvent& event) {
 grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
                                         const proto::FollowRequest* request,
                                         grpc::ServerWriter<proto::FollowEvent>* writer) {
-  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kUse);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kUse, &call_gate_);
+  if (!guest.ok()) return ToGrpc(guest.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   const grpc::Status found = Run([&] {
@@ -44,7 +42,7 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
   grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
   while (!queue->IsDone() && !context->IsCancelled()) {
     const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
-    const absl::Status counts = access_->StillCounts(*caller);
+    const absl::Status counts = access_->StillCounts(guest->caller);
     if (!counts.ok()) {
       result = ToGrpc(counts);
       break;
@@ -73,10 +71,8 @@ void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQue
 grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
                                           const proto::GetTraceRequest* request,
                                           grpc::ServerWriter<proto::TraceBatch>* writer) {
-  const absl::StatusOr<Caller> caller = doorkeeper_.Admit(*context, Right::kUse);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const absl::StatusOr<Gate::Pass> pass = call_gate_.Enter(context->peer());
-  if (!pass.ok()) return ToGrpc(pass.status());
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kUse, &call_gate_);
+  if (!guest.ok()) return ToGrpc(guest.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   CoordinatorCore::TraceFound found;
@@ -89,7 +85,7 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
   };
   grpc::Status status = Run(look);
   while (status.ok() && !found.complete && !context->IsCancelled()) {
-    status = ToGrpc(access_->StillCounts(*caller));
+    status = ToGrpc(access_->StillCounts(guest->caller));
     if (!status.ok()) break;
     if (queue->IsDone()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");

@@ -9,11 +9,8 @@ namespace strata::server {
 
 grpc::Status KeysService::Ask(grpc::ServerContext* context, Right right,
                               const std::function<absl::Status(const Caller&)>& ask) {
-  // First: who may not ask takes no place from those who may.
-  const absl::StatusOr<Caller> caller = doorkeeper_->Admit(*context, right);
-  if (!caller.ok()) return ToGrpc(caller.status());
-  const absl::StatusOr<Gate::Pass> pass = gate_->Enter(context->peer());
-  return ToGrpc(pass.ok() ? ask(*caller) : pass.status());
+  const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(*context, right, gate_);
+  return ToGrpc(guest.ok() ? ask(guest->caller) : guest.status());
 }
 
 grpc::Status KeysService::Join(grpc::ServerContext* context, const proto::JoinRequest* request,
