@@ -58,16 +58,9 @@ void LogWhereReached(const std::string& address) {
 // The path of the socket by which this user reaches a coordinator at a port on its host, as its
 // operator does. One that stays is where commands look for it, unless another is there, as a
 // cluster of `strata local`.
-std::string AlsoAt(const std::string& listen) {
+std::string AlsoAt(bool is_for_long) {
   const std::string usual = *UnixPath(DefaultCoordinator());
-  const bool is_for_long = !absl::EndsWith(listen, ":0");
   return is_for_long && !DialUnix(usual).ok() ? usual : *UnixPath(OwnCoordinator());
-}
-
-// Whether it lets others in by itself.
-bool HasAuthority(const std::string& state_dir) {
-  const absl::StatusOr<server::StoredKeys> keys = server::LoadKeys(state_dir);
-  return keys.ok() && keys->authority.has_value();
 }
 
 int Run(const Options& given, const Invocation& invocation) {
@@ -84,9 +77,10 @@ int Run(const Options& given, const Invocation& invocation) {
   // One that stays for no longer than somebody holds its address needs none, unless it has an
   // operator.
   const bool is_for_long = !absl::EndsWith(*listen, ":0");
-  const bool has_operator = HasAuthority(options.state_dir) && !options.own_keys.has_value();
+  const bool has_operator =
+      server::HasAuthority(options.state_dir) && !options.own_keys.has_value();
   if (!UnixPath(*listen) && (is_for_long || has_operator) && MakeCoordinatorFolder().ok()) {
-    options.also_listen = AlsoAt(*listen);
+    options.also_listen = AlsoAt(is_for_long);
   }
   options.add_memory_parts = AddMemoryParts;
   std::stop_source stop;  // of what waits for stores

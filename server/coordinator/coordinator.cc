@@ -61,8 +61,6 @@ class GrpcCoordinator final : public Coordinator {
     const absl::Status descriptors =
         EnsureDescriptors("strata coordinator", CoordinatorDescriptors(options_.limits));
     if (!descriptors.ok()) return descriptors;
-    const absl::Status keys = TakeKeys();
-    if (!keys.ok()) return keys;
     auto acceptor = Acceptor::Create({.listen = options_.listen,
                                       .also = options_.also_listen,
                                       .descriptors_max = ConnectionDescriptorsMax()});
@@ -71,6 +69,9 @@ class GrpcCoordinator final : public Coordinator {
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
+    // Once the state is this process's: one that had it may have written who is revoked until then.
+    const absl::Status keys = TakeKeys();
+    if (!keys.ok()) return keys;
     CoordinatorCore::Options core;
     core.heartbeat = options_.heartbeat;
     core.membership.dead_after = options_.dead_after;

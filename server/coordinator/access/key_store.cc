@@ -1,6 +1,7 @@
 #include "server/coordinator/access/key_store.h"
 
 #include <google/protobuf/text_format.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -80,6 +81,10 @@ absl::StatusOr<StoredKeys> LoadKeys(const std::string& state_dir) {
   stored.authority = *std::move(authority);
   stored.own = *std::move(own);
   return stored;
+}
+
+bool HasAuthority(const std::string& state_dir) {
+  return access(AuthorityPath(state_dir).c_str(), F_OK) == 0;
 }
 
 absl::StatusOr<std::string> InitKeys(const std::string& state_dir, const std::string& cluster,

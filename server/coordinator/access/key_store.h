@@ -26,6 +26,9 @@ struct StoredKeys {
 // Nothing in it: the folder has no keys. Errors name the file.
 absl::StatusOr<StoredKeys> LoadKeys(const std::string& state_dir);
 
+// Whether a coordinator with this state lets others in by itself.
+bool HasAuthority(const std::string& state_dir);
+
 // Makes the authority of a cluster, and the coordinator's own certificate. Returns SHA-256 of its
 // root. Errors: AlreadyExists: there are keys; InvalidArgument (the cluster's name).
 absl::StatusOr<std::string> InitKeys(const std::string& state_dir, const std::string& cluster,
