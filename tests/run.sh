@@ -20,6 +20,7 @@ for argument in "$@"; do
     -*) ;;
     //... | //python* | //bench/... | //bench/python*) targets=1 python=1 ;;
     //tests/... | //tests/client* | //tests/e2e*) targets=1 python=1 ;;
+    //common/... | //common/seal*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac
   options+=("$argument")

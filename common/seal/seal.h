@@ -1,0 +1,143 @@
+#ifndef STRATA_COMMON_SEAL_SEAL_H_
+#define STRATA_COMMON_SEAL_SEAL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/seal/aead.h"
+#include "common/seal/secret.h"
+
+// Seals of frames: AES-256-GCM over payloads, GMAC over headers. A payload is sealed once, under a
+// key of its sender, and may go to many; a header is sealed for one connection, and says what
+// payload belongs to it.
+
+namespace strata::seal {
+
+// What is done to payloads. Headers are always signed. The values are part of the keys.
+enum class Protection : uint8_t {
+  kSign = 1,     // the payload stays readable
+  kEncrypt = 2,  // and this hides it
+};
+
+inline constexpr uint64_t kPayloadBytesMax = uint64_t{1} << 30;
+
+// The number is epoch << 32 | index: which key, and which of its payloads, from 1. Number 0: the
+// payload carries no seal.
+struct PayloadSeal {
+  uint64_t number = 0;
+  Tag tag = {};
+};
+
+// When a sender takes its next key. Smaller ones are for tests.
+struct KeyLimits {
+  uint64_t bytes_per_key = uint64_t{1} << 36;
+  uint32_t payloads_per_key = UINT32_MAX;
+  uint32_t last_epoch = UINT32_MAX;
+};
+
+// Seals the payloads of one sender. No nonce of a key is used twice as long as no other sealer has
+// the same secret, salt and protection: each process, and each life of it, takes a new salt.
+// Threads: one at a time.
+class PayloadSealer {
+ public:
+  PayloadSealer(const Secret& secret, const Salt& salt, Protection protection,
+                const KeyLimits& limits = {});
+
+  // kEncrypt: writes as many bytes to `out`, which may be the payload's own address but must not
+  // overlap it otherwise. kSign: looks at the payload only, and `out` may be null.
+  // REQUIRES: at most kPayloadBytesMax bytes.
+  PayloadSeal Seal(absl::Span<const std::byte> payload, std::byte* out);
+
+ private:
+  void TakeKey();
+
+  const WipedSecret secret_;
+  const Salt salt_;
+  const Protection protection_;
+  const KeyLimits limits_;
+  uint32_t epoch_ = 0;
+  uint32_t index_ = 0;  // of the last payload
+  uint64_t bytes_ = 0;  // sealed under this key
+  std::optional<Gcm> gcm_;
+};
+
+// Opens the payloads of one sender. It lets replays pass: headers tell those. Threads: one at a
+// time.
+class PayloadOpener {
+ public:
+  // The salt is the sender's.
+  PayloadOpener(const Secret& secret, const Salt& salt, Protection protection);
+
+  // kEncrypt: decrypts to `out`, of which holds what Seal says. kSign: only checks. Errors:
+  // InvalidArgument: the payload was changed, is not of this sender, or carries no seal; `out` is
+  // zeros then (kEncrypt).
+  absl::Status Open(absl::Span<const std::byte> sealed, const PayloadSeal& seal, std::byte* out);
+
+ private:
+  struct EpochKey {
+    uint32_t epoch = 0;
+    std::optional<Gcm> gcm;  // nullopt: of no epoch yet
+  };
+
+  Gcm& KeyOf(uint32_t epoch);
+
+  const WipedSecret secret_;
+  const Salt salt_;
+  const Protection protection_;
+  // The one used last comes first: around a change of keys, resends still need the older one.
+  std::array<EpochKey, 2> keys_;
+};
+
+// Signs the headers that go one way over one connection. Threads: one at a time.
+class HeaderSealer {
+ public:
+  // The key is of this direction of this connection alone.
+  explicit HeaderSealer(const Key& key);
+
+  // The tag of the next frame: over its header, its payload's seal and its place in the order.
+  Tag Next(absl::Span<const std::byte> header, const PayloadSeal& seal);
+
+  // The frame with the tag that Next returned last is on its way. A tag whose frame was not queued
+  // is forgotten instead, and Next gives another one for the same place. Two tags of one nonce
+  // would give the key away to who sees both; nobody but this process has seen the forgotten one.
+  // REQUIRES: a call of Next since the last call of Took.
+  void Took();
+
+ private:
+  Gcm gcm_;
+  uint64_t place_ = 1;
+  bool has_tag_ = false;  // computed for this place
+};
+
+// Checks the headers that come one way over one connection. Threads: one at a time.
+class HeaderOpener {
+ public:
+  explicit HeaderOpener(const Key& key);
+
+  // Errors: InvalidArgument: the frame was changed, sent before, or comes out of order, or one
+  // before it is missing. All later calls fail then.
+  absl::Status Check(absl::Span<const std::byte> header, const PayloadSeal& seal, const Tag& tag);
+
+ private:
+  Gcm gcm_;
+  uint64_t place_ = 1;
+  bool is_dead_ = false;
+};
+
+// What stands after a header: the payload's number (8 bytes, little-endian), the payload's tag, the
+// header's tag.
+inline constexpr size_t kSealBytes = 8 + kTagBytes + kTagBytes;
+
+std::array<std::byte, kSealBytes> EncodeSeal(const PayloadSeal& seal, const Tag& header_tag);
+
+// Errors: InvalidArgument: not kSealBytes bytes, or a seal that no sealer makes. `seal` and
+// `header_tag` are left as they were then.
+absl::Status DecodeSeal(absl::Span<const std::byte> bytes, PayloadSeal* seal, Tag* header_tag);
+
+}  // namespace strata::seal
+
+#endif  // STRATA_COMMON_SEAL_SEAL_H_

@@ -1,0 +1,49 @@
+#ifndef STRATA_COMMON_SEAL_SECRET_H_
+#define STRATA_COMMON_SEAL_SECRET_H_
+
+#include <array>
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace strata::seal {
+
+inline constexpr size_t kSecretBytes = 32;
+inline constexpr size_t kKeyBytes = 32;
+inline constexpr size_t kSaltBytes = 16;
+
+// What keys are derived from, or proved to be known.
+using Secret = std::array<std::byte, kSecretBytes>;
+// A key of AES-256.
+using Key = std::array<std::byte, kKeyBytes>;
+// Tells the keys of one sender from those of all others. It is no secret.
+using Salt = std::array<std::byte, kSaltBytes>;
+
+// Random ones. Processes without randomness abort: no secret is safe there. Threads: any.
+Secret NewSecret();
+Salt NewSalt();
+
+// Errors: InvalidArgument: it has not kSecretBytes bytes. The text shows none of them.
+absl::StatusOr<Secret> SecretFromBytes(absl::string_view bytes);
+
+// Overwrites a secret so that no compiler leaves it out.
+void Wipe(Secret* secret);
+
+// A secret or a key that is overwritten at the end of its life. Each copy wipes itself.
+class WipedSecret {
+ public:
+  explicit WipedSecret(const Secret& secret) : secret_(secret) {}
+  WipedSecret(const WipedSecret&) = default;
+  WipedSecret& operator=(const WipedSecret&) = default;
+  ~WipedSecret() { Wipe(&secret_); }
+
+  const Secret& get() const { return secret_; }
+
+ private:
+  Secret secret_;
+};
+
+}  // namespace strata::seal
+
+#endif  // STRATA_COMMON_SEAL_SECRET_H_
