@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/require.h"
 
 namespace strata {
@@ -17,10 +19,7 @@ class Bytes {
  public:
   Bytes() = default;
   Bytes(std::shared_ptr<const void> owner, const std::byte* data, size_t size)
-      : owner_(std::move(owner)),
-        data_(data),
-        size_(size),
-        checksum_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+      : owner_(std::move(owner)), data_(data), size_(size), notes_(std::make_shared<Notes>()) {}
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
@@ -35,12 +34,29 @@ class Bytes {
   // A place for a checksum of exactly these bytes, which all copies share: computed once, however
   // many peers they go to. 0: not known.
   uint64_t known_checksum() const {
-    return checksum_ == nullptr ? 0 : checksum_->load(std::memory_order_relaxed);
+    return notes_ == nullptr ? 0 : notes_->checksum.load(std::memory_order_relaxed);
   }
   // REQUIRES: not a default-constructed one.
   void RememberChecksum(uint64_t checksum) const {
-    STRATA_REQUIRE(checksum_ != nullptr);
-    checksum_->store(checksum, std::memory_order_relaxed);
+    STRATA_REQUIRE(notes_ != nullptr);
+    notes_->checksum.store(checksum, std::memory_order_relaxed);
+  }
+
+  // Something that was made of exactly these bytes, for as long as somebody else keeps it: all
+  // copies share it. Null: nothing, or it is gone.
+  struct Made {
+    virtual ~Made() = default;
+  };
+  std::shared_ptr<const Made> known_made() const {
+    if (notes_ == nullptr) return nullptr;
+    absl::MutexLock lock(&notes_->mutex);
+    return notes_->made.lock();
+  }
+  // REQUIRES: not a default-constructed one.
+  void RememberMade(const std::shared_ptr<const Made>& made) const {
+    STRATA_REQUIRE(notes_ != nullptr);
+    absl::MutexLock lock(&notes_->mutex);
+    notes_->made = made;
   }
 
   // The bytes as fp32, where they are some: the frame's decoder has seen that size() is a multiple
@@ -49,10 +65,16 @@ class Bytes {
   size_t float_count() const { return size_ / sizeof(float); }
 
  private:
+  struct Notes {
+    std::atomic<uint64_t> checksum = 0;
+    absl::Mutex mutex;
+    std::weak_ptr<const Made> made ABSL_GUARDED_BY(mutex);
+  };
+
   std::shared_ptr<const void> owner_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  std::shared_ptr<std::atomic<uint64_t>> checksum_;
+  std::shared_ptr<Notes> notes_;
 };
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/block_source.h"
 #include "common/ids.h"
+#include "common/seal/job_keys.h"
 #include "common/wire/frame.h"
 
 namespace strata::transport {
@@ -21,8 +22,10 @@ using ConnectionId = Id<struct ConnectionIdTag, uint64_t>;
 
 struct Event {
   enum class Kind {
-    kFrame,         // a checked frame
-    kMalformed,     // something that wire::Decode refused; `error` says why; nothing else is valid
+    kFrame,  // a checked frame
+    // Something that wire::Decode refused (InvalidArgument), or that is not sealed as it must be
+    // (PermissionDenied); `error` says why; nothing else is valid.
+    kMalformed,
     kDisconnected,  // the connection is gone (also when the peer could not be reached)
   };
   Kind kind = Kind::kFrame;
@@ -42,6 +45,10 @@ struct EndpointUse {
   // Those that ended without a whole message: peers that speak something else or send too long
   // a part.
   uint64_t silent = 0;
+  // Where jobs are sealed, what was not taken: frames of sealed jobs without a seal, or with one
+  // before the peer has shown that it knows the job's secret; broken seals, each of which has ended
+  // its connection; peers that did not know the secret.
+  uint64_t unsealed = 0, broken_seals = 0, wrong_secrets = 0;
 };
 
 // The narrow waist between protocol cores and a network: it moves checked frames, in order per
@@ -63,7 +70,8 @@ class Endpoint {
   // Queues a frame, and says its payload's checksum in the header. Zero-copy: the payload's owner
   // is kept until the bytes have left. Never blocks. Errors: NotFound (no such connection),
   // InvalidArgument (the payload is over the endpoint's limit), ResourceExhausted (the peer's
-  // bounded queue is full: the frame was not taken).
+  // bounded queue is full: the frame was not taken), FailedPrecondition (it is to go by reference
+  // only, and cannot: it was not taken).
   virtual absl::Status Send(ConnectionId connection, const wire::Frame& frame) = 0;
 
   // Appends what has happened, waiting up to `timeout` for the first event or Wake. Several at
@@ -87,6 +95,18 @@ class Endpoint {
   // `memory`, of this endpoint, and payloads that lie there go by reference; null: they go with
   // their frames.
   virtual void Admit(ConnectionId /*connection*/, const std::shared_ptr<BlockSource>& /*memory*/) {}
+
+  // Whether payloads that lie in such memory go to this peer by reference now.
+  virtual bool Refers(ConnectionId /*connection*/) const { return false; }
+
+  // From now on the job's frames are sealed with these keys, both ways, and no others of it are
+  // taken; connections that are made from here are the job's. Again: other keys for those that are
+  // made from now on. Errors: Unimplemented: this endpoint seals nothing.
+  virtual absl::Status Protect(JobId /*job*/, const seal::JobKeys& /*keys*/) {
+    return absl::UnimplementedError("this endpoint cannot seal frames");
+  }
+  // Nobody is let in with the job's keys from now on.
+  virtual void Forget(JobId /*job*/) {}
 
   // Ends a connection; queued frames are dropped. No event follows.
   virtual void Close(ConnectionId connection) = 0;

@@ -24,6 +24,8 @@ struct Implementation {
   std::function<std::unique_ptr<Endpoint>(const Limits&)> create;
   // The time in which Poll waits.
   std::function<absl::Time()> now = [] { return absl::Now(); };
+  // Received headers have the payload's checksum.
+  bool tells_checksums = true;
 };
 
 // An endpoint and what it has reported so far.
@@ -50,6 +52,8 @@ class EndpointConformance : public testing::TestWithParam<Implementation> {
 
   // A PUSHPULL with `floats` elements of value `clock`.
   static wire::Frame MakeFrame(uint64_t clock, size_t floats);
+  // The header that it comes with.
+  wire::Header ReceivedHeader(uint64_t clock, size_t floats) const;
   // An address where nobody listens.
   std::string ClosedAddress() const;
 };

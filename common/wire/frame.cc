@@ -27,6 +27,8 @@ constexpr size_t kWireVersionAt = 4, kOpAt = 5, kFlagsAt = 6, kKeySpaceAt = 7, k
                  kPayloadBytesAt = 88, kMinClockAt = 96, kSequenceAt = 104,
                  kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
 
+// Of HANDSHAKE: more than TLS ever says at once.
+constexpr size_t kHandshakeBytesMax = 16 << 10;
 constexpr uint8_t kKnownFlags = kFlagEmpty | kFlagReplay;
 
 template <typename Enum>
@@ -35,7 +37,7 @@ std::byte Octet(Enum value) {
 }
 
 // What may follow the header.
-enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums, kSession };
+enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums, kSession, kHandshake };
 
 PayloadRule RuleFor(Op op) {
   switch (op) {
@@ -56,6 +58,8 @@ PayloadRule RuleFor(Op op) {
       return PayloadRule::kHello;
     case Op::kAttach:
       return PayloadRule::kSession;
+    case Op::kHandshake:
+      return PayloadRule::kHandshake;
     case Op::kHelloOk:
     case Op::kInitOk:
     case Op::kCut:
@@ -92,7 +96,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kFirst)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kHandshake)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
@@ -250,6 +254,10 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   }
   if (rule == PayloadRule::kChecksums && (actual == 0 || actual % sizeof(uint64_t) != 0)) {
     return Refuse(absl::StrFormat("SEED of %d bytes, not of whole checksums", actual));
+  }
+  if (rule == PayloadRule::kHandshake && (actual == 0 || actual > kHandshakeBytesMax)) {
+    return Refuse(
+        absl::StrFormat("HANDSHAKE of %d bytes, not 1 to %d", actual, kHandshakeBytesMax));
   }
   if (rule == PayloadRule::kSession && actual != sizeof(uint64_t)) {
     return Refuse(absl::StrFormat("ATTACH of %d bytes, not %d", actual, sizeof(uint64_t)));

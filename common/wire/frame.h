@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/bytes.h"
 #include "common/limits/limits.h"
+#include "common/wire/hello.h"
 #include "common/wire/payload.h"
 
 namespace strata::wire {
@@ -53,10 +55,14 @@ namespace strata::wire {
 //                                 reference, so that it says nothing of what is referred to
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
 //
+// Where the job's frames are sealed, kSealBytes follow the header in its part, see common/seal; the
+// payload's checksum is then of the bytes that travel.
+//
 // A message that is kProbe alone asks nothing: whoever looks whether a shard listens says it, so
 // that it is not taken for somebody who speaks another protocol.
 inline constexpr char kProbe[] = "STRATA-PROBE";
 inline constexpr size_t kHeaderBytes = 128;
+inline constexpr size_t kSealBytes = 40;
 inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
 inline constexpr uint8_t kWireVersion = 1;
 
@@ -83,6 +89,8 @@ enum class Op : uint8_t {
   // Between endpoints that share a host; cores do not see them:
   kAttach = 17,    // payload: u64, the session of shared memory that goes with this connection
   kAttachOk = 18,  // from now on frames may come with payload_kind REGION
+  // Before HELLO, where the job's frames are sealed; cores do not see it. Payload: bytes of TLS
+  kHandshake = 20,
 };
 // Whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
@@ -149,18 +157,12 @@ struct Header {
 struct Frame {
   Header header;
   Bytes payload;
+  // Goes with the header as it is; nobody but a SealedEndpoint sets or reads it.
+  std::optional<std::array<std::byte, kSealBytes>> seal = {};
+  // Of a frame that has come: its payload came by reference. Of one to be sent: it goes so or not
+  // at all.
+  bool by_reference = false;
 };
-
-// What HELLO binds a connection to. Payload of kHello, kHelloBytes long, little-endian:
-// protocol u32, role u32, cluster u64, token u64, connection u32, reserved u32 (0). Job, node and
-// incarnation stand in the header.
-struct Hello {
-  uint32_t protocol = 0;
-  enum class Role : uint32_t { kNode = 1 } role = Role::kNode;
-  uint64_t cluster = 0, token = 0;
-  uint32_t connection = 0;  // which of those that the job allows a pair of peers, from 0
-};
-inline constexpr size_t kHelloBytes = 32;
 
 // XXH3-64 of the bytes; 0 for none.
 uint64_t Checksum(absl::Span<const std::byte> payload);
@@ -180,10 +182,6 @@ struct Limits {
 // Errors: InvalidArgument naming the field; header and payload untouched by later code then.
 absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const std::byte> payload,
                     const Limits& limits, Header* header);
-
-std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello);
-// Errors: InvalidArgument: wrong size, reserved bits or role.
-absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello);
 
 // The payload of kSeed: each checksum as u64, little-endian. kAttach has one alone.
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);

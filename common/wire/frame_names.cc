@@ -43,6 +43,8 @@ std::string ToString(Op op) {
       return "FIRST";
     case Op::kAck:
       return "ACK";
+    case Op::kHandshake:
+      return "HANDSHAKE";
   }
   return absl::StrFormat("op %d", static_cast<int>(op));
 }

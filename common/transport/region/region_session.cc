@@ -82,6 +82,7 @@ absl::Status RegionSession::Resolve(wire::Frame* frame) {
   frame->payload = *std::move(bytes);
   frame->header.payload_kind = wire::PayloadKind::kInline;
   frame->header.payload_checksum = 0;
+  frame->by_reference = true;
   return absl::OkStatus();
 }
 

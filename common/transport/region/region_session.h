@@ -53,6 +53,8 @@ class RegionSession {
     is_attached_ = true;
   }
 
+  bool is_attached() const { return is_attached_; }
+
   // Puts a reference in the place of the payload, where that is possible.
   void Refer(wire::Frame* frame);
   // Puts the payload in the place of the reference, in a frame that Decode has accepted.

@@ -128,6 +128,7 @@ absl::Status SimNetwork::Send(SimEndpoint* from, ConnectionId id, const wire::Fr
   wire::Frame sent = frame;
   sent.header.payload_checksum = wire::PayloadChecksum(frame.payload);
   Note(SimNote::kSent, *wire, to, &sent.header);
+  if (tap_ && to == 1) tap_(wire->address, id, sent);
   if (medium_ != nullptr) {
     Carry(number, to, sent);
     return absl::OkStatus();
@@ -185,12 +186,17 @@ static Event ThroughBytes(const wire::Frame& frame, uint64_t payload_bytes_max, 
   auto header = wire::EncodeHeader(frame.header, frame.payload.size());
   auto payload = std::make_shared<std::vector<std::byte>>(
       frame.payload.data(), frame.payload.data() + frame.payload.size());
+  Event event;
+  event.frame.seal = frame.seal;
   if (flip != nullptr) {
-    const size_t at = flip->Below(header.size() + payload->size());
-    std::byte& byte = at < header.size() ? header[at] : (*payload)[at - header.size()];
+    const size_t seal_bytes = frame.seal ? frame.seal->size() : 0;
+    const size_t at = flip->Below(header.size() + seal_bytes + payload->size());
+    const size_t after_header = at - header.size();
+    std::byte& byte = at < header.size()          ? header[at]
+                      : after_header < seal_bytes ? (*event.frame.seal)[after_header]
+                                                  : (*payload)[after_header - seal_bytes];
     byte ^= static_cast<std::byte>(1 + flip->Below(255));
   }
-  Event event;
   event.error =
       wire::Decode(header, *payload, {.payload_bytes_max = payload_bytes_max}, &event.frame.header);
   if (event.error.ok() && event.frame.header.payload_kind == wire::PayloadKind::kRegion) {

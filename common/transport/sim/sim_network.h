@@ -76,6 +76,10 @@ class SimNetwork {
   using Observer = std::function<void(SimNote note, const std::string& from, const std::string& to,
                                       ConnectionId connection, const wire::Header* header)>;
 
+  // Hears each frame that the side that has connected to `address` sends.
+  using Tap = std::function<void(const std::string& address, ConnectionId connection,
+                                 const wire::Frame& frame)>;
+
   // Draws delays and faults from a seed, and has a clock of its own.
   explicit SimNetwork(uint64_t seed);
   // Asks a medium how long frames take. Connections are there at once. Both outlive it.
@@ -92,6 +96,9 @@ class SimNetwork {
   void set_faults(const SimFaults& faults) { faults_ = faults; }
   const SimFaults& faults() const { return faults_; }
   void set_observer(Observer observer) { observer_ = std::move(observer); }
+  void set_tap(Tap tap) { tap_ = std::move(tap); }
+  // Whether a connection is this endpoint's now.
+  bool IsOf(ConnectionId id, const SimEndpoint* endpoint) { return Find(endpoint, id) != nullptr; }
   uint64_t count(SimNote note) const { return counts_[static_cast<size_t>(note)]; }
 
   // See SimClock.
@@ -166,6 +173,7 @@ class SimNetwork {
   SimMedium* const medium_;  // null: delays and faults are random
   SimFaults faults_;
   Observer observer_;
+  Tap tap_;
   std::array<uint64_t, kSimNotes> counts_ = {};
   std::deque<Wire> wires_;  // never erased: events name them
   std::map<std::string, SimEndpoint*> listeners_;

@@ -127,6 +127,11 @@ void Listener::Admit(ConnectionId connection, std::shared_ptr<const RegionMemory
   it->second->memory = std::move(memory);
 }
 
+bool Listener::Refers(ConnectionId connection) const {
+  const auto it = peers_.find(connection);
+  return it != peers_.end() && it->second->session != nullptr && it->second->session->is_attached();
+}
+
 void Listener::Close(ConnectionId connection) {
   const auto it = peers_.find(connection);
   if (it == peers_.end()) return;

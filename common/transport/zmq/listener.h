@@ -49,6 +49,7 @@ class Listener {
   absl::Status Send(ConnectionId connection, const wire::Frame& frame);
   // `memory`: what a peer of this host may read; may be null.
   void Admit(ConnectionId connection, std::shared_ptr<const RegionMemory> memory);
+  bool Refers(ConnectionId connection) const;
   void Close(ConnectionId connection);
   void Flush();
   // Appends events after taking at most `count_max` messages.

@@ -2,6 +2,7 @@
 
 #include <zmq.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <optional>
@@ -97,6 +98,23 @@ Bytes TakePayload(std::shared_ptr<Part> part) {
   return Bytes(std::move(copy), bytes, size);
 }
 
+// The part that a frame begins with: its header, and its seal if it has one.
+bool SendHead(void* socket, const OutgoingFrame& frame, int flags) {
+  if (!frame.seal) return SendCopy(socket, frame.header.data(), frame.header.size(), flags);
+  std::array<std::byte, wire::kHeaderBytes + wire::kSealBytes> head;
+  std::copy(frame.header.begin(), frame.header.end(), head.begin());
+  std::copy(frame.seal->begin(), frame.seal->end(), head.begin() + wire::kHeaderBytes);
+  return SendCopy(socket, head.data(), head.size(), flags);
+}
+
+// Takes the seal off what a frame began with, and returns the header.
+absl::Span<const std::byte> TakeSeal(absl::Span<const std::byte> head, wire::Frame* frame) {
+  if (head.size() != wire::kHeaderBytes + wire::kSealBytes) return head;
+  frame->seal.emplace();
+  std::copy(head.begin() + wire::kHeaderBytes, head.end(), frame->seal->begin());
+  return head.first(wire::kHeaderBytes);
+}
+
 void SkipRest(void* socket, const Part& last) {
   bool has_more = last.has_more();
   while (has_more) {
@@ -114,7 +132,7 @@ SendResult SendFrame(void* socket, const std::string& routing_id, const Outgoing
     return ResultOfErrno();
   }
   const int more = !frame.payload.empty() ? ZMQ_SNDMORE : 0;
-  if (!SendCopy(socket, frame.header.data(), frame.header.size(), more)) return ResultOfErrno();
+  if (!SendHead(socket, frame, more)) return ResultOfErrno();
   if (frame.payload.empty()) return SendResult::kSent;
   // A message that has begun is always taken to its end.
   return SendPayload(socket, frame.payload, outstanding) ? SendResult::kSent : SendResult::kNoPeer;
@@ -150,7 +168,8 @@ bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing
       return true;
     }
   }
-  event->error = wire::Decode(header.bytes(), payload->bytes(), limits, &event->frame.header);
+  event->error = wire::Decode(TakeSeal(header.bytes(), &event->frame), payload->bytes(), limits,
+                              &event->frame.header);
   if (!event->error.ok()) return true;
   if (payload->size() > 0) {
     event->frame.payload = TakePayload(std::move(payload));

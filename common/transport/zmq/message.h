@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,6 +23,7 @@ using OutstandingBytes = std::atomic<size_t>;
 // A frame ready to be sent.
 struct OutgoingFrame {
   std::array<std::byte, wire::kHeaderBytes> header;
+  std::optional<std::array<std::byte, wire::kSealBytes>> seal;
   Bytes payload;
 };
 

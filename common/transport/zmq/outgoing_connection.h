@@ -35,6 +35,7 @@ class OutgoingConnection {
   // It is known who is behind it: asks a peer of this host for shared memory, which may read
   // `memory`. Once; null: payloads go with their frames.
   void Admit(std::shared_ptr<const RegionMemory> memory);
+  bool refers() const { return session_ != nullptr && session_->is_attached(); }
   // Sends what waits, and lets go of what the peer needs no more.
   void Flush();
   // Appends at most `count_max` events; the last one may be kDisconnected, after which the object

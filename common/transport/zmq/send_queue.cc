@@ -20,12 +20,16 @@ absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
         "the peer does not keep up: %d frames and %d bytes wait for it", frames_.size(), waiting));
   }
   if (session != nullptr) session->Refer(&frame);
+  if (frame.by_reference && frame.header.payload_kind != wire::PayloadKind::kRegion) {
+    return absl::FailedPreconditionError("the payload cannot go by reference");
+  }
   const bool is_chunk =
       frame.header.element_count > 0 && frame.header.payload_kind == wire::PayloadKind::kInline;
   if (is_chunk) CountCopy(CopyReason::kSocket, frame.payload.size());
   *outstanding_ += frame.payload.size();
   frame.header.payload_checksum = wire::PayloadChecksum(frame.payload);
-  frames_.push_back({wire::EncodeHeader(frame.header, frame.payload.size()), frame.payload});
+  frames_.push_back(
+      {wire::EncodeHeader(frame.header, frame.payload.size()), frame.seal, frame.payload});
   return absl::OkStatus();
 }
 

@@ -28,7 +28,8 @@ class SendQueue {
   bool empty() const { return frames_.empty(); }
 
   // Adds a frame at the end. With a session, its payload may go by reference. Errors:
-  // InvalidArgument (payload over the limit), ResourceExhausted (full).
+  // InvalidArgument (payload over the limit), ResourceExhausted (full), FailedPrecondition (it is
+  // to go by reference only).
   absl::Status Add(wire::Frame frame, RegionSession* session);
 
   // Sends until the queue is empty (kSent), ZeroMQ takes no more (kFull) or the peer is gone.

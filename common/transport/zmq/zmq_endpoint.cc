@@ -112,6 +112,13 @@ class ZmqEndpoint : public Endpoint {
     }
   }
 
+  bool Refers(ConnectionId connection) const override {
+    if (const auto it = connections_.find(connection); it != connections_.end()) {
+      return it->second->refers();
+    }
+    return listener_ != nullptr && listener_->Refers(connection);
+  }
+
   void Close(ConnectionId connection) override {
     if (connections_.erase(connection) == 0 && listener_ != nullptr) listener_->Close(connection);
   }

@@ -1,0 +1,80 @@
+#include "common/transport/sealed/sealed_line.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "common/bytes.h"
+
+namespace strata::transport {
+namespace {
+
+static_assert(wire::kSealBytes == seal::kSealBytes);
+
+// What both ends know of a header alike.
+std::array<std::byte, wire::kHeaderBytes> SealedPart(wire::Header header, size_t payload_bytes) {
+  header.payload_kind = wire::PayloadKind::kInline;
+  header.payload_checksum = 0;
+  return wire::EncodeHeader(header, payload_bytes);
+}
+
+}  // namespace
+
+SealedLine::SealedLine(const seal::Handshake& handshake, JobId job, seal::Protection protection,
+                       const seal::Secret& payload_secret)
+    : job_(job),
+      protection_(protection),
+      sealer_(handshake.send_key()),
+      opener_(handshake.receive_key()),
+      payload_opener_(payload_secret, handshake.peer_salt(), protection) {}
+
+std::array<std::byte, wire::kSealBytes> SealedLine::Seal(const wire::Header& header,
+                                                         size_t payload_bytes,
+                                                         const seal::PayloadSeal& payload) {
+  return seal::EncodeSeal(payload, sealer_.Next(SealedPart(header, payload_bytes), payload));
+}
+
+absl::Status SealedLine::Open(BufferPool* pool, wire::Frame* frame) {
+  if (!frame->seal) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s came without a seal", wire::ToString(frame->header.op)));
+  }
+  seal::PayloadSeal payload;
+  seal::Tag tag;
+  absl::Status status = seal::DecodeSeal(*frame->seal, &payload, &tag);
+  if (status.ok()) {
+    status = opener_.Check(SealedPart(frame->header, frame->payload.size()), payload, tag);
+  }
+  if (!status.ok()) return status;
+  if (frame->header.job != job_.value()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("job %d over a connection of job %d", frame->header.job, job_.value()));
+  }
+  frame->seal.reset();
+  return OpenPayload(payload, pool, frame);
+}
+
+absl::Status SealedLine::OpenPayload(const seal::PayloadSeal& payload, BufferPool* pool,
+                                     wire::Frame* frame) {
+  const Bytes& sealed = frame->payload;
+  const bool has_own_seal = !sealed.empty() && !frame->by_reference;
+  if (has_own_seal != (payload.number != 0)) {
+    return absl::InvalidArgumentError(has_own_seal ? "the payload came without a seal"
+                                                   : "a seal of no payload");
+  }
+  if (!has_own_seal) return absl::OkStatus();
+  const absl::Span<const std::byte> bytes(sealed.data(), sealed.size());
+  if (protection_ == seal::Protection::kSign) {
+    return payload_opener_.Open(bytes, payload, nullptr);
+  }
+  const std::shared_ptr<std::byte> opened = pool->AllocateBytes(sealed.size());
+  if (absl::Status right = payload_opener_.Open(bytes, payload, opened.get()); !right.ok()) {
+    return right;
+  }
+  frame->payload = Bytes(opened, opened.get(), bytes.size());
+  frame->header.payload_checksum = 0;  // it was the sealed bytes'
+  return absl::OkStatus();
+}
+
+}  // namespace strata::transport
