@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/process/environment.h"
 #include "common/process/stop_request.h"
+#include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
 #include "server/daemon/server_daemon.h"
@@ -48,7 +49,13 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
                std::string(memory.status().message()));
     return nullptr;
   };
-  return [zmq] { return transport::CreateZmqEndpoint(zmq); };
+  return [zmq]() -> absl::StatusOr<std::unique_ptr<transport::Endpoint>> {
+    auto endpoint = transport::CreateZmqEndpoint(zmq);
+    if (!endpoint.ok()) return endpoint;
+    using transport::SealedEndpoint;
+    return std::make_unique<SealedEndpoint>(*std::move(endpoint),
+                                            SealedEndpoint::Unsealed::kOfOtherJobs);
+  };
 }
 
 int Run(const Options& given, const Invocation& invocation) {

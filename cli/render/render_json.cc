@@ -116,6 +116,7 @@ Json ToJson(const proto::JobStatus& job) {
   json["model"] = job.model();
   json["optimizer"] = OptimizerText(job.job().optimizer());
   json["exchange"] = job.exchange();
+  json["protection"] = proto::Job::Protection_Name(job.job().protection());
   json["device"] = proto::Job::Device_Name(job.job().device());
   json["node_sum"] = proto::NodeSum::By_Name(job.job().node_sum());
   json["push"] = EncodingName(job.job().push());

@@ -90,6 +90,20 @@ std::string ExchangeText(const proto::JobStatus& job) {
   return text;
 }
 
+// Empty: it is not known yet.
+std::string ProtectionText(const proto::Job& job) {
+  switch (job.protection()) {
+    case proto::Job::ENCRYPT:
+      return "ENCRYPT";
+    case proto::Job::SIGN:
+      return "SIGN: gradients and weights can be read on the network";
+    case proto::Job::PLAIN:
+      return "PLAIN: none against others on the network";
+    default:
+      return "";
+  }
+}
+
 // "CPU"; "GPU, a node's gradients added up by NCCL"
 std::string DeviceText(const proto::Job& job) {
   const std::string& device = proto::Job::Device_Name(job.device());
@@ -158,6 +172,9 @@ std::string JobText(const proto::JobStatus& job) {
                            {"  submitted", When(job.submitted_ms())},
                            {"  started", When(job.started_ms())},
                            {"  ended", When(job.ended_ms())}};
+  if (const std::string text = ProtectionText(job.job()); !text.empty()) {
+    rows.push_back({"  protection", text});
+  }
   if (job.elements() > 0) {
     rows.push_back(
         {"  parameters", absl::StrCat(job.elements(), " in ", Counted(job.chunks(), "chunk"),

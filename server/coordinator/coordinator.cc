@@ -18,6 +18,7 @@
 #include "common/ipc/unix_socket.h"
 #include "common/limits/descriptors.h"
 #include "common/log.h"
+#include "common/seal/secret.h"
 #include "common/unique_fd.h"
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/access/key_store.h"
@@ -79,6 +80,14 @@ class GrpcCoordinator final : public Coordinator {
     core.jobs.restart_patience = options_.restart_patience;
     core.jobs.settle_after = options_.settle_after;
     core.add_memory_parts = options_.add_memory_parts;
+    const bool has_keys = access_->own().has_value();
+    core.jobs.protection = [has_keys, keeps_secrets = has_keys || !options_.insecure] {
+      return ProtectionRules{.has_keys = has_keys, .keeps_secrets = keeps_secrets};
+    };
+    core.jobs.new_secret = [] {
+      const seal::Secret secret = seal::NewSecret();
+      return std::string(reinterpret_cast<const char*>(secret.data()), secret.size());
+    };
     service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get(),
                                                     access_.get(), options_.open_store);
     keys_service_ =

@@ -1,11 +1,13 @@
 #include "server/shard/shard_thread.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/job/exchange/job_keys.h"
 #include "common/log.h"
 
 namespace strata::server {
@@ -67,8 +69,16 @@ absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_sh
 }
 
 absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
+  const absl::StatusOr<std::optional<seal::JobKeys>> keys = KeysOf(record);
+  if (!keys.ok()) return keys.status();
+  const JobId job(record.job_id());
   absl::StatusOr<bool> begun = false;
-  absl::Status ran = RunOnThread([&] { begun = core_.BeginInstall(record, own_shard); });
+  absl::Status ran = RunOnThread([&] {
+    begun = core_.BeginInstall(record, own_shard);
+    if (!begun.ok() || !keys->has_value()) return;
+    const absl::Status is_protected = endpoint_->Protect(job, **keys);
+    if (!is_protected.ok()) begun = is_protected;
+  });
   return ran.ok() ? begun : ran;
 }
 
@@ -93,6 +103,7 @@ absl::Status ShardThread::Remove(JobId job) {
   return RunOnThread([&] {
     core_.Remove(job, &actions_);
     Execute();
+    endpoint_->Forget(job);
   });
 }
 
@@ -135,6 +146,9 @@ Refusals ShardThread::AllRefusals() {
     if (use.silent > 0) refusals["connection without a message"] = use.silent;
     if (use.late > 0) refusals["no HELLO in time"] = use.late;
     if (use.endless > 0) refusals["message without end"] = use.endless;
+    if (use.unsealed > 0) refusals["frame without a seal"] = use.unsealed;
+    if (use.broken_seals > 0) refusals["broken seal"] = use.broken_seals;
+    if (use.wrong_secrets > 0) refusals["wrong secret of a job"] = use.wrong_secrets;
   }).IgnoreError();
   return refusals;
 }
@@ -173,7 +187,8 @@ void ShardThread::OnEvent(transport::Event event) {
         LogWarning("port %d: refused a frame: %s (%d refused)", port_,
                    std::string(event.error.message()), refused_);
       }
-      core_.OnMalformed(event.connection, &actions_);
+      // What is not sealed the endpoint counts, and nobody answers.
+      if (!absl::IsPermissionDenied(event.error)) core_.OnMalformed(event.connection, &actions_);
       break;
     case transport::Event::Kind::kDisconnected:
       backlog_.Forget(event.connection);

@@ -165,6 +165,7 @@ proto::Launch JobProcesses::MakeLaunch(int child) const {
   if (!core_.life().is_aggregator(child)) {
     launch.set_rank(core_.self().first_rank() + child);
     launch.set_local_rank(child);
+    launch.mutable_record()->clear_secret();  // only aggregators exchange frames
   }
   if (core_.has_aggregator()) launch.set_aggregator_socket(socket_name_);
   *launch.mutable_listen() = options_.listen;

@@ -1,12 +1,15 @@
 #include "worker/aggregator/node_endpoint.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "common/job/exchange/connections.h"
+#include "common/job/exchange/job_keys.h"
 #include "common/job/exchange/same_host.h"
 #include "common/limits/descriptors.h"
 #include "common/log.h"
+#include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 
 namespace strata::worker {
@@ -32,7 +35,22 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
   transport::ZmqOptions options;
   options.memory = MemoryForPeers(record.job());
   if (options.memory != nullptr && gradients != nullptr) options.memory->Add(std::move(gradients));
-  return transport::CreateZmqEndpoint(options);
+  auto endpoint = transport::CreateZmqEndpoint(options);
+  return endpoint.ok() ? Protected(record, *std::move(endpoint)) : std::move(endpoint);
+}
+
+absl::StatusOr<std::unique_ptr<transport::Endpoint>> Protected(
+    const proto::JobRecord& record, std::unique_ptr<transport::Endpoint> endpoint) {
+  const absl::StatusOr<std::optional<seal::JobKeys>> keys = KeysOf(record);
+  if (!keys.ok()) return keys.status();
+  if (!keys->has_value()) return endpoint;
+  using transport::SealedEndpoint;
+  auto sealed =
+      std::make_unique<SealedEndpoint>(std::move(endpoint), SealedEndpoint::Unsealed::kNone);
+  if (absl::Status known = sealed->Protect(JobId(record.job_id()), **keys); !known.ok()) {
+    return known;
+  }
+  return sealed;
 }
 
 bool MayLendGradients(const proto::Job& job) {

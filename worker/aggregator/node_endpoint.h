@@ -21,6 +21,11 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
     const proto::JobRecord& record, uint32_t local_ranks,
     std::shared_ptr<transport::SharedSegment> gradients);
 
+// The same endpoint, or, where the record says that the job's frames are sealed, one that seals
+// them and takes no others. Errors: InvalidArgument (the record).
+absl::StatusOr<std::unique_ptr<transport::Endpoint>> Protected(
+    const proto::JobRecord& record, std::unique_ptr<transport::Endpoint> endpoint);
+
 // Whether a node's only rank may lend its gradients to the exchange, see NodeArenasOptions. In an
 // all-reduce, neighbours may ask for a repetition of what they have taken.
 bool MayLendGradients(const proto::Job& job);

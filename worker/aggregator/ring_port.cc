@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& la
   options.stranger_timeout = kStrangerTimeout;
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
       transport::CreateZmqEndpoint(options);
+  if (endpoint.ok()) endpoint = Protected(launch.record(), *std::move(endpoint));
   if (!endpoint.ok()) return endpoint.status();
   absl::StatusOr<int> port = ListenAt(launch.listen(), endpoint->get());
   if (!port.ok()) return port.status();

@@ -192,6 +192,7 @@ void JobEntry::BeginLedger() {
   ledger.Close(status().mutable_checkpoints());
   proto::JobRecord record = stored.record();
   record.clear_token();  // it opens the shards to whoever says it
+  record.clear_secret();
   record.clear_nccl_id();
   record.clear_resume();
   ledger_record = record.SerializeAsString();
@@ -234,6 +235,7 @@ void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time 
   status().set_state(state);
   status().set_reason(reason);
   status().set_ended_ms(absl::ToUnixMillis(now));
+  stored.mutable_record()->clear_secret();  // nobody needs it any more
   status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
   const uint64_t last = state == proto::FINISHED ? LastCheckpoint(*this) : 0;
   if (last > 0) ledger.Expect(last, status().mutable_checkpoints());

@@ -75,6 +75,10 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
 
 absl::Status JobPlacer::Place(const PlacementChoice& choice, JobEntry* entry) const {
   STRATA_REQUIRE(entry->all_ready());
+  if (!IsOnOneHost({}, *entry)) {
+    const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
+    if (!may.ok()) return may;
+  }
   absl::StatusOr<JobPlacement> placement = PlaceChunks(
       entry->stored.record().layout().elements(), entry->job().chunk_elements(), choice.servers);
   if (!placement.ok()) return placement.status();
@@ -123,15 +127,18 @@ std::vector<NodeHost> JobPlacer::LocateNodes(const std::vector<JobNode>& nodes) 
   return hosts;
 }
 
-void JobPlacer::SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const {
-  if (entry->job().same_host() != proto::Job::REGIONS || PushesGoByValue(entry->job())) return;
+bool JobPlacer::IsOnOneHost(const std::vector<ServerShards>& servers, const JobEntry& entry) const {
   std::vector<std::string> hosts;
-  for (const NodeHost& node : LocateNodes(entry->nodes)) hosts.push_back(node.host);
+  for (const NodeHost& node : LocateNodes(entry.nodes)) hosts.push_back(node.host);
   for (const ServerShards& server : servers) hosts.push_back(server.host);
-  const bool is_one_host = std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
+  return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
     return !host.empty() && host == hosts.front();
   });
-  if (!is_one_host) return;
+}
+
+void JobPlacer::SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const {
+  if (entry->job().same_host() != proto::Job::REGIONS || PushesGoByValue(entry->job())) return;
+  if (!IsOnOneHost(servers, *entry)) return;
   entry->stored.mutable_record()->mutable_job()->set_connections(1);
   entry->status().mutable_job()->set_connections(1);
 }

@@ -1,8 +1,10 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_JOB_PLACER_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_JOB_PLACER_H_
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +14,7 @@
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/placement/placement_choice.h"
 #include "server/coordinator/placement/reached_servers.h"
+#include "server/coordinator/protection/job_protection.h"
 
 namespace strata::server {
 
@@ -32,9 +35,13 @@ class JobPlacer {
   };
 
   // A job waits at most `patience` for servers that its nodes do not reach now. `membership` and
-  // `reached` outlive it.
-  JobPlacer(absl::Duration patience, const Membership* membership, const ReachedServers* reached)
-      : patience_(patience), membership_(membership), reached_(reached) {}
+  // `reached` outlive it. `protection`: see JobTable::Options.
+  JobPlacer(absl::Duration patience, std::function<ProtectionRules()> protection,
+            const Membership* membership, const ReachedServers* reached)
+      : patience_(patience),
+        protection_(std::move(protection)),
+        membership_(membership),
+        reached_(reached) {}
 
   // Chooses servers that all nodes reach and that fit the job's wish, once it is known which those
   // are. Those that come back from a break, or have just joined, are waited for, but not for long.
@@ -57,7 +64,11 @@ class JobPlacer {
   // memory: where all payloads go by reference, headers alone need no second connection.
   void SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const;
 
+  // The hosts of its nodes and of `servers`, where they are known to be one.
+  bool IsOnOneHost(const std::vector<ServerShards>& servers, const JobEntry& entry) const;
+
   const absl::Duration patience_;
+  const std::function<ProtectionRules()> protection_;
   const Membership* const membership_;
   const ReachedServers* const reached_;
   std::map<JobId, absl::Time> waits_since_;

@@ -22,7 +22,7 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       actions_(actions),
       reached_(membership, reachability),
       queue_(options.settle_after, &jobs_, membership, &reached_),
-      placer_(options.place_patience, membership, &reached_),
+      placer_(options.place_patience, options.protection, membership, &reached_),
       commands_(membership, actions),
       announcer_(options.recent_max, &commands_, actions),
       reports_(options.diagnosis, membership, &announcer_),
@@ -54,6 +54,8 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
     job.mutable_checkpoint()->set_dir(NormalFolder(job.checkpoint().dir()));
   }
   if (valid.ok()) valid = CheckFolderIsFree(job);
+  const ProtectionRules rules = options_.protection();
+  if (valid.ok()) valid = SettleProtection(rules, &job);
   if (!valid.ok()) return valid;
   const absl::StatusOr<std::string> resume_dir = ResumeDir(resume);
   if (!resume_dir.ok()) return resume_dir.status();
@@ -69,9 +71,16 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
   }
   const JobId id(next_job_id_);
   JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, NormalFolder(*resume_dir), now);
+  if (job.protection() != proto::Job::PLAIN) {
+    entry.stored.mutable_record()->set_secret(options_.new_secret());
+  }
   const absl::Status saved = actions_->Persist(entry.stored);
   if (!saved.ok()) return saved;
   ++next_job_id_;
+  if (rules.has_keys && job.protection() == proto::Job::PLAIN) {
+    LogWarning("job %d (%s): protection: PLAIN: whoever is on the network may read and change it",
+               id.value(), job.name());
+  }
   jobs_.emplace(id, std::move(entry));
   StartQueued(now);
   return id;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
 #include "server/coordinator/placement/reached_servers.h"
+#include "server/coordinator/protection/job_protection.h"
 
 namespace strata::server {
 
@@ -49,6 +51,10 @@ class JobTable {
     DiagnosisTiming diagnosis;
     // Records of a running job kept to be sent again after a break.
     size_t recent_max = 1024;
+    // What the cluster says about protection, asked anew for each job.
+    std::function<ProtectionRules()> protection = [] { return ProtectionRules(); };
+    // Gives each job that is protected its secret: 32 random bytes.
+    std::function<std::string()> new_secret = [] { return std::string(); };
   };
 
   // `membership`, `reachability` and `actions` outlive the table.
@@ -62,8 +68,8 @@ class JobTable {
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id, bool is_restart,
                absl::Time now);
 
-  // `token` is random. Errors: InvalidArgument (the job, or what it is to go on from),
-  // ResourceExhausted (queue), the store's.
+  // `token` is random. Errors: InvalidArgument (the job, its protection, or what it is to go on
+  // from), ResourceExhausted (queue), the store's.
   absl::StatusOr<JobId> Submit(proto::Job job, const proto::ResumeFrom& resume, uint64_t token,
                                absl::Time now);
   absl::Status Cancel(JobId job, absl::Time now);

@@ -1,0 +1,18 @@
+#ifndef STRATA_COMMON_JOB_EXCHANGE_JOB_KEYS_H_
+#define STRATA_COMMON_JOB_EXCHANGE_JOB_KEYS_H_
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/seal/job_keys.h"
+#include "proto/control.pb.h"
+
+namespace strata {
+
+// What the frames of a job are sealed with, as its record says; nullopt: they are not. Errors:
+// InvalidArgument: protection and secret do not go together.
+absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& record);
+
+}  // namespace strata
+
+#endif  // STRATA_COMMON_JOB_EXCHANGE_JOB_KEYS_H_
