@@ -13,6 +13,7 @@
 #include "common/job/arena.h"
 #include "common/job/job.h"
 #include "common/transport/region/region_memory.h"
+#include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
 #include "worker/aggregator/aggregator.h"
@@ -44,7 +45,9 @@ std::unique_ptr<transport::Endpoint> EndpointOf(const proto::Job& job) {
     options.new_memory = [] { return *transport::RegionMemory::Create(size_t{1} << 30); };
     options.memory = options.new_memory();
   }
-  return *transport::CreateZmqEndpoint(options);
+  using transport::SealedEndpoint;
+  return std::make_unique<SealedEndpoint>(*transport::CreateZmqEndpoint(options),
+                                          SealedEndpoint::Unsealed::kOfOtherJobs);
 }
 
 proto::Launch MakeLaunch(const proto::JobRecord& record, const proto::LogicalNode& node,
@@ -69,6 +72,9 @@ NodeCluster::NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t ele
   FillDefaults(&job);
   record_.set_job_id(1);
   record_.set_token(4711);
+  const bool is_sealed =
+      job.protection() == proto::Job::ENCRYPT || job.protection() == proto::Job::SIGN;
+  if (is_sealed) record_.set_secret("a secret that has 32 bytes: here");
   record_.set_samples_per_epoch(samples_per_epoch);
   *record_.mutable_job() = job;
   record_.mutable_layout()->set_elements(elements);

@@ -16,12 +16,13 @@ namespace {
 // The workers reach the server at an address where the relays listen.
 class HostileCapture : public HostileJob {
  protected:
-  HostileCapture()
+  explicit HostileCapture(bool insecure = false)
       : HostileJob({.servers = 1,
                     .shards = 2,
                     .nodes = 2,
                     .slots = 2,
-                    .server_args = {"--advertise", "127.0.0.2"}}) {}
+                    .server_args = {"--advertise", "127.0.0.2"},
+                    .insecure = insecure}) {}
 
   void SetUp() override {
     ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
@@ -54,33 +55,56 @@ class HostileCapture : public HostileJob {
     return duplicates;
   }
 
+  // Says all that was captured again, whole and then its first half. Returns how many bytes.
+  uint64_t SayAgain(std::vector<RawPeer>* peers) {
+    uint64_t bytes = 0;
+    for (const bool whole : {true, false}) {
+      for (size_t shard = 0; shard < relays_.size(); ++shard) {
+        const std::vector<std::string> captures = Captures(shard);
+        // Of two nodes, in the job that has ended and in this one.
+        EXPECT_GE(captures.size(), 4u);
+        for (const std::string& capture : captures) {
+          peers->push_back(RawPeer::Joined(ShardPorts()[shard]));
+          EXPECT_TRUE(peers->back().connected());
+          const size_t part = whole ? capture.size() : capture.size() / 2;
+          // The shard may end the connection first, when answers that nobody reads are too many.
+          peers->back().SendAll(capture.substr(0, part));
+          bytes += part;
+        }
+      }
+    }
+    return bytes;
+  }
+
   std::vector<std::unique_ptr<RecordingRelay>> relays_;  // by shard
 };
 
-TEST_F(HostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
+// On a cluster without keys.
+class PlainHostileCapture : public HostileCapture {
+ protected:
+  PlainHostileCapture() : HostileCapture(/*insecure=*/true) {}
+};
+
+TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
   Begin(300, 120);
   cluster_.WaitForStep(job_, 20);
   EXPECT_EQ(Duplicates(), 0u);
   std::vector<RawPeer> peers;
-  uint64_t bytes = 0;
-  for (const bool whole : {true, false}) {
-    for (size_t shard = 0; shard < relays_.size(); ++shard) {
-      const std::vector<std::string> captures = Captures(shard);
-      // Of two nodes, in the job that has ended and in this one.
-      EXPECT_GE(captures.size(), 4u);
-      for (const std::string& capture : captures) {
-        peers.push_back(RawPeer::Joined(ShardPorts()[shard]));
-        ASSERT_TRUE(peers.back().connected());
-        const size_t part = whole ? capture.size() : capture.size() / 2;
-        // The shard may end the connection first, when answers that nobody reads are too many.
-        peers.back().SendAll(capture.substr(0, part));
-        bytes += part;
-      }
-    }
-  }
-  EXPECT_GT(bytes, uint64_t{8} << 20);
+  EXPECT_GT(SayAgain(&peers), uint64_t{8} << 20);
   EXPECT_TRUE(WaitUntil([&] { return Duplicates() > 1000; })) << Duplicates();
   ExpectRefused("s0", "unknown job", 4);
+  ExpectUndisturbed();
+}
+
+// Where the job is sealed it is not even understood: the handshake was another one's.
+TEST_F(HostileCapture, WhatNodesSaidUnderASealReachesNoJobWhenItIsSaidAgain) {
+  Begin(300, 120);
+  cluster_.WaitForStep(job_, 20);
+  std::vector<RawPeer> peers;
+  EXPECT_GT(SayAgain(&peers), uint64_t{8} << 20);
+  ExpectRefused("s0", "wrong secret of a job", 8);
+  EXPECT_EQ(Duplicates(), 0u);
+  EXPECT_EQ(Refused("s0", "unknown job"), 0u);
   ExpectUndisturbed();
 }
 

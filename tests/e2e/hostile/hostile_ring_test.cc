@@ -16,6 +16,9 @@ using wire::Op;
 class HostileRing : public HostileJob {
  protected:
   HostileRing() { exchange_ = proto::Job::RING; }
+  explicit HostileRing(const Cluster::Options& options) : HostileJob(options) {
+    exchange_ = proto::Job::RING;
+  }
 
   std::vector<int> RingPorts() {
     std::vector<int> ports;
@@ -25,6 +28,13 @@ class HostileRing : public HostileJob {
     EXPECT_EQ(ports.size(), 2u);
     return ports;
   }
+};
+
+// On a cluster without keys: what strangers say is understood there.
+class PlainHostileRing : public HostileRing {
+ protected:
+  PlainHostileRing()
+      : HostileRing({.servers = 1, .shards = 2, .nodes = 2, .slots = 2, .insecure = true}) {}
 };
 
 wire::Header With(wire::Header header, uint32_t wire::Header::*field, uint32_t value) {
@@ -70,7 +80,7 @@ TEST_F(HostileRing, NoiseAndHalfMessagesAtTheNodesPorts) {
   ExpectUndisturbed();
 }
 
-TEST_F(HostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
+TEST_F(PlainHostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
   Begin(400, 40);
   const uint64_t token = launches()[0].record().token();
   const wire::Header hello = MakeHeader(Op::kHello);
@@ -100,6 +110,24 @@ TEST_F(HostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
   }
   for (const char* worker : {"w0", "w1"}) {
     ExpectRefused(worker, "no rank, on a node's socket", 5 + 6 + 1);
+  }
+  ExpectUndisturbed();
+}
+
+// Where the job is sealed, none of it is looked at.
+TEST_F(HostileRing, FramesWithoutASealAtTheNodesPorts) {
+  Begin(400, 40);
+  const uint64_t token = launches()[0].record().token();
+  std::vector<RawPeer> peers;
+  for (const int port : RingPorts()) {
+    for (const uint32_t node : {0, 1}) {
+      peers.push_back(RawPeer::Joined(port));
+      ASSERT_TRUE(peers.back().connected());
+      const wire::Header hello = With(MakeHeader(Op::kHello), &wire::Header::node, node);
+      peers.back().Send(Hello(hello, token));
+      peers.back().Send(ZmtpFrame(With(MakeHeader(Op::kRetire), &wire::Header::node, node), ""));
+      peers.back().Send(ZmtpFrame(MakeHeader(Op::kError), ""));
+    }
   }
   ExpectUndisturbed();
 }

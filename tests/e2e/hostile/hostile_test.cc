@@ -33,6 +33,13 @@ void Say(int port, const std::string& bytes) {
   peer.Send(bytes);
 }
 
+// On a cluster without keys: what strangers say is understood there.
+class PlainHostileJob : public HostileJob {
+ protected:
+  PlainHostileJob()
+      : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2, .insecure = true}) {}
+};
+
 TEST_F(HostileJob, NoiseAndHalfMessagesAtTheShards) {
   Begin(400, 40);
   const uint64_t before = ResidentBytes();
@@ -67,7 +74,7 @@ TEST_F(HostileJob, NoiseAndHalfMessagesAtTheShards) {
   ExpectUndisturbed();
 }
 
-TEST_F(HostileJob, MessagesWithoutEndAtTheShards) {
+TEST_F(PlainHostileJob, MessagesWithoutEndAtTheShards) {
   Begin(400, 40);
   const uint64_t before = ResidentBytes();
   uint64_t most = before;
@@ -108,7 +115,7 @@ TEST_F(HostileJob, MessagesWithoutEndAtTheShards) {
   ExpectUndisturbed();
 }
 
-TEST_F(HostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
+TEST_F(PlainHostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
   Begin(400, 40);
   const uint64_t token = launches()[0].record().token();
   wire::Header hello = MakeHeader(Op::kHello);
@@ -206,13 +213,6 @@ TEST_F(HostileJob, ByteByByteAndStormsOfConnectionsAtTheShards) {
   EXPECT_LT(ResidentBytes(), before + kGrowthBytesMax);
   ExpectUndisturbed();
 }
-
-// On a cluster without keys: what strangers say is understood there.
-class PlainHostileJob : public HostileJob {
- protected:
-  PlainHostileJob()
-      : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2, .insecure = true}) {}
-};
 
 // With keys strangers are not heard, and what was overheard says nothing.
 TEST_F(HostileJob, AtTheCoordinatorWithKeys) {

@@ -57,6 +57,11 @@ std::vector<std::string> RecordingRelay::said() {
   return said_;
 }
 
+std::vector<std::string> RecordingRelay::answered() {
+  absl::MutexLock lock(&mutex_);
+  return answered_;
+}
+
 bool RecordingRelay::CutOldest() {
   absl::MutexLock lock(&mutex_);
   return !lines_.empty() && shutdown(lines_.front()->from.get(), SHUT_RDWR) == 0;
@@ -72,6 +77,7 @@ void RecordingRelay::Accept() {
   absl::MutexLock lock(&mutex_);
   line->index = said_.size();
   said_.emplace_back();
+  answered_.emplace_back();
   lines_.push_back(std::move(line));
 }
 
@@ -82,11 +88,12 @@ bool RecordingRelay::Pass(const Line& line, bool forwards) {
   const ssize_t got = recv(in, block, sizeof block, 0);
   if (got <= 0) return false;
   const auto bytes = static_cast<size_t>(got);
-  if (forwards) {
+  {
     absl::MutexLock lock(&mutex_);
-    std::string& said = said_[line.index];
-    said.append(block, std::min(bytes, options_.recorded_max - said.size()));
+    std::string& heard = (forwards ? said_ : answered_)[line.index];
+    heard.append(block, std::min(bytes, options_.recorded_max - heard.size()));
   }
+  if (options_.change) options_.change(block, bytes);
   for (size_t sent = 0; sent < bytes;) {
     const ssize_t more = send(out, block + sent, bytes - sent, MSG_NOSIGNAL);
     if (more <= 0) return false;

@@ -1,6 +1,7 @@
 #ifndef STRATA_TESTS_E2E_TESTING_RECORDING_RELAY_H_
 #define STRATA_TESTS_E2E_TESTING_RECORDING_RELAY_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,14 +14,16 @@
 
 namespace strata::tests {
 
-// Somebody on the way: passes connections on to a port of 127.0.0.1, as they are, and remembers
-// what was said on each of them.
+// Somebody on the way: passes connections on to a port of 127.0.0.1, as they are or changed, and
+// remembers what was said on each of them.
 class RecordingRelay {
  public:
   struct Options {
     std::string host = "127.0.0.1";  // to listen at; IPv4
     int port = 0;                    // 0: any free one
-    size_t recorded_max = 1 << 10;   // bytes of each connection, its first ones
+    size_t recorded_max = 1 << 10;   // bytes of each connection and direction, its first ones
+    // May change what passes, either way; null: nothing is changed.
+    std::function<void(char* bytes, size_t size)> change = nullptr;
   };
   // Relays to this port. Fails the test if it cannot listen.
   RecordingRelay(int to, const Options& options);
@@ -30,13 +33,15 @@ class RecordingRelay {
   std::string address() const;
   // What was said by who connected, for each connection so far.
   std::vector<std::string> said();
+  // What was answered on each of them.
+  std::vector<std::string> answered();
   // Ends the oldest connection that is open. False: there is none.
   bool CutOldest();
 
  private:
   struct Line {
     UniqueFd from, to;
-    size_t index;  // in said_
+    size_t index;  // in said_ and answered_
   };
 
   void Run();
@@ -50,6 +55,7 @@ class RecordingRelay {
   const EventFd stop_;
   absl::Mutex mutex_;
   std::vector<std::string> said_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> answered_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Line>> lines_ ABSL_GUARDED_BY(mutex_);  // oldest first
   std::thread thread_;
 };

@@ -40,8 +40,16 @@ SimCoordinator::SimCoordinator(World* world)
 
 void SimCoordinator::Start() {
   ++process_;
-  core_ =
-      std::make_unique<server::CoordinatorCore>(server::CoordinatorCore::Options(), "sim", this);
+  server::CoordinatorCore::Options options;
+  options.jobs.protection = [has_keys = world_->scenario().is_sealed()] {
+    return server::ProtectionRules{.has_keys = has_keys, .keeps_secrets = has_keys};
+  };
+  options.jobs.new_secret = [this] {
+    std::string secret(32, '\0');
+    for (char& byte : secret) byte = static_cast<char>(world_->random().Below(256));
+    return secret;
+  };
+  core_ = std::make_unique<server::CoordinatorCore>(options, "sim", this);
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, stored] : stored_) jobs.push_back(stored);
   world_->causes().OnStart(world_->network().Now());

@@ -7,6 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/exchange/job_keys.h"
+#include "common/transport/sealed/sealed_endpoint.h"
+#include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
 #include "tests/sim/cluster/world.h"
 #include "worker/exchange/create_exchange.h"
@@ -70,7 +73,13 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
       world_->Fail("a node can listen: " + std::string(port.status().message()));
     }
   }
-  exchange_ = *worker::CreateExchange(core, std::move(at), -1, this, &world->clock());
+  std::unique_ptr<transport::Endpoint> way = std::move(at);
+  if (const auto keys = *KeysOf(record)) {
+    way = std::make_unique<transport::SealedEndpoint>(std::move(way),
+                                                      transport::SealedEndpoint::Unsealed::kNone);
+    (void)way->Protect(JobId(job_), *keys);
+  }
+  exchange_ = *worker::CreateExchange(core, std::move(way), -1, this, &world->clock());
   if (Goes(exchange_->Start())) Turn();
 }
 

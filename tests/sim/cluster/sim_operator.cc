@@ -71,8 +71,9 @@ void SimOperator::Submit(size_t job) {
   const absl::Duration wait =
       world_->random().Between(absl::Microseconds(1), absl::Milliseconds(10));
   world_->network().After(wait, [this, job] {
-    const absl::StatusOr<JobId> id =
-        world_->coordinator().Submit(world_->scenario().jobs[job].ToJob());
+    proto::Job asked = world_->scenario().jobs[job].ToJob();
+    asked.set_protection(world_->scenario().protection);
+    const absl::StatusOr<JobId> id = world_->coordinator().Submit(asked);
     if (absl::IsUnavailable(id.status())) {
       world_->network().After(kTryAgain, [this, job] { Submit(job); });
       return;

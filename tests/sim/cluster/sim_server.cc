@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/exchange/job_keys.h"
+#include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
 #include "tests/sim/cluster/world.h"
 
@@ -36,7 +38,9 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
   options.host = host;
   options.encode = world->scenario().encode;
   options.on_ready = [this] { OnReady(); };
-  endpoint_ = std::make_unique<transport::SimEndpoint>(&world->network(), options);
+  endpoint_ = std::make_unique<transport::SealedEndpoint>(
+      std::make_unique<transport::SimEndpoint>(&world->network(), options),
+      transport::SealedEndpoint::Unsealed::kOfOtherJobs);
   backlog_.emplace(endpoint_.get(), std::numeric_limits<size_t>::max());
   port_ = *endpoint_->Listen(absl::StrFormat("tcp://%s:%d", host_name, port));
 }
@@ -49,6 +53,8 @@ void SimShard::Install(const proto::JobRecord& record, uint32_t own_shard) {
     const absl::Status status = core_.Install(record, ShardId(own_shard));
     if (!status.ok()) world_->Fail("jobs end well: " + std::string(status.message()));
   }
+  const auto keys = *KeysOf(record);
+  if (keys) (void)endpoint_->Protect(JobId(record.job_id()), *keys);
 }
 
 void SimShard::Remove(uint32_t job) {
@@ -59,6 +65,7 @@ void SimShard::Remove(uint32_t job) {
   }
   core_.Remove(JobId(job), &actions_);
   Execute();
+  endpoint_->Forget(JobId(job));
   own_shard_.erase(job);
 }
 
@@ -189,10 +196,13 @@ void SimShard::SendStrays(const Event& event) {
   if (checker != nullptr && checker->IsNewest(header)) {
     // One beyond the next.
     send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });
-    send(Rare::kOtherContent, Op::kError, [](wire::Frame* f) {
-      f->payload = OtherThan(f->payload);
-      f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
-    });
+    // Of what was encrypted no checksum is known.
+    const bool has_checksum = header.payload_checksum != 0;
+    if (has_checksum)
+      send(Rare::kOtherContent, Op::kError, [](wire::Frame* f) {
+        f->payload = OtherThan(f->payload);
+        f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
+      });
   }
   send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
   send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });

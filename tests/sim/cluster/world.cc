@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "tests/sim/check/ring_checker.h"
+#include "tests/sim/cluster/eavesdropper.h"
 #include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/sim_server.h"
@@ -57,7 +58,10 @@ void World::Observe() {
     if (resends_early && header != nullptr && early_resends_.See(note, connection, *header)) {
       Count(Rare::kEarlyResend);
     }
-    if (note == SimNote::kCorrupted) causes_.OnCorrupted(SimNode::JobOf(from));
+    // A sealed job must not fail by that.
+    if (note == SimNote::kCorrupted && !scenario_.is_sealed()) {
+      causes_.OnCorrupted(SimNode::JobOf(from));
+    }
     // Rare::kReconnect: a connection that has just carried something breaks.
     if (note == SimNote::kDelivered && Takes(Rare::kReconnect)) {
       network_.After(absl::ZeroDuration(),
@@ -169,6 +173,7 @@ Outcome World::Run() {
     workers_.push_back(std::make_unique<SimWorker>(this, absl::StrCat("w", w), slots));
   }
   operator_ = std::make_unique<SimOperator>(this);
+  if (scenario_.is_sealed()) eavesdropper_ = std::make_unique<Eavesdropper>(this);
   operator_->Start();
   WatchProgress();
   if (scenario_.partition_every < absl::InfiniteDuration()) Partition();

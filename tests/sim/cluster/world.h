@@ -22,6 +22,7 @@
 
 namespace strata::sim {
 
+class Eavesdropper;
 class SimCoordinator;
 class SimOperator;
 class SimServer;
@@ -110,6 +111,7 @@ class World {
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::unique_ptr<SimOperator> operator_;
+  std::unique_ptr<Eavesdropper> eavesdropper_;  // null: the jobs are not sealed
   // What may not be destroyed while its own code runs.
   std::vector<std::shared_ptr<void>> graveyard_;
 };

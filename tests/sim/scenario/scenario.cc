@@ -154,13 +154,14 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 const char* ToString(Rare rare) {
   static constexpr const char* kNames[] = {
-      "queue full",       "early resend",  "HELLO twice",         "RETRY",        "reconnect",
-      "slow rank",        "stopped node",  "stopped shard",       "stale view",   "future view",
-      "other generation", "clock jump",    "other job",           "other node",   "other content",
-      "INIT conflict",    "install twice", "publish order",       "node restart", "session break",
-      "slow start",       "stalled line",  "old Register",        "no answer",    "unreachable",
-      "cancel",           "restart",       "stopped coordinator", "lost worker",  "lost server",
-      "silent daemon",
+      "queue full",    "early resend",  "HELLO twice",      "RETRY",
+      "reconnect",     "slow rank",     "stopped node",     "stopped shard",
+      "stale view",    "future view",   "other generation", "clock jump",
+      "other job",     "other node",    "other content",    "INIT conflict",
+      "install twice", "publish order", "node restart",     "session break",
+      "slow start",    "stalled line",  "old Register",     "no answer",
+      "unreachable",   "cancel",        "restart",          "stopped coordinator",
+      "lost worker",   "lost server",   "silent daemon",    "repeated connection",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == kRares);
   return kNames[static_cast<size_t>(rare)];
@@ -247,6 +248,18 @@ Scenario DrawFreely(uint64_t seed, const Scenario::Limits& limits) {
   return scenario;
 }
 
+// Somebody on the way changes, repeats, holds back and reorders what he likes.
+void DrawSealing(SimRandom* random, const Scenario::Limits& limits, Scenario* scenario) {
+  if (limits.job || !random->Chance(limits.sealed)) return;
+  scenario->protection = random->Chance(0.3) ? proto::Job::SIGN : proto::Job::ENCRYPT;
+  scenario->encode = true;
+  transport::SimFaults& faults = scenario->faults;
+  for (double* fault : {&faults.drop, &faults.duplicate, &faults.reorder}) *fault *= 0.02;
+  faults.corrupt = limits.faults && random->Chance(0.7) ? 0.004 * random->Fraction() : 0;
+  double& repeated = scenario->rare[static_cast<size_t>(Rare::kRepeatedConnection)];
+  if (limits.faults && random->Chance(0.7)) repeated = 0.02 * random->Fraction();
+}
+
 }  // namespace
 
 Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
@@ -256,6 +269,8 @@ Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
   for (JobPlan& job : scenario.jobs) {
     job.takes_first_weights = !job.has_layer() && firsts.Chance(limits.takes_first_weights);
   }
+  SimRandom seals(seed * 0x2545f4914f6cdd1d + 5);
+  DrawSealing(&seals, limits, &scenario);
   return scenario;
 }
 
@@ -267,6 +282,7 @@ std::string Scenario::Describe() const {
                                     job.takes_first_weights ? "rank 0's first weights, " : "",
                                     job.Shape()));
   }
+  if (is_sealed()) parts.push_back(proto::Job::Protection_Name(protection));
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
   parts.push_back(absl::StrCat("delay to ", absl::FormatDuration(faults.delay_max)));
   auto add = [&](const char* name, double p) {

@@ -50,8 +50,10 @@ enum class Rare : uint8_t {
   kLostWorker,          // a worker's processes die; the daemon comes back with nothing
   kLostServer,          // a server's process, likewise
   kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
+  // Of sealed jobs.
+  kRepeatedConnection,  // all that a node has said over a connection is said again from elsewhere
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kSilentDaemon) + 1;
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kRepeatedConnection) + 1;
 const char* ToString(Rare rare);
 
 // Returns the learning rate of a step, in jobs whose program says rates: another one than that of
@@ -119,6 +121,7 @@ struct Scenario {
     std::optional<JobPlan> job;
     double control = 0.25;           // of runs: with faults of the control plane
     double takes_first_weights = 0;  // of jobs without a layer
+    double sealed = 0.25;            // of runs: with jobs whose frames are sealed
     worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
     // What is done to what was drawn.
     void (*change)(Scenario* scenario) = nullptr;
@@ -132,6 +135,9 @@ struct Scenario {
   ControlFaults control;
   transport::SimFaults faults;
   bool encode = false;  // frames pass as bytes
+  // Of all jobs. Where they are sealed, a frame that is lost, changed or doubled ends its
+  // connection, so that such faults are rarer.
+  proto::Job::Protection protection = proto::Job::PLAIN;
   worker::LinkTiming timing;
   absl::Duration partition_every = absl::InfiniteDuration();
   // The longest that anything that stands still or is cut off does so.
@@ -141,6 +147,7 @@ struct Scenario {
   worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
 
   static Scenario Draw(uint64_t seed, const Limits& limits);
+  bool is_sealed() const { return protection != proto::Job::PLAIN; }
   // One line.
   std::string Describe() const;
 };

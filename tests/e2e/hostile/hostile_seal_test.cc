@@ -1,0 +1,70 @@
+// Strangers at the shards' ports, where the job's frames are sealed: they know all that a node says
+// but the secret, or another job's secret.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/seal/handshake.h"
+#include "tests/e2e/testing/hostile_job.h"
+#include "tests/e2e/testing/raw_peer.h"
+
+namespace strata::tests {
+namespace {
+
+using wire::Op;
+
+class HostileSealedJob : public HostileJob {
+ protected:
+  // What begins a handshake with this secret.
+  std::string Opening(const std::string& identity, const seal::Secret& secret) {
+    auto handshake = seal::Handshake::Connect(identity, secret, seal::NewSalt());
+    EXPECT_TRUE(handshake.ok()) << handshake.status();
+    std::string first;
+    EXPECT_TRUE((*handshake)->Take({}, &first).ok());
+    wire::Header header;
+    header.op = Op::kHandshake;
+    header.job = job_.value();
+    return ZmtpFrame(header, first);
+  }
+};
+
+TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
+  Begin(400, 40);
+  const proto::JobRecord& record = launches()[0].record();
+  const absl::StatusOr<seal::Secret> secret = seal::SecretFromBytes(record.secret());
+  ASSERT_TRUE(secret.ok()) << "the job is not sealed: " << secret.status();
+  std::vector<RawPeer> peers;
+  const auto say = [&](int port, const std::string& bytes) {
+    peers.push_back(RawPeer::Joined(port));
+    ASSERT_TRUE(peers.back().connected());
+    peers.back().Send(bytes);
+  };
+  for (const int port : ShardPorts()) {
+    // All that HELLO says is right.
+    for (int i = 0; i < 10; ++i) {
+      say(port, Hello(MakeHeader(Op::kHello), record.token()));
+      peers.back().Send(ZmtpFrame(MakeHeader(Op::kRetire), ""));
+    }
+    const std::string identity = seal::IdentityOf(job_.value(), record.attempt());
+    const seal::Secret connection = seal::ConnectionSecret(*secret, record.attempt());
+    say(port, Opening(identity, seal::NewSecret()));
+    say(port, Opening(identity, *secret));  // what the connections' is made of, not that itself
+    say(port, Opening(identity, seal::ConnectionSecret(*secret, record.attempt() + 1)));
+    say(port, Opening(seal::IdentityOf(finished_job_, 0), connection));
+    say(port, Opening("job 4000000 attempt 0", connection));
+    // No TLS at all.
+    wire::Header header;
+    header.op = Op::kHandshake;
+    header.job = job_.value();
+    say(port, ZmtpFrame(header, Noise(port, 300)));
+    // One who knows the secret, but then says nothing: he takes nobody's place.
+    say(port, Opening(identity, connection));
+  }
+  ExpectRefused("s0", "frame without a seal", 2 * 2 * 10);
+  ExpectRefused("s0", "wrong secret of a job", 2 * 5);
+  ExpectUndisturbed();
+}
+
+}  // namespace
+}  // namespace strata::tests
