@@ -39,10 +39,39 @@ absl::StatusOr<Caller> Access::Identify(const std::vector<keys::Certificate>& ch
     return absl::UnauthenticatedError(
         absl::StrCat("it does not take this certificate: ", identity.status().message()));
   }
-  Caller caller{Caller::Kind::kMember, *identity, chain.front().not_before()};
-  const absl::Status counts = StillCounts(caller);
+  return Anew({Caller::Kind::kMember, *identity, chain.front().not_before()}, now);
+}
+
+std::shared_ptr<const Policy> Access::PolicyAt(absl::Time now) const {
+  return options_.policy ? options_.policy(now) : std::make_shared<const Policy>();
+}
+
+UserRights Access::RightsOf(const std::string& user, const Policy& policy) const {
+  return policy.RightsOf(user, book_.GrantOf(user));
+}
+
+absl::StatusOr<Caller> Access::Anew(const Caller& caller, absl::Time now) const {
+  Caller anew = caller;
+  const std::shared_ptr<const Policy> policy = PolicyAt(now);
+  absl::MutexLock lock(&mutex_);
+  const absl::Status counts = StillCountsNow(caller);
   if (!counts.ok()) return counts;
-  return caller;
+  if (anew.is_user()) anew.rights = RightsOf(anew.identity.name, *policy);
+  return anew;
+}
+
+JobRules Access::rules(absl::Time now) const {
+  const std::shared_ptr<const Policy> policy = PolicyAt(now);
+  return {.has_keys = options_.own.has_value(),
+          .allows_plain = policy->allow_plain(),
+          .trusts_network = policy->trusted_network()};
+}
+
+uint32_t Access::SlotsOf(const std::string& user, absl::Time now) const {
+  if (user.empty()) return 0;  // the coordinator's
+  const std::shared_ptr<const Policy> policy = PolicyAt(now);
+  absl::MutexLock lock(&mutex_);
+  return RightsOf(user, *policy).slots;
 }
 
 absl::Status Access::StillCounts(const Caller& caller) const {
@@ -150,6 +179,7 @@ absl::StatusOr<std::string> Access::MakeToken(const proto::MakeTokenRequest& req
 }
 
 proto::ListKeysReply Access::List(absl::Time now) {
+  const std::shared_ptr<const Policy> policy = PolicyAt(now);
   absl::MutexLock lock(&mutex_);
   book_.Forget(now);
   proto::KeyBookRecord record = book_.Record();
@@ -159,6 +189,12 @@ proto::ListKeysReply Access::List(absl::Time now) {
   *reply.mutable_keys() = std::move(*record.mutable_keys());
   *reply.mutable_tokens() = std::move(*record.mutable_tokens());
   for (proto::OpenToken& token : *reply.mutable_tokens()) token.clear_secret_hash();
+  for (proto::IssuedKey& key : *reply.mutable_keys()) {
+    if (key.role() != keys::RoleName(keys::Role::kUser)) continue;
+    const UserRights rights = RightsOf(key.name(), *policy);
+    key.mutable_grant()->set_role(rights.role);
+    key.mutable_grant()->set_namespace_(rights.tenant);
+  }
   return reply;
 }
 

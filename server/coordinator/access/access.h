@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_ACCESS_ACCESS_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "proto/keys.pb.h"
 #include "server/coordinator/access/caller.h"
 #include "server/coordinator/access/key_book.h"
+#include "server/coordinator/access/policy.h"
+#include "server/coordinator/tenants/job_rules.h"
 
 namespace strata::server {
 
@@ -34,6 +37,8 @@ class Access {
     // Issues certificates; none: another authority does.
     std::optional<keys::Authority> authority = {};
     proto::KeyBookRecord book = {};
+    // What users may do at that time; empty: what an empty policy says.
+    std::function<std::shared_ptr<const Policy>(absl::Time)> policy = {};
     // Called with every change before it counts, one call at a time.
     std::function<absl::Status(const proto::KeyBookRecord&)> save = {};
   };
@@ -54,8 +59,16 @@ class Access {
                                   absl::Time now) const;
   // Whether one who was identified still counts. Errors: PermissionDenied: it was revoked.
   absl::Status StillCounts(const Caller& caller) const;
+  // The same caller with what they may do now. Errors: the same.
+  absl::StatusOr<Caller> Anew(const Caller& caller, absl::Time now) const;
 
-  // The calls of Keys, past Allow. Errors besides: Unimplemented: no authority is here.
+  // What the policy says of jobs.
+  JobRules rules(absl::Time now) const;
+  // How many ranks the user's running jobs may have at once; 0: no limit.
+  uint32_t SlotsOf(const std::string& user, absl::Time now) const;
+
+  // The calls of Keys, past Allow. List tells what users may do, as the policy says it. Errors
+  // besides: Unimplemented: no authority is here.
   absl::StatusOr<proto::IssuedCertificate> Join(const proto::JoinRequest& request, absl::Time now);
   // That there is a new one is saved by SaveRenewals, as many may come at once and none of them
   // takes or gives a right.
@@ -68,6 +81,9 @@ class Access {
   absl::StatusOr<proto::RevokeReply> Revoke(const proto::RevokeRequest& request, absl::Time now);
 
  private:
+  std::shared_ptr<const Policy> PolicyAt(absl::Time now) const;
+  UserRights RightsOf(const std::string& user, const Policy& policy) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status HasAuthority() const;
   // The root that has signed what the coordinator shows: during a rotation the one before.
   std::string ShownRoot(absl::Time now) const;

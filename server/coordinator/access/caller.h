@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/keys/identity.h"
-#include "proto/control.pb.h"
+#include "server/coordinator/access/policy.h"
 
 namespace strata::server {
 
@@ -21,23 +20,13 @@ struct Caller {
   Kind kind = Kind::kStranger;
   keys::Identity identity = {};        // of a member
   absl::Time certificate_begins = {};  // of a member
+  UserRights rights = {};              // of a member that is a user
+
+  bool is_user() const { return kind == Kind::kMember && identity.role == keys::Role::kUser; }
 };
 
 // "worker w1", "the coordinator's user", "a stranger".
 std::string CallerText(const Caller& caller);
-
-// What a call is about.
-enum class Right {
-  kJoin,   // to become a member, with a token
-  kRenew,  // to get a new certificate in place of one's own
-  kServe,  // to be a server or worker
-  kUse,    // to submit, cancel, follow and list jobs
-  kRule,   // to make tokens, list keys and revoke them
-};
-// Whether somebody may. Errors: Unauthenticated: a stranger; PermissionDenied; each in one line.
-absl::Status Allow(const Caller& caller, Right right);
-// Whether a daemon may register under that role and name: only its own. Errors: PermissionDenied.
-absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration);
 
 }  // namespace strata::server
 

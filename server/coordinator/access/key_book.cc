@@ -19,6 +19,16 @@ bool CanJoin(const std::optional<keys::Role>& role) {
   return role.has_value() && *role != keys::Role::kCoordinator;
 }
 
+absl::Status CheckGrant(const proto::UserGrant& grant) {
+  if (!proto::UserPolicy::Role_IsValid(grant.role())) {
+    return absl::InvalidArgumentError("no such role of a user");
+  }
+  if (grant.namespace_().empty()) return absl::OkStatus();
+  const absl::Status good = keys::CheckName(grant.namespace_());
+  if (good.ok()) return good;
+  return absl::InvalidArgumentError(absl::StrCat("namespace: ", good.message()));
+}
+
 absl::Status CheckRequest(const proto::MakeTokenRequest& request) {
   if (request.roles().empty()) return absl::InvalidArgumentError("a token needs a role");
   for (const std::string& role : request.roles()) {
@@ -34,6 +44,13 @@ absl::Status CheckRequest(const proto::MakeTokenRequest& request) {
   if (!request.name().empty()) {
     const absl::Status name = keys::CheckName(request.name());
     if (!name.ok()) return name;
+  }
+  if (request.has_grant()) {
+    if (!for_user || request.roles_size() != 1) {
+      return absl::InvalidArgumentError("only a user has a role and a namespace of the policy");
+    }
+    const absl::Status grant = CheckGrant(request.grant());
+    if (!grant.ok()) return grant;
   }
   const absl::Duration ttl = absl::Seconds(request.ttl_s());
   if (ttl <= absl::ZeroDuration() || ttl > KeyBook::kTtlMax) {
@@ -83,6 +100,7 @@ absl::Status KeyBook::AddToken(const std::string& secret_hash,
   *token.mutable_roles() = request.roles();
   token.set_name(request.name());
   token.set_uses_left(request.uses());
+  if (request.has_grant()) *token.mutable_grant() = request.grant();
   token.set_expires_ms(absl::ToUnixMillis(now + absl::Seconds(request.ttl_s())));
   return absl::OkStatus();
 }
@@ -129,6 +147,8 @@ absl::StatusOr<KeyBook::Grant> KeyBook::Join(const std::string& secret_hash, key
   }
   const absl::StatusOr<Grant> grant = GrantTo({role, name}, now);
   if (!grant.ok()) return grant;
+  // A token that says nothing of it changes nothing of it.
+  if (token.has_grant()) *keys_[{role, name}].mutable_grant() = token.grant();
   token.set_uses_left(token.uses_left() - 1);
   if (token.uses_left() == 0) tokens_.erase(found);
   return grant;
@@ -206,6 +226,11 @@ size_t KeyBook::CloseTokens() {
   const size_t open = tokens_.size();
   tokens_.clear();
   return open;
+}
+
+const proto::UserGrant* KeyBook::GrantOf(const std::string& user) const {
+  const auto key = keys_.find({keys::Role::kUser, user});
+  return key == keys_.end() || !key->second.has_grant() ? nullptr : &key->second.grant();
 }
 
 bool KeyBook::IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const {

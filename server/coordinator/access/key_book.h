@@ -39,7 +39,8 @@ class KeyBook {
   // What a later KeyBook goes on from.
   proto::KeyBookRecord Record() const;
 
-  // Opens a token. Errors: InvalidArgument (roles, name, time, uses), ResourceExhausted.
+  // Opens a token. Errors: InvalidArgument (roles, name, time, uses, a user's
+  // grant), ResourceExhausted.
   absl::Status AddToken(const std::string& secret_hash, const proto::MakeTokenRequest& request,
                         absl::Time now);
   bool HasToken(const std::string& secret_hash) const { return tokens_.count(secret_hash) > 0; }
@@ -59,6 +60,9 @@ class KeyBook {
   // InvalidArgument (role; several have the name), NotFound: nobody has the name.
   absl::StatusOr<std::pair<keys::Role, std::string>> Revoke(const proto::RevokeRequest& request,
                                                             absl::Time now);
+  // What was said of a user with a token; null: nothing.
+  const proto::UserGrant* GrantOf(const std::string& user) const;
+
   // Whether a certificate that begins then was revoked.
   bool IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const;
 

@@ -178,5 +178,54 @@ TEST(KeyBook, OpenTokensAreBoundedAndThoseThatAreTooLateMakeRoom) {
   EXPECT_TRUE(book.AddToken("x", Token({"worker"}), kNow + absl::Hours(2)).ok());
 }
 
+proto::MakeTokenRequest UserToken(const std::string& name, proto::UserPolicy::Role role,
+                                  const std::string& tenant = "") {
+  proto::MakeTokenRequest request = Token({"user"}, name);
+  request.mutable_grant()->set_role(role);
+  request.mutable_grant()->set_namespace_(tenant);
+  return request;
+}
+
+TEST(KeyBook, WhatATokenSaysOfAUserIsRememberedOnceItIsUsed) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("x", UserToken("ada", proto::UserPolicy::VIEW, "vision"), kNow).ok());
+  EXPECT_EQ(book.GrantOf("ada"), nullptr);
+  ASSERT_TRUE(book.Join("x", Role::kUser, "ada", kNow).ok());
+  const KeyBook again(book.Record());
+  ASSERT_NE(again.GrantOf("ada"), nullptr);
+  EXPECT_EQ(again.GrantOf("ada")->role(), proto::UserPolicy::VIEW);
+  EXPECT_EQ(again.GrantOf("ada")->namespace_(), "vision");
+  EXPECT_EQ(again.GrantOf("bob"), nullptr);
+}
+
+TEST(KeyBook, ATokenThatSaysNothingOfAUserGivesNobodyMore) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("x", UserToken("ada", proto::UserPolicy::VIEW), kNow).ok());
+  ASSERT_TRUE(book.AddToken("y", Token({"user"}, "ada"), kNow).ok());
+  ASSERT_TRUE(book.AddToken("z", UserToken("ada", proto::UserPolicy::ADMIN), kNow).ok());
+  ASSERT_TRUE(book.Join("x", Role::kUser, "ada", kNow).ok());
+  ASSERT_TRUE(book.Join("y", Role::kUser, "ada", kNow).ok());
+  EXPECT_EQ(book.GrantOf("ada")->role(), proto::UserPolicy::VIEW);
+  ASSERT_TRUE(book.Renew(Role::kUser, "ada", kNow).ok());
+  EXPECT_EQ(book.GrantOf("ada")->role(), proto::UserPolicy::VIEW);
+  ASSERT_TRUE(book.Join("z", Role::kUser, "ada", kNow).ok());
+  EXPECT_EQ(book.GrantOf("ada")->role(), proto::UserPolicy::ADMIN);
+}
+
+TEST(KeyBook, OnlyAUserIsGivenARoleOfThePolicy) {
+  KeyBook book;
+  const auto refused = [&](proto::MakeTokenRequest request) {
+    return absl::IsInvalidArgument(book.AddToken("x", request, kNow));
+  };
+  proto::MakeTokenRequest worker = Token({"worker"}, "w1");
+  worker.mutable_grant()->set_role(proto::UserPolicy::ADMIN);
+  EXPECT_TRUE(refused(worker));
+  proto::MakeTokenRequest both = UserToken("ada", proto::UserPolicy::ADMIN);
+  both.add_roles("worker");
+  EXPECT_TRUE(refused(both));
+  EXPECT_TRUE(refused(UserToken("ada", static_cast<proto::UserPolicy::Role>(9))));
+  EXPECT_TRUE(refused(UserToken("ada", proto::UserPolicy::VIEW, "../vision")));
+}
+
 }  // namespace
 }  // namespace strata::server

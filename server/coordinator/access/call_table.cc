@@ -1,0 +1,161 @@
+#include "server/coordinator/access/call_table.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::server {
+namespace {
+
+using proto::UserPolicy;
+
+// What a call is called in the log, and in "user ada may not ...".
+struct CallWords {
+  const char* name;
+  const char* text;
+};
+CallWords WordsOf(Call call) {
+  switch (call) {
+    case Call::kSession:
+      return {"session", "be a server or worker"};
+    case Call::kSubmit:
+      return {"submit", "submit jobs"};
+    case Call::kSubmitProgram:
+      return {"submit-program", "submit jobs with programs"};
+    case Call::kCancel:
+      return {"cancel", "cancel this job"};
+    case Call::kListJobs:
+      return {"list-jobs", "look at jobs"};
+    case Call::kGetJob:
+      return {"get-job", "look at jobs"};
+    case Call::kListNodes:
+      return {"list-nodes", "look at nodes"};
+    case Call::kFollow:
+      return {"follow", "look at jobs"};
+    case Call::kGetTrace:
+      return {"get-trace", "look at jobs"};
+    case Call::kJoin:
+      return {"join", "join"};
+    case Call::kRenew:
+      return {"renew", "renew a certificate"};
+    case Call::kMakeToken:
+      return {"make-token", "make tokens"};
+    case Call::kListKeys:
+      return {"list-keys", "list keys"};
+    case Call::kRevoke:
+      return {"revoke", "revoke keys"};
+  }
+  return {"", ""};
+}
+
+// The role from which on a user may make the call, if only about jobs of their own.
+UserRole RoleFor(Call call) {
+  switch (call) {
+    case Call::kSession:
+    case Call::kJoin:
+    case Call::kRenew:
+      return UserPolicy::NONE;
+    case Call::kListJobs:
+    case Call::kGetJob:
+    case Call::kListNodes:
+    case Call::kFollow:
+    case Call::kGetTrace:
+      return UserPolicy::VIEW;
+    case Call::kSubmit:
+    case Call::kCancel:
+      return UserPolicy::SUBMIT;
+    case Call::kSubmitProgram:
+      return UserPolicy::RUN_PROGRAMS;
+    case Call::kMakeToken:
+    case Call::kListKeys:
+    case Call::kRevoke:
+      return UserPolicy::ADMIN;
+  }
+  return UserPolicy::ADMIN;
+}
+
+Verdict YesIf(bool may) { return may ? Verdict::kYes : Verdict::kNo; }
+
+Verdict DecideForUser(UserRole role, Call call, std::optional<JobSide> job) {
+  if (call == Call::kSession) return Verdict::kNo;
+  if (call == Call::kJoin || call == Call::kRenew) return Verdict::kYes;
+  if (role == UserPolicy::NONE) return Verdict::kNo;
+  if (role >= UserPolicy::OPERATE || !job.has_value()) return YesIf(role >= RoleFor(call));
+  // Whoever has left a namespace sees their own jobs there no more than the others.
+  if (!job->same_namespace) return Verdict::kHidden;
+  return YesIf(role >= RoleFor(call) && (call != Call::kCancel || job->own));
+}
+
+std::string WhyNot(const Caller& caller, Call call) {
+  const std::string who = CallerText(caller);
+  if (caller.is_user() && caller.rights.role == UserPolicy::NONE) {
+    return absl::StrCat(who, " may do nothing here: the cluster's policy gives no role to them");
+  }
+  const std::string why = absl::StrCat(who, " may not ", WordsOf(call).text);
+  if (!caller.is_user() || call == Call::kSession) return why;
+  const std::string role = UserPolicy::Role_Name(caller.rights.role);
+  return absl::StrCat(why, ": their role is ", role);
+}
+
+}  // namespace
+
+Verdict Decide(const Caller& caller, Call call, std::optional<JobSide> job) {
+  if (caller.kind == Caller::Kind::kOwner) return Verdict::kYes;
+  if (caller.kind == Caller::Kind::kStranger) {
+    return call == Call::kJoin ? Verdict::kYes : Verdict::kStranger;  // the token decides
+  }
+  switch (caller.identity.role) {
+    case keys::Role::kUser:
+      return DecideForUser(caller.rights.role, call, job);
+    case keys::Role::kServer:
+    case keys::Role::kWorker:
+      return YesIf(call == Call::kSession || call == Call::kJoin || call == Call::kRenew);
+    case keys::Role::kCoordinator:
+      return YesIf(call == Call::kJoin);
+  }
+  return Verdict::kNo;
+}
+
+JobSide SideOf(const Caller& caller, const JobOwner& owner) {
+  if (!caller.is_user()) return {};
+  return {.own = owner.user == caller.identity.name,
+          .same_namespace = owner.tenant == caller.rights.tenant};
+}
+
+Submitter SubmitterOf(const Caller& caller) {
+  if (!caller.is_user()) return {};
+  return {.owner = {caller.identity.name, caller.rights.tenant},
+          .sees_all = caller.rights.role >= UserPolicy::OPERATE};
+}
+
+absl::Status Allow(const Caller& caller, Call call) {
+  const Verdict verdict = Decide(caller, call, std::nullopt);
+  if (verdict == Verdict::kYes) return absl::OkStatus();
+  if (verdict == Verdict::kNo) return absl::PermissionDeniedError(WhyNot(caller, call));
+  return absl::UnauthenticatedError(
+      "it takes only those who show a certificate of its cluster: `strata keys join` with a token "
+      "gets one");
+}
+
+absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner) {
+  const Verdict verdict = Decide(caller, call, SideOf(caller, owner));
+  if (verdict == Verdict::kYes) return absl::OkStatus();
+  if (verdict == Verdict::kHidden) return NoSuchJob(job);
+  const absl::Status at_all = Allow(caller, call);
+  if (!at_all.ok()) return at_all;
+  return absl::PermissionDeniedError(
+      absl::StrCat(WhyNot(caller, call), ", and job ", job.value(), " is not their own"));
+}
+
+absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration) {
+  const absl::Status may = Allow(caller, Call::kSession);
+  if (!may.ok() || caller.kind != Caller::Kind::kMember) return may;
+  const bool is_server = caller.identity.role == keys::Role::kServer;
+  const bool same_role = registration.role() == (is_server ? proto::SERVER : proto::WORKER);
+  if (same_role && registration.name() == caller.identity.name) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "its certificate is that of ", CallerText(caller), ", not of a ",
+      registration.role() == proto::SERVER ? "server" : "worker", " ", registration.name()));
+}
+
+std::string CallName(Call call) { return WordsOf(call).name; }
+
+}  // namespace strata::server

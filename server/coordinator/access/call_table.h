@@ -1,0 +1,67 @@
+#ifndef STRATA_SERVER_COORDINATOR_ACCESS_CALL_TABLE_H_
+#define STRATA_SERVER_COORDINATOR_ACCESS_CALL_TABLE_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/access/caller.h"
+#include "server/coordinator/tenants/job_owner.h"
+
+namespace strata::server {
+
+// What somebody asks for: the calls of proto/control.proto and proto/keys.proto.
+enum class Call {
+  kSession,  // to be a server or worker
+  kSubmit,
+  kSubmitProgram,  // Submit of a job with a program
+  kCancel,
+  kListJobs,  // lists those that GetJob would show
+  kGetJob,
+  kListNodes,
+  kFollow,
+  kGetTrace,
+  kJoin,   // to become a member, with a token
+  kRenew,  // to get a new certificate in place of one's own
+  kMakeToken,
+  kListKeys,
+  kRevoke,
+};
+
+// Whose a job is, seen by who asks about it.
+struct JobSide {
+  bool own = false;
+  bool same_namespace = false;
+};
+
+enum class Verdict {
+  kYes,
+  kNo,
+  kStranger,  // no: a certificate is needed
+  kHidden,    // the job is to read as one that does not exist
+};
+
+// The table of who may do what. `job`: that the call is about; none: it is about none, or none that
+// exists.
+Verdict Decide(const Caller& caller, Call call, std::optional<JobSide> job);
+
+JobSide SideOf(const Caller& caller, const JobOwner& owner);
+// Who submits what the caller submits.
+Submitter SubmitterOf(const Caller& caller);
+
+// Whether somebody may make the call at all. Errors: Unauthenticated: a stranger; PermissionDenied;
+// each in one line.
+absl::Status Allow(const Caller& caller, Call call);
+// Whether they may make it about that job. Errors besides: NoSuchJob.
+absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner);
+// Whether a daemon may register under that role and name: only its own. Errors: PermissionDenied.
+absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration);
+
+// "submit", "get-trace": as the audit log names it.
+std::string CallName(Call call);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_ACCESS_CALL_TABLE_H_

@@ -1,0 +1,200 @@
+// The table of who may do what, cell by cell.
+#include "server/coordinator/access/call_table.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
+#include "gtest/gtest.h"
+#include "proto/keys.pb.h"
+
+namespace strata::server {
+namespace {
+
+using keys::Role;
+using proto::UserPolicy;
+using ::testing::HasSubstr;
+
+Caller Member(Role role, const std::string& name = "n") {
+  return {Caller::Kind::kMember, {"test", role, name}, absl::UnixEpoch()};
+}
+Caller User(UserRole role, const std::string& tenant = "vision") {
+  Caller user = Member(Role::kUser, "ada");
+  user.rights = {role, tenant};
+  return user;
+}
+const Caller kOwner{.kind = Caller::Kind::kOwner};
+
+constexpr std::pair<const char*, Call> kCalls[] = {
+    {"Session", Call::kSession},      {"Submit", Call::kSubmit},
+    {"Submit", Call::kSubmitProgram}, {"Cancel", Call::kCancel},
+    {"ListJobs", Call::kListJobs},    {"GetJob", Call::kGetJob},
+    {"ListNodes", Call::kListNodes},  {"Follow", Call::kFollow},
+    {"GetTrace", Call::kGetTrace},    {"Join", Call::kJoin},
+    {"Renew", Call::kRenew},          {"MakeToken", Call::kMakeToken},
+    {"ListKeys", Call::kListKeys},    {"Revoke", Call::kRevoke}};
+
+char Letter(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kYes:
+      return 'y';
+    case Verdict::kNo:
+      return '.';
+    case Verdict::kStranger:
+      return 's';
+    case Verdict::kHidden:
+      return 'h';
+  }
+  return '?';
+}
+
+// A caller's cells of one call: about no job, then about a job of their own, another one's of the
+// same namespace, one of their own of another namespace, another one's of another namespace.
+std::string Cells(const Caller& caller, Call call) {
+  std::string cells(1, Letter(Decide(caller, call, std::nullopt)));
+  for (const auto& [own, same] : {std::pair(true, true), std::pair(false, true),
+                                  std::pair(true, false), std::pair(false, false)}) {
+    cells += Letter(Decide(caller, call, JobSide{.own = own, .same_namespace = same}));
+  }
+  return cells;
+}
+
+// In the order of kCalls. A column is a caller; a cell is as of Cells.
+struct TableRow {
+  const char* call;
+  const char *stranger, *daemon, *coordinator, *none, *view, *submit, *run, *operate, *admin;
+};
+constexpr TableRow kTable[] = {
+    // clang-format off
+    //               strang.  daemon  coord.  NONE    VIEW    SUBMIT  RUN_P.  OPERATE ADMIN
+    {"session",       "sssss","yyyyy",".....",".....",".....",".....",".....",".....","....."},
+    {"submit",        "sssss",".....",".....",".....","...hh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"submit-program","sssss",".....",".....",".....","...hh","...hh","yyyhh","yyyyy","yyyyy"},
+    {"cancel",        "sssss",".....",".....",".....","...hh","yy.hh","yy.hh","yyyyy","yyyyy"},
+    {"list-jobs",     "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"get-job",       "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"list-nodes",    "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"follow",        "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"get-trace",     "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"join",          "yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy"},
+    {"renew",         "sssss","yyyyy",".....","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy"},
+    {"make-token",    "sssss",".....",".....",".....","...hh","...hh","...hh",".....","yyyyy"},
+    {"list-keys",     "sssss",".....",".....",".....","...hh","...hh","...hh",".....","yyyyy"},
+    {"revoke",        "sssss",".....",".....",".....","...hh","...hh","...hh",".....","yyyyy"},
+    // clang-format on
+};
+
+TEST(CallTable, EveryCellIsWhatTheTableSays) {
+  ASSERT_EQ(std::size(kTable), std::size(kCalls));
+  for (size_t i = 0; i < std::size(kCalls); ++i) {
+    const Call call = kCalls[i].second;
+    const TableRow& row = kTable[i];
+    EXPECT_EQ(CallName(call), row.call);
+    SCOPED_TRACE(row.call);
+    EXPECT_EQ(Cells(Caller(), call), row.stranger);
+    EXPECT_EQ(Cells(Member(Role::kWorker), call), row.daemon);
+    EXPECT_EQ(Cells(Member(Role::kServer), call), row.daemon);
+    EXPECT_EQ(Cells(Member(Role::kCoordinator), call), row.coordinator);
+    EXPECT_EQ(Cells(User(UserPolicy::NONE), call), row.none);
+    EXPECT_EQ(Cells(User(UserPolicy::VIEW), call), row.view);
+    EXPECT_EQ(Cells(User(UserPolicy::SUBMIT), call), row.submit);
+    EXPECT_EQ(Cells(User(UserPolicy::RUN_PROGRAMS), call), row.run);
+    EXPECT_EQ(Cells(User(UserPolicy::OPERATE), call), row.operate);
+    EXPECT_EQ(Cells(User(UserPolicy::ADMIN), call), row.admin);
+    EXPECT_EQ(Cells(kOwner, call), "yyyyy");
+  }
+}
+
+TEST(CallTable, EveryCallOfBothServicesHasARowAndEveryRoleAColumn) {
+  std::set<std::string> rows, calls;
+  for (const auto& [name, call] : kCalls) rows.insert(name);
+  for (const auto* file :
+       {proto::SubmitRequest::descriptor()->file(), proto::JoinRequest::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      for (int k = 0; k < file->service(i)->method_count(); ++k) {
+        calls.insert(file->service(i)->method(k)->name());
+      }
+    }
+  }
+  EXPECT_EQ(rows, calls);
+  EXPECT_EQ(UserPolicy::Role_descriptor()->value_count(), 6);
+}
+
+TEST(CallTable, AUserThatNobodyGaveARoleMayDoNothing) {
+  const absl::Status may = Allow(Member(Role::kUser, "ada"), Call::kListJobs);
+  EXPECT_TRUE(absl::IsPermissionDenied(may)) << may;
+  EXPECT_THAT(may.message(), HasSubstr("user ada may do nothing here"));
+}
+
+TEST(CallTable, WhatIsRefusedSaysWhoWhatAndTheirRole) {
+  EXPECT_EQ(Allow(User(UserPolicy::VIEW), Call::kSubmit).message(),
+            "user ada may not submit jobs: their role is VIEW");
+  EXPECT_EQ(Allow(User(UserPolicy::SUBMIT), Call::kSubmitProgram).message(),
+            "user ada may not submit jobs with programs: their role is SUBMIT");
+  EXPECT_EQ(AllowJob(User(UserPolicy::SUBMIT), Call::kCancel, JobId(7), {"bob", "vision"}),
+            absl::PermissionDeniedError("user ada may not cancel this job: their role is SUBMIT, "
+                                        "and job 7 is not their own"));
+  EXPECT_TRUE(absl::IsUnauthenticated(Allow(Caller(), Call::kListJobs)));
+}
+
+TEST(CallTable, AJobOfAnotherNamespaceReadsAsOneThatIsNotThere) {
+  for (const Call call : {Call::kCancel, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
+    for (const UserRole role : {UserPolicy::VIEW, UserPolicy::SUBMIT, UserPolicy::RUN_PROGRAMS}) {
+      EXPECT_EQ(AllowJob(User(role), call, JobId(7), {"bob", "speech"}), NoSuchJob(JobId(7)));
+      EXPECT_EQ(AllowJob(User(role), call, JobId(7), {"", ""}), NoSuchJob(JobId(7)));
+      EXPECT_EQ(AllowJob(User(role, ""), call, JobId(7), {"bob", "vision"}), NoSuchJob(JobId(7)));
+    }
+    EXPECT_EQ(AllowJob(User(UserPolicy::OPERATE), call, JobId(7), {"bob", "speech"}),
+              absl::OkStatus());
+    EXPECT_EQ(AllowJob(User(UserPolicy::SUBMIT), call, JobId(7), {"ada", "vision"}),
+              absl::OkStatus());
+  }
+}
+
+TEST(CallTable, NobodyTakesAJobOfTheCoordinatorsUserForTheirOwn) {
+  // In the default namespace all see it; it has an owner without a name.
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      AllowJob(User(UserPolicy::RUN_PROGRAMS, ""), Call::kCancel, JobId(7), JobOwner())));
+  EXPECT_EQ(AllowJob(User(UserPolicy::VIEW, ""), Call::kGetJob, JobId(7), JobOwner()),
+            absl::OkStatus());
+}
+
+TEST(CallTable, AnOwnerIsTheCallerAndNobodyElse) {
+  EXPECT_EQ(SubmitterOf(User(UserPolicy::SUBMIT)).owner, (JobOwner{"ada", "vision"}));
+  EXPECT_FALSE(SubmitterOf(User(UserPolicy::RUN_PROGRAMS)).sees_all);
+  EXPECT_TRUE(SubmitterOf(User(UserPolicy::OPERATE)).sees_all);
+  EXPECT_EQ(SubmitterOf(kOwner).owner, JobOwner());
+  EXPECT_TRUE(SubmitterOf(kOwner).sees_all);
+}
+
+proto::Register Registration(proto::Role role, const std::string& name) {
+  proto::Register registration;
+  registration.set_role(role);
+  registration.set_name(name);
+  return registration;
+}
+
+TEST(AllowRegistration, ACertificateRegistersItsOwnNameAndRoleOnly) {
+  const Caller worker = Member(Role::kWorker, "w1"), server = Member(Role::kServer, "s1");
+  EXPECT_TRUE(AllowRegistration(worker, Registration(proto::WORKER, "w1")).ok());
+  EXPECT_TRUE(AllowRegistration(server, Registration(proto::SERVER, "s1")).ok());
+  for (const auto& [caller, registration] :
+       {std::pair(worker, Registration(proto::WORKER, "w2")),
+        std::pair(worker, Registration(proto::SERVER, "w1")),
+        std::pair(worker, Registration(proto::ROLE_UNSPECIFIED, "w1")),
+        std::pair(server, Registration(proto::WORKER, "s1")),
+        std::pair(User(UserPolicy::ADMIN), Registration(proto::WORKER, "ada")),
+        std::pair(Member(Role::kCoordinator, "c"), Registration(proto::SERVER, "c"))}) {
+    EXPECT_TRUE(absl::IsPermissionDenied(AllowRegistration(caller, registration)))
+        << CallerText(caller);
+  }
+  EXPECT_TRUE(AllowRegistration(kOwner, Registration(proto::WORKER, "anything")).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(AllowRegistration({}, Registration(proto::WORKER, "w1"))));
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,58 @@
+#ifndef STRATA_SERVER_COORDINATOR_ACCESS_POLICY_H_
+#define STRATA_SERVER_COORDINATOR_ACCESS_POLICY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/keys.pb.h"
+#include "proto/policy.pb.h"
+
+namespace strata::server {
+
+using UserRole = proto::UserPolicy::Role;
+
+// What a user may do.
+struct UserRights {
+  UserRole role = proto::UserPolicy::NONE;
+  std::string tenant = {};                      // the namespace; empty: the default one
+  uint32_t slots = 0;                           // ranks at once; 0: no limit
+  std::vector<std::string> path_prefixes = {};  // normalized; empty: no limit
+
+  bool operator==(const UserRights&) const = default;
+};
+
+// "view", "submit", "run-programs", "operate", "admin", "none".
+std::string UserRoleName(UserRole role);
+std::optional<UserRole> ParseUserRole(const std::string& name);
+
+// What the cluster's users may do. A value; one that was not parsed lists nobody.
+class Policy {
+ public:
+  static constexpr size_t kBytesMax = 16 << 20;
+
+  Policy() = default;
+  // Reads a policy file. Errors: InvalidArgument in one line: "SOURCE:LINE:COLUMN: FIELD: why".
+  static absl::StatusOr<Policy> Parse(const std::string& text, const std::string& source);
+
+  // `remembered`: what was said of the user with a token; null: nothing. The policy's own entry of
+  // the user comes first, then that, then default_user.
+  UserRights RightsOf(const std::string& user, const proto::UserGrant* remembered) const;
+  bool allow_plain() const { return allow_plain_; }
+  bool trusted_network() const { return trusted_network_; }
+  size_t users() const { return users_.size(); }
+
+ private:
+  std::map<std::string, UserRights> users_;
+  std::optional<UserRights> default_user_;
+  bool allow_plain_ = false;
+  bool trusted_network_ = false;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_ACCESS_POLICY_H_
