@@ -161,7 +161,7 @@ bool CoordinatorCore::IsTraceComplete(const JobEntry& entry, absl::Time now) con
 absl::StatusOr<CoordinatorCore::TraceFound> CoordinatorCore::GetTrace(JobId job,
                                                                       absl::Time now) const {
   const JobEntry* entry = jobs_.Find(job);
-  if (entry == nullptr) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+  if (entry == nullptr) return NoSuchJob(job);
   if (!IsTraced(entry->job())) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %d (%s) has no trace: it was submitted without --trace", job.value(),
@@ -268,8 +268,8 @@ void CoordinatorCore::TakeLost(const std::vector<Membership::Lost>& lost, absl::
 
 absl::StatusOr<JobId> CoordinatorCore::Submit(const proto::Job& job,
                                               const proto::ResumeFrom& resume, uint64_t token,
-                                              absl::Time now) {
-  absl::StatusOr<JobId> id = jobs_.Submit(job, resume, token, now);
+                                              absl::Time now, const Submitter& by) {
+  absl::StatusOr<JobId> id = jobs_.Submit(job, resume, token, now, by);
   if (!id.ok()) ++refusals_["rejected job"];
   return id;
 }
@@ -278,10 +278,16 @@ absl::Status CoordinatorCore::Cancel(JobId job, absl::Time now) { return jobs_.C
 
 absl::StatusOr<proto::JobStatus> CoordinatorCore::GetJob(JobId job) const {
   const JobEntry* entry = jobs_.Find(job);
-  if (entry == nullptr) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+  if (entry == nullptr) return NoSuchJob(job);
   proto::JobStatus shown = entry->Shown();
   if (options_.add_memory_parts) options_.add_memory_parts(entry->stored.record(), &shown);
   return shown;
+}
+
+std::optional<JobOwner> CoordinatorCore::OwnerOf(JobId job) const {
+  const JobEntry* entry = jobs_.Find(job);
+  if (entry == nullptr) return std::nullopt;
+  return entry->owner();
 }
 
 proto::ListJobsReply CoordinatorCore::ListJobs() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "server/coordinator/jobs/job_table.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
+#include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
 
@@ -68,9 +70,10 @@ class CoordinatorCore {
   // What the command line asks for. `token` is random. Errors: see JobTable; NotFound names the
   // job.
   absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume,
-                               uint64_t token, absl::Time now);
+                               uint64_t token, absl::Time now, const Submitter& by = {});
   absl::Status Cancel(JobId job, absl::Time now);
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
+  std::optional<JobOwner> OwnerOf(JobId job) const;  // nullopt: no such job
   proto::ListJobsReply ListJobs() const;
   proto::ListNodesReply ListNodes(absl::Time now) const;
   struct TraceFound {

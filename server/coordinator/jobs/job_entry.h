@@ -17,6 +17,7 @@
 #include "server/coordinator/jobs/stored_job.pb.h"
 #include "server/coordinator/placement/placement.h"
 #include "server/coordinator/placement/rank_allocation.h"
+#include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
 
@@ -33,6 +34,7 @@ class JobEntry {
 
   JobId id() const { return JobId(stored.record().job_id()); }
   const proto::Job& job() const { return stored.record().job(); }
+  JobOwner owner() const { return {stored.status().owner(), stored.status().tenant()}; }
   proto::JobStatus& status() { return *stored.mutable_status(); }
   JobStage stage() const { return stage_; }
   bool queued() const { return stage_ == JobStage::kQueued; }

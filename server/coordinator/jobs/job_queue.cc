@@ -46,8 +46,8 @@ JobQueue::Verdict JobQueue::Decide(const JobEntry& entry, bool may_return, absl:
       }
       return StartWhereReached(entry, workers, now);
     case RankAllocation::Outcome::kWaitsForSlots: {
-      const std::string holders =
-          DescribeHolders(allocation.lacks_gpus ? SlotKind::kGpu : SlotKind::kAny, *jobs_);
+      const SlotKind kind = allocation.lacks_gpus ? SlotKind::kGpu : SlotKind::kAny;
+      const std::string holders = DescribeHolders(kind, entry, *jobs_);
       return {
           Kind::kBlocks, absl::StrCat(allocation.reason, holders.empty() ? "" : "; ", holders), {}};
     }

@@ -47,17 +47,17 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
 }
 
 absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& resume,
-                                       uint64_t token, absl::Time now) {
+                                       uint64_t token, absl::Time now, const Submitter& by) {
   FillDefaults(&job);
   absl::Status valid = ValidateJob(job);
   if (job.has_checkpoint()) {
     job.mutable_checkpoint()->set_dir(NormalFolder(job.checkpoint().dir()));
   }
-  if (valid.ok()) valid = CheckFolderIsFree(job);
+  if (valid.ok()) valid = CheckFolderIsFree(job, by);
   const ProtectionRules rules = options_.protection();
   if (valid.ok()) valid = SettleProtection(rules, &job);
   if (!valid.ok()) return valid;
-  const absl::StatusOr<std::string> resume_dir = ResumeDir(resume);
+  const absl::StatusOr<std::string> resume_dir = ResumeDir(resume, by);
   if (!resume_dir.ok()) return resume_dir.status();
   if (job.exchange() == proto::Job::MPI) {
     return absl::InvalidArgumentError(
@@ -74,6 +74,8 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
   if (job.protection() != proto::Job::PLAIN) {
     entry.stored.mutable_record()->set_secret(options_.new_secret());
   }
+  entry.status().set_owner(by.owner.user);
+  entry.status().set_tenant(by.owner.tenant);
   const absl::Status saved = actions_->Persist(entry.stored);
   if (!saved.ok()) return saved;
   ++next_job_id_;
@@ -88,7 +90,7 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
 
 absl::Status JobTable::Cancel(JobId job, absl::Time now) {
   const auto it = jobs_.find(job);
-  if (it == jobs_.end()) return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+  if (it == jobs_.end()) return NoSuchJob(job);
   if (it->second.ended()) return absl::OkStatus();
   life_.End(proto::CANCELLED, "cancelled by the user", &it->second, now);
   StartQueued(now);
@@ -140,11 +142,17 @@ void JobTable::StartQueued(absl::Time now) {
     if (entry.stage() == JobStage::kStarting && entry.all_ready()) life_.Install(&entry, now);
   }
   const bool may_return = is_restart_ && now - started_at_ < options_.restart_patience;
-  JobId blocker;
+  const JobEntry* blocker = nullptr;
+  UserSlots slots(options_.slots_of_user, jobs_);
   for (auto& [id, entry] : jobs_) {
     if (!entry.queued() || HoldsBack(&entry, now)) continue;
-    if (blocker != JobId()) {
-      announcer_.SetReason(absl::StrCat("waits behind job ", blocker.value()), &entry);
+    // It holds nobody up: what it waits for is its own user's.
+    if (const std::string why = slots.WhyWaits(entry); !why.empty()) {
+      announcer_.SetReason(why, &entry);
+      continue;
+    }
+    if (blocker != nullptr) {
+      announcer_.SetReason(absl::StrCat("waits behind ", NameFor(entry, *blocker)), &entry);
       continue;
     }
     using Kind = JobQueue::Verdict::Kind;
@@ -156,7 +164,7 @@ void JobTable::StartQueued(absl::Time now) {
     } else if (!verdict.reason.empty()) {
       announcer_.SetReason(verdict.reason, &entry);
     }
-    if (verdict.kind == Kind::kBlocks) blocker = id;
+    if (verdict.kind == Kind::kBlocks) blocker = &entry;
   }
 }
 

@@ -22,10 +22,12 @@
 #include "server/coordinator/jobs/job_placer.h"
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
+#include "server/coordinator/jobs/slot_use.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
 #include "server/coordinator/placement/reached_servers.h"
 #include "server/coordinator/protection/job_protection.h"
+#include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
 
@@ -55,6 +57,8 @@ class JobTable {
     std::function<ProtectionRules()> protection = [] { return ProtectionRules(); };
     // Gives each job that is protected its secret: 32 random bytes.
     std::function<std::string()> new_secret = [] { return std::string(); };
+    // Empty: users' jobs wait for nothing of theirs.
+    SlotsOfUser slots_of_user;
   };
 
   // `membership`, `reachability` and `actions` outlive the table.
@@ -71,7 +75,7 @@ class JobTable {
   // `token` is random. Errors: InvalidArgument (the job, its protection, or what it is to go on
   // from), ResourceExhausted (queue), the store's.
   absl::StatusOr<JobId> Submit(proto::Job job, const proto::ResumeFrom& resume, uint64_t token,
-                               absl::Time now);
+                               absl::Time now, const Submitter& by = {});
   absl::Status Cancel(JobId job, absl::Time now);
   // Returns null when the job is unknown.
   const JobEntry* Find(JobId job) const;
@@ -120,9 +124,9 @@ class JobTable {
     return entry;
   }
   // Returns the folder that a job is to go on from. Errors: InvalidArgument.
-  absl::StatusOr<std::string> ResumeDir(const proto::ResumeFrom& resume) const;
+  absl::StatusOr<std::string> ResumeDir(const proto::ResumeFrom& resume, const Submitter& by) const;
   // Whether no other job that has not ended writes to the job's folder. Errors: InvalidArgument.
-  absl::Status CheckFolderIsFree(const proto::Job& job) const;
+  absl::Status CheckFolderIsFree(const proto::Job& job, const Submitter& by) const;
   // Returns whether a queued job may not start yet for its checkpoint's sake, which then is seen
   // to.
   bool HoldsBack(JobEntry* entry, absl::Time now);

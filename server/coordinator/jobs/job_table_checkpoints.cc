@@ -40,7 +40,8 @@ constexpr absl::Duration kLookEvery = absl::Seconds(5);
 
 }  // namespace
 
-absl::StatusOr<std::string> JobTable::ResumeDir(const proto::ResumeFrom& resume) const {
+absl::StatusOr<std::string> JobTable::ResumeDir(const proto::ResumeFrom& resume,
+                                                const Submitter& by) const {
   if (resume.job_id() == 0) {
     if (resume.dir().empty() || resume.dir()[0] == '/' || absl::StartsWith(resume.dir(), "s3://")) {
       return resume.dir();
@@ -49,7 +50,7 @@ absl::StatusOr<std::string> JobTable::ResumeDir(const proto::ResumeFrom& resume)
         "resume: \"%s\" is neither an absolute path nor s3://BUCKET/PREFIX", resume.dir()));
   }
   const JobEntry* from = Find(JobId(resume.job_id()));
-  if (from == nullptr) {
+  if (from == nullptr || !by.Sees(from->owner().tenant)) {
     return absl::InvalidArgumentError(absl::StrFormat("resume: no job %d", resume.job_id()));
   }
   if (!from->job().has_checkpoint()) {
@@ -59,10 +60,14 @@ absl::StatusOr<std::string> JobTable::ResumeDir(const proto::ResumeFrom& resume)
   return from->job().checkpoint().dir();
 }
 
-absl::Status JobTable::CheckFolderIsFree(const proto::Job& job) const {
+absl::Status JobTable::CheckFolderIsFree(const proto::Job& job, const Submitter& by) const {
   if (!job.has_checkpoint()) return absl::OkStatus();
   for (const auto& [id, other] : jobs_) {
     if (other.ended() || other.job().checkpoint().dir() != job.checkpoint().dir()) continue;
+    if (!by.Sees(other.owner().tenant)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("checkpoint.dir: another job writes to %s", job.checkpoint().dir()));
+    }
     return absl::InvalidArgumentError(absl::StrFormat("checkpoint.dir: job %d (%s) writes to %s",
                                                       id.value(), other.job().name(),
                                                       job.checkpoint().dir()));

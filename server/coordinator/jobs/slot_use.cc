@@ -1,6 +1,7 @@
 #include "server/coordinator/jobs/slot_use.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/counted.h"
 
 namespace strata::server {
 namespace {
@@ -23,17 +24,39 @@ uint32_t SlotsHeldOn(const std::string& daemon, SlotKind kind,
   return ranks;
 }
 
-std::string DescribeHolders(SlotKind kind, const std::map<JobId, JobEntry>& jobs) {
+std::string NameFor(const JobEntry& reader, const JobEntry& entry) {
+  const bool may_show = reader.owner().tenant == entry.owner().tenant;
+  return may_show ? absl::StrCat("job ", entry.id().value()) : "a job of another namespace";
+}
+
+std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
+                            const std::map<JobId, JobEntry>& jobs) {
   constexpr int kNamesMax = 6;
   std::string holders;
   int count = 0;
   for (const auto& [id, entry] : jobs) {
     if (!Holds(entry, kind)) continue;
     if (++count > kNamesMax) return holders + ", ...";
-    absl::StrAppend(&holders, holders.empty() ? "" : ", ", "job ", id.value(), " holds ",
+    absl::StrAppend(&holders, holders.empty() ? "" : ", ", NameFor(reader, entry), " holds ",
                     entry.job().ranks());
   }
   return holders;
+}
+
+std::string UserSlots::WhyWaits(const JobEntry& entry) {
+  const std::string& user = entry.stored.status().owner();
+  if (user.empty() || !limit_of_) return "";
+  const auto [found, is_new] = limits_.try_emplace(user);
+  if (is_new) found->second = limit_of_(user);
+  const uint64_t limit = found->second, ranks = entry.job().ranks();
+  if (limit == 0) return "";
+  uint64_t used = 0;
+  for (const auto& [id, other] : jobs_) {
+    if (other.running() && other.stored.status().owner() == user) used += other.job().ranks();
+  }
+  if (used + ranks <= limit) return "";
+  return absl::StrCat("waits: user ", user, " may have ", Counted(limit, "rank"),
+                      " at once, running jobs have ", used, ", and this job needs ", ranks);
 }
 
 }  // namespace strata::server
