@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/control/channel.h"
 #include "common/ipc/unix_socket.h"
 #include "common/limits/descriptors.h"
@@ -21,7 +22,9 @@
 #include "common/seal/secret.h"
 #include "common/unique_fd.h"
 #include "server/coordinator/access/access.h"
+#include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/key_store.h"
+#include "server/coordinator/access/policy_file.h"
 #include "server/coordinator/service/acceptor.h"
 #include "server/coordinator/service/coordinator_service.h"
 #include "server/coordinator/service/job_store.h"
@@ -71,25 +74,36 @@ class GrpcCoordinator final : public Coordinator {
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
     // Once the state is this process's: one that had it may have written who is revoked until then.
+    if (absl::Status policy = TakePolicy(); !policy.ok()) return policy;
     const absl::Status keys = TakeKeys();
     if (!keys.ok()) return keys;
+    absl::StatusOr<std::unique_ptr<AuditLog>> audit =
+        AuditLog::Open(options_.state_dir + "/audit.log");
+    if (!audit.ok()) return audit.status();
+    audit_ = *std::move(audit);
     CoordinatorCore::Options core;
     core.heartbeat = options_.heartbeat;
     core.membership.dead_after = options_.dead_after;
     core.membership.reconnect_grace = options_.reconnect_grace;
     core.jobs.restart_patience = options_.restart_patience;
     core.jobs.settle_after = options_.settle_after;
+    core.jobs.slots_of_user = [access = access_.get()](const std::string& user) {
+      return access->SlotsOf(user, absl::Now());
+    };
     core.add_memory_parts = options_.add_memory_parts;
-    const bool has_keys = access_->own().has_value();
-    core.jobs.protection = [has_keys, keeps_secrets = has_keys || !options_.insecure] {
-      return ProtectionRules{.has_keys = has_keys, .keeps_secrets = keeps_secrets};
+    core.jobs.protection = [this] {
+      const JobRules rules = access_->rules(absl::Now());
+      return ProtectionRules{.has_keys = rules.has_keys,
+                             .keeps_secrets = rules.has_keys || !options_.insecure,
+                             .allows_plain = rules.allows_plain || options_.is_one_users,
+                             .trusts_network = rules.trusts_network || options_.is_one_users};
     };
     core.jobs.new_secret = [] {
       const seal::Secret secret = seal::NewSecret();
       return std::string(reinterpret_cast<const char*>(secret.data()), secret.size());
     };
-    service_ = std::make_unique<CoordinatorService>(core, options_.limits, store_.get(),
-                                                    access_.get(), options_.open_store);
+    service_ = std::make_unique<CoordinatorService>(
+        core, options_.limits, store_.get(), access_.get(), audit_.get(), options_.open_store);
     keys_service_ =
         std::make_unique<KeysService>(access_.get(), service_->doorkeeper(), service_->call_gate(),
                                       [this] { service_->EndRevokedSessions(); });
@@ -112,7 +126,9 @@ class GrpcCoordinator final : public Coordinator {
     hand_over_plain_.reset();
     keys_service_.reset();
     service_.reset();
+    audit_.reset();
     access_.reset();
+    policy_.reset();
     store_.reset();
   }
 
@@ -121,6 +137,15 @@ class GrpcCoordinator final : public Coordinator {
  private:
   using HandOver = grpc::experimental::ExternalConnectionAcceptor;
 
+  absl::Status TakePolicy() {
+    const bool is_named = !options_.policy_file.empty();
+    auto policy = PolicyFile::Open(
+        is_named ? options_.policy_file : options_.state_dir + "/policy.textproto", is_named);
+    if (!policy.ok()) return policy.status();
+    policy_ = *std::move(policy);
+    return absl::OkStatus();
+  }
+
   absl::Status TakeKeys() {
     absl::StatusOr<StoredKeys> stored = LoadKeys(options_.state_dir);
     if (!stored.ok()) return stored.status();
@@ -128,6 +153,7 @@ class GrpcCoordinator final : public Coordinator {
     access.own = options_.own_keys.has_value() ? options_.own_keys : stored->own;
     if (!options_.own_keys.has_value()) access.authority = std::move(stored->authority);
     access.book = std::move(stored->book);
+    access.policy = [policy = policy_.get()](absl::Time now) { return policy->Current(now); };
     access.save = [dir = options_.state_dir](const proto::KeyBookRecord& book) {
       return SaveBook(dir, book);
     };
@@ -208,7 +234,9 @@ class GrpcCoordinator final : public Coordinator {
 
   const Options options_;
   std::unique_ptr<JobStore> store_;
+  std::unique_ptr<PolicyFile> policy_;
   std::unique_ptr<Access> access_;
+  std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<CoordinatorService> service_;
   std::unique_ptr<KeysService> keys_service_;
   std::unique_ptr<Acceptor> acceptor_;

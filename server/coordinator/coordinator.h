@@ -29,6 +29,9 @@ class Coordinator {
     // What the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which InitKeys
     // makes.
     std::optional<keys::KeyFile> own_keys = {};
+    // What the cluster's users may do, read anew once it has changed; empty: STATE/policy.textproto
+    // where it is there.
+    std::string policy_file = {};
     // Without keys: whoever reaches the HOST:PORT may do all, and run programs as this user.
     bool insecure = false;
     absl::Duration heartbeat = absl::Milliseconds(500);
@@ -58,8 +61,8 @@ class Coordinator {
   // Opens the state, resumes what stands in it and listens. Errors: ResourceExhausted (fewer file
   // descriptors than the limits ask for, naming both), AlreadyExists (port in use),
   // InvalidArgument (address), FailedPrecondition (a HOST:PORT without keys, or keys that cannot be
-  // used), Unavailable (another coordinator has the state directory), DataLoss and others of the
-  // state, each naming address or file.
+  // used, or a policy file that others may change), Unavailable (another coordinator has the state
+  // directory), DataLoss and others of the state, each naming address or file.
   virtual absl::Status Start() = 0;
   // Ends the daemon in less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
   virtual void Stop() = 0;

@@ -2,10 +2,12 @@
 
 #include <grpcpp/server_context.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
@@ -13,6 +15,7 @@
 #include "common/control/resources.h"
 #include "common/job/job.h"
 #include "common/log.h"
+#include "server/coordinator/access/submission.h"
 #include "server/coordinator/service/doorkeeper.h"
 
 namespace strata::server {
@@ -31,14 +34,23 @@ uint64_t RandomToken() {
   return static_cast<uint64_t>(random()) << 32 | random();
 }
 
+std::string NameOf(const proto::Register& registration) {
+  return absl::StrCat(registration.role() == proto::SERVER ? "server " : "worker ",
+                      registration.name());
+}
+
+bool MaySee(const Caller& caller, const JobOwner& owner) {
+  return Decide(caller, Call::kGetJob, SideOf(caller, owner)) == Verdict::kYes;
+}
+
 }  // namespace
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
                                        const CoordinatorLimits& limits, JobStore* store,
-                                       Access* access, StoreOpener open_store)
+                                       Access* access, AuditLog* audit, StoreOpener open_store)
     : store_(store),
       access_(access),
-      doorkeeper_(access),
+      doorkeeper_(access, audit),
       session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
       call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
@@ -91,12 +103,12 @@ void CoordinatorService::EndFollowers() {
 grpc::Status CoordinatorService::Session(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
-  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kServe, &session_gate_);
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Call::kSession, &session_gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
   const SessionId id(next_session_++);
   const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);
   const auto line = std::make_shared<OpenLine>(context);
-  const Member member{guest->caller, queue, line};
+  const Member member{guest->caller, guest->peer, queue, line};
   absl::Notification read_ended;
   const auto in_hand = std::make_shared<InHand>();
   std::thread writer([&] {
@@ -117,6 +129,7 @@ grpc::Status CoordinatorService::Session(
     if (!IsForCore(member, message)) continue;
     in_hand->Add();
     posted = loop_.Post([this, id, in_hand, message = std::move(message)] {
+      if (message.has_register_()) sessions_[id].registers_as = NameOf(message.register_());
       core_.OnMessage(id, message, clock_.Now());
       in_hand->Done();
     });
@@ -140,7 +153,7 @@ bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMess
   if (message.has_register_()) {
     const absl::Status may = AllowRegistration(member.caller, message.register_());
     if (may.ok()) return true;
-    doorkeeper_.CountRefused("a daemon", may);
+    doorkeeper_.Refuse(member.caller, member.peer, "register", 0, may);
     reply.mutable_rejected()->set_reason(std::string(may.message()));
     member.queue->Push(std::move(reply));
     member.queue->Close();
@@ -170,10 +183,10 @@ void CoordinatorService::EndRevokedSessions() {
       .IgnoreError();
 }
 
-grpc::Status CoordinatorService::Ask(grpc::ServerContext* context,
-                                     const std::function<absl::Status()>& ask) {
-  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kUse, &call_gate_);
-  return guest.ok() ? Run(ask) : ToGrpc(guest.status());
+grpc::Status CoordinatorService::Ask(grpc::ServerContext* context, Call call,
+                                     const std::function<absl::Status(const Guest&)>& ask) {
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, call, &call_gate_);
+  return guest.ok() ? Run([&] { return ask(*guest); }) : ToGrpc(guest.status());
 }
 
 grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
@@ -208,7 +221,7 @@ void CoordinatorService::KeepCheckpoint(const CheckpointToKeep& checkpoint) {
 grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
                                         const proto::SubmitRequest* request,
                                         proto::SubmitReply* reply) {
-  return Ask(context, [&]() -> absl::Status {
+  return Ask(context, Call::kSubmit, [&](const Guest& guest) -> absl::Status {
     if (request->protocol_version() != kProtocolVersion) {
       ++core_.refusals()["wrong protocol version"];
       return absl::FailedPreconditionError(absl::StrFormat(
@@ -216,23 +229,44 @@ grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
           "version on all hosts",
           request->protocol_version(), kProtocolVersion));
     }
-    const absl::StatusOr<JobId> job =
-        core_.Submit(request->job(), request->resume(), RandomToken(), clock_.Now());
-    if (job.ok()) reply->set_job_id(job->value());
-    return job.status();
+    const absl::Status may = CheckSubmission(guest.caller, *request);
+    if (!may.ok()) {
+      doorkeeper_.Refuse(guest, CallName(Call::kSubmit), may);
+      return may;
+    }
+    const absl::StatusOr<JobId> job = core_.Submit(request->job(), request->resume(), RandomToken(),
+                                                   clock_.Now(), SubmitterOf(guest.caller));
+    if (!job.ok()) return job.status();
+    reply->set_job_id(job->value());
+    doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kSubmit), job->value(),
+                     request->job().name());
+    return absl::OkStatus();
   });
 }
 
 grpc::Status CoordinatorService::Cancel(grpc::ServerContext* context,
                                         const proto::CancelRequest* request, proto::CancelReply*) {
-  return Ask(context, [&] { return core_.Cancel(JobId(request->job_id()), clock_.Now()); });
+  return Ask(context, Call::kCancel, [&](const Guest& guest) {
+    const JobId job(request->job_id());
+    absl::Status status = doorkeeper_.MayNow(guest, Call::kCancel, job, core_.OwnerOf(job));
+    if (status.ok()) status = core_.Cancel(job, clock_.Now());
+    if (status.ok()) {
+      doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kCancel), job.value(), "");
+    }
+    return status;
+  });
 }
 
 grpc::Status CoordinatorService::ListJobs(grpc::ServerContext* context,
                                           const proto::ListJobsRequest*,
                                           proto::ListJobsReply* reply) {
-  return Ask(context, [&] {
+  return Ask(context, Call::kListJobs, [&](const Guest& guest) {
     *reply = core_.ListJobs();
+    const auto is_hidden = [&](const proto::JobStatus& job) {
+      return !MaySee(guest.caller, {job.owner(), job.tenant()});
+    };
+    auto* jobs = reply->mutable_jobs();
+    jobs->erase(std::remove_if(jobs->begin(), jobs->end(), is_hidden), jobs->end());
     return absl::OkStatus();
   });
 }
@@ -240,8 +274,11 @@ grpc::Status CoordinatorService::ListJobs(grpc::ServerContext* context,
 grpc::Status CoordinatorService::GetJob(grpc::ServerContext* context,
                                         const proto::GetJobRequest* request,
                                         proto::JobStatus* reply) {
-  return Ask(context, [&] {
-    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(JobId(request->job_id()));
+  return Ask(context, Call::kGetJob, [&](const Guest& guest) {
+    const JobId job(request->job_id());
+    const absl::Status may = doorkeeper_.MayNow(guest, Call::kGetJob, job, core_.OwnerOf(job));
+    if (!may.ok()) return may;
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
     if (status.ok()) *reply = *status;
     return status.status();
   });
@@ -250,8 +287,17 @@ grpc::Status CoordinatorService::GetJob(grpc::ServerContext* context,
 grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
                                            const proto::ListNodesRequest*,
                                            proto::ListNodesReply* reply) {
-  return Ask(context, [&] {
+  return Ask(context, Call::kListNodes, [&](const Guest& guest) {
     *reply = core_.ListNodes(clock_.Now());
+    // Daemons are everybody's, what runs on them is not.
+    const auto is_hidden = [&](uint32_t job) {
+      const std::optional<JobOwner> owner = core_.OwnerOf(JobId(job));
+      return !owner.has_value() || !MaySee(guest.caller, *owner);
+    };
+    for (proto::DaemonStatus& daemon : *reply->mutable_daemons()) {
+      auto* jobs = daemon.mutable_jobs();
+      jobs->erase(std::remove_if(jobs->begin(), jobs->end(), is_hidden), jobs->end());
+    }
     *reply->mutable_coordinator() = CoordinatorStatus(&session_gate_, &call_gate_);
     reply->set_security(access_->Describe());
     proto::DaemonStatus* coordinator = reply->mutable_coordinator();
@@ -261,6 +307,7 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
     control::AddRefusal("over the limit of connections", refused_connections_, coordinator);
     control::AddRefusal("connection of another user", strangers_, coordinator);
     control::AddRefusal("without a certificate for it", doorkeeper_.refused(), coordinator);
+    control::AddRefusal("against the policy", doorkeeper_.refused_users(), coordinator);
     control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
                          coordinator);
     return absl::OkStatus();
@@ -270,10 +317,14 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
 void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
-  if (!message.has_registered()) return it->second.queue->Push(message);
+  const Member& member = it->second;
+  if (message.has_registered()) {
+    doorkeeper_.Note(member.caller, member.peer, "register", 0, member.registers_as);
+  }
+  if (!message.has_registered()) return member.queue->Push(message);
   proto::CoordinatorMessage registered = message;
   registered.mutable_registered()->set_authority(absl::StrJoin(access_->authorities(), ","));
-  it->second.queue->Push(std::move(registered));
+  member.queue->Push(std::move(registered));
 }
 
 void CoordinatorService::Close(SessionId session) {

@@ -26,10 +26,10 @@ namespace strata::server {
 // thread.
 class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
  public:
-  // `store` and `access` outlive the service.
+  // `store`, `access` and `audit` outlive the service.
   // `open_store` opens what jobs' checkpoint.dir name.
   CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
-                     JobStore* store, Access* access, StoreOpener open_store);
+                     JobStore* store, Access* access, AuditLog* audit, StoreOpener open_store);
 
   // Takes in what the store holds and runs the control loop.
   absl::Status Start();
@@ -89,8 +89,10 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   // One whom the coordinator talks with.
   struct Member {
     Caller caller;
+    std::string peer;
     std::shared_ptr<SessionQueue> queue;
     std::shared_ptr<OpenLine> line;
+    std::string registers_as = {};  // what it has called itself: "worker w1"
   };
 
   // On the loop's thread, now and then.
@@ -116,7 +118,8 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void KeepCheckpoint(const CheckpointToKeep& checkpoint) override;
 
   // Runs `ask` on the loop's thread and waits, for one who may, unless too many calls are open.
-  grpc::Status Ask(grpc::ServerContext* context, const std::function<absl::Status()>& ask);
+  grpc::Status Ask(grpc::ServerContext* context, Call call,
+                   const std::function<absl::Status(const Guest&)>& ask);
   grpc::Status Run(const std::function<absl::Status()>& ask);
 
   JobStore* const store_;

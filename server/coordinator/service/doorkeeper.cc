@@ -48,28 +48,48 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContext& context, const Access
 
 }  // namespace
 
-absl::StatusOr<Caller> Doorkeeper::Admit(const grpc::ServerContext& context, Right right) {
+absl::StatusOr<Guest> Doorkeeper::LetIn(const grpc::ServerContext& context, Call call, Gate* gate) {
   absl::StatusOr<Caller> caller = Identify(context, *access_);
-  const absl::Status may = caller.ok() ? Allow(*caller, right) : caller.status();
-  if (may.ok()) return caller;
-  CountRefused(context.peer(), may);
+  const absl::Status may = caller.ok() ? Allow(*caller, call) : caller.status();
+  if (!may.ok()) {
+    Refuse(caller.ok() ? *caller : Caller(), context.peer(), CallName(call), 0, may);
+    return may;
+  }
+  absl::StatusOr<Gate::Pass> pass = gate->Enter(context.peer());
+  if (!pass.ok()) return pass.status();
+  return Guest{*std::move(caller), context.peer(), *std::move(pass)};
+}
+
+absl::Status Doorkeeper::MayNow(const Guest& guest, Call call, JobId job,
+                                const std::optional<JobOwner>& owner) {
+  const absl::StatusOr<Caller> now = access_->Anew(guest.caller, absl::Now());
+  if (!now.ok()) return now.status();
+  if (!owner.has_value()) return NoSuchJob(job);
+  const absl::Status may = AllowJob(*now, call, job, *owner);
+  if (!may.ok()) Refuse(*now, guest.peer, CallName(call), job.value(), may);
   return may;
 }
 
-absl::StatusOr<Guest> Doorkeeper::LetIn(const grpc::ServerContext& context, Right right,
-                                        Gate* gate) {
-  absl::StatusOr<Caller> caller = Admit(context, right);
-  if (!caller.ok()) return caller.status();
-  absl::StatusOr<Gate::Pass> pass = gate->Enter(context.peer());
-  if (!pass.ok()) return pass.status();
-  return Guest{*std::move(caller), *std::move(pass)};
-}
-
-void Doorkeeper::CountRefused(const std::string& peer, const absl::Status& why) {
-  const uint64_t refused = ++refused_;
+void Doorkeeper::Refuse(const Caller& caller, const std::string& peer, const std::string& what,
+                        uint32_t job, const absl::Status& why) {
+  audit_->Write({.who = CallerText(caller),
+                 .peer = peer,
+                 .what = what,
+                 .job = job,
+                 .refused = true,
+                 .detail = std::string(why.message())},
+                absl::Now());
+  const uint64_t refused = caller.is_user() ? ++refused_users_ : ++refused_;
   // A storm of them is not worth a line each.
   if ((refused & (refused - 1)) != 0) return;
   LogWarning("refused a call from %s: %s (%d refused)", peer, std::string(why.message()), refused);
+}
+
+void Doorkeeper::Note(const Caller& caller, const std::string& peer, const std::string& what,
+                      uint32_t job, const std::string& detail) {
+  audit_->Write(
+      {.who = CallerText(caller), .peer = peer, .what = what, .job = job, .detail = detail},
+      absl::Now());
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

@@ -5,44 +5,69 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/ids.h"
 #include "server/coordinator/access/access.h"
+#include "server/coordinator/access/audit_log.h"
+#include "server/coordinator/access/call_table.h"
 #include "server/coordinator/service/admission.h"
+#include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
 
 // One who was let in, for as long as the call lasts.
 struct Guest {
   Caller caller;
+  std::string peer;
   Gate::Pass pass;
 };
 
-// Lets in who may make a call, and counts who may not.
+// Lets in who may make a call, counts who may not, and writes both down.
 //
 // Threads: any.
 class Doorkeeper {
  public:
-  // `access` outlives it.
-  explicit Doorkeeper(const Access* access) : access_(access) {}
+  // Both outlive it.
+  Doorkeeper(const Access* access, AuditLog* audit) : access_(access), audit_(audit) {}
 
   // Who makes a call, where they may make it. A connection without TLS is the Unix socket's, whose
   // other end the acceptor has looked at, or that of a coordinator which takes everybody. Errors:
   // Unauthenticated, PermissionDenied, each in one line; they are counted.
   // ResourceExhausted: as many as may are inside; who may not make the call takes no place from
   // them.
-  absl::StatusOr<Guest> LetIn(const grpc::ServerContext& context, Right right, Gate* gate);
-  // Counts one who was refused further inside, and logs it unless there were many.
-  void CountRefused(const std::string& peer, const absl::Status& why);
+  absl::StatusOr<Guest> LetIn(const grpc::ServerContext& context, Call call, Gate* gate);
+  // Whether a guest may make the call about that job, now. `owner`: nullopt: there is no such job.
+  // Errors: NoSuchJob, also of a job that the guest may not know of; PermissionDenied: they may
+  // not, or no longer; counted.
+  absl::Status MayNow(const Guest& guest, Call call, JobId job,
+                      const std::optional<JobOwner>& owner);
+
+  // Counts a call that was refused further inside, and logs it unless there were many.
+  void Refuse(const Caller& caller, const std::string& peer, const std::string& what, uint32_t job,
+              const absl::Status& why);
+  void Refuse(const Guest& guest, const std::string& what, const absl::Status& why) {
+    Refuse(guest.caller, guest.peer, what, 0, why);
+  }
+  // Writes down what was done.
+  void Note(const Caller& caller, const std::string& peer, const std::string& what, uint32_t job,
+            const std::string& detail);
+  void Note(const Guest& guest, const std::string& what, const std::string& detail) {
+    Note(guest.caller, guest.peer, what, 0, detail);
+  }
+
+  // Calls that were refused: of those who have no certificate for them, and of users by the policy.
   uint64_t refused() const { return refused_; }
+  uint64_t refused_users() const { return refused_users_; }
 
  private:
-  absl::StatusOr<Caller> Admit(const grpc::ServerContext& context, Right right);
-
   const Access* const access_;
+  AuditLog* const audit_;
   std::atomic<uint64_t> refused_ = 0;
+  std::atomic<uint64_t> refused_users_ = 0;
 };
 
 // Returns a status of the same code and text.

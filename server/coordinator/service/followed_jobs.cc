@@ -25,11 +25,15 @@ bool IsLast(const proto::FollowEvent& event) {
 grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
                                         const proto::FollowRequest* request,
                                         grpc::ServerWriter<proto::FollowEvent>* writer) {
-  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kUse, &call_gate_);
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Call::kFollow, &call_gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  std::optional<JobOwner> owner;
   const grpc::Status found = Run([&] {
+    owner = core_.OwnerOf(job);
+    const absl::Status may = doorkeeper_.MayNow(*guest, Call::kFollow, job, owner);
+    if (!may.ok()) return may;
     const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
     if (!status.ok()) return status.status();
     proto::FollowEvent event;
@@ -42,9 +46,9 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
   grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
   while (!queue->IsDone() && !context->IsCancelled()) {
     const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
-    const absl::Status counts = access_->StillCounts(guest->caller);
-    if (!counts.ok()) {
-      result = ToGrpc(counts);
+    const absl::Status may = doorkeeper_.MayNow(*guest, Call::kFollow, job, owner);
+    if (!may.ok()) {
+      result = ToGrpc(may);
       break;
     }
     if (!event.has_value()) continue;
@@ -71,12 +75,14 @@ void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQue
 grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
                                           const proto::GetTraceRequest* request,
                                           grpc::ServerWriter<proto::TraceBatch>* writer) {
-  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Right::kUse, &call_gate_);
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Call::kGetTrace, &call_gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
   const JobId job(request->job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   CoordinatorCore::TraceFound found;
   const auto look = [&] {
+    const absl::Status may = doorkeeper_.MayNow(*guest, Call::kGetTrace, job, core_.OwnerOf(job));
+    if (!may.ok()) return may;
     absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
     if (!trace.ok()) return trace.status();
     found = *std::move(trace);
@@ -85,8 +91,6 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
   };
   grpc::Status status = Run(look);
   while (status.ok() && !found.complete && !context->IsCancelled()) {
-    status = ToGrpc(access_->StillCounts(guest->caller));
-    if (!status.ok()) break;
     if (queue->IsDone()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
       break;

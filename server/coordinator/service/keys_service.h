@@ -31,8 +31,8 @@ class KeysService final : public proto::Keys::Service {
 
  private:
   // Runs `ask` for one who may.
-  grpc::Status Ask(grpc::ServerContext* context, Right right,
-                   const std::function<absl::Status(const Caller&)>& ask);
+  grpc::Status Ask(grpc::ServerContext* context, Call call,
+                   const std::function<absl::Status(const Guest&)>& ask);
 
   Access* const access_;
   Doorkeeper* const doorkeeper_;
