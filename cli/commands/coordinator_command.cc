@@ -138,6 +138,9 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
       "keys init` has made in the state's folder)");
   CLI::Option* const keys_fd = command->add_option("--keys-fd", options->keys_fd)->group("");
   keys_fd->excludes(keys);
+  command->add_option("--policy", options->coordinator.policy_file,
+                      "File that says what users may do, read anew when it has changed (default: "
+                      "policy.textproto in the state's folder, where it is there)");
   command
       ->add_flag("--insecure", options->coordinator.insecure,
                  "Listen at a HOST:PORT without keys: whoever reaches it may run programs as you")

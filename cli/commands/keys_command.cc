@@ -23,6 +23,7 @@
 #include "common/keys/private_file.h"
 #include "common/keys/verify.h"
 #include "server/coordinator/access/key_store.h"
+#include "server/coordinator/access/policy.h"
 
 namespace strata::cli {
 namespace {
@@ -33,6 +34,7 @@ struct Options {
   std::string cluster;
   std::vector<std::string> roles;
   std::string role, name, out, join_file;
+  std::string user_role, user_namespace;
   std::string key_file, certificate_file, authority_file;
   std::string ttl = "1h";
   uint32_t uses = 1;
@@ -73,6 +75,10 @@ int Token(const Options& options, const std::vector<std::string>& roles) {
   request.set_name(options.name);
   request.set_ttl_s(absl::ToInt64Seconds(ttl));
   request.set_uses(options.uses);
+  if (!options.user_role.empty()) {
+    request.mutable_grant()->set_role(*server::ParseUserRole(options.user_role));
+    request.mutable_grant()->set_namespace_(options.user_namespace);
+  }
   const auto token = control::MakeToken(Where(options), request);
   if (!token.ok()) return PrintError(token.status());
   if (options.out.empty()) {
@@ -237,6 +243,15 @@ void AddTokens(CLI::App* keys, Invocation* invocation) {
   CLI::App* user = Add(keys, invocation, person, "user", "Make a token with which a user joins",
                        [](const Options& given) { return Token(given, {"user"}); });
   user->add_option("NAME", person->name, "The user's name")->required();
+  CLI::Option* const role =
+      user->add_option("--role", person->user_role,
+                       "What the user may do, where the policy file does not list them (default: "
+                       "what was said before, else the policy's default)")
+          ->check(CLI::IsMember({"view", "submit", "run-programs", "operate", "admin", "none"}));
+  user->add_option(
+          "--namespace", person->user_namespace,
+          "Whose jobs the user sees: those of the same namespace (default: the default one)")
+      ->needs(role);
   AddTokenOptions(user, person.get());
 }
 
@@ -317,6 +332,7 @@ void AddKeysCommand(CLI::App* app, Invocation* invocation) {
       "  strata keys token worker --out w1.token\n"
       "  strata worker --coordinator 10.0.0.1:7070 --join-file w1.token\n"
       "  strata keys user alice --ttl 24h\n"
+      "  strata keys user bob --role submit --namespace vision\n"
       "  strata keys join --coordinator 10.0.0.1:7070 --join-file alice.token\n"
       "  strata keys revoke w1");
 }

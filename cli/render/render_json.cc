@@ -153,6 +153,8 @@ Json ToJson(const proto::JobStatus& job) {
   json["progress"] = ToJson(job.progress());
   json["waits"] = Json::array();
   for (const auto& wait : job.waits()) json["waits"].push_back(ToJson(wait));
+  json["owner"] = job.owner();
+  json["namespace"] = job.tenant();
   json["submitted_ms"] = job.submitted_ms();
   json["started_ms"] = job.started_ms();
   json["ended_ms"] = job.ended_ms();

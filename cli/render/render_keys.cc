@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
+#include "server/coordinator/access/policy.h"
 
 namespace strata::cli {
 namespace {
@@ -27,6 +28,14 @@ std::string StateOf(const proto::IssuedKey& key, const std::string& authority, a
   return key.authority() == authority ? "good" : "good, of the old authority";
 }
 
+// What a user may do; of others, nothing.
+std::string MayText(const proto::IssuedKey& key) {
+  if (!key.has_grant()) return "-";
+  const std::string& tenant = key.grant().namespace_();
+  return absl::StrCat(server::UserRoleName(key.grant().role()),
+                      tenant.empty() ? "" : absl::StrCat(" (", tenant, ")"));
+}
+
 }  // namespace
 
 std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
@@ -34,9 +43,9 @@ std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
       absl::StrCat("cluster ", keys.cluster(), "\nauthority: SHA-256 ", keys.authority(), "\n");
   std::vector<Row> rows;
   for (const proto::IssuedKey& key : keys.keys()) {
-    if (rows.empty()) rows.push_back({"ROLE", "NAME", "UNTIL", "STATE"});
-    rows.push_back(
-        {key.role(), key.name(), TimeOf(key.expires_ms()), StateOf(key, keys.authority(), now)});
+    if (rows.empty()) rows.push_back({"ROLE", "NAME", "MAY", "UNTIL", "STATE"});
+    rows.push_back({key.role(), key.name(), MayText(key), TimeOf(key.expires_ms()),
+                    StateOf(key, keys.authority(), now)});
   }
   absl::StrAppend(&text, rows.empty() ? "nobody has joined yet\n" : Table(rows));
   for (const proto::OpenToken& token : keys.tokens()) {
@@ -60,6 +69,9 @@ std::string KeysJson(const proto::ListKeysReply& keys) {
                             {"expires_ms", key.expires_ms()},
                             {"revoked_ms", key.revoked_ms()},
                             {"authority", key.authority()}});
+    if (!key.has_grant()) continue;
+    json["keys"].back()["may"] = server::UserRoleName(key.grant().role());
+    json["keys"].back()["namespace"] = key.grant().namespace_();
   }
   json["tokens"] = nlohmann::ordered_json::array();
   for (const proto::OpenToken& token : keys.tokens()) {

@@ -34,6 +34,12 @@ std::string When(int64_t unix_ms) {
   return TimeText(absl::FromUnixMillis(unix_ms));
 }
 
+// "alice (vision)"; empty: the coordinator's user.
+std::string OwnerText(const proto::JobStatus& job) {
+  return absl::StrCat(job.owner(), job.tenant().empty() ? "" : " (", job.tenant(),
+                      job.tenant().empty() ? "" : ")");
+}
+
 std::string NodeRows(const proto::JobStatus& job) {
   std::vector<Row> rows = {{"  node", "worker", "ranks", "step", "memory", "at most"}};
   MemorySum gpus;
@@ -148,10 +154,15 @@ std::string JobsText(const std::vector<proto::JobStatus>& jobs) {
   if (jobs.empty()) return "no jobs\n";
   std::vector<Row> rows = {
       {"JOB", "NAME", "STATE", "MODE", "MODEL", "RANKS", "STEP", "ACCURACY", "REASON"}};
+  const bool have_owners = std::any_of(jobs.begin(), jobs.end(),
+                                       [](const auto& job) { return !OwnerText(job).empty(); });
+  if (have_owners) rows[0].insert(rows[0].begin() + 2, "OWNER");
   for (const auto& job : jobs) {
     rows.push_back({absl::StrCat(job.job_id()), job.name(), StateName(job.state()), job.mode(),
                     job.model(), absl::StrCat(job.ranks()), Steps(job.progress()),
                     Accuracy(job.progress()), job.reason()});
+    const std::string owner = OwnerText(job);
+    if (have_owners) rows.back().insert(rows.back().begin() + 2, owner.empty() ? "-" : owner);
   }
   return Table(rows);
 }
@@ -175,6 +186,7 @@ std::string JobText(const proto::JobStatus& job) {
   if (const std::string text = ProtectionText(job.job()); !text.empty()) {
     rows.push_back({"  protection", text});
   }
+  if (!OwnerText(job).empty()) rows.insert(rows.begin(), {"  owner", OwnerText(job)});
   if (job.elements() > 0) {
     rows.push_back(
         {"  parameters", absl::StrCat(job.elements(), " in ", Counted(job.chunks(), "chunk"),

@@ -84,7 +84,7 @@ TEST_F(KeysInput, KeysThatDoNotCountAreRefusedWithWhatToDo) {
   EXPECT_THAT(Refused({"jobs", "--keys", Keys(Role::kUser, "early", kHour, 2 * kHour)}),
               HasSubstr("set the clocks"));
   EXPECT_THAT(Refused({"jobs", "--keys", Keys(Role::kWorker, "w1", -kHour, kHour)}),
-              HasSubstr("worker w1 may not submit"));
+              HasSubstr("worker w1 may not look at jobs"));
   const std::string shown = Keys(Role::kUser, "shown", -kHour, kHour);
   ASSERT_EQ(chmod(shown.c_str(), 0644), 0);
   EXPECT_THAT(Refused({"jobs", "--keys", shown}), HasSubstr("chmod 600 " + shown));
