@@ -324,6 +324,32 @@ def keys():
         write("keys_fuzz", f"uri_{number}", b"u" + uri)
 
 
+def policies():
+    """What follows 'p' is a policy file, what follows 'n' a path and a prefix."""
+    alice = (b'users { name: "ada" namespace: "vision" role: SUBMIT slots: 8\n'
+             b'  path_prefixes: "/data//vision/" path_prefixes: "s3://weights/vision" }\n')
+    files = {
+        "users": alice + b'users { name: "bob" role: ADMIN }\nallow_plain: true\n',
+        "default": alice + b"default_user { role: NONE }\ntrusted_network: true\n",
+        "twice": alice + alice,
+        "no_role": b'users { name: "ada" }',
+        "unknown_role": b'users { name: "ada" role: KING }',
+        "unknown_field": b'user { name: "ada" }',
+        "dots": b'users { name: "ada" role: VIEW path_prefixes: "/a/../b" }',
+        "relative": b'users { name: "ada" role: VIEW path_prefixes: "a" }',
+        "name": b'users { name: "a b" role: VIEW }',
+        "not_utf8": b'users { name: "\xff" role: VIEW }',
+        "cut_off": alice[:-3],
+        "empty": b"",
+    }
+    for name, text in files.items():
+        write("policy_fuzz", name, b"p" + text)
+    paths = (b"/data//vision/./a/\n/data/vision", b"/data/visions\n/data/vision", b"/a/../b\n/",
+             b"s3://bucket/a\ns3://bucket", b"s3:///a", b"/\n/", b"mine")
+    for number, text in enumerate(paths):
+        write("policy_fuzz", f"path_{number}", b"n" + text)
+
+
 if __name__ == "__main__":
     frames()
     payloads()
@@ -338,3 +364,4 @@ if __name__ == "__main__":
     task_replies()
     s3_texts()
     keys()
+    policies()
