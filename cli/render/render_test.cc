@@ -77,6 +77,23 @@ TEST(Render, SaysWhichServersHoldAJobAndWhy) {
   EXPECT_EQ(nlohmann::json::parse(JobJson(job))["placement"], job.placement());
 }
 
+TEST(Render, SaysWhoseAJobIsWhereItHasAnOwner) {
+  proto::JobStatus job = Job();
+  EXPECT_THAT(JobText(job), testing::Not(testing::HasSubstr("owner")));
+  EXPECT_THAT(JobsText({job}), testing::Not(testing::HasSubstr("OWNER")));
+  proto::JobStatus owned = job;
+  owned.set_owner("alice");
+  EXPECT_THAT(JobText(owned), testing::ContainsRegex("\n  owner +alice\n"));
+  owned.set_tenant("vision");
+  EXPECT_THAT(JobText(owned), testing::ContainsRegex("\n  owner +alice .vision.\n"));
+  EXPECT_THAT(JobsText({job, owned}), testing::ContainsRegex("NAME +OWNER +STATE"));
+  EXPECT_THAT(JobsText({job, owned}), testing::HasSubstr("alice (vision)"));
+  const auto json = nlohmann::json::parse(JobJson(owned));
+  EXPECT_EQ(json["owner"], "alice");
+  EXPECT_EQ(json["namespace"], "vision");
+  EXPECT_EQ(nlohmann::json::parse(JobJson(job))["owner"], "");
+}
+
 TEST(Render, SaysOverHowManyConnectionsPeersSpeakWhereItIsNotOne) {
   proto::JobStatus job = Job();
   job.mutable_job()->set_connections(1);

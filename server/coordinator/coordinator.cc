@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -139,8 +140,13 @@ class GrpcCoordinator final : public Coordinator {
 
   absl::Status TakePolicy() {
     const bool is_named = !options_.policy_file.empty();
-    auto policy = PolicyFile::Open(
-        is_named ? options_.policy_file : options_.state_dir + "/policy.textproto", is_named);
+    const std::string path =
+        is_named ? options_.policy_file : options_.state_dir + "/policy.textproto";
+    if (options_.insecure && access(path.c_str(), F_OK) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--insecure: nobody shows who they are, so the policy in ", path, " would say nothing"));
+    }
+    auto policy = PolicyFile::Open(path, is_named);
     if (!policy.ok()) return policy.status();
     policy_ = *std::move(policy);
     return absl::OkStatus();

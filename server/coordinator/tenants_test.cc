@@ -362,6 +362,17 @@ TEST_F(TenantsTest, APolicyThatIsWrongKeepsTheCoordinatorFromStarting) {
   EXPECT_THAT(std::string(started.message()), HasSubstr(State() + "/policy.textproto:2:"));
 }
 
+TEST_F(TenantsTest, WhereNobodyShowsWhoTheyAreAPolicyIsRefused) {
+  Coordinator::Options options;
+  options.listen = "127.0.0.1:0";
+  options.state_dir = dir_ + "/other";
+  options.insecure = true;
+  options.policy_file = State() + "/policy.textproto";
+  const absl::Status started = (*Coordinator::Create(options))->Start();
+  EXPECT_TRUE(absl::IsFailedPrecondition(started)) << started;
+  EXPECT_THAT(std::string(started.message()), HasSubstr(options.policy_file));
+}
+
 TEST_F(TenantsTest, WithoutAPolicyUsersRunProgramsAndCancelTheirOwnJobs) {
   std::filesystem::remove(State() + "/policy.textproto");
   ASSERT_NO_FATAL_FAILURE(Start());

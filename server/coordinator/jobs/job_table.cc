@@ -158,6 +158,7 @@ void JobTable::StartQueued(absl::Time now) {
     using Kind = JobQueue::Verdict::Kind;
     const JobQueue::Verdict verdict = queue_.Decide(entry, may_return, now);
     if (verdict.kind == Kind::kStarts) {
+      slots.OnStarted(entry);
       life_.Start(verdict.blocks, &entry, now);
     } else if (verdict.kind == Kind::kFails && entry.stored.status().restarts().empty()) {
       life_.Fail(verdict.reason, &entry, now);

@@ -43,20 +43,32 @@ std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
   return holders;
 }
 
-std::string UserSlots::WhyWaits(const JobEntry& entry) {
-  const std::string& user = entry.stored.status().owner();
-  if (user.empty() || !limit_of_) return "";
-  const auto [found, is_new] = limits_.try_emplace(user);
-  if (is_new) found->second = limit_of_(user);
-  const uint64_t limit = found->second, ranks = entry.job().ranks();
-  if (limit == 0) return "";
-  uint64_t used = 0;
-  for (const auto& [id, other] : jobs_) {
-    if (other.running() && other.stored.status().owner() == user) used += other.job().ranks();
+UserSlots::User& UserSlots::Find(const std::string& user) {
+  if (!is_counted_) {
+    for (const auto& [id, entry] : jobs_) {
+      if (entry.running()) users_[entry.owner().user].used += entry.job().ranks();
+    }
+    for (auto& [name, found] : users_) found.limit = limit_of_(name);
+    is_counted_ = true;
   }
-  if (used + ranks <= limit) return "";
-  return absl::StrCat("waits: user ", user, " may have ", Counted(limit, "rank"),
-                      " at once, running jobs have ", used, ", and this job needs ", ranks);
+  const auto [found, is_new] = users_.try_emplace(user);
+  if (is_new) found->second.limit = limit_of_(user);
+  return found->second;
+}
+
+std::string UserSlots::WhyWaits(const JobEntry& entry) {
+  const std::string& name = entry.stored.status().owner();
+  if (name.empty() || !limit_of_) return "";
+  const User& user = Find(name);
+  const uint64_t ranks = entry.job().ranks();
+  if (user.limit == 0 || user.used + ranks <= user.limit) return "";
+  return absl::StrCat("waits: user ", name, " may have ", Counted(user.limit, "rank"),
+                      " at once, running jobs have ", user.used, ", and this job needs ", ranks);
+}
+
+void UserSlots::OnStarted(const JobEntry& entry) {
+  const std::string& name = entry.stored.status().owner();
+  if (!name.empty() && limit_of_) Find(name).used += entry.job().ranks();
 }
 
 }  // namespace strata::server

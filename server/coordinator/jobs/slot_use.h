@@ -29,7 +29,7 @@ std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
 using SlotsOfUser = std::function<uint32_t(const std::string& user)>;
 
 // Which queued jobs wait for others of the same user. For one look at the queue: it asks for each
-// user's limit once.
+// user's limit once, and counts running jobs once.
 class UserSlots {
  public:
   // `limit_of` may be empty: nobody has a limit. Both outlive it.
@@ -38,11 +38,20 @@ class UserSlots {
 
   // Why a queued job waits, in words; empty: it need not.
   std::string WhyWaits(const JobEntry& entry);
+  // A job of the queue runs from now on.
+  void OnStarted(const JobEntry& entry);
 
  private:
+  struct User {
+    uint32_t limit = 0;
+    uint64_t used = 0;
+  };
+  User& Find(const std::string& user);
+
   const SlotsOfUser& limit_of_;
   const std::map<JobId, JobEntry>& jobs_;
-  std::map<std::string, uint32_t> limits_;
+  std::map<std::string, User> users_;
+  bool is_counted_ = false;
 };
 
 }  // namespace strata::server
