@@ -29,6 +29,9 @@ class Coordinator {
     // What the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which InitKeys
     // makes.
     std::optional<keys::KeyFile> own_keys = {};
+    // The cluster was started as a whole, by one user for a while: that user's jobs may ask for
+    // what a policy allows elsewhere.
+    bool is_one_users = false;
     // What the cluster's users may do, read anew once it has changed; empty: STATE/policy.textproto
     // where it is there.
     std::string policy_file = {};
