@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -128,11 +130,23 @@ class TenantsTest : public ::testing::Test {
     for (const proto::JobStatus& job : *listed) ids.push_back(job.job_id());
     return ids;
   }
+  // What a call answers that may go on as long as a job; Cancelled: it went on for too long.
+  static absl::Status Ended(CoordinatorClient* client, const std::function<absl::Status()>& call) {
+    absl::Notification has_ended;
+    std::thread watch([&] {
+      if (!has_ended.WaitForNotificationWithTimeout(absl::Seconds(20))) client->StopFollowing();
+    });
+    const absl::Status status = call();
+    has_ended.Notify();
+    watch.join();
+    return status;
+  }
   // What each call about a job answers.
   static std::vector<absl::Status> AnswersAbout(CoordinatorClient* client, JobId job) {
     return {client->GetJob(job).status(), client->Cancel(job),
-            client->Follow(job, [](const proto::FollowEvent&) {}).status(),
-            client->GetTrace(job, [](const proto::TraceBatch&) {})};
+            Ended(client,
+                  [&] { return client->Follow(job, [](const proto::FollowEvent&) {}).status(); }),
+            Ended(client, [&] { return client->GetTrace(job, [](const proto::TraceBatch&) {}); })};
   }
 
   const ShortFolder folder_;
@@ -321,7 +335,9 @@ TEST_F(TenantsTest, WhatATokenSaysOfAUserCountsUnlessThePolicyListsThem) {
   join("vera", proto::UserPolicy::ADMIN);
   ASSERT_NO_FATAL_FAILURE(Start());
   const JobId job = Submitted("new");
-  EXPECT_EQ(Own()->GetJob(job)->tenant(), "vision");
+  const auto status = Own()->GetJob(job);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->tenant(), "vision");
   EXPECT_TRUE(absl::IsPermissionDenied(As("new")->Submit(Program()).status()));
   EXPECT_TRUE(absl::IsPermissionDenied(control::ListKeys(KeysAs("vera")).status()));
   const auto listed = control::ListKeys({.coordinator = OwnAddress()});
@@ -335,19 +351,16 @@ TEST_F(TenantsTest, WhatATokenSaysOfAUserCountsUnlessThePolicyListsThem) {
 TEST_F(TenantsTest, WhoLosesTheirRightsFollowsNoLonger) {
   const JobId job = Submitted("sam");
   const auto vera = As("vera");
-  absl::Notification follows;
-  absl::Status ended;
-  std::thread follower([&] {
-    ended = vera->Follow(job,
-                         [&](const auto&) {
-                           if (!follows.HasBeenNotified()) follows.Notify();
-                         })
-                .status();
+  bool has_begun = false;
+  const absl::Status ended = Ended(vera.get(), [&] {
+    const auto on_event = [&](const proto::FollowEvent&) {
+      if (std::exchange(has_begun, true)) return;
+      WritePolicy(absl::StrReplaceAll(
+          kPolicy, {{R"("vera" namespace: "vision")", R"("vera" namespace: "speech")"}}));
+    };
+    return vera->Follow(job, on_event).status();
   });
-  follows.WaitForNotification();
-  WritePolicy(absl::StrReplaceAll(
-      kPolicy, {{R"("vera" namespace: "vision")", R"("vera" namespace: "speech")"}}));
-  follower.join();
+  EXPECT_TRUE(has_begun);
   EXPECT_TRUE(absl::IsNotFound(ended)) << ended;
 }
 
