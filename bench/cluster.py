@@ -38,31 +38,44 @@ class Cluster:
                 daemon.kill()
                 daemon.wait()
 
-    def start(self, *arguments, host=()):
-        """Returns the daemon's process and the fields of its line that it is ready.
-
-        `host`: what is put before a command so that it runs there; none: here.
-        """
+    def launch(self, *arguments, host=()):
+        """A daemon's process. `host`: what is put before a command so that it runs there."""
         daemon = subprocess.Popen([*host, self.strata, *arguments], stdout=subprocess.PIPE,
                                   text=True)
         self.daemons.append(daemon)
+        return daemon
+
+    def await_ready(self, daemon):
+        """Returns the fields of the daemon's line that it is ready."""
         line = daemon.stdout.readline()
         if " ready " not in line:
-            fail(f"strata {arguments[0]}: {line}")
-        return daemon, dict(word.split("=", 1) for word in line.split() if "=" in word)
+            fail(f"{' '.join(daemon.args)}: {line}")
+        return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
-    def start_local(self, nodes):
-        """A whole cluster with 1 server and nodes of 1 slot; returns the process above them."""
+    def start(self, *arguments, host=()):
+        """Returns the daemon's process and the fields of its line that it is ready."""
+        daemon = self.launch(*arguments, host=host)
+        return daemon, self.await_ready(daemon)
+
+    def start_local(self, nodes, listen="127.0.0.1:0"):
+        """A whole cluster with 1 server and nodes of 1 slot; returns the process above them.
+
+        At a port it has keys, at a Unix socket none.
+        """
         local, ready = self.start("local", "--servers", "1", "--nodes", str(nodes), "--slots", "1",
-                                  "--listen", "127.0.0.1:0", "--runs", self.runs)
+                                  "--listen", listen, "--runs", self.runs)
         self.address = ready["coordinator"]
-        self.keys = ["--keys", ready["keys"]]
+        self.keys = ["--keys", ready["keys"]] if "keys" in ready else []
         return local
 
     def call(self, *arguments):
         """What a command on the cluster prints."""
-        done = subprocess.run([self.strata, *arguments, "--coordinator", self.address, *self.keys],
-                              capture_output=True, text=True, timeout=300, check=False)
+        return self.call_alone(*arguments, "--coordinator", self.address, *self.keys)
+
+    def call_alone(self, *arguments):
+        """The same of a command that asks no coordinator."""
+        done = subprocess.run([self.strata, *arguments], capture_output=True, text=True,
+                              timeout=300, check=False)
         if done.returncode != 0:
             fail(f"strata {' '.join(arguments)}: {done.stderr}")
         return done.stdout

@@ -4,8 +4,11 @@ values, and afterwards holds their sum or the weights made of it; every value of
 verified.
 """
 
+import functools
+import glob
 import json
 import os
+import pwd
 import shutil
 import socket
 import struct
@@ -15,6 +18,8 @@ import threading
 from dataclasses import dataclass, field
 
 DEADLINE_S = 600
+SKIPPED = 77  # exit status of who cannot run here
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Skipped(Exception):
@@ -173,21 +178,37 @@ def strata_node(work, folder, more=()):
     return bench(work, folder, "aggregate", ["--ranks", str(work.nodes), *more])
 
 
-def push_pull(work, folder, pipelined=False, message_bytes=1 << 20):
+def curve_keys(program, options):
+    """A key pair of this run for all servers; the texts of its public and its secret key."""
+    done = subprocess.run([program, *options, "--role", "keys"], capture_output=True, text=True,
+                          timeout=DEADLINE_S, check=False)
+    if done.returncode == SKIPPED:
+        raise Skipped(done.stderr.strip())
+    if done.returncode != 0:
+        raise RuntimeError(f"push_pull: {done.stderr.strip()[-500:]}")
+    return done.stdout.split()
+
+
+def push_pull(work, folder, pipelined=False, curve=False, message_bytes=1 << 20,
+              way_to=lambda address: address):
+    """`way_to`: where workers connect to reach an address, such as a relay before it."""
     program = binary(folder, "bench/peers/push_pull")
 
     def commands(options):
-        addresses = []
+        addresses, of_server, of_worker = [], [], []
+        if curve:
+            public, secret = curve_keys(program, options)
+            of_server, of_worker = ["--curve-secret", secret], ["--curve-public", public]
         for k in range(work.servers):
             address, enter = host(work, work.nodes + k)
             port = free_port() if not work.hosts else 7400
-            addresses.append(f"tcp://{address}:{port}")
-            yield [*enter, program, *options, "--role", "server", "--listen", addresses[-1],
-                   "--message-bytes", str(message_bytes)]
+            addresses.append(f"tcp://{way_to(f'{address}:{port}')}")
+            yield [*enter, program, *options, "--role", "server", "--listen",
+                   f"tcp://{address}:{port}", "--message-bytes", str(message_bytes), *of_server]
         for rank in range(work.nodes):
             yield [*host(work, rank)[1], program, *options, "--role", "worker", "--rank", str(rank),
                    "--servers", ",".join(addresses), "--message-bytes", str(message_bytes),
-                   *(["--pipelined"] if pipelined else [])]
+                   *(["--pipelined"] if pipelined else []), *of_worker]
 
     return peer(work, "push_pull", commands)
 
@@ -206,6 +227,94 @@ def gloo(work, folder):
         return peer(work, "gloo", commands)
     finally:
         shutil.rmtree(store, ignore_errors=True)
+
+
+@functools.cache
+def torch_pythons():
+    """Interpreters that have PyTorch, with its version: deploy/python_env.sh's, then Debian's."""
+    user_home = pwd.getpwuid(os.getuid()).pw_dir  # not $HOME: tests have another one
+    home = os.environ.get("STRATA_PYTHON_HOME", f"{user_home}/.cache/strata-python")
+    found = {}
+    for python in [*sorted(glob.glob(f"{home}/torch-*/bin/python")), "/usr/bin/python3"]:
+        done = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            found[python] = done.stdout.strip()
+    return found
+
+
+def make_certificate(folder):
+    """An authority of its own and a certificate for all ranks, as Gloo wants them in files."""
+    os.makedirs(folder)
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    for words in (
+            ["req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
+             "-subj", "/CN=strata bench authority"],
+            ["req", *new_key, "-keyout", "key.pem", "-out", "request.pem",
+             "-subj", "/CN=strata bench"],
+            ["x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key",
+             "-CAcreateserial", "-days", "2", "-out", "cert.pem"]):
+        done = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"openssl: {done.stderr.strip()[-500:]}")
+    return folder
+
+
+def run_torch(work, python, tls_of=None):
+    """`tls_of`: from a rank to the folder of its keys; none: plain TCP."""
+    scratch = tempfile.mkdtemp(prefix="strata-torch-gloo-")
+
+    def commands(options):
+        for rank in range(work.nodes):
+            address, enter = host(work, rank)
+            yield [*enter, python, os.path.join(HERE, "peers", "torch_allreduce.py"), *options,
+                   "--rank", str(rank), "--store", os.path.join(scratch, "store"), "--address",
+                   address, *(["--tls", tls_of(rank)] if tls_of else [])]
+
+    try:
+        return peer(work, "torch_allreduce", commands)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@functools.cache
+def why_no_tls(python):
+    """Empty where ranks with keys exchange, and those whose authorities differ make no handshake.
+
+    The latter is how plain text shows: PyTorch 2.11 takes the keys, but its Gloo makes connections
+    by a function that its TLS does not override.
+    """
+    if not shutil.which("openssl"):
+        return "openssl is not installed"
+    tiny = Work(nodes=2, servers=0, size=4096, steps=1, warmup=0)
+    with tempfile.TemporaryDirectory(prefix="strata-tls-") as scratch:
+        keys = [make_certificate(os.path.join(scratch, str(one))) for one in range(2)]
+        try:
+            run_torch(tiny, python, lambda rank: keys[0])
+        except RuntimeError as failed:
+            return str(failed).splitlines()[-1]
+        try:
+            run_torch(tiny, python, lambda rank: keys[rank])
+        except RuntimeError as failed:
+            return "" if "handshake" in str(failed) else str(failed).splitlines()[-1]
+    return "takes the keys but sends plain text: ranks whose authorities differ exchange"
+
+
+def torch_gloo(work, _, tls=False):
+    """All-reduce by PyTorch's own Gloo: with and without TLS by the first that really encrypts."""
+    pythons = torch_pythons()
+    if not pythons:
+        raise Skipped("PyTorch is not installed")
+    usable = [python for python in pythons if not why_no_tls(python)]
+    if not tls:
+        return run_torch(work, [*usable, *pythons][0])
+    if not usable:
+        raise Skipped("; ".join(f"PyTorch {version}: {why_no_tls(python)}"
+                                for python, version in pythons.items()))
+    with tempfile.TemporaryDirectory(prefix="strata-tls-") as scratch:
+        keys = make_certificate(os.path.join(scratch, "keys"))
+        return run_torch(work, usable[0], lambda rank: keys)
 
 
 def mpi(work, folder, carrier, nonblocking=False):

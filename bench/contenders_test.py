@@ -1,8 +1,12 @@
-"""Every contender does the work at a tiny size, with the right values; and Gate sees wrong ones."""
+"""Every contender does the work at a tiny size, with the right values; Gate sees wrong ones; and
+what says that it encrypts does."""
 
 import os
 import socket
+import struct
 import sys
+import threading
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -14,6 +18,56 @@ FOLDER = "."
 def work(**changes):
     values = {"nodes": 2, "servers": 1, "size": 3000004, "steps": 3, "warmup": 1, **changes}
     return contenders.Work(**values)
+
+
+# What rank 0 brings to the first step, and so what plain text has on the wire.
+PLAIN = struct.pack("<32f", *((3 * i) & 63 for i in range(32)))
+
+
+class Relay:
+    """Stands before a server and keeps what is said through it in so many connections."""
+
+    def __init__(self, connections):
+        self.connections = connections
+        self.heard = []  # of each connection and direction
+        self.sockets = []
+
+    def before(self, address):
+        self.sockets.append(socket.create_server(("127.0.0.1", 0)))
+        threading.Thread(target=self.serve, args=(self.sockets[0], address), daemon=True).start()
+        return f"127.0.0.1:{self.sockets[0].getsockname()[1]}"
+
+    def serve(self, listening, address):
+        for _ in range(self.connections):
+            one, other = listening.accept()[0], self.connect(address)
+            self.sockets += [one, other]
+            for ends in ((one, other), (other, one)):
+                self.heard.append(bytearray())
+                threading.Thread(target=self.carry, args=(*ends, self.heard[-1]),
+                                 daemon=True).start()
+
+    @staticmethod
+    def connect(address):
+        host, port = address.split(":")
+        while True:
+            try:
+                return socket.create_connection((host, int(port)))
+            except ConnectionRefusedError:  # the server has not begun
+                time.sleep(0.01)
+
+    @staticmethod
+    def carry(source, sink, heard):
+        try:
+            while data := source.recv(1 << 16):
+                heard += data
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # an end has gone
+
+    def close(self):
+        for one in self.sockets:
+            one.close()
 
 
 class ContendersTest(unittest.TestCase):
@@ -30,11 +84,30 @@ class ContendersTest(unittest.TestCase):
     def test_push_pull_with_more_nodes_and_servers(self):
         self.check(contenders.push_pull(work(nodes=3, servers=2), FOLDER, pipelined=True))
 
+    def test_push_pull_over_curve(self):
+        self.run_optional(lambda: contenders.push_pull(work(nodes=3, servers=2), FOLDER,
+                                                       curve=True))
+
+    def test_a_relay_reads_the_values_of_push_pull_but_not_over_curve(self):
+        for curve in (False, True):
+            relay = Relay(connections=2)
+            self.addCleanup(relay.close)
+            self.run_optional(lambda: contenders.push_pull(work(), FOLDER, curve=curve,
+                                                           way_to=relay.before))
+            self.assertGreater(sum(len(one) for one in relay.heard), work().size * 4)
+            self.assertEqual(any(PLAIN in one for one in relay.heard), not curve)
+
     def test_zmq_mover(self):
         self.check(contenders.zmq_mover(work(), FOLDER))
 
     def test_gloo(self):
         self.run_optional(lambda: contenders.gloo(work(nodes=3), FOLDER))
+
+    def test_torch_gloo(self):
+        self.run_optional(lambda: contenders.torch_gloo(work(nodes=3), FOLDER))
+
+    def test_torch_gloo_over_tls(self):
+        self.run_optional(lambda: contenders.torch_gloo(work(), FOLDER, tls=True))
 
     def test_mpi_in_shared_memory(self):
         self.run_optional(lambda: contenders.mpi(work(), FOLDER, "vader"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds Strata and its peers, runs them side by side and writes the tables of bench/RESULTS.md.
 #
-# usage: bench/run.sh [SCENARIO...] [--rounds N] [--list]     default: all (about half an hour)
+# usage: bench/run.sh [SCENARIO|GROUP...] [--rounds N] [--list]     default: all (about an hour)
 #   bench/run.sh --tiny    sizes for a test, nothing is written
 #
 # Scenarios on shaped links take root (see bench/netlab.sh), else they are skipped.

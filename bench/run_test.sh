@@ -8,8 +8,18 @@ for row in "| Strata |" "| ps-lite's manner |" "| the same, pulls pipelined |"; 
   [ "$(grep -cF "$row" <<<"$output")" -ge 2 ] || { echo "no row $row"; exit 1; }
 done
 [ "$(grep -cF "| Strata, one thread adds |" <<<"$output")" -eq 2 ] || { echo "no node"; exit 1; }
+for row in "| Strata, ENCRYPT |" "| Strata, SIGN |" "| Strata, PLAIN |"; do
+  [ "$(grep -cF "$row" <<<"$output")" -ge 2 ] || { echo "no row $row"; exit 1; }
+done
+for name in "ps-lite's manner, CURVE" "PyTorch's Gloo" "PyTorch's Gloo, TLS"; do
+  grep -qF -e "| $name |" -e "Not measured: $name (" <<<"$output" || { echo "no $name"; exit 1; }
+done
+for goal in 1.8 1.35 1.02; do
+  grep -q "at most $goal: [0-9.]* (.*), m" <<<"$output" || { echo "no goal of $goal"; exit 1; }
+done
 if bench/netlab.sh -- true 2>/dev/null; then
   [ "$(grep -cF "| Strata, servers |" <<<"$output")" -eq 2 ] || { echo "no shaped hosts"; exit 1; }
+  grep -q "at most 1.01: [0-9.]* (.*), m" <<<"$output" || { echo "no goal of 1.01"; exit 1; }
 fi
 
 scratch=$(mktemp)

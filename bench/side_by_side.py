@@ -1,6 +1,6 @@
 """Runs contenders side by side and writes tables of what came of it.
 
-usage: side_by_side.py [SCENARIO...] [--bin DIR] [--rounds N] [--tiny] [--write FILE] [--list]
+usage: side_by_side.py [SCENARIO|GROUP...] [--bin DIR] [--rounds N] [--tiny] [--write FILE] [--list]
 
 In every round each contender runs once, one after the other, so that what else happens on the
 machine falls on all of them. A figure is the median over all steps of a contender; a ratio is the
@@ -17,7 +17,7 @@ import re
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import contenders
 from contenders import Skipped, Work
@@ -59,12 +59,27 @@ def theirs(name, function, *more, is_ring=False, **named):
     return Contender(name, run, is_ring)
 
 
+def protected(how, *more):
+    return ours(f"Strata, {how}", "--set", f"protection={how}", *more)
+
+
 OVER_TCP = ("--set", "same_host=TCP")
 PUSH_PULL = theirs("ps-lite's manner", contenders.push_pull)
 PIPELINED = theirs("the same, pulls pipelined", contenders.push_pull, pipelined=True)
+CURVE = theirs("ps-lite's manner, CURVE", contenders.push_pull, curve=True)
 GLOO = theirs("Gloo ring", contenders.gloo, is_ring=True)
+TORCH_GLOO = theirs("PyTorch's Gloo", contenders.torch_gloo, is_ring=True)
+TORCH_TLS = theirs("PyTorch's Gloo, TLS", contenders.torch_gloo, is_ring=True, tls=True)
 MPI_TCP = theirs("OpenMPI, tcp", contenders.mpi, "tcp", is_ring=True)
 MPI_SHARED = theirs("OpenMPI, shared memory", contenders.mpi, "vader", is_ring=True)
+
+
+@dataclass
+class Goal:
+    """The median over the rounds of (its step / the step of `beside`) is to be `at_most`."""
+    name: str
+    beside: str
+    at_most: float
 
 
 @dataclass
@@ -75,6 +90,7 @@ class Scenario:
     rounds: int = 5
     lab: bool = False  # a host for every node and server, on links of 1 Gbit/s
     is_node: bool = False  # ranks of one node: the bound is the memory's, and Strata measures it
+    goals: list = field(default_factory=list)
 
 
 SCENARIOS = {
@@ -122,7 +138,29 @@ SCENARIOS = {
         [ours("fp32"), encoded("fp16", "FP16"), encoded("bf16", "BF16"),
          ours("ring, fp32", "--exchange", "ring", is_ring=True),
          encoded("ring, fp16", "FP16", "--exchange", "ring", is_ring=True)], rounds=3, lab=True),
+    "security-tcp": Scenario(
+        "Protection, one host, TCP forced: 2 nodes, 1 server, 100 MiB",
+        Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
+        [protected("ENCRYPT", *OVER_TCP), protected("SIGN", *OVER_TCP),
+         protected("PLAIN", *OVER_TCP), PUSH_PULL, CURVE, GLOO, TORCH_GLOO, TORCH_TLS],
+        goals=[Goal("Strata, ENCRYPT", "Strata, PLAIN", 1.8),
+               Goal("Strata, SIGN", "Strata, PLAIN", 1.35),
+               Goal("Strata, ENCRYPT", CURVE.name, 0.45)]),
+    "security-shaped": Scenario(
+        "Protection, shaped links, 1 Gbit/s: 2 nodes, 2 servers, 64 MiB",
+        Work(nodes=2, servers=2, size=64 * MIB, steps=6, warmup=1),
+        [protected("ENCRYPT"), protected("SIGN"), protected("PLAIN"), PUSH_PULL, CURVE, GLOO,
+         TORCH_GLOO, TORCH_TLS], rounds=3, lab=True,
+        goals=[Goal("Strata, ENCRYPT", "Strata, PLAIN", 1.01)]),
+    "security-regions": Scenario(
+        "Protection, one host, shared memory: 2 nodes, 1 server, 100 MiB",
+        Work(nodes=2, servers=1, size=100 * MIB, steps=20, warmup=3),
+        [protected("ENCRYPT"), protected("SIGN"), protected("PLAIN")],
+        goals=[Goal("Strata, ENCRYPT", "Strata, PLAIN", 1.02)]),
 }
+
+# Names for several scenarios.
+GROUPS = {"security": ["security-tcp", "security-shaped", "security-regions"]}
 
 
 def passes_over_link(work, is_ring):
@@ -159,6 +197,9 @@ def measure(scenario, work, folder, hosts_file, rounds):
                 facts = run.facts
                 speeds.append(run.facts.get("bytes_per_s", 0))
                 bounds.append(run.facts["bound_ms"])
+    first = scenario.contenders[0].name
+    if first in skipped:
+        sys.exit(f"side_by_side: {first}: {skipped[first]}")
     bandwidth = statistics.median(speeds)
     rows = []
     for one in scenario.contenders:
@@ -168,11 +209,30 @@ def measure(scenario, work, folder, hosts_file, rounds):
         bound = 1e3 * moved / bandwidth if bandwidth else 0
         if scenario.is_node:
             bound = statistics.median(bounds)
-        pairs = zip(medians[scenario.contenders[0].name], medians[one.name])
+        pairs = zip(medians[first], medians[one.name])
         rows.append({"name": one.name, "steps_ms": steps[one.name], "bound_ms": bound,
-                     "shares": shares[one.name], "ratios": [a / b for a, b in pairs]})
+                     "medians_ms": medians[one.name], "shares": shares[one.name],
+                     "ratios": [a / b for a, b in pairs]})
     return {"rows": rows, "skipped": skipped, "bytes_per_s": bandwidth,
             "bytes_per_s_each": speeds, "facts": facts}
+
+
+def with_spread(ratios):
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+
+
+def goals_text(scenario, result):
+    """A line per goal."""
+    medians = {row["name"]: row["medians_ms"] for row in result["rows"]}
+    lines = []
+    for goal in scenario.goals:
+        found = "not measured"
+        if goal.name in medians and goal.beside in medians:
+            ratios = [a / b for a, b in zip(medians[goal.name], medians[goal.beside])]
+            met = "met" if statistics.median(ratios) <= goal.at_most else "missed"
+            found = f"{with_spread(ratios)}, {met}"
+        lines.append(f"- {goal.name} / {goal.beside}, at most {goal.at_most:g}: {found}\n")
+    return "\nGoals, of steps:\n\n" + "".join(lines) if lines else ""
 
 
 def table(result):
@@ -183,8 +243,7 @@ def table(result):
         steps = sorted(row["steps_ms"])
         median, bound = statistics.median(steps), row["bound_ms"]
         p99 = steps[max(0, -(-99 * len(steps) // 100) - 1)]
-        ratio = statistics.median(row["ratios"])
-        spread = f"{ratio:.3f} ({min(row['ratios']):.3f} to {max(row['ratios']):.3f})"
+        spread = with_spread(row["ratios"])
         share = statistics.median(row["shares"]) if row["shares"] else bound / median
         lines.append(f"| {row['name']} | {steps[0]:.3f} | {median:.3f} | {p99:.3f} | "
                      f"{bound:.3f} | {share:.3f} | "
@@ -226,7 +285,7 @@ def report(name, scenario, work, rounds, result, before):
             f"{work.size / MIB:g} MiB each, for Strata in {facts['chunks']} chunks of "
             f"{facts['chunk_elements']} weights{window}. {bound_text(scenario, work, result)}. "
             f"All values verified in every step.\n"
-            f"{skipped}\n{table(result)}\n")
+            f"{skipped}\n{table(result)}\n{goals_text(scenario, result)}")
 
 
 def write(path, name, text):
@@ -277,11 +336,14 @@ def main():
     options = parser.parse_args()
     if options.list:
         print("\n".join(f"{name}: {one.title}" for name, one in SCENARIOS.items()))
+        print("\n".join(f"{name}: {', '.join(all_of)}" for name, all_of in GROUPS.items()))
         return
-    unknown = [name for name in options.scenarios if name not in SCENARIOS]
+    names = [one for name in options.scenarios for one in GROUPS.get(name, [name])]
+    unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
-        sys.exit(f"side_by_side: no scenario {unknown[0]}: {', '.join(SCENARIOS)} are there")
-    for name in options.scenarios or SCENARIOS:
+        there = ", ".join([*SCENARIOS, *GROUPS])
+        sys.exit(f"side_by_side: no scenario {unknown[0]}: {there} are there")
+    for name in names or SCENARIOS:
         scenario, before = SCENARIOS[name], machine()
         work = scenario.work
         if options.tiny:

@@ -3,20 +3,25 @@
 // lie and used where they were received, keys are spread over the servers, all of a worker's
 // messages are under way at once. A server sums into the first push of a key that it receives, and
 // answers from there. Memory is malloc's, as ps-lite has it. With --pipelined each key is pulled
-// right behind its push, so that both ways of the links work at once.
+// right behind its push, so that both ways of the links work at once. With the keys that
+// --role keys prints, CURVE encrypts every connection (curve.h).
 //
-// usage: push_pull PEER_OPTIONS --role server --listen tcp://IP:PORT
+// usage: push_pull PEER_OPTIONS --role server --listen tcp://IP:PORT [--curve-secret KEY]
 //        push_pull PEER_OPTIONS --role worker --servers tcp://...,tcp://... [--pipelined]
+//                  [--curve-public KEY]
+//        push_pull PEER_OPTIONS --role keys     prints "PUBLIC SECRET"
 #include <zmq.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "bench/peers/curve.h"
 #include "bench/peers/message.h"
 #include "bench/peers/peer.h"
 
@@ -30,6 +35,8 @@ struct Options {
   std::vector<std::string> servers;
   uint64_t message_bytes = uint64_t{1} << 20;
   bool pipelined = false;
+  std::string curve_secret;  // of all servers; empty: nothing is encrypted
+  std::string curve_public;  // the same pair's, at a worker
 };
 
 uint32_t Keys(const Options& options) {
@@ -170,6 +177,7 @@ void* Socket(void* context, int type) {
 
 int RunServer(void* context, const Options& options) {
   void* socket = Socket(context, ZMQ_ROUTER);
+  if (!options.curve_secret.empty()) ServeCurve(socket, options.curve_secret);
   Require(zmq_bind(socket, options.listen.c_str()) == 0, options.listen.c_str());
   Server(socket, options).Run();
   zmq_close(socket);
@@ -182,6 +190,7 @@ int RunWorker(void* context, const Options& options) {
     void* socket = Socket(context, ZMQ_DEALER);
     const uint32_t id = options.peer.rank + 1;
     zmq_setsockopt(socket, ZMQ_ROUTING_ID, &id, sizeof(id));
+    if (!options.curve_public.empty()) UseCurve(socket, options.curve_public);
     Require(zmq_connect(socket, server.c_str()) == 0, server.c_str());
     sockets.push_back(socket);
   }
@@ -194,16 +203,27 @@ int RunWorker(void* context, const Options& options) {
   return status;
 }
 
+int PrintKeys() {
+  const CurveKeys keys = MakeCurveKeys();
+  std::printf("%s %s\n", keys.public_key.c_str(), keys.secret_key.c_str());
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app;
   Options options;
   AddPeerOptions(&app, &options.peer);
-  app.add_option("--role", options.role)->required()->check(CLI::IsMember({"server", "worker"}));
+  app.add_option("--role", options.role)
+      ->required()
+      ->check(CLI::IsMember({"server", "worker", "keys"}));
   app.add_option("--listen", options.listen);
   app.add_option("--servers", options.servers)->delimiter(',');
   app.add_option("--message-bytes", options.message_bytes);
   app.add_flag("--pipelined", options.pipelined);
+  app.add_option("--curve-secret", options.curve_secret);
+  app.add_option("--curve-public", options.curve_public);
   CLI11_PARSE(app, argc, argv);
+  if (options.role == "keys") return PrintKeys();
   void* context = zmq_ctx_new();
   const int status =
       options.role == "server" ? RunServer(context, options) : RunWorker(context, options);
