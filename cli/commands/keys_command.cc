@@ -245,8 +245,9 @@ void AddTokens(CLI::App* keys, Invocation* invocation) {
   user->add_option("NAME", person->name, "The user's name")->required();
   CLI::Option* const role =
       user->add_option("--role", person->user_role,
-                       "What the user may do, where the policy file does not list them (default: "
-                       "what was said before, else the policy's default)")
+                       "view, submit, run-programs, operate, admin or none: what the user may do, "
+                       "where the policy file does not list them (default: what was said before, "
+                       "else the policy's default)")
           ->check(CLI::IsMember({"view", "submit", "run-programs", "operate", "admin", "none"}));
   user->add_option(
           "--namespace", person->user_namespace,
