@@ -98,6 +98,11 @@ std::string ExchangeText(const proto::JobStatus& job) {
 
 // Empty: it is not known yet.
 std::string ProtectionText(const proto::Job& job) {
+  const bool is_sealed =
+      job.protection() == proto::Job::ENCRYPT || job.protection() == proto::Job::SIGN;
+  if (is_sealed && job.exchange() == proto::Job::NCCL) {
+    return "none of what NCCL sends from host to host";
+  }
   switch (job.protection()) {
     case proto::Job::ENCRYPT:
       return "ENCRYPT";

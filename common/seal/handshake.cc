@@ -48,12 +48,12 @@ std::string IdentityOf(uint32_t job, uint32_t attempt) {
   return absl::StrCat("job ", job, " attempt ", attempt);
 }
 
-Secret ConnectionSecret(const Secret& job_secret, uint32_t attempt) {
+Secret ConnectionSecret(const Secret& job_secret, uint32_t attempt, absl::string_view listener) {
   std::byte encoded[sizeof attempt];
   wire::Put(encoded, attempt);
-  const std::string info =
-      absl::StrCat("strata connection",
-                   absl::string_view(reinterpret_cast<const char*>(encoded), sizeof encoded));
+  const std::string info = absl::StrCat(
+      "strata connection",
+      absl::string_view(reinterpret_cast<const char*>(encoded), sizeof encoded), listener);
   Secret secret;
   Hkdf(job_secret, {}, info, absl::MakeSpan(secret));
   return secret;

@@ -24,8 +24,10 @@ inline constexpr size_t kHandshakeBytesMax = 16 << 10;  // from the peer, in all
 
 // The name under which a listener finds the secret of a job's attempt.
 std::string IdentityOf(uint32_t job, uint32_t attempt);
-// The secret that connections of this attempt prove. Another attempt's is of no use.
-Secret ConnectionSecret(const Secret& job_secret, uint32_t attempt);
+// The secret that connections of this attempt to this listener prove, as both know its address. One
+// of another attempt is of no use, nor is one of another listener: who leads a connection elsewhere
+// only breaks it.
+Secret ConnectionSecret(const Secret& job_secret, uint32_t attempt, absl::string_view listener);
 
 // Proves to both sides that the other knows a secret, and gives both the keys of this connection
 // alone: TLS 1.3 (RFC 8446) with an external PSK and X25519 (psk_dhe_ke), so that who learns the

@@ -337,15 +337,16 @@ TEST(Handshake, AListenerMayHaveASaltForEachIdentity) {
   }
 }
 
-TEST(ConnectionSecret, IsOfOneAttemptAndNotTheJobsOwn) {
+TEST(ConnectionSecret, IsOfOneAttemptAndOneListenerAndNotTheJobsOwn) {
   Secret job;
   job.fill(std::byte{0x0b});
   EXPECT_EQ(IdentityOf(7, 4000000000), "job 7 attempt 4000000000");
-  EXPECT_NE(ConnectionSecret(job, 1), ConnectionSecret(job, 2));
-  EXPECT_NE(ConnectionSecret(job, 1), job);
+  EXPECT_NE(ConnectionSecret(job, 1, "a"), ConnectionSecret(job, 2, "a"));
+  EXPECT_NE(ConnectionSecret(job, 1, "a"), ConnectionSecret(job, 1, "b"));
+  EXPECT_NE(ConnectionSecret(job, 1, ""), job);
   // Computed by another implementation, as seal_vectors_test.py does.
-  EXPECT_EQ(ToHex(ConnectionSecret(job, 258)),
-            "04fdcb8316e1e09f67804e8b0d7f33bb66fa1bbe7d90039d85e1b7353abe952a");
+  EXPECT_EQ(ToHex(ConnectionSecret(job, 258, "tcp://10.0.0.1:7100")),
+            "18ef322320a86d47b34cf6bf22004d538d4c4dabb04023c88ca8beb3fdf56f20");
 }
 
 }  // namespace

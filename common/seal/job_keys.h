@@ -2,6 +2,7 @@
 #define STRATA_COMMON_SEAL_JOB_KEYS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "common/seal/seal.h"
 
@@ -13,6 +14,8 @@ struct JobKeys {
   Secret secret = {};
   // How often the job was started before: each start has keys of its own.
   uint32_t attempt = 0;
+  // The address under which the job's record names this endpoint; empty: nobody connects to it.
+  std::string own_address = {};
 };
 
 }  // namespace strata::seal

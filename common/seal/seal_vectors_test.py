@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 COUNT = 100
 JOB = 7
+LISTENER = b"tcp://10.0.0.1:7100"
 SIGN, ENCRYPT = 1, 2
 PROGRAM = None
 
@@ -66,7 +67,7 @@ def header_line(key, place, header, number, payload_tag):
 
 
 def connection_line(job_secret, attempt):
-    secret = hkdf(job_secret, b"", b"strata connection" + struct.pack("<I", attempt))
+    secret = hkdf(job_secret, b"", b"strata connection" + struct.pack("<I", attempt) + LISTENER)
     identity = f"job {JOB} attempt {attempt}".encode()
     return " ".join(
         ["connection", field(job_secret), str(attempt), field(secret), field(identity)]

@@ -110,6 +110,9 @@ class Endpoint {
 
   // Ends a connection; queued frames are dropped. No event follows.
   virtual void Close(ConnectionId connection) = 0;
+  // The same, and the peer learns of it soon: Close may leave it a connection over which nothing
+  // comes any more.
+  virtual void Cut(ConnectionId connection) { Close(connection); }
 
   // Thread-safe: makes a running or the next Poll return.
   virtual void Wake() = 0;

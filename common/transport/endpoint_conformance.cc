@@ -216,6 +216,23 @@ TEST_P(EndpointConformance, ClosingSaysNothingToTheCallerAndDropsWhatComesLater)
   EXPECT_TRUE(server.events.empty());
 }
 
+TEST_P(EndpointConformance, BothSidesCanCutAndTheOtherOneLearnsOfIt) {
+  Party server = Create(), client = Create();
+  const std::string address = Listen(&server);
+  const Link first = Join(&client, &server, address);
+  server.endpoint->Cut(first.server);
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !client.events.empty(); }));
+  EXPECT_EQ(client.events[0].kind, Kind::kDisconnected);
+  EXPECT_TRUE(server.events.empty());
+  client.events.clear();
+  const Link second = Join(&client, &server, address);
+  client.endpoint->Cut(second.client);
+  ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
+  EXPECT_EQ(server.events[0].kind, Kind::kDisconnected);
+  EXPECT_EQ(server.events[0].connection, second.server);
+  EXPECT_TRUE(client.events.empty());
+}
+
 TEST_P(EndpointConformance, APeerThatDoesNotReceiveFillsABoundedQueueAndLosesNothing) {
   const Implementation::Limits limits = {.queue_bytes_max = 8 << 20};
   Party server = Create(limits), client = Create(limits);

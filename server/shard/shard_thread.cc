@@ -69,7 +69,10 @@ absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_sh
 }
 
 absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
-  const absl::StatusOr<std::optional<seal::JobKeys>> keys = KeysOf(record);
+  const auto shard = static_cast<int>(own_shard.value());
+  const bool is_named = shard < record.placement().shard_endpoints_size();
+  const absl::StatusOr<std::optional<seal::JobKeys>> keys =
+      KeysOf(record, is_named ? record.placement().shard_endpoints(shard) : "");
   if (!keys.ok()) return keys.status();
   const JobId job(record.job_id());
   absl::StatusOr<bool> begun = false;
@@ -77,7 +80,10 @@ absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, S
     begun = core_.BeginInstall(record, own_shard);
     if (!begun.ok() || !keys->has_value()) return;
     const absl::Status is_protected = endpoint_->Protect(job, **keys);
-    if (!is_protected.ok()) begun = is_protected;
+    if (is_protected.ok()) return;
+    begun = is_protected;
+    core_.Remove(job, &actions_);
+    Execute();
   });
   return ran.ok() ? begun : ran;
 }

@@ -66,7 +66,7 @@ struct Outcome {
 };
 
 // Two nodes and a shard, and somebody between them.
-Outcome Run(const std::string& extra, std::function<void(char*, size_t)> change = nullptr) {
+Outcome RunJob(const std::string& extra, std::function<void(char*, size_t)> change = nullptr) {
   std::unique_ptr<RecordingRelay> relay;
   ClusterShape shape{.nodes = 2};
   shape.reached_at = [&](int port) {
@@ -101,13 +101,13 @@ bool Tells(const std::string& overheard, const std::vector<float>& weights) {
 }
 
 TEST(SealedLines, OnlyEncryptedOnesTellNoWeights) {
-  const Outcome plain = Run("same_host: TCP");
+  const Outcome plain = RunJob("same_host: TCP");
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   EXPECT_TRUE(Tells(plain.overheard, plain.weights));
-  const Outcome is_signed = Run("same_host: TCP protection: SIGN");
+  const Outcome is_signed = RunJob("same_host: TCP protection: SIGN");
   ASSERT_TRUE(is_signed.status.ok()) << is_signed.status;
   EXPECT_TRUE(Tells(is_signed.overheard, is_signed.weights));
-  const Outcome encrypted = Run("same_host: TCP protection: ENCRYPT");
+  const Outcome encrypted = RunJob("same_host: TCP protection: ENCRYPT");
   ASSERT_TRUE(encrypted.status.ok()) << encrypted.status;
   EXPECT_GT(encrypted.overheard.size(), 2u * kSteps * 2 * kElements * sizeof(float));
   EXPECT_FALSE(Tells(encrypted.overheard, encrypted.weights));
@@ -120,12 +120,12 @@ TEST(SealedLines, OnlyEncryptedOnesTellNoWeights) {
 
 TEST(SealedLines, BitsAreThoseOfPlainOnesWhateverTravels) {
   for (const char* extra : {"", "push { codec: INT8 } pull { codec: FP16 }",
-                            "consistency { lazy { staleness: 1 } } connections: 3"}) {
-    const Outcome plain = Run(extra);
+                            "consistency { lazy { staleness: 0 } } connections: 3"}) {
+    const Outcome plain = RunJob(extra);
     ASSERT_TRUE(plain.status.ok()) << extra << ": " << plain.status;
     for (const char* more :
          {" protection: SIGN", " protection: ENCRYPT", " protection: ENCRYPT same_host: TCP"}) {
-      const Outcome sealed = Run(absl::StrCat(extra, more));
+      const Outcome sealed = RunJob(absl::StrCat(extra, more));
       ASSERT_TRUE(sealed.status.ok()) << extra << more << ": " << sealed.status;
       EXPECT_TRUE(sealed.weights == plain.weights) << extra << more;
     }
@@ -134,12 +134,12 @@ TEST(SealedLines, BitsAreThoseOfPlainOnesWhateverTravels) {
 
 // One bit of each 100 KB.
 TEST(SealedLines, ChangedBitsCostConnectionsAndNothingElse) {
-  const Outcome quiet = Run("same_host: TCP protection: ENCRYPT");
+  const Outcome quiet = RunJob("same_host: TCP protection: ENCRYPT");
   ASSERT_TRUE(quiet.status.ok()) << quiet.status;
   for (const char* protection : {"ENCRYPT", "SIGN"}) {
     std::atomic<uint64_t> passed = 0, flipped = 0;
-    const Outcome attacked =
-        Run(absl::StrCat("same_host: TCP protection: ", protection), [&](char* bytes, size_t size) {
+    const Outcome attacked = RunJob(
+        absl::StrCat("same_host: TCP protection: ", protection), [&](char* bytes, size_t size) {
           passed += size;
           if (size < 1000 || passed < (flipped + 1) * 100'000) return;
           const uint64_t bit = 8 * (size / 2) + ++flipped % 8;

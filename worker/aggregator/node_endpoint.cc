@@ -36,12 +36,13 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
   options.memory = MemoryForPeers(record.job());
   if (options.memory != nullptr && gradients != nullptr) options.memory->Add(std::move(gradients));
   auto endpoint = transport::CreateZmqEndpoint(options);
-  return endpoint.ok() ? Protected(record, *std::move(endpoint)) : std::move(endpoint);
+  return endpoint.ok() ? Protected(record, "", *std::move(endpoint)) : std::move(endpoint);
 }
 
 absl::StatusOr<std::unique_ptr<transport::Endpoint>> Protected(
-    const proto::JobRecord& record, std::unique_ptr<transport::Endpoint> endpoint) {
-  const absl::StatusOr<std::optional<seal::JobKeys>> keys = KeysOf(record);
+    const proto::JobRecord& record, const std::string& own_address,
+    std::unique_ptr<transport::Endpoint> endpoint) {
+  const absl::StatusOr<std::optional<seal::JobKeys>> keys = KeysOf(record, own_address);
   if (!keys.ok()) return keys.status();
   if (!keys->has_value()) return endpoint;
   using transport::SealedEndpoint;

@@ -22,9 +22,11 @@ absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
     std::shared_ptr<transport::SharedSegment> gradients);
 
 // The same endpoint, or, where the record says that the job's frames are sealed, one that seals
-// them and takes no others. Errors: InvalidArgument (the record).
+// them and takes no others. `own_address`: under which other nodes reach it; empty: they do not.
+// Errors: InvalidArgument (the record).
 absl::StatusOr<std::unique_ptr<transport::Endpoint>> Protected(
-    const proto::JobRecord& record, std::unique_ptr<transport::Endpoint> endpoint);
+    const proto::JobRecord& record, const std::string& own_address,
+    std::unique_ptr<transport::Endpoint> endpoint);
 
 // Whether a node's only rank may lend its gradients to the exchange, see NodeArenasOptions. In an
 // all-reduce, neighbours may ask for a repetition of what they have taken.

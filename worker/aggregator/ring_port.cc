@@ -41,14 +41,14 @@ absl::StatusOr<std::unique_ptr<RingPort>> RingPort::Open(const proto::Launch& la
   options.stranger_timeout = kStrangerTimeout;
   absl::StatusOr<std::unique_ptr<transport::Endpoint>> endpoint =
       transport::CreateZmqEndpoint(options);
-  if (endpoint.ok()) endpoint = Protected(launch.record(), *std::move(endpoint));
   if (!endpoint.ok()) return endpoint.status();
   absl::StatusOr<int> port = ListenAt(launch.listen(), endpoint->get());
   if (!port.ok()) return port.status();
+  const std::string address = absl::StrCat("tcp://", launch.listen().advertise(), ":", *port);
+  endpoint = Protected(launch.record(), address, *std::move(endpoint));
+  if (!endpoint.ok()) return endpoint.status();
   if (wake_fd >= 0) (*endpoint)->WatchFd(wake_fd);
-  return std::unique_ptr<RingPort>(
-      new RingPort(launch, *std::move(endpoint),
-                   absl::StrCat("tcp://", launch.listen().advertise(), ":", *port), clock));
+  return std::unique_ptr<RingPort>(new RingPort(launch, *std::move(endpoint), address, clock));
 }
 
 RingPort::RingPort(const proto::Launch& launch, std::unique_ptr<transport::Endpoint> endpoint,

@@ -5,7 +5,8 @@
 
 namespace strata {
 
-absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& record) {
+absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& record,
+                                                    const std::string& own_address) {
   const proto::Job::Protection protection = record.job().protection();
   const bool is_sealed = protection == proto::Job::ENCRYPT || protection == proto::Job::SIGN;
   if (!is_sealed && record.secret().empty()) return std::nullopt;
@@ -20,6 +21,7 @@ absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& reco
       protection == proto::Job::SIGN ? seal::Protection::kSign : seal::Protection::kEncrypt;
   keys.secret = *secret;
   keys.attempt = record.attempt();
+  keys.own_address = own_address;
   return keys;
 }
 

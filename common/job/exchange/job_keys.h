@@ -2,6 +2,7 @@
 #define STRATA_COMMON_JOB_EXCHANGE_JOB_KEYS_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/seal/job_keys.h"
@@ -9,9 +10,11 @@
 
 namespace strata {
 
-// What the frames of a job are sealed with, as its record says; nullopt: they are not. Errors:
-// InvalidArgument: protection and secret do not go together.
-absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& record);
+// What the frames of a job are sealed with, as its record says; nullopt: they are not.
+// `own_address`: see seal::JobKeys. Errors: InvalidArgument: protection and secret do not go
+// together.
+absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& record,
+                                                    const std::string& own_address);
 
 }  // namespace strata
 

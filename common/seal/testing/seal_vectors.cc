@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/seal/handshake.h"
 #include "common/seal/seal.h"
 #include "common/seal/testing/hex.h"
@@ -25,6 +26,7 @@ namespace strata::seal {
 namespace {
 
 constexpr uint32_t kJob = 7;
+constexpr absl::string_view kListener = "tcp://10.0.0.1:7100";
 
 std::string Field(absl::Span<const std::byte> bytes) { return bytes.empty() ? "-" : ToHex(bytes); }
 std::vector<std::byte> Value(const std::string& field) {
@@ -80,7 +82,7 @@ void MakeConnections(size_t count) {
     const Secret job_secret = NewSecret();
     const uint32_t attempt = static_cast<uint32_t>(i * 0x1234567);
     std::cout << absl::StrJoin({std::string("connection"), Field(job_secret), absl::StrCat(attempt),
-                                Field(ConnectionSecret(job_secret, attempt)),
+                                Field(ConnectionSecret(job_secret, attempt, kListener)),
                                 Field(AsBytes(IdentityOf(kJob, attempt)))},
                                " ")
               << "\n";
@@ -112,7 +114,8 @@ bool CheckHeader(const std::vector<std::string>& fields,
 bool CheckConnection(const std::vector<std::string>& fields) {
   uint32_t attempt = 0;
   return fields.size() == 5 && absl::SimpleAtoi(fields[2], &attempt) &&
-         Field(ConnectionSecret(ArrayFromHex<Secret>(fields[1]), attempt)) == fields[3] &&
+         Field(ConnectionSecret(ArrayFromHex<Secret>(fields[1]), attempt, kListener)) ==
+             fields[3] &&
          Field(AsBytes(IdentityOf(kJob, attempt))) == fields[4];
 }
 

@@ -209,6 +209,19 @@ TEST_F(SealedAttack, AConnectionThatIsRepeatedAsAWholeReachesNobody) {
   EXPECT_EQ(server_.Clocks(), Clocks({1, 2, 3}));
 }
 
+// Led to another member of the same job: it does not answer in the other's place.
+TEST_F(SealedAttack, AConnectionThatIsLedElsewhere) {
+  seal::JobKeys elsewhere = KeysWith('s');
+  elsewhere.own_address = "tcp://127.0.0.1:501";
+  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob), elsewhere).ok());
+  client_.Protect(kJob, KeysWith('s'));
+  line_ = client_.ConnectTo(&server_);
+  Send(1);
+  EXPECT_EQ(server_.Clocks(), Clocks());
+  EXPECT_EQ(client_.Count(Kind::kDisconnected), 1u);
+  EXPECT_EQ(server_.endpoint->use().wrong_secrets, 1u);
+}
+
 // A handshake whose bytes are changed ends that connection alone.
 TEST_F(SealedAttack, AHandshakeThatIsChanged) {
   Join();

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/transport/endpoint_conformance.h"
 #include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/sealed/testing/sealed_pair.h"
@@ -14,15 +16,31 @@
 namespace strata::transport {
 namespace {
 
+// Says under which address it is reached once that is known.
+class NamedEndpoint final : public SealedEndpoint {
+ public:
+  NamedEndpoint(std::unique_ptr<Endpoint> inner, size_t waiting_max, const seal::JobKeys& keys)
+      : SealedEndpoint(std::move(inner), Unsealed::kNone, waiting_max), keys_(keys) {
+    EXPECT_TRUE(Protect(JobId(7), keys_).ok());
+  }
+  absl::StatusOr<int> Listen(const std::string& address) override {
+    absl::StatusOr<int> port = SealedEndpoint::Listen(address);
+    if (!port.ok()) return port;
+    keys_.own_address = absl::StrCat("tcp://127.0.0.1:", *port);
+    EXPECT_TRUE(Protect(JobId(7), keys_).ok());
+    return port;
+  }
+
+ private:
+  seal::JobKeys keys_;
+};
+
 // The same endpoints, sealed.
 Implementation Sealed(Implementation plain, seal::Protection protection) {
   plain.tells_checksums = protection == seal::Protection::kSign;
   plain.create = [create = plain.create, protection](const Implementation::Limits& limits) {
     const size_t waiting_max = std::min(limits.queue_frames_max, SealedEndpoint::kWaitingMax);
-    auto endpoint = std::make_unique<SealedEndpoint>(create(limits),
-                                                     SealedEndpoint::Unsealed::kNone, waiting_max);
-    EXPECT_TRUE(endpoint->Protect(JobId(7), KeysWith('s', protection)).ok());
-    return endpoint;
+    return std::make_unique<NamedEndpoint>(create(limits), waiting_max, KeysWith('s', protection));
   };
   return plain;
 }

@@ -34,7 +34,8 @@ SealedEndpoint::Job::Job(JobId id, const seal::JobKeys& job_keys)
     : job(id),
       keys(job_keys),
       identity(seal::IdentityOf(id.value(), job_keys.attempt)),
-      connection_secret(seal::ConnectionSecret(job_keys.secret, job_keys.attempt)),
+      connection_secret(
+          seal::ConnectionSecret(job_keys.secret, job_keys.attempt, job_keys.own_address)),
       payloads(job_keys.protection, job_keys.secret) {}
 
 SealedEndpoint::SealedEndpoint(std::unique_ptr<Endpoint> inner, Unsealed takes, size_t waiting_max)
@@ -44,6 +45,7 @@ absl::Status SealedEndpoint::Protect(JobId job, const seal::JobKeys& keys) {
   const auto known = jobs_.find(job);
   const bool is_same = known != jobs_.end() && known->second->keys.attempt == keys.attempt &&
                        known->second->keys.secret == keys.secret &&
+                       known->second->keys.own_address == keys.own_address &&
                        known->second->keys.protection == keys.protection;
   if (!is_same) jobs_[job] = std::make_shared<Job>(job, keys);
   return absl::OkStatus();
@@ -58,19 +60,22 @@ absl::StatusOr<ConnectionId> SealedEndpoint::Connect(const std::string& address)
     if (takes_ == Unsealed::kOfOtherJobs) return inner_->Connect(address);
     return absl::InvalidArgumentError(absl::StrCat(address, ": no job's secret is known"));
   }
-  STRATA_REQUIRE(jobs_.size() == 1);
+  if (jobs_.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(address, ": of which of the jobs here?"));
+  }
   const std::shared_ptr<Job>& job = jobs_.begin()->second;
-  auto handshake =
-      seal::Handshake::Connect(job->identity, job->connection_secret, job->payloads.salt());
+  auto handshake = seal::Handshake::Connect(
+      job->identity, seal::ConnectionSecret(job->keys.secret, job->keys.attempt, address),
+      job->payloads.salt());
   if (!handshake.ok()) return handshake.status();
+  std::string first;
+  if (absl::Status begun = (*handshake)->Take({}, &first); !begun.ok()) return begun;
   const absl::StatusOr<ConnectionId> id = inner_->Connect(address);
   if (!id.ok()) return id;
   auto connection = std::make_unique<Connection>();
   connection->job = job;
   connection->is_outgoing = true;
   connection->handshake = *std::move(handshake);
-  std::string first;
-  if (absl::Status begun = connection->handshake->Take({}, &first); !begun.ok()) return begun;
   connection->flights.push_back(FlightOf(job->job, std::move(first)));
   Connection* const made = connections_.emplace(*id, std::move(connection)).first->second.get();
   Flush(*id, made);
@@ -276,7 +281,7 @@ void SealedEndpoint::End(ConnectionId id, const std::string& why, std::vector<Ev
   broken_seals_ += it->second->line != nullptr ? 1 : 0;
   connections_.erase(it);
   ended_.insert(id);
-  inner_->Close(id);
+  inner_->Cut(id);
   Event event;
   event.kind = Event::Kind::kDisconnected;
   event.connection = id;
@@ -288,6 +293,12 @@ void SealedEndpoint::Close(ConnectionId id) {
   connections_.erase(id);
   ended_.insert(id);
   inner_->Close(id);
+}
+
+void SealedEndpoint::Cut(ConnectionId id) {
+  connections_.erase(id);
+  ended_.insert(id);
+  inner_->Cut(id);
 }
 
 EndpointUse SealedEndpoint::use() const {

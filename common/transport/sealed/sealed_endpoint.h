@@ -34,7 +34,7 @@ namespace strata::transport {
 // kDisconnected: it is not the peer who has said it.
 //
 // Threads: as Endpoint.
-class SealedEndpoint final : public Endpoint {
+class SealedEndpoint : public Endpoint {
  public:
   enum class Unsealed {
     kOfOtherJobs,  // frames of jobs that are not protected pass as they are
@@ -61,6 +61,7 @@ class SealedEndpoint final : public Endpoint {
   absl::Status Protect(JobId job, const seal::JobKeys& keys) override;
   void Forget(JobId job) override { jobs_.erase(job); }
   void Close(ConnectionId connection) override;
+  void Cut(ConnectionId connection) override;
   void Wake() override { inner_->Wake(); }
 
  private:
@@ -71,7 +72,7 @@ class SealedEndpoint final : public Endpoint {
     const JobId job;
     const seal::JobKeys keys;
     const std::string identity;
-    const seal::Secret connection_secret;
+    const seal::Secret connection_secret;  // of those who connect to this endpoint
     PayloadSeals payloads;
   };
   struct Connection {

@@ -58,8 +58,8 @@ TEST_F(SealedEndpointTest, FramesPassBothWaysAndNobodyOnTheWayReadsThem) {
 }
 
 TEST_F(SealedEndpointTest, WhatWaitsForTheHandshakeComesInOrder) {
-  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
-  ASSERT_TRUE(client_.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  server_.Protect(kJob, KeysWith('s'));
+  client_.Protect(kJob, KeysWith('s'));
   line_ = client_.ConnectTo(&server_);
   for (uint64_t clock = 0; clock < 10; ++clock) Send(clock);
   Settle();
@@ -110,12 +110,12 @@ TEST_F(SealedEndpointTest, WhatAFullQueueRefusesIsNotLost) {
 }
 
 TEST_F(SealedEndpointTest, WhoDoesNotKnowTheSecretSaysNothing) {
-  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  server_.Protect(kJob, KeysWith('s'));
   const seal::JobKeys wrong[] = {KeysWith('t'), KeysWith('s', seal::Protection::kEncrypt, 1)};
   uint64_t times = 0;
   for (const seal::JobKeys& keys : wrong) {
     SealedParty stranger(&network_, Unsealed::kNone);
-    ASSERT_TRUE(stranger.endpoint->Protect(JobId(kJob), keys).ok());
+    stranger.Protect(kJob, keys);
     const ConnectionId line = stranger.ConnectTo(&server_);
     ASSERT_TRUE(stranger.endpoint->Send(line, FrameOf(kJob, 1, kText)).ok());
     for (int i = 0; i < 20; ++i) {
@@ -131,8 +131,8 @@ TEST_F(SealedEndpointTest, WhoDoesNotKnowTheSecretSaysNothing) {
 }
 
 TEST_F(SealedEndpointTest, AServerThatDoesNotKnowTheSecretHearsNothing) {
-  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob), KeysWith('t')).ok());
-  ASSERT_TRUE(client_.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  server_.Protect(kJob, KeysWith('t'));
+  client_.Protect(kJob, KeysWith('s'));
   line_ = client_.ConnectTo(&server_);
   Send(1);
   Settle();
@@ -143,7 +143,7 @@ TEST_F(SealedEndpointTest, AServerThatDoesNotKnowTheSecretHearsNothing) {
 }
 
 TEST_F(SealedEndpointTest, AServerThatSealsNothingHearsNothing) {
-  ASSERT_TRUE(client_.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  client_.Protect(kJob, KeysWith('s'));
   line_ = client_.ConnectTo(&server_);
   Send(1);
   Settle();
@@ -158,7 +158,7 @@ TEST_F(SealedEndpointTest, AServerThatSealsNothingHearsNothing) {
 TEST_F(SealedEndpointTest, FramesWithoutASealAreOnlyTakenOfOtherJobs) {
   SealedParty plain(&network_, Unsealed::kOfOtherJobs);
   const ConnectionId line = plain.ConnectTo(&server_);
-  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  server_.Protect(kJob, KeysWith('s'));
   ASSERT_TRUE(plain.endpoint->Send(line, FrameOf(kJob + 1, 1, kText)).ok());
   ASSERT_TRUE(plain.endpoint->Send(line, FrameOf(kJob, 2, kText)).ok());
   ASSERT_TRUE(plain.endpoint->Send(line, FrameOf(kJob + 1, 3, kText)).ok());
@@ -178,7 +178,7 @@ TEST_F(SealedEndpointTest, AnEndpointOfOneJobTakesNoneWithoutASeal) {
   SealedParty node(&network_, Unsealed::kNone), plain(&network_, Unsealed::kOfOtherJobs);
   node.address = "tcp://127.0.0.1:501";
   ASSERT_TRUE(node.endpoint->Listen(node.address).ok());
-  ASSERT_TRUE(node.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  node.Protect(kJob, KeysWith('s'));
   const ConnectionId line = plain.ConnectTo(&node);
   ASSERT_TRUE(plain.endpoint->Send(line, FrameOf(kJob + 1, 1, kText)).ok());
   ASSERT_TRUE(plain.endpoint->Send(line, FrameOf(kJob, 2, kText)).ok());
@@ -189,7 +189,7 @@ TEST_F(SealedEndpointTest, AnEndpointOfOneJobTakesNoneWithoutASeal) {
 }
 
 TEST_F(SealedEndpointTest, AConnectionIsOfTheJobThatItsPeerHasShown) {
-  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob + 1), KeysWith('t')).ok());
+  server_.Protect(kJob + 1, KeysWith('t'));
   Join();
   ASSERT_TRUE(client_.endpoint->Send(line_, FrameOf(kJob + 1, 1, kText)).ok());
   Settle();
@@ -203,7 +203,7 @@ TEST_F(SealedEndpointTest, AJobThatWasForgottenLetsNobodyIn) {
   Send(1);
   server_.endpoint->Forget(JobId(kJob));
   SealedParty late(&network_, Unsealed::kNone);
-  ASSERT_TRUE(late.endpoint->Protect(JobId(kJob), KeysWith('s')).ok());
+  late.Protect(kJob, KeysWith('s'));
   const ConnectionId line = late.ConnectTo(&server_);
   ASSERT_TRUE(late.endpoint->Send(line, FrameOf(kJob, 2, kText)).ok());
   for (int i = 0; i < 10; ++i) {
@@ -217,14 +217,12 @@ TEST_F(SealedEndpointTest, AnAttemptThatBeginsTakesNewKeys) {
   Join();
   Send(1);
   Settle();
-  ASSERT_TRUE(
-      server_.endpoint->Protect(JobId(kJob), KeysWith('s', seal::Protection::kEncrypt, 1)).ok());
+  server_.Protect(kJob, KeysWith('s', seal::Protection::kEncrypt, 1));
   const ConnectionId late = client_.ConnectTo(&server_);
   ASSERT_TRUE(client_.endpoint->Send(late, FrameOf(kJob, 2, kText)).ok());
   Settle();
   EXPECT_EQ(server_.Clocks(), Clocks({1}));
-  ASSERT_TRUE(
-      client_.endpoint->Protect(JobId(kJob), KeysWith('s', seal::Protection::kEncrypt, 1)).ok());
+  client_.Protect(kJob, KeysWith('s', seal::Protection::kEncrypt, 1));
   const ConnectionId next = client_.ConnectTo(&server_);
   ASSERT_TRUE(client_.endpoint->Send(next, FrameOf(kJob, 3, kText)).ok());
   Settle();

@@ -27,6 +27,9 @@ TEST(SealedRegions, OnlyWhatLiesInSharedMemoryGoesUnsealed) {
   Seal(&client, &tapped);
   const auto port = server.endpoint->Listen("tcp://127.0.0.1:0");
   ASSERT_TRUE(port.ok()) << port.status();
+  seal::JobKeys keys = KeysWith('s');
+  keys.own_address = absl::StrFormat("tcp://127.0.0.1:%d", *port);
+  ASSERT_TRUE(server.endpoint->Protect(JobId(0), keys).ok());
   const ConnectionId up = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", *port));
   ASSERT_TRUE(client.endpoint->Send(up, client.MakeFrame(0)).ok());
   ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));

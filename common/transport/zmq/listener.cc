@@ -142,6 +142,13 @@ void Listener::Close(ConnectionId connection) {
   if (regions_ != nullptr) regions_->Retire(std::move(it->second->session));
 }
 
+void Listener::Cut(ConnectionId connection) {
+  const auto it = peers_.find(connection);
+  if (it == peers_.end()) return;
+  if (live_fds_.contains(it->second->fd)) Shut(it->second->fd);
+  Close(connection);
+}
+
 void Listener::Flush() {
   for (auto& [connection, peer] : peers_) {
     if (peer->session != nullptr) peer->session->Sweep();

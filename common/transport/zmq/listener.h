@@ -51,6 +51,8 @@ class Listener {
   void Admit(ConnectionId connection, std::shared_ptr<const RegionMemory> memory);
   bool Refers(ConnectionId connection) const;
   void Close(ConnectionId connection);
+  // As Close, and ends the TCP connection.
+  void Cut(ConnectionId connection);
   void Flush();
   // Appends events after taking at most `count_max` messages.
   void Receive(size_t count_max, std::vector<Event>* events);

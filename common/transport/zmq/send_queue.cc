@@ -19,7 +19,9 @@ absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "the peer does not keep up: %d frames and %d bytes wait for it", frames_.size(), waiting));
   }
-  if (session != nullptr) session->Refer(&frame);
+  // A sealed payload goes as it is: its seal says so.
+  const bool may_refer = session != nullptr && (!frame.seal || frame.by_reference);
+  if (may_refer) session->Refer(&frame);
   if (frame.by_reference && frame.header.payload_kind != wire::PayloadKind::kRegion) {
     return absl::FailedPreconditionError("the payload cannot go by reference");
   }

@@ -123,6 +123,10 @@ class ZmqEndpoint : public Endpoint {
     if (connections_.erase(connection) == 0 && listener_ != nullptr) listener_->Close(connection);
   }
 
+  void Cut(ConnectionId connection) override {
+    if (connections_.erase(connection) == 0 && listener_ != nullptr) listener_->Cut(connection);
+  }
+
   void Wake() override { wake_.Notify(); }
 
  private:

@@ -51,7 +51,8 @@ struct ZmqOptions {
 // endpoints of a process share one ZeroMQ context, which lives until the process ends.
 //
 // A peer that connected to us and vanished is reported as kDisconnected too. Close on an accepted
-// connection forgets it, and what it sends later is dropped; ZeroMQ cannot end it.
+// connection forgets it, and what it sends later is dropped; ZeroMQ cannot end it. Cut ends its TCP
+// connection.
 // Errors: InvalidArgument (options), ResourceExhausted (descriptors).
 absl::StatusOr<std::unique_ptr<Endpoint>> CreateZmqEndpoint(const ZmqOptions& options);
 

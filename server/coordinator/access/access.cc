@@ -67,11 +67,15 @@ JobRules Access::rules(absl::Time now) const {
           .trusts_network = policy->trusted_network()};
 }
 
-uint32_t Access::SlotsOf(const std::string& user, absl::Time now) const {
-  if (user.empty()) return 0;  // the coordinator's
+QueueRights Access::SlotsOf(const std::string& user, absl::Time now) const {
+  if (user.empty()) return {};  // the coordinator's
   const std::shared_ptr<const Policy> policy = PolicyAt(now);
   absl::MutexLock lock(&mutex_);
-  return RightsOf(user, *policy).slots;
+  const UserRights rights = RightsOf(user, *policy);
+  return {.may_submit = rights.role >= proto::UserPolicy::SUBMIT,
+          .may_run_programs = rights.role >= proto::UserPolicy::RUN_PROGRAMS,
+          .slots = rights.slots,
+          .revoked_until = book_.RevokedUntil(user)};
 }
 
 absl::Status Access::StillCounts(const Caller& caller) const {

@@ -64,8 +64,8 @@ class Access {
 
   // What the policy says of jobs.
   JobRules rules(absl::Time now) const;
-  // How many ranks the user's running jobs may have at once; 0: no limit.
-  uint32_t SlotsOf(const std::string& user, absl::Time now) const;
+  // What of the user's jobs may leave the queue now.
+  QueueRights SlotsOf(const std::string& user, absl::Time now) const;
 
   // The calls of Keys, past Allow. List tells what users may do, as the policy says it. Errors
   // besides: Unimplemented: no authority is here.

@@ -63,10 +63,20 @@ absl::Status AuditLog::Reopen() {
   return absl::OkStatus();
 }
 
+absl::Status AuditLog::Rotate() {
+  const auto older = [&](int number) { return absl::StrCat(path_, ".", number); };
+  for (int number = options_.older_max; number > 0; --number) {
+    const std::string from = number == 1 ? path_ : older(number - 1);
+    const bool moved = rename(from.c_str(), older(number).c_str()) == 0;
+    if (!moved && (errno != ENOENT || number == 1)) return FileError(errno, older(number));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AuditLog::Append(const std::string& line) {
   if (!fd_.valid() || (bytes_ > 0 && bytes_ + line.size() > options_.bytes_max)) {
-    if (fd_.valid() && rename(path_.c_str(), (path_ + ".1").c_str()) != 0) {
-      return FileError(errno, path_ + ".1");
+    if (fd_.valid()) {
+      if (absl::Status rotated = Rotate(); !rotated.ok()) return rotated;
     }
     if (absl::Status opened = Reopen(); !opened.ok()) return opened;
   }
@@ -86,9 +96,9 @@ void AuditLog::Write(const AuditEntry& entry, absl::Time now) {
   if (entry.refused) {
     if (now < second_ || now - second_ >= absl::Seconds(1)) {
       second_ = now;
-      refused_ = 0;
+      refused_.clear();
     }
-    if (++refused_ > options_.refused_per_second) {
+    if (++refused_[entry.who] > options_.refused_per_second) {
       ++left_out_;
       return;
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -26,16 +27,19 @@ struct AuditEntry {
   std::string detail = {};  // whom or what, or why not
 };
 
-// Who has done what, a line of JSON each, at the end of a file that this user alone can read. One
-// file before it, PATH.1, is kept. What cannot be written is lost; the log says so once.
+// Who has done what, a line of JSON each, at the end of a file that this user alone can read. The
+// files before it, PATH.1 to PATH.4, are kept. What cannot be written is lost; the log says so
+// once.
 //
 // Threads: any.
 class AuditLog {
  public:
   struct Options {
     size_t bytes_max = 64 << 20;  // of a file
-    // Refused calls of one second that are written down; of others how many there were. Those who
-    // have no right to anything would fill the disk, or the files, else.
+    int older_max = 4;            // files kept besides
+    // Refused calls of one second and one caller that are written down; of others how many there
+    // were. Strangers are one caller. Those who have no right to anything would fill the files, or
+    // hide what others do, else.
     uint32_t refused_per_second = 20;
   };
   static constexpr size_t kTextBytesMax = 1024;  // of one text; what is longer is cut off
@@ -51,6 +55,8 @@ class AuditLog {
 
  private:
   AuditLog(std::string path, const Options& options) : path_(std::move(path)), options_(options) {}
+  // Makes the file the first of the older ones.
+  absl::Status Rotate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Append(const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -62,8 +68,8 @@ class AuditLog {
   bool is_torn_ ABSL_GUARDED_BY(mutex_) = false;  // the file's last line has no end
   bool is_failing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  uint32_t refused_ ABSL_GUARDED_BY(mutex_) = 0;   // of that second
-  uint64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;  // since the last line
+  std::map<std::string, uint32_t> refused_ ABSL_GUARDED_BY(mutex_);  // of that second, by who
+  uint64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;                    // since the last line
 };
 
 }  // namespace strata::server

@@ -102,14 +102,19 @@ TEST_F(AuditLogTest, ALineThatWasCutOffIsNotGoneOnWith) {
   EXPECT_EQ(json::parse(Lines()[1])["job"], 1);
 }
 
-TEST_F(AuditLogTest, TwoFilesAreKeptAndNeitherIsLargerThanItMay) {
+TEST_F(AuditLogTest, FourOlderFilesAreKeptAndNoneIsLargerThanItMay) {
   const auto log = Open({.bytes_max = 1000});
   for (uint32_t job = 1; job <= 100; ++job) log->Write(Submit(job), kNow);
-  const std::string older = TextOf(path_ + ".1"), newer = TextOf(path_);
-  EXPECT_LE(older.size(), 1000u);
-  EXPECT_LE(newer.size(), 1000u);
-  EXPECT_GT(older.size(), 800u);
-  EXPECT_THAT(newer, HasSubstr("\"job\":100,"));
+  std::string all;
+  for (const char* number : {".4", ".3", ".2", ".1", ""}) {
+    const std::string text = TextOf(path_ + number);
+    EXPECT_LE(text.size(), 1000u);
+    if (*number != '\0') {
+      EXPECT_GT(text.size(), 800u);
+    }
+    all += text;
+  }
+  EXPECT_THAT(TextOf(path_), HasSubstr("\"job\":100,"));
   int files = 0;
   for (const auto& file : std::filesystem::directory_iterator(dir_)) {
     ++files;
@@ -117,10 +122,10 @@ TEST_F(AuditLogTest, TwoFilesAreKeptAndNeitherIsLargerThanItMay) {
     ASSERT_EQ(stat(file.path().c_str(), &is), 0);
     EXPECT_EQ(is.st_mode & 07777, 0600u);
   }
-  EXPECT_EQ(files, 2);
+  EXPECT_EQ(files, 5);
   // No line was lost in between.
   uint32_t job = 0;
-  for (const absl::string_view line : absl::StrSplit(older + newer, '\n', absl::SkipEmpty())) {
+  for (const absl::string_view line : absl::StrSplit(all, '\n', absl::SkipEmpty())) {
     const uint32_t found = json::parse(line)["job"];
     EXPECT_TRUE(job == 0 || found == job + 1) << found;
     job = found;
@@ -137,6 +142,20 @@ TEST_F(AuditLogTest, AStormOfRefusedCallsIsCountedAndDoesNotHideWhatIsDone) {
   EXPECT_EQ(json::parse(lines[3])["what"], "submit");
   EXPECT_EQ(json::parse(lines[3])["refused_left_out"], 7);
   EXPECT_FALSE(json::parse(lines[4]).contains("refused_left_out"));
+}
+
+TEST_F(AuditLogTest, AStormOfOneCallerHidesNoOthers) {
+  const auto log = Open({.refused_per_second = 2});
+  AuditEntry eves = Refused();
+  eves.who = "user eve";
+  for (int i = 0; i < 10; ++i) log->Write(Refused(), kNow);
+  for (int i = 0; i < 3; ++i) log->Write(eves, kNow);
+  const std::vector<std::string> lines = Lines();
+  ASSERT_THAT(lines, SizeIs(4));
+  EXPECT_EQ(json::parse(lines[1])["who"], "a stranger");
+  EXPECT_EQ(json::parse(lines[2])["who"], "user eve");
+  EXPECT_EQ(json::parse(lines[2])["refused_left_out"], 8);
+  EXPECT_EQ(json::parse(lines[3])["who"], "user eve");
 }
 
 TEST_F(AuditLogTest, WhatCannotBeWrittenIsSaidOnceAndDoesNoHarm) {

@@ -135,14 +135,26 @@ absl::Status Allow(const Caller& caller, Call call) {
       "gets one");
 }
 
-absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner) {
-  const Verdict verdict = Decide(caller, call, SideOf(caller, owner));
+namespace {
+
+absl::Status AllowSide(const Caller& caller, Call call, JobId job, const JobSide& side) {
+  const Verdict verdict = Decide(caller, call, side);
   if (verdict == Verdict::kYes) return absl::OkStatus();
   if (verdict == Verdict::kHidden) return NoSuchJob(job);
   const absl::Status at_all = Allow(caller, call);
   if (!at_all.ok()) return at_all;
   return absl::PermissionDeniedError(
       absl::StrCat(WhyNot(caller, call), ", and job ", job.value(), " is not their own"));
+}
+
+}  // namespace
+
+absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner) {
+  return AllowSide(caller, call, job, SideOf(caller, owner));
+}
+
+absl::Status AllowAbsentJob(const Caller& caller, Call call, JobId job) {
+  return AllowSide(caller, call, job, JobSide());
 }
 
 absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration) {

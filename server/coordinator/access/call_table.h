@@ -56,6 +56,9 @@ Submitter SubmitterOf(const Caller& caller);
 absl::Status Allow(const Caller& caller, Call call);
 // Whether they may make it about that job. Errors besides: NoSuchJob.
 absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner);
+// The same of a job that does not exist: it is refused to whoever may not know of all jobs, word
+// for word as one of another namespace.
+absl::Status AllowAbsentJob(const Caller& caller, Call call, JobId job);
 // Whether a daemon may register under that role and name: only its own. Errors: PermissionDenied.
 absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration);
 

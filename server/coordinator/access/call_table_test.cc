@@ -155,6 +155,18 @@ TEST(CallTable, AJobOfAnotherNamespaceReadsAsOneThatIsNotThere) {
   }
 }
 
+TEST(CallTable, AJobThatIsNotThereIsRefusedAsAHiddenOne) {
+  for (const Call call : {Call::kCancel, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
+    for (const UserRole role : {UserPolicy::NONE, UserPolicy::VIEW, UserPolicy::RUN_PROGRAMS}) {
+      const absl::Status hidden = AllowJob(User(role), call, JobId(7), {"bob", "speech"});
+      EXPECT_FALSE(hidden.ok());
+      EXPECT_EQ(AllowAbsentJob(User(role), call, JobId(7)), hidden);
+    }
+    EXPECT_EQ(AllowAbsentJob(User(UserPolicy::OPERATE), call, JobId(7)), absl::OkStatus());
+    EXPECT_EQ(AllowAbsentJob(kOwner, call, JobId(7)), absl::OkStatus());
+  }
+}
+
 TEST(CallTable, NobodyTakesAJobOfTheCoordinatorsUserForTheirOwn) {
   // In the default namespace all see it; it has an owner without a name.
   EXPECT_TRUE(absl::IsPermissionDenied(

@@ -239,6 +239,13 @@ bool KeyBook::IsRevoked(keys::Role role, const std::string& name, absl::Time beg
   return absl::ToUnixMillis(begins) <= key->second.revoked_ms();
 }
 
+absl::Time KeyBook::RevokedUntil(const std::string& user) const {
+  const auto key = keys_.find({keys::Role::kUser, user});
+  if (key == keys_.end() || key->second.revoked_ms() == 0) return absl::InfinitePast();
+  if (key->second.begins_ms() > key->second.revoked_ms()) return absl::InfinitePast();
+  return absl::FromUnixMillis(key->second.revoked_ms()) + kStep;
+}
+
 void KeyBook::Forget(absl::Time now) {
   for (auto it = tokens_.begin(); it != tokens_.end();) {
     it = now >= absl::FromUnixMillis(it->second.expires_ms()) ? tokens_.erase(it) : std::next(it);

@@ -65,6 +65,9 @@ class KeyBook {
 
   // Whether a certificate that begins then was revoked.
   bool IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const;
+  // When what a user has was revoked, where nothing was issued to them since; InfinitePast: it was
+  // not. Whoever asked for something after that has shown a newer certificate.
+  absl::Time RevokedUntil(const std::string& user) const;
 
   // Closes all tokens; returns how many.
   size_t CloseTokens();

@@ -52,6 +52,19 @@ TEST(KeyBook, ATokenForSeveralLetsThatManyIn) {
   EXPECT_TRUE(absl::IsPermissionDenied(book.Join("t", Role::kWorker, "n3", kNow).status()));
 }
 
+TEST(KeyBook, AUserIsRevokedUntilTheyHaveANewCertificate) {
+  KeyBook book;
+  ASSERT_TRUE(book.AddToken("t", Token({"user"}, "ada", 2), kNow).ok());
+  ASSERT_TRUE(book.Join("t", Role::kUser, "ada", kNow).ok());
+  EXPECT_EQ(book.RevokedUntil("ada"), absl::InfinitePast());
+  ASSERT_TRUE(book.Revoke(Of("ada", "user"), kNow).ok());
+  EXPECT_EQ(book.RevokedUntil("ada"), kNow);
+  EXPECT_EQ(book.RevokedUntil("eve"), absl::InfinitePast());
+  ASSERT_TRUE(book.AddToken("new", Token({"user"}, "ada"), kNow).ok());
+  ASSERT_TRUE(book.Join("new", Role::kUser, "ada", kNow + absl::Seconds(1)).ok());
+  EXPECT_EQ(book.RevokedUntil("ada"), absl::InfinitePast());
+}
+
 TEST(KeyBook, ARefusedJoinDoesNotUseTheTokenUp) {
   KeyBook book;
   ASSERT_TRUE(book.AddToken("t", Token({"worker"}, "w1"), kNow).ok());

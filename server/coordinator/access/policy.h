@@ -45,6 +45,8 @@ class Policy {
   bool allow_plain() const { return allow_plain_; }
   bool trusted_network() const { return trusted_network_; }
   size_t users() const { return users_.size(); }
+  // Whether it says who may do what; else all may run programs.
+  bool lists_anybody() const { return !users_.empty() || default_user_.has_value(); }
 
  private:
   std::map<std::string, UserRights> users_;

@@ -79,6 +79,13 @@ absl::Status PolicyFile::Read() {
   if (!text.ok()) return text.status();
   absl::StatusOr<Policy> policy = Policy::Parse(*text, path_);
   if (!policy.ok()) return policy.status();
+  // One that is being rewritten in place is empty for an instant.
+  if (policy_->lists_anybody() && !policy->lists_anybody()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path_,
+        ": it lists nobody any more, and so would let everybody run programs: if that is meant, "
+        "say default_user { role: RUN_PROGRAMS } or restart the coordinator"));
+  }
   policy_ = std::make_shared<const Policy>(*std::move(policy));
   LogInfo("policy %s: %s", path_, Counted(policy_->users(), "user"));
   return absl::OkStatus();

@@ -17,7 +17,7 @@
 namespace strata::server {
 
 // The policy that is in a file now. It is read anew once the file has changed; where that cannot be
-// read, the one before stays.
+// read, or lists nobody where the one before did, that one stays.
 //
 // Threads: any.
 class PolicyFile {

@@ -85,6 +85,30 @@ TEST_F(PolicyFileTest, OneThatIsBrokenLaterLeavesTheOneBefore) {
   EXPECT_EQ(RoleOf(file->get(), "ada"), UserPolicy::OPERATE);
 }
 
+TEST_F(PolicyFileTest, OneThatListsNobodyAnyMoreOpensNothing) {
+  for (const char* before : {kViewer, "default_user { role: VIEW }"}) {
+    Write(before);
+    const auto file = PolicyFile::Open(path_, true);
+    ASSERT_TRUE(file.ok()) << file.status();
+    const UserRole role = RoleOf(file->get(), "eve");
+    testing::internal::CaptureStderr();
+    // As one that is being rewritten in place.
+    for (const char* text : {"", "allow_plain: true"}) {
+      Write(text);
+      EXPECT_EQ(RoleOf(file->get(), "eve"), role);
+      EXPECT_EQ(RoleOf(file->get(), "eve"), role) << "it is said once";
+      EXPECT_FALSE((*file)->Current(now_)->allow_plain());
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr(path_ + ": it lists nobody any more"));
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+    Write(kOperator);
+    EXPECT_EQ(RoleOf(file->get(), "ada"), UserPolicy::OPERATE);
+    Write("default_user { role: RUN_PROGRAMS }");
+    EXPECT_EQ(RoleOf(file->get(), "eve"), UserPolicy::RUN_PROGRAMS);
+  }
+}
+
 TEST_F(PolicyFileTest, OneThatNeedNotExistIsReadOnceItDoes) {
   EXPECT_TRUE(absl::IsNotFound(PolicyFile::Open(path_, /*must_exist=*/true).status()));
   const auto file = PolicyFile::Open(path_, /*must_exist=*/false);

@@ -13,14 +13,15 @@
 namespace strata::server {
 namespace {
 
-// "job 3 (mnist)"; empty: none but the given job has a checkpoint there.
-std::string OtherOwner(const Checkpoints::Listing& listing, uint32_t job, uint64_t cluster) {
+// "job 3 (mnist)", "another job"; empty: none but the query's job has a checkpoint there.
+std::string OtherOwner(const Checkpoints::Listing& listing, const CheckpointQuery& query) {
   for (const Manifest& manifest : listing.complete) {
     const absl::StatusOr<proto::JobRecord> record = RecordOf(manifest);
-    if (record.ok() && record->cluster() == cluster && manifest.job == job) continue;
-    return absl::StrFormat(
-        "job %d (%s)%s", manifest.job, manifest.job_name,
-        record.ok() && record->cluster() == cluster ? "" : " of another cluster");
+    const bool of_this = record.ok() && record->cluster() == query.cluster;
+    if (of_this && manifest.job == query.job) continue;
+    if (!query.named.Has(manifest.job, of_this)) return "another job";
+    return absl::StrFormat("job %d (%s)%s", manifest.job, manifest.job_name,
+                           of_this ? "" : " of another cluster");
   }
   return "";
 }
@@ -32,7 +33,7 @@ absl::Status CheckOwnFolder(const CheckpointQuery& query, const StoreOpener& ope
   if (!store.ok()) return store.status();
   const absl::StatusOr<Checkpoints::Listing> listing = Checkpoints(**store).List();
   if (!listing.ok()) return listing.status();
-  const std::string owner = OtherOwner(*listing, query.job, query.cluster);
+  const std::string owner = OtherOwner(*listing, query);
   if (owner.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrFormat("checkpoint.dir: %s has checkpoints of %s: go on from them with --resume %s, "

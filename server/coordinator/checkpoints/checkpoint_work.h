@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,16 @@ namespace strata::server {
 // its slashes at the end.
 std::string NormalFolder(const std::string& dir);
 
+// Of which jobs errors may say the id and the name to whom they are for.
+struct NamedJobs {
+  bool all_but = true;             // all but `listed`, also of other clusters; else those alone
+  std::set<uint32_t> listed = {};  // of this cluster
+
+  bool Has(uint32_t job, bool of_this_cluster) const {
+    return (of_this_cluster && listed.count(job) > 0) != all_but;
+  }
+};
+
 // A job that begins, and may go on from a checkpoint.
 struct CheckpointQuery {
   uint32_t job = 0;
@@ -32,6 +43,7 @@ struct CheckpointQuery {
   std::string resume_dir;  // that it goes on from; empty: it begins anew
   uint64_t below = 0;      // checkpoints of this clock or later are of no use; 0: all may be
   bool or_begin = false;   // where there is none, the job begins anew
+  NamedJobs named = {};
 };
 struct CheckpointFound {
   Manifest manifest;
@@ -44,8 +56,8 @@ struct CheckpointFound {
 // been read and found to be damaged, and those with a manifest that is torn. A job that can neither
 // go on nor begin leaves all as it is. Objects of others are not read. With no resume_dir it finds
 // none, which is no error. Errors: NotFound: there is none; InvalidArgument: own_dir has
-// checkpoints of another job, which is named; Aborted: one that is to be of no use is whole; those
-// of the store, also where it does not give one manifest that may be the newest.
+// checkpoints of another job, which is named if it may be; Aborted: one that is to be of no use is
+// whole; those of the store, also where it does not give one manifest that may be the newest.
 absl::StatusOr<CheckpointFound> FindCheckpoint(const CheckpointQuery& query,
                                                const StoreOpener& open);
 

@@ -145,6 +145,23 @@ TEST_F(CheckpointWorkTest, AFolderOfAnotherJobIsRefusedByName) {
   EXPECT_TRUE(Find("e", "").ok()) << "they are its own";
 }
 
+TEST_F(CheckpointWorkTest, AJobOfAnotherNamespaceIsNotNamed) {
+  Write("c", 10, /*job=*/3);
+  Write("d", 10, /*job=*/3, /*cluster=*/6);
+  const auto why = [&](const std::string& dir, const NamedJobs& named) {
+    const CheckpointQuery query = {
+        .job = 1, .cluster = kCluster, .own_dir = Dir(dir), .named = named};
+    return std::string(FindCheckpoint(query, OpenFiles).status().message());
+  };
+  const NamedJobs none{.all_but = false}, its{.all_but = false, .listed = {3}};
+  const NamedJobs all_others{.listed = {3}};
+  EXPECT_THAT(why("c", none), HasSubstr("has checkpoints of another job: go on"));
+  EXPECT_THAT(why("c", all_others), HasSubstr("has checkpoints of another job: go on"));
+  EXPECT_THAT(why("c", its), HasSubstr("has checkpoints of job 3 (mnist): go on"));
+  EXPECT_THAT(why("d", its), HasSubstr("has checkpoints of another job: go on"));
+  EXPECT_THAT(why("d", all_others), HasSubstr("job 3 (mnist) of another cluster"));
+}
+
 TEST_F(CheckpointWorkTest, DamagedOnesOfTheJobItselfAreDeleted) {
   for (const uint64_t clock : {10, 20, 30}) Write("c", clock);
   Spoil(PathOf("c", 20, "shard-0-1.0"));

@@ -198,14 +198,17 @@ void JobEntry::BeginLedger() {
   ledger_record = record.SerializeAsString();
 }
 
-void JobEntry::Requeue(const std::string& reason, absl::Time now) {
+void JobEntry::Requeue(const std::string& reason, const std::string& new_secret, absl::Time now) {
   STRATA_REQUIRE(running());
   RefreshProgress();
   stage_ = JobStage::kQueued;
   proto::JobRecord& record = *stored.mutable_record();
   record.set_attempt(record.attempt() + 1);
-  // Processes of the attempt before may still be there: shards do not take what they push.
-  const uint64_t tokens[] = {record.token(), record.attempt()};
+  // Processes of the attempt before may still be there: shards do not take what they push, and
+  // whose keys were revoked meanwhile cannot know the secret of this one.
+  if (!record.secret().empty()) record.set_secret(new_secret);
+  const uint64_t tokens[] = {record.token(), record.attempt(),
+                             XXH3_64bits(record.secret().data(), record.secret().size())};
   record.set_token(XXH3_64bits(tokens, sizeof(tokens)));
   record.clear_view();
   record.clear_placement();

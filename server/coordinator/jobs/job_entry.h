@@ -68,7 +68,7 @@ class JobEntry {
 
   // Puts a job that runs, or is about to, back into the queue, for its next attempt: daemons that
   // still speak of this one are not heard.
-  void Requeue(const std::string& reason, absl::Time now);
+  void Requeue(const std::string& reason, const std::string& new_secret, absl::Time now);
 
   // Whether the job writes checkpoints or goes on from one.
   bool has_checkpoints() const { return job().has_checkpoint() || !stored.resume().dir().empty(); }

@@ -136,7 +136,7 @@ void JobLife::StartOver(const std::string& reason, JobEntry* entry, absl::Time n
   announcer_->DropRecords(entry->id());
   const std::vector<JobNode> nodes = entry->nodes;
   const std::vector<JobServer> servers = entry->servers;
-  entry->Requeue(reason, now);
+  entry->Requeue(reason, new_secret_(), now);
   announcer_->Save(*entry).IgnoreError();  // repeated
   LogWarning("job %d (%s): attempt %d %s", entry->id().value(), entry->job().name(),
              entry->stored.record().attempt(), reason);

@@ -1,7 +1,9 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_JOB_LIFE_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_JOB_LIFE_H_
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,9 +20,13 @@ namespace strata::server {
 // the daemons what to do and followers what happened. Owns nothing; the stage is the entry's.
 class JobLife {
  public:
-  // All outlive it.
-  JobLife(JobPlacer* placer, DaemonCommands* commands, JobAnnouncer* announcer)
-      : placer_(placer), commands_(commands), announcer_(announcer) {}
+  // All outlive it. `new_secret`: see JobTable::Options.
+  JobLife(std::function<std::string()> new_secret, JobPlacer* placer, DaemonCommands* commands,
+          JobAnnouncer* announcer)
+      : new_secret_(std::move(new_secret)),
+        placer_(placer),
+        commands_(commands),
+        announcer_(announcer) {}
 
   // Starts the ranks on the workers of `blocks`. REQUIRES: entry->queued().
   void Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl::Time now);
@@ -60,6 +66,7 @@ class JobLife {
   // Saves a job that must be saved before its daemons are told; false: it has failed instead.
   bool SaveOrFail(JobEntry* entry, absl::Time now);
 
+  const std::function<std::string()> new_secret_;
   JobPlacer* const placer_;
   DaemonCommands* const commands_;
   JobAnnouncer* const announcer_;

@@ -26,7 +26,7 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       commands_(membership, actions),
       announcer_(options.recent_max, &commands_, actions),
       reports_(options.diagnosis, membership, &announcer_),
-      life_(&placer_, &commands_, &announcer_) {}
+      life_(options.new_secret, &placer_, &commands_, &announcer_) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        bool is_restart, absl::Time now) {
@@ -37,6 +37,7 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
   for (const proto::StoredJob& stored : jobs) {
     JobEntry entry = JobEntry::Restored(stored);
     const JobId id = entry.id();
+    if (entry.queued()) SettleOld(&entry);
     jobs_.insert_or_assign(id, std::move(entry));
   }
   for (auto& [id, entry] : jobs_) {
@@ -44,6 +45,16 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
     life_.Fail("the coordinator was restarted while the job was starting", &entry, now);
   }
   StartQueued(now);
+}
+
+void JobTable::SettleOld(JobEntry* entry) const {
+  proto::Job* job = entry->stored.mutable_record()->mutable_job();
+  if (job->protection() != proto::Job::BY_CLUSTER) return;
+  STRATA_REQUIRE(SettleProtection(options_.protection(), job).ok());
+  entry->status().mutable_job()->set_protection(job->protection());
+  if (job->protection() != proto::Job::PLAIN) {
+    entry->stored.mutable_record()->set_secret(options_.new_secret());
+  }
 }
 
 absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& resume,
@@ -64,11 +75,8 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
         "exchange: MPI is started by mpirun, without a cluster: mpirun -n RANKS strata rank --job "
         "FILE");
   }
-  const auto queued = std::count_if(jobs_.begin(), jobs_.end(),
-                                    [](const auto& item) { return item.second.queued(); });
-  if (static_cast<size_t>(queued) >= options_.queued_max) {
-    return absl::ResourceExhaustedError(absl::StrFormat("the queue is full: %d jobs wait", queued));
-  }
+  const absl::Status room = CheckQueueHasRoom(by.owner.user, options_.queued_max, jobs_);
+  if (!room.ok()) return room;
   const JobId id(next_job_id_);
   JobEntry entry = JobEntry::Submitted(id, token, cluster_, job, NormalFolder(*resume_dir), now);
   if (job.protection() != proto::Job::PLAIN) {

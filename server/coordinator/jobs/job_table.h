@@ -115,6 +115,8 @@ class JobTable {
   void StartQueued(absl::Time now);
 
  private:
+  // Protects a waiting job that a coordinator without such protection has stored.
+  void SettleOld(JobEntry* entry) const;
   JobEntry* FindRunning(uint32_t job);
   // The same; null, too, where the daemon speaks of another attempt.
   template <typename Message>

@@ -35,6 +35,18 @@ void ShowNewest(const Manifest& manifest, uint64_t step, proto::CheckpointStatus
   shown->set_newest_bytes(bytes);
 }
 
+// Members of a namespace are told of its own jobs, those of the default one of all that are of no
+// namespace that is known.
+NamedJobs NamedFor(const JobEntry& reader, const std::map<JobId, JobEntry>& jobs) {
+  const std::string& tenant = reader.stored.status().tenant();
+  NamedJobs named{.all_but = tenant.empty()};
+  for (const auto& [id, entry] : jobs) {
+    const bool is_same = entry.stored.status().tenant() == tenant;
+    if (is_same != named.all_but) named.listed.insert(id.value());
+  }
+  return named;
+}
+
 // Between looks into a store that does not answer.
 constexpr absl::Duration kLookEvery = absl::Seconds(5);
 
@@ -88,7 +100,8 @@ bool JobTable::HoldsBack(JobEntry* entry, absl::Time now) {
                             .own_dir = entry->job().checkpoint().dir(),
                             .resume_dir = resume.dir(),
                             .below = resume.below(),
-                            .or_begin = resume.or_begin()});
+                            .or_begin = resume.or_begin(),
+                            .named = NamedFor(*entry, jobs_)});
   return true;
 }
 
@@ -139,9 +152,13 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
 absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* entry) {
   const std::string& dir = entry->stored.resume().dir();
   if (absl::Status same = CheckGoesOn(entry->job(), found.record); !same.ok()) {
-    return absl::InvalidArgumentError(absl::StrFormat("cannot go on from %s (job %d, %s): %s", dir,
-                                                      found.manifest.job, found.manifest.job_name,
-                                                      same.message()));
+    const bool may_name =
+        NamedFor(*entry, jobs_).Has(found.manifest.job, found.record.cluster() == cluster_);
+    const std::string whose =
+        may_name ? absl::StrFormat("job %d, %s", found.manifest.job, found.manifest.job_name)
+                 : "another job";
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cannot go on from %s (%s): %s", dir, whose, same.message()));
   }
   absl::StatusOr<proto::Resume> resume = MakeResume(dir, found.manifest, found.record);
   if (!resume.ok()) return resume.status();

@@ -10,7 +10,38 @@ bool Holds(const JobEntry& entry, SlotKind kind) {
   return entry.running() && (kind == SlotKind::kAny || entry.on_gpus());
 }
 
+// Why the owner's rights keep the job in the queue; empty: they do not.
+std::string WhyMayNot(const QueueRights& rights, const JobEntry& entry) {
+  const std::string& owner = entry.stored.status().owner();
+  if (absl::FromUnixMillis(entry.stored.status().submitted_ms()) <= rights.revoked_until) {
+    return absl::StrCat("waits: the keys of its owner ", owner, " were revoked");
+  }
+  if (!rights.may_submit) {
+    return absl::StrCat("waits: its owner ", owner, " may run nothing here any more");
+  }
+  if (entry.job().has_program() && !rights.may_run_programs) {
+    return absl::StrCat("waits: its owner ", owner, " may run no programs here any more");
+  }
+  return "";
+}
+
 }  // namespace
+
+absl::Status CheckQueueHasRoom(const std::string& user, size_t queued_max,
+                               const std::map<JobId, JobEntry>& jobs, size_t per_user_max) {
+  size_t queued = 0, of_user = 0;
+  for (const auto& [id, entry] : jobs) {
+    if (!entry.queued()) continue;
+    ++queued;
+    if (entry.stored.status().owner() == user) ++of_user;
+  }
+  if (queued >= queued_max) {
+    return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queued, " jobs wait"));
+  }
+  if (user.empty() || of_user < per_user_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("user ", user, " has ", Counted(of_user, "job"),
+                                                   " in the queue, and may have no more"));
+}
 
 uint32_t SlotsHeldOn(const std::string& daemon, SlotKind kind,
                      const std::map<JobId, JobEntry>& jobs) {
@@ -48,27 +79,29 @@ UserSlots::User& UserSlots::Find(const std::string& user) {
     for (const auto& [id, entry] : jobs_) {
       if (entry.running()) users_[entry.owner().user].used += entry.job().ranks();
     }
-    for (auto& [name, found] : users_) found.limit = limit_of_(name);
+    for (auto& [name, found] : users_) found.rights = rights_of_(name);
     is_counted_ = true;
   }
   const auto [found, is_new] = users_.try_emplace(user);
-  if (is_new) found->second.limit = limit_of_(user);
+  if (is_new) found->second.rights = rights_of_(user);
   return found->second;
 }
 
 std::string UserSlots::WhyWaits(const JobEntry& entry) {
   const std::string& name = entry.stored.status().owner();
-  if (name.empty() || !limit_of_) return "";
+  if (name.empty() || !rights_of_) return "";
   const User& user = Find(name);
+  if (std::string why = WhyMayNot(user.rights, entry); !why.empty()) return why;
   const uint64_t ranks = entry.job().ranks();
-  if (user.limit == 0 || user.used + ranks <= user.limit) return "";
-  return absl::StrCat("waits: user ", name, " may have ", Counted(user.limit, "rank"),
+  const uint32_t slots = user.rights.slots;
+  if (slots == 0 || user.used + ranks <= slots) return "";
+  return absl::StrCat("waits: user ", name, " may have ", Counted(slots, "rank"),
                       " at once, running jobs have ", user.used, ", and this job needs ", ranks);
 }
 
 void UserSlots::OnStarted(const JobEntry& entry) {
   const std::string& name = entry.stored.status().owner();
-  if (!name.empty() && limit_of_) Find(name).used += entry.job().ranks();
+  if (!name.empty() && rights_of_) Find(name).used += entry.job().ranks();
 }
 
 }  // namespace strata::server

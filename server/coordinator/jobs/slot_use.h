@@ -1,13 +1,16 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_SLOT_USE_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_SLOT_USE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "common/ids.h"
 #include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/tenants/job_rules.h"
 
 namespace strata::server {
 
@@ -25,16 +28,25 @@ std::string NameFor(const JobEntry& reader, const JobEntry& entry);
 std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
                             const std::map<JobId, JobEntry>& jobs);
 
-// How many ranks a user's running jobs may have at once; 0: no limit.
-using SlotsOfUser = std::function<uint32_t(const std::string& user)>;
+// What of a user's jobs may leave the queue now.
+using SlotsOfUser = std::function<QueueRights(const std::string& user)>;
 
-// Which queued jobs wait for others of the same user. For one look at the queue: it asks for each
-// user's limit once, and counts running jobs once.
+// Jobs that one user may have in the queue.
+inline constexpr size_t kQueuedPerUserMax = 1000;
+
+// Whether one more job of the user may wait; empty: the coordinator's, who has no limit of their
+// own. Errors: ResourceExhausted.
+absl::Status CheckQueueHasRoom(const std::string& user, size_t queued_max,
+                               const std::map<JobId, JobEntry>& jobs,
+                               size_t per_user_max = kQueuedPerUserMax);
+
+// Which queued jobs wait for others of the same user, or for their user's rights. For one look at
+// the queue: it asks for each user's rights once, and counts running jobs once.
 class UserSlots {
  public:
-  // `limit_of` may be empty: nobody has a limit. Both outlive it.
-  UserSlots(const SlotsOfUser& limit_of, const std::map<JobId, JobEntry>& jobs)
-      : limit_of_(limit_of), jobs_(jobs) {}
+  // `rights_of` may be empty: nobody has a limit. Both outlive it.
+  UserSlots(const SlotsOfUser& rights_of, const std::map<JobId, JobEntry>& jobs)
+      : rights_of_(rights_of), jobs_(jobs) {}
 
   // Why a queued job waits, in words; empty: it need not.
   std::string WhyWaits(const JobEntry& entry);
@@ -43,12 +55,12 @@ class UserSlots {
 
  private:
   struct User {
-    uint32_t limit = 0;
+    QueueRights rights;
     uint64_t used = 0;
   };
   User& Find(const std::string& user);
 
-  const SlotsOfUser& limit_of_;
+  const SlotsOfUser& rights_of_;
   const std::map<JobId, JobEntry>& jobs_;
   std::map<std::string, User> users_;
   bool is_counted_ = false;

@@ -43,6 +43,16 @@ bool MaySee(const Caller& caller, const JobOwner& owner) {
   return Decide(caller, Call::kGetJob, SideOf(caller, owner)) == Verdict::kYes;
 }
 
+// Leaves out what the jobs and calls of all users add up to.
+void LeaveOutUse(proto::ListNodesReply* reply) {
+  const auto leave_out = [](proto::DaemonStatus* status) {
+    status->clear_resources();
+    status->clear_refusals();
+  };
+  for (proto::DaemonStatus& daemon : *reply->mutable_daemons()) leave_out(&daemon);
+  leave_out(reply->mutable_coordinator());
+}
+
 }  // namespace
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
@@ -167,6 +177,7 @@ bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMess
     renewed->set_roots_pem(issued->roots_pem());
   } else {
     renewed->set_error(std::string(issued.status().message()));
+    doorkeeper_.NoteRefused(member.caller, member.peer, CallName(Call::kRenew), renewed->error());
   }
   member.queue->Push(std::move(reply));
   return false;
@@ -236,7 +247,10 @@ grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
     }
     const absl::StatusOr<JobId> job = core_.Submit(request->job(), request->resume(), RandomToken(),
                                                    clock_.Now(), SubmitterOf(guest.caller));
-    if (!job.ok()) return job.status();
+    if (!job.ok()) {
+      doorkeeper_.NoteRefused(guest, CallName(Call::kSubmit), job.status());
+      return job.status();
+    }
     reply->set_job_id(job->value());
     doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kSubmit), job->value(),
                      request->job().name());
@@ -310,6 +324,7 @@ grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
     control::AddRefusal("against the policy", doorkeeper_.refused_users(), coordinator);
     control::AddResource("trace bytes", core_.traces().bytes(), core_.traces().bytes_max(),
                          coordinator);
+    if (!SubmitterOf(guest.caller).sees_all) LeaveOutUse(reply);
     return absl::OkStatus();
   });
 }
@@ -320,6 +335,10 @@ void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage
   const Member& member = it->second;
   if (message.has_registered()) {
     doorkeeper_.Note(member.caller, member.peer, "register", 0, member.registers_as);
+  }
+  if (message.has_rejected()) {
+    doorkeeper_.NoteRefused(member.caller, member.peer, "register",
+                            absl::StrCat(member.registers_as, ": ", message.rejected().reason()));
   }
   if (!message.has_registered()) return member.queue->Push(message);
   proto::CoordinatorMessage registered = message;

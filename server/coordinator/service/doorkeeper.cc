@@ -63,11 +63,18 @@ absl::StatusOr<Guest> Doorkeeper::LetIn(const grpc::ServerContext& context, Call
 absl::Status Doorkeeper::MayNow(const Guest& guest, Call call, JobId job,
                                 const std::optional<JobOwner>& owner) {
   const absl::StatusOr<Caller> now = access_->Anew(guest.caller, absl::Now());
-  if (!now.ok()) return now.status();
-  if (!owner.has_value()) return NoSuchJob(job);
-  const absl::Status may = AllowJob(*now, call, job, *owner);
-  if (!may.ok()) Refuse(*now, guest.peer, CallName(call), job.value(), may);
-  return may;
+  if (!now.ok()) {
+    Refuse(guest.caller, guest.peer, CallName(call), job.value(), now.status());
+    return now.status();
+  }
+  const absl::Status may =
+      owner.has_value() ? AllowJob(*now, call, job, *owner) : AllowAbsentJob(*now, call, job);
+  if (!may.ok()) {
+    Refuse(*now, guest.peer, CallName(call), job.value(), may);
+    return may;
+  }
+  // Who may know of all jobs was refused nothing.
+  return owner.has_value() ? absl::OkStatus() : NoSuchJob(job);
 }
 
 void Doorkeeper::Refuse(const Caller& caller, const std::string& peer, const std::string& what,
@@ -83,6 +90,13 @@ void Doorkeeper::Refuse(const Caller& caller, const std::string& peer, const std
   // A storm of them is not worth a line each.
   if ((refused & (refused - 1)) != 0) return;
   LogWarning("refused a call from %s: %s (%d refused)", peer, std::string(why.message()), refused);
+}
+
+void Doorkeeper::NoteRefused(const Caller& caller, const std::string& peer, const std::string& what,
+                             const std::string& why) {
+  audit_->Write(
+      {.who = CallerText(caller), .peer = peer, .what = what, .refused = true, .detail = why},
+      absl::Now());
 }
 
 void Doorkeeper::Note(const Caller& caller, const std::string& peer, const std::string& what,

@@ -41,8 +41,8 @@ class Doorkeeper {
   // them.
   absl::StatusOr<Guest> LetIn(const grpc::ServerContext& context, Call call, Gate* gate);
   // Whether a guest may make the call about that job, now. `owner`: nullopt: there is no such job.
-  // Errors: NoSuchJob, also of a job that the guest may not know of; PermissionDenied: they may
-  // not, or no longer; counted.
+  // Errors: NoSuchJob, also of a job that the guest may not know of, and counted alike, so that no
+  // counter tells the two apart; PermissionDenied: they may not, or no longer; counted.
   absl::Status MayNow(const Guest& guest, Call call, JobId job,
                       const std::optional<JobOwner>& owner);
 
@@ -51,6 +51,12 @@ class Doorkeeper {
               const absl::Status& why);
   void Refuse(const Guest& guest, const std::string& what, const absl::Status& why) {
     Refuse(guest.caller, guest.peer, what, 0, why);
+  }
+  // Writes down what those who may ask for it asked for in vain.
+  void NoteRefused(const Caller& caller, const std::string& peer, const std::string& what,
+                   const std::string& why);
+  void NoteRefused(const Guest& guest, const std::string& what, const absl::Status& why) {
+    NoteRefused(guest.caller, guest.peer, what, std::string(why.message()));
   }
   // Writes down what was done.
   void Note(const Caller& caller, const std::string& peer, const std::string& what, uint32_t job,

@@ -68,8 +68,10 @@ class SqliteJobStore final : public JobStore {
                           "stays \"%s\"",
                           file_, *journal));
     }
-    const absl::Status synced = Run("PRAGMA synchronous = FULL");
-    if (!synced.ok()) return synced;
+    // What a job's record loses, its secret among it, is overwritten.
+    for (const char* setting : {"PRAGMA synchronous = FULL", "PRAGMA secure_delete = ON"}) {
+      if (const absl::Status set = Run(setting); !set.ok()) return set;
+    }
     const absl::StatusOr<std::string> check = ReadText("PRAGMA quick_check(1)");
     if (!check.ok()) return check.status();
     if (*check != "ok") return absl::DataLossError(absl::StrCat(file_, ": ", *check));
@@ -122,7 +124,11 @@ class SqliteJobStore final : public JobStore {
     BindText(save, 3, state);
     BindText(save, 4, job.status().reason());
     sqlite3_bind_blob64(save, 5, data.data(), data.size(), SQLITE_STATIC);
-    if (next == next_job_id_) return Step(save);
+    if (next == next_job_id_) {
+      const absl::Status saved = Step(save);
+      if (saved.ok() && job.status().ended_ms() > 0) EmptyLog();
+      return saved;
+    }
     // The id counts as given away exactly when the job is there.
     const std::string text = absl::StrCat(next);
     const absl::Status status = InTransaction([&] {
@@ -132,6 +138,12 @@ class SqliteJobStore final : public JobStore {
     });
     if (status.ok()) next_job_id_ = next;
     return status;
+  }
+
+  // What stood in the log of writes before is gone then, once nobody reads it. It fills again.
+  void EmptyLog() {
+    sqlite3_wal_checkpoint_v2(database_.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr,
+                              nullptr);
   }
 
   absl::Status Remove(JobId job) override {

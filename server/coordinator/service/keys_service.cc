@@ -61,8 +61,12 @@ grpc::Status KeysService::Renew(grpc::ServerContext* context, const proto::Renew
   return Ask(context, Call::kRenew, [&](const Guest& guest) {
     absl::StatusOr<proto::IssuedCertificate> issued =
         access_->Renew(guest.caller, request->request_pem(), absl::Now());
-    if (issued.ok()) *reply = *std::move(issued);
-    return issued.status();
+    if (!issued.ok()) {
+      doorkeeper_->NoteRefused(guest, CallName(Call::kRenew), issued.status());
+      return issued.status();
+    }
+    *reply = *std::move(issued);
+    return absl::OkStatus();
   });
 }
 
@@ -71,7 +75,10 @@ grpc::Status KeysService::MakeToken(grpc::ServerContext* context,
                                     proto::MakeTokenReply* reply) {
   return Ask(context, Call::kMakeToken, [&](const Guest& guest) {
     const absl::StatusOr<std::string> token = access_->MakeToken(*request, absl::Now());
-    if (!token.ok()) return token.status();
+    if (!token.ok()) {
+      doorkeeper_->NoteRefused(guest, CallName(Call::kMakeToken), token.status());
+      return token.status();
+    }
     reply->set_token(*token);
     doorkeeper_->Note(guest, CallName(Call::kMakeToken), TokenText(*request));
     return absl::OkStatus();
@@ -90,7 +97,10 @@ grpc::Status KeysService::Revoke(grpc::ServerContext* context, const proto::Revo
                                  proto::RevokeReply* reply) {
   return Ask(context, Call::kRevoke, [&](const Guest& guest) {
     absl::StatusOr<proto::RevokeReply> revoked = access_->Revoke(*request, absl::Now());
-    if (!revoked.ok()) return revoked.status();
+    if (!revoked.ok()) {
+      doorkeeper_->NoteRefused(guest, CallName(Call::kRevoke), revoked.status());
+      return revoked.status();
+    }
     *reply = *std::move(revoked);
     if (!reply->identity().empty()) LogInfo("%s is revoked", reply->identity());
     if (request->tokens()) LogInfo("%d tokens are closed", reply->tokens_closed());

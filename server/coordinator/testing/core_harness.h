@@ -80,6 +80,8 @@ class CoreHarness : private CoordinatorActions {
   absl::Time now() const { return now_; }
   const std::vector<proto::FollowEvent>& events() const { return events_; }
   const std::map<uint32_t, proto::StoredJob>& stored() const { return stored_; }
+  // What an older coordinator has saved, to be changed before Restart.
+  proto::StoredJob* stored_to_change(uint32_t job) { return &stored_.at(job); }
   bool IsClosed(SessionId session) const;
   // The lines about who holds a job up.
   const std::vector<std::string>& warnings() const { return warnings_; }

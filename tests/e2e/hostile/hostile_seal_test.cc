@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/types/span.h"
+#include "absl/strings/str_cat.h"
 #include "common/seal/handshake.h"
 #include "tests/e2e/testing/hostile_job.h"
 #include "tests/e2e/testing/raw_peer.h"
@@ -47,10 +47,13 @@ TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
       peers.back().Send(ZmtpFrame(MakeHeader(Op::kRetire), ""));
     }
     const std::string identity = seal::IdentityOf(job_.value(), record.attempt());
-    const seal::Secret connection = seal::ConnectionSecret(*secret, record.attempt());
+    const std::string address = absl::StrCat("tcp://127.0.0.1:", port);
+    const std::string other = absl::StrCat("tcp://127.0.0.1:", port + 1);
+    const seal::Secret connection = seal::ConnectionSecret(*secret, record.attempt(), address);
     say(port, Opening(identity, seal::NewSecret()));
     say(port, Opening(identity, *secret));  // what the connections' is made of, not that itself
-    say(port, Opening(identity, seal::ConnectionSecret(*secret, record.attempt() + 1)));
+    say(port, Opening(identity, seal::ConnectionSecret(*secret, record.attempt() + 1, address)));
+    say(port, Opening(identity, seal::ConnectionSecret(*secret, record.attempt(), other)));
     say(port, Opening(seal::IdentityOf(finished_job_, 0), connection));
     say(port, Opening("job 4000000 attempt 0", connection));
     // No TLS at all.
@@ -62,7 +65,7 @@ TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
     say(port, Opening(identity, connection));
   }
   ExpectRefused("s0", "frame without a seal", 2 * 2 * 10);
-  ExpectRefused("s0", "wrong secret of a job", 2 * 5);
+  ExpectRefused("s0", "wrong secret of a job", 2 * 6);
   ExpectUndisturbed();
 }
 

@@ -67,14 +67,15 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
   core.timing = world->scenario().timing;
   core.reserve = world->scenario().reserve;
   auto at = std::make_unique<transport::SimEndpoint>(&world->network(), endpoint);
+  std::string own_address;
   if (record.has_ring()) {
-    const auto index = static_cast<int>(options_.node);
-    if (const auto port = at->Listen(record.ring().endpoints(index)); !port.ok()) {
+    own_address = record.ring().endpoints(static_cast<int>(options_.node));
+    if (const auto port = at->Listen(own_address); !port.ok()) {
       world_->Fail("a node can listen: " + std::string(port.status().message()));
     }
   }
   std::unique_ptr<transport::Endpoint> way = std::move(at);
-  if (const auto keys = *KeysOf(record)) {
+  if (const auto keys = *KeysOf(record, own_address)) {
     way = std::make_unique<transport::SealedEndpoint>(std::move(way),
                                                       transport::SealedEndpoint::Unsealed::kNone);
     (void)way->Protect(JobId(job_), *keys);

@@ -53,7 +53,8 @@ void SimShard::Install(const proto::JobRecord& record, uint32_t own_shard) {
     const absl::Status status = core_.Install(record, ShardId(own_shard));
     if (!status.ok()) world_->Fail("jobs end well: " + std::string(status.message()));
   }
-  const auto keys = *KeysOf(record);
+  const auto keys =
+      *KeysOf(record, record.placement().shard_endpoints(static_cast<int>(own_shard)));
   if (keys) (void)endpoint_->Protect(JobId(record.job_id()), *keys);
 }
 

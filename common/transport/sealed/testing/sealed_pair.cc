@@ -38,6 +38,11 @@ SealedParty::SealedParty(SimNetwork* network, SealedEndpoint::Unsealed takes) {
   endpoint = std::make_unique<SealedEndpoint>(std::move(tap), takes);
 }
 
+void SealedParty::Protect(uint32_t job, seal::JobKeys keys) {
+  keys.own_address = address;
+  EXPECT_TRUE(endpoint->Protect(JobId(job), keys).ok());
+}
+
 ConnectionId SealedParty::ConnectTo(SealedParty* server) {
   const absl::StatusOr<ConnectionId> connected = endpoint->Connect(server->address);
   EXPECT_TRUE(connected.ok()) << connected.status();
@@ -70,8 +75,8 @@ void SealedPair::Settle() {
 }
 
 void SealedPair::Join(const seal::JobKeys& keys) {
-  ASSERT_TRUE(server_.endpoint->Protect(JobId(kJob), keys).ok());
-  ASSERT_TRUE(client_.endpoint->Protect(JobId(kJob), keys).ok());
+  server_.Protect(kJob, keys);
+  client_.Protect(kJob, keys);
   line_ = client_.ConnectTo(&server_);
   Settle();
 }

@@ -27,6 +27,8 @@ std::string TextOf(const wire::Frame& frame);
 struct SealedParty {
   SealedParty(SimNetwork* network, SealedEndpoint::Unsealed takes);
 
+  // Takes the job's frames under these keys, as the one who listens at `address`.
+  void Protect(uint32_t job, seal::JobKeys keys);
   // Connects to where `server` listens.
   ConnectionId ConnectTo(SealedParty* server);
   // The clocks of the frames that have come, in order.

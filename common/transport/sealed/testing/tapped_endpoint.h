@@ -40,7 +40,12 @@ class TappedEndpoint final : public Endpoint {
     inner_->Poll(timeout, events);
   }
   void WatchFd(int fd) override { inner_->WatchFd(fd); }
+  void Admit(ConnectionId connection, const std::shared_ptr<BlockSource>& memory) override {
+    inner_->Admit(connection, memory);
+  }
+  bool Refers(ConnectionId connection) const override { return inner_->Refers(connection); }
   void Close(ConnectionId connection) override { inner_->Close(connection); }
+  void Cut(ConnectionId connection) override { inner_->Cut(connection); }
   void Wake() override { inner_->Wake(); }
 
  private:

@@ -1,0 +1,100 @@
+// Secrets of jobs: who gets one, for how long, and what may not be protected.
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/testing/core_harness.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::HasSubstr;
+using Message = proto::CoordinatorMessage;
+
+// A cluster with keys, whose secrets are counted.
+class CoreProtectionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cluster_.JoinServer("s1", 1);
+    cluster_.JoinWorker("w1", 2);
+  }
+  CoordinatorCore::Options Options() {
+    CoordinatorCore::Options options;
+    options.jobs.protection = [this] { return rules_; };
+    options.jobs.new_secret = [this] { return std::string(32, static_cast<char>(++secrets_)); };
+    return options;
+  }
+  const proto::JobRecord& Stored(uint32_t job) { return cluster_.stored().at(job).record(); }
+
+  ProtectionRules rules_ = {.has_keys = true, .keeps_secrets = true};
+  int secrets_ = 0;
+  CoreHarness cluster_{Options()};
+};
+
+TEST_F(CoreProtectionTest, ItsDaemonsGetTheSecretAndItIsErasedAtTheEnd) {
+  const uint32_t job = cluster_.Train(CoreHarness::SomeJob(2), {"w1"}, {"s1"});
+  EXPECT_EQ(Stored(job).job().protection(), proto::Job::ENCRYPT);
+  EXPECT_EQ(Stored(job).secret(), std::string(32, '\1'));
+  EXPECT_EQ(cluster_.Status(job).job().protection(), proto::Job::ENCRYPT);
+  const auto install = cluster_.Newest("s1", Message::kInstallJob).install_job().record();
+  const auto start = cluster_.Newest("w1", Message::kStartNode).start_node().record();
+  EXPECT_EQ(install.secret(), Stored(job).secret());
+  EXPECT_EQ(start.secret(), Stored(job).secret());
+  cluster_.Failed("w1", job, "boom");
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
+  EXPECT_EQ(Stored(job).secret(), "");
+}
+
+TEST_F(CoreProtectionTest, APlainOneHasNone) {
+  rules_.allows_plain = true;
+  proto::Job job = CoreHarness::SomeJob(2);
+  job.set_protection(proto::Job::PLAIN);
+  EXPECT_EQ(Stored(cluster_.Submit(job)).secret(), "");
+  EXPECT_EQ(secrets_, 0);
+}
+
+// Whose keys were revoked knows the old one.
+TEST_F(CoreProtectionTest, EachAttemptHasASecretOfItsOwn) {
+  proto::Job wish = CoreHarness::SomeJob(2);
+  wish.mutable_checkpoint()->set_dir("/c");
+  wish.mutable_checkpoint()->set_every_steps(10);
+  wish.mutable_restart()->set_attempts(3);
+  const uint32_t job = cluster_.Submit(wish);
+  cluster_.Found(job, CheckpointFound());
+  proto::NodeReady ready = CoreHarness::SomeLayout(job);
+  ready.set_can_resume(true);
+  cluster_.Ready("w1", ready);
+  cluster_.Installed("s1", job);
+  const std::string first = Stored(job).secret();
+  const uint64_t token = Stored(job).token();
+  cluster_.Failed("w1", job, "boom");
+  ASSERT_EQ(cluster_.Status(job).state(), proto::QUEUED) << cluster_.Status(job).reason();
+  EXPECT_EQ(Stored(job).attempt(), 1);
+  EXPECT_EQ(Stored(job).secret().size(), 32);
+  EXPECT_NE(Stored(job).secret(), first);
+  EXPECT_NE(Stored(job).token(), token);
+}
+
+TEST_F(CoreProtectionTest, AJobThatWaitsSinceAnOlderVersionIsProtected) {
+  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(7));  // more than there are slots
+  proto::JobRecord* record = cluster_.stored_to_change(job)->mutable_record();
+  record->clear_secret();
+  record->mutable_job()->set_protection(proto::Job::BY_CLUSTER);
+  cluster_.Restart();
+  EXPECT_EQ(cluster_.Status(job).job().protection(), proto::Job::ENCRYPT);
+}
+
+TEST_F(CoreProtectionTest, WithoutKeysNothingIsProtected) {
+  rules_ = {};
+  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(2));
+  EXPECT_EQ(Stored(job).job().protection(), proto::Job::PLAIN);
+  EXPECT_EQ(Stored(job).secret(), "");
+  proto::Job wish = CoreHarness::SomeJob(2);
+  wish.set_protection(proto::Job::ENCRYPT);
+  const auto refused = cluster_.core().Submit(wish, {}, 1, cluster_.now());
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("needs a cluster with keys"));
+}
+
+}  // namespace
+}  // namespace strata::server
