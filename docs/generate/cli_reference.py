@@ -89,7 +89,8 @@ def option_row(signature, meaning):
         # Where the signature fills its column one space alone parts it from the meaning.
         names = [one for one in others.split() if one.startswith("-")]
         meaning = meaning or others[len(" ".join(names)):].strip()
-        names = ", ".join(f"`{other}`" for other in names)
+        # CLI11 gives them in the order of their addresses.
+        names = ", ".join(f"`{other}`" for other in sorted(names))
         meaning += f". {'Not with' if word == 'Excludes' else 'Needs'} {names}"
     value = value_text(value) if value else ""
     value += ", several" if repeated and "may be repeated" not in meaning else ""
