@@ -13,6 +13,7 @@
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/aggregator/host/node_budget.h"
+#include "worker/aggregator/node_endpoint.h"
 #include "worker/exchange/create_exchange.h"
 
 namespace strata::tests {
@@ -36,6 +37,7 @@ class NodeRun {
 
   absl::Status Join(const proto::JobRecord& record, uint32_t incarnation) {
     auto endpoint = transport::CreateZmqEndpoint({});
+    if (endpoint.ok()) endpoint = worker::Protected(record, "", *std::move(endpoint));
     if (!endpoint.ok()) return endpoint.status();
     auto exchange = worker::CreateExchange(
         {.record = record, .node = NodeId(node_), .incarnation = incarnation}, *std::move(endpoint),
