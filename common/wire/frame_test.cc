@@ -139,13 +139,14 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
 }
 
 TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
-  for (int op = 1; op <= 19; ++op) {
+  for (int op = 1; op <= 20; ++op) {
     Header header;
     header.op = static_cast<Op>(op);
     std::vector<std::byte> payload;
     if (header.op == Op::kHello) payload = Payload(kHelloBytes);
     if (header.op == Op::kSeed) payload = Payload(16);
     if (header.op == Op::kAttach) payload = Payload(8);
+    if (header.op == Op::kHandshake) payload = Payload(245);
     if (header.op == Op::kError) {
       header.error = ErrorCode::kWrongJob;
       payload = Payload(11);
@@ -157,6 +158,21 @@ TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
     header.payload_checksum = Checksum(payload);
     EXPECT_TRUE(DecodeHeader(header, payload).ok()) << ToString(header.op);
   }
+}
+
+TEST(Frame, AHandshakeHasBytesButNotManyAndNoElements) {
+  Header header;
+  header.op = Op::kHandshake;
+  const auto refused = [&](size_t bytes) {
+    const std::vector<std::byte> payload = Payload(bytes);
+    header.payload_checksum = Checksum(payload);
+    return !DecodeHeader(header, payload).ok();
+  };
+  EXPECT_TRUE(refused(0));
+  EXPECT_FALSE(refused(16 << 10));
+  EXPECT_TRUE(refused((16 << 10) + 1));
+  header.element_count = 2;
+  EXPECT_TRUE(refused(8));
 }
 
 TEST(Frame, AFlippedBitAnywhereIsRefused) {
@@ -200,7 +216,7 @@ TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
 }
 
 TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
-  for (const int op : {0, 20, 255}) ExpectRefused(DecodeWith(5, op), "op is");
+  for (const int op : {0, 21, 255}) ExpectRefused(DecodeWith(5, op), "op is");
 }
 
 TEST(Frame, UnknownFlagsAreRefused) {
