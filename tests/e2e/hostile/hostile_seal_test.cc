@@ -1,12 +1,19 @@
 // Strangers at the shards' ports, where the job's frames are sealed: they know all that a node says
 // but the secret, or another job's secret.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/seal/handshake.h"
 #include "tests/e2e/testing/hostile_job.h"
+#include "tests/e2e/testing/leftovers.h"
 #include "tests/e2e/testing/raw_peer.h"
 
 namespace strata::tests {
@@ -67,6 +74,62 @@ TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
   ExpectRefused("s0", "frame without a seal", 2 * 2 * 10);
   ExpectRefused("s0", "wrong secret of a job", 2 * 6);
   ExpectUndisturbed();
+}
+
+// All ways in which 32 bytes are written down.
+std::vector<std::string> Spellings(const std::string& secret) {
+  return {secret, absl::BytesToHexString(secret), absl::Base64Escape(secret),
+          absl::CHexEscape(secret), absl::CEscape(secret)};
+}
+
+bool IsIn(const std::string& text, const std::vector<std::string>& spellings) {
+  return std::any_of(spellings.begin(), spellings.end(), [&](const std::string& spelling) {
+    return absl::StrContains(text, spelling);
+  });
+}
+
+std::string ContentOf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST_F(HostileSealedJob, TheSecretIsOnNoCommandLineAndInNoEnvironmentNoLogAndNoAnswer) {
+  Begin(300, 20);
+  const std::string secret = launches()[0].record().secret();
+  ASSERT_EQ(secret.size(), 32u);
+  const std::vector<std::string> spellings = Spellings(secret);
+  const std::vector<int> ranks = ListProcesses("rank");
+  ASSERT_EQ(ranks.size(), 4u);
+  for (const int pid : ranks) {
+    const std::string launch = ContentOf(absl::StrCat("/proc/", pid, "/fd/4"));
+    EXPECT_TRUE(absl::StrContains(launch, "record")) << launch;
+    EXPECT_FALSE(IsIn(launch, spellings)) << "ranks do not need it";
+  }
+  int looked_at = 0;
+  for (const std::string& process : Processes()) {
+    const std::string pid = process.substr(0, process.find(':'));
+    for (const char* file : {"cmdline", "environ"}) {
+      EXPECT_FALSE(IsIn(ContentOf(absl::StrCat("/proc/", pid, "/", file)), spellings)) << process;
+    }
+    ++looked_at;
+  }
+  EXPECT_GE(looked_at, 4 + 2 + 3) << "ranks, aggregators, daemons";
+  const std::string job = absl::StrCat(job_.value());
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"status", job, "--json"}, {"status", job}, {"jobs", "--json"}, {"nodes", "--json"}}) {
+    const CommandResult said = RunStrata(cluster_.Asking(words));
+    EXPECT_EQ(said.status.ToString(), "exited with status 0") << said.err;
+    EXPECT_FALSE(IsIn(said.out + said.err, spellings)) << words[0];
+  }
+  ExpectUndisturbed();
+  // Its state had the secret while the job ran.
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(TestDir())) {
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    EXPECT_FALSE(IsIn(ContentOf(entry.path()), spellings)) << entry.path();
+  }
+  EXPECT_GT(files, 10u);
 }
 
 }  // namespace
