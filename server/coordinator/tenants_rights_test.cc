@@ -70,6 +70,7 @@ TEST_F(TenantsRightsTest, NoCounterTellsAHiddenJobFromOneThatIsNotThere) {
 TEST_F(TenantsRightsTest, WhatAllUsersAddUpToIsForWhoMaySeeAll) {
   FakeDaemon worker(OwnAddress(), FakeDaemon::Worker("w1", 1));
   ASSERT_EQ(worker.Start(), absl::OkStatus());
+  EXPECT_FALSE(As("rex")->GetJob(JobId(4242)).ok());  // the coordinator has refused something
   proto::DaemonMessage message;
   proto::Resource* memory = message.mutable_heartbeat()->add_resources();
   memory->set_name("promised memory bytes");

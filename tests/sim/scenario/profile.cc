@@ -221,7 +221,7 @@ const std::vector<Profile>& Profiles() {
       {"small", "the same with few nodes and chunks", {.nodes_max = 3, .chunks_max = 9}},
       {"control",
        "jobs that wait for slots while coordinator and daemons break, die and come back",
-       {.nodes_max = 3, .chunks_max = 9, .control = 1}},
+       {.nodes_max = 3, .chunks_max = 9, .control = 1, .sealed = 0}},
       {"lossy",
        "three in ten frames are lost, half come twice",
        {.chunks_max = 30, .faults = false, .change = LoseAndDouble}},
