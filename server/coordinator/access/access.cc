@@ -60,6 +60,12 @@ absl::StatusOr<Caller> Access::Anew(const Caller& caller, absl::Time now) const 
   return anew;
 }
 
+bool Access::has_tenants(absl::Time now) const {
+  if (PolicyAt(now)->lists_anybody()) return true;
+  absl::MutexLock lock(&mutex_);
+  return book_.has_grants();
+}
+
 JobRules Access::rules(absl::Time now) const {
   const std::shared_ptr<const Policy> policy = PolicyAt(now);
   return {.has_keys = options_.own.has_value(),

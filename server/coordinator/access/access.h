@@ -62,6 +62,8 @@ class Access {
   // The same caller with what they may do now. Errors: the same.
   absl::StatusOr<Caller> Anew(const Caller& caller, absl::Time now) const;
 
+  // Whether users may be in different namespaces: else all of them see all jobs.
+  bool has_tenants(absl::Time now) const;
   // What the policy says of jobs.
   JobRules rules(absl::Time now) const;
   // What of the user's jobs may leave the queue now.

@@ -233,6 +233,11 @@ const proto::UserGrant* KeyBook::GrantOf(const std::string& user) const {
   return key == keys_.end() || !key->second.has_grant() ? nullptr : &key->second.grant();
 }
 
+bool KeyBook::has_grants() const {
+  return std::any_of(keys_.begin(), keys_.end(),
+                     [](const auto& key) { return key.second.has_grant(); });
+}
+
 bool KeyBook::IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const {
   const auto key = keys_.find({role, name});
   if (key == keys_.end() || key->second.revoked_ms() == 0) return false;

@@ -62,6 +62,7 @@ class KeyBook {
                                                             absl::Time now);
   // What was said of a user with a token; null: nothing.
   const proto::UserGrant* GrantOf(const std::string& user) const;
+  bool has_grants() const;
 
   // Whether a certificate that begins then was revoked.
   bool IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const;
