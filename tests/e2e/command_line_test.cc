@@ -113,7 +113,7 @@ TEST(CommandLine, ShowsJobsStatusAndNodesForPeopleAndForScripts) {
   EXPECT_THAT(followed, HasSubstr("job 1 (shown) submitted\n"));
   EXPECT_THAT(followed, HasSubstr("finished after "));
 
-  EXPECT_THAT(run({"jobs"}), HasSubstr("1    shown  finished  sync"));
+  EXPECT_THAT(run({"jobs"}), HasSubstr("1    shown  tester  finished  sync"));
   EXPECT_EQ(json::parse(run({"jobs", "--json"}))[0]["state"], "finished");
   json status = json::parse(run({"status", "shown", "--json"}));
   EXPECT_EQ(status["job_id"], 1);
