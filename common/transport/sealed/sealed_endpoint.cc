@@ -243,21 +243,21 @@ void SealedEndpoint::Advance(ConnectionId id, Connection* connection, const wire
   Refuse(id, std::string(status.message()), events);
 }
 
-std::optional<seal::Handshake::Known> SealedEndpoint::Find(absl::string_view identity) const {
+std::shared_ptr<SealedEndpoint::Job> SealedEndpoint::JobOf(absl::string_view identity) const {
   for (const auto& [id, job] : jobs_) {
-    if (job->identity == identity) {
-      return seal::Handshake::Known{job->connection_secret, job->payloads.salt()};
-    }
+    if (job->identity == identity) return job;
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+std::optional<seal::Handshake::Known> SealedEndpoint::Find(absl::string_view identity) const {
+  const std::shared_ptr<Job> job = JobOf(identity);
+  if (job == nullptr) return std::nullopt;
+  return seal::Handshake::Known{job->connection_secret, job->payloads.salt()};
 }
 
 void SealedEndpoint::OpenLine(Connection* connection) {
-  if (connection->job == nullptr) {
-    for (const auto& [id, job] : jobs_) {
-      if (job->identity == connection->handshake->identity()) connection->job = job;
-    }
-  }
+  if (connection->job == nullptr) connection->job = JobOf(connection->handshake->identity());
   if (connection->job == nullptr) {  // the job has ended meanwhile
     connection->is_dead = true;
     return;
@@ -277,11 +277,8 @@ void SealedEndpoint::Refuse(ConnectionId id, std::string why, std::vector<Event>
 }
 
 void SealedEndpoint::End(ConnectionId id, const std::string& why, std::vector<Event>* events) {
-  const auto it = connections_.find(id);
-  broken_seals_ += it->second->line != nullptr ? 1 : 0;
-  connections_.erase(it);
-  ended_.insert(id);
-  inner_->Cut(id);
+  broken_seals_ += connections_.at(id)->line != nullptr ? 1 : 0;
+  Cut(id);
   Event event;
   event.kind = Event::Kind::kDisconnected;
   event.connection = id;

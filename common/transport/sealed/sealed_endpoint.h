@@ -87,6 +87,8 @@ class SealedEndpoint : public Endpoint {
     std::shared_ptr<const SealedPayload> refused;
   };
 
+  // Null: no such job is protected.
+  std::shared_ptr<Job> JobOf(absl::string_view identity) const;
   std::optional<seal::Handshake::Known> Find(absl::string_view identity) const;
   void Take(Event event, std::vector<Event>* events);
   // Of a peer that has not begun a handshake.
