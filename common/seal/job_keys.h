@@ -16,6 +16,8 @@ struct JobKeys {
   uint32_t attempt = 0;
   // The address under which the job's record names this endpoint; empty: nobody connects to it.
   std::string own_address = {};
+
+  bool operator==(const JobKeys&) const = default;
 };
 
 }  // namespace strata::seal

@@ -55,8 +55,8 @@ namespace strata::wire {
 //                                 reference, so that it says nothing of what is referred to
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
 //
-// Where the job's frames are sealed, kSealBytes follow the header in its part, see common/seal; the
-// payload's checksum is then of the bytes that travel.
+// Where the job's frames are sealed, kSealBytes follow the header in its part, see common/seal.
+// They say more than a checksum: that of a sealed payload which goes INLINE is 0.
 //
 // A message that is kProbe alone asks nothing: whoever looks whether a shard listens says it, so
 // that it is not taken for somebody who speaks another protocol.
@@ -162,12 +162,17 @@ struct Frame {
   // Of a frame that has come: its payload came by reference. Of one to be sent: it goes so or not
   // at all.
   bool by_reference = false;
+  // Of a frame that has come: its payload, where nobody else has these bytes, so that they may be
+  // changed where they lie. Null otherwise.
+  std::byte* writable = nullptr;
 };
 
 // XXH3-64 of the bytes; 0 for none.
 uint64_t Checksum(absl::Span<const std::byte> payload);
 // Returns the same checksum, computed once for all copies of `payload`.
 uint64_t PayloadChecksum(const Bytes& payload);
+// What endpoints say as payload_checksum of a frame that they send.
+uint64_t ChecksumToSend(const Frame& frame);
 
 // Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already.
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes);
@@ -178,10 +183,10 @@ struct Limits {
 };
 
 // Decodes and checks one frame: sizes, magic, version, checksums, reserved bits, known values, and
-// that payload size, element_count, dtype and codec agree.
+// that payload size, element_count, dtype and codec agree. `has_seal`: a seal came with the header.
 // Errors: InvalidArgument naming the field; header and payload untouched by later code then.
 absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const std::byte> payload,
-                    const Limits& limits, Header* header);
+                    const Limits& limits, Header* header, bool has_seal = false);
 
 // The payload of kSeed: each checksum as u64, little-endian. kAttach has one alone.
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);

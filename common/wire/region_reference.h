@@ -11,6 +11,9 @@
 
 namespace strata::wire {
 
+// Payloads below this go with the frame: a reference would cost as much.
+inline constexpr size_t kReferredBytesMin = 4096;
+
 // The payload of a frame whose payload_kind is REGION: where the real payload lies in memory that
 // the sender shares with the receiver. kRegionReferenceBytes long, little-endian, in this order.
 struct RegionReference {

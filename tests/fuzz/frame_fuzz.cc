@@ -16,7 +16,8 @@
 namespace strata::wire {
 namespace {
 
-constexpr size_t kPayloadBytesAt = 88, kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
+constexpr size_t kPayloadKindAt = 10, kPayloadBytesAt = 88, kPayloadChecksumAt = 112,
+                 kHeaderChecksumAt = 120;
 
 void Put(uint64_t value, size_t at, std::vector<std::byte>* header) {
   for (size_t i = 0; i < sizeof value; ++i) {
@@ -32,15 +33,18 @@ void FuzzHello(absl::Span<const std::byte> payload) {
   FUZZ_CHECK(std::equal(again.begin(), again.end(), payload.begin()));
 }
 
-void Fuzz(bool mend, std::vector<std::byte> header, absl::Span<const std::byte> payload) {
+void Fuzz(bool mend, bool has_seal, std::vector<std::byte> header,
+          absl::Span<const std::byte> payload) {
   if (mend && header.size() == kHeaderBytes) {
     Put(payload.size(), kPayloadBytesAt, &header);
-    Put(Checksum(payload), kPayloadChecksumAt, &header);
+    const bool is_sealed = has_seal && header[kPayloadKindAt] == std::byte{0};
+    Put(is_sealed ? 0 : Checksum(payload), kPayloadChecksumAt, &header);
     Put(XXH3_64bits(header.data(), kHeaderChecksumAt), kHeaderChecksumAt, &header);
   }
   FuzzHello(payload);
   Header decoded;
-  const absl::Status status = Decode(header, payload, {.payload_bytes_max = 4096}, &decoded);
+  const absl::Status status =
+      Decode(header, payload, {.payload_bytes_max = 4096}, &decoded, has_seal);
   if (!status.ok()) {
     FUZZ_CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     FUZZ_CHECK(!status.message().empty());
@@ -62,6 +66,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t header = std::min(size - 1, strata::wire::kHeaderBytes);
   // A copy of the payload's own exact size: a read beyond it is a crash.
   const std::vector<std::byte> payload(bytes + header, bytes + size - 1);
-  strata::wire::Fuzz((data[0] & 1) != 0, {bytes, bytes + header}, payload);
+  strata::wire::Fuzz((data[0] & 1) != 0, (data[0] & 2) != 0, {bytes, bytes + header}, payload);
   return 0;
 }

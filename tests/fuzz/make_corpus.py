@@ -19,6 +19,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MEND = b"\1"  # frame_fuzz puts sizes and checksums right
+SEALED = b"\3"  # the same, and a seal comes with the frame
 
 
 def write(target, name, content):
@@ -48,6 +49,7 @@ def frames():
         write("frame_fuzz", name, MEND + header(op, 0, 0, 4, 16, clock=9, samples=64) + floats)
     write("frame_fuzz", "empty_push", MEND + header(5, flags=1))
     write("frame_fuzz", "replayed_push", MEND + header(5, 2, 0, 4, 16) + floats)
+    write("frame_fuzz", "sealed_push", SEALED + header(5, 0, 0, 4, 16, clock=9) + floats)
     write("frame_fuzz", "retry", MEND + header(11, error=3))
     write("frame_fuzz", "error", MEND + header(12, error=7, payload_bytes=5) + b"chunk")
     write("frame_fuzz", "wrong_checksum", b"\0" + header(2))

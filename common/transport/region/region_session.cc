@@ -62,7 +62,7 @@ absl::Status RegionSession::Hear() {
 
 void RegionSession::Refer(wire::Frame* frame) {
   const bool has_elements = frame->header.element_count != 0;
-  if (!is_attached_ || !has_elements || frame->payload.size() < kReferredBytesMin) return;
+  if (!is_attached_ || !has_elements || frame->payload.size() < wire::kReferredBytesMin) return;
   const std::optional<wire::RegionReference> reference = exports_->Add(frame->payload);
   if (!reference) return;
   auto encoded = std::make_shared<std::array<std::byte, wire::kRegionReferenceBytes>>(
@@ -83,6 +83,7 @@ absl::Status RegionSession::Resolve(wire::Frame* frame) {
   frame->header.payload_kind = wire::PayloadKind::kInline;
   frame->header.payload_checksum = 0;
   frame->by_reference = true;
+  frame->writable = nullptr;
   return absl::OkStatus();
 }
 

@@ -28,9 +28,6 @@ namespace strata::transport {
 // Threads: one.
 class RegionSession {
  public:
-  // Payloads below this go with the frame: a reference would cost as much.
-  static constexpr size_t kReferredBytesMin = 4096;
-
   // `line` leads to a peer.
   explicit RegionSession(UniqueFd line) : line_(std::make_shared<UniqueFd>(std::move(line))) {}
 

@@ -37,7 +37,7 @@ class NamedEndpoint final : public SealedEndpoint {
 
 // The same endpoints, sealed.
 Implementation Sealed(Implementation plain, seal::Protection protection) {
-  plain.tells_checksums = protection == seal::Protection::kSign;
+  plain.tells_checksums = false;
   plain.create = [create = plain.create, protection](const Implementation::Limits& limits) {
     const size_t waiting_max = std::min(limits.queue_frames_max, SealedEndpoint::kWaitingMax);
     return std::make_unique<NamedEndpoint>(create(limits), waiting_max, KeysWith('s', protection));

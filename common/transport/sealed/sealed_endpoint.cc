@@ -5,14 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/require.h"
+#include "common/wire/region_reference.h"
 
 namespace strata::transport {
 namespace {
 
 // While frames wait for room in a peer's queue.
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(2);
-// Below, a reference would cost as much as the bytes.
-constexpr size_t kReferredBytesMin = 4096;
 
 absl::Span<const std::byte> SpanOf(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 
@@ -43,10 +42,7 @@ SealedEndpoint::SealedEndpoint(std::unique_ptr<Endpoint> inner, Unsealed takes, 
 
 absl::Status SealedEndpoint::Protect(JobId job, const seal::JobKeys& keys) {
   const auto known = jobs_.find(job);
-  const bool is_same = known != jobs_.end() && known->second->keys.attempt == keys.attempt &&
-                       known->second->keys.secret == keys.secret &&
-                       known->second->keys.own_address == keys.own_address &&
-                       known->second->keys.protection == keys.protection;
+  const bool is_same = known != jobs_.end() && known->second->keys == keys;
   if (!is_same) jobs_[job] = std::make_shared<Job>(job, keys);
   return absl::OkStatus();
 }
@@ -119,7 +115,7 @@ absl::Status SealedEndpoint::SendSealed(ConnectionId id, Connection* connection,
   const size_t size = frame.payload.size();
   wire::Frame out;
   const bool may_refer =
-      size >= kReferredBytesMin && frame.header.element_count > 0 && inner_->Refers(id);
+      size >= wire::kReferredBytesMin && frame.header.element_count > 0 && inner_->Refers(id);
   if (may_refer) {
     out.payload = frame.payload;
     out.by_reference = true;

@@ -65,15 +65,16 @@ absl::Status SealedLine::OpenPayload(const seal::PayloadSeal& payload, BufferPoo
   }
   if (!has_own_seal) return absl::OkStatus();
   const absl::Span<const std::byte> bytes(sealed.data(), sealed.size());
+  std::byte* const in_place = std::exchange(frame->writable, nullptr);
   if (protection_ == seal::Protection::kSign) {
     return payload_opener_.Open(bytes, payload, nullptr);
   }
+  if (in_place == sealed.data()) return payload_opener_.Open(bytes, payload, in_place);
   const std::shared_ptr<std::byte> opened = pool->AllocateBytes(sealed.size());
   if (absl::Status right = payload_opener_.Open(bytes, payload, opened.get()); !right.ok()) {
     return right;
   }
   frame->payload = Bytes(opened, opened.get(), bytes.size());
-  frame->header.payload_checksum = 0;  // it was the sealed bytes'
   return absl::OkStatus();
 }
 

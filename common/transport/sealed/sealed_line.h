@@ -24,8 +24,8 @@ class SealedLine {
   SealedLine(const seal::Handshake& handshake, JobId job, seal::Protection protection,
              const seal::Secret& payload_secret);
 
-  // Takes a frame that has come: its payload lies in memory of `pool` then, unless it came by
-  // reference or was signed only. Errors: InvalidArgument: it is not what the peer has sent next;
+  // Takes a frame that has come. What is encrypted is read where it lies, if it is `writable`, and
+  // into memory of `pool` if not. Errors: InvalidArgument: it is not what the peer has sent next;
   // nothing that comes later may be taken.
   absl::Status Open(BufferPool* pool, wire::Frame* frame);
 

@@ -38,6 +38,9 @@ class SealedLineTest : public testing::TestWithParam<Protection> {
   static absl::Span<const std::byte> Span(const std::string& text) {
     return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
   }
+  static std::string Text(const Bytes& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
   // A frame with this seal of its payload.
   wire::Frame Signed(wire::Frame frame, const seal::PayloadSeal& payload) {
     frame.seal = sender_->Seal(frame.header, frame.payload.size(), payload);
@@ -86,6 +89,42 @@ TEST_P(SealedLineTest, ABrokenPayloadIsRefusedThoughItsHeaderIsRight) {
 TEST_P(SealedLineTest, AFrameOfAnotherJobIsRefused) {
   EXPECT_EQ(Open(Signed(FrameOf(8, 1, ""), {})),
             absl::InvalidArgumentError("job 8 over a connection of job 7"));
+}
+
+// What somebody else may still read is left as it is.
+TEST_P(SealedLineTest, OnlyBytesOfNobodyElseAreReadInPlace) {
+  const bool encrypts = GetParam() == Protection::kEncrypt;
+  for (const bool is_own : {true, false}) {
+    const wire::Frame plain = FrameOf(7, 1, "eight by");
+    const auto payload = seals_->Of(plain.payload, &pool_);
+    std::string travelled = Text(payload->bytes);
+    EXPECT_EQ(travelled == "eight by", !encrypts);
+    const std::string sent = travelled;
+    auto* const bytes = reinterpret_cast<std::byte*>(travelled.data());
+    wire::Frame frame = Signed(plain, payload->seal);
+    frame.payload = Bytes(nullptr, bytes, travelled.size());
+    // Bytes of another payload are not this one's.
+    std::string others = "another ";
+    frame.writable = is_own ? bytes : reinterpret_cast<std::byte*>(others.data());
+    ASSERT_TRUE(receiver_->Open(&pool_, &frame).ok());
+    EXPECT_EQ(Text(frame.payload), "eight by");
+    EXPECT_EQ(frame.payload.data() == bytes, is_own || !encrypts);
+    EXPECT_EQ(travelled, is_own ? "eight by" : sent);
+    EXPECT_EQ(others, "another ");
+    EXPECT_EQ(frame.writable, nullptr);
+  }
+}
+
+TEST_P(SealedLineTest, WhatABrokenPayloadSaysInPlaceIsShownToNobody) {
+  if (GetParam() == Protection::kSign) return;
+  wire::Frame frame = FrameOf(7, 1, "eight by");
+  const auto payload = seals_->Of(frame.payload, &pool_);
+  std::string broken = Text(payload->bytes);
+  broken.back() ^= 1;
+  frame.writable = reinterpret_cast<std::byte*>(broken.data());
+  frame.payload = Bytes(nullptr, frame.writable, broken.size());
+  EXPECT_FALSE(Open(Signed(frame, payload->seal)).ok());
+  EXPECT_EQ(broken, std::string(broken.size(), '\0'));
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, SealedLineTest,

@@ -126,7 +126,7 @@ absl::Status SimNetwork::Send(SimEndpoint* from, ConnectionId id, const wire::Fr
   }
   const auto number = static_cast<uint32_t>(WireOf(id));
   wire::Frame sent = frame;
-  sent.header.payload_checksum = wire::PayloadChecksum(frame.payload);
+  sent.header.payload_checksum = wire::ChecksumToSend(frame);
   Note(SimNote::kSent, *wire, to, &sent.header);
   if (tap_ && to == 1) tap_(wire->address, id, sent);
   if (medium_ != nullptr) {
@@ -197,13 +197,14 @@ static Event ThroughBytes(const wire::Frame& frame, uint64_t payload_bytes_max, 
                                                   : (*payload)[after_header - seal_bytes];
     byte ^= static_cast<std::byte>(1 + flip->Below(255));
   }
-  event.error =
-      wire::Decode(header, *payload, {.payload_bytes_max = payload_bytes_max}, &event.frame.header);
+  event.error = wire::Decode(header, *payload, {.payload_bytes_max = payload_bytes_max},
+                             &event.frame.header, frame.seal.has_value());
   if (event.error.ok() && event.frame.header.payload_kind == wire::PayloadKind::kRegion) {
     event.error = absl::InvalidArgumentError("REGION of a peer without shared memory");
   }
   event.kind = event.error.ok() ? Event::Kind::kFrame : Event::Kind::kMalformed;
   event.frame.payload = Bytes(payload, payload->data(), payload->size());
+  event.frame.writable = payload->data();
   return event;
 }
 

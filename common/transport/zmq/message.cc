@@ -33,7 +33,7 @@ class Part {
   bool has_more() const { return zmq_msg_more(&message_) != 0; }
   int fd() { return zmq_msg_get(&message_, ZMQ_SRCFD); }
   size_t size() const { return zmq_msg_size(&message_); }
-  const std::byte* data() { return static_cast<const std::byte*>(zmq_msg_data(&message_)); }
+  std::byte* data() { return static_cast<std::byte*>(zmq_msg_data(&message_)); }
   absl::Span<const std::byte> bytes() { return {data(), size()}; }
   absl::string_view text() { return {reinterpret_cast<const char*>(data()), size()}; }
 
@@ -87,15 +87,19 @@ SendResult ResultOfErrno() {
   return zmq_errno() == EAGAIN ? SendResult::kFull : SendResult::kNoPeer;
 }
 
-// Payloads are used as floats, and ZeroMQ places small ones at any address.
-Bytes TakePayload(std::shared_ptr<Part> part) {
-  const std::byte* data = part->data();
+// Payloads are used as floats, and ZeroMQ places small ones at any address. A part that came over
+// a socket of the kernel is nobody else's.
+void TakePayload(std::shared_ptr<Part> part, wire::Frame* frame) {
+  frame->writable = part->data();
   const size_t size = part->size();
-  if (reinterpret_cast<uintptr_t>(data) % alignof(float) == 0) return Bytes(part, data, size);
+  if (reinterpret_cast<uintptr_t>(part->data()) % alignof(float) == 0) {
+    frame->payload = Bytes(std::move(part), frame->writable, size);
+    return;
+  }
   auto copy = std::make_shared<std::vector<float>>((size + sizeof(float) - 1) / sizeof(float));
-  CopyBytes(CopyReason::kUnaligned, copy->data(), data, size);
-  const auto* bytes = reinterpret_cast<const std::byte*>(copy->data());
-  return Bytes(std::move(copy), bytes, size);
+  CopyBytes(CopyReason::kUnaligned, copy->data(), part->data(), size);
+  frame->writable = reinterpret_cast<std::byte*>(copy->data());
+  frame->payload = Bytes(std::move(copy), frame->writable, size);
 }
 
 // The part that a frame begins with: its header, and its seal if it has one.
@@ -168,11 +172,12 @@ bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing
       return true;
     }
   }
-  event->error = wire::Decode(TakeSeal(header.bytes(), &event->frame), payload->bytes(), limits,
-                              &event->frame.header);
+  const absl::Span<const std::byte> head = TakeSeal(header.bytes(), &event->frame);
+  event->error = wire::Decode(head, payload->bytes(), limits, &event->frame.header,
+                              event->frame.seal.has_value());
   if (!event->error.ok()) return true;
   if (payload->size() > 0) {
-    event->frame.payload = TakePayload(std::move(payload));
+    TakePayload(std::move(payload), &event->frame);
     event->frame.payload.RememberChecksum(event->frame.header.payload_checksum);
   }
   event->kind = Event::Kind::kFrame;

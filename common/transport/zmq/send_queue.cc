@@ -29,7 +29,7 @@ absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
       frame.header.element_count > 0 && frame.header.payload_kind == wire::PayloadKind::kInline;
   if (is_chunk) CountCopy(CopyReason::kSocket, frame.payload.size());
   *outstanding_ += frame.payload.size();
-  frame.header.payload_checksum = wire::PayloadChecksum(frame.payload);
+  frame.header.payload_checksum = wire::ChecksumToSend(frame);
   frames_.push_back(
       {wire::EncodeHeader(frame.header, frame.payload.size()), frame.seal, frame.payload});
   return absl::OkStatus();
