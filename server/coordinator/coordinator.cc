@@ -93,11 +93,11 @@ class GrpcCoordinator final : public Coordinator {
     };
     core.add_memory_parts = options_.add_memory_parts;
     core.jobs.protection = [this] {
-      const JobRules rules = access_->rules(absl::Now());
-      return ProtectionRules{.has_keys = rules.has_keys,
-                             .keeps_secrets = rules.has_keys || !options_.insecure,
-                             .allows_plain = rules.allows_plain || options_.is_one_users,
-                             .trusts_network = rules.trusts_network || options_.is_one_users};
+      ProtectionRules rules = access_->rules(absl::Now());
+      rules.keeps_secrets = rules.has_keys || !options_.insecure;
+      rules.allows_plain |= options_.is_one_users;
+      rules.trusts_network |= options_.is_one_users;
+      return rules;
     };
     core.jobs.new_secret = [] {
       const seal::Secret secret = seal::NewSecret();

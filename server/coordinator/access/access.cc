@@ -66,7 +66,7 @@ bool Access::has_tenants(absl::Time now) const {
   return book_.has_grants();
 }
 
-JobRules Access::rules(absl::Time now) const {
+ProtectionRules Access::rules(absl::Time now) const {
   const std::shared_ptr<const Policy> policy = PolicyAt(now);
   return {.has_keys = options_.own.has_value(),
           .allows_plain = policy->allow_plain(),

@@ -20,7 +20,8 @@
 #include "server/coordinator/access/caller.h"
 #include "server/coordinator/access/key_book.h"
 #include "server/coordinator/access/policy.h"
-#include "server/coordinator/tenants/job_rules.h"
+#include "server/coordinator/protection/job_protection.h"
+#include "server/coordinator/tenants/queue_rights.h"
 
 namespace strata::server {
 
@@ -64,8 +65,8 @@ class Access {
 
   // Whether users may be in different namespaces: else all of them see all jobs.
   bool has_tenants(absl::Time now) const;
-  // What the policy says of jobs.
-  JobRules rules(absl::Time now) const;
+  // What the policy says of how jobs protect what they send.
+  ProtectionRules rules(absl::Time now) const;
   // What of the user's jobs may leave the queue now.
   QueueRights SlotsOf(const std::string& user, absl::Time now) const;
 

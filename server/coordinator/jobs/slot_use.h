@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "server/coordinator/jobs/job_entry.h"
-#include "server/coordinator/tenants/job_rules.h"
+#include "server/coordinator/tenants/queue_rights.h"
 
 namespace strata::server {
 

@@ -1,18 +1,11 @@
-#ifndef STRATA_SERVER_COORDINATOR_TENANTS_JOB_RULES_H_
-#define STRATA_SERVER_COORDINATOR_TENANTS_JOB_RULES_H_
+#ifndef STRATA_SERVER_COORDINATOR_TENANTS_QUEUE_RIGHTS_H_
+#define STRATA_SERVER_COORDINATOR_TENANTS_QUEUE_RIGHTS_H_
 
 #include <cstdint>
 
 #include "absl/time/time.h"
 
 namespace strata::server {
-
-// What the cluster's policy says of how jobs protect what they send.
-struct JobRules {
-  bool has_keys = false;        // the cluster's members have certificates
-  bool allows_plain = false;    // protection: PLAIN, with keys
-  bool trusts_network = false;  // MPI and NCCL from host to host, with keys
-};
 
 // What the cluster says now of a user's jobs that wait in its queue.
 struct QueueRights {
@@ -25,4 +18,4 @@ struct QueueRights {
 
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_COORDINATOR_TENANTS_JOB_RULES_H_
+#endif  // STRATA_SERVER_COORDINATOR_TENANTS_QUEUE_RIGHTS_H_
