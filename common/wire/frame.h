@@ -162,14 +162,12 @@ struct Frame {
   // Of a frame that has come: its payload came by reference. Of one to be sent: it goes so or not
   // at all.
   bool by_reference = false;
-  // Of a frame that has come: its payload, where nobody else has these bytes, so that they may be
-  // changed where they lie. Null otherwise.
+  // Of a frame that has come: its payload, if nobody else has these bytes. Null otherwise.
   std::byte* writable = nullptr;
 };
 
-// XXH3-64 of the bytes; 0 for none.
+// XXH3-64 of the bytes; 0 for none. The second computes it once for all copies of `payload`.
 uint64_t Checksum(absl::Span<const std::byte> payload);
-// Returns the same checksum, computed once for all copies of `payload`.
 uint64_t PayloadChecksum(const Bytes& payload);
 // What endpoints say as payload_checksum of a frame that they send.
 uint64_t ChecksumToSend(const Frame& frame);
@@ -193,8 +191,7 @@ std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);
 // Returns the checksum at `index`. REQUIRES: index < payload.size() / 8.
 uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index);
 
-std::string ToString(Op op);
-std::string ToString(ErrorCode code);
+std::string ToString(Op op), ToString(ErrorCode code);
 // One line for logs: op, job, node, chunk, clock, sizes.
 std::string Describe(const Header& header);
 

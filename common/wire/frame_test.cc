@@ -84,31 +84,6 @@ TEST(Frame, EveryFieldSurvivesARoundTrip) {
   EXPECT_EQ(decoded, header);
 }
 
-TEST(Frame, OnlyAPayloadThatIsSealedItselfHasNoChecksum) {
-  constexpr bool kHasSeal = true;
-  Frame frame;
-  frame.header = FullHeader();
-  const std::vector<std::byte> bytes = Payload(24);
-  frame.payload = Bytes(nullptr, bytes.data(), bytes.size());
-  EXPECT_EQ(ChecksumToSend(frame), Checksum(bytes));
-  frame.seal.emplace();
-  EXPECT_EQ(ChecksumToSend(frame), 0);
-  Header decoded;
-  ExpectRefused(Decode(EncodeHeader(frame.header, 24), bytes, Limits{}, &decoded, kHasSeal),
-                "payload_checksum");
-  frame.header.payload_checksum = 0;
-  EXPECT_TRUE(Decode(EncodeHeader(frame.header, 24), bytes, Limits{}, &decoded, kHasSeal).ok());
-  ExpectRefused(DecodeHeader(frame.header, bytes), "payload_checksum");
-
-  const std::vector<std::byte> reference = Payload(kRegionReferenceBytes);
-  frame.header.payload_kind = PayloadKind::kRegion;
-  frame.payload = Bytes(nullptr, reference.data(), reference.size());
-  EXPECT_EQ(ChecksumToSend(frame), Checksum(reference));
-  ExpectRefused(
-      Decode(EncodeHeader(frame.header, reference.size()), reference, Limits{}, &decoded, kHasSeal),
-      "payload_checksum");
-}
-
 TEST(Frame, BetweenNodesItCarriesSliceAndSequence) {
   Header header;
   header.element_count = 6;
