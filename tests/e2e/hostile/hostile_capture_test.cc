@@ -86,7 +86,7 @@ class PlainHostileCapture : public HostileCapture {
 };
 
 TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
-  Begin(300, 120);
+  Begin(150, 200);
   cluster_.WaitForStep(job_, 20);
   EXPECT_EQ(Duplicates(), 0u);
   std::vector<RawPeer> peers;
@@ -98,7 +98,7 @@ TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
 
 // Where the job is sealed it is not even understood: the handshake was another one's.
 TEST_F(HostileCapture, WhatNodesSaidUnderASealReachesNoJobWhenItIsSaidAgain) {
-  Begin(300, 120);
+  Begin(150, 200);
   cluster_.WaitForStep(job_, 20);
   std::vector<RawPeer> peers;
   EXPECT_GT(SayAgain(&peers), uint64_t{8} << 20);

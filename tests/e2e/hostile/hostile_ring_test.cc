@@ -43,7 +43,7 @@ wire::Header With(wire::Header header, uint32_t wire::Header::*field, uint32_t v
 }
 
 TEST_F(HostileRing, NoiseAndHalfMessagesAtTheNodesPorts) {
-  Begin(400, 40);
+  Begin(400, 80);
   std::vector<RawPeer> silent;
   const std::vector<int> ports = RingPorts();
   for (const int port : ports) {

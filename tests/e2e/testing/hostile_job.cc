@@ -1,7 +1,9 @@
 #include "tests/e2e/testing/hostile_job.h"
 
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -23,6 +25,8 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
+constexpr int kFewSteps = 10;
+
 // The launch file that a process was started with: a file in memory, at descriptor 4.
 proto::Launch MakeLaunch(int pid) {
   proto::Launch launch;
@@ -41,20 +45,25 @@ void HostileJob::Eavesdrop() {
 
 void HostileJob::Begin(int steps, int step_ms) {
   ASSERT_EQ(cluster_.Start(), absl::OkStatus());
-  proto::Job first = LenetJob("alone", 4, 2, steps);
+  // All cases of a program want the same weights: where they are known, a job that has ended is
+  // all that is wanted of the first.
+  static std::map<std::pair<int, int>, std::vector<std::string>> known;
+  std::vector<std::string>& expected = known[{exchange_, steps}];
+  proto::Job first = LenetJob("alone", 4, 2, expected.empty() ? steps : kFewSteps);
   first.set_exchange(exchange_);
   const proto::JobStatus alone = cluster_.RunToEnd(first);
-  expected_ = Hashes(alone.run_dir(), 0);
+  if (expected.empty()) expected = Hashes(alone.run_dir(), 0);
+  expected_ = expected;
   finished_job_ = alone.job_id();
   proto::Job job = LenetJob("victim", 4, 2, steps);
   job.set_exchange(exchange_);
-  proto::Delay* delay = job.mutable_debug()->add_delays();
-  delay->set_node(1);
-  delay->set_delay_ms(step_ms);
   const auto id = cluster_.Submit(job);
   ASSERT_TRUE(id.ok()) << id.status();
   job_ = *id;
   ASSERT_EQ(cluster_.WaitForStep(job_, 5).state(), proto::RUNNING);
+  const std::vector<int> ranks = ListProcesses("rank");
+  ASSERT_EQ(ranks.size(), 4u);
+  brake_.emplace(ranks.back(), absl::Milliseconds(step_ms));
   for (int pid : ListProcesses("aggregator")) launches_.push_back(MakeLaunch(pid));
   ASSERT_EQ(launches_.size(), 2u);
   if (launches_[0].node() != 0) std::swap(launches_[0], launches_[1]);
@@ -62,6 +71,7 @@ void HostileJob::Begin(int steps, int step_ms) {
 
 void HostileJob::ExpectUndisturbed() {
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << "over before the attack was";
+  brake_.reset();
   const proto::JobStatus status = cluster_.WaitForEnd(job_, absl::Minutes(5));
   EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
   ASSERT_GT(expected_.size(), 10u);

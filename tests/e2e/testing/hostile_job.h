@@ -2,12 +2,14 @@
 #define STRATA_TESTS_E2E_TESTING_HOSTILE_JOB_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/wire/frame.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
+#include "tests/e2e/testing/brake.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/recording_relay.h"
 
@@ -22,10 +24,11 @@ class HostileJob : public testing::Test {
 
   // Whoever listens between the daemons and the coordinator; call before Begin.
   void Eavesdrop();
-  // Trains undisturbed, then starts the job that is attacked; it takes steps * step_ms at least.
+  // Trains undisturbed, then starts the job that is attacked. Until ExpectUndisturbed a step of it
+  // takes about step_ms.
   void Begin(int steps, int step_ms);
-  // The job must still run; ends well; has the weights of the undisturbed one at every step; and
-  // all daemons are alive.
+  // The job must still run. From here on nothing holds it back: it ends well; has the weights of
+  // the undisturbed one at every step; and all daemons are alive.
   void ExpectUndisturbed();
 
   // Ports of the server's shards.
@@ -53,6 +56,7 @@ class HostileJob : public testing::Test {
 
  private:
   std::vector<std::string> expected_;  // hashes by step
+  std::optional<Brake> brake_;         // on a rank of the job
   std::vector<proto::Launch> launches_;
 };
 
