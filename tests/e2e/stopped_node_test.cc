@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
@@ -17,45 +17,63 @@
 namespace strata::tests {
 namespace {
 
+constexpr int kSteps = 200;
 constexpr absl::Duration kStopped = absl::Seconds(10);
 
 class StoppedNode : public testing::Test {
  protected:
-  // Trains the job undisturbed, then again on w0 and w1, next to an endless one on w2 and w3.
+  // Trains a job undisturbed; then runs an endless one, on two nodes of its own.
   void Begin() {
     ASSERT_EQ(cluster_.Start(), absl::OkStatus());
-    const proto::JobStatus alone = cluster_.RunToEnd(LenetJob("alone", 2, 1, 200));
+    const proto::JobStatus alone = cluster_.RunToEnd(LenetJob("alone", 2, 1, kSteps));
     expected_ = Hashes(alone.run_dir(), 0);
-    proto::Job job = LenetJob("stopped", 2, 1, 200);
+    other_ = Submit(LenetJob("other", 2, 1, 10'000'000));
+  }
+
+  // Runs the first job again; stops its node 1 once it trains, and that node's worker daemon `too`.
+  void RunAndStop(const std::string& name, bool too) {
+    proto::Job job = LenetJob(name, 2, 1, kSteps);
     proto::Delay* delay = job.mutable_debug()->add_delays();
     delay->set_node(0);
     delay->set_delay_ms(20);
-    job_ = Submit(job);
-    other_ = Submit(LenetJob("other", 2, 1, 10'000'000));
-    processes_ = ProcessesOfNodeOne();
-    ASSERT_EQ(processes_.size(), 2u) << "aggregator and rank";
+    jobs_.push_back(Submit(job));
+    std::vector<int> pids = ProcessesOfNodeOne(jobs_.back());
+    ASSERT_EQ(pids.size(), 2u) << "aggregator and rank";
+    if (too) {
+      int worker = 0;  // of "w5", say
+      const std::string daemon = cluster_.Status(jobs_.back()).nodes(1).daemon();
+      ASSERT_TRUE(absl::SimpleAtoi(daemon.substr(1), &worker)) << daemon;
+      pids.push_back(cluster_.worker(worker).process->pid());
+    }
+    for (int pid : pids) ASSERT_EQ(kill(pid, SIGSTOP), 0);
+    stopped_.insert(stopped_.end(), pids.begin(), pids.end());
   }
 
-  // Stops these for a while, in which the other job must go on and this one must not.
-  void StopForAWhile(const std::vector<int>& pids) {
-    for (int pid : pids) ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  // Waits for a while, in which the other job must go on and these must not; then lets them.
+  void WaitAndContinue() {
     const absl::Time until = absl::Now() + kStopped;
     // What was on its way is reported by now.
     const absl::Time settled = absl::Now() + absl::Seconds(3);
     WaitUntil([&] { return absl::Now() >= settled; });
-    const uint64_t step = cluster_.Status(job_).progress().step();
+    std::vector<uint64_t> steps;
+    for (const JobId job : jobs_) steps.push_back(cluster_.Status(job).progress().step());
     const uint64_t other = cluster_.Status(other_).progress().step();
     WaitUntil([&] { return absl::Now() >= until; });
-    EXPECT_EQ(cluster_.Status(job_).progress().step(), step);
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      EXPECT_EQ(cluster_.Status(jobs_[i]).state(), proto::RUNNING);
+      EXPECT_EQ(cluster_.Status(jobs_[i]).progress().step(), steps[i]);
+    }
     EXPECT_GT(cluster_.WaitForStep(other_, other + 1).progress().step(), other);
-    for (int pid : pids) EXPECT_EQ(kill(pid, SIGCONT), 0);
+    for (int pid : stopped_) EXPECT_EQ(kill(pid, SIGCONT), 0);
   }
 
   void ExpectUndisturbed() {
-    const proto::JobStatus status = cluster_.WaitForEnd(job_, absl::Minutes(5));
-    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
-    EXPECT_EQ(Hashes(status.run_dir(), 0), expected_);
-    EXPECT_EQ(Hashes(status.run_dir(), 1), expected_);
+    for (const JobId job : jobs_) {
+      const proto::JobStatus status = cluster_.WaitForEnd(job, absl::Minutes(5));
+      EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
+      EXPECT_EQ(Hashes(status.run_dir(), 0), expected_);
+      EXPECT_EQ(Hashes(status.run_dir(), 1), expected_);
+    }
     EXPECT_EQ(cluster_.Status(other_).state(), proto::RUNNING);
     EXPECT_EQ(cluster_.client().Cancel(other_), absl::OkStatus());
     cluster_.WaitForEnd(other_);
@@ -64,10 +82,9 @@ class StoppedNode : public testing::Test {
 
   Cluster cluster_{{.servers = 1,
                     .shards = 2,
-                    .nodes = 4,
+                    .nodes = 6,
                     .slots = 1,
                     .coordinator_args = {"--dead-after", "60"}}};
-  std::vector<int> processes_;  // of the job's node 1
 
  private:
   JobId Submit(const proto::Job& job) {
@@ -79,8 +96,8 @@ class StoppedNode : public testing::Test {
   }
 
   // Known by the logs that they write.
-  std::vector<int> ProcessesOfNodeOne() {
-    const std::string logs = cluster_.Status(job_).run_dir() + "/logs/";
+  std::vector<int> ProcessesOfNodeOne(JobId job) {
+    const std::string logs = cluster_.Status(job).run_dir() + "/logs/";
     std::vector<int> pids;
     for (const char* subcommand : {"aggregator", "rank"}) {
       for (int pid : ListProcesses(subcommand)) {
@@ -94,20 +111,16 @@ class StoppedNode : public testing::Test {
   }
 
   std::vector<std::string> expected_;  // hashes by step
-  JobId job_, other_;
+  std::vector<JobId> jobs_;            // those whose node 1 is stopped
+  std::vector<int> stopped_;           // processes
+  JobId other_;
 };
 
-TEST_F(StoppedNode, ItsAggregatorAndRankGoOnWhereTheyWere) {
+TEST_F(StoppedNode, GoesOnWhereItWasAndWithItsWorkerDaemonWhereTheCoordinatorIsPatientEnough) {
   Begin();
-  StopForAWhile(processes_);
-  ExpectUndisturbed();
-}
-
-TEST_F(StoppedNode, TheWorkerDaemonTooWhereTheCoordinatorIsPatientEnough) {
-  Begin();
-  std::vector<int> pids = processes_;
-  pids.push_back(cluster_.worker(1).process->pid());
-  StopForAWhile(pids);
+  RunAndStop("stopped", false);
+  RunAndStop("stopped-with-daemon", true);
+  WaitAndContinue();
   ExpectUndisturbed();
 }
 
