@@ -103,14 +103,14 @@ TEST_F(Deaths, OfARankInAnAsyncJobLoseAndRepeatNoSample) {
 // Those of batch normalisation, which each rank has for itself.
 TEST_F(Deaths, OfARankLeavesRunningStatisticsAsTheyWouldBe) {
   Start({.servers = 1, .shards = 1, .nodes = 2, .slots = 2});
-  constexpr int kSteps = 120;
+  constexpr int kSteps = 60;
   proto::Job whole = CheckpointedJob("undisturbed", 2, kSteps);
   whole.mutable_model()->set_zoo("cnn");
   const std::string undisturbed = Model(Run(whole));
   proto::Job job = whole;
   job.mutable_checkpoint()->set_dir(TestDir() + "/victim");
   GoOnByItself(&job);
-  SlowDown(&job, 20);
+  SlowDown(&job, 40);
   job_ = Submit(job);
   Suffer("killed by signal 9", [] { kill(ListProcesses("rank").front(), SIGKILL); });
   const proto::JobStatus status = cluster_->WaitForEnd(job_);
