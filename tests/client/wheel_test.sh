@@ -10,8 +10,10 @@ fail() { echo "$1" >&2; exit 1; }
 # The same input makes the same bytes.
 export SOURCE_DATE_EPOCH=1700000000
 for round in 1 2; do
-  "$here/deploy/wheel.sh" "wheels$round" --built "$here" > "made$round"
+  "$here/deploy/wheel.sh" "wheels$round" --built "$here" > "made$round" &
 done
+wait -n || fail "no wheel is made"
+wait -n || fail "no second wheel is made"
 cat made1
 wheel=$(echo wheels1/strata_train-*-py3-none-manylinux_2_*_x86_64.whl)
 [ -f "$wheel" ] || fail "no wheel of that name: $(ls wheels1)"
