@@ -175,15 +175,15 @@ REFUSALS = {
     ),
     "long = np.zeros(99, 'f4'); s = strata.Session({'w': Array(long)}, strata.SGD());"
     " s.step({'w': Array(long + np.nan)}); s.weights()": "chunk 0 clock 0: NaN or infinity",
-    "model = torch.nn.Linear(2, 1);"
+    "import torch, strata.torch as st; model = torch.nn.Linear(2, 1);"
     " st.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model)": (
         'parameter "bias": lies on cpu, but the job computes on cuda (device: GPU)'
     ),
 }
 PREFACE = """
 import os
-import numpy as np, torch
-import strata, strata.torch as st, fake_device
+import numpy as np
+import strata, fake_device
 from fake_device import Array
 zeros = np.zeros(3, "f4")
 def strided(step):
