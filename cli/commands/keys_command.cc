@@ -167,7 +167,8 @@ int Import(const Options& options) {
   const auto file = keys::ParseKeyFile(absl::StrCat(*key, "\n", *certificate, "\n", *authority),
                                        options.certificate_file);
   if (!file.ok()) return PrintError(file.status());
-  const auto counts = keys::Verify(file->chain, file->trust(), absl::Now());
+  const auto counts =
+      keys::Verify(file->chain, file->trust(), absl::Now(), {.makes_tokens = false});
   if (!counts.ok()) return PrintError(counts.status());
   if (options.out.empty() && file->identity.role == keys::Role::kCoordinator) {
     return PrintError("--out says where a coordinator's keys are to be", kExitUsage);

@@ -30,7 +30,7 @@ constexpr size_t kTokenCharacters =
 absl::Status NotWhole() {
   return absl::InvalidArgumentError(
       absl::StrCat("the token is cut off or has something added: one has ", kTokenCharacters,
-                   " characters, copy it as `strata keys token` printed it"));
+                   " characters, copy it as `strata keys` printed it"));
 }
 
 // False: characters that do not belong there, or bits beyond the last byte.
@@ -62,12 +62,13 @@ std::string ToText(const JoinToken& token) {
 absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text) {
   const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
   if (trimmed.empty()) {
-    return absl::InvalidArgumentError("the token is empty: `strata keys token` prints one");
+    return absl::InvalidArgumentError(
+        "the token is empty: `strata keys token`, for users `strata keys user`, makes one");
   }
   const std::vector<absl::string_view> parts = absl::StrSplit(trimmed, absl::MaxSplits('.', 3));
   if (!absl::StartsWith(trimmed, "strata")) {
     return absl::InvalidArgumentError(absl::StrCat("this is no token: one begins with \"", kFormat,
-                                                   ".\", as `strata keys token` prints it"));
+                                                   ".\", as `strata keys` prints it"));
   }
   if (parts.size() > 1 && parts[0] != kFormat) {
     return absl::InvalidArgumentError(
@@ -81,8 +82,7 @@ absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text) {
   JoinToken token;
   if (!Decode(parts[1], &token.authority) || !Decode(parts[2], &token.secret)) {
     return absl::InvalidArgumentError(
-        "the token has characters that do not belong there: copy it as `strata keys token` "
-        "printed it");
+        "the token has characters that do not belong there: copy it as `strata keys` printed it");
   }
   return token;
 }
@@ -93,6 +93,11 @@ std::string SecretHash(absl::string_view secret) {
                             reinterpret_cast<unsigned char*>(hash.data()), nullptr, EVP_sha256(),
                             nullptr) == 1);
   return hash;
+}
+
+std::string TokenCommand(Role role, absl::string_view name) {
+  if (role != Role::kUser) return absl::StrCat("`strata keys token ", RoleName(role), "`");
+  return absl::StrCat("`strata keys user ", CheckName(name).ok() ? name : "NAME", "`");
 }
 
 }  // namespace strata::keys

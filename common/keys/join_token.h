@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/keys/identity.h"
 
 namespace strata::keys {
 
@@ -28,6 +29,11 @@ absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text);
 // SHA-256 of the secret, 32 bytes: what is stored of a token. The secret is random, so that nobody
 // finds it from this.
 std::string SecretHash(absl::string_view secret);
+
+// The command that makes a token for such a member, for messages: "`strata keys user ada`",
+// "`strata keys token worker`". A name that does
+// not fit: it is not known.
+std::string TokenCommand(Role role, absl::string_view name);
 
 }  // namespace strata::keys
 

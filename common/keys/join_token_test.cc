@@ -83,6 +83,15 @@ TEST(JoinToken, ATokenHasOnlyOneText) {
   ExpectRefused(text, "characters that do not belong there");
 }
 
+TEST(JoinToken, TheCommandThatMakesOneIsThatOfTheRole) {
+  EXPECT_EQ(TokenCommand(Role::kWorker, "w1"), "`strata keys token worker`");
+  EXPECT_EQ(TokenCommand(Role::kServer, ""), "`strata keys token server`");
+  EXPECT_EQ(TokenCommand(Role::kUser, "ada"), "`strata keys user ada`");
+  // A stranger's name is not repeated unless it is one.
+  EXPECT_EQ(TokenCommand(Role::kUser, "a\nb"), "`strata keys user NAME`");
+  EXPECT_EQ(TokenCommand(Role::kUser, ""), "`strata keys user NAME`");
+}
+
 TEST(JoinToken, TheHashOfASecretIsSha256) {
   // The example of FIPS 180-2.
   EXPECT_EQ(absl::BytesToHexString(SecretHash("abc")),

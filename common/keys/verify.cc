@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/keys/join_token.h"
 #include "common/keys/openssl_pointers.h"
 
 namespace strata::keys {
@@ -26,37 +27,59 @@ std::string FingerprintOf(const Certificate& certificate) {
   return absl::StrCat("fingerprint ", FingerprintText(certificate.fingerprint()));
 }
 
-absl::Status OtherAuthority(const Certificate& leaf) {
-  return absl::UnauthenticatedError(
-      absl::StrCat(Whose(leaf), " is of another cluster or authority (", FingerprintOf(leaf),
-                   "): get one of this cluster with a token of `strata keys token`"));
+// What gets the leaf's owner one that counts.
+std::string HintFor(const Certificate& leaf, const Judge& judge) {
+  if (!judge.makes_tokens) {
+    return "your own authority issues a new one, and `strata keys import` makes a key file of it";
+  }
+  const absl::StatusOr<Identity> identity = leaf.identity();
+  if (identity.ok()) return RenewHint(identity->role, identity->name);
+  return "`strata keys token`, for users `strata keys user`, on the coordinator's host makes a "
+         "token for a new one";
 }
 
-absl::Status WrongSignature(const Certificate& leaf) {
+// The same, of one that does not belong here. Who judges a coordinator's is a member, which has
+// the wrong keys or the wrong address.
+std::string HintForStranger(const Certificate& leaf, const Judge& judge) {
+  const absl::StatusOr<Identity> identity = leaf.identity();
+  const bool is_coordinators = identity.ok() && identity->role == Role::kCoordinator;
+  if (!is_coordinators || !judge.makes_tokens) return HintFor(leaf, judge);
+  return "look whether it is the right coordinator; then name its keys with --keys, or join with "
+         "a token of it";
+}
+
+absl::Status OtherAuthority(const Certificate& leaf, const Judge& judge) {
+  return absl::UnauthenticatedError(
+      absl::StrCat(Whose(leaf), " is of another cluster or authority (", FingerprintOf(leaf),
+                   "): ", HintForStranger(leaf, judge)));
+}
+
+absl::Status WrongSignature(const Certificate& leaf, const Judge& judge) {
   return absl::UnauthenticatedError(
       absl::StrCat(Whose(leaf), " has a wrong signature (", FingerprintOf(leaf),
-                   "): it was changed or forged, get a new one with a token of "
-                   "`strata keys token`"));
+                   "): it was changed or forged; ", HintFor(leaf, judge)));
 }
 
 // The error names the certificate out of its time: the leaf, or one of an authority above it.
-absl::Status OutOfTime(const Certificate& leaf, const Certificate& at, bool is_leaf,
-                       absl::Time now) {
+absl::Status OutOfTime(const Certificate& leaf, const Certificate& at, bool is_leaf, absl::Time now,
+                       const Judge& judge) {
   const std::string whose =
       is_leaf ? Whose(leaf) : absl::StrCat("the authority that signed ", Whose(leaf));
   if (at.not_before() > now) {
-    return absl::UnauthenticatedError(
-        absl::StrCat(whose, " is valid only from ", TimeText(at.not_before()),
-                     ", and this host's clock says ", TimeText(now), ": set the clocks"));
+    return absl::UnauthenticatedError(absl::StrCat(whose, " is valid only from ",
+                                                   TimeText(at.not_before()), ", and ", judge.clock,
+                                                   " says ", TimeText(now), ": set the clocks"));
   }
   return absl::UnauthenticatedError(absl::StrCat(
-      whose, " expired at ", TimeText(at.not_after()),
-      is_leaf ? "; get a new one with a token of `strata keys token`"
-              : "; make a new authority, and new certificates with tokens of `strata keys token`"));
+      whose, " expired at ", TimeText(at.not_after()), ": ",
+      is_leaf ? HintFor(leaf, judge)
+              : "a new one (of `strata keys rotate-ca`, unless it is your own) has to issue new "
+                "certificates"));
 }
 
 // What the check failed on, in words. `context` is in the state in which the check left it.
-absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Time now) {
+absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Time now,
+                     const Judge& judge) {
   const int error = X509_STORE_CTX_get_error(context);
   switch (error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
@@ -64,34 +87,33 @@ absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Tim
       const absl::StatusOr<Certificate> at =
           Certificate::FromX509(X509_STORE_CTX_get_current_cert(context));
       if (!at.ok()) return at.status();
-      return OutOfTime(leaf, *at, X509_STORE_CTX_get_error_depth(context) == 0, now);
+      return OutOfTime(leaf, *at, X509_STORE_CTX_get_error_depth(context) == 0, now, judge);
     }
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-      return OtherAuthority(leaf);
+      return OtherAuthority(leaf, judge);
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
     case X509_V_ERR_UNABLE_TO_DECRYPT_CERT_SIGNATURE:
-      return WrongSignature(leaf);
+      return WrongSignature(leaf, judge);
     case X509_V_ERR_INVALID_CA:
     case X509_V_ERR_KEYUSAGE_NO_CERTSIGN:
     case X509_V_ERR_PATH_LENGTH_EXCEEDED:
       return absl::UnauthenticatedError(
           absl::StrCat(Whose(leaf), " was signed with a certificate that may not sign others (",
-                       FingerprintOf(leaf), "): get one of this cluster with a token of ",
-                       "`strata keys token`"));
+                       FingerprintOf(leaf), "): ", HintFor(leaf, judge)));
     default:
-      return absl::UnauthenticatedError(absl::StrCat(Whose(leaf), " is not acceptable (",
-                                                     FingerprintOf(leaf),
-                                                     "): ", X509_verify_cert_error_string(error)));
+      return absl::UnauthenticatedError(
+          absl::StrCat(Whose(leaf), " is not acceptable (", FingerprintOf(leaf),
+                       "): ", X509_verify_cert_error_string(error), "; ", HintFor(leaf, judge)));
   }
 }
 
 // Only the given roots count, never those of the host; and a chain must end with one of them.
 absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust& trust,
-                             absl::Time now) {
+                             absl::Time now, const Judge& judge) {
   const StorePointer store(X509_STORE_new());
   const StoreContextPointer context(X509_STORE_CTX_new());
   const BorrowedStackPointer others(sk_X509_new_null());
@@ -111,7 +133,7 @@ absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust&
   X509_VERIFY_PARAM_set_purpose(rules, X509_PURPOSE_ANY);
   X509_VERIFY_PARAM_set_auth_level(rules, kSecurityLevel);
   X509_VERIFY_PARAM_set_depth(rules, kIntermediatesMax);
-  if (X509_verify_cert(context.get()) != 1) return Explain(context.get(), leaf, now);
+  if (X509_verify_cert(context.get()) != 1) return Explain(context.get(), leaf, now, judge);
   // OpenSSL takes old certificates without basic constraints for an authority's; this does not.
   const STACK_OF(X509)* const verified = X509_STORE_CTX_get0_chain(context.get());
   bool is_signed = sk_X509_num(verified) > 1;
@@ -119,7 +141,7 @@ absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust&
     constexpr int kIsAuthority = 1;
     is_signed = is_signed && X509_check_ca(sk_X509_value(verified, i)) == kIsAuthority;
   }
-  return is_signed ? absl::OkStatus() : OtherAuthority(leaf);
+  return is_signed ? absl::OkStatus() : OtherAuthority(leaf, judge);
 }
 
 // True: it says that it is an authority's, or some programs take it for such.
@@ -139,20 +161,29 @@ bool IsFor(const Certificate& leaf, Role role) {
 
 }  // namespace
 
+std::string RenewHint(Role role, absl::string_view name) {
+  if (role == Role::kCoordinator) {
+    return "`strata keys rotate-ca` on its host, and then the same with --finish, make a new one, "
+           "or `strata keys import` where the authority is your own";
+  }
+  return absl::StrCat(TokenCommand(role, name),
+                      " on the coordinator's host makes a token for a new one");
+}
+
 absl::StatusOr<Identity> Verify(const std::vector<Certificate>& chain, const Trust& trust,
-                                absl::Time now) {
+                                absl::Time now, const Judge& judge) {
   if (chain.empty()) {
     return absl::UnauthenticatedError(
-        "it showed no certificate: get one with a token of `strata keys token`");
+        "it showed no certificate: the keys of a member of this cluster have one");
   }
   const ErrorQueueScope scope;
   const Certificate& leaf = chain.front();
   if (LooksLikeAnAuthority(leaf)) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "its certificate is an authority's own (", FingerprintOf(leaf),
-        "), not a member's: get one for a member with a token of `strata keys token`"));
+    return absl::UnauthenticatedError(absl::StrCat("its certificate is an authority's own (",
+                                                   FingerprintOf(leaf),
+                                                   "), not a member's: ", HintFor(leaf, judge)));
   }
-  if (absl::Status status = CheckSignatures(chain, trust, now); !status.ok()) return status;
+  if (absl::Status status = CheckSignatures(chain, trust, now, judge); !status.ok()) return status;
   absl::StatusOr<Identity> identity = leaf.identity();
   if (!identity.ok()) {
     return absl::UnauthenticatedError(
@@ -160,10 +191,9 @@ absl::StatusOr<Identity> Verify(const std::vector<Certificate>& chain, const Tru
                      ") does not say who it is: ", identity.status().message()));
   }
   if (identity->cluster != trust.cluster) {
-    return absl::UnauthenticatedError(
-        absl::StrCat("the certificate of ", IdentityText(*identity), " is of cluster ",
-                     identity->cluster, ", and this is cluster ", trust.cluster,
-                     ": get one of this cluster with a token of `strata keys token`"));
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate of ", IdentityText(*identity), " is of cluster ", identity->cluster,
+        ", and this is cluster ", trust.cluster, ": ", HintForStranger(leaf, judge)));
   }
   if (!IsFor(leaf, identity->role)) {
     return absl::UnauthenticatedError(absl::StrCat(

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <openssl/obj_mac.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/keys/openssl_pointers.h"
 #include "common/keys/testing/odd_certificates.h"
@@ -54,8 +56,8 @@ TEST_F(Verification, AMemberIsWhoItSaysFromTheFirstSecondToTheLast) {
 
 TEST_F(Verification, AnExpiredCertificateIsRefused) {
   ExpectRefused(worker_.chain,
-                "the certificate of worker w1 expired at 2027-01-15T11:00:00Z; get a new one with "
-                "a token of `strata keys token`",
+                "the certificate of worker w1 expired at 2027-01-15T11:00:00Z: `strata keys token "
+                "worker` on the coordinator's host makes a token for a new one",
                 kEnd);
 }
 
@@ -64,13 +66,19 @@ TEST_F(Verification, OneOfTheFutureIsRefusedWithBothTimes) {
                 "the certificate of worker w1 is valid only from 2027-01-15T08:00:00Z, and this "
                 "host's clock says 2027-01-15T07:59:59Z: set the clocks",
                 kNow - absl::Seconds(1));
+  const absl::Status status = Verify(worker_.chain, worker_.trust(), kNow - absl::Seconds(1),
+                                     {.clock = "the coordinator's clock"})
+                                  .status();
+  EXPECT_THAT(status.message(), HasSubstr(", and the coordinator's clock says 2027-01-15T07:59"));
 }
 
 TEST_F(Verification, AnExpiredAuthorityIsNamedAsSuch) {
-  ExpectRefused({Leaf(MemberContent({kWorkerUri}, kNow, kNow + absl::Hours(24 * 60)))},
-                "the authority that signed the certificate of worker w1 expired at "
-                "2027-02-14T08:00:00Z; make a new authority",
-                kNow + absl::Hours(24 * 31));
+  ExpectRefused(
+      {Leaf(MemberContent({kWorkerUri}, kNow, kNow + absl::Hours(24 * 60)))},
+      "the authority that signed the certificate of worker w1 expired at "
+      "2027-02-14T08:00:00Z: a new one (of `strata keys rotate-ca`, unless it is your own) has "
+      "to issue new certificates",
+      kNow + absl::Hours(24 * 31));
 }
 
 TEST_F(Verification, AnotherAuthorityIsRefusedAlsoOneOfTheSameName) {
@@ -194,6 +202,36 @@ TEST_F(Verification, AnUnknownCriticalExtensionIsRefused) {
   CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
   SetExtension(content, NID_netscape_comment, "critical,hello");
   ExpectRefused({Leaf(content)}, "the certificate of worker w1 is not acceptable");
+}
+
+TEST_F(Verification, WhatToDoIsWhatTheMembersRoleCanDo) {
+  const auto made = [&](Role role, const std::string& name) {
+    return Leaf(MemberContent({ToUri({"blue", role, name})}, kNow, kEnd));
+  };
+  const std::string makes = " on the coordinator's host makes a token for a new one";
+  ExpectRefused({made(Role::kUser, "ada")}, "11:00:00Z: `strata keys user ada`" + makes, kEnd);
+  ExpectRefused({made(Role::kServer, "s1")}, "11:00:00Z: `strata keys token server`" + makes, kEnd);
+  ExpectRefused({made(Role::kCoordinator, "c")}, "11:00:00Z: `strata keys rotate-ca` on its host",
+                kEnd);
+  // A member meets a coordinator that it does not know: its own keys are wrong, or the address is.
+  ExpectRefusedBy({"blue", {}}, {made(Role::kCoordinator, "c")},
+                  "): look whether it is the right coordinator; then name its keys with --keys");
+  ExpectRefusedBy({"blue", {}}, {made(Role::kUser, "ada")}, "): `strata keys user ada`" + makes);
+}
+
+TEST_F(Verification, WhereAnotherAuthorityIssuesNoTokenIsSpokenOf) {
+  const Judge judge{.makes_tokens = false};
+  const std::string issues =
+      "your own authority issues a new one, and `strata keys import` makes a key file of it";
+  const absl::Status expired = Verify(worker_.chain, worker_.trust(), kEnd, judge).status();
+  EXPECT_EQ(expired.message(),
+            "the certificate of worker w1 expired at 2027-01-15T11:00:00Z: " + issues);
+  for (const auto& [chain, trust] : {std::pair(worker_.chain, Trust{"blue", {}}),
+                                     std::pair(worker_.chain, Trust{"red", blue_.roots()}),
+                                     std::pair(blue_.roots(), worker_.trust())}) {
+    const absl::Status status = Verify(chain, trust, kNow, judge).status();
+    EXPECT_THAT(status.message(), HasSubstr(issues));
+  }
 }
 
 TEST_F(Verification, AnEmptyChainIsRefused) { ExpectRefused({}, "it showed no certificate"); }

@@ -34,7 +34,9 @@ absl::StatusOr<Caller> Access::Identify(const std::vector<keys::Certificate>& ch
                                         absl::Time now) const {
   if (chain.empty()) return Caller{};
   if (!options_.own.has_value()) return absl::UnauthenticatedError("no certificate counts here");
-  const auto identity = keys::Verify(chain, options_.own->trust(), now);
+  const keys::Judge judge{.clock = "the coordinator's clock",
+                          .makes_tokens = options_.authority.has_value()};
+  const auto identity = keys::Verify(chain, options_.own->trust(), now, judge);
   if (!identity.ok()) {
     return absl::UnauthenticatedError(
         absl::StrCat("it does not take this certificate: ", identity.status().message()));
@@ -96,9 +98,12 @@ absl::Status Access::StillCountsNow(const Caller& caller) const {
     return absl::OkStatus();
   }
   return absl::PermissionDeniedError(absl::StrCat(
-      "the certificate of ", CallerText(caller),
-      " was revoked: its operator can make a token for a new one, which counts once the "
-      "old key file is removed"));
+      "the certificate of ", CallerText(caller), " was revoked: ",
+      options_.authority.has_value()
+          ? absl::StrCat(keys::RenewHint(identity.role, identity.name),
+                         ", which counts once the old key file is removed")
+          : "one that your own authority issues after that counts, and `strata keys import` makes "
+            "a key file of it"));
 }
 
 std::string Access::ShownRoot(absl::Time now) const {
@@ -113,7 +118,8 @@ absl::Status Access::HasAuthority() const {
   if (options_.authority.has_value()) return absl::OkStatus();
   return absl::UnimplementedError(
       options_.own.has_value()
-          ? "this coordinator issues no certificates: the authority that issued its own does"
+          ? "this coordinator issues no certificates: the authority that issued its own does, and "
+            "`strata keys import` makes key files of them"
           : "this coordinator has no keys: `strata keys init --state DIR` makes them, with its "
             "state's folder, and it takes them at its next start");
 }
@@ -128,7 +134,9 @@ absl::StatusOr<proto::IssuedCertificate> Access::Join(const proto::JoinRequest& 
   if (!role.has_value()) return absl::InvalidArgumentError("no such role");
   absl::MutexLock lock(&mutex_);
   // A stranger's guess costs no more than a look.
-  if (!book_.HasToken(keys::SecretHash(request.secret()))) return KeyBook::UnknownToken();
+  if (!book_.HasToken(keys::SecretHash(request.secret()))) {
+    return KeyBook::UnknownToken(*role, request.name());
+  }
   KeyBook book = book_;
   const auto grant = book.Join(keys::SecretHash(request.secret()), *role, request.name(), now);
   if (!grant.ok()) return grant.status();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/keys/join_token.h"
 
 namespace strata::server {
 namespace {
@@ -105,34 +106,39 @@ absl::Status KeyBook::AddToken(const std::string& secret_hash,
   return absl::OkStatus();
 }
 
-absl::Status KeyBook::UnknownToken() {
-  return absl::PermissionDeniedError(
-      "the token is not known: it was used already, it was closed, or it is of another cluster; "
-      "`strata keys token` makes a new one");
+absl::Status KeyBook::UnknownToken(keys::Role role, const std::string& name) {
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the token is not known: it was used already, is too late, was closed or is of another "
+      "cluster; ",
+      keys::TokenCommand(role, name), " makes a new one"));
 }
 
 absl::StatusOr<KeyBook::Grant> KeyBook::Join(const std::string& secret_hash, keys::Role role,
                                              const std::string& wanted, absl::Time now) {
   const auto found = tokens_.find(secret_hash);
-  if (found == tokens_.end()) return UnknownToken();
+  if (found == tokens_.end()) return UnknownToken(role, wanted);
   proto::OpenToken& token = found->second;
   const absl::Time expires = absl::FromUnixMillis(token.expires_ms());
   if (now >= expires) {
-    return absl::PermissionDeniedError(absl::StrCat("the token was good until ",
-                                                    absl::FormatTime(expires, absl::UTCTimeZone()),
-                                                    ": `strata keys token` makes a new one"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the token was good until ", absl::FormatTime(expires, absl::UTCTimeZone()),
+                     ": ", keys::TokenCommand(role, token.name()), " makes a new one"));
   }
   const auto& roles = token.roles();
   if (std::find(roles.begin(), roles.end(), keys::RoleName(role)) == roles.end()) {
     return absl::PermissionDeniedError(absl::StrCat(
-        "the token is for a ", absl::StrJoin(roles, " or "), ", not for a ", keys::RoleName(role)));
+        "the token is for a ", absl::StrJoin(roles, " or "), ", not for a ", keys::RoleName(role),
+        ": ", keys::TokenCommand(role, wanted), " makes one for a ", keys::RoleName(role)));
   }
   const std::string name = wanted.empty() ? token.name() : wanted;
   const absl::Status good = keys::CheckName(name);
   if (!good.ok()) return good;
   if (!token.name().empty() && token.name() != name) {
-    return absl::PermissionDeniedError(absl::StrCat("the token is for ", Text(role, token.name()),
-                                                    ", not for ", Text(role, name)));
+    const std::string other = role == keys::Role::kUser ? "" : absl::StrCat(" with --name ", name);
+    return absl::PermissionDeniedError(
+        absl::StrCat("the token is for ", Text(role, token.name()), ", not for ", Text(role, name),
+                     ": join with --name ", token.name(), ", or with a token of ",
+                     keys::TokenCommand(role, name), other));
   }
   const auto key = keys_.find({role, name});
   const bool in_use = key != keys_.end() && now < absl::FromUnixMillis(key->second.expires_ms()) &&

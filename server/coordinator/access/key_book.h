@@ -44,8 +44,8 @@ class KeyBook {
   absl::Status AddToken(const std::string& secret_hash, const proto::MakeTokenRequest& request,
                         absl::Time now);
   bool HasToken(const std::string& secret_hash) const { return tokens_.count(secret_hash) > 0; }
-  // PermissionDenied, with what to do.
-  static absl::Status UnknownToken();
+  // PermissionDenied, with what to do, for who wanted to join with it.
+  static absl::Status UnknownToken(keys::Role role, const std::string& name);
   // Uses a token up. `name` may be empty: the token's. Errors: PermissionDenied: there is none, it
   // is used up, too late, or for other roles or another name; AlreadyExists: the name is in use;
   // InvalidArgument: no such role or name.

@@ -10,6 +10,7 @@ namespace strata::server {
 namespace {
 
 using keys::Role;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
@@ -40,7 +41,11 @@ TEST(KeyBook, ATokenLetsOneInAndIsUsedUp) {
   EXPECT_EQ(first->ends, kNow + KeyBook::kDaemonLife);
   const absl::Status again = book.Join("t", Role::kWorker, "w2", kNow).status();
   EXPECT_TRUE(absl::IsPermissionDenied(again));
-  EXPECT_THAT(again.message(), HasSubstr("used already"));
+  EXPECT_THAT(again.message(),
+              AllOf(HasSubstr("used already"),
+                    HasSubstr("cluster; `strata keys token worker` makes a new one")));
+  EXPECT_THAT(book.Join("t", Role::kUser, "ada", kNow).status().message(),
+              HasSubstr("cluster; `strata keys user ada` makes a new one"));
 }
 
 TEST(KeyBook, ATokenForSeveralLetsThatManyIn) {
@@ -69,9 +74,13 @@ TEST(KeyBook, ARefusedJoinDoesNotUseTheTokenUp) {
   KeyBook book;
   ASSERT_TRUE(book.AddToken("t", Token({"worker"}, "w1"), kNow).ok());
   EXPECT_THAT(book.Join("t", Role::kServer, "w1", kNow).status().message(),
-              HasSubstr("for a worker, not for a server"));
+              HasSubstr("for a worker, not for a server: `strata keys token server` makes one"));
   EXPECT_THAT(book.Join("t", Role::kWorker, "w2", kNow).status().message(),
-              HasSubstr("for worker w1, not for worker w2"));
+              HasSubstr("for worker w1, not for worker w2: join with --name w1, or with a token "
+                        "of `strata keys token worker` with --name w2"));
+  ASSERT_TRUE(book.AddToken("u", Token({"user"}, "ada"), kNow).ok());
+  EXPECT_THAT(std::string(book.Join("u", Role::kUser, "bob", kNow).status().message()),
+              testing::EndsWith("join with --name ada, or with a token of `strata keys user bob`"));
   ASSERT_TRUE(book.AddToken("any", Token({"worker"}), kNow).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(book.Join("any", Role::kWorker, "no name", kNow).status()));
   const auto joined = book.Join("t", Role::kWorker, "", kNow);
@@ -84,7 +93,9 @@ TEST(KeyBook, ATokenIsTooLateAtItsEnd) {
   ASSERT_TRUE(book.AddToken("t", Token({"worker"}), kNow).ok());
   const absl::Status late = book.Join("t", Role::kWorker, "w1", kNow + absl::Hours(1)).status();
   EXPECT_TRUE(absl::IsPermissionDenied(late));
-  EXPECT_THAT(late.message(), HasSubstr("was good until"));
+  EXPECT_EQ(late.message(),
+            "the token was good until 2027-01-15T09:00:00+00:00: `strata keys token worker` makes "
+            "a new one");
   EXPECT_TRUE(book.Join("t", Role::kWorker, "w1", kNow + absl::Hours(1) - absl::Seconds(1)).ok());
 }
 
