@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace strata::control {
 
 Credentials Credentials::Insecure() {
@@ -33,7 +36,17 @@ Credentials Credentials::Joining(std::string authority) {
 
 absl::StatusOr<keys::KeyFile> Credentials::Keys() const {
   if (keys_.has_value()) return *keys_;
-  return keys::ReadKeyFile(path_);
+  absl::StatusOr<keys::KeyFile> keys = keys::ReadKeyFile(path_);
+  if (absl::IsNotFound(keys.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(path_, ": is not there: `strata keys join` with a token makes it"));
+  }
+  if (absl::IsInvalidArgument(keys.status())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(keys.status().message(),
+                     "; take the file from a copy, or remove it and join anew with a token"));
+  }
+  return keys;
 }
 
 }  // namespace strata::control

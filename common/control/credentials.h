@@ -33,7 +33,7 @@ class Credentials {
   // Empty: the keys are in memory.
   const std::string& path() const { return path_; }
   const std::string& authority() const { return authority_; }
-  // Of kKeys. Errors: those of keys::ReadKeyFile.
+  // Of kKeys. Errors: those of keys::ReadKeyFile, with what a member does about them.
   absl::StatusOr<keys::KeyFile> Keys() const;
 
  private:

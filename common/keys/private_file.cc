@@ -33,8 +33,8 @@ absl::Status CheckIsPrivate(int fd, const std::string& path) {
   // Root looks after files of others, as those of a service that has a user of its own.
   if (is.st_uid != self && is.st_uid != 0 && self != 0) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("%s: belongs to user %d, who can read the secret in it, and this is user "
-                        "%d: chown %d %s",
+        absl::StrFormat("%s: belongs to uid %d, who can read the secret in it, you are uid %d: run "
+                        "as that user, or chown %d %s",
                         path, is.st_uid, self, self, path));
   }
   if ((is.st_mode & kOthers) != 0) {
@@ -43,6 +43,25 @@ absl::Status CheckIsPrivate(int fd, const std::string& path) {
         (is.st_mode & kOthersRead) != 0 ? "read" : "change", path));
   }
   return absl::OkStatus();
+}
+
+// A file that cannot be opened; it says whose it is where that may be seen.
+absl::Status CannotOpen(int error, const std::string& path) {
+  struct stat is = {};
+  if (error != EACCES) return FileError(error, path);
+  const uid_t self = geteuid();
+  if (stat(path.c_str(), &is) != 0) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "%s: you are uid %d, who may not look into its folder: run as the user whose that is", path,
+        self));
+  }
+  if (is.st_uid == self) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "%s: mode %04o does not let you read it: chmod 600 %s", path, is.st_mode & 07777, path));
+  }
+  return absl::PermissionDeniedError(
+      absl::StrFormat("%s: belongs to uid %d, you are uid %d: run as that user, or chown %d %s",
+                      path, is.st_uid, self, self, path));
 }
 
 absl::Status WriteAll(int fd, absl::string_view content, const std::string& path) {
@@ -87,7 +106,7 @@ std::string FolderOf(const std::string& path) {
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max) {
   // Without O_NONBLOCK the opening of a pipe would wait for a writer.
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!fd.valid()) return FileError(errno, path);
+  if (!fd.valid()) return CannotOpen(errno, path);
   if (absl::Status status = CheckIsPrivate(fd.get(), path); !status.ok()) return status;
   std::string content;
   char block[4096];

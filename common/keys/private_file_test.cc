@@ -139,13 +139,26 @@ TEST_F(PrivateFile, ALargerOneThanAllowedIsRefused) {
 TEST_F(PrivateFile, RootReadsThoseOfOthersAndWritesThemForTheirFoldersOwner) {
   ASSERT_TRUE(WritePrivateFile(path_, "secret").ok());
   ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    return ReadPrivateFile(path, kBytesMax).status() == absl::PermissionDeniedError(why);
+  };
   const bool could = AsOtherUser([&] {
-    return ReadPrivateFile(path_, kBytesMax).status().code() == absl::StatusCode::kPermissionDenied;
+    return refused(path_, path_ + ": belongs to uid 0, you are uid 12345: run as that user, or " +
+                              "chown 12345 " + path_);
   });
   ASSERT_EQ(could, chown(path_.c_str(), kOtherUser, kOtherUser) == 0);
   if (!could) GTEST_SKIP() << "takes root, outside of a namespace";
   EXPECT_TRUE(ReadPrivateFile(path_, kBytesMax).ok());
   EXPECT_TRUE(AsOtherUser([&] { return ReadPrivateFile(path_, kBytesMax).ok(); }));
+  ASSERT_EQ(chmod(path_.c_str(), 0000), 0);
+  EXPECT_TRUE(AsOtherUser([&] {
+    return refused(path_, path_ + ": mode 0000 does not let you read it: chmod 600 " + path_);
+  }));
+  ASSERT_EQ(chmod(folder_.c_str(), 0700), 0);
+  EXPECT_TRUE(AsOtherUser([&] {
+    return refused(path_, path_ + ": you are uid 12345, who may not look into its folder: run as " +
+                              "the user whose that is");
+  }));
   ASSERT_EQ(chown(folder_.c_str(), kOtherUser, kOtherUser), 0);
   ASSERT_TRUE(WritePrivateFile(path_, "by root").ok());
   EXPECT_EQ(Mode(path_), 0600);
