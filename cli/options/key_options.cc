@@ -50,13 +50,21 @@ void RenewIfOld(const std::string& path, const std::string& coordinator, absl::D
              keys::TimeText(keys->chain.front().not_after()), std::string(written.message()));
 }
 
-absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  if (path != "-") return keys::ReadPrivateFile(path, kTokenBytesMax);
+absl::StatusOr<std::string> ReadToken(const std::string& path, keys::Role role,
+                                      const std::string& name) {
+  const std::string command = keys::TokenCommand(role, name);
+  if (path != "-") {
+    absl::StatusOr<std::string> text = keys::ReadPrivateFile(path, kTokenBytesMax);
+    if (!absl::IsNotFound(text.status())) return text;
+    return absl::NotFoundError(
+        absl::StrCat(path, ": is not there: ", command.substr(0, command.size() - 1),
+                     " --out FILE` on the coordinator's host makes one"));
+  }
   std::string text(std::istreambuf_iterator<char>(std::cin), {});
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
     return absl::FailedPreconditionError(
-        "there are no keys yet, and no token on standard input: `strata keys token` on the "
-        "coordinator's host makes one");
+        absl::StrCat("there are no keys yet, and no token on standard input: ", command,
+                     " on the coordinator's host makes one"));
   }
   if (text.size() <= kTokenBytesMax) return text;
   return absl::InvalidArgumentError("standard input: is no token");
@@ -65,7 +73,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
 // Whether the token is for a cluster that the keys do not know. A token that was used may be gone.
 bool IsOfAnotherCluster(const keys::KeyFile& keys, const std::string& join_file) {
   if (join_file == "-") return false;  // may be a terminal
-  const absl::StatusOr<std::string> text = ReadToken(join_file);
+  const absl::StatusOr<std::string> text = keys::ReadPrivateFile(join_file, kTokenBytesMax);
   if (!text.ok()) return false;
   const absl::StatusOr<keys::JoinToken> token = keys::ParseJoinToken(*text);
   return token.ok() &&
@@ -78,20 +86,26 @@ absl::Status CheckOwner(const keys::KeyFile& keys, keys::Role role, const std::s
                         std::string* name) {
   if (keys.identity.role == role && name->empty()) *name = keys.identity.name;
   if (keys.identity.role == role && keys.identity.name == *name) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(origin, ": is of ", keys::IdentityText(keys.identity), ", not of a ",
-                   keys::RoleName(role), name->empty() ? "" : " ", *name));
+  const std::string by_name =
+      keys.identity.role == role ? absl::StrCat("say --name ", keys.identity.name, ", or ") : "";
+  return absl::FailedPreconditionError(absl::StrCat(
+      origin, ": is of ", keys::IdentityText(keys.identity), ", not of a ", keys::RoleName(role),
+      name->empty() ? "" : " ", *name, ": ", by_name, "name another file with --keys"));
 }
 
 // Keys from a file; the daemon joins where there are none that count.
 absl::StatusOr<keys::KeyFile> HaveKeys(const KeyOptions& options, const std::string& path,
                                        keys::Role role, const std::string& coordinator,
                                        absl::Duration deadline, const std::string& name) {
-  absl::StatusOr<keys::KeyFile> keys = keys::ReadKeyFile(path);
+  absl::StatusOr<keys::KeyFile> keys = control::Credentials::File(path).Keys();
   const bool joins =
       !options.join_file.empty() &&
       (absl::IsNotFound(keys.status()) ||
        (keys.ok() && (HasEnded(*keys) || IsOfAnotherCluster(*keys, options.join_file))));
+  if (!joins && absl::IsNotFound(keys.status())) {
+    return absl::NotFoundError(absl::StrCat(path, ": is not there: --join-file with a token of ",
+                                            keys::TokenCommand(role, ""), " makes it"));
+  }
   if (!joins) return keys;
   const std::string as = !name.empty() ? name
                          : keys.ok()   ? keys->identity.name
@@ -178,7 +192,9 @@ absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& optio
     return absl::FailedPreconditionError("there is no home for keys: --keys says where they are");
   }
   const auto keys = HaveKeys(options, path, role, coordinator, deadline, *name);
-  if (absl::IsNotFound(keys.status()) && options.file.empty()) return control::Credentials();
+  // Who names neither keys nor a token may have none.
+  const bool may_lack = options.file.empty() && options.join_file.empty();
+  if (absl::IsNotFound(keys.status()) && may_lack) return control::Credentials();
   if (!keys.ok()) return keys.status();
   const absl::Status own = CheckOwner(*keys, role, path, name);
   if (!own.ok()) return own;
@@ -193,7 +209,7 @@ absl::StatusOr<keys::KeyFile> JoinWithFile(const std::string& join_file,
                                            const std::string& coordinator, absl::Duration deadline,
                                            keys::Role role, const std::string& name,
                                            const std::string& key_file) {
-  const absl::StatusOr<std::string> text = ReadToken(join_file);
+  const absl::StatusOr<std::string> text = ReadToken(join_file, role, name);
   if (!text.ok()) return text.status();
   const absl::StatusOr<keys::JoinToken> token = keys::ParseJoinToken(*text);
   if (!token.ok()) {
