@@ -90,7 +90,11 @@ std::string WhyNot(const Caller& caller, Call call) {
     return absl::StrCat(who, " may do nothing here: the cluster's policy gives no role to them");
   }
   const std::string why = absl::StrCat(who, " may not ", WordsOf(call).text);
-  if (!caller.is_user() || call == Call::kSession) return why;
+  if (!caller.is_user()) return absl::StrCat(why, ": use a user's keys (`strata keys join`)");
+  if (call == Call::kSession) {
+    return absl::StrCat(why, ": use a daemon's keys (--join-file with a token of `strata keys ",
+                        "token`)");
+  }
   const std::string role = UserPolicy::Role_Name(caller.rights.role);
   return absl::StrCat(why, ": their role is ", role);
 }
@@ -165,7 +169,8 @@ absl::Status AllowRegistration(const Caller& caller, const proto::Register& regi
   if (same_role && registration.name() == caller.identity.name) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "its certificate is that of ", CallerText(caller), ", not of a ",
-      registration.role() == proto::SERVER ? "server" : "worker", " ", registration.name()));
+      registration.role() == proto::SERVER ? "server" : "worker", " ", registration.name(),
+      ": say --name ", caller.identity.name, ", or another --keys"));
 }
 
 std::string CallName(Call call) { return WordsOf(call).name; }

@@ -141,6 +141,14 @@ TEST(CallTable, WhatIsRefusedSaysWhoWhatAndTheirRole) {
   EXPECT_TRUE(absl::IsUnauthenticated(Allow(Caller(), Call::kListJobs)));
 }
 
+TEST(CallTable, WhoHasKeysOfTheWrongRoleIsToldWhichOnesToUse) {
+  EXPECT_EQ(Allow(Member(Role::kWorker, "w1"), Call::kListJobs).message(),
+            "worker w1 may not look at jobs: use a user's keys (`strata keys join`)");
+  EXPECT_EQ(Allow(User(UserPolicy::ADMIN), Call::kSession).message(),
+            "user ada may not be a server or worker: use a daemon's keys (--join-file with a token "
+            "of `strata keys token`)");
+}
+
 TEST(CallTable, AJobOfAnotherNamespaceReadsAsOneThatIsNotThere) {
   for (const Call call : {Call::kCancel, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
     for (const UserRole role : {UserPolicy::VIEW, UserPolicy::SUBMIT, UserPolicy::RUN_PROGRAMS}) {
@@ -204,6 +212,9 @@ TEST(AllowRegistration, ACertificateRegistersItsOwnNameAndRoleOnly) {
     EXPECT_TRUE(absl::IsPermissionDenied(AllowRegistration(caller, registration)))
         << CallerText(caller);
   }
+  EXPECT_EQ(AllowRegistration(worker, Registration(proto::WORKER, "w2")).message(),
+            "its certificate is that of worker w1, not of a worker w2: say --name w1, or another "
+            "--keys");
   EXPECT_TRUE(AllowRegistration(kOwner, Registration(proto::WORKER, "anything")).ok());
   EXPECT_TRUE(absl::IsUnauthenticated(AllowRegistration({}, Registration(proto::WORKER, "w1"))));
 }
