@@ -164,8 +164,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   absl::Status TooLate(const std::string& why) const {
+    const bool insecure = options_.credentials.kind() == Credentials::Kind::kInsecure;
     return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline),
-                       why.empty() ? WhyUnreachable(options_.coordinator) : why);
+                       why.empty() ? WhyUnreachable(options_.coordinator, insecure) : why);
   }
 
   // Runs `method` on a fresh context until it succeeds, fails for a reason other than the line's,

@@ -21,8 +21,9 @@ namespace {
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 absl::Status TooLate(const KeysOptions& options, const std::string& why) {
+  const bool insecure = options.credentials.kind() == Credentials::Kind::kInsecure;
   return Unreachable(options.coordinator, absl::FormatDuration(options.deadline),
-                     why.empty() ? WhyUnreachable(options.coordinator) : why);
+                     why.empty() ? WhyUnreachable(options.coordinator, insecure) : why);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const KeysOptions& options,

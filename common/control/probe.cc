@@ -10,16 +10,14 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "common/ipc/unix_socket.h"
 #include "common/unique_fd.h"
 
 namespace strata::control {
 
-std::string WhyUnreachable(const std::string& address) {
-  constexpr char kNotOurs[] =
-      "something listens there that is no coordinator, or one that takes keys where none are "
-      "shown, "
-      "or none where some are (--insecure)";
+std::string WhyUnreachable(const std::string& address, bool insecure) {
+  constexpr char kNotOurs[] = "something listens there that is no coordinator";
   if (const std::optional<std::string> path = UnixPath(address)) {
     const absl::StatusOr<UniqueFd> fd = DialUnix(*path);
     return fd.ok() ? kNotOurs : std::string(fd.status().message());
@@ -39,7 +37,9 @@ std::string WhyUnreachable(const std::string& address) {
   const timeval limit = {1, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) {
-    return kNotOurs;
+    return absl::StrCat(kNotOurs, insecure ? ", or one that wants keys: leave out --insecure"
+                                           : ", or one that was started with --insecure: say that "
+                                             "here, too");
   }
   if (errno == EINPROGRESS || errno == ETIMEDOUT) return "no answer";
   std::string text = std::strerror(errno);

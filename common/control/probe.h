@@ -7,7 +7,8 @@ namespace strata::control {
 
 // Why no channel to "HOST:PORT" comes up, as far as one plain connection can tell: "connection
 // refused", "unknown host", ... Takes a second at most, and what resolving the name takes.
-std::string WhyUnreachable(const std::string& address);
+// `insecure`: the channel was to be without keys.
+std::string WhyUnreachable(const std::string& address, bool insecure);
 
 }  // namespace strata::control
 

@@ -13,8 +13,10 @@
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
 #include "common/control/outbox.h"
+#include "common/control/probe.h"
 #include "common/control/renewal.h"
 #include "common/control/session_stream.h"
+#include "common/ipc/unix_socket.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
 #include "common/log.h"
@@ -112,8 +114,7 @@ class GrpcSession final : public Session {
       const absl::Duration patience =
           RegisteredOnce() ? options_.reconnect_deadline : options_.connect_deadline;
       if (absl::Now() - broken_at >= patience) {
-        end = Unreachable(options_.coordinator, absl::FormatDuration(patience),
-                          std::string(status.message()));
+        end = Unreachable(options_.coordinator, absl::FormatDuration(patience), WhyNot(status));
         break;
       }
       PauseUnlessStopping(backoff);
@@ -124,6 +125,14 @@ class GrpcSession final : public Session {
     absl::MutexLock lock(&mutex_);
     end_ = end;
     ended_ = true;
+  }
+
+  // In words. Where TLS is spoken and this is not, the line itself only ends.
+  std::string WhyNot(const absl::Status& line) {
+    const bool is_plain = options_.credentials.kind() == Credentials::Kind::kInsecure &&
+                          !UnixPath(options_.coordinator);
+    if (!is_plain || RegisteredOnce()) return std::string(line.message());
+    return WhyUnreachable(options_.coordinator, /*insecure=*/true);
   }
 
   // Dials, registers and serves one line until it breaks or the session stops.

@@ -86,7 +86,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coo
   if (!probe.ok()) return probe.status();
   const absl::Status up = line->Await(absl::Now() + std::max(timeout, kHandshakeMax));
   if (up.ok()) return line->channel;
-  if (absl::IsUnavailable(up)) return absl::UnavailableError(WhyUnreachable(coordinator));
+  if (absl::IsUnavailable(up))
+    return absl::UnavailableError(WhyUnreachable(coordinator, /*insecure=*/false));
   return Refused(coordinator, std::string(up.message()));
 }
 

@@ -149,7 +149,7 @@ TEST_F(KeysTest, PlaintextGetsNoAnswer) {
                                                           .deadline = absl::Seconds(1)});
   const absl::Status status = client->ListJobs().status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("takes keys where none are shown"));
+  EXPECT_THAT(status.message(), HasSubstr("wants keys: leave out --insecure"));
   EXPECT_EQ(List(Joined(Role::kUser, "ada")), absl::OkStatus()) << "it is there";
 }
 
