@@ -27,6 +27,16 @@ std::string AuthorityPath(const std::string& state_dir) { return Path(state_dir,
 std::string OwnPath(const std::string& state_dir) { return Path(state_dir, "coordinator.pem"); }
 std::string BookPath(const std::string& state_dir) { return Path(state_dir, "book.textproto"); }
 
+// A file that is not there or damaged, and what to do: nothing else can make it again.
+absl::Status WithHint(const absl::Status& status, const std::string& state_dir) {
+  if (!absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) return status;
+  const std::string folder = absl::StrCat(state_dir, "/keys");
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; take ", folder, " from a copy, or remove it, say `strata ",
+                   "keys init --state ", state_dir, "`, and all members join anew"));
+}
+
 absl::StatusOr<keys::Authority> LoadAuthority(const std::string& state_dir) {
   const std::string path = AuthorityPath(state_dir);
   const absl::StatusOr<std::string> pem = keys::ReadPrivateFile(path, kPemBytesMax);
@@ -75,8 +85,8 @@ absl::StatusOr<StoredKeys> LoadKeys(const std::string& state_dir) {
   stored.book = *std::move(book);
   if (absl::IsNotFound(authority.status()) && absl::IsNotFound(own.status())) return stored;
   // One of them alone is what is left of something, not a cluster without keys.
-  if (!authority.ok()) return authority.status();
-  if (!own.ok()) return own.status();
+  if (!authority.ok()) return WithHint(authority.status(), state_dir);
+  if (!own.ok()) return WithHint(own.status(), state_dir);
   own->roots = authority->roots();
   stored.authority = *std::move(authority);
   stored.own = *std::move(own);
@@ -115,6 +125,13 @@ absl::StatusOr<std::string> RotateKeys(const std::string& state_dir, absl::Time 
   }
   const auto next = authority->Rotated(now, kAuthorityLife);
   if (!next.ok()) return next.status();
+  // An expired one is not trusted beside it, so nothing is left for FinishRotation to do.
+  if (next->roots().size() == 1) {
+    const auto own = MakeOwn(*next, now);
+    if (!own.ok()) return own.status();
+    const absl::Status written = keys::WriteKeyFile(OwnPath(state_dir), *own);
+    if (!written.ok()) return written;
+  }
   const absl::Status saved = keys::WritePrivateFile(AuthorityPath(state_dir), next->ToPem());
   if (!saved.ok()) return saved;
   return NewestRoot(*next);

@@ -35,9 +35,9 @@ absl::StatusOr<std::string> InitKeys(const std::string& state_dir, const std::st
                                      absl::Time now);
 
 // Makes the next authority, which issues from the coordinator's next start on; the one before stays
-// trusted, and the coordinator keeps its certificate of that one, until FinishRotation. Returns
-// SHA-256 of the new root. Errors: NotFound: there are no keys; FailedPrecondition: a rotation is
-// under way.
+// trusted, and the coordinator keeps its certificate of that one, until FinishRotation. Where the
+// one before has expired, nothing of it stays. Returns SHA-256 of the new root. Errors: NotFound:
+// there are no keys; FailedPrecondition: a rotation is under way.
 absl::StatusOr<std::string> RotateKeys(const std::string& state_dir, absl::Time now);
 // From the coordinator's next start on only the newest authority is trusted. Errors: NotFound;
 // FailedPrecondition: no rotation is under way, or somebody has no certificate of the newest

@@ -67,8 +67,36 @@ TEST_F(KeyStoreTest, WhatIsReadableByOthersHalfThereOrDamagedIsNamed) {
   std::ofstream(dir_ + "/keys/book.textproto") << "keys {";
   EXPECT_TRUE(absl::IsDataLoss(LoadKeys(dir_).status()));
   ASSERT_TRUE(SaveBook(dir_, {}).ok());
+  // What is whole cannot be made of what is left.
+  const std::string hint = absl::StrCat(
+      "; take ", dir_, "/keys from a copy, or remove it, say `strata keys init --state ", dir_,
+      "`, and all members join anew");
+  std::filesystem::rename(authority, authority + ".copy");
+  EXPECT_EQ(LoadKeys(dir_).status(),
+            absl::NotFoundError(absl::StrCat(authority, ": No such file or directory", hint)));
+  std::ofstream(authority) << "hello";
+  chmod(authority.c_str(), 0600);
+  EXPECT_EQ(LoadKeys(dir_).status(), absl::InvalidArgumentError(absl::StrCat(
+                                         authority, ": there is no private key in PEM", hint)));
+  std::filesystem::rename(authority + ".copy", authority);
+  ASSERT_TRUE(LoadKeys(dir_).ok());
   std::filesystem::remove(dir_ + "/keys/coordinator.pem");
-  EXPECT_TRUE(absl::IsNotFound(LoadKeys(dir_).status()));
+  EXPECT_EQ(LoadKeys(dir_).status(),
+            absl::NotFoundError(
+                absl::StrCat(dir_, "/keys/coordinator.pem: No such file or directory", hint)));
+}
+
+TEST_F(KeyStoreTest, AnExpiredAuthorityIsReplacedAtOnce) {
+  ASSERT_TRUE(InitKeys(dir_, "lab", now_).ok());
+  const absl::Time later = now_ + absl::Hours(24 * 3654);
+  const auto before = LoadKeys(dir_);
+  EXPECT_FALSE(keys::Verify(before->own->chain, before->own->trust(), later).ok());
+  ASSERT_TRUE(RotateKeys(dir_, later).ok());
+  const auto after = LoadKeys(dir_);
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(after->authority->roots().size(), 1u);
+  const auto who = keys::Verify(after->own->chain, after->own->trust(), later);
+  EXPECT_TRUE(who.ok()) << who.status();
 }
 
 TEST_F(KeyStoreTest, ARotationTrustsBothUntilItIsFinishedAndWaitsForWhoIsLate) {
