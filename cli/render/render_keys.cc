@@ -19,6 +19,12 @@ std::string TimeOf(int64_t unix_ms) {
   return absl::FormatTime(kTime, absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
 }
 
+// Empty: another one issues the cluster's certificates.
+std::string AuthorityText(const std::string& fingerprint) {
+  if (!fingerprint.empty()) return absl::StrCat("SHA-256 ", fingerprint);
+  return "one of your own, which issues and renews certificates itself";
+}
+
 // What the newest certificate of a name is worth.
 std::string StateOf(const proto::IssuedKey& key, const std::string& authority, absl::Time now) {
   if (key.revoked_ms() != 0 && key.revoked_ms() >= key.begins_ms()) {
@@ -39,15 +45,20 @@ std::string MayText(const proto::IssuedKey& key) {
 }  // namespace
 
 std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
-  std::string text =
-      absl::StrCat("cluster ", keys.cluster(), "\nauthority: SHA-256 ", keys.authority(), "\n");
+  if (keys.cluster().empty()) {
+    return "no keys: `strata keys init` makes them in the coordinator's state\n";
+  }
+  std::string text = absl::StrCat("cluster ", keys.cluster(),
+                                  "\nauthority: ", AuthorityText(keys.authority()), "\n");
   std::vector<Row> rows;
   for (const proto::IssuedKey& key : keys.keys()) {
     if (rows.empty()) rows.push_back({"ROLE", "NAME", "MAY", "UNTIL", "STATE"});
     rows.push_back({key.role(), key.name(), MayText(key), TimeOf(key.expires_ms()),
                     StateOf(key, keys.authority(), now)});
   }
-  absl::StrAppend(&text, rows.empty() ? "nobody has joined yet\n" : Table(rows));
+  const std::string nobody =
+      keys.authority().empty() ? "nobody's keys are revoked\n" : "nobody has joined yet\n";
+  absl::StrAppend(&text, rows.empty() ? nobody : Table(rows));
   for (const proto::OpenToken& token : keys.tokens()) {
     absl::StrAppend(&text, "open token for ", absl::StrJoin(token.roles(), " or "),
                     token.name().empty() ? "" : " ", token.name(), ": ",
