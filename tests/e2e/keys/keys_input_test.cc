@@ -1,160 +1,199 @@
-// Keys and tokens that do not count: one clear line that says what to do.
-#include <sys/stat.h>
-
+// Certificates and tokens that do not count: one line that says what to do, here as a whole.
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/ipc/testing/short_folder.h"
-#include "common/keys/authority.h"
-#include "common/keys/private_file.h"
+#include "common/keys/certificate.h"
+#include "common/keys/key_file.h"
 #include "common/keys/testing/test_keys.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/keys/keys_case.h"
 
 namespace strata::tests {
 namespace {
 
-namespace fs = std::filesystem;
 using keys::Role;
-using testing::AllOf;
 using testing::HasSubstr;
-using testing::MatchesRegex;
 
-// A coordinator whose keys `strata keys init` has made.
-class KeysInput : public testing::Test {
+constexpr absl::Duration kMinute = absl::Minutes(1);
+
+class KeysInput : public KeysCase {
  protected:
-  void SetUp() override {
-    state_ = TestDir() + "/state";
-    fs::remove_all(state_);
-    ASSERT_EQ(RunStrata({"keys", "init", "--state", state_}).status.code, 0);
-    auto started =
-        StartDaemon("coordinator", {"coordinator", "--listen", "127.0.0.1:0", "--state", state_},
-                    {"env", "XDG_RUNTIME_DIR=" + runtime_.path()});
-    ASSERT_TRUE(started.ok()) << started.status();
-    coordinator_ = *std::move(started);
-    address_ = ValueIn(coordinator_.ready_line, "address");
-    socket_ = ValueIn(coordinator_.ready_line, "socket");
+  // What the coordinator says of a certificate that it does not take.
+  std::string NotTaken(const std::string& why) const {
+    return absl::StrCat(at_, "it does not take this certificate: ", why);
   }
-
-  std::string PathOf(const std::string& name) const { return absl::StrCat(TestDir(), "/", name); }
-
-  // A file with keys that the cluster's own authority has signed.
-  std::string Keys(Role role, const std::string& name, absl::Duration begins, absl::Duration ends) {
-    const auto pem = keys::ReadPrivateFile(state_ + "/keys/authority.pem", 1 << 16);
-    const auto authority = keys::Authority::FromPem(*pem);
-    const absl::Time now = absl::Now();
-    const std::string path = PathOf(name + ".pem");
-    const keys::Identity identity{authority->cluster(), role, name};
-    EXPECT_TRUE(
-        keys::WriteKeyFile(path, keys::MakeKeyFile(*authority, identity, now + begins, now + ends))
-            .ok());
-    return path;
-  }
-
-  // What a command says on standard error, which is one line.
-  std::string Refused(std::vector<std::string> args) {
-    args.insert(args.end(), {"--coordinator", address_, "--timeout", "10"});
-    const CommandResult result = RunStrata(args);
-    EXPECT_NE(result.status.code, 0) << result.out;
-    EXPECT_EQ(result.status.signal, 0);
-    EXPECT_THAT(result.err, MatchesRegex("strata: error: [^\n]+\n"));
-    return result.err;
-  }
-
-  const ShortFolder runtime_;
-  std::string state_, address_, socket_;
-  Daemon coordinator_;
 };
 
-constexpr absl::Duration kHour = absl::Hours(1), kMinute = absl::Minutes(1);
+TEST_F(KeysInput, KeysThatCountAreTaken) {
+  const std::string good = Keys(Role::kUser, "ada");
+  const CommandResult jobs = RunStrata({"jobs", "--coordinator", address_, "--keys", good});
+  EXPECT_EQ(jobs.status.code, 0) << jobs.err;
+}
 
-TEST_F(KeysInput, KeysThatDoNotCountAreRefusedWithWhatToDo) {
-  const std::string good = Keys(Role::kUser, "ada", -kHour, kHour);
-  EXPECT_EQ(RunStrata({"jobs", "--coordinator", address_, "--keys", good}).status.code, 0);
+TEST_F(KeysInput, AnExpiredCertificateIsToBeHadAnewInTheWayOfItsRole) {
+  EXPECT_EQ(Refused({"jobs", "--keys", Keys(Role::kUser, "old", -kHour, -kMinute)}),
+            NotTaken(absl::StrCat("the certificate of user old expired at TIME: `strata keys user "
+                                  "old`",
+                                  kMakesAToken)));
+  EXPECT_EQ(RefusedDaemon({"worker", "--keys", Keys(Role::kWorker, "w1", -kHour, -kMinute)}),
+            NotTaken(absl::StrCat(
+                "the certificate of worker w1 expired at TIME: `strata keys token worker`",
+                kMakesAToken)));
+  EXPECT_EQ(RefusedDaemon({"server", "--keys", Keys(Role::kServer, "s1", -kHour, -kMinute)}),
+            NotTaken(absl::StrCat(
+                "the certificate of server s1 expired at TIME: `strata keys token server`",
+                kMakesAToken)));
+}
 
-  EXPECT_THAT(Refused({"jobs", "--keys", PathOf("nowhere.pem")}), HasSubstr("nowhere.pem"));
-  EXPECT_THAT(Refused({"jobs", "--keys", Keys(Role::kUser, "old", -kHour, -kMinute)}),
-              AllOf(HasSubstr("expired at"), HasSubstr("strata keys token")));
-  EXPECT_THAT(Refused({"jobs", "--keys", Keys(Role::kUser, "early", kHour, 2 * kHour)}),
-              HasSubstr("set the clocks"));
-  EXPECT_THAT(Refused({"jobs", "--keys", Keys(Role::kWorker, "w1", -kHour, kHour)}),
-              HasSubstr("worker w1 may not look at jobs"));
-  const std::string shown = Keys(Role::kUser, "shown", -kHour, kHour);
-  ASSERT_EQ(chmod(shown.c_str(), 0644), 0);
-  EXPECT_THAT(Refused({"jobs", "--keys", shown}), HasSubstr("chmod 600 " + shown));
-  std::ofstream(PathOf("damaged.pem")) << "-----BEGIN PRIVATE KEY-----\n";
-  ASSERT_EQ(chmod(PathOf("damaged.pem").c_str(), 0600), 0);
-  EXPECT_THAT(Refused({"jobs", "--keys", PathOf("damaged.pem")}), HasSubstr("damaged.pem"));
+TEST_F(KeysInput, ACertificateOfTheFutureSaysWhoseClockIsMeant) {
+  EXPECT_EQ(Refused({"jobs", "--keys", Keys(Role::kUser, "early", kHour, 2 * kHour)}),
+            NotTaken("the certificate of user early is valid only from TIME, and the "
+                     "coordinator's clock says TIME: set the clocks"));
+}
 
+TEST_F(KeysInput, TheTimesInALineAreTheCertificates) {
+  const CommandResult result = RunStrata(
+      {"jobs", "--coordinator", address_, "--keys", Keys(Role::kUser, "old", -kHour, -kMinute)});
+  EXPECT_THAT(result.err, HasSubstr("expired at " + keys::TimeText(now_ - kMinute) + ": "));
+}
+
+TEST_F(KeysInput, ARevokedCertificateIsToBeHadAnewInTheWayOfItsRole) {
+  const std::string ada = Keys(Role::kUser, "ada"), w1 = Keys(Role::kWorker, "w1");
+  Operator({"revoke", "ada", "--role", "user"});
+  Operator({"revoke", "w1", "--role", "worker"});
+  const std::string once = ", which counts once the old key file is removed";
+  EXPECT_EQ(Refused({"jobs", "--keys", ada}),
+            absl::StrCat("the certificate of user ada was revoked: `strata keys user ada`",
+                         kMakesAToken, once));
+  EXPECT_EQ(
+      RefusedDaemon({"worker", "--keys", w1}),
+      absl::StrCat(at_, "the certificate of worker w1 was revoked: `strata keys token worker`",
+                   kMakesAToken, once));
+}
+
+TEST_F(KeysInput, KeysOfAnotherAuthorityAreRefusedByEitherSide) {
+  // The member does not know the coordinator.
   keys::KeyFolder other(PathOf("other"));
-  EXPECT_THAT(Refused({"jobs", "--keys", other.PathOf(Role::kUser, "eve")}),
-              HasSubstr("cannot be trusted"));
-  EXPECT_THAT(
-      Refused({"worker", "--keys", Keys(Role::kServer, "s1", -kHour, kHour), "--log-level", "off"}),
-      HasSubstr("is of server s1, not of a worker"));
-  EXPECT_THAT(Refused({"worker", "--keys", Keys(Role::kWorker, "w2", -kHour, kHour), "--name", "w3",
-                       "--log-level", "off"}),
-              HasSubstr("is of worker w2, not of a worker w3"));
+  const auto own = keys::ReadKeyFile(state_ + "/keys/coordinator.pem");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(Refused({"jobs", "--keys", other.PathOf(Role::kUser, "eve")}),
+            absl::StrCat(at_,
+                         "what answers there cannot be trusted: the certificate of coordinator "
+                         "coordinator is of another cluster or authority (fingerprint ",
+                         keys::FingerprintText(own->chain[0].fingerprint()),
+                         "): look whether it is the right coordinator; then name its keys with "
+                         "--keys, or join with a token of it"));
+  // The coordinator does not know the member, who has the right root.
+  keys::KeyFile foreign = keys::MakeKeyFile(
+      keys::MakeAuthority("blue", now_), {"blue", Role::kUser, "eve"}, now_ - kHour, now_ + kHour);
+  foreign.roots = own->roots;
+  ASSERT_TRUE(keys::WriteKeyFile(PathOf("eve.pem"), foreign).ok());
+  EXPECT_EQ(Refused({"jobs", "--keys", PathOf("eve.pem")}),
+            NotTaken(absl::StrCat("the certificate of user eve is of another cluster or authority "
+                                  "(fingerprint ",
+                                  keys::FingerprintText(foreign.chain[0].fingerprint()),
+                                  "): `strata keys user eve`", kMakesAToken)));
 }
 
-TEST_F(KeysInput, TokensThatDoNotCountAreRefusedWithWhatToDo) {
-  const auto refused = [&](const std::string& token) {
-    const std::string path = PathOf("token");
-    EXPECT_TRUE(keys::WritePrivateFile(path, token).ok());
-    return Refused({"keys", "join", "--join-file", path, "--keys", PathOf("new.pem")});
-  };
-  // As the operator makes them.
-  const auto made = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"keys", "token", "worker", "--coordinator", socket_};
-    args.insert(args.end(), more.begin(), more.end());
-    const CommandResult result = RunStrata(args);
-    EXPECT_EQ(result.status.code, 0) << result.err;
-    return result.out;
-  };
-  const auto join = [&](const std::string& token, const std::string& name) {
-    const std::string path = PathOf("token");
-    EXPECT_TRUE(keys::WritePrivateFile(path, token).ok());
-    return std::vector<std::string>{
-        "keys",   "join",   "--join-file", path,     "--role",
-        "worker", "--name", name,          "--keys", PathOf(name + ".pem")};
-  };
-  const std::string once = made({});
-  std::vector<std::string> first = join(once, "w1");
-  first.insert(first.end(), {"--coordinator", address_});
-  EXPECT_EQ(RunStrata(first).status.code, 0);
-  EXPECT_THAT(Refused(join(once, "w2")), HasSubstr("used already"));
-  EXPECT_THAT(Refused(join(made({}), "w1")), HasSubstr("worker w1 has a certificate already"));
-  EXPECT_THAT(Refused(join(made({"--name", "w5"}), "w6")), HasSubstr("for worker w5, not for"));
-  const std::string late = made({"--ttl", "1s"});
-  absl::SleepFor(absl::Milliseconds(1100));
-  EXPECT_THAT(Refused(join(late, "w3")), HasSubstr("good until"));
-  ASSERT_EQ(RunStrata({"keys", "revoke", "w1", "--coordinator", socket_}).status.code, 0);
-  EXPECT_THAT(Refused({"worker", "--keys", PathOf("w1.pem"), "--log-level", "off"}),
-              HasSubstr("the certificate of worker w1 was revoked"));
-
-  EXPECT_THAT(Refused({"keys", "join", "--join-file", PathOf("none"), "--keys", PathOf("x.pem")}),
-              HasSubstr("none"));
-  EXPECT_THAT(refused("hello"), HasSubstr("token"));
-  EXPECT_THAT(refused(absl::StrCat("strata1.", std::string(43, 'A'), ".", std::string(22, 'A'))),
-              HasSubstr("not of the cluster that the token is of"));
-  EXPECT_FALSE(fs::exists(PathOf("new.pem")));
+TEST_F(KeysInput, KeysOfAnotherRoleOrNameSayWhichOnesToUse) {
+  EXPECT_EQ(Refused({"jobs", "--keys", Keys(Role::kWorker, "w1")}),
+            "worker w1 may not look at jobs: use a user's keys (`strata keys join`)");
+  const std::string s1 = Keys(Role::kServer, "s1"), w2 = Keys(Role::kWorker, "w2");
+  EXPECT_EQ(RefusedDaemon({"worker", "--keys", s1}),
+            s1 + ": is of server s1, not of a worker: name another file with --keys");
+  EXPECT_EQ(RefusedDaemon({"worker", "--keys", w2, "--name", "w3"}),
+            w2 + ": is of worker w2, not of a worker w3: say --name w2, or name another file with "
+                 "--keys");
 }
 
-TEST_F(KeysInput, APortWithoutKeysIsNotListenedOn) {
-  const CommandResult result =
-      RunStrata({"coordinator", "--listen", "0.0.0.0:0", "--state", PathOf("bare")});
-  EXPECT_EQ(result.status.code, 1);
-  EXPECT_THAT(result.err, MatchesRegex("strata: error: [^\n]+\n"));
-  EXPECT_THAT(result.err, HasSubstr("strata keys init --state " + PathOf("bare")));
-  const CommandResult again = RunStrata({"keys", "init", "--state", state_});
-  EXPECT_EQ(again.status.code, 1);
-  EXPECT_THAT(again.err, HasSubstr("has keys already"));
+TEST_F(KeysInput, WhoShowsNoCertificateIsToldHowToGetOne) {
+  const std::string none = absl::StrCat(
+      at_,
+      "there are no keys for it: with a token of its operator `strata keys join` gets a user some, "
+      "and --join-file a daemon; --insecure does without, where everybody on the network may be "
+      "trusted");
+  EXPECT_EQ(Refused({"jobs"}), none);
+  EXPECT_EQ(RefusedDaemon({"worker"}), none);
+  const std::string insecure = absl::StrCat(
+      "coordinator at ", address_,
+      " cannot be reached (tried for 2s): something listens there that is no coordinator, or one "
+      "that wants keys: leave out --insecure");
+  EXPECT_EQ(Refused({"jobs", "--insecure"}, "2"), insecure);
+  EXPECT_EQ(RefusedDaemon({"worker", "--insecure"}, "2"), insecure);
+  EXPECT_EQ(RefusedDaemon({"server", "--insecure"}, "2"), insecure);
+}
+
+TEST_F(KeysInput, AUsedTokenIsToBeMadeAnewInTheWayOfItsRole) {
+  const std::string worker = Token("w.token", {"token", "worker"});
+  const std::string user = Token("ada.token", {"user", "ada"});
+  const auto joined = [&](std::vector<std::string> args) {
+    args.insert(args.end(), {"--coordinator", address_});
+    EXPECT_EQ(RunStrata(args).status.code, 0);
+  };
+  joined({"keys", "join", "--join-file", worker, "--role", "worker", "--name", "w1", "--keys",
+          PathOf("w1.pem")});
+  joined({"keys", "join", "--join-file", user, "--keys", PathOf("ada.pem")});
+  const std::string unknown =
+      "the token is not known: it was used already, is too late, was closed or is of another "
+      "cluster; ";
+  EXPECT_EQ(Join(worker, {"--role", "worker", "--name", "w2", "--keys", PathOf("w2.pem")}),
+            unknown + "`strata keys token worker` makes a new one");
+  EXPECT_EQ(Join(user, {"--keys", PathOf("x.pem")}),
+            unknown + "`strata keys user NAME` makes a new one");
+  EXPECT_EQ(Join(user, {"--name", "ada", "--keys", PathOf("x.pem")}),
+            unknown + "`strata keys user ada` makes a new one");
+  EXPECT_EQ(RefusedDaemon({"worker", "--join-file", worker, "--name", "w2"}),
+            unknown + "`strata keys token worker` makes a new one");
+  EXPECT_FALSE(std::filesystem::exists(PathOf("x.pem")));
+}
+
+TEST_F(KeysInput, ATokenThatIsTooLateIsToBeMadeAnewInTheWayOfItsRole) {
+  const std::string worker = Token("w.token", {"token", "worker", "--ttl", "2s"});
+  const std::string user = Token("ada.token", {"user", "ada", "--ttl", "2s"});
+  absl::SleepFor(absl::Milliseconds(2100));
+  EXPECT_EQ(Join(worker, {"--role", "worker", "--name", "w1", "--keys", PathOf("w1.pem")}),
+            "the token was good until TIME: `strata keys token worker` makes a new one");
+  EXPECT_EQ(Join(user, {"--keys", PathOf("ada.pem")}),
+            "the token was good until TIME: `strata keys user ada` makes a new one");
+}
+
+TEST_F(KeysInput, ATokenForSomebodyElseSaysWhatMakesTheRightOne) {
+  const std::string worker = Token("w.token", {"token", "worker"});
+  EXPECT_EQ(
+      Join(worker, {"--name", "ada", "--keys", PathOf("ada.pem")}),
+      "the token is for a worker, not for a user: `strata keys user ada` makes one for a user");
+  EXPECT_EQ(Join(Token("ada.token", {"user", "ada"}),
+                 {"--role", "worker", "--name", "w1", "--keys", PathOf("w1.pem")}),
+            "the token is for a user, not for a worker: `strata keys token worker` makes one for a "
+            "worker");
+  EXPECT_EQ(Join(Token("w5.token", {"token", "worker", "--name", "w5"}),
+                 {"--role", "worker", "--name", "w6", "--keys", PathOf("w6.pem")}),
+            "the token is for worker w5, not for worker w6: join with --name w5, or with a token "
+            "of `strata keys token worker` with --name w6");
+  ASSERT_EQ(RunStrata({"keys", "join", "--join-file", worker, "--role", "worker", "--name", "w1",
+                       "--keys", PathOf("w1.pem"), "--coordinator", address_})
+                .status.code,
+            0);
+  EXPECT_EQ(Join(Token("w.token", {"token", "worker"}),
+                 {"--role", "worker", "--name", "w1", "--keys", PathOf("x.pem")}),
+            "worker w1 has a certificate already: choose another name with --name, or let the "
+            "operator say `strata keys revoke w1` first");
+}
+
+TEST_F(KeysInput, WhatIsNoTokenOfThisClusterIsNotSentThere) {
+  const std::string path = File("token", "hello");
+  EXPECT_EQ(Join(path, {"--keys", PathOf("x.pem")}),
+            path + ": this is no token: one begins with \"strata1.\", as `strata keys` prints it");
+  File("token", absl::StrCat("strata1.", std::string(43, 'A'), ".", std::string(22, 'A')));
+  EXPECT_EQ(Join(path, {"--keys", PathOf("x.pem")}),
+            at_ +
+                "what answers there is not of the cluster that the token is of: the token is "
+                "for another coordinator, or somebody is in between");
+  EXPECT_FALSE(std::filesystem::exists(PathOf("x.pem")));
 }
 
 }  // namespace
