@@ -29,7 +29,7 @@ std::string LineOf(const CommandResult& result) {
 
 void KeysCase::SetUp() {
   state_ = PathOf("state");
-  std::filesystem::remove_all(state_);
+  std::filesystem::remove_all(TestDir());  // commands append to their logs
   ASSERT_EQ(RunStrata({"keys", "init", "--state", state_, "--cluster", "blue"}).status.code, 0);
   auto started = StartCoordinator(state_, {});
   ASSERT_TRUE(started.ok()) << started.status();

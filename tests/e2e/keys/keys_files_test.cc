@@ -144,8 +144,8 @@ TEST_F(KeysFiles, APortWithoutKeysIsNotListenedOn) {
 class OwnAuthority : public KeysCase {
  protected:
   void SetUp() override {
+    fs::remove_all(TestDir());
     state_ = PathOf("state");
-    fs::remove_all(state_);
     File("state/policy.textproto", "users { name: \"root\" role: ADMIN }\n");
     auto started =
         StartCoordinator(state_, {"--keys", company_.PathOf(Role::kCoordinator, "coordinator")});
