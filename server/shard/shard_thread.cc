@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/job/exchange/job_keys.h"
 #include "common/log.h"
+#include "common/transport/endpoint_refusals.h"
 
 namespace strata::server {
 namespace {
@@ -147,14 +148,7 @@ Refusals ShardThread::AllRefusals() {
   Refusals refusals;
   RunOnThread([&] {
     refusals = core_.refusals();
-    const transport::EndpointUse use = endpoint_->use();
-    if (use.refused > 0) refusals["over the limit of connections"] = use.refused;
-    if (use.silent > 0) refusals["connection without a message"] = use.silent;
-    if (use.late > 0) refusals["no HELLO in time"] = use.late;
-    if (use.endless > 0) refusals["message without end"] = use.endless;
-    if (use.unsealed > 0) refusals["frame without a seal"] = use.unsealed;
-    if (use.broken_seals > 0) refusals["broken seal"] = use.broken_seals;
-    if (use.wrong_secrets > 0) refusals["wrong secret of a job"] = use.wrong_secrets;
+    refusals.merge(transport::RefusalsOf(endpoint_->use()));
   }).IgnoreError();
   return refusals;
 }
