@@ -33,6 +33,10 @@ uint32_t RanksOf(const proto::StartNode& start) {
   return 0;
 }
 
+void Add(const transport::Refusals& refusals, transport::Refusals* sum) {
+  for (const auto& [cause, count] : refusals) (*sum)[cause] += count;
+}
+
 }  // namespace
 
 absl::Status AgentOptions::Validate() const {
@@ -219,19 +223,19 @@ void Agent::StopNode(uint32_t job) {
 
 void Agent::Look() {
   std::vector<proto::NodeActivity> activities;
-  uint64_t refused = refused_ended_;
+  transport::Refusals refusals = refusals_ended_;
   for (const auto& [id, job] : jobs_) {
     activities.push_back(job->Activity());
     activities.back().set_memory_limit_bytes(memory_.promised_bytes(JobId(id)));
     activities.back().set_gpu_memory_limit_bytes(gpu_memory_.promised_bytes(JobId(id)));
-    refused += activities.back().refused();
+    Add(job->refusals(), &refusals);
   }
   looking_ = !jobs_.empty();
   if (looking_) loop_.After(kLookEvery, [this] { Look(); });
   absl::MutexLock lock(&mutex_);
   activities_ = std::move(activities);
   looked_at_ = clock_.Now();
-  refused_ = refused;
+  refusals_ = std::move(refusals);
 }
 
 proto::Heartbeat Agent::Heartbeat() {
@@ -260,7 +264,7 @@ proto::Heartbeat Agent::Heartbeat() {
     control::AddResource("promised GPU memory bytes", promised_gpu_bytes, limit, &heartbeat);
   }
   control::AddResource("resident bytes", process.resident_bytes, 0, &heartbeat);
-  control::AddRefusal("no rank, on a node's socket", refused_, &heartbeat);
+  for (const auto& [cause, count] : refusals_) control::AddRefusal(cause, count, &heartbeat);
   return heartbeat;
 }
 
@@ -290,7 +294,7 @@ void Agent::Append(const proto::JobMetrics& metrics) {
 void Agent::Forget(uint32_t job) {
   auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
-  refused_ended_ += found->second->Activity().refused();
+  Add(found->second->refusals(), &refusals_ended_);
   ended_.push_back({job, found->second->attempt(), found->second->run_dir()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);

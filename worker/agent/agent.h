@@ -23,6 +23,7 @@
 #include "common/limits/memory_ledger.h"
 #include "common/net/host_link.h"
 #include "common/process/event_loop.h"
+#include "common/transport/endpoint_refusals.h"
 #include "proto/control.pb.h"
 #include "worker/agent/gpu_ledger.h"
 #include "worker/agent/gpu_slots.h"
@@ -115,7 +116,7 @@ class Agent {
   GpuLedger gpu_memory_;
   control::TraceSender trace_sender_;
   bool ending_ = false;
-  uint64_t refused_ended_ = 0;  // on the sockets of jobs that have ended
+  transport::Refusals refusals_ended_;  // of jobs that have ended
   bool looking_ = false;
   std::function<void()> when_ended_;
 
@@ -123,7 +124,7 @@ class Agent {
   std::vector<uint32_t> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<proto::NodeActivity> activities_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_);
-  uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;  // on the sockets of all jobs so far
+  transport::Refusals refusals_ ABSL_GUARDED_BY(mutex_);  // of all jobs so far
 };
 
 }  // namespace strata::worker

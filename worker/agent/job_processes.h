@@ -14,6 +14,7 @@
 #include "common/process/event_loop.h"
 #include "common/process/owned_timers.h"
 #include "common/process/process.h"
+#include "common/transport/endpoint_refusals.h"
 #include "common/unique_fd.h"
 #include "proto/control.pb.h"
 #include "worker/agent/job_processes_core.h"
@@ -68,6 +69,8 @@ class JobProcesses {
 
   // What the node does now.
   proto::NodeActivity Activity() const;
+  // See NodeWatch.
+  transport::Refusals refusals() const { return core_.watch().refusals(); }
 
   const std::string& run_dir() const { return run_dir_; }
   uint32_t attempt() const { return core_.attempt(); }

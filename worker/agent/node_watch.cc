@@ -21,6 +21,19 @@ void NodeWatch::OnActivity(const proto::NodeActivity& activity, absl::Time now) 
   heard_at_ = now;
 }
 
+void NodeWatch::OnRefusals(const proto::NodeRefusals& refusals) {
+  if (!aggregator_) return;
+  for (const proto::Refusal& refusal : refusals.refusals()) {
+    endpoint_refusals_[refusal.cause()] = refusal.count();
+  }
+}
+
+transport::Refusals NodeWatch::refusals() const {
+  transport::Refusals refusals = endpoint_refusals_;
+  if (newest_.refused() > 0) refusals["no rank, on a node's socket"] = newest_.refused();
+  return refusals;
+}
+
 void NodeWatch::OnReady(absl::Time now) {
   if (aggregator_) return;
   newest_.set_phase("training");

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/transport/endpoint_refusals.h"
 #include "proto/control.pb.h"
+#include "worker/contract/node_refusals.pb.h"
 
 namespace strata::worker {
 
@@ -24,6 +26,7 @@ class NodeWatch {
   NodeWatch(uint32_t job, const proto::LogicalNode& node, bool aggregator, absl::Time now);
 
   void OnActivity(const proto::NodeActivity& activity, absl::Time now);
+  void OnRefusals(const proto::NodeRefusals& refusals);
   void OnReady(absl::Time now);
   void OnReport(const proto::RankReport& report, absl::Time now);
 
@@ -32,11 +35,14 @@ class NodeWatch {
     return newest_.has_steps_made() ? std::optional(newest_.steps_made()) : std::nullopt;
   }
   proto::NodeActivity Now(const StateOf& state_of, absl::Time now) const;
+  // What the aggregator has refused so far on the node's sockets.
+  transport::Refusals refusals() const;
 
  private:
   const bool aggregator_;
   absl::Time heard_at_;
   proto::NodeActivity newest_;
+  transport::Refusals endpoint_refusals_;
 };
 
 }  // namespace strata::worker

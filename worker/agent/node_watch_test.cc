@@ -62,6 +62,34 @@ TEST(NodeWatch, DropsAWordAboutOtherRanks) {
   EXPECT_EQ(watch.Now(AllRun, kStart + absl::Seconds(2)).silent_ms(), 2000);
 }
 
+TEST(NodeWatch, KeepsTheNewestCountOfWhatTheAggregatorRefused) {
+  NodeWatch watch(7, TwoRanks(), true, kStart);
+  EXPECT_EQ(watch.refusals(), transport::Refusals());
+  proto::NodeRefusals said;
+  for (const uint64_t count : {3, 5}) {
+    proto::Refusal* refusal = said.add_refusals();
+    refusal->set_cause("broken seal");
+    refusal->set_count(count);
+    watch.OnRefusals(said);
+    said.Clear();
+  }
+  EXPECT_EQ(watch.refusals(), (transport::Refusals{{"broken seal", 5}}));
+  proto::NodeActivity activity;
+  activity.set_refused(2);
+  for (int rank = 0; rank < 2; ++rank) activity.add_ranks();
+  watch.OnActivity(activity, kStart);
+  EXPECT_EQ(watch.refusals(),
+            (transport::Refusals{{"broken seal", 5}, {"no rank, on a node's socket", 2}}));
+}
+
+TEST(NodeWatch, HearsOfNoRefusalsWhereThereIsNoAggregator) {
+  NodeWatch watch(7, TwoRanks(), false, kStart);
+  proto::NodeRefusals said;
+  said.add_refusals()->set_count(3);
+  watch.OnRefusals(said);
+  EXPECT_EQ(watch.refusals(), transport::Refusals());
+}
+
 TEST(NodeWatch, KnowsARankWithoutAnAggregatorByItsReports) {
   proto::LogicalNode node;
   node.set_ranks(1);

@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/process/stop_request.h"
 #include "common/trace/trace_log.h"
+#include "common/transport/endpoint_refusals.h"
 #include "worker/aggregator/core/poll_set.h"
 #include "worker/aggregator/core/rank_watch.h"
 #include "worker/aggregator/host/rank_group.h"
@@ -27,6 +28,7 @@
 #include "worker/contract/agent_channel.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/node_memory.h"
+#include "worker/contract/node_refusals.pb.h"
 
 namespace strata::worker {
 namespace {
@@ -72,6 +74,7 @@ class Aggregator {
   absl::Status ReadDescriptors(int timeout_ms);
   // Tells the worker daemon once a second how far everybody is.
   void TellActivity();
+  void TellRefusals();
   proto::RankActivity ActivityOf(uint32_t local_rank, uint64_t least_landed, absl::Time now);
   absl::Duration UntilActivity() const;
   bool ranks_train() const { return training_ && training_->ranks_train(); }
@@ -134,6 +137,7 @@ absl::Status Aggregator::Run() {
     status = training_ ? Train() : Gather();
   }
   if (checkpoints_) FinishCheckpoints(status);
+  TellRefusals();
   agent_.SendTrace(trace_.get(), /*all=*/true);
   if (!status.ok()) Stop(status);
   return status;
@@ -319,7 +323,22 @@ void Aggregator::TellActivity() {
                                    (training_ ? training_->device_bytes() : 0));
   }
   agent_.SendUnlessFull(message);
+  TellRefusals();
   agent_.SendTrace(trace_.get());
+}
+
+void Aggregator::TellRefusals() {
+  transport::Refusals refusals;
+  if (port_) refusals = port_->refusals();
+  if (training_) refusals = training_->exchange()->refusals();
+  if (refusals.empty()) return;
+  proto::NodeRefusals message;
+  for (const auto& [cause, count] : refusals) {
+    proto::Refusal* refusal = message.add_refusals();
+    refusal->set_cause(cause);
+    refusal->set_count(count);
+  }
+  agent_.SendUnlessFull(message);
 }
 
 void Aggregator::Stop(const absl::Status& status) {

@@ -85,6 +85,10 @@ std::optional<proto::LinkMeasured> RingPort::TakeMeasured() {
 
 absl::Status RingPort::Poll(absl::Duration timeout) { return driver_->Poll(timeout); }
 
+transport::Refusals RingPort::refusals() const {
+  return endpoint_ ? transport::RefusalsOf(endpoint_->use()) : transport::Refusals();
+}
+
 std::unique_ptr<transport::Endpoint> RingPort::Release() {
   if (driver_) {
     const absl::Status closed = driver_->Run([&](absl::Time, CoreActions* actions) {

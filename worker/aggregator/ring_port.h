@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/endpoint_refusals.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/all_reduce/link_probe.h"
 #include "worker/exchange/core/link_driver.h"
@@ -39,6 +40,8 @@ class RingPort {
   // Errors: Unavailable (the next node cannot be reached), naming it.
   absl::Status Poll(absl::Duration timeout);
   bool measuring() const { return probe_ != nullptr; }
+  // What the endpoint has refused, until Release.
+  transport::Refusals refusals() const;
 
   // The endpoint, which goes on listening. Nothing may follow.
   std::unique_ptr<transport::Endpoint> Release();

@@ -35,6 +35,7 @@ class CoreExchange final : public Exchange {
   void LetGoOf(NodeCuts::Kind kind, uint64_t clock) override { core_->LetGoOf(kind, clock); }
   const ExchangeCounters& counters() const override { return core_->counters(); }
   size_t memory_bytes() const override { return core_->memory_bytes(); }
+  transport::Refusals refusals() const override { return driver_.refusals(); }
   void AddActivity(proto::NodeActivity* activity) const override {
     core_->AddActivity(clock_->Now(), activity);
   }

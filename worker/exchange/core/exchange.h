@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "common/transport/endpoint_refusals.h"
 #include "compression/checked_payload.h"
 #include "proto/control.pb.h"
 #include "worker/exchange/core/node_cuts.h"
@@ -105,6 +106,8 @@ class Exchange {
   virtual const ExchangeCounters& counters() const = 0;
   // Bytes of the exchange's own weights, optimizer state and buffers.
   virtual size_t memory_bytes() const = 0;
+  // What its endpoint was sent and has not taken, since the beginning.
+  virtual transport::Refusals refusals() const { return {}; }
   // Adds how the exchange stands with each peer.
   virtual void AddActivity(proto::NodeActivity* activity) const = 0;
 };

@@ -31,12 +31,21 @@ absl::Status LinkDriver::Poll(absl::Duration timeout) {
   return Act(core_->OnTime(clock_->Now(), &actions_.wire));
 }
 
+transport::Refusals LinkDriver::refusals() const {
+  transport::Refusals refusals = transport::RefusalsOf(endpoint_->use());
+  if (malformed_ > 0) refusals["malformed"] = malformed_;
+  return refusals;
+}
+
 absl::Status LinkDriver::Handle(const transport::Event& event) {
   const absl::Time now = clock_->Now();
   switch (event.kind) {
     case transport::Event::Kind::kFrame:
       return core_->OnFrame(event.connection, event.frame, now, &actions_);
     case transport::Event::Kind::kMalformed:
+      if (!absl::IsPermissionDenied(event.error)) ++malformed_;
+      core_->OnLost(event.connection, event.error, now, &actions_.wire);
+      break;
     case transport::Event::Kind::kDisconnected:
       core_->OnLost(event.connection, event.error, now, &actions_.wire);
       break;

@@ -1,6 +1,7 @@
 #ifndef STRATA_WORKER_EXCHANGE_CORE_LINK_DRIVER_H_
 #define STRATA_WORKER_EXCHANGE_CORE_LINK_DRIVER_H_
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "common/clock.h"
 #include "common/trace/trace_log.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/endpoint_refusals.h"
 #include "worker/exchange/core/link_core.h"
 
 namespace strata::worker {
@@ -35,6 +37,8 @@ class LinkDriver {
   }
   // Waits up to `timeout` for something to happen. Errors: the core's.
   absl::Status Poll(absl::Duration timeout);
+  // What the endpoint has refused, and what it could not read of what came to this driver.
+  transport::Refusals refusals() const;
 
  private:
   absl::Status Handle(const transport::Event& event);
@@ -50,6 +54,7 @@ class LinkDriver {
   TraceLog* const trace_;
   CoreActions actions_;
   std::vector<transport::Event> events_;
+  uint64_t malformed_ = 0;  // beside what is not sealed, which the endpoint counts
 };
 
 }  // namespace strata::worker
