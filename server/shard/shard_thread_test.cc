@@ -1,11 +1,16 @@
 #include "server/shard/shard_thread.h"
 
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "common/block_source.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "gtest/gtest.h"
 #include "server/shard/testing/shard_harness.h"
@@ -175,9 +180,9 @@ class StubbornEndpoint : public transport::Endpoint {
     woken_ = true;
   }
 
-  void Arrive(const Frame& frame) {
+  void Arrive(const Frame& frame, ConnectionId connection = ConnectionId(1)) {
     absl::MutexLock lock(&mutex_);
-    arriving_.push_back({.connection = ConnectionId(1), .frame = frame});
+    arriving_.push_back({.connection = connection, .frame = frame});
   }
   void MakeRoom() {
     absl::MutexLock lock(&mutex_);
@@ -223,6 +228,91 @@ TEST(ShardThread, AnswersWaitForAFullPeerInOrderAndUpToTheirBound) {
   EXPECT_EQ(sent[0].header.op, Op::kHelloOk);
   EXPECT_EQ(sent[1].header.chunk, 0u);
   EXPECT_EQ(sent[2].header.chunk, 1u);
+}
+
+// Memory of one job's, by its blocks.
+class JobMemory final : public BlockSource {
+ public:
+  std::byte* Take(size_t bytes) override {
+    auto* block = static_cast<std::byte*>(std::aligned_alloc(64, bytes));
+    absl::MutexLock lock(&mutex_);
+    blocks_.insert(block);
+    return block;
+  }
+  bool GiveBack(std::byte* block, size_t) override {
+    absl::MutexLock lock(&mutex_);
+    if (blocks_.erase(block) == 0) return false;
+    std::free(block);
+    return true;
+  }
+  bool Has(const Bytes& bytes) {
+    absl::MutexLock lock(&mutex_);
+    return blocks_.contains(bytes.data());
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::set<const std::byte*> blocks_ ABSL_GUARDED_BY(mutex_);
+};
+
+// An endpoint that keeps what it was told of memory.
+class MemoryEndpoint final : public StubbornEndpoint {
+ public:
+  MemoryEndpoint() { MakeRoom(); }
+  std::shared_ptr<BlockSource> NewMemory() override {
+    made.push_back(std::make_shared<JobMemory>());
+    return made.back();
+  }
+  void Admit(ConnectionId connection, const std::shared_ptr<BlockSource>& memory) override {
+    admitted[connection.value()] = memory;
+  }
+
+  // The shard's thread writes them.
+  std::vector<std::shared_ptr<JobMemory>> made;
+  std::map<uint64_t, std::shared_ptr<BlockSource>> admitted;
+};
+
+TEST(ShardThread, APeerIsHandedTheMemoryOfItsOwnJobAndOfNoOther) {
+  auto owned = std::make_unique<MemoryEndpoint>();
+  MemoryEndpoint* endpoint = owned.get();
+  ShardThread shard({.listen = ""}, kernels::Cpu(), std::move(owned));
+  ASSERT_TRUE(shard.Start().ok());
+  JobOptions options = SomeChunks();
+  options.ranks = {1};
+  options.elements = 1024;
+  std::vector<proto::JobRecord> jobs;
+  for (const uint32_t job : {7, 8}) {
+    options.job = job;
+    jobs.push_back(MakeRecord(options));
+    ASSERT_TRUE(shard.Install(jobs.back(), ShardId(0)).ok());
+  }
+  for (const proto::JobRecord& job : jobs) {
+    const ConnectionId connection(job.job_id());
+    endpoint->Arrive(HelloFrame(job, 0), connection);
+    endpoint->Arrive(InitFrame(job, 0, 0, std::vector<float>(1024, 1)), connection);
+    endpoint->Arrive(PushFrame(job, 0, 0, 0, std::vector<float>(1024, 1), 4), connection);
+  }
+  // Somebody of the one job, who asks for the other's.
+  proto::JobRecord wrong = jobs[1];
+  wrong.set_token(jobs[0].token());
+  endpoint->Arrive(HelloFrame(wrong, 0), ConnectionId(9));
+  endpoint->AwaitSent(2 * 3 + 1);
+  shard.Stop();
+
+  ASSERT_EQ(endpoint->made.size(), 2u);
+  ASSERT_EQ(endpoint->admitted.size(), 2u) << "and not the third peer";
+  EXPECT_EQ(endpoint->admitted[7], endpoint->made[0]);
+  EXPECT_EQ(endpoint->admitted[8], endpoint->made[1]);
+  // It is the memory where the job's answers are, and no other's.
+  size_t answers = 0;
+  for (const Frame& frame : endpoint->AwaitSent(7)) {
+    if (frame.header.op != Op::kAnswer) continue;
+    ++answers;
+    const size_t own = frame.header.job - 7;
+    EXPECT_TRUE(endpoint->made[own]->Has(frame.payload)) << "job " << frame.header.job;
+    EXPECT_FALSE(endpoint->made[1 - own]->Has(frame.payload)) << "job " << frame.header.job;
+  }
+  EXPECT_EQ(answers, 2u);
 }
 
 }  // namespace
