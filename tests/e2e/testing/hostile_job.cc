@@ -27,15 +27,15 @@ std::string ReadAll(const std::string& path) {
 
 constexpr int kFewSteps = 10;
 
-// The launch file that a process was started with: a file in memory, at descriptor 4.
-proto::Launch MakeLaunch(int pid) {
+}  // namespace
+
+// The launch file: a file in memory, at descriptor 4.
+proto::Launch LaunchOf(int pid) {
   proto::Launch launch;
   const std::string text = ReadAll(absl::StrCat("/proc/", pid, "/fd/4"));
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &launch)) << text;
   return launch;
 }
-
-}  // namespace
 
 void HostileJob::Eavesdrop() {
   ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
@@ -64,7 +64,7 @@ void HostileJob::Begin(int steps, int step_ms) {
   const std::vector<int> ranks = ListProcesses("rank");
   ASSERT_EQ(ranks.size(), 4u);
   brake_.emplace(ranks.back(), absl::Milliseconds(step_ms));
-  for (int pid : ListProcesses("aggregator")) launches_.push_back(MakeLaunch(pid));
+  for (int pid : ListProcesses("aggregator")) launches_.push_back(LaunchOf(pid));
   ASSERT_EQ(launches_.size(), 2u);
   if (launches_[0].node() != 0) std::swap(launches_[0], launches_[1]);
 }
