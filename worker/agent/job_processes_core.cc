@@ -6,7 +6,6 @@
 #include "absl/strings/str_replace.h"
 #include "common/require.h"
 #include "common/trace/trace_log.h"
-#include "worker/contract/node_refusals.pb.h"
 
 namespace strata::worker {
 namespace {
@@ -114,15 +113,12 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
     case proto::ChildMessage::kDamaged:
       is_damaged_ = true;
       return OnFailedLine(child, OneLine(message.damaged()), now);
+    case proto::ChildMessage::kRefusals:
+      if (life_.is_aggregator(child)) watch_.OnRefusals(message.refusals());
+      return;
     case proto::ChildMessage::MESSAGE_NOT_SET:
-      if (life_.is_aggregator(child)) OnRefusals(bytes);
       return;
   }
-}
-
-void JobProcessesCore::OnRefusals(const std::string& bytes) {
-  proto::NodeRefusals refusals;
-  if (refusals.ParseFromString(bytes)) watch_.OnRefusals(refusals);
 }
 
 void JobProcessesCore::OnReady(const proto::NodeReady& ready, absl::Time now) {

@@ -83,7 +83,7 @@ class JobProcessesCore {
   void OnStarted();
   void OnStartFailed(const absl::Status& status, absl::Time now);
 
-  // A ChildMessage or NodeRefusals, as it came.
+  // A ChildMessage, as it came.
   void OnChildMessage(int child, const std::string& bytes, absl::Time now);
   // What the child says from here on would be lost without a sign.
   void OnUnreadable(int child, const absl::Status& status, absl::Time now);
@@ -137,7 +137,6 @@ class JobProcessesCore {
   // False: the job does not fit, and has failed.
   bool IsAdmitted(const proto::Job& job, const proto::Layout& layout,
                   const proto::Placement& placement, absl::Time now);
-  void OnRefusals(const std::string& bytes);
   void OnReady(const proto::NodeReady& ready, absl::Time now);
   void OnReport(const proto::RankReport& report, absl::Time now);
   void OnMeasured(const proto::LinkMeasured& measured);

@@ -3,7 +3,6 @@
 
 #include "gtest/gtest.h"
 #include "worker/agent/job_processes_core.h"
-#include "worker/contract/node_refusals.pb.h"
 
 namespace strata::worker {
 namespace {
@@ -20,9 +19,10 @@ TEST(JobProcessesRefusals, AreTheAggregatorsAndNotARanks) {
   for (int i = 0; i < core.life().children(); ++i) core.OnStarted();
   core.TakeActions();
 
-  proto::NodeRefusals said;
-  said.add_refusals()->set_cause("wrong secret of a job");
-  said.mutable_refusals(0)->set_count(4);
+  proto::ChildMessage said;
+  proto::Refusal* refusal = said.mutable_refusals()->add_refusals();
+  refusal->set_cause("wrong secret of a job");
+  refusal->set_count(4);
   const std::string bytes = said.SerializeAsString();
   core.OnChildMessage(kRank, bytes, absl::UnixEpoch());
   EXPECT_EQ(core.watch().refusals(), transport::Refusals());

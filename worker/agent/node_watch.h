@@ -9,7 +9,6 @@
 #include "absl/time/time.h"
 #include "common/transport/endpoint_refusals.h"
 #include "proto/control.pb.h"
-#include "worker/contract/node_refusals.pb.h"
 
 namespace strata::worker {
 

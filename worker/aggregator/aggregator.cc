@@ -28,7 +28,6 @@
 #include "worker/contract/agent_channel.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/node_memory.h"
-#include "worker/contract/node_refusals.pb.h"
 
 namespace strata::worker {
 namespace {
@@ -332,9 +331,9 @@ void Aggregator::TellRefusals() {
   if (port_) refusals = port_->refusals();
   if (training_) refusals = training_->exchange()->refusals();
   if (refusals.empty()) return;
-  proto::NodeRefusals message;
+  proto::ChildMessage message;
   for (const auto& [cause, count] : refusals) {
-    proto::Refusal* refusal = message.add_refusals();
+    proto::Refusal* refusal = message.mutable_refusals()->add_refusals();
     refusal->set_cause(cause);
     refusal->set_count(count);
   }

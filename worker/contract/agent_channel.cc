@@ -15,9 +15,7 @@ AgentChannel::AgentChannel(int channel_fd) {
   if (channel_fd > 0) channel_ = std::make_unique<FramedChannel>(UniqueFd(channel_fd));
 }
 
-absl::Status AgentChannel::Send(const proto::ChildMessage& message) { return Write(message); }
-
-absl::Status AgentChannel::Write(const google::protobuf::MessageLite& message) {
+absl::Status AgentChannel::Send(const proto::ChildMessage& message) {
   if (!channel_) return absl::OkStatus();
   if (channel_->Send(message).ok()) return absl::OkStatus();
   return absl::UnavailableError("the worker daemon is gone");
@@ -29,8 +27,8 @@ bool AgentChannel::HasRoom() const {
   return poll(&look, 1, 0) > 0 && (look.revents & POLLOUT) != 0;
 }
 
-void AgentChannel::SendUnlessFull(const google::protobuf::MessageLite& message) {
-  if (channel_ && HasRoom()) Write(message).IgnoreError();
+void AgentChannel::SendUnlessFull(const proto::ChildMessage& message) {
+  if (channel_ && HasRoom()) Send(message).IgnoreError();
 }
 
 void AgentChannel::SendTrace(TraceLog* log, bool all) {

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "common/ipc/framed_channel.h"
 #include "common/trace/trace_log.h"
-#include "google/protobuf/message_lite.h"
 #include "proto/control.pb.h"
 
 namespace strata::client {
@@ -29,9 +28,8 @@ class AgentChannel {
 
   // Errors: Unavailable (the daemon is gone or does not read).
   absl::Status Send(const proto::ChildMessage& message);
-  // Sends what is out of date when it is late, a ChildMessage or NodeRefusals: dropped where the
-  // daemon has not read what was sent.
-  void SendUnlessFull(const google::protobuf::MessageLite& message);
+  // Sends what is out of date when it is late: dropped where the daemon has not read what was sent.
+  void SendUnlessFull(const proto::ChildMessage& message);
   // Hands on what the log (null: none) has: as much as the daemon reads now, or, waiting for it,
   // all.
   void SendTrace(TraceLog* log, bool all = false);
@@ -50,7 +48,6 @@ class AgentChannel {
 
  private:
   bool HasRoom() const;
-  absl::Status Write(const google::protobuf::MessageLite& message);
 
   std::unique_ptr<FramedChannel> channel_;
 };
