@@ -40,8 +40,9 @@ class Cluster:
 
     def launch(self, *arguments, host=()):
         """A daemon's process. `host`: what is put before a command so that it runs there."""
+        # What its memory holds and what it has open is measured, which only root may else.
         daemon = subprocess.Popen([*host, self.strata, *arguments], stdout=subprocess.PIPE,
-                                  text=True)
+                                  text=True, env={**os.environ, "STRATA_DUMPABLE": "1"})
         self.daemons.append(daemon)
         return daemon
 

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
+#include "common/process/environment.h"
+#include "common/process/undumpable.h"
 #include "worker/aggregator/aggregator.h"
 #include "worker/contract/launch.h"
 
@@ -12,6 +14,7 @@ namespace strata::cli {
 namespace {
 
 int Run(const std::string& launch_file, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());
   auto launch = client::ReadLaunch(launch_file);
   if (!launch.ok()) return PrintError(launch.status());
   absl::Status status =

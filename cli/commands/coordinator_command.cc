@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/process/environment.h"
 #include "common/process/stop_request.h"
+#include "common/process/undumpable.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/coordinator.h"
 
@@ -64,6 +65,7 @@ std::string AlsoAt(bool is_for_long) {
 }
 
 int Run(const Options& given, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());
   server::Coordinator::Options options = given.coordinator;
   const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
   if (!listen.ok()) return PrintError(listen.status());

@@ -19,8 +19,10 @@
 #include "cli/options/options.h"
 #include "cli/options/within.h"
 #include "cli/program/line_reader.h"
+#include "common/process/environment.h"
 #include "common/process/event_loop.h"
 #include "common/process/stop_request.h"
+#include "common/process/undumpable.h"
 
 namespace strata::cli {
 namespace {
@@ -137,6 +139,7 @@ class HostSide {
 };
 
 int Run(const Options& options, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());  // daemons' keys pass through it
   absl::Status status = MakeWritableDirectory(options.log_dir);
   if (!status.ok()) return PrintError(std::string(status.message()), kExitFailed);
   signal(SIGPIPE, SIG_IGN);  // the launcher may be gone before the daemons are

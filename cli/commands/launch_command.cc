@@ -23,7 +23,9 @@
 #include "cli/options/within.h"
 #include "cli/program/version.h"
 #include "common/file/atomic_file.h"
+#include "common/process/environment.h"
 #include "common/process/event_loop.h"
+#include "common/process/undumpable.h"
 
 namespace strata::cli {
 namespace {
@@ -158,6 +160,7 @@ class Launch {
 };
 
 int Run(Options options, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());  // it makes all daemons' keys
   auto loaded = LoadJobIfGiven(options.job);
   if (!loaded.ok()) return PrintError(loaded.status());
   std::optional<proto::Job> job = *std::move(loaded);

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/process/environment.h"
 #include "common/process/stop_request.h"
+#include "common/process/undumpable.h"
 #include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
@@ -59,6 +60,7 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
 }
 
 int Run(const Options& given, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());
   server::ServerOptions options = given.server;
   StopRequest request;  // before anything starts threads
   if (!given.ports.empty()) {

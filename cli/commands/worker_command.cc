@@ -15,7 +15,9 @@
 #include "cli/options/options.h"
 #include "common/counted.h"
 #include "common/log.h"
+#include "common/process/environment.h"
 #include "common/process/stop_request.h"
+#include "common/process/undumpable.h"
 #include "worker/agent/agent.h"
 
 namespace strata::cli {
@@ -62,6 +64,7 @@ absl::Status TakeGpus(const GpuOptions& given, worker::AgentOptions* options, st
 }
 
 int Run(const Options& given, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());
   worker::AgentOptions options = given.agent;
   StopRequest request;  // before anything starts threads
   if (!given.ports.empty()) {

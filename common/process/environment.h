@@ -9,8 +9,9 @@ namespace strata {
 // Variables by name.
 using Environment = std::map<std::string, std::string>;
 
-// Returns a copy of this process's variables. Components are handed what they may look at: only
-// what other programs have agreed on (AWS_...) is read from there, and no setting of Strata's own.
+// Returns a copy of this process's variables. Components are handed what they may look at: what
+// other programs have agreed on (AWS_...), and of Strata's own only where a user's keys are and
+// whether daemons may be debugged; nothing else is set there.
 // Threads: any, while none changes them.
 Environment OwnEnvironment();
 

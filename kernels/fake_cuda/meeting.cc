@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ constexpr absl::Duration kLook = absl::Microseconds(20);
 std::optional<Meeting::Name> Meeting::Make() {
   strata::UniqueFd fd(memfd_create("fake-nccl", MFD_CLOEXEC));
   if (!fd.valid() || ftruncate(fd.get(), kBytes) != 0) return std::nullopt;
+  prctl(PR_SET_DUMPABLE, 1);  // for Open in other processes
   return Name{kMagic, getpid(), fd.Release()};
 }
 

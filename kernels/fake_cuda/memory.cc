@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,6 +87,8 @@ std::optional<DeviceMemory::Name> DeviceMemory::FindName(const std::byte* addres
   const auto found = blocks_.find(reinterpret_cast<uint64_t>(address) - base_);
   if (found == blocks_.end() || found->second.opened) return std::nullopt;
   const Block& block = found->second;
+  prctl(PR_SET_DUMPABLE,
+        1);  // a driver has ways of its own, Open needs this process's /proc/PID/fd
   return Name{kMagic, getpid(), block.fd.get(), block.device, block.bytes};
 }
 

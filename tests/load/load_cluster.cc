@@ -33,7 +33,10 @@ absl::Status LoadCluster::StartMember(const std::string& name, std::vector<std::
   const std::string log = absl::StrCat(options_.dir, "/", name, ".log");
   std::filesystem::remove(log);  // of an earlier run, whose daemons were elsewhere
   args.insert(args.begin(), "strata");
-  auto process = Process::Start({.args = args, .executable = options_.strata, .log_path = log});
+  auto process = Process::Start({.args = args,
+                                 .executable = options_.strata,
+                                 .log_path = log,
+                                 .environment = {"STRATA_DUMPABLE=1"}});  // for Measure
   if (!process.ok()) return process.status();
   members_.push_back({.name = name, .process = *std::move(process)});
   const absl::Time deadline = absl::Now() + kReadyDeadline;

@@ -50,6 +50,8 @@ Process::Spec SpecOf(const std::vector<std::string>& args,
   spec.args = launcher;
   spec.args.push_back(launcher.empty() ? "strata" : StrataBinary());
   spec.args.insert(spec.args.end(), args.begin(), args.end());
+  // Tests look at what processes have open, which of daemons' only root may.
+  if (geteuid() != 0) spec.environment = {"STRATA_DUMPABLE=1"};
   return spec;
 }
 
