@@ -60,6 +60,23 @@ TEST(FindLibraryTest, AnOptionsFolderIsTheOnlyOneLookedInto) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(wish.dir + "/libm.so.6: cannot open"));
 }
 
+TEST(FindLibraryTest, OneThatOthersMayReplaceIsNotTaken) {
+  const std::string dir = Folder("open/lib/python3.12/site-packages/nvidia/wish/lib");
+  const std::string library = dir + "/" + kLibrary;
+  std::filesystem::permissions(library, std::filesystem::perms(0666));
+  LibraryWish wish = Wish();
+  wish.dir = dir;
+  const absl::Status status = FindLibrary(wish, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(library + ": others may replace it ("));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(" has mode 0666): chmod go-w /"));
+  EXPECT_EQ(
+      FindLibrary(Wish(), {testing::TempDir() + "/open/lib/python3*/site-packages", "/nowhere"})
+          .status()
+          .code(),
+      absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(FindLibraryTest, WhatIsNotThereIsNamedWithTheOptionThatHelps) {
   const absl::Status status = FindLibrary(Wish(), {"/nowhere"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

@@ -1,11 +1,13 @@
 // The plugin for the fake device, loaded as the program loads one.
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/device/device_kernels.h"
 #include "kernels/device/load_plugin.h"
@@ -49,6 +51,16 @@ TEST(PluginTest, WhatIsNotThereOrNoPluginIsNamed) {
   const absl::Status status = LoadPlugin(text).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()), text + ": file too short");
+}
+
+TEST(PluginTest, OneThatOthersMayReplaceIsNotLoaded) {
+  const std::string copy = testing::TempDir() + "/open.so";
+  std::filesystem::copy_file(kPath, copy, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::permissions(copy, std::filesystem::perms(0775));
+  const absl::Status status = LoadPlugin(copy + ",devices=1").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("/open.so has mode 0775): chmod go-w "));
 }
 
 TEST(PluginTest, WhyThereAreNoDevicesIsSaidWithThePath) {

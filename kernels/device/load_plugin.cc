@@ -3,11 +3,13 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/file/trusted_file.h"
 #include "kernels/device/plugin_entry.h"
 
 namespace strata::device {
@@ -20,7 +22,9 @@ absl::StatusOr<std::shared_ptr<Devices>> LoadPlugin(const std::string& plugin) {
     return absl::NotFoundError(
         absl::StrCat(path, ": is not there; it is built where CUDA's compiler nvcc is found"));
   }
-  void* library = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string absolute = std::filesystem::absolute(path);
+  if (absl::Status trusted = CheckTrusted(absolute); !trusted.ok()) return trusted;
+  void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absl::FailedPreconditionError(dlerror());
   const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
   if (entry == nullptr) {

@@ -161,13 +161,20 @@ TEST(Mpi, ALossThatIsNotFiniteEndsAllAndNamesTheRank) {
   EXPECT_THAT(ended.text, HasSubstr("strata: error: rank 1: loss is NaN at step 3"));
 }
 
-TEST(Mpi, WithoutThePluginOrWithoutMpirunThereIsOneLine) {
+TEST(Mpi, WithoutAPluginToLoadOrWithoutMpirunThereIsOneLine) {
   const std::string job = WriteJob(TestDir(), MpiJob("absent", 2));
   const CommandResult absent =
       RunStrata({"rank", "--job", job, "--mpi-plugin", "/nowhere/libstrata_mpi.so"});
   EXPECT_EQ(absent.status.code, 2);
   EXPECT_THAT(absent.err, HasSubstr("exchange: MPI needs the plugin that is built where MPI is "
                                     "installed: /nowhere/libstrata_mpi.so"));
+  const std::string open = TestDir() + "/open.so";
+  std::ofstream(open) << "x";
+  std::filesystem::permissions(open, std::filesystem::perms(0666));
+  const CommandResult others = RunStrata({"rank", "--job", job, "--mpi-plugin", open});
+  EXPECT_EQ(others.status.code, 1);
+  EXPECT_THAT(others.err, HasSubstr(open + ": others may replace it ("));
+  EXPECT_THAT(others.err, HasSubstr(" has mode 0666): chmod go-w /"));
   const CommandResult submitted = RunStrata({"local", "--job", job});
   EXPECT_EQ(submitted.status.code, 2);
   EXPECT_THAT(submitted.err, HasSubstr("exchange: MPI is started by mpirun"));

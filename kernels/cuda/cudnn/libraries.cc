@@ -22,7 +22,7 @@ absl::StatusOr<FoundLibrary> Open(const std::string& file, const std::string& di
   if (!directory.empty()) return found;
   wish.dir = "/usr/local/cuda/lib64";
   const auto beside_cuda = FindLibrary(wish, {});
-  return beside_cuda.ok() ? beside_cuda : found;
+  return absl::IsNotFound(beside_cuda.status()) ? found : beside_cuda;
 }
 
 absl::StatusOr<const Libraries*> Load(const std::string& directory) {

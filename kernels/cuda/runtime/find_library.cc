@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/file/trusted_file.h"
 
 namespace strata::cuda {
 namespace {
@@ -20,7 +21,18 @@ std::vector<std::string> Matches(const std::string& pattern) {
   return paths;
 }
 
-void* Open(const std::string& path) { return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); }
+// Errors: NotFound, with the loader's words; those of CheckTrusted for a path. A mere name is
+// looked for where the system says.
+absl::StatusOr<FoundLibrary> Open(const std::string& path) {
+  if (path.find('/') != std::string::npos) {
+    const absl::Status trusted = CheckTrusted(path);
+    if (!trusted.ok() && !absl::IsNotFound(trusted)) return trusted;
+  }
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle != nullptr) return FoundLibrary{handle, path};
+  const char* const why = dlerror();
+  return absl::NotFoundError(why == nullptr ? path : why);
+}
 
 }  // namespace
 
@@ -49,21 +61,26 @@ std::vector<std::string> PythonPackageFolders() {
 absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
                                          const std::vector<std::string>& python_folders) {
   const std::string first = wish.dir.empty() ? wish.file : absl::StrCat(wish.dir, "/", wish.file);
-  if (void* handle = Open(first); handle != nullptr) return FoundLibrary{handle, first};
-  const char* const why = dlerror();
-  std::string error = why == nullptr ? first : why;
+  absl::StatusOr<FoundLibrary> found = Open(first);
+  if (found.ok()) return found;
+  absl::Status error = found.status();
   if (wish.dir.empty()) {
     for (const std::string& folder : python_folders) {
       for (const std::string& path :
            Matches(absl::StrCat(folder, "/", wish.beside, "/", wish.file))) {
-        if (void* handle = Open(path); handle != nullptr) return FoundLibrary{handle, path};
-        if (const char* text = dlerror(); text != nullptr) error = text;
+        found = Open(path);
+        if (found.ok()) return found;
+        // One that is there says more than one that is not.
+        if (absl::IsNotFound(error)) error = found.status();
       }
     }
-    absl::StrAppend(&error, ", nor in a Python installation's ", wish.beside, "; the plugin's ",
+  }
+  std::string text = absl::StrCat(wish.file, ": ", error.message());
+  if (wish.dir.empty() && absl::IsNotFound(error)) {
+    absl::StrAppend(&text, ", nor in a Python installation's ", wish.beside, "; the plugin's ",
                     "option ", wish.option, "=DIR says where it is");
   }
-  return absl::NotFoundError(absl::StrCat(wish.file, ": ", error));
+  return absl::Status(error.code(), text);
 }
 
 }  // namespace strata::cuda

@@ -46,7 +46,8 @@ class LibraryFunctions {
 std::vector<std::string> PythonPackageFolders();
 
 // Opens it: in `dir` alone, or else where the system looks, then in the folders that match
-// `python_folders`. Errors: NotFound naming the library, why it was not opened, and the option.
+// `python_folders`. Errors: NotFound naming the library, why it was not opened, and the option;
+// those of CheckTrusted where there is only one that others may replace.
 absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
                                          const std::vector<std::string>& python_folders);
 

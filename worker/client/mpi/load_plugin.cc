@@ -2,15 +2,22 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
+#include "common/file/trusted_file.h"
 #include "worker/client/mpi/plugin_entry.h"
 
 namespace strata::mpi {
 
 absl::StatusOr<std::unique_ptr<Collective>> LoadPlugin(const std::string& path) {
+  const std::string absolute = std::filesystem::absolute(path);
+  const absl::Status trusted = CheckTrusted(absolute);
+  // What is not there is the loader's to tell.
+  if (!trusted.ok() && !absl::IsNotFound(trusted)) return trusted;
   // MPI loads libraries of its own that look for its symbols among the global
   // ones.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     return absl::NotFoundError(absl::StrCat(
         "exchange: MPI needs the plugin that is built where MPI is installed: ", dlerror()));

@@ -11,8 +11,8 @@ namespace strata::mpi {
 
 // Loads libstrata_mpi.so and starts MPI in this process. Once; the library
 // stays loaded. Errors: NotFound (no such file, or MPI's own libraries are
-// missing), FailedPrecondition (of another build, or MPI does not start), each
-// naming `path`.
+// missing), FailedPrecondition (of another build, MPI does not start, or others
+// may replace the file, see CheckTrusted), each naming `path`.
 absl::StatusOr<std::unique_ptr<Collective>> LoadPlugin(const std::string& path);
 
 }  // namespace strata::mpi
