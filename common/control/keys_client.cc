@@ -9,6 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "common/control/channel.h"
+#include "common/control/join_metadata.h"
 #include "common/control/probe.h"
 #include "common/ipc/unix_socket.h"
 #include "common/keys/certificate_request.h"
@@ -92,7 +93,12 @@ absl::StatusOr<keys::KeyFile> Join(const KeysOptions& options, const keys::JoinT
     request.set_role(keys::RoleName(role));
     request.set_name(name);
     request.set_request_pem(pem);
-    return stub.Join(context, request, issued);
+    const std::string bytes = request.SerializeAsString();
+    if (bytes.size() > kJoinBytesMax) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the name is too long");
+    }
+    context->AddMetadata(kJoinMetadata, bytes);
+    return stub.Join(context, proto::JoinRequest(), issued);
   });
 }
 

@@ -194,12 +194,6 @@ void CoordinatorService::EndRevokedSessions() {
       .IgnoreError();
 }
 
-grpc::Status CoordinatorService::Ask(grpc::ServerContext* context, Call call,
-                                     const std::function<absl::Status(const Guest&)>& ask) {
-  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, call, &call_gate_);
-  return guest.ok() ? Run([&] { return ask(*guest); }) : ToGrpc(guest.status());
-}
-
 grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
   absl::Status answer;
   const absl::Status run = loop_.Run([&] { answer = ask(); });
@@ -229,39 +223,41 @@ void CoordinatorService::KeepCheckpoint(const CheckpointToKeep& checkpoint) {
   });
 }
 
-grpc::Status CoordinatorService::Submit(grpc::ServerContext* context,
-                                        const proto::SubmitRequest* request,
-                                        proto::SubmitReply* reply) {
-  return Ask(context, Call::kSubmit, [&](const Guest& guest) -> absl::Status {
-    if (request->protocol_version() != kProtocolVersion) {
-      ++core_.refusals()["wrong protocol version"];
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
-          "version on all hosts",
-          request->protocol_version(), kProtocolVersion));
-    }
-    const absl::Status may = CheckSubmission(guest.caller, *request);
-    if (!may.ok()) {
-      doorkeeper_.Refuse(guest, CallName(Call::kSubmit), may);
-      return may;
-    }
-    const absl::StatusOr<JobId> job = core_.Submit(request->job(), request->resume(), RandomToken(),
-                                                   clock_.Now(), SubmitterOf(guest.caller));
-    if (!job.ok()) {
-      doorkeeper_.NoteRefused(guest, CallName(Call::kSubmit), job.status());
-      return job.status();
-    }
-    reply->set_job_id(job->value());
-    doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kSubmit), job->value(),
-                     request->job().name());
-    return absl::OkStatus();
-  });
+grpc::Status CoordinatorService::StreamedSubmit(
+    grpc::ServerContext* context, OneRequest<proto::SubmitRequest, proto::SubmitReply>* stream) {
+  return Ask(
+      context, stream, Call::kSubmit,
+      [&](const Guest& guest, const auto& request, auto* reply) -> absl::Status {
+        if (request.protocol_version() != kProtocolVersion) {
+          ++core_.refusals()["wrong protocol version"];
+          return absl::FailedPreconditionError(absl::StrFormat(
+              "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
+              "version on all hosts",
+              request.protocol_version(), kProtocolVersion));
+        }
+        const absl::Status may = CheckSubmission(guest.caller, request);
+        if (!may.ok()) {
+          doorkeeper_.Refuse(guest, CallName(Call::kSubmit), may);
+          return may;
+        }
+        const absl::StatusOr<JobId> job =
+            core_.Submit(request.job(), request.resume(), RandomToken(), clock_.Now(),
+                         SubmitterOf(guest.caller));
+        if (!job.ok()) {
+          doorkeeper_.NoteRefused(guest, CallName(Call::kSubmit), job.status());
+          return job.status();
+        }
+        reply->set_job_id(job->value());
+        doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kSubmit), job->value(),
+                         request.job().name());
+        return absl::OkStatus();
+      });
 }
 
-grpc::Status CoordinatorService::Cancel(grpc::ServerContext* context,
-                                        const proto::CancelRequest* request, proto::CancelReply*) {
-  return Ask(context, Call::kCancel, [&](const Guest& guest) {
-    const JobId job(request->job_id());
+grpc::Status CoordinatorService::StreamedCancel(
+    grpc::ServerContext* context, OneRequest<proto::CancelRequest, proto::CancelReply>* stream) {
+  return Ask(context, stream, Call::kCancel, [&](const Guest& guest, const auto& request, auto*) {
+    const JobId job(request.job_id());
     absl::Status status = doorkeeper_.MayNow(guest, Call::kCancel, job, core_.OwnerOf(job));
     if (status.ok()) status = core_.Cancel(job, clock_.Now());
     if (status.ok()) {
@@ -271,10 +267,10 @@ grpc::Status CoordinatorService::Cancel(grpc::ServerContext* context,
   });
 }
 
-grpc::Status CoordinatorService::ListJobs(grpc::ServerContext* context,
-                                          const proto::ListJobsRequest*,
-                                          proto::ListJobsReply* reply) {
-  return Ask(context, Call::kListJobs, [&](const Guest& guest) {
+grpc::Status CoordinatorService::StreamedListJobs(
+    grpc::ServerContext* context,
+    OneRequest<proto::ListJobsRequest, proto::ListJobsReply>* stream) {
+  return Ask(context, stream, Call::kListJobs, [&](const Guest& guest, const auto&, auto* reply) {
     *reply = core_.ListJobs();
     const auto is_hidden = [&](const proto::JobStatus& job) {
       return !MaySee(guest.caller, {job.owner(), job.tenant()});
@@ -285,23 +281,23 @@ grpc::Status CoordinatorService::ListJobs(grpc::ServerContext* context,
   });
 }
 
-grpc::Status CoordinatorService::GetJob(grpc::ServerContext* context,
-                                        const proto::GetJobRequest* request,
-                                        proto::JobStatus* reply) {
-  return Ask(context, Call::kGetJob, [&](const Guest& guest) {
-    const JobId job(request->job_id());
-    const absl::Status may = doorkeeper_.MayNow(guest, Call::kGetJob, job, core_.OwnerOf(job));
-    if (!may.ok()) return may;
-    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
-    if (status.ok()) *reply = *status;
-    return status.status();
-  });
+grpc::Status CoordinatorService::StreamedGetJob(
+    grpc::ServerContext* context, OneRequest<proto::GetJobRequest, proto::JobStatus>* stream) {
+  return Ask(
+      context, stream, Call::kGetJob, [&](const Guest& guest, const auto& request, auto* reply) {
+        const JobId job(request.job_id());
+        const absl::Status may = doorkeeper_.MayNow(guest, Call::kGetJob, job, core_.OwnerOf(job));
+        if (!may.ok()) return may;
+        const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+        if (status.ok()) *reply = *status;
+        return status.status();
+      });
 }
 
-grpc::Status CoordinatorService::ListNodes(grpc::ServerContext* context,
-                                           const proto::ListNodesRequest*,
-                                           proto::ListNodesReply* reply) {
-  return Ask(context, Call::kListNodes, [&](const Guest& guest) {
+grpc::Status CoordinatorService::StreamedListNodes(
+    grpc::ServerContext* context,
+    OneRequest<proto::ListNodesRequest, proto::ListNodesReply>* stream) {
+  return Ask(context, stream, Call::kListNodes, [&](const Guest& guest, const auto&, auto* reply) {
     *reply = core_.ListNodes(clock_.Now());
     // Daemons are everybody's, what runs on them is not.
     const auto is_hidden = [&](uint32_t job) {

@@ -2,9 +2,11 @@
 #define STRATA_SERVER_COORDINATOR_SERVICE_COORDINATOR_SERVICE_H_
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -18,13 +20,15 @@
 #include "server/coordinator/service/doorkeeper.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/message_queue.h"
+#include "server/coordinator/service/one_request.h"
 
 namespace strata::server {
 
 // Stands between gRPC and the core: each call's thread posts to the control loop, which alone
 // touches core and store; what the core sends goes through a queue per stream to that stream's
 // thread.
-class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
+class CoordinatorService final : public proto::Coordinator::StreamedService,
+                                 private CoordinatorActions {
  public:
   // `store`, `access` and `audit` outlive the service.
   // `open_store` opens what jobs' checkpoint.dir name.
@@ -49,20 +53,26 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   grpc::Status Session(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) override;
-  grpc::Status Submit(grpc::ServerContext* context, const proto::SubmitRequest* request,
-                      proto::SubmitReply* reply) override;
-  grpc::Status Cancel(grpc::ServerContext* context, const proto::CancelRequest* request,
-                      proto::CancelReply* reply) override;
-  grpc::Status ListJobs(grpc::ServerContext* context, const proto::ListJobsRequest* request,
-                        proto::ListJobsReply* reply) override;
-  grpc::Status GetJob(grpc::ServerContext* context, const proto::GetJobRequest* request,
-                      proto::JobStatus* reply) override;
-  grpc::Status ListNodes(grpc::ServerContext* context, const proto::ListNodesRequest* request,
-                         proto::ListNodesReply* reply) override;
-  grpc::Status Follow(grpc::ServerContext* context, const proto::FollowRequest* request,
-                      grpc::ServerWriter<proto::FollowEvent>* writer) override;
-  grpc::Status GetTrace(grpc::ServerContext* context, const proto::GetTraceRequest* request,
-                        grpc::ServerWriter<proto::TraceBatch>* writer) override;
+  grpc::Status StreamedSubmit(
+      grpc::ServerContext* context,
+      OneRequest<proto::SubmitRequest, proto::SubmitReply>* stream) override;
+  grpc::Status StreamedCancel(
+      grpc::ServerContext* context,
+      OneRequest<proto::CancelRequest, proto::CancelReply>* stream) override;
+  grpc::Status StreamedListJobs(
+      grpc::ServerContext* context,
+      OneRequest<proto::ListJobsRequest, proto::ListJobsReply>* stream) override;
+  grpc::Status StreamedGetJob(grpc::ServerContext* context,
+                              OneRequest<proto::GetJobRequest, proto::JobStatus>* stream) override;
+  grpc::Status StreamedListNodes(
+      grpc::ServerContext* context,
+      OneRequest<proto::ListNodesRequest, proto::ListNodesReply>* stream) override;
+  grpc::Status StreamedFollow(
+      grpc::ServerContext* context,
+      grpc::ServerSplitStreamer<proto::FollowRequest, proto::FollowEvent>* stream) override;
+  grpc::Status StreamedGetTrace(
+      grpc::ServerContext* context,
+      grpc::ServerSplitStreamer<proto::GetTraceRequest, proto::TraceBatch>* stream) override;
 
  private:
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
@@ -117,9 +127,19 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void FindCheckpoint(const CheckpointQuery& query) override;
   void KeepCheckpoint(const CheckpointToKeep& checkpoint) override;
 
-  // Runs `ask` on the loop's thread and waits, for one who may, unless too many calls are open.
-  grpc::Status Ask(grpc::ServerContext* context, Call call,
-                   const std::function<absl::Status(const Guest&)>& ask);
+  // Reads the request of one who may, unless too many calls are open, runs `ask` on the loop's
+  // thread and waits.
+  template <typename Request, typename Reply>
+  grpc::Status Ask(
+      grpc::ServerContext* context, OneRequest<Request, Reply>* stream, Call call,
+      const std::type_identity_t<std::function<absl::Status(const Guest&, const Request&, Reply*)>>&
+          ask) {
+    const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, call, &call_gate_);
+    if (!guest.ok()) return ToGrpc(guest.status());
+    return Answer(stream, [&](const Request& request, Reply* reply) {
+      return Run([&] { return ask(*guest, request, reply); });
+    });
+  }
   grpc::Status Run(const std::function<absl::Status()>& ask);
 
   JobStore* const store_;

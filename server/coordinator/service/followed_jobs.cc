@@ -22,12 +22,15 @@ bool IsLast(const proto::FollowEvent& event) {
 
 }  // namespace
 
-grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
-                                        const proto::FollowRequest* request,
-                                        grpc::ServerWriter<proto::FollowEvent>* writer) {
+grpc::Status CoordinatorService::StreamedFollow(
+    grpc::ServerContext* context,
+    grpc::ServerSplitStreamer<proto::FollowRequest, proto::FollowEvent>* stream) {
   const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Call::kFollow, &call_gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
-  const JobId job(request->job_id());
+  proto::FollowRequest request;
+  const grpc::Status read = ReadRequest(stream, &request);
+  if (!read.ok()) return read;
+  const JobId job(request.job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   std::optional<JobOwner> owner;
   const grpc::Status found = Run([&] {
@@ -39,7 +42,7 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
     proto::FollowEvent event;
     *event.mutable_status() = *status;
     queue->Push(event);
-    if (!IsLast(event)) followers_[job].emplace(queue, request->reports());
+    if (!IsLast(event)) followers_[job].emplace(queue, request.reports());
     return absl::OkStatus();
   });
   if (!found.ok()) return found;
@@ -52,7 +55,7 @@ grpc::Status CoordinatorService::Follow(grpc::ServerContext* context,
       break;
     }
     if (!event.has_value()) continue;
-    if (!writer->Write(*event)) break;
+    if (!stream->Write(*event)) break;
     if (!IsLast(*event)) continue;
     result = grpc::Status::OK;
     break;
@@ -72,12 +75,15 @@ void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQue
 
 // Waits until the job has ended and its daemons have said all, as a follower whom every news of the
 // job wakes, and the end of the coordinator, too.
-grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
-                                          const proto::GetTraceRequest* request,
-                                          grpc::ServerWriter<proto::TraceBatch>* writer) {
+grpc::Status CoordinatorService::StreamedGetTrace(
+    grpc::ServerContext* context,
+    grpc::ServerSplitStreamer<proto::GetTraceRequest, proto::TraceBatch>* stream) {
   const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Call::kGetTrace, &call_gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
-  const JobId job(request->job_id());
+  proto::GetTraceRequest request;
+  const grpc::Status read = ReadRequest(stream, &request);
+  if (!read.ok()) return read;
+  const JobId job(request.job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   CoordinatorCore::TraceFound found;
   const auto look = [&] {
@@ -101,7 +107,7 @@ grpc::Status CoordinatorService::GetTrace(grpc::ServerContext* context,
   DropFollower(job, queue);
   for (const auto& text : found.batches) {
     proto::TraceBatch batch;
-    if (!status.ok() || !batch.ParseFromString(*text) || !writer->Write(batch)) break;
+    if (!status.ok() || !batch.ParseFromString(*text) || !stream->Write(batch)) break;
   }
   return status;
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/control/join_metadata.h"
 #include "common/counted.h"
 #include "common/keys/certificate.h"
 #include "common/log.h"
@@ -33,84 +34,103 @@ std::string IssuedText(const proto::IssuedCertificate& issued) {
   return identity.ok() ? keys::IdentityText(*identity) : "";
 }
 
+// What a joiner asks for. It comes in the call's metadata, of which gRPC takes some KiB, as anybody
+// may send it.
+absl::StatusOr<proto::JoinRequest> JoinRequestOf(const grpc::ServerContext& context) {
+  const auto found = context.client_metadata().find(control::kJoinMetadata);
+  proto::JoinRequest request;
+  if (found != context.client_metadata().end() &&
+      request.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
+    return request;
+  }
+  return absl::InvalidArgumentError(
+      "the call does not say who is to join: install the same version on all hosts");
+}
+
 }  // namespace
 
-grpc::Status KeysService::Ask(grpc::ServerContext* context, Call call,
-                              const std::function<absl::Status(const Guest&)>& ask) {
-  const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(*context, call, gate_);
-  return ToGrpc(guest.ok() ? ask(*guest) : guest.status());
-}
-
-grpc::Status KeysService::Join(grpc::ServerContext* context, const proto::JoinRequest* request,
-                               proto::IssuedCertificate* reply) {
-  return Ask(context, Call::kJoin, [&](const Guest& guest) {
-    absl::StatusOr<proto::IssuedCertificate> issued = access_->Join(*request, absl::Now());
-    if (!issued.ok()) {
-      doorkeeper_->Refuse(guest, CallName(Call::kJoin), issued.status());
-      return issued.status();
-    }
-    LogInfo("a %s joins from %s", request->role(), context->peer());
+grpc::Status KeysService::StreamedJoin(
+    grpc::ServerContext* context,
+    OneRequest<proto::JoinRequest, proto::IssuedCertificate>* stream) {
+  const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(*context, Call::kJoin, gate_);
+  if (!guest.ok()) return ToGrpc(guest.status());
+  const absl::StatusOr<proto::JoinRequest> asked = JoinRequestOf(*context);
+  absl::StatusOr<proto::IssuedCertificate> issued =
+      asked.ok() ? access_->Join(*asked, absl::Now()) : asked.status();
+  if (!issued.ok()) {
+    doorkeeper_->Refuse(*guest, CallName(Call::kJoin), issued.status());
+    return ToGrpc(issued.status());
+  }
+  LogInfo("a %s joins from %s", asked->role(), context->peer());
+  doorkeeper_->Note(*guest, CallName(Call::kJoin), IssuedText(*issued));
+  // A reply comes after a message. This one is empty, and who sends a large one has had a token.
+  return Answer(stream, [&](const auto&, auto* reply) {
     *reply = *std::move(issued);
-    doorkeeper_->Note(guest, CallName(Call::kJoin), IssuedText(*reply));
-    return absl::OkStatus();
+    return grpc::Status::OK;
   });
 }
 
-grpc::Status KeysService::Renew(grpc::ServerContext* context, const proto::RenewRequest* request,
-                                proto::IssuedCertificate* reply) {
-  return Ask(context, Call::kRenew, [&](const Guest& guest) {
-    absl::StatusOr<proto::IssuedCertificate> issued =
-        access_->Renew(guest.caller, request->request_pem(), absl::Now());
-    if (!issued.ok()) {
-      doorkeeper_->NoteRefused(guest, CallName(Call::kRenew), issued.status());
-      return issued.status();
-    }
-    *reply = *std::move(issued);
-    return absl::OkStatus();
-  });
+grpc::Status KeysService::StreamedRenew(
+    grpc::ServerContext* context,
+    OneRequest<proto::RenewRequest, proto::IssuedCertificate>* stream) {
+  return Ask(context, stream, Call::kRenew,
+             [&](const Guest& guest, const auto& request, auto* reply) {
+               absl::StatusOr<proto::IssuedCertificate> issued =
+                   access_->Renew(guest.caller, request.request_pem(), absl::Now());
+               if (!issued.ok()) {
+                 doorkeeper_->NoteRefused(guest, CallName(Call::kRenew), issued.status());
+                 return issued.status();
+               }
+               *reply = *std::move(issued);
+               return absl::OkStatus();
+             });
 }
 
-grpc::Status KeysService::MakeToken(grpc::ServerContext* context,
-                                    const proto::MakeTokenRequest* request,
-                                    proto::MakeTokenReply* reply) {
-  return Ask(context, Call::kMakeToken, [&](const Guest& guest) {
-    const absl::StatusOr<std::string> token = access_->MakeToken(*request, absl::Now());
-    if (!token.ok()) {
-      doorkeeper_->NoteRefused(guest, CallName(Call::kMakeToken), token.status());
-      return token.status();
-    }
-    reply->set_token(*token);
-    doorkeeper_->Note(guest, CallName(Call::kMakeToken), TokenText(*request));
-    return absl::OkStatus();
-  });
+grpc::Status KeysService::StreamedMakeToken(
+    grpc::ServerContext* context,
+    OneRequest<proto::MakeTokenRequest, proto::MakeTokenReply>* stream) {
+  return Ask(context, stream, Call::kMakeToken,
+             [&](const Guest& guest, const auto& request, auto* reply) {
+               const absl::StatusOr<std::string> token = access_->MakeToken(request, absl::Now());
+               if (!token.ok()) {
+                 doorkeeper_->NoteRefused(guest, CallName(Call::kMakeToken), token.status());
+                 return token.status();
+               }
+               reply->set_token(*token);
+               doorkeeper_->Note(guest, CallName(Call::kMakeToken), TokenText(request));
+               return absl::OkStatus();
+             });
 }
 
-grpc::Status KeysService::ListKeys(grpc::ServerContext* context, const proto::ListKeysRequest*,
-                                   proto::ListKeysReply* reply) {
-  return Ask(context, Call::kListKeys, [&](const Guest&) {
+grpc::Status KeysService::StreamedListKeys(
+    grpc::ServerContext* context,
+    OneRequest<proto::ListKeysRequest, proto::ListKeysReply>* stream) {
+  return Ask(context, stream, Call::kListKeys, [&](const Guest&, const auto&, auto* reply) {
     *reply = access_->List(absl::Now());
     return absl::OkStatus();
   });
 }
 
-grpc::Status KeysService::Revoke(grpc::ServerContext* context, const proto::RevokeRequest* request,
-                                 proto::RevokeReply* reply) {
-  return Ask(context, Call::kRevoke, [&](const Guest& guest) {
-    absl::StatusOr<proto::RevokeReply> revoked = access_->Revoke(*request, absl::Now());
-    if (!revoked.ok()) {
-      doorkeeper_->NoteRefused(guest, CallName(Call::kRevoke), revoked.status());
-      return revoked.status();
-    }
-    *reply = *std::move(revoked);
-    if (!reply->identity().empty()) LogInfo("%s is revoked", reply->identity());
-    if (request->tokens()) LogInfo("%d tokens are closed", reply->tokens_closed());
-    const std::string closed =
-        request->tokens() ? absl::StrCat(" ", Counted(reply->tokens_closed(), "token"), " closed")
-                          : "";
-    doorkeeper_->Note(guest, CallName(Call::kRevoke), absl::StrCat(reply->identity(), closed));
-    on_revoked_();
-    return absl::OkStatus();
-  });
+grpc::Status KeysService::StreamedRevoke(
+    grpc::ServerContext* context, OneRequest<proto::RevokeRequest, proto::RevokeReply>* stream) {
+  return Ask(
+      context, stream, Call::kRevoke, [&](const Guest& guest, const auto& request, auto* reply) {
+        absl::StatusOr<proto::RevokeReply> revoked = access_->Revoke(request, absl::Now());
+        if (!revoked.ok()) {
+          doorkeeper_->NoteRefused(guest, CallName(Call::kRevoke), revoked.status());
+          return revoked.status();
+        }
+        *reply = *std::move(revoked);
+        if (!reply->identity().empty()) LogInfo("%s is revoked", reply->identity());
+        if (request.tokens()) LogInfo("%d tokens are closed", reply->tokens_closed());
+        const std::string closed =
+            request.tokens()
+                ? absl::StrCat(" ", Counted(reply->tokens_closed(), "token"), " closed")
+                : "";
+        doorkeeper_->Note(guest, CallName(Call::kRevoke), absl::StrCat(reply->identity(), closed));
+        on_revoked_();
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace strata::server

@@ -2,37 +2,53 @@
 #define STRATA_SERVER_COORDINATOR_SERVICE_KEYS_SERVICE_H_
 
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "proto/keys.grpc.pb.h"
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/service/admission.h"
 #include "server/coordinator/service/doorkeeper.h"
+#include "server/coordinator/service/one_request.h"
 
 namespace strata::server {
 
 // The gRPC service about keys.
-class KeysService final : public proto::Keys::Service {
+class KeysService final : public proto::Keys::StreamedService {
  public:
   // All outlive the service. `gate` is that of calls; `on_revoked` is called after each revocation.
   KeysService(Access* access, Doorkeeper* doorkeeper, Gate* gate, std::function<void()> on_revoked)
       : access_(access), doorkeeper_(doorkeeper), gate_(gate), on_revoked_(std::move(on_revoked)) {}
 
-  grpc::Status Join(grpc::ServerContext* context, const proto::JoinRequest* request,
-                    proto::IssuedCertificate* reply) override;
-  grpc::Status Renew(grpc::ServerContext* context, const proto::RenewRequest* request,
-                     proto::IssuedCertificate* reply) override;
-  grpc::Status MakeToken(grpc::ServerContext* context, const proto::MakeTokenRequest* request,
-                         proto::MakeTokenReply* reply) override;
-  grpc::Status ListKeys(grpc::ServerContext* context, const proto::ListKeysRequest* request,
-                        proto::ListKeysReply* reply) override;
-  grpc::Status Revoke(grpc::ServerContext* context, const proto::RevokeRequest* request,
-                      proto::RevokeReply* reply) override;
+  grpc::Status StreamedJoin(
+      grpc::ServerContext* context,
+      OneRequest<proto::JoinRequest, proto::IssuedCertificate>* stream) override;
+  grpc::Status StreamedRenew(
+      grpc::ServerContext* context,
+      OneRequest<proto::RenewRequest, proto::IssuedCertificate>* stream) override;
+  grpc::Status StreamedMakeToken(
+      grpc::ServerContext* context,
+      OneRequest<proto::MakeTokenRequest, proto::MakeTokenReply>* stream) override;
+  grpc::Status StreamedListKeys(
+      grpc::ServerContext* context,
+      OneRequest<proto::ListKeysRequest, proto::ListKeysReply>* stream) override;
+  grpc::Status StreamedRevoke(
+      grpc::ServerContext* context,
+      OneRequest<proto::RevokeRequest, proto::RevokeReply>* stream) override;
 
  private:
-  // Runs `ask` for one who may.
-  grpc::Status Ask(grpc::ServerContext* context, Call call,
-                   const std::function<absl::Status(const Guest&)>& ask);
+  // Reads the request of one who may, and runs `ask`.
+  template <typename Request, typename Reply>
+  grpc::Status Ask(
+      grpc::ServerContext* context, OneRequest<Request, Reply>* stream, Call call,
+      const std::type_identity_t<std::function<absl::Status(const Guest&, const Request&, Reply*)>>&
+          ask) {
+    const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(*context, call, gate_);
+    if (!guest.ok()) return ToGrpc(guest.status());
+    return Answer(stream, [&](const Request& request, Reply* reply) {
+      return ToGrpc(ask(*guest, request, reply));
+    });
+  }
 
   Access* const access_;
   Doorkeeper* const doorkeeper_;
