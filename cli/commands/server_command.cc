@@ -90,8 +90,8 @@ int Run(const Options& given, const Invocation& invocation) {
   std::unique_ptr<server::ServerDaemon> daemon;
   DaemonSteps steps;
   steps.start = [&] {
-    const auto address =
-        ChooseDaemonAddress(given.address, options.coordinator, options.connect_deadline);
+    const auto address = ChooseDaemonAddress(given.address, options.coordinator,
+                                             options.credentials, options.connect_deadline);
     if (!address.ok()) return address.status();
     options.listen = address->listen;
     options.address = address->advertise;

@@ -88,8 +88,8 @@ int Run(const Options& given, const Invocation& invocation) {
   std::unique_ptr<worker::Agent> agent;
   DaemonSteps steps;
   steps.start = [&] {
-    const auto address =
-        ChooseDaemonAddress(given.address, options.coordinator, options.connect_deadline);
+    const auto address = ChooseDaemonAddress(given.address, options.coordinator,
+                                             options.credentials, options.connect_deadline);
     if (!address.ok()) return address.status();
     options.address = address->advertise;
     options.listen = address->listen;

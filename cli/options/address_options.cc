@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/options/coordinator_address.h"
 #include "cli/options/within.h"
+#include "common/control/coordinator_client.h"
+#include "common/control/security_text.h"
 #include "common/ipc/unix_socket.h"
 #include "common/net/interfaces.h"
 #include "common/process/environment.h"
@@ -42,6 +45,28 @@ absl::StatusOr<net::Ipv4> LookUpSource(const std::string& coordinator) {
   const absl::StatusOr<net::Ipv4> peer = net::Resolve(host);
   if (!peer.ok()) return peer.status();
   return net::SourceTowards(*peer);
+}
+
+// A coordinator at a port has asked for keys, or for --insecure, before a daemon of it listens. One
+// at a socket of this user asks for neither, and may have keys for others.
+absl::Status CheckReach(const net::AddressWish& wish, const net::AddressChoice& choice,
+                        const std::string& coordinator, const control::Credentials& credentials,
+                        absl::Duration deadline) {
+  const std::optional<net::Ipv4> listen = net::Ipv4::Parse(choice.listen);
+  const bool is_own = listen.has_value() && listen->is_loopback();
+  const bool is_said = credentials.kind() != control::Credentials::Kind::kNone;
+  if (is_own || is_said || !UnixPath(coordinator)) return absl::OkStatus();
+  const auto client =
+      control::CoordinatorClient::Create({.coordinator = coordinator, .deadline = deadline});
+  const absl::StatusOr<proto::ListNodesReply> cluster = client->ListNodes();
+  if (!cluster.ok()) return cluster.status();
+  if (absl::StartsWith(cluster->security(), control::kHasKeys)) return absl::OkStatus();
+  const std::string option = wish.interface.empty() ? "--listen" : "--interface";
+  return absl::FailedPreconditionError(absl::StrCat(
+      option, " ", wish.interface.empty() ? wish.listen : wish.interface,
+      ": others may reach that, and this cluster has no keys: leave ", option,
+      " out, or give the coordinator keys (`strata keys init`); --insecure lets them reach it all "
+      "the same"));
 }
 
 }  // namespace
@@ -81,6 +106,7 @@ absl::StatusOr<PortRange> ParsePortRange(const std::string& text) {
 
 absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& wish,
                                                        const std::string& coordinator,
+                                                       const control::Credentials& credentials,
                                                        absl::Duration deadline) {
   const absl::Time give_up_at = absl::Now() + deadline;
   absl::StatusOr<net::Ipv4> source = LookUpSource(coordinator);
@@ -96,7 +122,11 @@ absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& w
   }
   const absl::StatusOr<net::HostFacts> facts = ThisHost();
   if (!facts.ok()) return facts.status();
-  return net::ChooseAddress(wish, *facts, coordinator, *source);
+  absl::StatusOr<net::AddressChoice> choice =
+      net::ChooseAddress(wish, *facts, coordinator, *source);
+  if (!choice.ok()) return choice;
+  const absl::Status may = CheckReach(wish, *choice, coordinator, credentials, deadline);
+  return may.ok() ? choice : may;
 }
 
 absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish) {

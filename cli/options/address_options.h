@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/program/invocation.h"
+#include "common/control/credentials.h"
 #include "common/net/host_link.h"
 #include "common/net/local_address.h"
 
@@ -29,9 +30,12 @@ absl::StatusOr<PortRange> ParsePortRange(const std::string& text);
 
 // Looks the coordinator and this host's interfaces up and chooses; the text is for the log. Tries
 // again until `deadline` while the coordinator's name is unknown or has no route: a host that boots
-// may get its network later. Errors: Unavailable (coordinator), those of net::ChooseAddress.
+// may get its network later. Errors: Unavailable (coordinator), those of net::ChooseAddress;
+// FailedPrecondition: others could reach the address of a daemon of a cluster without keys, and
+// nobody said that they may.
 absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& wish,
                                                        const std::string& coordinator,
+                                                       const control::Credentials& credentials,
                                                        absl::Duration deadline);
 
 // What the coordinator listens on.

@@ -21,22 +21,22 @@ TEST(PortRange, IsOnePortOrTwoWithADash) {
 }
 
 TEST(DaemonAddress, FollowsTheRouteToTheCoordinator) {
-  const auto choice = ChooseDaemonAddress({}, "127.0.0.1:7070", absl::ZeroDuration());
+  const auto choice = ChooseDaemonAddress({}, "127.0.0.1:7070", {}, absl::ZeroDuration());
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->listen, "127.0.0.1");
   EXPECT_EQ(choice->advertise, "127.0.0.1");
-  EXPECT_EQ(ChooseDaemonAddress({}, "[::1]:7070", absl::ZeroDuration())->listen, "127.0.0.1");
-  EXPECT_EQ(ChooseDaemonAddress({}, "0.0.0.0:7070", absl::ZeroDuration())->listen, "127.0.0.1");
+  EXPECT_EQ(ChooseDaemonAddress({}, "[::1]:7070", {}, absl::ZeroDuration())->listen, "127.0.0.1");
+  EXPECT_EQ(ChooseDaemonAddress({}, "0.0.0.0:7070", {}, absl::ZeroDuration())->listen, "127.0.0.1");
 }
 
 TEST(DaemonAddress, ACoordinatorThatCannotBeFoundIsNamed) {
   const auto unknown =
-      ChooseDaemonAddress({}, "no-such-host.invalid:7070", absl::Milliseconds(300));
+      ChooseDaemonAddress({}, "no-such-host.invalid:7070", {}, absl::Milliseconds(300));
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(unknown.status().message()),
               ::testing::StartsWith("coordinator at no-such-host.invalid:7070 cannot be reached "
                                     "(tried for 300ms): host \"no-such-host.invalid\""));
-  const auto ipv6 = ChooseDaemonAddress({}, "[fe80::1]:7070", absl::Hours(1));
+  const auto ipv6 = ChooseDaemonAddress({}, "[fe80::1]:7070", {}, absl::Hours(1));
   EXPECT_EQ(ipv6.status().code(), absl::StatusCode::kInvalidArgument);
 }
 

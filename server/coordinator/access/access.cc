@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/control/security_text.h"
 #include "common/keys/join_token.h"
 #include "common/keys/verify.h"
 
@@ -27,7 +28,7 @@ std::vector<std::string> Access::authorities() const {
 std::string Access::Describe() const {
   if (options_.takes_everybody) return "none (--insecure): whoever reaches the port may do all";
   if (!options_.own.has_value()) return "a socket of this user alone";
-  return absl::StrCat("mutual TLS, cluster ", options_.own->identity.cluster);
+  return absl::StrCat(control::kHasKeys, options_.own->identity.cluster);
 }
 
 absl::StatusOr<Caller> Access::Identify(const std::vector<keys::Certificate>& chain,

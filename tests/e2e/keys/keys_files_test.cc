@@ -136,6 +136,7 @@ TEST_F(KeysFiles, APortWithoutKeysIsNotListenedOn) {
                          bare,
                          "` makes them, unix:/PATH is for this user alone, and --insecure lets "
                          "whoever reaches the port run programs as you"));
+  EXPECT_FALSE(fs::exists(bare)) << "it has left a folder behind";
   EXPECT_EQ(LineOf(RunStrata({"keys", "init", "--state", state_})),
             state_ + " has keys already, of cluster blue");
 }
