@@ -75,6 +75,8 @@ int Run(const Options& given, const Invocation& invocation) {
         given.keys_fd >= 0 ? ReadKeysFrom(given.keys_fd) : keys::ReadKeyFile(given.keys_file);
     if (!keys.ok()) return PrintError(keys.status());
     options.own_keys = *keys;
+    options.own_keys_from =
+        given.keys_fd >= 0 ? "--keys-fd" : absl::StrCat("--keys ", given.keys_file);
     options.is_one_users = given.keys_fd >= 0;
   }
   // One that stays for no longer than somebody holds its address needs none, unless it has an

@@ -25,6 +25,7 @@
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/key_store.h"
+#include "server/coordinator/access/own_keys.h"
 #include "server/coordinator/access/policy_file.h"
 #include "server/coordinator/service/acceptor.h"
 #include "server/coordinator/service/coordinator_service.h"
@@ -71,6 +72,10 @@ class GrpcCoordinator final : public Coordinator {
                                       .descriptors_max = ConnectionDescriptorsMax()});
     if (!acceptor.ok()) return acceptor.status();
     acceptor_ = *std::move(acceptor);
+    // Before the state's folder is made: one that is refused leaves none behind.
+    const absl::StatusOr<StoredKeys> there = LoadKeys(options_.state_dir);
+    const absl::Status may = there.ok() ? CheckKeys(*there) : absl::OkStatus();
+    if (!may.ok()) return may;
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
@@ -152,9 +157,41 @@ class GrpcCoordinator final : public Coordinator {
     return absl::OkStatus();
   }
 
+  bool HasPort() const { return !UnixPath(options_.listen); }
+
+  // Whether the coordinator can listen with the keys that it has.
+  absl::Status CheckKeys(const StoredKeys& stored) const {
+    const bool is_given = options_.own_keys.has_value();
+    const std::optional<keys::KeyFile>& own = is_given ? options_.own_keys : stored.own;
+    const std::string& state = options_.state_dir;
+    if (HasPort() && !options_.insecure && !own.has_value()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--listen ", options_.listen,
+          ": others may reach that, and there are no keys: `strata keys init --state ", state,
+          "` makes them, unix:/PATH is for this user alone, and --insecure lets whoever reaches "
+          "the port run programs as you"));
+    }
+    if (!own.has_value()) return absl::OkStatus();
+    if (options_.insecure) {
+      return absl::FailedPreconditionError(
+          "--insecure: there are keys, which it would leave unused");
+    }
+    const std::string rotate = absl::StrCat("`strata keys rotate-ca --state ", state, "`");
+    return CheckOwnKeys(
+        *own, is_given ? options_.own_keys_from : state + "/keys/coordinator.pem",
+        is_given ? "get a new one from its authority, and make a file of it with `strata keys "
+                   "import`"
+                 : absl::StrCat(rotate,
+                                " and then the same with --finish --force make new keys, "
+                                "and all members join anew"),
+        absl::Now());
+  }
+
   absl::Status TakeKeys() {
     absl::StatusOr<StoredKeys> stored = LoadKeys(options_.state_dir);
     if (!stored.ok()) return stored.status();
+    const absl::Status may = CheckKeys(*stored);
+    if (!may.ok()) return may;
     Access::Options access;
     access.own = options_.own_keys.has_value() ? options_.own_keys : stored->own;
     if (!options_.own_keys.has_value()) access.authority = std::move(stored->authority);
@@ -163,21 +200,7 @@ class GrpcCoordinator final : public Coordinator {
     access.save = [dir = options_.state_dir](const proto::KeyBookRecord& book) {
       return SaveBook(dir, book);
     };
-    const bool has_port = !UnixPath(options_.listen);
-    access.takes_everybody = has_port && options_.insecure;
-    if (has_port && !options_.insecure && !access.own.has_value()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--listen ", options_.listen,
-                       ": others may reach that, and there are no keys: `strata "
-                       "keys init --state ",
-                       options_.state_dir,
-                       "` makes them, unix:/PATH is for this user "
-                       "alone, and --insecure lets whoever reaches the port run programs as you"));
-    }
-    if (options_.insecure && access.own.has_value()) {
-      return absl::FailedPreconditionError(
-          "--insecure: there are keys, which it would leave unused");
-    }
+    access.takes_everybody = HasPort() && options_.insecure;
     access_ = std::make_unique<Access>(std::move(access));
     return absl::OkStatus();
   }

@@ -29,6 +29,7 @@ class Coordinator {
     // What the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which InitKeys
     // makes.
     std::optional<keys::KeyFile> own_keys = {};
+    std::string own_keys_from = "--keys";  // for messages
     // The cluster was started as a whole, by one user for a while: that user's jobs may ask for
     // what a policy allows elsewhere.
     bool is_one_users = false;

@@ -1,23 +1,25 @@
 // Who gets in: a coordinator with an authority of its own, over real TLS.
-#include <fcntl.h>
-#include <openssl/ssl.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <grpcpp/server_builder.h>
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/control/coordinator_client.h"
-#include "common/control/dial.h"
 #include "common/control/keys_client.h"
 #include "common/ipc/testing/short_folder.h"
 #include "common/keys/join_token.h"
 #include "common/keys/testing/test_keys.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/keys.grpc.pb.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/testing/fake_daemon.h"
@@ -153,31 +155,6 @@ TEST_F(KeysTest, PlaintextGetsNoAnswer) {
   EXPECT_EQ(List(Joined(Role::kUser, "ada")), absl::OkStatus()) << "it is there";
 }
 
-// The versions that a stranger who offers no others, with all ciphers of OpenSSL, agrees on.
-bool ShakesHandsWith(const std::string& address, int version) {
-  const auto fd = control::DialTcp(address, absl::Seconds(10), absl::Seconds(10));
-  if (!fd.ok()) return false;
-  fcntl(fd->get(), F_SETFL, fcntl(fd->get(), F_GETFL) & ~O_NONBLOCK);
-  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()),
-                                                             SSL_CTX_free);
-  SSL_CTX_set_security_level(context.get(), 0);
-  SSL_CTX_set_cipher_list(context.get(), "ALL:@SECLEVEL=0");
-  SSL_CTX_set_min_proto_version(context.get(), version);
-  SSL_CTX_set_max_proto_version(context.get(), version);
-  const std::unique_ptr<SSL, void (*)(SSL*)> ssl(SSL_new(context.get()), SSL_free);
-  const unsigned char http2[] = "\x02h2";
-  SSL_set_alpn_protos(ssl.get(), http2, 3);
-  SSL_set_fd(ssl.get(), fd->get());
-  return SSL_connect(ssl.get()) == 1;
-}
-
-TEST_F(KeysTest, NoVersionOfTlsBelowOneTwoIsSpoken) {
-  EXPECT_FALSE(ShakesHandsWith(address_, TLS1_VERSION));
-  EXPECT_FALSE(ShakesHandsWith(address_, TLS1_1_VERSION));
-  EXPECT_TRUE(ShakesHandsWith(address_, TLS1_2_VERSION));
-  EXPECT_TRUE(ShakesHandsWith(address_, TLS1_3_VERSION));
-}
-
 TEST_F(KeysTest, WithoutKeysNothingIsSentToAPort) {
   const absl::Status status = List(Credentials());
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
@@ -209,6 +186,21 @@ TEST_F(KeysTest, ACertificateThatDoesNotCountIsRefusedAndTheReasonSaid) {
   EXPECT_THAT(told(foreign), HasSubstr("another"));
 }
 
+// What shows these keys at a free port, and serves nothing.
+std::unique_ptr<grpc::Server> AnswerWith(const keys::KeyFile& own, int* port) {
+  using namespace grpc::experimental;  // NOLINT: all names of one kind
+  TlsServerCredentialsOptions options(std::make_shared<StaticDataCertificateProvider>(
+      own.RootsPem(), std::vector<IdentityKeyCertPair>{{own.key.ToPem(), own.ChainPem()}}));
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
+  options.set_certificate_verifier(std::make_shared<NoOpCertificateVerifier>());
+  static proto::Keys::Service nothing;
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&nothing);
+  builder.AddListeningPort("127.0.0.1:0", TlsServerCredentials(options), port);
+  return builder.BuildAndStart();
+}
+
 TEST_F(KeysTest, ACoordinatorOfAnotherAuthorityOrAMemberInItsPlaceIsNotSpokenTo) {
   const absl::Time now = absl::Now();
   const keys::Identity ada{"lab", Role::kUser, "ada"};
@@ -218,14 +210,11 @@ TEST_F(KeysTest, ACoordinatorOfAnotherAuthorityOrAMemberInItsPlaceIsNotSpokenTo)
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("what answers there cannot be trusted"));
   // A worker's certificate of the right cluster stands for no coordinator.
-  Coordinator::Options options;
-  options.listen = "127.0.0.1:0";
-  options.state_dir = dir_ + "/impostor";
-  options.own_keys = *keys::ReadKeyFile(Joined(Role::kWorker, "w1").path());
-  const auto impostor = *Coordinator::Create(options);
-  ASSERT_TRUE(impostor->Start().ok());
+  int port = 0;
+  const auto impostor = AnswerWith(*Joined(Role::kWorker, "w1").Keys(), &port);
+  ASSERT_NE(impostor, nullptr);
   const Credentials user = Joined(Role::kUser, "ada");
-  address_ = absl::StrCat("127.0.0.1:", impostor->port());
+  address_ = absl::StrCat("127.0.0.1:", port);
   EXPECT_THAT(List(user).message(), HasSubstr("no coordinator but worker w1"));
 }
 
