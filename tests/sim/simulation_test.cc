@@ -130,6 +130,14 @@ TEST(SimulationTest, EachUpdateHasTheRateThatItsStepsWereSaidToHaveWhateverHappe
   EXPECT_GT(campaign.models_compared, 100u);
 }
 
+TEST(SimulationTest, WhoIsOnTheWayOfSealedFramesEndsConnectionsAtMostWhateverHeDoes) {
+  const Campaign campaign = RunProfile("sealed", 500);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kRepeatedConnection)], 200u);
+  EXPECT_GT(campaign.network[static_cast<size_t>(transport::SimNote::kCorrupted)], 100u);
+  EXPECT_GT(campaign.models_compared, 50u);
+}
+
 // When the three fast nodes have made their last step, as a share of when the slow one has.
 double ShareOfFastNodes(const char* profile) {
   const Outcome outcome = RunSeed(1, FindProfile(profile)->limits);

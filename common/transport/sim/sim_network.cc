@@ -128,7 +128,7 @@ absl::Status SimNetwork::Send(SimEndpoint* from, ConnectionId id, const wire::Fr
   wire::Frame sent = frame;
   sent.header.payload_checksum = wire::ChecksumToSend(frame);
   Note(SimNote::kSent, *wire, to, &sent.header);
-  if (tap_ && to == 1) tap_(wire->address, id, sent);
+  if (tap_) tap_(*from, wire->address, id, sent);
   if (medium_ != nullptr) {
     Carry(number, to, sent);
     return absl::OkStatus();

@@ -76,9 +76,10 @@ class SimNetwork {
   using Observer = std::function<void(SimNote note, const std::string& from, const std::string& to,
                                       ConnectionId connection, const wire::Header* header)>;
 
-  // Hears each frame that the side that has connected to `address` sends.
-  using Tap = std::function<void(const std::string& address, ConnectionId connection,
-                                 const wire::Frame& frame)>;
+  // Hears each frame that is sent over a connection to `address`, from either end. An id is even at
+  // the end that has connected, and one more at the other.
+  using Tap = std::function<void(const SimEndpoint& from, const std::string& address,
+                                 ConnectionId connection, const wire::Frame& frame)>;
 
   // Draws delays and faults from a seed, and has a clock of its own.
   explicit SimNetwork(uint64_t seed);
@@ -97,8 +98,6 @@ class SimNetwork {
   const SimFaults& faults() const { return faults_; }
   void set_observer(Observer observer) { observer_ = std::move(observer); }
   void set_tap(Tap tap) { tap_ = std::move(tap); }
-  // Whether a connection is this endpoint's now.
-  bool IsOf(ConnectionId id, const SimEndpoint* endpoint) { return Find(endpoint, id) != nullptr; }
   uint64_t count(SimNote note) const { return counts_[static_cast<size_t>(note)]; }
 
   // See SimClock.

@@ -1,14 +1,19 @@
 #include "tests/sim/cluster/eavesdropper.h"
 
+#include "absl/strings/str_format.h"
+#include "common/seal/seal.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
 namespace {
 
+using transport::ConnectionId;
+using transport::SimEndpoint;
+
 constexpr size_t kFramesMax = 8;
 
-transport::SimEndpoint::Options Options(World* world) {
-  transport::SimEndpoint::Options options;
+SimEndpoint::Options Options(World* world) {
+  SimEndpoint::Options options;
   options.name = "eavesdropper";
   options.host = world->NextHost();
   options.encode = true;
@@ -16,31 +21,92 @@ transport::SimEndpoint::Options Options(World* world) {
   return options;
 }
 
+bool HasConnected(ConnectionId end) { return end.value() % 2 == 0; }
+ConnectionId OtherEnd(ConnectionId end) { return ConnectionId(end.value() ^ 1); }
+
 }  // namespace
 
 Eavesdropper::Eavesdropper(World* world)
     : world_(world), endpoint_(&world->network(), Options(world)) {
   world->network().set_tap(
-      [this](const std::string& address, transport::ConnectionId connection,
-             const wire::Frame& frame) { OnSent(address, connection, frame); });
+      [this](const SimEndpoint& from, const std::string& address, ConnectionId connection,
+             const wire::Frame& frame) { OnSent(from, address, connection, frame); });
 }
 
-void Eavesdropper::OnSent(const std::string& address, transport::ConnectionId connection,
-                          const wire::Frame& frame) {
-  if (world_->network().IsOf(connection, &endpoint_)) return;
-  Beginning& heard = heard_[connection];
-  heard.address = address;
-  if (heard.frames.size() < kFramesMax) heard.frames.push_back(frame);
+void Eavesdropper::OnSalt(const std::string& endpoint, uint32_t job) {
+  salts_[{endpoint, job}] = ++last_salt_;
+}
+
+Eavesdropper::EncodedHeader Eavesdropper::SealedPart(const wire::Frame& frame) {
+  wire::Header header = frame.header;
+  header.payload_kind = wire::PayloadKind::kInline;
+  header.payload_checksum = 0;
+  return wire::EncodeHeader(header, frame.payload.size());
+}
+
+void Eavesdropper::OnSent(const SimEndpoint& from, const std::string& address,
+                          ConnectionId connection, const wire::Frame& frame) {
+  if (&from == &endpoint_) return;
+  Heard& heard = heard_[connection];
+  if (frame.seal) {
+    if (heard.salt == 0) heard.salt = salts_[{from.options().name, frame.header.job}];
+    CheckNumber(heard.salt, frame);
+    heard.under_way.push_back(SealedPart(frame));
+  }
+  if (!HasConnected(connection)) return;
+  Beginning& beginning = heard.beginning;
+  beginning.address = address;
+  if (beginning.frames.size() < kFramesMax) beginning.frames.push_back(frame);
   if (!world_->Takes(Rare::kRepeatedConnection)) return;
   const absl::Duration late =
       world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
-  world_->network().After(late, [this, again = heard] { Repeat(again); });
+  const Way way = static_cast<Way>(world_->random().Below(kWays));
+  world_->network().After(late, [this, again = beginning, way] { Repeat(again, way); });
 }
 
-void Eavesdropper::Repeat(const Beginning& heard) {
+void Eavesdropper::CheckNumber(uint64_t salt, const wire::Frame& frame) {
+  seal::PayloadSeal payload;
+  seal::Tag header_tag;
+  if (!seal::DecodeSeal(*frame.seal, &payload, &header_tag).ok()) {
+    return world_->Fail("no nonce is used twice: a seal that no sealer makes");
+  }
+  if (payload.number == 0) return;
+  const auto [known, is_new] = numbers_.emplace(std::pair(salt, payload.number), payload.tag);
+  if (is_new || known->second == payload.tag) return;
+  world_->Fail(absl::StrFormat("no nonce is used twice: number %d of one sender: %s",
+                               payload.number, wire::Describe(frame.header)));
+}
+
+void Eavesdropper::OnTaken(ConnectionId connection, const wire::Frame& frame, bool is_protected) {
+  const ConnectionId sender = OtherEnd(connection);
+  const bool is_own = own_.count(sender) > 0;
+  if (is_own && !is_protected && !frame.seal) return;  // of a job that is over here
+  if (is_own || frame.seal) {
+    return world_->Fail(
+        absl::StrFormat("nobody is heard without the secret: %s", wire::Describe(frame.header)));
+  }
+  std::deque<EncodedHeader>& under_way = heard_[sender].under_way;
+  if (under_way.empty() || under_way.front() != SealedPart(frame)) {
+    return world_->Fail(
+        absl::StrFormat("frames are taken as they were sent: %s", wire::Describe(frame.header)));
+  }
+  under_way.pop_front();
+}
+
+void Eavesdropper::Repeat(const Beginning& heard, Way way) {
   const auto connection = endpoint_.Connect(heard.address);
   if (!connection.ok()) return;
-  for (const wire::Frame& frame : heard.frames) {
+  own_.insert(*connection);
+  bool is_first = true;
+  for (wire::Frame frame : heard.frames) {
+    const bool is_handshake = frame.header.op == wire::Op::kHandshake;
+    const bool may_stay = way == Way::kWhole || (way == Way::kUnproven && is_first);
+    is_first = false;
+    if (is_handshake && !may_stay) continue;
+    if (way == Way::kForged) {
+      frame.seal.reset();
+      ++frame.header.incarnation;
+    }
     (void)endpoint_.Send(*connection, frame);
   }
 }

@@ -1,10 +1,18 @@
 #ifndef STRATA_TESTS_SIM_CLUSTER_EAVESDROPPER_H_
 #define STRATA_TESTS_SIM_CLUSTER_EAVESDROPPER_H_
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "common/seal/aead.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
 
@@ -12,26 +20,58 @@ namespace strata::sim {
 
 class World;
 
-// Somebody on the way who hears how connections begin, handshake and HELLO included, and says it
-// all again over connections of his own. Only in runs whose jobs are all sealed: elsewhere he would
-// evict nodes.
+// Somebody on the way who hears all that is sent, and says how connections begin, handshake and
+// HELLO included, once more over connections of his own, as it was or changed. Only in runs whose
+// jobs are all sealed: elsewhere he would evict nodes.
+//
+// As he hears everything, it is he who holds seals against their invariants: no number stands for
+// two payloads of one sender, frames are taken as they were sent, and nothing that he says himself
+// is taken.
 class Eavesdropper {
  public:
   explicit Eavesdropper(World* world);
 
+  // What seals the job's payloads at the endpoint of this name begins anew, with another salt.
+  void OnSalt(const std::string& endpoint, uint32_t job);
+  // A sealed endpoint has handed a frame to its owner. `is_protected`: it knows the job's secret.
+  void OnTaken(transport::ConnectionId connection, const wire::Frame& frame, bool is_protected);
+
  private:
-  // What was said first over a connection to an address.
+  // How the frames of a connection that was made to an address begin.
   struct Beginning {
     std::string address;
     std::vector<wire::Frame> frames;
   };
+  using EncodedHeader = std::array<std::byte, wire::kHeaderBytes>;
+  // What was said from one end of a connection.
+  struct Heard {
+    Beginning beginning;                  // of the end that has connected
+    uint64_t salt = 0;                    // of its payloads; 0: nothing was sealed yet
+    std::deque<EncodedHeader> under_way;  // of sealed frames that were not taken yet
+  };
+  // How he repeats a connection.
+  enum class Way {
+    kWhole,        // all that was heard
+    kUnproven,     // the handshake's first flight, and then as if it were done
+    kNoHandshake,  // sealed frames alone
+    kForged,       // frames without their seals, of the process after that which has sent them
+  };
+  static constexpr uint64_t kWays = 4;
 
-  void OnSent(const std::string& address, transport::ConnectionId connection,
-              const wire::Frame& frame);
-  void Repeat(const Beginning& heard);
+  void OnSent(const transport::SimEndpoint& from, const std::string& address,
+              transport::ConnectionId connection, const wire::Frame& frame);
+  // What seals keep as it is.
+  static EncodedHeader SealedPart(const wire::Frame& frame);
+  void CheckNumber(uint64_t salt, const wire::Frame& frame);
+  void Repeat(const Beginning& heard, Way way);
 
   World* const world_;
-  std::map<transport::ConnectionId, Beginning> heard_;
+  std::map<transport::ConnectionId, Heard> heard_;  // by the sender's end
+  std::set<transport::ConnectionId> own_;
+  uint64_t last_salt_ = 0;
+  std::map<std::pair<std::string, uint32_t>, uint64_t> salts_;  // by endpoint and job
+  // By salt and number: the payload's tag, which no other payload has.
+  absl::flat_hash_map<std::pair<uint64_t, uint64_t>, seal::Tag> numbers_;
   transport::SimEndpoint endpoint_;
 };
 

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/job_keys.h"
-#include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
+#include "tests/sim/cluster/watched_endpoint.h"
 #include "tests/sim/cluster/world.h"
 #include "worker/exchange/create_exchange.h"
 
@@ -66,19 +66,21 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
   core.incarnation = options_.incarnation;
   core.timing = world->scenario().timing;
   core.reserve = world->scenario().reserve;
-  auto at = std::make_unique<transport::SimEndpoint>(&world->network(), endpoint);
   std::string own_address;
   if (record.has_ring()) {
     own_address = record.ring().endpoints(static_cast<int>(options_.node));
-    if (const auto port = at->Listen(own_address); !port.ok()) {
+  }
+  std::unique_ptr<transport::Endpoint> way;
+  if (const auto keys = *KeysOf(record, own_address)) {
+    way = std::make_unique<WatchedEndpoint>(world, endpoint, WatchedEndpoint::Unsealed::kNone);
+    (void)way->Protect(JobId(job_), *keys);
+  } else {
+    way = std::make_unique<transport::SimEndpoint>(&world->network(), endpoint);
+  }
+  if (record.has_ring()) {
+    if (const auto port = way->Listen(own_address); !port.ok()) {
       world_->Fail("a node can listen: " + std::string(port.status().message()));
     }
-  }
-  std::unique_ptr<transport::Endpoint> way = std::move(at);
-  if (const auto keys = *KeysOf(record, own_address)) {
-    way = std::make_unique<transport::SealedEndpoint>(std::move(way),
-                                                      transport::SealedEndpoint::Unsealed::kNone);
-    (void)way->Protect(JobId(job_), *keys);
   }
   exchange_ = *worker::CreateExchange(core, std::move(way), -1, this, &world->clock());
   if (Goes(exchange_->Start())) Turn();

@@ -38,9 +38,8 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
   options.host = host;
   options.encode = world->scenario().encode;
   options.on_ready = [this] { OnReady(); };
-  endpoint_ = std::make_unique<transport::SealedEndpoint>(
-      std::make_unique<transport::SimEndpoint>(&world->network(), options),
-      transport::SealedEndpoint::Unsealed::kOfOtherJobs);
+  endpoint_ =
+      std::make_unique<WatchedEndpoint>(world, options, WatchedEndpoint::Unsealed::kOfOtherJobs);
   backlog_.emplace(endpoint_.get(), std::numeric_limits<size_t>::max());
   port_ = *endpoint_->Listen(absl::StrFormat("tcp://%s:%d", host_name, port));
 }

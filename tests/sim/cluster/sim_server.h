@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "common/process/owned_timers.h"
-#include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
 #include "server/shard/frames/frame_backlog.h"
 #include "server/shard/shard_core.h"
 #include "tests/sim/cluster/sim_daemon.h"
+#include "tests/sim/cluster/watched_endpoint.h"
 
 namespace strata::sim {
 
@@ -62,7 +62,7 @@ class SimShard {
   std::set<transport::ConnectionId> open_;
   std::vector<transport::Event> events_;
   std::vector<server::ShardAction> actions_;
-  std::unique_ptr<transport::SealedEndpoint> endpoint_;
+  std::unique_ptr<WatchedEndpoint> endpoint_;
   std::optional<server::FrameBacklog> backlog_;
   int port_ = 0;
   OwnedTimers<transport::SimNetwork> timers_;

@@ -48,6 +48,7 @@ class World {
   const ClockInterface& clock() const { return network_.clock(); }
   SimCoordinator& coordinator() { return *coordinator_; }
   SimOperator& operators() { return *operator_; }
+  Eavesdropper* eavesdropper() { return eavesdropper_.get(); }  // null: the jobs are not sealed
   const std::vector<std::unique_ptr<SimServer>>& servers() const { return servers_; }
   const std::vector<std::unique_ptr<SimWorker>>& workers() const { return workers_; }
   Causes& causes() { return causes_; }
@@ -111,7 +112,7 @@ class World {
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::unique_ptr<SimOperator> operator_;
-  std::unique_ptr<Eavesdropper> eavesdropper_;  // null: the jobs are not sealed
+  std::unique_ptr<Eavesdropper> eavesdropper_;
   // What may not be destroyed while its own code runs.
   std::vector<std::shared_ptr<void>> graveyard_;
 };
