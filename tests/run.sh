@@ -4,7 +4,7 @@
 #
 # usage: tests/run.sh [--fuzz-seconds=N] [BAZEL OPTIONS AND TARGETS]     default targets: //...
 #   tests/run.sh //kernels/...        one folder, no fuzzing
-#   tests/run.sh --fuzz-seconds=600   every test; each fuzz target for so long (default 20; 0: none)
+#   tests/run.sh --fuzz-seconds=600   every test; each fuzz target for so long (default 10; 0: none)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ deploy/install_packages.sh --tests || { echo "0 passed, 1 failed"; exit 1; }
 
 targets=0
 python=0
-fuzz_seconds=20
+fuzz_seconds=10
 options=()
 for argument in "$@"; do
   case "$argument" in

@@ -17,16 +17,11 @@ import struct
 import subprocess
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from corpus_file import HERE, write
+from peer_corpus import host_messages, sealed_endpoints
+
 MEND = b"\1"  # frame_fuzz puts sizes and checksums right
 SEALED = b"\3"  # the same, and a seal comes with the frame
-
-
-def write(target, name, content):
-    folder = os.path.join(HERE, "corpus", target)
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, name), "wb") as out:
-        out.write(content)
 
 
 def header(op, flags=0, error=0, elements=0, payload_bytes=0, clock=0, samples=0):
@@ -367,3 +362,5 @@ if __name__ == "__main__":
     s3_texts()
     keys()
     policies()
+    host_messages()
+    sealed_endpoints()

@@ -1,0 +1,88 @@
+"""Seeds of host_message_fuzz and sealed_endpoint_fuzz, for make_corpus.py."""
+
+import json
+import os
+
+from corpus_file import HERE, write
+
+
+def host_messages():
+    """What follows 'l' is a line of `strata host`, what follows 'k' the keys of a daemon."""
+
+    def seed(name):
+        with open(os.path.join(HERE, "corpus", "keys_fuzz", name), "rb") as file:
+            return file.read()[1:]
+
+    start = {"kind": "start", "title": "worker w1", "args": ["worker", "--name", "w1"]}
+    lines = {
+        "start": json.dumps({**start, "keys": "-----BEGIN PRIVATE KEY-----\n"}).encode(),
+        "signal": b'{"kind":"signal","title":"worker w1","signal":15}',
+        "ended": b'{"kind":"ended","title":"server s1","text":"caf\xc3\xa9 \\u0000\\n"}',
+        "alive": b'{"kind":"alive"}',
+        "large_signal": b'{"kind":"signal","signal":18446744073709551615}',
+        "no_text": b'{"kind":"start","keys":{"a":[1,2]},"args":["a",1]}',
+        "not_utf8": b'{"kind":"ended","text":"\xff"}',
+        "deep": b'{"kind":' + b"[" * 500,
+        "no_json": b"Welcome to n1",
+    }
+    for name, line in lines.items():
+        write("host_message_fuzz", name, b"l" + line)
+    for name in ("key_file", "authority", "request", "key_file_cut_off"):
+        write("host_message_fuzz", "keys_" + name, b"k" + seed(name))
+    write("host_message_fuzz", "keys_of_bytes", b"k" + bytes(range(256)))
+
+
+def sealed_endpoints():
+    """Who the peers are, then commands: see sealed_endpoint_fuzz.cc."""
+    poll, flight, weights, connect = bytes([7, 1]), bytes([1, 0]), bytes([4]), bytes([6])
+
+    def frame(op, how, payload=b"", seal=b""):
+        return bytes([0, op - 1, how, len(payload) // 4]) + payload + seal
+
+    hello = b"h" * 32
+    strangers = {
+        "hello": frame(1, 0, hello) + poll + weights + poll,
+        "hello_sealed": frame(1, 2, hello, b"\1" * 40) + poll + weights,
+        "other_job": frame(1, 1, hello) + frame(5, 1, hello) + poll,
+        "other_job_sealed": frame(5, 3, hello, b"\1" * 40) + poll,
+        "handshake": frame(20, 0, hello) + poll + frame(1, 2, hello, b"\1" * 40) + poll,
+        "wrong_secret": (flight + poll) * 3 + frame(1, 0, hello) + poll + weights,
+        "wrong_flight": bytes([1, 9]) + poll + flight + poll,
+        "unproven": flight + frame(1, 2, hello, b"\1" * 40) + poll + weights + poll,
+        "connected": connect + weights + poll + (flight + poll) * 2 + weights + poll,
+        "connected_plain": connect + weights + frame(2, 0) + poll + weights,
+        "over": flight + poll + bytes([2]) + poll + frame(1, 0, hello) + bytes([3]) + poll,
+        "closed": flight + poll + bytes([5, 0]) + flight + bytes([5, 1]) + poll,
+    }
+    for name, commands in strangers.items():
+        write("sealed_endpoint_fuzz", f"stranger_{name}", b"s" + commands)
+        write("sealed_endpoint_fuzz", f"stranger_{name}_none", b"n" + commands)
+    settle, again, take = bytes([4]), bytes([5, 0]), bytes([6, 0, 3])
+
+    def say(size, side=0):
+        return bytes([10 * side, size, 4])
+
+    def change(what, place, by, side=0):
+        return bytes([10 * side + 9, what, place, by])
+
+    both = settle + say(8) + say(0) + say(17) + say(8, 1) + settle
+    peers = {
+        "both_ways": both + both,
+        "waiting": say(8) * 3 + settle,
+        "by_reference": settle + bytes([2, 0]) + say(17) + say(17) + settle,
+        "full": settle + bytes([1, 0]) + say(8) + bytes([3, 1, 1]) + say(8) + settle,
+        "header": both + say(8) + change(0, 6, 1) + settle + say(8),
+        "seal": both + say(8) + change(1, 3, 1) + settle,
+        "payload": both + say(8) + change(2, 5, 128) + settle + again + both,
+        "cut_off": both + say(8) + change(3, 0, 0) + settle,
+        "no_seal": both + say(8) + change(4, 0, 0) + settle,
+        "other_way": both + say(8) + change(4, 0, 1) + settle,
+        "twice": both + say(8) + bytes([7, 2]) + settle,
+        "lost": both + say(8) + bytes([7, 0]) + say(8) + settle,
+        "late": both + say(8) + say(8) + bytes([8]) + settle,
+        "answer": both + say(8, 1) + change(2, 5, 1, side=1) + settle,
+        "handshake": change(2, 60, 1) + take + settle + say(8) + settle,
+    }
+    for name, commands in peers.items():
+        write("sealed_endpoint_fuzz", f"peer_{name}", b"e" + commands)
+        write("sealed_endpoint_fuzz", f"peer_{name}_signed", b"g" + commands)
