@@ -7,7 +7,7 @@
 namespace strata {
 
 // Why bytes of a chunk are copied on their way between ranks and servers; docs/wire.md lists
-// them all. What reads values and writes other values (sums, updates, codecs) is no copy.
+// them all. What reads values and writes other values (sums, updates, codecs, seals) is no copy.
 enum class CopyReason {
   kFirstWeights,  // arena to send buffer: answers land in the arena while it may be sent again
   kIntoArena,     // answer to the node's weight arena, which its ranks read as one vector

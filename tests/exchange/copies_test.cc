@@ -75,12 +75,17 @@ void ExpectAtBothEnds(const Copied& copied) {
   EXPECT_EQ(Of(copied, CopyReason::kSeed), kModelBytes);
 }
 
+// Seals make no copies: what is encrypted is another value.
 TEST(Copies, OverTcpEveryPayloadGoesThroughASocketOnceAndLandsInTheArena) {
-  for (const uint32_t ranks : {1, 2}) {
-    const Copied copied = CopiedBy(ranks, "same_host: TCP");
-    ExpectAtBothEnds(copied);
-    // INIT, pushes, answers, CUT.
-    EXPECT_EQ(Of(copied, CopyReason::kSocket), kNodes * (2 * kSteps + 2) * kModelBytes);
+  for (const char* protection : {"ENCRYPT", "SIGN", "PLAIN"}) {
+    for (const uint32_t ranks : {1, 2}) {
+      SCOPED_TRACE(absl::StrCat(protection, ", ", ranks, " ranks"));
+      const Copied copied =
+          CopiedBy(ranks, absl::StrCat("same_host: TCP protection: ", protection));
+      ExpectAtBothEnds(copied);
+      // INIT, pushes, answers, CUT.
+      EXPECT_EQ(Of(copied, CopyReason::kSocket), kNodes * (2 * kSteps + 2) * kModelBytes);
+    }
   }
 }
 

@@ -155,6 +155,19 @@ TEST(EqualBitsTest, TheWindowDoesNotShow) {
   ExpectSame(Cluster({2, 1, 2}, JobOf(kOptimizers[1])), Cluster({2, 1, 2}, wide), "window 64");
 }
 
+// By reference, or through a socket.
+TEST(EqualBitsTest, ProtectionDoesNotShow) {
+  for (const char* way : {"", " same_host: TCP"}) {
+    proto::Job job = JobOf(absl::StrCat(kOptimizers[1], way));
+    const History encrypted = Cluster({2, 2, 2}, job);
+    for (const auto protection : {proto::Job::SIGN, proto::Job::PLAIN}) {
+      job.set_protection(protection);
+      ExpectSame(encrypted, Cluster({2, 2, 2}, job),
+                 absl::StrCat(proto::Job::Protection_Name(protection), way));
+    }
+  }
+}
+
 TEST(EqualBitsTest, TheNumberOfConnectionsDoesNotShow) {
   const proto::Job one = JobOf(absl::StrCat(kOptimizers[1], " same_host: TCP"));
   const History history = Cluster({2, 2, 2}, one);

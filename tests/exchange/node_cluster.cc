@@ -72,9 +72,9 @@ NodeCluster::NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t ele
   FillDefaults(&job);
   record_.set_job_id(1);
   record_.set_token(4711);
-  const bool is_sealed =
-      job.protection() == proto::Job::ENCRYPT || job.protection() == proto::Job::SIGN;
-  if (is_sealed) record_.set_secret("a secret that has 32 bytes: here");
+  using proto::Job;
+  if (job.protection() == Job::BY_CLUSTER) job.set_protection(Job::ENCRYPT);
+  if (job.protection() != Job::PLAIN) record_.set_secret("a secret that has 32 bytes: here");
   record_.set_samples_per_epoch(samples_per_epoch);
   *record_.mutable_job() = job;
   record_.mutable_layout()->set_elements(elements);

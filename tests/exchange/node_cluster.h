@@ -34,7 +34,8 @@ struct ClusterShape {
 // cluster plays coordinator and worker daemons.
 class NodeCluster {
  public:
-  // `job`: ranks is filled in; defaults too. `elements`: what the ranks will register.
+  // `job`: ranks is filled in; defaults too, as in a cluster with keys: where it does not say
+  // protection: PLAIN, frames are sealed. `elements`: what the ranks will register.
   NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t elements,
               uint64_t samples_per_epoch);
   ~NodeCluster();

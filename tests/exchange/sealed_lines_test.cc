@@ -101,13 +101,13 @@ bool Tells(const std::string& overheard, const std::vector<float>& weights) {
 }
 
 TEST(SealedLines, OnlyEncryptedOnesTellNoWeights) {
-  const Outcome plain = RunJob("same_host: TCP");
+  const Outcome plain = RunJob("same_host: TCP protection: PLAIN");
   ASSERT_TRUE(plain.status.ok()) << plain.status;
   EXPECT_TRUE(Tells(plain.overheard, plain.weights));
   const Outcome is_signed = RunJob("same_host: TCP protection: SIGN");
   ASSERT_TRUE(is_signed.status.ok()) << is_signed.status;
   EXPECT_TRUE(Tells(is_signed.overheard, is_signed.weights));
-  const Outcome encrypted = RunJob("same_host: TCP protection: ENCRYPT");
+  const Outcome encrypted = RunJob("same_host: TCP");  // what tests say that say nothing
   ASSERT_TRUE(encrypted.status.ok()) << encrypted.status;
   EXPECT_GT(encrypted.overheard.size(), 2u * kSteps * 2 * kElements * sizeof(float));
   EXPECT_FALSE(Tells(encrypted.overheard, encrypted.weights));
@@ -121,7 +121,7 @@ TEST(SealedLines, OnlyEncryptedOnesTellNoWeights) {
 TEST(SealedLines, BitsAreThoseOfPlainOnesWhateverTravels) {
   for (const char* extra : {"", "push { codec: INT8 } pull { codec: FP16 }",
                             "consistency { lazy { staleness: 0 } } connections: 3"}) {
-    const Outcome plain = RunJob(extra);
+    const Outcome plain = RunJob(absl::StrCat(extra, " protection: PLAIN"));
     ASSERT_TRUE(plain.status.ok()) << extra << ": " << plain.status;
     for (const char* more :
          {" protection: SIGN", " protection: ENCRYPT", " protection: ENCRYPT same_host: TCP"}) {
