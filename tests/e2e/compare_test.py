@@ -170,13 +170,15 @@ class CompareTest(CampaignCase):
     def test_a_coordinators_restart_costs_no_figures(self):
         state = os.path.join(self.dir.name, "state")
         runs = os.path.join(self.dir.name, "runs")
-        coordinator, at = self.daemon("coordinator", "--listen", "127.0.0.1:0", "--insecure",
-                                      "--state", state)
+        keys = self.keys("coordinator/c", "user/u", "server/s0", "worker/w0", "worker/w1")
+        own = ["--keys", keys["coordinator/c"], "--state", state]
+        coordinator, at = self.daemon("coordinator", "--listen", "127.0.0.1:0", *own)
         address = at["address"]
-        where = ["--coordinator", address, "--insecure"]
-        self.daemon("server", "--name", "s0", *where)
+        where = ["--coordinator", address, "--keys", keys["user/u"]]
+        self.daemon("server", "--coordinator", address, "--keys", keys["server/s0"])
         for name in ("w0", "w1"):
-            self.daemon("worker", "--name", name, "--slots", "1", "--runs", runs, *where)
+            self.daemon("worker", "--slots", "1", "--runs", runs, "--coordinator", address,
+                        "--keys", keys["worker/" + name])
         ask = self.args("sync,async", 1, *where, "--set", "epochs=4")
         compare = subprocess.Popen([STRATA, *ask], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
@@ -185,10 +187,11 @@ class CompareTest(CampaignCase):
                                     for job in self.jobs(where)))
         coordinator.kill()
         coordinator.wait(DEADLINE_S)
-        self.daemon("coordinator", "--listen", address, "--insecure", "--state", state)
+        self.daemon("coordinator", "--listen", address, *own)
         out, err = compare.communicate(timeout=DEADLINE_S)
         timer.cancel()
         self.assertEqual((compare.returncode, err), (0, ""), out)
+        self.assertEqual({job["protection"] for job in self.jobs(where)}, {"ENCRYPT"})
         for name in ("sync-seed1.json", "async-seed1.json"):
             record = self.records()[name][0]
             self.assertEqual((record["samples"], record["steps"]), ("2048", "128"))

@@ -48,6 +48,14 @@ class CampaignCase(unittest.TestCase):
         self.assertEqual((code, err), (0, ""), out)
         return out
 
+    def keys(self, *members):
+        """Makes the keys of a cluster's members, each as "worker/w0", the coordinator and a user
+        included; returns the path of each one's file by that name."""
+        folder = self.path("keys")
+        self.succeed(["keys", "for-run", "--out", folder, *members])
+        return {member: os.path.join(folder, member.replace("/", "-") + ".pem")
+                for member in members}
+
     def refuse(self, args):
         """Runs `strata ARGS`, which must refuse in one line and do nothing; returns the line."""
         code, out, err = self.run_strata(args)
