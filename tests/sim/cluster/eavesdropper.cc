@@ -22,6 +22,7 @@ SimEndpoint::Options Options(World* world) {
 }
 
 bool HasConnected(ConnectionId end) { return end.value() % 2 == 0; }
+uint64_t LineOf(ConnectionId end) { return end.value() / 2; }
 ConnectionId OtherEnd(ConnectionId end) { return ConnectionId(end.value() ^ 1); }
 
 }  // namespace
@@ -48,6 +49,7 @@ void Eavesdropper::OnSent(const SimEndpoint& from, const std::string& address,
                           ConnectionId connection, const wire::Frame& frame) {
   if (&from == &endpoint_) return;
   Heard& heard = heard_[connection];
+  heard.sender = from.options().name;
   if (frame.seal) {
     if (heard.salt == 0) heard.salt = salts_[{from.options().name, frame.header.job}];
     CheckNumber(heard.salt, frame);
@@ -91,6 +93,20 @@ void Eavesdropper::OnTaken(ConnectionId connection, const wire::Frame& frame, bo
         absl::StrFormat("frames are taken as they were sent: %s", wire::Describe(frame.header)));
   }
   under_way.pop_front();
+  heard_[sender].was_taken = true;
+}
+
+void Eavesdropper::OnNote(transport::SimNote note, ConnectionId connection) {
+  using transport::SimNote;
+  const bool is_usual = note == SimNote::kSent || note == SimNote::kDelivered ||
+                        note == SimNote::kRefused || note == SimNote::kConnected;
+  if (!is_usual) disturbed_.insert(LineOf(connection));
+}
+
+void Eavesdropper::OnEnded(ConnectionId connection) {
+  if (disturbed_.count(LineOf(connection)) > 0 || !heard_[OtherEnd(connection)].was_taken) return;
+  world_->Fail(absl::StrFormat("no stranger ends a connection: %d of %s", connection.value(),
+                               heard_[OtherEnd(connection)].sender));
 }
 
 void Eavesdropper::Repeat(const Beginning& heard, Way way) {

@@ -25,16 +25,20 @@ class World;
 // jobs are all sealed: elsewhere he would evict nodes.
 //
 // As he hears everything, it is he who holds seals against their invariants: no number stands for
-// two payloads of one sender, frames are taken as they were sent, and nothing that he says himself
-// is taken.
+// two payloads of one sender, frames are taken as they were sent, nothing that he says himself is
+// taken, and no connection over which a frame was taken ends by it.
 class Eavesdropper {
  public:
   explicit Eavesdropper(World* world);
 
   // What seals the job's payloads at the endpoint of this name begins anew, with another salt.
   void OnSalt(const std::string& endpoint, uint32_t job);
+  // What the network does to a connection, seen from either end.
+  void OnNote(transport::SimNote note, transport::ConnectionId connection);
   // A sealed endpoint has handed a frame to its owner. `is_protected`: it knows the job's secret.
   void OnTaken(transport::ConnectionId connection, const wire::Frame& frame, bool is_protected);
+  // A sealed endpoint has told its owner that a connection is over.
+  void OnEnded(transport::ConnectionId connection);
 
  private:
   // How the frames of a connection that was made to an address begin.
@@ -45,9 +49,11 @@ class Eavesdropper {
   using EncodedHeader = std::array<std::byte, wire::kHeaderBytes>;
   // What was said from one end of a connection.
   struct Heard {
+    std::string sender;
     Beginning beginning;                  // of the end that has connected
     uint64_t salt = 0;                    // of its payloads; 0: nothing was sealed yet
     std::deque<EncodedHeader> under_way;  // of sealed frames that were not taken yet
+    bool was_taken = false;               // one of them was
   };
   // How he repeats a connection.
   enum class Way {
@@ -68,6 +74,7 @@ class Eavesdropper {
   World* const world_;
   std::map<transport::ConnectionId, Heard> heard_;  // by the sender's end
   std::set<transport::ConnectionId> own_;
+  std::set<uint64_t> disturbed_;  // connections, by half the id of their ends
   uint64_t last_salt_ = 0;
   std::map<std::pair<std::string, uint32_t>, uint64_t> salts_;  // by endpoint and job
   // By salt and number: the payload's tag, which no other payload has.

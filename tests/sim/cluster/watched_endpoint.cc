@@ -36,6 +36,7 @@ void WatchedEndpoint::Poll(absl::Duration timeout, std::vector<Event>* events) {
   if (hears == nullptr) return;
   for (size_t i = before; i < events->size(); ++i) {
     const Event& event = (*events)[i];
+    if (event.kind == Event::Kind::kDisconnected) hears->OnEnded(event.connection);
     if (event.kind != Event::Kind::kFrame) continue;
     hears->OnTaken(event.connection, event.frame, keys_.count(JobId(event.frame.header.job)) > 0);
   }

@@ -58,6 +58,7 @@ void World::Observe() {
     if (resends_early && header != nullptr && early_resends_.See(note, connection, *header)) {
       Count(Rare::kEarlyResend);
     }
+    if (eavesdropper_ != nullptr) eavesdropper_->OnNote(note, connection);
     // A sealed job must not fail by that.
     if (note == SimNote::kCorrupted && !scenario_.is_sealed()) {
       causes_.OnCorrupted(SimNode::JobOf(from));

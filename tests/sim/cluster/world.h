@@ -108,11 +108,11 @@ class World {
   Causes causes_;
   std::set<uint32_t> ended_, failed_;
   std::string late_violation_;
+  std::unique_ptr<Eavesdropper> eavesdropper_;  // hears of endpoints that end with the others below
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::unique_ptr<SimOperator> operator_;
-  std::unique_ptr<Eavesdropper> eavesdropper_;
   // What may not be destroyed while its own code runs.
   std::vector<std::shared_ptr<void>> graveyard_;
 };
