@@ -1,4 +1,5 @@
 // Strangers at the ports of nodes that all-reduce, while they train.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,26 @@ class PlainHostileRing : public HostileRing {
       : HostileRing({.servers = 1, .shards = 2, .nodes = 2, .slots = 2, .insecure = true}) {}
 };
 
+// How many have heard that their HELLO is accepted.
+int Greeted(std::vector<RawPeer>* peers) {
+  int greeted = 0;
+  for (RawPeer& peer : *peers) {
+    peer.IsClosed();
+    greeted += peer.HasHeard(Op::kHelloOk) ? 1 : 0;
+  }
+  return greeted;
+}
+
+// Waits until all of them were put out, as those are who say no HELLO in time.
+bool ArePutOut(std::vector<RawPeer>* peers) {
+  return WaitUntil(
+      [&] {
+        return std::all_of(peers->begin(), peers->end(),
+                           [](RawPeer& peer) { return peer.IsClosed(); });
+      },
+      absl::Minutes(1));
+}
+
 wire::Header With(wire::Header header, uint32_t wire::Header::*field, uint32_t value) {
   header.*field = value;
   return header;
@@ -69,14 +90,7 @@ TEST_F(HostileRing, NoiseAndHalfMessagesAtTheNodesPorts) {
     const std::string block(1 << 16, '\1');
     EXPECT_TRUE(WaitUntil([&] { return !endless.Send(block); }));
   }
-  // Who says no HELLO in time is put out.
-  EXPECT_TRUE(WaitUntil(
-      [&] {
-        size_t open = 0;
-        for (RawPeer& peer : silent) open += peer.IsClosed() ? 0 : 1;
-        return open == 0;
-      },
-      absl::Minutes(1)));
+  EXPECT_TRUE(ArePutOut(&silent));
   ExpectUndisturbed();
 }
 
@@ -111,6 +125,7 @@ TEST_F(PlainHostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
   for (const char* worker : {"w0", "w1"}) {
     ExpectRefused(worker, "no rank, on a node's socket", 5 + 6 + 1);
   }
+  EXPECT_EQ(Greeted(&peers), 1) << "the copy of what the node said that connects to the other";
   ExpectUndisturbed();
 }
 
@@ -129,6 +144,9 @@ TEST_F(HostileRing, FramesWithoutASealAtTheNodesPorts) {
       peers.back().Send(ZmtpFrame(MakeHeader(Op::kError), ""));
     }
   }
+  // They are no nodes: none of them is greeted, and all are put out while the job goes on.
+  EXPECT_TRUE(ArePutOut(&peers));
+  EXPECT_EQ(Greeted(&peers), 0);
   ExpectUndisturbed();
 }
 

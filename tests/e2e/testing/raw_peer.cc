@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -15,6 +16,7 @@ namespace strata::tests {
 namespace {
 
 constexpr char kMore = 1, kLong = 2, kCommand = 4;
+constexpr size_t kHeardBytesMax = 64 << 10;
 
 std::string BigEndian(uint64_t value, int bytes) {
   std::string text;
@@ -89,9 +91,15 @@ bool RawPeer::IsClosed() {
   char block[4096];
   while (true) {
     const ssize_t got = recv(fd_.get(), block, sizeof block, MSG_DONTWAIT);
-    if (got > 0) continue;
-    return got == 0 || (errno != EAGAIN && errno != EINTR);
+    if (got <= 0) return got == 0 || (errno != EAGAIN && errno != EINTR);
+    heard_.append(block, std::min(static_cast<size_t>(got), kHeardBytesMax - heard_.size()));
   }
+}
+
+bool RawPeer::HasHeard(wire::Op op) const {
+  // How each header begins: with the magic number, the version and the op.
+  return heard_.find(std::string("STRA") + static_cast<char>(wire::kWireVersion) +
+                     static_cast<char>(op)) != std::string::npos;
 }
 
 std::string ZmtpOpening() {

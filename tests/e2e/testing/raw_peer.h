@@ -25,12 +25,15 @@ class RawPeer {
   // Hands over all of it, waiting for the other side to take it, at most 20 s each time. False: it
   // took less.
   bool SendAll(const std::string& bytes);
-  // Drops what has come; whether the other side has closed the connection.
+  // Takes what has come; whether the other side has closed the connection.
   bool IsClosed();
+  // Whether a frame of this op is in what was taken so far; of that, the first 64 KiB are kept.
+  bool HasHeard(wire::Op op) const;
 
  private:
   explicit RawPeer(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;
+  std::string heard_;
 };
 
 // ZMTP 3.1 (rfc.zeromq.org/spec/23), by hand. The greeting and READY command of a DEALER.
