@@ -18,14 +18,19 @@
 #include "common/ipc/testing/short_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/jobs.h"
+#include "tests/e2e/testing/leftovers.h"
 #include "tests/netns/netns_cluster.h"
+#include "tests/netns/overheard.h"
+#include "tests/netns/packet_capture.h"
 
 namespace strata::tests {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 std::string ReadAll(const std::string& path) {
@@ -48,6 +53,20 @@ std::vector<std::pair<std::string, std::string>> CommandsOf(const std::string& p
   return commands;
 }
 
+size_t BytesOf(const std::vector<std::string>& streams) {
+  size_t bytes = 0;
+  for (const std::string& stream : streams) bytes += stream.size();
+  return bytes;
+}
+
+// A job, and what was said on the network from its submission to its end.
+struct Heard {
+  std::vector<std::string> streams;
+  std::string model_path;
+  std::vector<std::string> secrets;  // its own
+  std::string token;                 // as HELLO has it
+};
+
 class KeysWalk : public NetnsTest {
  protected:
   void SetUp() override {
@@ -63,6 +82,9 @@ class KeysWalk : public NetnsTest {
       fs::create_directories(RuntimeOf(host));
     }
     WriteJob(HomeOf("node2"), LenetJob("job", 2, 2, 10));
+    auto capture = PacketCapture::Start();
+    ASSERT_TRUE(capture.ok()) << capture.status();
+    capture_ = *std::move(capture);
   }
 
   std::string HomeOf(const std::string& host) const { return absl::StrCat(TestDir(), "/", host); }
@@ -90,6 +112,110 @@ class KeysWalk : public NetnsTest {
     return RunStrata(WordsOf(command), kDeadline, On(host));
   }
 
+  void StartOn(const std::string& host, const std::string& title, const std::string& command) {
+    auto daemon = StartDaemon(title, WordsOf(command), On(host));
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    daemons_[title] = *std::move(daemon);
+  }
+
+  // Everything that the page says.
+  void Walk() {
+    const auto commands = CommandsOf("docs/deployment.md");
+    ASSERT_EQ(commands.size(), 8u);
+    for (const auto& [host, command] : commands) {
+      SCOPED_TRACE(absl::StrCat(host, "$ ", command));
+      if (host != "head") {
+        // "Take hosts.token to both hosts and ada.token to where you work."
+        for (const char* token : {"/hosts.token", "/ada.token"}) {
+          fs::copy_file(HomeOf("head") + token, HomeOf(host) + token,
+                        fs::copy_options::skip_existing);
+        }
+      }
+      const std::string verb = WordsOf(command)[0];
+      if (verb == "coordinator" || verb == "server" || verb == "worker") {
+        ASSERT_NO_FATAL_FAILURE(StartOn(host, verb, command));
+        continue;
+      }
+      const CommandResult result = Run(host, command);
+      ASSERT_EQ(result.status.code, 0) << result.out << result.err;
+      if (verb == "submit") {
+        EXPECT_THAT(result.out, HasSubstr("job 1 (job): finished"));
+      }
+    }
+  }
+
+  // Runs a job of two nodes, which the two workers have; it takes 20 steps of 20 ms.
+  void Overhear(proto::Job::Exchange exchange, bool is_signed, Heard* heard) {
+    proto::Job job = LenetJob(
+        absl::StrCat(is_signed ? "signed-" : "", proto::Job::Exchange_Name(exchange)), 4, 2, 20);
+    job.set_exchange(exchange);
+    if (is_signed) job.set_protection(proto::Job::SIGN);
+    job.mutable_debug()->add_delays()->set_delay_ms(20);
+    WriteJob(HomeOf("node2"), job);
+    EXPECT_TRUE(WaitUntil([] { return ListProcesses("aggregator").empty(); }));
+    capture_->Take();
+    Command command = StartStrata(WordsOf(absl::StrCat("strata submit ", job.name(), ".textproto ",
+                                                       "--coordinator head:7070 --follow")),
+                                  On("node2"));
+    std::vector<int> aggregators;
+    EXPECT_TRUE(WaitUntil([&] {
+      aggregators = ListProcesses("aggregator");
+      return aggregators.size() == 2 || command.process->TryReap().has_value();
+    }));
+    ASSERT_EQ(aggregators.size(), 2u);
+    const proto::JobRecord record = LaunchOf(aggregators[0]).record();
+    const CommandResult result = Finish(std::move(command));
+    ASSERT_EQ(result.status.code, 0) << result.out << result.err;
+    const std::vector<std::string> packets = capture_->Take();
+    EXPECT_LT(capture_->lost(), packets.size());
+    heard->streams = StreamsOf(packets);
+    const uint64_t token = record.token();
+    heard->token.assign(reinterpret_cast<const char*>(&token), sizeof token);
+    heard->secrets = Spellings(record.secret());
+    ASSERT_EQ(heard->secrets[0].size(), 32u);
+    const std::vector<std::string> words = absl::StrSplit(result.out, "\nmodel: ");
+    ASSERT_EQ(words.size(), 2u) << result.out;
+    heard->model_path = words[1].substr(0, words[1].find('\n'));
+  }
+
+  // Of all that was said while the daemons joined and the page's job ran.
+  void ExpectNothingWasTold() {
+    const std::vector<std::string> streams = StreamsOf(capture_->Take());
+    EXPECT_GT(BytesOf(streams), 100'000u);
+    EXPECT_TRUE(IsInAny(streams, "\2h2")) << "the beginning of each TLS connection";
+    EXPECT_FALSE(IsInAny(streams, "spiffe://"));
+    const std::vector<std::string> secrets = KeysAndTokensBelow(TestDir());
+    EXPECT_GT(secrets.size(), 5u * 4) << "the authority, four members, tokens";
+    EXPECT_THAT(HeardOf(secrets, streams), IsEmpty());
+    EXPECT_THAT(HeardOf(secrets, {ReadAll(HomeOf("node2") + "/ada.token")}), Not(IsEmpty()));
+    EXPECT_EQ(WeightRunsIn(streams, HomeOf("node2") + "/strata-runs/job-1/model.safetensors"), 0u);
+  }
+
+  // With a second worker: what jobs of both exchanges tell, sealed as they are by default and only
+  // signed.
+  void ExpectOnlySignedJobsTellTheirWeights() {
+    ASSERT_EQ(Run("head", "strata keys token worker --out second.token").status.code, 0);
+    fs::copy_file(HomeOf("head") + "/second.token", HomeOf("node1") + "/second.token");
+    ASSERT_NO_FATAL_FAILURE(StartOn("node1", "second worker",
+                                    "strata worker --coordinator head:7070 --slots 2 --name second "
+                                    "--join-file second.token"));
+    for (const auto exchange : {proto::Job::PARAMETER_SERVER, proto::Job::RING}) {
+      SCOPED_TRACE(proto::Job::Exchange_Name(exchange));
+      Heard sealed, readable;
+      ASSERT_NO_FATAL_FAILURE(Overhear(exchange, /*is_signed=*/false, &sealed));
+      EXPECT_GT(BytesOf(sealed.streams), 10 * fs::file_size(sealed.model_path));
+      EXPECT_EQ(WeightRunsIn(sealed.streams, sealed.model_path), 0u);
+      EXPECT_THAT(HeardOf(sealed.secrets, sealed.streams), IsEmpty());
+      EXPECT_FALSE(IsInAny(sealed.streams, sealed.token));
+      EXPECT_FALSE(IsInAny(sealed.streams, "spiffe://"));
+      // Who only signs tells the rest, so it would have been found above.
+      ASSERT_NO_FATAL_FAILURE(Overhear(exchange, /*is_signed=*/true, &readable));
+      EXPECT_GT(WeightRunsIn(readable.streams, readable.model_path), 10'000u);
+      EXPECT_TRUE(IsInAny(readable.streams, readable.token));
+      EXPECT_THAT(HeardOf(readable.secrets, readable.streams), IsEmpty());
+    }
+  }
+
   // Neither a token nor a key is in a log, a command line or an environment.
   void ExpectSecretsAreNotShown() {
     std::string shown;
@@ -110,34 +236,13 @@ class KeysWalk : public NetnsTest {
 
   const ShortFolder short_folder_;
   std::unique_ptr<Network> network_;
+  std::unique_ptr<PacketCapture> capture_;
   std::map<std::string, Daemon> daemons_;
 };
 
 TEST_F(KeysWalk, ThePageMakesAClusterThatTrainsAndKeepsOthersOut) {
-  const auto commands = CommandsOf("docs/deployment.md");
-  ASSERT_EQ(commands.size(), 8u);
-  for (const auto& [host, command] : commands) {
-    SCOPED_TRACE(absl::StrCat(host, "$ ", command));
-    if (host != "head") {
-      // "Take hosts.token to both hosts and ada.token to where you work."
-      for (const char* token : {"/hosts.token", "/ada.token"}) {
-        fs::copy_file(HomeOf("head") + token, HomeOf(host) + token,
-                      fs::copy_options::skip_existing);
-      }
-    }
-    const std::string verb = WordsOf(command)[0];
-    if (verb == "coordinator" || verb == "server" || verb == "worker") {
-      auto daemon = StartDaemon(verb, WordsOf(command), On(host));
-      ASSERT_TRUE(daemon.ok()) << daemon.status();
-      daemons_[verb] = *std::move(daemon);
-      continue;
-    }
-    const CommandResult result = Run(host, command);
-    ASSERT_EQ(result.status.code, 0) << result.out << result.err;
-    if (verb == "submit") {
-      EXPECT_THAT(result.out, HasSubstr("job 1 (job): finished"));
-    }
-  }
+  ASSERT_NO_FATAL_FAILURE(Walk());
+  ExpectNothingWasTold();
   const std::string name = ValueIn(daemons_["worker"].ready_line, "name");
   struct stat facts = {};
   const std::string kept = absl::StrCat(HomeOf("node2"), "/.config/strata/worker-", name, ".pem");
@@ -147,6 +252,7 @@ TEST_F(KeysWalk, ThePageMakesAClusterThatTrainsAndKeepsOthersOut) {
               HasSubstr("security: mutual TLS, cluster "));
   EXPECT_THAT(Run("head", "strata keys list").out, HasSubstr("ada"));
 
+  ASSERT_NO_FATAL_FAILURE(ExpectOnlySignedJobsTellTheirWeights());
   ExpectSecretsAreNotShown();
 
   // A third host with the same token, a user of another host, and a daemon whose keys were taken

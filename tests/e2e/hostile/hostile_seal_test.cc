@@ -1,6 +1,5 @@
 // Strangers at the shards' ports, where the job's frames are sealed: they know all that a node says
 // but the secret, or another job's secret.
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -8,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/seal/handshake.h"
 #include "tests/e2e/testing/hostile_job.h"
+#include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/leftovers.h"
 #include "tests/e2e/testing/raw_peer.h"
 
@@ -74,18 +73,6 @@ TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
   ExpectRefused("s0", "frame without a seal", 2 * 2 * 10);
   ExpectRefused("s0", "wrong secret of a job", 2 * 6);
   ExpectUndisturbed();
-}
-
-// All ways in which 32 bytes are written down.
-std::vector<std::string> Spellings(const std::string& secret) {
-  return {secret, absl::BytesToHexString(secret), absl::Base64Escape(secret),
-          absl::CHexEscape(secret), absl::CEscape(secret)};
-}
-
-bool IsIn(const std::string& text, const std::vector<std::string>& spellings) {
-  return std::any_of(spellings.begin(), spellings.end(), [&](const std::string& spelling) {
-    return absl::StrContains(text, spelling);
-  });
 }
 
 std::string ContentOf(const std::filesystem::path& path) {

@@ -16,6 +16,7 @@
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "tests/e2e/testing/brake.h"
 #include "tests/e2e/testing/hostile_job.h"
+#include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/jobs.h"
 #include "tests/e2e/testing/leftovers.h"
 #include "tests/e2e/testing/raw_peer.h"

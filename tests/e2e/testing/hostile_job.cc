@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/job/job.h"
-#include "google/protobuf/text_format.h"
+#include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/jobs.h"
 #include "tests/e2e/testing/leftovers.h"
 #include "tests/e2e/testing/raw_peer.h"
@@ -28,14 +28,6 @@ std::string ReadAll(const std::string& path) {
 constexpr int kFewSteps = 10;
 
 }  // namespace
-
-// The launch file: a file in memory, at descriptor 4.
-proto::Launch LaunchOf(int pid) {
-  proto::Launch launch;
-  const std::string text = ReadAll(absl::StrCat("/proc/", pid, "/fd/4"));
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &launch)) << text;
-  return launch;
-}
 
 void HostileJob::Eavesdrop() {
   ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());

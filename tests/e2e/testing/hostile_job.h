@@ -15,9 +15,6 @@
 
 namespace strata::tests {
 
-// What a rank or an aggregator was started with.
-proto::Launch LaunchOf(int pid);
-
 // A cluster with a sync job that trains while a test attacks it, and the weights that the same job
 // had at every step when nobody did.
 class HostileJob : public testing::Test {

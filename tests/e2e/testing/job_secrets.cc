@@ -1,0 +1,36 @@
+#include "tests/e2e/testing/job_secrets.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace strata::tests {
+
+proto::Launch LaunchOf(int pid) {
+  // A file in memory, at descriptor 4.
+  std::ifstream in(absl::StrCat("/proc/", pid, "/fd/4"));
+  std::stringstream text;
+  text << in.rdbuf();
+  proto::Launch launch;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text.str(), &launch)) << text.str();
+  return launch;
+}
+
+std::vector<std::string> Spellings(const std::string& bytes) {
+  return {bytes, absl::BytesToHexString(bytes), absl::Base64Escape(bytes), absl::CHexEscape(bytes),
+          absl::CEscape(bytes)};
+}
+
+bool IsIn(const std::string& text, const std::vector<std::string>& spellings) {
+  return std::any_of(spellings.begin(), spellings.end(), [&](const std::string& spelling) {
+    return absl::StrContains(text, spelling);
+  });
+}
+
+}  // namespace strata::tests

@@ -1,0 +1,20 @@
+#ifndef STRATA_TESTS_E2E_TESTING_JOB_SECRETS_H_
+#define STRATA_TESTS_E2E_TESTING_JOB_SECRETS_H_
+
+#include <string>
+#include <vector>
+
+#include "proto/control.pb.h"
+
+namespace strata::tests {
+
+// What an aggregator or a rank was started with; an aggregator's has the job's secret.
+proto::Launch LaunchOf(int pid);
+
+// All ways in which bytes are written down, themselves the first of them.
+std::vector<std::string> Spellings(const std::string& bytes);
+bool IsIn(const std::string& text, const std::vector<std::string>& spellings);
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_TESTING_JOB_SECRETS_H_
