@@ -9,9 +9,11 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/job.h"
+#include "common/require.h"
 #include "common/transport/region/region_memory.h"
 #include "common/transport/sealed/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
@@ -89,7 +91,9 @@ NodeCluster::NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t ele
   proto::Placement* placement = record_.mutable_placement();
   placement->set_generation(1);
   placement->set_chunk_elements(job.chunk_elements());
-  for (uint32_t c = 0; c < map.chunks(); ++c) placement->add_shard_of_chunk(c % shape.shards);
+  for (uint32_t c = 0; c < map.chunks() && shape.shards > 0; ++c) {
+    placement->add_shard_of_chunk(c % shape.shards);
+  }
   for (uint32_t s = 0; s < shape.shards; ++s) {
     shards_.push_back(std::make_unique<server::ShardThread>(
         server::ShardThread::Options(), kernels::Cpu(), EndpointOf(record_.job())));
@@ -114,10 +118,20 @@ void NodeCluster::StartNode(uint32_t node) {
   proto::Launch launch = MakeLaunch(record_, record_.view().nodes(node), UniqueName());
   launch.set_channel_fd(fds[1]);
   launch.set_device_plugin(shape_.device_plugin);
+  launch.mutable_listen()->set_host("127.0.0.1");
+  launch.mutable_listen()->set_advertise(shape_.reached_at ? "127.0.0.2" : "127.0.0.1");
   for (uint32_t r = 0; r < shape_.ranks_per_node; ++r) launch.add_devices(r % shape_.devices);
   aggregators_.emplace_back([this, launch] { Keep(worker::RunAggregator(launch, {})); });
   launch.set_channel_fd(-1);
   launches_.push_back(launch);
+}
+
+void NodeCluster::AddToRing(const std::string& endpoint) {
+  int port = 0;
+  STRATA_REQUIRE(absl::SimpleAtoi(endpoint.substr(endpoint.rfind(':') + 1), &port));
+  if (shape_.reached_at) STRATA_REQUIRE(endpoint == "tcp://" + shape_.reached_at(port));
+  record_.mutable_ring()->set_algorithm(proto::AllReduce::RING);
+  record_.mutable_ring()->add_endpoints(endpoint);
 }
 
 // The coordinator's part, once every node is ready.
@@ -129,6 +143,7 @@ absl::Status NodeCluster::Begin() {
     } while (message.has_activity());
     if (!message.has_ready()) return absl::UnavailableError(message.failed());
     *record_.mutable_layout() = message.ready().layout();
+    if (!message.ready().endpoint().empty()) AddToRing(message.ready().endpoint());
   }
   for (uint32_t s = 0; s < shards_.size(); ++s) {
     if (absl::Status status = shards_[s]->Install(record_, ShardId(s)); !status.ok()) return status;

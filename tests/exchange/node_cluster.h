@@ -17,12 +17,14 @@
 
 namespace strata::tests {
 
-// What takes part in one job: `nodes` x `ranks_per_node` ranks, `shards` shards.
+// What takes part in one job: `nodes` x `ranks_per_node` ranks, `shards` shards; no shards with
+// exchange: RING.
 struct ClusterShape {
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
   uint32_t shards = 1;
-  // Where nodes are to look for the shard that listens at this port; empty: there.
+  // Where nodes are to look for the shard that listens at this port; empty: there. With exchange:
+  // RING, for the node that listens there: 127.0.0.2, at the same port.
   std::function<std::string(int port)> reached_at;
   // With device: GPU: of a fake device whose process may open what it shares, and how many devices
   // ranks take by turns.
@@ -50,6 +52,7 @@ class NodeCluster {
 
  private:
   absl::Status Begin();
+  void AddToRing(const std::string& endpoint);
   void StartNode(uint32_t node);
   void Keep(const absl::Status& status);
 

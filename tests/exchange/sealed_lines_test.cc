@@ -1,13 +1,15 @@
 // Jobs whose frames are sealed, through real sockets: what somebody on the way reads, and what he
 // achieves by changing it.
-#include <atomic>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -34,8 +36,9 @@ proto::Job JobOf(const std::string& extra) {
   return job;
 }
 
-// Returns the final weights.
-absl::Status Train(Client* client, std::vector<float>* final) {
+// Returns the final weights. `before` is called at the beginning of each step.
+absl::Status Train(Client* client, const std::function<void(int step)>& before,
+                   std::vector<float>* final) {
   client::Tensor tensor;
   tensor.name = "w";
   tensor.shape = {kElements};
@@ -44,6 +47,7 @@ absl::Status Train(Client* client, std::vector<float>* final) {
   for (uint64_t i = 0; i < kElements; ++i) client->Weights(0)[i] = std::cos(0.1f * i);
   if (absl::Status status = client->Start({}); !status.ok()) return status;
   for (int step = 0; step < kSteps; ++step) {
+    before(step);
     if (absl::Status status = client->BeginStep(1); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
     for (uint64_t i = 0; i < kElements; ++i) {
@@ -61,33 +65,78 @@ absl::Status Train(Client* client, std::vector<float>* final) {
 struct Outcome {
   absl::Status status;
   std::vector<float> weights;
-  std::string overheard;  // on the way to the shard and back
+  std::string overheard;  // on the way to the shard, or the other node, and back
   size_t connections = 0;
 };
 
-// Two nodes and a shard, and somebody between them.
-Outcome RunJob(const std::string& extra, std::function<void(char*, size_t)> change = nullptr) {
-  std::unique_ptr<RecordingRelay> relay;
-  ClusterShape shape{.nodes = 2};
-  shape.reached_at = [&](int port) {
-    relay = std::make_unique<RecordingRelay>(
-        port, RecordingRelay::Options{.recorded_max = 4 << 20, .change = std::move(change)});
-    return relay->address();
-  };
-  NodeCluster cluster(shape, JobOf(extra), kElements, 200);
+using Change = std::function<void(const RecordingRelay::Place&, char* bytes, size_t size)>;
+
+// Somebody between two nodes and their shard, or between two nodes of a ring.
+class Way {
+ public:
+  Way(bool is_ring, Change change) : is_ring_(is_ring), change_(std::move(change)) {}
+
+  // Returns where whoever listens at this port is to be looked for.
+  std::string To(int port) {
+    RecordingRelay::Options options{.recorded_max = 4 << 20, .change = change_};
+    if (is_ring_) {
+      options.host = "127.0.0.2";
+      options.port = port;
+    }
+    absl::MutexLock lock(&mutex_);
+    relays_.push_back(std::make_unique<RecordingRelay>(port, options));
+    return relays_.back()->address();
+  }
+
+  // In a ring of two only one is connected to.
+  void CutOldest() {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& relay : relays_) relay->CutOldest();
+  }
+
+  void AddTo(Outcome* outcome) {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& relay : relays_) {
+      for (const std::string& said : relay->said()) outcome->overheard += said;
+      for (const std::string& answered : relay->answered()) outcome->overheard += answered;
+      outcome->connections += relay->said().size();
+    }
+  }
+
+ private:
+  const bool is_ring_;
+  const Change change_;
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<RecordingRelay>> relays_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Two nodes, and a shard unless the job says otherwise. `cut_at`: steps at which a connection is
+// cut.
+Outcome RunJob(const std::string& extra, Change change = nullptr,
+               const std::vector<int>& cut_at = {}) {
+  const proto::Job job = JobOf(extra);
+  const bool is_ring = job.exchange() == proto::Job::RING;
+  Way way(is_ring, std::move(change));
+  ClusterShape shape{.nodes = 2, .shards = is_ring ? 0u : 1u};
+  shape.reached_at = [&](int port) { return way.To(port); };
+  NodeCluster cluster(shape, job, kElements, 200);
   Outcome outcome;
   absl::Mutex mutex;
   outcome.status = cluster.Run([&](Client* client) {
+    const auto cut = [&](int step) {
+      const bool is_due = std::find(cut_at.begin(), cut_at.end(), step) != cut_at.end();
+      if (client->rank() == 0 && is_due) way.CutOldest();
+    };
     std::vector<float> weights;
-    const absl::Status trained = Train(client, &weights);
+    const absl::Status trained = Train(client, cut, &weights);
     absl::MutexLock lock(&mutex);
-    if (trained.ok() && !outcome.weights.empty()) EXPECT_TRUE(weights == outcome.weights);
+    if (trained.ok() && !outcome.weights.empty()) {
+      EXPECT_TRUE(weights == outcome.weights);
+    }
     outcome.weights = std::move(weights);
     return trained;
   });
-  for (const std::string& said : relay->said()) outcome.overheard += said;
-  for (const std::string& answered : relay->answered()) outcome.overheard += answered;
-  outcome.connections = relay->said().size();
+  way.AddTo(&outcome);
   return outcome;
 }
 
@@ -132,24 +181,74 @@ TEST(SealedLines, BitsAreThoseOfPlainOnesWhateverTravels) {
   }
 }
 
-// One bit of each 100 KB.
-TEST(SealedLines, ChangedBitsCostConnectionsAndNothingElse) {
-  const Outcome quiet = RunJob("same_host: TCP protection: ENCRYPT");
+// Changes one bit of each 60 KB, wherever it is: in a payload, a header, a seal or what ZeroMQ
+// adds; and one in the handshakes of connections 0, 2 and so on: said by the one side, then by the
+// other.
+class BitFlipper {
+ public:
+  // `handshakes`: where, by connection.
+  explicit BitFlipper(std::vector<uint64_t> handshakes) : handshakes_(std::move(handshakes)) {}
+
+  void Change(const RecordingRelay::Place& place, char* bytes, size_t size) {
+    absl::MutexLock lock(&mutex_);
+    const size_t turn = place.connection / 2;
+    const bool is_attacked = place.connection % 2 == 0 && turn < handshakes_.size();
+    if (is_attacked && place.forwards == (turn % 2 == 0)) {
+      const uint64_t at = handshakes_[turn];
+      if (at >= place.at && at - place.at < size) Flip(&bytes[at - place.at]);
+    }
+    const uint64_t next = (passed_ / kEvery + 1) * kEvery;
+    if (next < passed_ + size) Flip(&bytes[next - passed_]);
+    passed_ += size;
+  }
+
+  int flipped() {
+    absl::MutexLock lock(&mutex_);
+    return flipped_;
+  }
+
+ private:
+  static constexpr uint64_t kEvery = 60'000;
+
+  void Flip(char* byte) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    *byte = static_cast<char>(*byte ^ (1 << (++flipped_ % 8)));
+  }
+
+  const std::vector<uint64_t> handshakes_;
+  absl::Mutex mutex_;
+  uint64_t passed_ ABSL_GUARDED_BY(mutex_) = 0;
+  int flipped_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+void ExpectOnlyConnectionsAreLost(const std::string& exchange, std::vector<uint64_t> handshakes) {
+  const Outcome quiet = RunJob(exchange + " same_host: TCP protection: ENCRYPT");
   ASSERT_TRUE(quiet.status.ok()) << quiet.status;
   for (const char* protection : {"ENCRYPT", "SIGN"}) {
-    std::atomic<uint64_t> passed = 0, flipped = 0;
-    const Outcome attacked = RunJob(
-        absl::StrCat("same_host: TCP protection: ", protection), [&](char* bytes, size_t size) {
-          passed += size;
-          if (size < 1000 || passed < (flipped + 1) * 100'000) return;
-          const uint64_t bit = 8 * (size / 2) + ++flipped % 8;
-          bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
-        });
+    SCOPED_TRACE(protection);
+    BitFlipper flipper(handshakes);
+    const Outcome attacked =
+        RunJob(absl::StrCat(exchange, " same_host: TCP protection: ", protection),
+               [&](const RecordingRelay::Place& place, char* bytes, size_t size) {
+                 flipper.Change(place, bytes, size);
+               },
+               /*cut_at=*/{3, 5, 8});
     ASSERT_TRUE(attacked.status.ok()) << attacked.status;
-    EXPECT_TRUE(attacked.weights == quiet.weights) << protection;
-    EXPECT_GT(flipped, 5u);
-    EXPECT_GT(attacked.connections, quiet.connections);
+    EXPECT_TRUE(attacked.weights == quiet.weights);
+    EXPECT_GT(flipper.flipped(), 5);
+    // Many are noticed by both nodes at once.
+    EXPECT_GT(attacked.connections, quiet.connections + 5);
+    handshakes.clear();  // they are the same with both
   }
+}
+
+// In ZeroMQ's greeting, its READY, the header of a handshake, and the messages of TLS in it.
+TEST(SealedLines, ChangedBitsAndCutsCostConnectionsAndNothingElse) {
+  ExpectOnlyConnectionsAreLost("", {18, 27, 72, 117, 175, 144, 299, 206, 454, 268, 609, 330});
+}
+
+// Whoever listens in a ring does not answer to a damaged handshake: the other waits for 5 s.
+TEST(SealedLines, ChangedBitsAndCutsInARingDoSoToo) {
+  ExpectOnlyConnectionsAreLost("exchange: RING", {299});
 }
 
 }  // namespace

@@ -81,19 +81,21 @@ void RecordingRelay::Accept() {
   lines_.push_back(std::move(line));
 }
 
-bool RecordingRelay::Pass(const Line& line, bool forwards) {
-  const int in = forwards ? line.from.get() : line.to.get();
-  const int out = forwards ? line.to.get() : line.from.get();
+bool RecordingRelay::Pass(Line* line, bool forwards) {
+  const int in = forwards ? line->from.get() : line->to.get();
+  const int out = forwards ? line->to.get() : line->from.get();
   char block[16384];
   const ssize_t got = recv(in, block, sizeof block, 0);
   if (got <= 0) return false;
   const auto bytes = static_cast<size_t>(got);
   {
     absl::MutexLock lock(&mutex_);
-    std::string& heard = (forwards ? said_ : answered_)[line.index];
+    std::string& heard = (forwards ? said_ : answered_)[line->index];
     heard.append(block, std::min(bytes, options_.recorded_max - heard.size()));
   }
-  if (options_.change) options_.change(block, bytes);
+  uint64_t& passed = forwards ? line->passed_there : line->passed_back;
+  if (options_.change) options_.change({line->index, forwards, passed}, block, bytes);
+  passed += bytes;
   for (size_t sent = 0; sent < bytes;) {
     const ssize_t more = send(out, block + sent, bytes - sent, MSG_NOSIGNAL);
     if (more <= 0) return false;
@@ -117,8 +119,8 @@ void RecordingRelay::Run() {
     if (poll(fds.data(), fds.size(), -1) < 0) continue;
     if (fds[0].revents != 0) return;
     for (size_t i = 0; i < lines.size(); ++i) {
-      const bool ends = (fds[2 + 2 * i].revents != 0 && !Pass(*lines[i], true)) ||
-                        (fds[3 + 2 * i].revents != 0 && !Pass(*lines[i], false));
+      const bool ends = (fds[2 + 2 * i].revents != 0 && !Pass(lines[i].get(), true)) ||
+                        (fds[3 + 2 * i].revents != 0 && !Pass(lines[i].get(), false));
       absl::MutexLock lock(&mutex_);
       if (ends) std::erase(lines_, lines[i]);
     }

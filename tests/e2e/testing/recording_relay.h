@@ -18,12 +18,18 @@ namespace strata::tests {
 // remembers what was said on each of them.
 class RecordingRelay {
  public:
+  // Where bytes stand that pass.
+  struct Place {
+    size_t connection = 0;  // as in said()
+    bool forwards = false;  // said by who connected
+    uint64_t at = 0;        // bytes that passed before, on this connection and that way
+  };
   struct Options {
     std::string host = "127.0.0.1";  // to listen at; IPv4
     int port = 0;                    // 0: any free one
     size_t recorded_max = 1 << 10;   // bytes of each connection and direction, its first ones
     // May change what passes, either way; null: nothing is changed.
-    std::function<void(char* bytes, size_t size)> change = nullptr;
+    std::function<void(const Place& place, char* bytes, size_t size)> change = nullptr;
   };
   // Relays to this port. Fails the test if it cannot listen.
   RecordingRelay(int to, const Options& options);
@@ -42,12 +48,13 @@ class RecordingRelay {
   struct Line {
     UniqueFd from, to;
     size_t index;  // in said_ and answered_
+    uint64_t passed_there = 0, passed_back = 0;
   };
 
   void Run();
   void Accept() ABSL_LOCKS_EXCLUDED(mutex_);
   // False: one side has ended.
-  bool Pass(const Line& line, bool forwards) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Pass(Line* line, bool forwards) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const int to_;
   const Options options_;
