@@ -29,9 +29,9 @@ constexpr int kFewSteps = 10;
 
 }  // namespace
 
-void HostileJob::Eavesdrop() {
+void HostileJob::Eavesdrop(const RecordingRelay::Options& options) {
   ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
-  relay_ = std::make_unique<RecordingRelay>(CoordinatorPort(), RecordingRelay::Options());
+  relay_ = std::make_unique<RecordingRelay>(CoordinatorPort(), options);
   cluster_.LeadDaemonsBy(relay_->address());
 }
 

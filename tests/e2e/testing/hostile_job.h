@@ -22,8 +22,9 @@ class HostileJob : public testing::Test {
   HostileJob() : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2}) {}
   explicit HostileJob(const Cluster::Options& options) : cluster_(options) {}
 
-  // Whoever listens between the daemons and the coordinator; call before Begin.
-  void Eavesdrop();
+  // Whoever listens between the daemons and the coordinator, and what he changes; call before
+  // Begin.
+  void Eavesdrop(const RecordingRelay::Options& options = RecordingRelay::Options());
   // Trains undisturbed, then starts the job that is attacked. Until ExpectUndisturbed a step of it
   // takes about step_ms.
   void Begin(int steps, int step_ms);
