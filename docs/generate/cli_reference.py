@@ -33,6 +33,7 @@ or job file ends the command with one line that says why, and exit status 2.
 
 KINDS = {"TEXT": "text", "INT": "integer", "UINT": "integer", "FLOAT": "number"}
 GROUPS = ("Options", "Subcommands", "Positionals")
+COLUMN = 30
 
 
 def help_of(program, command):
@@ -56,12 +57,14 @@ def sections(text):
 def entries(body):
     """CLI11 puts meanings at column 30, on a line of their own where the signature is longer."""
     found = []
-    for line in body.split("\n"):
-        if line.startswith(" " * 30):
+    lines = body.split("\n")
+    for line, following in zip(lines, [*lines[1:], ""]):
+        if line.startswith(" " * COLUMN):
             found[-1][1] = (found[-1][1] + " " + line.strip()).strip()
-            continue
-        signature, _, meaning = line.strip().partition("  ")
-        found.append([signature, meaning.strip()])
+        elif following.startswith(" " * COLUMN):
+            found.append([line.strip(), ""])
+        else:
+            found.append([line[:COLUMN].strip(), line[COLUMN:].strip()])
     return found
 
 
@@ -85,13 +88,11 @@ def option_row(signature, meaning):
     if stated:
         default, meaning = document.escape(stated.group(1)), meaning[: stated.start()]
     for relation in relations:
-        word, _, others = relation.partition(": ")
-        # Where the signature fills its column one space alone parts it from the meaning.
-        names = [one for one in others.split() if one.startswith("-")]
-        meaning = meaning or others[len(" ".join(names)):].strip()
-        # CLI11 gives them in the order of their addresses.
-        names = ", ".join(f"`{other}`" for other in sorted(names))
-        meaning += f". {'Not with' if word == 'Excludes' else 'Needs'} {names}"
+        word, _, others = relation.partition(":")
+        # CLI11 gives them in the order of their addresses; hidden options have no name there.
+        names = ", ".join(f"`{other}`" for other in sorted(others.split()))
+        if names:
+            meaning += f". {'Not with' if word == 'Excludes' else 'Needs'} {names}"
     value = value_text(value) if value else ""
     value += ", several" if repeated and "may be repeated" not in meaning else ""
     names = ", ".join(f"`{one}`" for one in name.split(","))
