@@ -1,4 +1,4 @@
-// A cluster of three hosts as docs/deployment.md makes it by hand, word for word; and what goes
+// A cluster of three hosts as docs/security.md makes it by hand, word for word; and what goes
 // over the network meanwhile.
 #include <sys/stat.h>
 
@@ -29,6 +29,7 @@ namespace strata::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -38,16 +39,27 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The lines "    HOST$ COMMAND" of the page, in order.
-std::vector<std::pair<std::string, std::string>> CommandsOf(const std::string& page) {
-  std::vector<std::pair<std::string, std::string>> commands;
+// The lines "    HOST$ COMMAND" of the page, in order, each with those below it: what the command
+// reads, or says.
+struct PageCommand {
+  std::string host, command, below;
+};
+std::vector<PageCommand> CommandsOf(const std::string& page) {
+  std::vector<PageCommand> commands;
   std::ifstream in(page);
+  bool is_below = false;
   for (std::string line; std::getline(in, line);) {
+    if (!absl::StartsWith(line, "    ")) {
+      is_below = false;
+      continue;
+    }
     const size_t dollar = line.find("$ ");
-    if (!absl::StartsWith(line, "    ") || dollar == std::string::npos) continue;
-    const std::string host = line.substr(4, dollar - 4);
+    const std::string host = dollar == std::string::npos ? "" : line.substr(4, dollar - 4);
     if (host == "head" || host == "node1" || host == "node2") {
-      commands.emplace_back(host, line.substr(dollar + 2));
+      commands.push_back({host, line.substr(dollar + 2), ""});
+      is_below = true;
+    } else if (is_below) {
+      absl::StrAppend(&commands.back().below, line.substr(4), "\n");
     }
   }
   return commands;
@@ -81,7 +93,10 @@ class KeysWalk : public NetnsTest {
       fs::create_directories(HomeOf(host));
       fs::create_directories(RuntimeOf(host));
     }
-    WriteJob(HomeOf("node2"), LenetJob("job", 2, 2, 10));
+    // Long enough for another user to try what they may not.
+    proto::Job job = LenetJob("job", 2, 2, 100);
+    job.mutable_debug()->add_delays()->set_delay_ms(100);
+    WriteJob(HomeOf("node2"), job);
     auto capture = PacketCapture::Start();
     ASSERT_TRUE(capture.ok()) << capture.status();
     capture_ = *std::move(capture);
@@ -100,16 +115,24 @@ class KeysWalk : public NetnsTest {
                                "XDG_RUNTIME_DIR=" + RuntimeOf(host)});
     return words;
   }
+  std::string Here(const std::string& command) const {
+    return absl::StrReplaceAll(command,
+                               {{"head:7070", absl::StrCat(Network::AddressOf(1), ":7070")},
+                                {"/var/lib/strata", HomeOf("head") + "/state"}});
+  }
   std::vector<std::string> WordsOf(const std::string& command) const {
-    const std::string here =
-        absl::StrReplaceAll(command, {{"head:7070", absl::StrCat(Network::AddressOf(1), ":7070")},
-                                      {"/var/lib/strata", HomeOf("head") + "/state"}});
-    std::vector<std::string> words = absl::StrSplit(here, ' ');
+    std::vector<std::string> words = absl::StrSplit(Here(command), ' ');
     words.erase(words.begin());  // "strata"
     return words;
   }
   CommandResult Run(const std::string& host, const std::string& command) {
     return RunStrata(WordsOf(command), kDeadline, On(host));
+  }
+  // A command of the system's, by a shell.
+  CommandResult RunShell(const std::string& host, const std::string& script) {
+    std::vector<std::string> shell = On(host);
+    shell.insert(shell.end(), {"sh", "-c", Here(script)});
+    return RunStrata({}, kDeadline, shell);
   }
 
   void StartOn(const std::string& host, const std::string& title, const std::string& command) {
@@ -120,16 +143,21 @@ class KeysWalk : public NetnsTest {
 
   // Everything that the page says.
   void Walk() {
-    const auto commands = CommandsOf("docs/deployment.md");
-    ASSERT_EQ(commands.size(), 8u);
-    for (const auto& [host, command] : commands) {
+    const auto commands = CommandsOf("docs/security.md");
+    ASSERT_EQ(commands.size(), 15u);
+    for (const auto& [host, command, below] : commands) {
       SCOPED_TRACE(absl::StrCat(host, "$ ", command));
       if (host != "head") {
-        // "Take hosts.token to both hosts and ada.token to where you work."
-        for (const char* token : {"/hosts.token", "/ada.token"}) {
+        // "Take hosts.token to both hosts, and each user's token to where they work."
+        for (const char* token : {"/hosts.token", "/ada.token", "/ben.token"}) {
           fs::copy_file(HomeOf("head") + token, HomeOf(host) + token,
                         fs::copy_options::skip_existing);
         }
+      }
+      if (absl::StartsWith(command, "cat ")) {
+        const CommandResult written = RunShell(host, absl::StrCat(command, "\n", below));
+        ASSERT_EQ(written.status.code, 0) << written.err;
+        continue;
       }
       const std::string verb = WordsOf(command)[0];
       if (verb == "coordinator" || verb == "server" || verb == "worker") {
@@ -137,8 +165,15 @@ class KeysWalk : public NetnsTest {
         continue;
       }
       const CommandResult result = Run(host, command);
+      if (absl::StartsWith(below, "strata: error: ")) {
+        EXPECT_EQ(result.err, below);
+        EXPECT_NE(result.status.code, 0);
+        EXPECT_THAT(Run("node2", "strata jobs --coordinator head:7070").out, HasSubstr("running"));
+        continue;
+      }
       ASSERT_EQ(result.status.code, 0) << result.out << result.err;
-      if (verb == "submit") {
+      EXPECT_THAT(result.out, HasSubstr(below));
+      if (verb == "status") {
         EXPECT_THAT(result.out, HasSubstr("job 1 (job): finished"));
       }
     }
@@ -226,7 +261,7 @@ class KeysWalk : public NetnsTest {
       }
     }
     EXPECT_THAT(shown, HasSubstr("--join-file"));
-    for (const char* token : {"/hosts.token", "/ada.token"}) {
+    for (const char* token : {"/hosts.token", "/ada.token", "/ben.token"}) {
       const std::vector<std::string> parts = absl::StrSplit(ReadAll(HomeOf("head") + token), '.');
       ASSERT_EQ(parts.size(), 3u);
       EXPECT_THAT(shown, Not(HasSubstr(parts[2].substr(0, 22))));
@@ -250,16 +285,16 @@ TEST_F(KeysWalk, ThePageMakesAClusterThatTrainsAndKeepsOthersOut) {
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
   EXPECT_THAT(Run("node2", "strata status --coordinator head:7070").out,
               HasSubstr("security: mutual TLS, cluster "));
-  EXPECT_THAT(Run("head", "strata keys list").out, HasSubstr("ada"));
+  EXPECT_THAT(Run("head", "strata keys list").out, AllOf(HasSubstr("ada"), HasSubstr("ben")));
 
   ASSERT_NO_FATAL_FAILURE(ExpectOnlySignedJobsTellTheirWeights());
   ExpectSecretsAreNotShown();
 
-  // A third host with the same token, a user of another host, and a daemon whose keys were taken
+  // A third host with the same token, a user who has not joined, and a daemon whose keys were taken
   // back.
   EXPECT_THAT(Run("head", "strata worker --coordinator head:7070 --join-file hosts.token").err,
               HasSubstr("the token is not known: it was used already"));
-  EXPECT_THAT(Run("node1", "strata status --coordinator head:7070").err,
+  EXPECT_THAT(Run("head", "strata status --coordinator head:7070").err,
               HasSubstr("there are no keys for it"));
   EXPECT_THAT(Run("node1", "strata status --coordinator head:7070 --insecure --timeout 1").err,
               HasSubstr("cannot be reached"));
