@@ -126,6 +126,12 @@ absl::Status CheckMpi(const proto::Job& job) {
                                   ModeName(job.consistency())));
   }
   if (!job.has_model()) return Refuse("program: exchange: MPI trains a model of the zoo");
+  if (job.protection() == proto::Job::ENCRYPT || job.protection() == proto::Job::SIGN) {
+    return Refuse(
+        absl::StrCat("protection: ", proto::Job::Protection_Name(job.protection()),
+                     ", but exchange: MPI sends over MPI's own connections, which nothing "
+                     "here protects"));
+  }
   return absl::OkStatus();
 }
 

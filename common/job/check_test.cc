@@ -221,6 +221,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"chunk_elements=255"}, "chunk_elements: 255 is not in 256 to 4194304"},
         BadJob{{"exchange=MPI", "trace.steps=5"},
                "trace: exchange: MPI has no daemons that could gather one"},
+        BadJob{{"exchange=MPI", "protection=ENCRYPT"},
+               "protection: ENCRYPT, but exchange: MPI sends over MPI's own connections, which "
+               "nothing here protects"},
+        BadJob{{"exchange=MPI", "protection=SIGN"},
+               "protection: SIGN, but exchange: MPI sends over MPI's own connections, which "
+               "nothing here protects"},
         BadJob{{"trace.first_step=9"}, "trace.first_step: 9, but trace.steps: 0 records nothing"},
         BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, RING, MPI, NCCL, NONE"},
         BadJob{{"device=3"}, "device: 3 is not one of CPU, GPU"},
