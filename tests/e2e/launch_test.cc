@@ -20,6 +20,7 @@
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/jobs.h"
 #include "tests/e2e/testing/leftovers.h"
+#include "tests/e2e/testing/pem_lines.h"
 
 namespace strata::tests {
 namespace {
@@ -29,12 +30,19 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 class Launch : public testing::Test {
  protected:
   Launch() {
     WriteProgram("ssh", R"(#!/bin/bash
 host=$1
 exec 9>>)" + TestDir() + R"(/sessions  # how the test finds all that runs
+printf '%s\n' "$@" >>)" + TestDir() +
+                            R"(/arguments
 case "$host" in
   down*) printf 'ssh: connect to host %s port 22: No route to host\r\n' "$host" >&2; exit 255 ;;
   silent*) exec sleep 600 ;;
@@ -91,6 +99,17 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
     EXPECT_EQ(ListProcesses("worker").size(), 2u);
     EXPECT_EQ(ListProcesses("rank").size(), 4u);
     return launch;
+  }
+
+  // The file with keys that a launcher without a job lends to other commands.
+  static std::string LentKeys(const Command& launch) {
+    std::string keys;
+    EXPECT_TRUE(WaitUntil([&] {
+      std::ifstream in(launch.base + ".out");
+      for (std::string line; keys.empty() && std::getline(in, line);) keys = ValueIn(line, "keys");
+      return !keys.empty();
+    }));
+    return keys;
   }
 
   const std::string runs_ = TestDir() + "/runs";
@@ -175,12 +194,8 @@ TEST_F(Launch, ADaemonThatCannotStartIsNamedAndTheOthersAreStopped) {
 TEST_F(Launch, WithoutAJobItStaysUntilItIsInterrupted) {
   const std::string address = absl::StrCat("127.0.0.1:", port_);
   Command launch = StartStrata(Args({"--port", absl::StrCat(port_)}));
-  std::string keys;  // that it lends to other commands
-  ASSERT_TRUE(WaitUntil([&] {
-    std::ifstream in(launch.base + ".out");
-    for (std::string line; keys.empty() && std::getline(in, line);) keys = ValueIn(line, "keys");
-    return !keys.empty();
-  }));
+  const std::string keys = LentKeys(launch);
+  ASSERT_NE(keys, "");
   EXPECT_THAT(RunStrata({"nodes", "--coordinator", address, "--keys", keys}).out,
               HasSubstr("noisy2"));
   const std::string job = WriteJob(TestDir(), LenetJob("job", 4, 2, 5));
@@ -196,6 +211,37 @@ TEST_F(Launch, WithoutAJobItStaysUntilItIsInterrupted) {
   EXPECT_THAT(result.out,
               HasSubstr(absl::StrCat("--follow --coordinator ", address, " --keys ", keys, "\n")));
   EXPECT_FALSE(std::filesystem::exists(keys)) << "they go with the cluster";
+}
+
+// The lent file has the user's key, and the authority's certificate, which all key files of the
+// run have.
+TEST_F(Launch, NoKeyIsOnACommandLineInAnEnvironmentOrAnArgumentOfSsh) {
+  const std::string address = absl::StrCat("127.0.0.1:", port_);
+  Command launch = StartStrata(Args({"--port", absl::StrCat(port_)}));
+  const std::string keys = LentKeys(launch);
+  ASSERT_NE(keys, "");
+  const std::string job = WriteJob(TestDir(), LenetJob("job", 4, 2, 10'000'000));
+  ASSERT_EQ(RunStrata({"submit", job, "--coordinator", address, "--keys", keys}).status.code, 0);
+  ASSERT_TRUE(WaitUntil([] { return ListProcesses("rank").size() == 4; }));
+
+  std::string shown = ReadAll(TestDir() + "/arguments");
+  EXPECT_THAT(shown, AllOf(HasSubstr("noisy2\n"), HasSubstr("cli/strata")));
+  int looked_at = 0;
+  for (const std::string& process : Processes()) {
+    const std::string pid = process.substr(0, process.find(':'));
+    for (const char* file : {"cmdline", "environ"}) {
+      absl::StrAppend(&shown, ReadAll(absl::StrCat("/proc/", pid, "/", file)));
+    }
+    ++looked_at;
+  }
+  EXPECT_GE(looked_at, 4 + 2 + 4 + 2 + 1) << "ranks, aggregators, daemons, hosts, the launcher";
+  EXPECT_THAT(shown, HasSubstr("--keys-fd"));
+  for (const std::string& line : PemLines(keys)) EXPECT_THAT(shown, Not(HasSubstr(line)));
+
+  EXPECT_EQ(RunStrata({"cancel", "1", "--coordinator", address, "--keys", keys}).status.code, 0);
+  EXPECT_TRUE(WaitUntil([] { return ListProcesses("rank").empty(); }));
+  launch.process->Signal(SIGINT);
+  EXPECT_EQ(Finish(std::move(launch)).status.ToString(), "exited with status 0");
 }
 
 TEST_F(Launch, NothingIsLeftOnTheHostsAfterCtrlC) {

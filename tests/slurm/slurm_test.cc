@@ -1,4 +1,6 @@
 // deploy/slurm/strata.sbatch as Slurm runs it.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -61,6 +63,9 @@ class Slurm : public testing::Test {
     return text.str();
   }
 
+  // Where the keys of the run are while it goes on.
+  std::string KeysFolder() const { return absl::StrCat(TestDir(), "/runs/keys-", job_); }
+
   // Submits a job that would run for hours and waits until it trains.
   void SubmitLongJob() {
     proto::Job job = LenetJob("long", 4, 2, 10'000'000);
@@ -70,6 +75,11 @@ class Slurm : public testing::Test {
     ASSERT_TRUE(WaitUntil([&] { return std::filesystem::exists(metrics); })) << Log();
     ASSERT_EQ(ListProcesses("rank").size(), 4u);
     traces_ = Traces();
+    struct stat folder = {}, file = {};
+    ASSERT_EQ(stat(KeysFolder().c_str(), &folder), 0) << KeysFolder();
+    EXPECT_EQ(folder.st_mode & 07777, 0700u);
+    ASSERT_EQ(stat((KeysFolder() + "/worker-n1.pem").c_str(), &file), 0);
+    EXPECT_EQ(file.st_mode & 07777, 0600u);
   }
 
   static std::unique_ptr<SlurmCluster> slurm_;
@@ -92,6 +102,7 @@ TEST_F(Slurm, RunsAJobWithAWorkerOnEachNode) {
   }
   EXPECT_THAT(Log(), testing::Not(HasSubstr("warning")));
   EXPECT_EQ(Metrics(TestDir() + "/runs/job-1").size(), 4u);
+  EXPECT_FALSE(std::filesystem::exists(KeysFolder()));
 }
 
 TEST_F(Slurm, TheExitStatusIsTheJobs) {
@@ -120,6 +131,7 @@ TEST_F(Slurm, ScancelEndsEveryDaemon) {
   SubmitLongJob();
   ASSERT_TRUE(slurm_->Run({"scancel", job_}).ok());
   EXPECT_EQ(slurm_->WaitForEnd(job_), "CANCELLED");
+  EXPECT_FALSE(std::filesystem::exists(KeysFolder()));
   EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(30)));
   EXPECT_THAT(Remaining(traces_), IsEmpty());
 }
@@ -130,6 +142,7 @@ TEST_F(Slurm, SigtermToTheScriptStopsTheDaemonsInTheirOrder) {
   ASSERT_TRUE(slurm_->Run({"scancel", "--batch", "--signal=TERM", job_}).ok());
   EXPECT_EQ(slurm_->WaitForEnd(job_), "FAILED");
   EXPECT_EQ(slurm_->JobField(job_, "ExitCode"), "143:0");
+  EXPECT_FALSE(std::filesystem::exists(KeysFolder()));
   EXPECT_THAT(Log(), HasSubstr("strata: error: stopped before the job had ended\n"));
   EXPECT_THAT(Log(), testing::Not(HasSubstr("had to be killed")));
   EXPECT_THAT(Processes(), IsEmpty()) << "when the script ends, its daemons have ended";
