@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -13,6 +14,7 @@
 #include "tests/e2e/testing/hostile_job.h"
 #include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/leftovers.h"
+#include "tests/e2e/testing/pem_lines.h"
 #include "tests/e2e/testing/raw_peer.h"
 
 namespace strata::tests {
@@ -22,6 +24,8 @@ using wire::Op;
 
 class HostileSealedJob : public HostileJob {
  protected:
+  using HostileJob::HostileJob;
+
   // What begins a handshake with this secret.
   std::string Opening(const std::string& identity, const seal::Secret& secret) {
     auto handshake = seal::Handshake::Connect(identity, secret, seal::NewSalt());
@@ -80,41 +84,85 @@ std::string ContentOf(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-TEST_F(HostileSealedJob, TheSecretIsOnNoCommandLineAndInNoEnvironmentNoLogAndNoAnswer) {
+// The job's secret, and what the cluster's key files consist of.
+class Secrets : public HostileSealedJob {
+ protected:
+  Secrets()
+      : HostileSealedJob({.servers = 1,
+                          .shards = 2,
+                          .nodes = 2,
+                          .slots = 2,
+                          .coordinator_args = {"--policy", WritePolicy()}}) {}
+
+  // Who may look at everything.
+  static std::string WritePolicy() {
+    const std::string path = TestDir() + "/policy.textproto";
+    std::ofstream(path) << "users { name: \"tester\" role: ADMIN }\n";
+    return path;
+  }
+
+  void Learn() {
+    const std::string secret = launches()[0].record().secret();
+    ASSERT_EQ(secret.size(), 32u);
+    spellings_ = Spellings(secret);
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(TestDir() + "/keys")) {
+      for (std::string& line : PemLines(entry.path())) spellings_.push_back(std::move(line));
+      ++files;
+    }
+    EXPECT_EQ(files, 1 + 1 + 2 + 1) << "of the coordinator, a server, workers and a user";
+  }
+
+  // The command's output.
+  void ExpectIsSilent(const std::vector<std::string>& words) {
+    const CommandResult said = RunStrata(cluster_.Asking(words));
+    EXPECT_EQ(said.status.ToString(), "exited with status 0") << said.err;
+    EXPECT_FALSE(IsIn(said.out + said.err, spellings_)) << words[0];
+  }
+
+  std::vector<std::string> spellings_;
+};
+
+TEST_F(Secrets, AreOnNoCommandLineAndInNoEnvironmentNoLogAndNoAnswer) {
+  traced_steps_ = 5;
   Begin(300, 20);
-  const std::string secret = launches()[0].record().secret();
-  ASSERT_EQ(secret.size(), 32u);
-  const std::vector<std::string> spellings = Spellings(secret);
+  ASSERT_NO_FATAL_FAILURE(Learn());
   const std::vector<int> ranks = ListProcesses("rank");
   ASSERT_EQ(ranks.size(), 4u);
   for (const int pid : ranks) {
     const std::string launch = ContentOf(absl::StrCat("/proc/", pid, "/fd/4"));
     EXPECT_TRUE(absl::StrContains(launch, "record")) << launch;
-    EXPECT_FALSE(IsIn(launch, spellings)) << "ranks do not need it";
+    EXPECT_FALSE(IsIn(launch, spellings_)) << "ranks do not need it";
   }
   int looked_at = 0;
   for (const std::string& process : Processes()) {
     const std::string pid = process.substr(0, process.find(':'));
     for (const char* file : {"cmdline", "environ"}) {
-      EXPECT_FALSE(IsIn(ContentOf(absl::StrCat("/proc/", pid, "/", file)), spellings)) << process;
+      EXPECT_FALSE(IsIn(ContentOf(absl::StrCat("/proc/", pid, "/", file)), spellings_)) << process;
     }
     ++looked_at;
   }
   EXPECT_GE(looked_at, 4 + 2 + 3) << "ranks, aggregators, daemons";
   const std::string job = absl::StrCat(job_.value());
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"status", job, "--json"}, {"status", job}, {"jobs", "--json"}, {"nodes", "--json"}}) {
-    const CommandResult said = RunStrata(cluster_.Asking(words));
-    EXPECT_EQ(said.status.ToString(), "exited with status 0") << said.err;
-    EXPECT_FALSE(IsIn(said.out + said.err, spellings)) << words[0];
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"status", job, "--json"},
+                                             {"status", job},
+                                             {"jobs", "--json"},
+                                             {"nodes", "--json"},
+                                             {"keys", "list", "--json"}}) {
+    ExpectIsSilent(words);
   }
-  ExpectUndisturbed();
+  ExpectTheSameWeights();
+  const std::string trace = TestDir() + "/trace.json";
+  ExpectIsSilent({"trace", job, trace});
+  EXPECT_TRUE(absl::StrContains(ContentOf(trace), "backward"));
+  cluster_.StopAll();
   // Its state had the secret while the job ran.
   size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(TestDir())) {
-    if (!entry.is_regular_file()) continue;
+    if (!entry.is_regular_file() || entry.path().extension() == ".pem") continue;
     ++files;
-    EXPECT_FALSE(IsIn(ContentOf(entry.path()), spellings)) << entry.path();
+    EXPECT_FALSE(IsIn(ContentOf(entry.path()), spellings_)) << entry.path();
   }
   EXPECT_GT(files, 10u);
 }

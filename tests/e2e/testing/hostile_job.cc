@@ -48,6 +48,7 @@ void HostileJob::Begin(int steps, int step_ms) {
   expected_ = expected;
   finished_job_ = alone.job_id();
   proto::Job job = LenetJob("victim", 4, 2, steps);
+  if (traced_steps_ > 0) job.mutable_trace()->set_steps(traced_steps_);
   job.set_exchange(exchange_);
   const auto id = cluster_.Submit(job);
   ASSERT_TRUE(id.ok()) << id.status();
@@ -62,13 +63,17 @@ void HostileJob::Begin(int steps, int step_ms) {
 }
 
 void HostileJob::ExpectUndisturbed() {
+  ExpectTheSameWeights();
+  cluster_.StopAll();
+}
+
+void HostileJob::ExpectTheSameWeights() {
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << "over before the attack was";
   brake_.reset();
   const proto::JobStatus status = cluster_.WaitForEnd(job_, absl::Minutes(5));
   EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
   ASSERT_GT(expected_.size(), 10u);
   for (int node : {0, 1}) EXPECT_EQ(Hashes(status.run_dir(), node), expected_) << "node " << node;
-  cluster_.StopAll();
 }
 
 std::vector<int> HostileJob::ShardPorts() {

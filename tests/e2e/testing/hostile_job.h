@@ -31,6 +31,8 @@ class HostileJob : public testing::Test {
   // The job must still run. From here on nothing holds it back: it ends well; has the weights of
   // the undisturbed one at every step; and all daemons are alive.
   void ExpectUndisturbed();
+  // The same, but the daemons go on.
+  void ExpectTheSameWeights();
 
   // Ports of the server's shards.
   std::vector<int> ShardPorts();
@@ -49,6 +51,7 @@ class HostileJob : public testing::Test {
   // Returns the memory of the server's process.
   uint64_t ResidentBytes();
 
+  uint32_t traced_steps_ = 0;                                     // of the job that is attacked
   proto::Job::Exchange exchange_ = proto::Job::PARAMETER_SERVER;  // of both jobs
   std::unique_ptr<RecordingRelay> relay_;                         // once Eavesdrop was called
   Cluster cluster_;
