@@ -141,6 +141,15 @@ int Rotate(const Options& options) {
   }
   const auto fingerprint = server::RotateKeys(options.state_dir, absl::Now());
   if (!fingerprint.ok()) return PrintError(fingerprint.status());
+  const auto stored = server::LoadKeys(options.state_dir);
+  if (!stored.ok()) return PrintError(stored.status());
+  if (stored->authority->roots().size() == 1) {
+    std::printf(
+        "new authority: SHA-256 %s; the old one has expired\n"
+        "next: start the coordinator; all members join anew\n",
+        fingerprint->c_str());
+    return kExitOk;
+  }
   std::printf(
       "new authority: SHA-256 %s; the old one is trusted, too\n"
       "next: start the coordinator anew (running jobs go on meanwhile); daemons then get new "

@@ -163,8 +163,8 @@ bool IsFor(const Certificate& leaf, Role role) {
 
 std::string RenewHint(Role role, absl::string_view name) {
   if (role == Role::kCoordinator) {
-    return "`strata keys rotate-ca` on its host, and then the same with --finish, make a new one, "
-           "or `strata keys import` where the authority is your own";
+    return "what it says when it is started makes a new one: `strata keys rotate-ca`, or `strata "
+           "keys import` where the authority is your own";
   }
   return absl::StrCat(TokenCommand(role, name),
                       " on the coordinator's host makes a token for a new one");

@@ -211,7 +211,7 @@ TEST_F(Verification, WhatToDoIsWhatTheMembersRoleCanDo) {
   const std::string makes = " on the coordinator's host makes a token for a new one";
   ExpectRefused({made(Role::kUser, "ada")}, "11:00:00Z: `strata keys user ada`" + makes, kEnd);
   ExpectRefused({made(Role::kServer, "s1")}, "11:00:00Z: `strata keys token server`" + makes, kEnd);
-  ExpectRefused({made(Role::kCoordinator, "c")}, "11:00:00Z: `strata keys rotate-ca` on its host",
+  ExpectRefused({made(Role::kCoordinator, "c")}, "11:00:00Z: what it says when it is started",
                 kEnd);
   // A member meets a coordinator that it does not know: its own keys are wrong, or the address is.
   ExpectRefusedBy({"blue", {}}, {made(Role::kCoordinator, "c")},

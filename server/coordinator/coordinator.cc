@@ -58,6 +58,20 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const keys::KeyFile& o
   return grpc::experimental::TlsServerCredentials(options);
 }
 
+// What makes a coordinator's own certificate anew.
+std::string HowToRenew(const StoredKeys& stored, const std::string& state, absl::Time now) {
+  const std::string rotate = absl::StrCat("`strata keys rotate-ca --state ", state);
+  if (!stored.authority.has_value()) return absl::StrCat(rotate, "` makes new keys");
+  const auto& roots = stored.authority->roots();
+  if (roots.size() > 1) return absl::StrCat(rotate, " --finish --force` makes new keys");
+  if (roots.front().not_after() < now) {
+    return absl::StrCat(rotate, "` makes new keys, and all members join anew");
+  }
+  return absl::StrCat(rotate,
+                      "` and then the same with --finish --force make new keys, and all members "
+                      "join anew");
+}
+
 class GrpcCoordinator final : public Coordinator {
  public:
   explicit GrpcCoordinator(Options options) : options_(std::move(options)) {}
@@ -176,14 +190,11 @@ class GrpcCoordinator final : public Coordinator {
       return absl::FailedPreconditionError(
           "--insecure: there are keys, which it would leave unused");
     }
-    const std::string rotate = absl::StrCat("`strata keys rotate-ca --state ", state, "`");
     return CheckOwnKeys(
         *own, is_given ? options_.own_keys_from : state + "/keys/coordinator.pem",
         is_given ? "get a new one from its authority, and make a file of it with `strata keys "
                    "import`"
-                 : absl::StrCat(rotate,
-                                " and then the same with --finish --force make new keys, "
-                                "and all members join anew"),
+                 : HowToRenew(stored, state, absl::Now()),
         absl::Now());
   }
 

@@ -375,5 +375,20 @@ TEST(Keys, APortWithoutKeysIsRefusedUnlessEverybodyIsToBeTaken) {
   EXPECT_TRUE(absl::IsFailedPrecondition((*Coordinator::Create(options))->Start()));
 }
 
+TEST(ExpiredAuthority, TheLineNamesWhatMakesANewOneAndThatDoes) {
+  const ShortFolder folder;
+  Coordinator::Options options;
+  options.listen = "127.0.0.1:0";
+  options.state_dir = folder.path() + "/state";
+  ASSERT_TRUE(InitKeys(options.state_dir, "lab", absl::Now() - absl::Hours(24 * 366 * 11)).ok());
+  const absl::Status expired = (*Coordinator::Create(options))->Start();
+  EXPECT_THAT(std::string(expired.message()),
+              HasSubstr(absl::StrCat(": `strata keys rotate-ca --state ", options.state_dir,
+                                     "` makes new keys, and all members join anew")));
+  ASSERT_TRUE(RotateKeys(options.state_dir, absl::Now()).ok());
+  const auto coordinator = *Coordinator::Create(options);
+  EXPECT_EQ(coordinator->Start(), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace strata::server

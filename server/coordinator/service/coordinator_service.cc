@@ -113,7 +113,7 @@ void CoordinatorService::EndFollowers() {
 grpc::Status CoordinatorService::Session(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) {
-  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(*context, Call::kSession, &session_gate_);
+  const absl::StatusOr<Guest> guest = doorkeeper_.LetIn(context, Call::kSession, &session_gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
   const SessionId id(next_session_++);
   const auto queue = std::make_shared<SessionQueue>(kSessionMessagesMax);

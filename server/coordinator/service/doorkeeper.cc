@@ -48,16 +48,41 @@ absl::StatusOr<Caller> Identify(const grpc::ServerContext& context, const Access
 
 }  // namespace
 
-absl::StatusOr<Guest> Doorkeeper::LetIn(const grpc::ServerContext& context, Call call, Gate* gate) {
-  absl::StatusOr<Caller> caller = Identify(context, *access_);
+absl::StatusOr<Guest> Doorkeeper::Greet(grpc::ServerContext* context, Call call) {
+  absl::StatusOr<Caller> caller = Identify(*context, *access_);
   const absl::Status may = caller.ok() ? Allow(*caller, call) : caller.status();
   if (!may.ok()) {
-    Refuse(caller.ok() ? *caller : Caller(), context.peer(), CallName(call), 0, may);
+    Refuse(caller.ok() ? *caller : Caller(), context->peer(), CallName(call), 0, may);
     return may;
   }
-  absl::StatusOr<Gate::Pass> pass = gate->Enter(context.peer());
+  Guest guest{*std::move(caller), context->peer()};
+  if (guest.caller.kind != Caller::Kind::kMember) return guest;
+  auto silent = silent_.Begin(CallerText(guest.caller), context);
+  if (!silent.ok()) return silent.status();
+  guest.silent = *std::move(silent);
+  return guest;
+}
+
+absl::Status Doorkeeper::Seat(Guest* guest, Call call, Gate* gate) {
+  guest->silent.reset();
+  absl::StatusOr<Caller> now = access_->Anew(guest->caller, absl::Now());
+  const absl::Status may = now.ok() ? Allow(*now, call) : now.status();
+  if (!may.ok()) {
+    Refuse(guest->caller, guest->peer, CallName(call), 0, may);
+    return may;
+  }
+  guest->caller = *std::move(now);
+  absl::StatusOr<Gate::Pass> pass = gate->Enter(guest->peer);
   if (!pass.ok()) return pass.status();
-  return Guest{*std::move(caller), context.peer(), *std::move(pass)};
+  guest->pass.emplace(*std::move(pass));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Guest> Doorkeeper::LetIn(grpc::ServerContext* context, Call call, Gate* gate) {
+  absl::StatusOr<Guest> guest = Greet(context, call);
+  if (!guest.ok()) return guest;
+  const absl::Status seated = Seat(&*guest, call, gate);
+  return seated.ok() ? std::move(guest) : seated;
 }
 
 absl::Status Doorkeeper::MayNow(const Guest& guest, Call call, JobId job,

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/call_table.h"
 #include "server/coordinator/service/admission.h"
+#include "server/coordinator/service/silent_calls.h"
 #include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
@@ -23,7 +25,8 @@ namespace strata::server {
 struct Guest {
   Caller caller;
   std::string peer;
-  Gate::Pass pass;
+  std::unique_ptr<SilentCalls::Call> silent = {};  // while the request is awaited
+  std::optional<Gate::Pass> pass = {};             // once it is there
 };
 
 // Lets in who may make a call, counts who may not, and writes both down.
@@ -34,12 +37,17 @@ class Doorkeeper {
   // Both outlive it.
   Doorkeeper(const Access* access, AuditLog* audit) : access_(access), audit_(audit) {}
 
-  // Who makes a call, where they may make it. A connection without TLS is the Unix socket's, whose
-  // other end the acceptor has looked at, or that of a coordinator which takes everybody. Errors:
-  // Unauthenticated, PermissionDenied, each in one line; they are counted.
-  // ResourceExhausted: as many as may are inside; who may not make the call takes no place from
-  // them.
-  absl::StatusOr<Guest> LetIn(const grpc::ServerContext& context, Call call, Gate* gate);
+  // Who makes a call, where they may make it; their request may be read then. A connection without
+  // TLS is the Unix socket's, whose other end the acceptor has looked at, or that of a coordinator
+  // which takes everybody. Errors: Unauthenticated, PermissionDenied, each in one line; they are
+  // counted. ResourceExhausted: too many of one member's calls say nothing.
+  absl::StatusOr<Guest> Greet(grpc::ServerContext* context, Call call);
+  // Gives a guest whose request is there a place. Errors: as Greet, for what they may now.
+  // ResourceExhausted: as many as may are inside; who may not make the call, or says nothing, takes
+  // no place from them.
+  absl::Status Seat(Guest* guest, Call call, Gate* gate);
+  // Both, of a call that needs no request to begin.
+  absl::StatusOr<Guest> LetIn(grpc::ServerContext* context, Call call, Gate* gate);
   // Whether a guest may make the call about that job, now. `owner`: nullopt: there is no such job.
   // Errors: NoSuchJob, also of a job that the guest may not know of, and counted alike, so that no
   // counter tells the two apart; PermissionDenied: they may not, or no longer; counted.
@@ -72,6 +80,7 @@ class Doorkeeper {
  private:
   const Access* const access_;
   AuditLog* const audit_;
+  SilentCalls silent_;
   std::atomic<uint64_t> refused_ = 0;
   std::atomic<uint64_t> refused_users_ = 0;
 };

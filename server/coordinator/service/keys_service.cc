@@ -52,7 +52,7 @@ absl::StatusOr<proto::JoinRequest> JoinRequestOf(const grpc::ServerContext& cont
 grpc::Status KeysService::StreamedJoin(
     grpc::ServerContext* context,
     OneRequest<proto::JoinRequest, proto::IssuedCertificate>* stream) {
-  const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(*context, Call::kJoin, gate_);
+  const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(context, Call::kJoin, gate_);
   if (!guest.ok()) return ToGrpc(guest.status());
   const absl::StatusOr<proto::JoinRequest> asked = JoinRequestOf(*context);
   absl::StatusOr<proto::IssuedCertificate> issued =

@@ -20,7 +20,7 @@ struct Push {
   uint64_t base_version = 0;
   uint32_t samples = 0;
   float rate = 0;         // of its step, where the job's program says rates
-  uint64_t checksum = 0;  // 0: none is known, because the payload came by reference
+  uint64_t checksum = 0;  // 0: none is known: it came by reference or sealed
   wire::Codec codec = wire::Codec::kNone;
   Bytes sum;           // encoded; empty: adds nothing
   absl::Time came_at;  // a quorum's grace counts from it
