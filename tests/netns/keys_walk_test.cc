@@ -202,7 +202,7 @@ class KeysWalk : public NetnsTest {
     const CommandResult result = Finish(std::move(command));
     ASSERT_EQ(result.status.code, 0) << result.out << result.err;
     const std::vector<std::string> packets = capture_->Take();
-    EXPECT_LT(capture_->lost(), packets.size());
+    EXPECT_LE(capture_->lost(), packets.size() / 100);
     heard->streams = StreamsOf(packets);
     const uint64_t token = record.token();
     heard->token.assign(reinterpret_cast<const char*>(&token), sizeof token);

@@ -86,7 +86,8 @@ std::optional<proto::LinkMeasured> RingPort::TakeMeasured() {
 absl::Status RingPort::Poll(absl::Duration timeout) { return driver_->Poll(timeout); }
 
 transport::Refusals RingPort::refusals() const {
-  return endpoint_ ? transport::RefusalsOf(endpoint_->use()) : transport::Refusals();
+  if (!endpoint_) return {};
+  return driver_ ? driver_->refusals() : transport::RefusalsOf(endpoint_->use());
 }
 
 std::unique_ptr<transport::Endpoint> RingPort::Release() {

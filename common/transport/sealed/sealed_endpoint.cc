@@ -185,7 +185,7 @@ void SealedEndpoint::Take(Event event, std::vector<Event>* events) {
 void SealedEndpoint::TakeOfStranger(Event event, std::vector<Event>* events) {
   const wire::Header& header = event.frame.header;
   const bool is_frame = event.kind == Event::Kind::kFrame;
-  if (is_frame && header.op == wire::Op::kHandshake && !jobs_.empty()) {
+  if (is_frame && header.op == wire::Op::kHandshake && !event.frame.seal && !jobs_.empty()) {
     auto handshake =
         seal::Handshake::Accept([this](absl::string_view identity) { return Find(identity); });
     if (!handshake.ok()) {
@@ -200,6 +200,7 @@ void SealedEndpoint::TakeOfStranger(Event event, std::vector<Event>* events) {
   const bool is_sealed = takes_ == Unsealed::kNone || jobs_.contains(JobId(header.job));
   const bool has_seal = event.frame.seal.has_value() || header.op == wire::Op::kHandshake;
   if (!is_frame || (!is_sealed && !has_seal)) {
+    event.frame.writable = nullptr;  // whoever gets it may keep it
     events->push_back(std::move(event));
     return;
   }

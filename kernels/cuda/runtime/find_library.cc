@@ -26,7 +26,10 @@ std::vector<std::string> Matches(const std::string& pattern) {
 absl::StatusOr<FoundLibrary> Open(const std::string& path) {
   if (path.find('/') != std::string::npos) {
     const absl::Status trusted = CheckTrusted(path);
-    if (!trusted.ok() && !absl::IsNotFound(trusted)) return trusted;
+    if (absl::IsNotFound(trusted)) {
+      return absl::NotFoundError(absl::StrCat(path, ": cannot open: it is not there"));
+    }
+    if (!trusted.ok()) return trusted;
   }
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return FoundLibrary{handle, path};

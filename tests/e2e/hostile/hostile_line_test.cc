@@ -112,7 +112,7 @@ TEST_F(HostileJob, DamageAndCutsOnTheWayToTheCoordinator) {
   Eavesdrop({.change = [damage](const Place& place, char* bytes, size_t size) {
     damage->Change(place, bytes, size);
   }});
-  Begin(80, 80);
+  Begin(400, 80);
   damage->Begin();
   int cuts = 0;
   for (; cuts < 60 && !damage->is_done(); ++cuts) {

@@ -145,7 +145,7 @@ TEST_F(HostileSealedRing, WhatTheNodesPortsRefuseIsCountedAndShown) {
 class HostileNeighbour : public HostileJob {
  protected:
   JobId Submit(const std::string& name) {
-    proto::Job job = LenetJob(name, 2, 1, 60);
+    proto::Job job = LenetJob(name, 2, 1, 200);
     proto::Delay* delay = job.mutable_debug()->add_delays();
     delay->set_node(1);
     delay->set_delay_ms(50);

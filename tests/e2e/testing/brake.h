@@ -5,6 +5,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/unique_fd.h"
 
 namespace strata::tests {
 
@@ -16,8 +17,10 @@ class Brake {
   ~Brake();
 
  private:
-  void Run(int pid, absl::Duration still);
+  void Run(absl::Duration still);
+  void Send(int signal);
 
+  const UniqueFd process_;
   absl::Notification released_;
   std::thread thread_;
 };

@@ -196,7 +196,7 @@ void SimShard::SendStrays(const Event& event) {
   if (checker != nullptr && checker->IsNewest(header)) {
     // One beyond the next.
     send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });
-    // Of what was encrypted no checksum is known.
+    // Of what was sealed no checksum is known.
     const bool has_checksum = header.payload_checksum != 0;
     if (has_checksum)
       send(Rare::kOtherContent, Op::kError, [](wire::Frame* f) {

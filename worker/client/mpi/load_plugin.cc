@@ -12,9 +12,13 @@ namespace strata::mpi {
 
 absl::StatusOr<std::unique_ptr<Collective>> LoadPlugin(const std::string& path) {
   const std::string absolute = std::filesystem::absolute(path);
-  const absl::Status trusted = CheckTrusted(absolute);
-  // What is not there is the loader's to tell.
-  if (!trusted.ok() && !absl::IsNotFound(trusted)) return trusted;
+  if (const absl::Status trusted = CheckTrusted(absolute); absl::IsNotFound(trusted)) {
+    return absl::NotFoundError(
+        absl::StrCat("exchange: MPI needs the plugin that is built where MPI is installed: ",
+                     trusted.message()));
+  } else if (!trusted.ok()) {
+    return trusted;
+  }
   // MPI loads libraries of its own that look for its symbols among the global
   // ones.
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL);
