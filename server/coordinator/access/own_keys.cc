@@ -14,7 +14,7 @@ absl::Status CheckOwnKeys(const keys::KeyFile& own, const std::string& origin,
         ", not of a coordinator: `strata keys init` makes its keys in the state's folder, and "
         "`strata keys import` makes a file of them with an authority of your own"));
   }
-  // Verify would advise a token, which a coordinator has nobody to ask for.
+  // Verify cannot know what renews it here.
   const absl::Time ends = own.chain.front().not_after();
   if (ends < now) {
     return absl::FailedPreconditionError(absl::StrCat(

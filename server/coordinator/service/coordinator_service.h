@@ -134,13 +134,12 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
       grpc::ServerContext* context, OneRequest<Request, Reply>* stream, Call call,
       const std::type_identity_t<std::function<absl::Status(const Guest&, const Request&, Reply*)>>&
           ask) {
-    absl::StatusOr<Guest> guest = doorkeeper_.Greet(context, call);
+    Request request;
+    const absl::StatusOr<Guest> guest =
+        doorkeeper_.LetIn(context, call, &call_gate_, stream, &request);
     if (!guest.ok()) return ToGrpc(guest.status());
-    return Answer(stream, [&](const Request& request, Reply* reply) {
-      const absl::Status seated = doorkeeper_.Seat(&*guest, call, &call_gate_);
-      if (!seated.ok()) return ToGrpc(seated);
-      return Run([&] { return ask(*guest, request, reply); });
-    });
+    Reply reply;
+    return End(stream, Run([&] { return ask(*guest, request, &reply); }), reply);
   }
   grpc::Status Run(const std::function<absl::Status()>& ask);
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,7 @@
 #include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/call_table.h"
 #include "server/coordinator/service/admission.h"
+#include "server/coordinator/service/one_request.h"
 #include "server/coordinator/service/silent_calls.h"
 #include "server/coordinator/tenants/job_owner.h"
 
@@ -48,6 +50,16 @@ class Doorkeeper {
   absl::Status Seat(Guest* guest, Call call, Gate* gate);
   // Both, of a call that needs no request to begin.
   absl::StatusOr<Guest> LetIn(grpc::ServerContext* context, Call call, Gate* gate);
+  // Both, with the request read between them. Errors besides: those of ReadRequest.
+  template <typename Stream, typename Request>
+  absl::StatusOr<Guest> LetIn(grpc::ServerContext* context, Call call, Gate* gate, Stream* stream,
+                              Request* request) {
+    absl::StatusOr<Guest> guest = Greet(context, call);
+    absl::Status status = guest.status();
+    if (status.ok()) status = ReadRequest(stream, request);
+    if (status.ok()) status = Seat(&*guest, call, gate);
+    return status.ok() ? std::move(guest) : status;
+  }
   // Whether a guest may make the call about that job, now. `owner`: nullopt: there is no such job.
   // Errors: NoSuchJob, also of a job that the guest may not know of, and counted alike, so that no
   // counter tells the two apart; PermissionDenied: they may not, or no longer; counted.

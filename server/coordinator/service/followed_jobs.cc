@@ -25,13 +25,10 @@ bool IsLast(const proto::FollowEvent& event) {
 grpc::Status CoordinatorService::StreamedFollow(
     grpc::ServerContext* context,
     grpc::ServerSplitStreamer<proto::FollowRequest, proto::FollowEvent>* stream) {
-  absl::StatusOr<Guest> guest = doorkeeper_.Greet(context, Call::kFollow);
-  if (!guest.ok()) return ToGrpc(guest.status());
   proto::FollowRequest request;
-  const grpc::Status read = ReadRequest(stream, &request);
-  if (!read.ok()) return read;
-  const absl::Status seated = doorkeeper_.Seat(&*guest, Call::kFollow, &call_gate_);
-  if (!seated.ok()) return ToGrpc(seated);
+  const absl::StatusOr<Guest> guest =
+      doorkeeper_.LetIn(context, Call::kFollow, &call_gate_, stream, &request);
+  if (!guest.ok()) return ToGrpc(guest.status());
   const JobId job(request.job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   std::optional<JobOwner> owner;
@@ -80,13 +77,10 @@ void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQue
 grpc::Status CoordinatorService::StreamedGetTrace(
     grpc::ServerContext* context,
     grpc::ServerSplitStreamer<proto::GetTraceRequest, proto::TraceBatch>* stream) {
-  absl::StatusOr<Guest> guest = doorkeeper_.Greet(context, Call::kGetTrace);
-  if (!guest.ok()) return ToGrpc(guest.status());
   proto::GetTraceRequest request;
-  const grpc::Status read = ReadRequest(stream, &request);
-  if (!read.ok()) return read;
-  const absl::Status seated = doorkeeper_.Seat(&*guest, Call::kGetTrace, &call_gate_);
-  if (!seated.ok()) return ToGrpc(seated);
+  const absl::StatusOr<Guest> guest =
+      doorkeeper_.LetIn(context, Call::kGetTrace, &call_gate_, stream, &request);
+  if (!guest.ok()) return ToGrpc(guest.status());
   const JobId job(request.job_id());
   const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
   CoordinatorCore::TraceFound found;

@@ -64,10 +64,8 @@ grpc::Status KeysService::StreamedJoin(
   LogInfo("a %s joins from %s", asked->role(), context->peer());
   doorkeeper_->Note(*guest, CallName(Call::kJoin), IssuedText(*issued));
   // A reply comes after a message. This one is empty, and who sends a large one has had a token.
-  return Answer(stream, [&](const auto&, auto* reply) {
-    *reply = *std::move(issued);
-    return grpc::Status::OK;
-  });
+  proto::JoinRequest empty;
+  return End(stream, ToGrpc(ReadRequest(stream, &empty)), *issued);
 }
 
 grpc::Status KeysService::StreamedRenew(

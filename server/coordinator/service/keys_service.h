@@ -43,13 +43,11 @@ class KeysService final : public proto::Keys::StreamedService {
       grpc::ServerContext* context, OneRequest<Request, Reply>* stream, Call call,
       const std::type_identity_t<std::function<absl::Status(const Guest&, const Request&, Reply*)>>&
           ask) {
-    absl::StatusOr<Guest> guest = doorkeeper_->Greet(context, call);
+    Request request;
+    const absl::StatusOr<Guest> guest = doorkeeper_->LetIn(context, call, gate_, stream, &request);
     if (!guest.ok()) return ToGrpc(guest.status());
-    return Answer(stream, [&](const Request& request, Reply* reply) {
-      const absl::Status seated = doorkeeper_->Seat(&*guest, call, gate_);
-      if (!seated.ok()) return ToGrpc(seated);
-      return ToGrpc(ask(*guest, request, reply));
-    });
+    Reply reply;
+    return End(stream, ToGrpc(ask(*guest, request, &reply)), reply);
   }
 
   Access* const access_;

@@ -4,8 +4,7 @@
 #include <grpcpp/support/status.h>
 #include <grpcpp/support/sync_stream.h>
 
-#include <functional>
-#include <type_traits>
+#include "absl/status/status.h"
 
 namespace strata::server {
 
@@ -18,21 +17,15 @@ using OneRequest = grpc::ServerUnaryStreamer<Request, Reply>;
 // Reads the request. Errors: InvalidArgument: there is none, or it is damaged. One that is too
 // large ends the call by itself.
 template <typename Stream, typename Request>
-grpc::Status ReadRequest(Stream* stream, Request* request) {
-  if (stream->Read(request)) return grpc::Status::OK;
-  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the call has no request that counts");
+absl::Status ReadRequest(Stream* stream, Request* request) {
+  if (stream->Read(request)) return absl::OkStatus();
+  return absl::InvalidArgumentError("the call has no request that counts");
 }
 
-// Reads the request and sends the reply that `ask` makes of it.
+// Ends the call with `status`, after the reply where it is a good one.
 template <typename Request, typename Reply>
-grpc::Status Answer(
-    OneRequest<Request, Reply>* stream,
-    const std::type_identity_t<std::function<grpc::Status(const Request&, Reply*)>>& ask) {
-  Request request;
-  const grpc::Status read = ReadRequest(stream, &request);
-  if (!read.ok()) return read;
-  Reply reply;
-  grpc::Status status = ask(request, &reply);
+grpc::Status End(OneRequest<Request, Reply>* stream, const grpc::Status& status,
+                 const Reply& reply) {
   // What cannot be written has nobody who waits for it.
   if (status.ok()) stream->Write(reply, grpc::WriteOptions().set_last_message());
   return status;
