@@ -81,8 +81,16 @@ def await_all(cluster, count, begin):
         time.sleep(LOOK_S)
 
 
+def cpu_s(process):
+    """Seconds of CPU that a process has used, user and system."""
+    with open(f"/proc/{process.pid}/stat", encoding="utf-8") as text:
+        fields = text.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(cluster, options):
-    """Returns, for each round, seconds until the coordinator was ready, and until all were back."""
+    """Returns, for each round, seconds until the coordinator was ready, and until all were back,
+    and seconds of CPU that the coordinator took for it."""
     coordinator, address = start_coordinator(cluster, "127.0.0.1:0")
     begin = time.monotonic()
     workers = start_workers(cluster, options.daemons, address)
@@ -97,9 +105,11 @@ def measure(cluster, options):
         begin = time.monotonic()
         coordinator, _ = start_coordinator(cluster, address)
         ready = time.monotonic() - begin
-        rounds.append({"ready_s": ready, "all_s": await_all(cluster, options.daemons, begin)})
+        rounds.append({"ready_s": ready, "all_s": await_all(cluster, options.daemons, begin),
+                       "coordinator_cpu_s": cpu_s(coordinator)})
         if not options.json:
-            print(f"ready after {ready:.2f} s, all are back after {rounds[-1]['all_s']:.2f} s",
+            print(f"ready after {ready:.2f} s, all are back after {rounds[-1]['all_s']:.2f} s, "
+                  f"for which the coordinator took {rounds[-1]['coordinator_cpu_s']:.2f} s of CPU",
                   flush=True)
     for worker in workers:  # all at once; the cluster waits for them one by one
         worker.send_signal(signal.SIGTERM)

@@ -72,7 +72,7 @@ int Main(int argc, char** argv) {
         absl::StrCat(error.what(), " (see strata ", known ? first + " " : "", "--help)"),
         kExitUsage);
   }
-  control::QuietGrpc();
+  control::PrepareGrpc();
   return invocation.run();
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/keys/authority.h"
 #include "common/log.h"
@@ -23,10 +24,10 @@ namespace {
 
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 1000;
-constexpr int kConnectTimeoutMs = 5000;
 constexpr int kKeepaliveMs = 5000;
-// Between looks whether who answers was sent away.
-constexpr absl::Duration kLook = absl::Milliseconds(20);
+// Between looks whether who answers was sent away; they grow, as many may wait on one host.
+constexpr absl::Duration kLookMin = absl::Milliseconds(20);
+constexpr absl::Duration kLookMax = absl::Milliseconds(500);
 
 grpc::ChannelArguments CommonArguments(absl::Duration silence) {
   grpc::ChannelArguments arguments;
@@ -80,14 +81,17 @@ absl::StatusOr<Secured> Secure(const Credentials& credentials) {
 
 }  // namespace
 
-void QuietGrpc() {
+void PrepareGrpc() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   gpr_set_log_function(
       [](gpr_log_func_args* said) { LogDebug("gRPC: %s", std::string(said->message)); });
 }
 
 absl::Status Line::Await(absl::Time until) const {
+  absl::Duration pause = kLookMin;
   while (true) {
-    const absl::Time look = std::min(until, absl::Now() + kLook);
+    const absl::Time look = std::min(until, absl::Now() + pause);
+    pause = std::min(pause * 3 / 2, kLookMax);
     if (channel->WaitForConnected(absl::ToChronoTime(look))) return absl::OkStatus();
     const absl::Status peer = check == nullptr ? absl::OkStatus() : check->last();
     if (!peer.ok()) return peer;
@@ -96,7 +100,7 @@ absl::Status Line::Await(absl::Time until) const {
 }
 
 absl::StatusOr<Line> LineTo(const std::string& address, const Credentials& credentials,
-                            absl::Duration silence) {
+                            const LineLimits& limits) {
   Secured secured{grpc::InsecureChannelCredentials(), nullptr};
   if (credentials.kind() == Credentials::Kind::kNone) {
     return Refused(
@@ -110,11 +114,12 @@ absl::StatusOr<Line> LineTo(const std::string& address, const Credentials& crede
     if (!made.ok()) return Refused(address, std::string(made.status().message()));
     secured = *std::move(made);
   }
-  grpc::ChannelArguments arguments = CommonArguments(silence);
+  grpc::ChannelArguments arguments = CommonArguments(limits.silence);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(limits.connect)));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
   return Line{grpc::CreateCustomChannel(address, secured.credentials, arguments), secured.check};
 }

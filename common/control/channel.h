@@ -17,9 +17,10 @@
 
 namespace strata::control {
 
-// Leaves what gRPC itself would log to the log level "debug": a line for each connection, and for
-// each stranger's.
-void QuietGrpc();
+// For a process that speaks gRPC, at its start: what gRPC itself would log is left to the log level
+// "debug" (a line for each connection, and for each stranger's), and the system's Abseil, whose
+// locks gRPC uses, no longer looks for deadlocks at each lock.
+void PrepareGrpc();
 
 // The largest message either way; a placement of a million chunks has a few MiB.
 inline constexpr int kMessageBytesMax = kControlMessageBytesMax;
@@ -39,9 +40,13 @@ struct Line {
   // there is not the cluster's coordinator, and why.
   absl::Status Await(absl::Time until) const;
 };
+struct LineLimits {
+  absl::Duration silence = kSilenceOfCalls;
+  absl::Duration connect = absl::Seconds(5);  // each try, with its handshake
+};
 // Errors: FailedPrecondition: no keys, or keys that cannot be used, and what to do.
 absl::StatusOr<Line> LineTo(const std::string& address, const Credentials& credentials,
-                            absl::Duration silence = kSilenceOfCalls);
+                            const LineLimits& limits = {});
 // Returns a channel over a connected socket, and no other ever: its end is the socket's.
 std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd);
 

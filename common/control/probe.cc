@@ -16,8 +16,17 @@
 
 namespace strata::control {
 
+namespace {
+constexpr char kNotOurs[] = "something listens there that is no coordinator";
+}  // namespace
+
+std::string WhyNoHandshake(bool insecure) {
+  return absl::StrCat(kNotOurs, insecure ? ", or one that wants keys: leave out --insecure"
+                                         : ", or one that was started with --insecure: say that "
+                                           "here, too");
+}
+
 std::string WhyUnreachable(const std::string& address, bool insecure) {
-  constexpr char kNotOurs[] = "something listens there that is no coordinator";
   if (const std::optional<std::string> path = UnixPath(address)) {
     const absl::StatusOr<UniqueFd> fd = DialUnix(*path);
     return fd.ok() ? kNotOurs : std::string(fd.status().message());
@@ -37,9 +46,7 @@ std::string WhyUnreachable(const std::string& address, bool insecure) {
   const timeval limit = {1, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (connect(fd.get(), found->ai_addr, found->ai_addrlen) == 0) {
-    return absl::StrCat(kNotOurs, insecure ? ", or one that wants keys: leave out --insecure"
-                                           : ", or one that was started with --insecure: say that "
-                                             "here, too");
+    return WhyNoHandshake(insecure);
   }
   if (errno == EINPROGRESS || errno == ETIMEDOUT) return "no answer";
   std::string text = std::strerror(errno);

@@ -9,6 +9,8 @@ namespace strata::control {
 // refused", "unknown host", ... Takes a second at most, and what resolving the name takes.
 // `insecure`: the channel was to be without keys.
 std::string WhyUnreachable(const std::string& address, bool insecure);
+// The same where a plain connection is already there.
+std::string WhyNoHandshake(bool insecure);
 
 }  // namespace strata::control
 

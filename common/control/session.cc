@@ -14,6 +14,7 @@
 #include "common/control/channel.h"
 #include "common/control/outbox.h"
 #include "common/control/probe.h"
+#include "common/control/redial.h"
 #include "common/control/renewal.h"
 #include "common/control/session_stream.h"
 #include "common/ipc/unix_socket.h"
@@ -24,13 +25,6 @@
 namespace strata::control {
 namespace {
 
-constexpr absl::Duration kBackoffMin = absl::Milliseconds(50);
-// Just after a break, and at first, connections are tried often and not for long each: TCP repeats
-// what opens one only after a second, and a short break should cost little more than itself.
-constexpr absl::Duration kHurry = absl::Seconds(4);
-constexpr absl::Duration kHurriedConnectTimeout = absl::Milliseconds(500);
-constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
-constexpr absl::Duration kBackoffMax = absl::Seconds(1);
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
 constexpr absl::Duration kStopTimeout = absl::Seconds(2);
 
@@ -93,17 +87,12 @@ class GrpcSession final : public Session {
   // ---- the session's thread ----
 
   void Run() {
-    absl::Time broken_at = absl::Now();
-    absl::Duration backoff = kBackoffMin;
+    Redial redial(absl::Now());
     absl::Status end = absl::CancelledError("stopped");
     while (true) {
       registered_ = false;
-      const bool hurry = absl::Now() - broken_at < kHurry;
-      const absl::Status status = RunLine(hurry ? kHurriedConnectTimeout : kConnectTimeout);
-      if (registered_) {
-        broken_at = absl::Now();
-        backoff = kBackoffMin;
-      }
+      const absl::Status status = RunLine(redial.Limits(absl::Now()));
+      if (registered_) redial.OnBroken(absl::Now());
       if (Stopping()) break;
       const bool refused = absl::IsFailedPrecondition(status) ||
                            (absl::IsResourceExhausted(status) && !RegisteredOnce());
@@ -113,12 +102,11 @@ class GrpcSession final : public Session {
       }
       const absl::Duration patience =
           RegisteredOnce() ? options_.reconnect_deadline : options_.connect_deadline;
-      if (absl::Now() - broken_at >= patience) {
+      if (redial.Away(absl::Now()) >= patience) {
         end = Unreachable(options_.coordinator, absl::FormatDuration(patience), WhyNot(status));
         break;
       }
-      PauseUnlessStopping(backoff);
-      if (absl::Now() - broken_at >= kHurry) backoff = std::min(backoff * 2, kBackoffMax);
+      PauseUnlessStopping(redial.Pause(absl::Now()));
     }
     const bool lost = RegisteredOnce() && !Stopping();
     if (lost) callbacks_.on_lost(end);
@@ -136,7 +124,7 @@ class GrpcSession final : public Session {
   }
 
   // Dials, registers and serves one line until it breaks or the session stops.
-  absl::Status RunLine(absl::Duration connect_timeout) {
+  absl::Status RunLine(const DialLimits& limits) {
     {
       absl::MutexLock lock(&mutex_);
       inbox_.clear();
@@ -144,7 +132,7 @@ class GrpcSession final : public Session {
       closed_.reset();
     }
     const std::unique_ptr<SessionStream> line =
-        SessionStream::Dial(options_.coordinator, options_.credentials, connect_timeout,
+        SessionStream::Dial(options_.coordinator, options_.credentials, limits,
                             {.on_message = [this](auto message) { Take(std::move(message)); },
                              .on_closed = [this](absl::Status status) { Close(status); }});
     SetLine(line.get());

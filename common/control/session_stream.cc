@@ -2,7 +2,6 @@
 
 #include <grpcpp/client_context.h>
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -21,9 +20,6 @@ namespace {
 // Without an acknowledgement of what was sent. With the time that a new connection takes it is well
 // within the time after which the coordinator takes a silent daemon for lost.
 constexpr absl::Duration kSilenceMax = absl::Seconds(2);
-
-// Of TLS and HTTP/2, once somebody has answered: four round trips, and a busy coordinator.
-constexpr absl::Duration kHandshakeMax = absl::Seconds(3);
 
 // A line that has ended before it began.
 class NoLine final : public SessionStream {
@@ -76,27 +72,29 @@ class GrpcLine final : public SessionStream {
 };
 
 // Over TLS. The channel would connect again after its end, but one session is all that it is for.
+// Whether anybody is there is seen at first, by a connection that says nothing: it costs a
+// hundredth of what a channel with keys does, which daemons without a coordinator would make many
+// times.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coordinator,
                                                           const Credentials& credentials,
-                                                          absl::Duration timeout) {
-  const absl::StatusOr<Line> line = LineTo(coordinator, credentials, kSilenceMax);
-  if (!line.ok()) return line.status();
-  // Whether anybody is there is seen as soon as without TLS, whose handshake takes longer.
-  const absl::StatusOr<UniqueFd> probe = DialTcp(coordinator, timeout, kSilenceMax);
+                                                          const DialLimits& limits) {
+  absl::StatusOr<UniqueFd> probe = DialTcp(coordinator, limits.connect, kSilenceMax);
   if (!probe.ok()) return probe.status();
-  const absl::Status up = line->Await(absl::Now() + std::max(timeout, kHandshakeMax));
+  const absl::StatusOr<Line> line =
+      LineTo(coordinator, credentials, {.silence = kSilenceMax, .connect = limits.handshake});
+  if (!line.ok()) return line.status();
+  const absl::Status up = line->Await(absl::Now() + limits.handshake);
   if (up.ok()) return line->channel;
-  if (absl::IsUnavailable(up))
-    return absl::UnavailableError(WhyUnreachable(coordinator, /*insecure=*/false));
+  if (absl::IsUnavailable(up)) return absl::UnavailableError(WhyNoHandshake(/*insecure=*/false));
   return Refused(coordinator, std::string(up.message()));
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialChannel(const std::string& coordinator,
                                                            const Credentials& credentials,
-                                                           absl::Duration timeout) {
+                                                           const DialLimits& limits) {
   const bool is_plain = UnixPath(coordinator) || credentials.kind() == Credentials::Kind::kInsecure;
-  if (!is_plain) return DialSecure(coordinator, credentials, timeout);
-  absl::StatusOr<UniqueFd> fd = control::Dial(coordinator, timeout, kSilenceMax);
+  if (!is_plain) return DialSecure(coordinator, credentials, limits);
+  absl::StatusOr<UniqueFd> fd = control::Dial(coordinator, limits.connect, kSilenceMax);
   if (fd.ok()) return ChannelOn(*std::move(fd));
   // Another user listens there.
   const bool is_strange = absl::IsPermissionDenied(fd.status());
@@ -108,8 +106,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> DialChannel(const std::string& co
 
 std::unique_ptr<SessionStream> SessionStream::Dial(const std::string& coordinator,
                                                    const Credentials& credentials,
-                                                   absl::Duration timeout, Callbacks callbacks) {
-  const auto channel = DialChannel(coordinator, credentials, timeout);
+                                                   const DialLimits& limits, Callbacks callbacks) {
+  const auto channel = DialChannel(coordinator, credentials, limits);
   if (channel.ok()) return std::make_unique<GrpcLine>(*channel, std::move(callbacks));
   callbacks.on_closed(channel.status());
   return std::make_unique<NoLine>();

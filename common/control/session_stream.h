@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "common/control/credentials.h"
+#include "common/control/redial.h"
 #include "proto/control.pb.h"
 
 namespace strata::control {
@@ -28,11 +28,11 @@ class SessionStream {
   };
 
   virtual ~SessionStream() = default;  // cancels
-  // Blocks up to about `timeout`; where that is not enough, or nobody is there, the line has ended
+  // Blocks up to about `limits`; where that is not enough, or nobody is there, the line has ended
   // already.
   static std::unique_ptr<SessionStream> Dial(const std::string& coordinator,
-                                             const Credentials& credentials, absl::Duration timeout,
-                                             Callbacks callbacks);
+                                             const Credentials& credentials,
+                                             const DialLimits& limits, Callbacks callbacks);
 
   // Hands the message to the connection; may block while its buffers are full. False: the line is
   // broken, on_closed says why.

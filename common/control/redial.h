@@ -1,0 +1,39 @@
+#ifndef STRATA_COMMON_CONTROL_REDIAL_H_
+#define STRATA_COMMON_CONTROL_REDIAL_H_
+
+#include <random>
+
+#include "absl/time/time.h"
+
+namespace strata::control {
+
+// How long each part of an attempt to connect may take.
+struct DialLimits {
+  absl::Duration connect;    // TCP's
+  absl::Duration handshake;  // TLS and HTTP/2, once somebody has answered
+};
+
+// When a session that has lost its line tries again, and how long it waits for each try. Many
+// sessions lose their lines at the same moment, when their coordinator starts anew: so pauses grow
+// with the time away and are drawn, and nobody gives up a handshake that a busy coordinator may
+// still finish.
+class Redial {
+ public:
+  explicit Redial(absl::Time now) : broken_at_(now) {}
+
+  // The line was up until now.
+  void OnBroken(absl::Time now) { broken_at_ = now; }
+  absl::Duration Away(absl::Time now) const { return now - broken_at_; }
+
+  DialLimits Limits(absl::Time now) const;
+  // Until the next try.
+  absl::Duration Pause(absl::Time now);
+
+ private:
+  absl::Time broken_at_;
+  std::minstd_rand random_{std::random_device()()};
+};
+
+}  // namespace strata::control
+
+#endif  // STRATA_COMMON_CONTROL_REDIAL_H_
