@@ -14,7 +14,7 @@ namespace strata {
 
 // The version of the control plane's messages and of HELLO; daemons of another one are refused by
 // name.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 // Parses protobuf text. `source` names it in errors ("job.textproto:3:5: ...").
 // Errors: InvalidArgument, one line: place, field and what is wrong.

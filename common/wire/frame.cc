@@ -47,6 +47,7 @@ PayloadRule RuleFor(Op op) {
     case Op::kCutAnswer:
     case Op::kReduce:
     case Op::kGather:
+    case Op::kApply:
       return PayloadRule::kElements;
     case Op::kSeed:
       return PayloadRule::kChecksums;
@@ -95,7 +96,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kHandshake)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kApply)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
@@ -123,11 +124,12 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
 }
 
 bool HasSlice(Op op) { return op == Op::kReduce || op == Op::kGather; }
+bool HasRate(Op op) { return op == Op::kPushPull || op == Op::kApply; }
 
 // What stands at kStalenessAt and at kBaseVersionAt, whose meaning the op decides.
 uint32_t StalenessSlot(const Header& header) {
   if (HasSlice(header.op)) return header.slice;
-  return header.op == Op::kPushPull ? std::bit_cast<uint32_t>(header.rate) : header.staleness;
+  return HasRate(header.op) ? std::bit_cast<uint32_t>(header.rate) : header.staleness;
 }
 uint64_t BaseVersionSlot(const Header& header) {
   return header.op == Op::kReduce ? std::bit_cast<uint32_t>(header.rate) : header.base_version;
@@ -141,7 +143,7 @@ void ParseSharedSlots(uint32_t staleness, uint64_t base_version, Header* header)
   }
   if (HasSlice(header->op)) {
     header->slice = staleness;
-  } else if (header->op == Op::kPushPull) {
+  } else if (HasRate(header->op)) {
     header->rate = std::bit_cast<float>(staleness);
   } else {
     header->staleness = staleness;
@@ -187,7 +189,9 @@ absl::Status CheckMeaning(const Header& header) {
   if (header.error == ErrorCode::kNone && header.op == Op::kError) {
     return Refuse("error is NONE in op ERROR");
   }
-  if ((header.flags & kFlagEmpty) != 0 && header.op != Op::kPushPull && header.op != Op::kInit) {
+  const bool may_be_empty =
+      header.op == Op::kPushPull || header.op == Op::kInit || header.op == Op::kApply;
+  if ((header.flags & kFlagEmpty) != 0 && !may_be_empty) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
   }
   const bool has_elements =
@@ -200,7 +204,7 @@ absl::Status CheckMeaning(const Header& header) {
     return Refuse(absl::StrFormat("payload_kind is REGION in op %s, which carries no elements",
                                   ToString(header.op)));
   }
-  if (header.sequence != 0 && !IsSequenced(header.op)) {
+  if (header.sequence != 0 && !IsSequenced(header.op) && !IsLogged(header.op)) {
     return Refuse(absl::StrFormat("sequence is %d in op %s, which carries none", header.sequence,
                                   ToString(header.op)));
   }
@@ -274,6 +278,10 @@ bool IsSealed(bool has_seal, const Header& header) {
 bool IsSequenced(Op op) {
   return op == Op::kSeed || op == Op::kFirst || op == Op::kReduce || op == Op::kGather ||
          op == Op::kRetire;
+}
+
+bool IsLogged(Op op) {
+  return op == Op::kInit || op == Op::kPushPull || op == Op::kRetire || op == Op::kApply;
 }
 
 uint64_t Checksum(absl::Span<const std::byte> payload) {
@@ -353,6 +361,7 @@ std::array<std::byte, kHelloBytes> EncodeHello(const Hello& hello) {
   Put(&bytes[8], hello.cluster);
   Put(&bytes[16], hello.token);
   Put(&bytes[24], hello.connection);
+  Put(&bytes[28], hello.shard);
   return bytes;
 }
 
@@ -361,17 +370,16 @@ absl::Status DecodeHello(absl::Span<const std::byte> payload, Hello* hello) {
     return Refuse(absl::StrFormat("HELLO of %d bytes, not %d", payload.size(), kHelloBytes));
   }
   const auto role = Get<uint32_t>(&payload[4]);
-  if (role != static_cast<uint32_t>(Hello::Role::kNode)) {
+  if (role != static_cast<uint32_t>(Hello::Role::kNode) &&
+      role != static_cast<uint32_t>(Hello::Role::kPrimary)) {
     return Refuse(absl::StrFormat("HELLO role is %d, which is unknown", role));
   }
-  if (const auto reserved = Get<uint32_t>(&payload[28]); reserved != 0) {
-    return Refuse(absl::StrFormat("HELLO reserved is 0x%x, not 0", reserved));
-  }
   hello->protocol = Get<uint32_t>(&payload[0]);
-  hello->role = Hello::Role::kNode;
+  hello->role = static_cast<Hello::Role>(role);
   hello->cluster = Get<uint64_t>(&payload[8]);
   hello->token = Get<uint64_t>(&payload[16]);
   hello->connection = Get<uint32_t>(&payload[24]);
+  hello->shard = Get<uint32_t>(&payload[28]);
   return absl::OkStatus();
 }
 

@@ -42,15 +42,18 @@ namespace strata::wire {
 //       48    8 base_version      of the weights of the gradient, see kAnswer; REDUCE: as rate
 //       56    8 version           answers: version of the weights in the payload
 //       64    8 received          answers: pushes of this node received for the chunk (watermark);
-//                                 between nodes: sequence of the last frame received in order
+//                                 ACK, and between nodes: sequence of the last frame received in
+//                                 order; APPLY: samples in the sum
 //       72    8 durable_through   reserved for pushes that a crash cannot lose: nobody reads it
 //       80    4 sample_count      PUSHPULL, REDUCE: samples in the sum
-//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; PUSHPULL: the rate of
-//                                 its step; REDUCE, GATHER: slice, the first one in the payload
+//       84    4 staleness         answers to PUSHPULL, see docs/semantics.md; PUSHPULL, APPLY: the
+//                                 rate of its step; REDUCE, GATHER: slice, the first one in the
+//                                 payload
 //       88    8 payload_bytes
 //       96    8 min_clock         answers: least number of pushes received from any of the nodes
-//      104    8 sequence          between nodes: from 1, one more with each frame to that node; 0
-//                                 in HELLO, HELLO_OK, ACK and ERROR, and in all others
+//      104    8 sequence          between nodes, and from a primary to its backup: from 1, one more
+//                                 with each frame; 0 in HELLO, HELLO_OK, ACK and ERROR, and in all
+//                                 others
 //      112    8 payload_checksum  XXH3-64 of the payload; 0 where there is none. REGION: of the
 //                                 reference, so that it says nothing of what is referred to
 //      120    8 header_checksum   XXH3-64 of bytes 0..119
@@ -91,9 +94,14 @@ enum class Op : uint8_t {
   kAttachOk = 18,  // from now on frames may come with payload_kind REGION
   // Before HELLO, where the job's frames are sealed; cores do not see it. Payload: bytes of TLS
   kHandshake = 20,
+  // From a shard's primary to its backup, besides HELLO and what a node has said to the primary
+  // (INIT, PUSHPULL, RETIRE, as it said it, but for `generation`); answered by ACK.
+  kApply = 21,  // the sum of a clock over all nodes that have not retired
 };
 // Whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
+// Whether a primary says frames of this op to its backup, which counts them, too.
+bool IsLogged(Op op);
 
 enum Flag : uint8_t {
   kFlagEmpty = 1,   // no payload. PUSHPULL: adds nothing. INIT: asks for the first weights

@@ -45,6 +45,8 @@ std::string ToString(Op op) {
       return "ACK";
     case Op::kHandshake:
       return "HANDSHAKE";
+    case Op::kApply:
+      return "APPLY";
   }
   return absl::StrFormat("op %d", static_cast<int>(op));
 }

@@ -139,7 +139,7 @@ TEST(Frame, TheLayoutIsTheDocumentedOneByteForByte) {
 }
 
 TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
-  for (int op = 1; op <= 20; ++op) {
+  for (int op = 1; op <= 21; ++op) {
     Header header;
     header.op = static_cast<Op>(op);
     std::vector<std::byte> payload;
@@ -303,9 +303,30 @@ TEST(Frame, AnErrorWithoutACodeIsRefused) {
   ExpectRefused(DecodeHeader(header, {}), "error is NONE");
 }
 
-TEST(Frame, ReservedBitsAreRefused) {
-  for (size_t offset = 104; offset < 112; ++offset)
-    ExpectRefused(DecodeWith(offset, 1), "sequence is");
+TEST(Frame, OnlyFramesThatAreCountedHaveASequence) {
+  for (const Op op : {Op::kCut, Op::kAck, Op::kHelloOk, Op::kInitOk, Op::kRetireOk}) {
+    Header header;
+    header.op = op;
+    header.sequence = uint64_t{1} << 63;
+    ExpectRefused(DecodeHeader(header, {}), "sequence is");
+  }
+}
+
+TEST(Frame, WhatAPrimaryTellsItsBackupIsCounted) {
+  for (const Op op : {Op::kInit, Op::kPushPull, Op::kRetire, Op::kApply}) {
+    Header header;
+    header.op = op;
+    header.sequence = 7;
+    if (op == Op::kApply || op == Op::kPushPull) {
+      header.flags = kFlagEmpty;
+      header.rate = 0.5f;
+    }
+    const HeaderBytes bytes = EncodeHeader(header, 0);
+    Header decoded;
+    const absl::Status status = Decode(bytes, {}, Limits{}, &decoded);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(decoded, header);
+  }
 }
 
 TEST(Frame, DeclaredAndActualPayloadMustAgree) {

@@ -90,6 +90,7 @@ std::optional<FrameFault> FrameGate::CheckEra(const wire::Header& header) const 
 std::optional<FrameFault> FrameGate::CheckSender(const Binding& binding,
                                                  const wire::Header& header) const {
   if (header.job != plan_.job.value()) return FrameFault{ErrorCode::kWrongJob, "not HELLO's job"};
+  if (header.sequence != 0) return FrameFault{ErrorCode::kMalformed, "sequence"};
   if (header.node != plan_.nodes[binding.node].value() ||
       header.incarnation != binding.incarnation) {
     return FrameFault{ErrorCode::kNoHello, "not HELLO's node and incarnation"};

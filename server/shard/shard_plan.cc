@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
 #include "common/job/exchange/connections.h"
+#include "common/job/exchange/shard_generation.h"
 #include "common/job/job.h"
 #include "common/limits/limits.h"
 #include "compression/job_compression.h"
@@ -108,7 +109,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.token = record.token();
   plan.cluster = record.cluster();
   plan.view = record.view().number();
-  plan.generation = record.placement().generation();
+  plan.generation = ShardGeneration(record.placement(), own_shard);
   plan.resumes = record.has_resume();
   if (absl::Status status = PlanNodes(record.view(), &plan); !status.ok()) return status;
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;

@@ -138,7 +138,7 @@ struct Scenario {
   // Of all jobs. Where they are sealed, a frame that is lost, changed or doubled ends its
   // connection, so that such faults are rarer.
   proto::Job::Protection protection = proto::Job::PLAIN;
-  worker::LinkTiming timing;
+  LinkTiming timing;
   absl::Duration partition_every = absl::InfiniteDuration();
   // The longest that anything that stands still or is cut off does so.
   absl::Duration outage_max = absl::Seconds(3);

@@ -8,7 +8,7 @@
 #include "common/job/exchange/slices.h"
 #include "common/require.h"
 #include "compression/job_compression.h"
-#include "worker/exchange/connection/link.h"
+#include "common/link/link.h"
 
 namespace strata::worker {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/connection/link.h"
-#include "worker/exchange/connection/reconnector.h"
+#include "common/link/link.h"
+#include "common/link/reconnector.h"
 
 namespace strata::worker {
 

@@ -8,7 +8,7 @@
 #include "common/bytes.h"
 #include "common/ids.h"
 #include "compression/checked_payload.h"
-#include "worker/exchange/connection/link.h"
+#include "common/link/link.h"
 
 namespace strata::worker {
 

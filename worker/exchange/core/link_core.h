@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/connection/link.h"
+#include "common/link/link.h"
 #include "worker/exchange/core/core_actions.h"
 
 namespace strata::worker {

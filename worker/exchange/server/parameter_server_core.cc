@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/connections.h"
+#include "common/job/exchange/shard_generation.h"
 #include "common/job/job.h"
 #include "compression/job_compression.h"
 #include "worker/exchange/server/check_placement.h"
@@ -54,6 +55,8 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
     }
     std::vector<ShardLink> links;
     LinkIdentity identity = MakeIdentity(options);
+    identity.generation = ShardGeneration(placement, ShardId(s));
+    identity.hello.shard = s;
     for (uint32_t i = 0; i < connections; ++i) {
       identity.hello.connection = i;
       const LinkId id(i * static_cast<uint32_t>(held.size()) + s);

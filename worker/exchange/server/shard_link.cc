@@ -58,7 +58,7 @@ uint64_t ShardLink::bytes_sent(Op op) const {
 }
 
 void ShardLink::Ask(wire::Header header, Bytes payload, absl::Time now, WireActions* actions) {
-  Sign(identity_, &header);
+  SignHeader(identity_, &header);
   Request request{.frame = {header, std::move(payload)},
                   .asked = now,
                   .due = now,

@@ -12,8 +12,8 @@
 #include "common/ids.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/connection/link.h"
-#include "worker/exchange/connection/reconnector.h"
+#include "common/link/link.h"
+#include "common/link/reconnector.h"
 
 namespace strata::worker {
 

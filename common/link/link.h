@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_EXCHANGE_CONNECTION_LINK_H_
-#define STRATA_WORKER_EXCHANGE_CONNECTION_LINK_H_
+#ifndef STRATA_COMMON_LINK_LINK_H_
+#define STRATA_COMMON_LINK_LINK_H_
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 
-namespace strata::worker {
+namespace strata {
 
 // A link: a core's lasting relation to one peer (a shard, another node) over connections that come
 // and go.
@@ -52,7 +52,7 @@ struct LinkIdentity {
 std::string RefusalText(const wire::Frame& refusal);
 
 // Writes into the header who speaks.
-void Sign(const LinkIdentity& identity, wire::Header* header);
+void SignHeader(const LinkIdentity& identity, wire::Header* header);
 // Make a header that says who speaks, and the HELLO that opens a connection.
 wire::Header MakeHeader(const LinkIdentity& identity, wire::Op op);
 wire::Frame MakeHello(const LinkIdentity& identity);
@@ -79,6 +79,6 @@ struct LinkActivity {
   void Add(const LinkActivity& other);
 };
 
-}  // namespace strata::worker
+}  // namespace strata
 
-#endif  // STRATA_WORKER_EXCHANGE_CONNECTION_LINK_H_
+#endif  // STRATA_COMMON_LINK_LINK_H_

@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_EXCHANGE_CONNECTION_RECONNECTOR_H_
-#define STRATA_WORKER_EXCHANGE_CONNECTION_RECONNECTOR_H_
+#ifndef STRATA_COMMON_LINK_RECONNECTOR_H_
+#define STRATA_COMMON_LINK_RECONNECTOR_H_
 
 #include <optional>
 #include <string>
@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/link/link.h"
 #include "common/transport/endpoint.h"
-#include "worker/exchange/connection/link.h"
 
-namespace strata::worker {
+namespace strata {
 
 // Keeps a link's connection: makes one, gives it up if nobody confirms HELLO in time, makes the
 // next one with backoff, and gives the peer up after too long without one. What is said on the
@@ -82,6 +82,6 @@ class Reconnector {
   bool gives_up_ = true;
 };
 
-}  // namespace strata::worker
+}  // namespace strata
 
-#endif  // STRATA_WORKER_EXCHANGE_CONNECTION_RECONNECTOR_H_
+#endif  // STRATA_COMMON_LINK_RECONNECTOR_H_

@@ -1,11 +1,11 @@
-#include "worker/exchange/connection/reconnector.h"
+#include "common/link/reconnector.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "common/require.h"
 
-namespace strata::worker {
+namespace strata {
 
 void Reconnector::Connect(WireActions* actions) {
   state_ = State::kConnecting;
@@ -89,4 +89,4 @@ void Reconnector::Describe(absl::Time now, LinkActivity* activity) const {
   activity->error = std::string(last_loss_.message());
 }
 
-}  // namespace strata::worker
+}  // namespace strata

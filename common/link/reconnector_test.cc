@@ -1,11 +1,11 @@
-#include "worker/exchange/connection/reconnector.h"
+#include "common/link/reconnector.h"
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace strata::worker {
+namespace strata {
 namespace {
 
 using transport::ConnectionId;
@@ -149,4 +149,4 @@ TEST_F(ReconnectorTest, TheEndThatIsConnectedToAsksForNothingAndTakesTheNewestCo
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata

@@ -1,4 +1,4 @@
-#include "worker/exchange/connection/link.h"
+#include "common/link/link.h"
 
 #include <array>
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace strata::worker {
+namespace strata {
 
 std::string RefusalText(const wire::Frame& refusal) {
   if (refusal.payload.empty()) return wire::ToString(refusal.header.error);
@@ -26,7 +26,7 @@ void LinkActivity::Add(const LinkActivity& other) {
   error = other.error;
 }
 
-void Sign(const LinkIdentity& identity, wire::Header* header) {
+void SignHeader(const LinkIdentity& identity, wire::Header* header) {
   header->job = identity.job;
   header->view = identity.view;
   header->generation = identity.generation;
@@ -37,7 +37,7 @@ void Sign(const LinkIdentity& identity, wire::Header* header) {
 wire::Header MakeHeader(const LinkIdentity& identity, wire::Op op) {
   wire::Header header;
   header.op = op;
-  Sign(identity, &header);
+  SignHeader(identity, &header);
   return header;
 }
 
@@ -59,6 +59,7 @@ wire::ErrorCode CheckPeerHello(const LinkIdentity& self, const wire::Frame& fram
   }
   *connection = hello.connection;
   if (hello.protocol != self.hello.protocol) return wire::ErrorCode::kWrongVersion;
+  if (hello.role != self.hello.role) return wire::ErrorCode::kWrongRole;
   if (header.job != self.job || hello.cluster != self.hello.cluster ||
       hello.token != self.hello.token) {
     return wire::ErrorCode::kWrongJob;
@@ -75,4 +76,4 @@ wire::Frame MakeRefusal(const LinkIdentity& self, wire::Op op, wire::ErrorCode e
   return frame;
 }
 
-}  // namespace strata::worker
+}  // namespace strata
