@@ -66,6 +66,10 @@ class Endpoint {
 
   // Begins to connect and returns at once; failure shows as kDisconnected. Errors: InvalidArgument.
   virtual absl::StatusOr<ConnectionId> Connect(const std::string& address) = 0;
+  // The same, for the frames of this job: where several are protected here, it says with whose keys.
+  virtual absl::StatusOr<ConnectionId> ConnectFor(const std::string& address, JobId /*job*/) {
+    return Connect(address);
+  }
 
   // Queues a frame, and says its payload's checksum in the header. Zero-copy: the payload's owner
   // is kept until the bytes have left. Never blocks. Errors: NotFound (no such connection),

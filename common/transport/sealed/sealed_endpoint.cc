@@ -59,7 +59,19 @@ absl::StatusOr<ConnectionId> SealedEndpoint::Connect(const std::string& address)
   if (jobs_.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(address, ": of which of the jobs here?"));
   }
-  const std::shared_ptr<Job>& job = jobs_.begin()->second;
+  return ConnectSealed(address, jobs_.begin()->second);
+}
+
+absl::StatusOr<ConnectionId> SealedEndpoint::ConnectFor(const std::string& address, JobId id) {
+  const auto job = jobs_.find(id);
+  if (job != jobs_.end()) return ConnectSealed(address, job->second);
+  if (takes_ == Unsealed::kOfOtherJobs) return inner_->Connect(address);
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s: no secret of job %d is known", address, id.value()));
+}
+
+absl::StatusOr<ConnectionId> SealedEndpoint::ConnectSealed(const std::string& address,
+                                                           const std::shared_ptr<Job>& job) {
   auto handshake = seal::Handshake::Connect(
       job->identity, seal::ConnectionSecret(job->keys.secret, job->keys.attempt, address),
       job->payloads.salt());

@@ -48,6 +48,7 @@ class SealedEndpoint : public Endpoint {
 
   absl::StatusOr<int> Listen(const std::string& address) override;
   absl::StatusOr<ConnectionId> Connect(const std::string& address) override;
+  absl::StatusOr<ConnectionId> ConnectFor(const std::string& address, JobId job) override;
   absl::Status Send(ConnectionId connection, const wire::Frame& frame) override;
   void Poll(absl::Duration timeout, std::vector<Event>* events) override;
   void WatchFd(int fd) override { inner_->WatchFd(fd); }
@@ -94,6 +95,8 @@ class SealedEndpoint : public Endpoint {
   // Of a peer that has not begun a handshake.
   void TakeOfStranger(Event event, std::vector<Event>* events);
   void TakeHandshake(Event event, std::vector<Event>* events);
+  absl::StatusOr<ConnectionId> ConnectSealed(const std::string& address,
+                                             const std::shared_ptr<Job>& job);
   void Advance(ConnectionId id, Connection* connection, const wire::Frame* said,
                std::vector<Event>* events);
   // The peer has shown what it has to.
