@@ -96,7 +96,8 @@ enum class Op : uint8_t {
   kHandshake = 20,
   // From a shard's primary to its backup, besides HELLO and what a node has said to the primary
   // (INIT, PUSHPULL, RETIRE, as it said it, but for `generation`); answered by ACK.
-  kApply = 21,  // the sum of a clock over all nodes that have not retired
+  kApply = 21,  // the sum of a clock over all nodes that have not retired; EMPTY: no node had one.
+                // With a quorum: the grace of the chunk's open clock is over
 };
 // Whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
