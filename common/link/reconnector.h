@@ -58,6 +58,8 @@ class Reconnector {
   bool is_greeting() const { return state_ == State::kGreeting; }
   // REQUIRES: there is one, as while the link is up or greeting.
   transport::ConnectionId connection() const;
+  // The connection that there is, also one that greets.
+  std::optional<transport::ConnectionId> open() const { return connection_; }
   bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
   // Since when the link is not up; infinity while it is.
   absl::Time down_since() const { return down_since_; }

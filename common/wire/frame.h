@@ -50,7 +50,8 @@ namespace strata::wire {
 //                                 rate of its step; REDUCE, GATHER: slice, the first one in the
 //                                 payload
 //       88    8 payload_bytes
-//       96    8 min_clock         answers: least number of pushes received from any of the nodes
+//       96    8 min_clock         answers: least number of pushes received from any of the nodes; from
+//                                 a primary to its backup: its time, in ns since 1970
 //      104    8 sequence          between nodes, and from a primary to its backup: from 1, one more
 //                                 with each frame; 0 in HELLO, HELLO_OK, ACK and ERROR, and in all
 //                                 others

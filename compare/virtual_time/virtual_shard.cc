@@ -45,7 +45,7 @@ void VirtualShard::OnEvent(const Event& event) {
       core_.OnMalformed(event.connection, &actions_);
       break;
     case Event::Kind::kDisconnected:
-      core_.OnDisconnected(event.connection);
+      core_.OnDisconnected(event.connection, event.error, clock_->Now(), &actions_);
       break;
   }
   Execute();

@@ -10,7 +10,7 @@ using wire::Op;
 
 // Whether the frame is to hold all elements of its chunk; else it holds none.
 bool HasElements(const wire::Header& header) {
-  return (header.op == Op::kInit || header.op == Op::kPushPull) &&
+  return (header.op == Op::kInit || header.op == Op::kPushPull || header.op == Op::kApply) &&
          (header.flags & wire::kFlagEmpty) == 0;
 }
 
@@ -55,6 +55,42 @@ std::optional<FrameFault> FrameGate::CheckHello(transport::ConnectionId connecti
   return std::nullopt;
 }
 
+std::optional<FrameFault> FrameGate::CheckPrimary(const wire::Header& header,
+                                                  const wire::Hello& hello) const {
+  if (hello.cluster != plan_.cluster || hello.token != plan_.token) {
+    return FrameFault{ErrorCode::kWrongJob, "cluster or token"};
+  }
+  if (header.view != plan_.view) return FrameFault{ErrorCode::kWrongView, "view"};
+  if (header.generation == plan_.generation) return std::nullopt;
+  return FrameFault{ErrorCode::kFenced,
+                    absl::StrFormat("generation %d, here %d", header.generation, plan_.generation),
+                    header.generation > plan_.generation};
+}
+
+std::optional<FrameFault> FrameGate::CheckChange(const wire::Frame& frame, size_t* node,
+                                                 size_t* chunk) const {
+  const wire::Header& header = frame.header;
+  if (!wire::IsLogged(header.op)) {
+    return FrameFault{ErrorCode::kWrongRole, "primaries do not send " + wire::ToString(header.op)};
+  }
+  if (header.job != plan_.job.value() || header.view != plan_.view ||
+      header.generation != plan_.generation) {
+    return FrameFault{ErrorCode::kWrongJob, "not HELLO's job, view and generation"};
+  }
+  if (header.op != Op::kApply) {
+    const auto found = node_index_.find(NodeId(header.node));
+    if (found == node_index_.end()) return FrameFault{ErrorCode::kWrongView, "node"};
+    *node = found->second;
+  }
+  if (header.op == Op::kRetire) return std::nullopt;
+  const std::optional<size_t> index = IndexOf(ChunkId(header.chunk));
+  if (!index.has_value()) {
+    return FrameFault{ErrorCode::kWrongChunk, absl::StrFormat("no chunk %d here", header.chunk)};
+  }
+  *chunk = *index;
+  return CheckPayload(frame, plan_.chunks[*chunk]);
+}
+
 std::optional<FrameFault> FrameGate::Check(const Binding& binding, const wire::Frame& frame,
                                            size_t* chunk) const {
   if (std::optional<FrameFault> fault = CheckSender(binding, frame.header)) return fault;
@@ -79,10 +115,9 @@ std::optional<FrameFault> FrameGate::CheckEra(const wire::Header& header) const 
                       absl::StrFormat("view %d, not %d", header.view, plan_.view),
                       header.view > plan_.view};
   }
-  if (header.generation != plan_.generation) {
-    return FrameFault{ErrorCode::kWrongGeneration,
-                      absl::StrFormat("generation %d, not %d", header.generation, plan_.generation),
-                      header.generation > plan_.generation};
+  // One of both has not heard yet where the shard lies now.
+  if (header.generation < plan_.heard_from || header.generation > plan_.generation) {
+    return FrameFault{ErrorCode::kWrongGeneration, "", /*retry=*/true};
   }
   return std::nullopt;
 }

@@ -36,6 +36,13 @@ class FrameGate {
   std::optional<FrameFault> CheckHello(transport::ConnectionId connection,
                                        const wire::Header& header, const wire::Hello& hello,
                                        Binding* binding) const;
+  // Checks the HELLO of who says to be the shard's primary.
+  std::optional<FrameFault> CheckPrimary(const wire::Header& header,
+                                         const wire::Hello& hello) const;
+  // Checks a change that the primary says; where nothing is wrong with it, `node` and `chunk` are
+  // the indices of whose and what it is about, if it is about one.
+  std::optional<FrameFault> CheckChange(const wire::Frame& frame, size_t* node,
+                                        size_t* chunk) const;
   // Checks any other frame of a bound connection; where nothing is wrong with it, `chunk` is the
   // index of its chunk in the plan. RETIRE is about no chunk.
   std::optional<FrameFault> Check(const Binding& binding, const wire::Frame& frame,

@@ -1,8 +1,10 @@
 #include "server/shard/shard_core.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/job/job.h"
@@ -11,6 +13,23 @@
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
+namespace {
+
+absl::Status NotHere(JobId job, ShardId shard) {
+  return absl::NotFoundError(
+      absl::StrFormat("shard %d of job %d is not here", shard.value(), job.value()));
+}
+
+}  // namespace
+
+void ShardCounters::Add(const ShardCounters& other) {
+  pushes += other.pushes;
+  answers += other.answers;
+  duplicates += other.duplicates;
+  refused += other.refused;
+  bytes_received += other.bytes_received;
+  bytes_sent += other.bytes_sent;
+}
 
 ShardCore::ShardCore(const kernels::Kernels& kernels, NewMemory new_memory,
                      std::function<absl::Time()> trace_clock)
@@ -18,23 +37,27 @@ ShardCore::ShardCore(const kernels::Kernels& kernels, NewMemory new_memory,
 ShardCore::~ShardCore() = default;
 
 absl::Status ShardCore::Install(const proto::JobRecord& record, ShardId own_shard,
-                                absl::Span<const ChunkImage> images) {
-  const absl::StatusOr<bool> installed = BeginInstall(record, own_shard);
+                                absl::Span<const ChunkImage> images, ShardCopy copy) {
+  const absl::StatusOr<bool> installed = BeginInstall(record, own_shard, copy);
   if (!installed.ok() || *installed) return installed.status();
   const JobId job(record.job_id());
   absl::Status taken = InstallMore(job, images);
   return taken.ok() ? EndInstall(job) : taken;
 }
 
-absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
+absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, ShardId own_shard,
+                                             ShardCopy copy) {
   const JobId id(record.job_id());
-  std::string text = absl::StrFormat("%d ", own_shard.value()) + record.SerializeAsString();
+  const JobShard key(id, own_shard);
+  std::string text = record.SerializeAsString();
   for (const auto* jobs : {&jobs_, &installing_}) {
-    const auto known = jobs->find(id);
-    if (known == jobs->end()) continue;
-    if (known->second.record == text) return jobs == &jobs_;
-    return absl::AlreadyExistsError(
-        absl::StrFormat("job %d is installed with another record", id.value()));
+    for (const auto& [known, installed] : *jobs) {
+      if (known.first != id || (known == key && installed.record == text)) continue;
+      if (installed.record == text) continue;
+      return absl::AlreadyExistsError(
+          absl::StrFormat("job %d is installed with another record", id.value()));
+    }
+    if (jobs->contains(key)) return jobs == &jobs_;
   }
   absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, own_shard);
   if (!plan.ok()) {
@@ -42,18 +65,19 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
   std::unique_ptr<TraceLog> trace;
-  if (trace_clock_) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
+  const bool is_primary = copy == ShardCopy::kPrimary;
+  if (trace_clock_ && is_primary) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
   Installed made;
   if (new_memory_) made.memory = new_memory_();
   made.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, made.memory);
-  made.job = std::make_unique<ShardJob>(*std::move(plan), kernels_, *made.pool, &scratch_,
+  made.job = std::make_unique<ShardJob>(*std::move(plan), copy, kernels_, *made.pool, &scratch_,
                                         &refusals_, &cuts_, std::move(trace));
   made.record = std::move(text);
   if (record.has_resume()) {
-    installing_[id] = std::move(made);
+    installing_[key] = std::move(made);
     return false;
   }
-  Add(id, std::move(made));
+  Add(key, std::move(made));
   return true;
 }
 
@@ -62,64 +86,125 @@ absl::Status ShardCore::InstallMore(JobId id, absl::Span<const ChunkImage> image
 }
 
 absl::Status ShardCore::EndInstall(JobId id) {
-  if (jobs_.contains(id)) return absl::OkStatus();
+  const auto is_of_job = [id](const auto& entry) { return entry.first.first == id; };
+  const bool is_here = absl::c_any_of(jobs_, is_of_job);
+  if (is_here && absl::c_none_of(installing_, is_of_job)) return absl::OkStatus();
   absl::Status whole = Advance(id, [](ShardJob& job) { return job.CheckRestored(); });
   if (!whole.ok()) return whole;
-  auto made = installing_.extract(id);
-  Add(id, std::move(made.mapped()));
+  for (auto it = installing_.begin(); it != installing_.end();) {
+    const auto entry = it++;
+    if (!is_of_job(*entry)) continue;
+    const JobShard key = entry->first;
+    Add(key, std::move(entry->second));
+    installing_.erase(entry);
+  }
   return absl::OkStatus();
 }
 
 absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJob&)> call) {
-  const auto found = installing_.find(id);
-  if (found == installing_.end()) {
-    return absl::CancelledError(absl::StrFormat("job %d was removed", id.value()));
+  absl::Status status = absl::CancelledError(absl::StrFormat("job %d was removed", id.value()));
+  for (auto& [key, installed] : installing_) {
+    if (key.first != id) continue;
+    status = call(*installed.job);
+    if (!status.ok()) break;
   }
-  const absl::Status status = call(*found->second.job);
-  if (status.ok()) return status;
-  installing_.erase(found);
+  if (status.ok() || absl::IsCancelled(status)) return status;
+  absl::erase_if(installing_, [id](const auto& entry) { return entry.first.first == id; });
   return absl::InvalidArgumentError(absl::StrFormat("job %d: %s", id.value(), status.message()));
 }
 
-void ShardCore::Add(JobId id, Installed installed) {
+void ShardCore::Add(const JobShard& id, Installed installed) {
   if (installed.job->trace() != nullptr) ++traced_;
   jobs_[id] = std::move(installed);
 }
 
-std::shared_ptr<BlockSource> ShardCore::MemoryOf(JobId job) const {
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? nullptr : found->second.memory;
+absl::Status ShardCore::Promote(JobId job, ShardId shard, uint32_t generation,
+                                std::vector<ShardAction>* actions) {
+  const auto found = jobs_.find(JobShard(job, shard));
+  if (found == jobs_.end()) return NotHere(job, shard);
+  const size_t first = actions->size();
+  const absl::Status promoted = found->second.job->Promote(generation, actions);
+  UnbindClosed(first, *actions);
+  return promoted;
+}
+
+absl::Status ShardCore::GoOnAlone(JobId job, ShardId shard, uint32_t generation,
+                                  std::vector<ShardAction>* actions) {
+  const auto found = jobs_.find(JobShard(job, shard));
+  if (found == jobs_.end()) return NotHere(job, shard);
+  const size_t first = actions->size();
+  const absl::Status alone = found->second.job->GoOnAlone(generation, actions);
+  UnbindClosed(first, *actions);
+  return alone;
+}
+
+void ShardCore::UnbindClosed(size_t first, const std::vector<ShardAction>& actions) {
+  for (size_t i = first; i < actions.size(); ++i) {
+    if (actions[i].kind == ShardAction::Kind::kClose) bound_.erase(actions[i].connection);
+  }
+}
+
+const ShardCore::Installed* ShardCore::BoundTo(transport::ConnectionId connection) const {
+  const auto bound = bound_.find(connection);
+  return bound == bound_.end() ? nullptr : &jobs_.at(bound->second);
+}
+
+std::shared_ptr<BlockSource> ShardCore::MemoryOf(transport::ConnectionId connection) const {
+  const Installed* const installed = BoundTo(connection);
+  return installed == nullptr ? nullptr : installed->memory;
 }
 
 void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
-  const auto found = jobs_.find(job);
-  if (found != jobs_.end()) found->second.job->LetGoOf(shard, clock);
+  const auto found = jobs_.find(JobShard(job, shard));
+  if (found != jobs_.end()) found->second.job->LetGoOf(clock);
 }
 
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
-  installing_.erase(job);
-  const auto found = jobs_.find(job);
-  if (found == jobs_.end()) return;
-  for (const transport::ConnectionId connection : found->second.job->Connections()) {
-    bound_.erase(connection);
-    actions->push_back({ShardAction::Kind::kClose, connection, {}});
+  const auto is_of_job = [job](const auto& entry) { return entry.first.first == job; };
+  absl::erase_if(installing_, is_of_job);
+  for (auto& [key, installed] : jobs_) {
+    if (key.first != job) continue;
+    for (const transport::ConnectionId connection : installed.job->Connections()) {
+      bound_.erase(connection);
+      actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
+    }
+    if (installed.job->trace() != nullptr) --traced_;
   }
-  if (found->second.job->trace() != nullptr) --traced_;
-  jobs_.erase(found);
+  absl::erase_if(jobs_, is_of_job);
 }
 
 void ShardCore::OnFrame(transport::ConnectionId connection, wire::Frame frame, absl::Time now,
                         std::vector<ShardAction>* actions) {
-  if (frame.header.op == wire::Op::kHello) return OnHello(connection, frame, actions);
-  const auto bound = bound_.find(connection);
-  if (bound == bound_.end()) {
+  if (frame.header.op == wire::Op::kHello) return OnHello(connection, frame, now, actions);
+  const Installed* const bound = BoundTo(connection);
+  if (bound == nullptr) {
     return Refuse(connection, frame, wire::ErrorCode::kNoHello, "HELLO comes first", actions);
   }
-  jobs_.at(bound->second).job->OnFrame(connection, frame, now, actions);
+  const size_t first = actions->size();
+  bound->job->OnFrame(connection, frame, now, actions);
+  UnbindClosed(first, *actions);
+}
+
+void ShardCore::OnConnected(const ShardAction& asked, transport::ConnectionId connection,
+                            absl::Time now, std::vector<ShardAction>* actions) {
+  const JobShard key(asked.job, asked.shard);
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end() || !found->second.job->OnConnected(connection, now, actions)) {
+    return actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
+  }
+  bound_[connection] = key;
+}
+
+void ShardCore::OnConnectFailed(const ShardAction& asked, const absl::Status& why, absl::Time now,
+                                std::vector<ShardAction>* actions) {
+  const auto found = jobs_.find(JobShard(asked.job, asked.shard));
+  if (found != jobs_.end()) found->second.job->OnConnectFailed(why, now, actions);
 }
 
 void ShardCore::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
+  const size_t first = actions->size();
   for (auto& [id, installed] : jobs_) installed.job->OnTime(now, actions);
+  UnbindClosed(first, *actions);
 }
 
 absl::Time ShardCore::deadline() const {
@@ -129,7 +214,7 @@ absl::Time ShardCore::deadline() const {
 }
 
 void ShardCore::OnHello(transport::ConnectionId connection, const wire::Frame& frame,
-                        std::vector<ShardAction>* actions) {
+                        absl::Time now, std::vector<ShardAction>* actions) {
   const JobId id(frame.header.job);
   wire::Hello hello;
   const absl::Status decoded =
@@ -143,15 +228,24 @@ void ShardCore::OnHello(transport::ConnectionId connection, const wire::Frame& f
                   absl::StrFormat("protocol %d, here %d", hello.protocol, kProtocolVersion),
                   actions);
   }
-  const auto job = jobs_.find(id);
+  const JobShard key(id, ShardId(hello.shard));
+  const auto job = jobs_.find(key);
   if (job == jobs_.end()) {
+    const bool is_known =
+        absl::c_any_of(jobs_, [id](const auto& entry) { return entry.first.first == id; });
     return Refuse(connection, frame, wire::ErrorCode::kWrongJob,
-                  absl::StrFormat("job %d is not here", id.value()), actions);
+                  is_known
+                      ? absl::StrFormat("shard %d of job %d is not here", hello.shard, id.value())
+                      : absl::StrFormat("job %d is not here", id.value()),
+                  actions);
   }
-  if (const auto bound = bound_.find(connection); bound != bound_.end() && bound->second != id) {
-    return Refuse(connection, frame, wire::ErrorCode::kWrongJob, "bound to another job", actions);
+  if (const auto bound = bound_.find(connection); bound != bound_.end() && bound->second != key) {
+    return Refuse(connection, frame, wire::ErrorCode::kWrongJob, "bound to another job or shard",
+                  actions);
   }
-  if (job->second.job->OnHello(connection, frame, hello, actions)) bound_[connection] = id;
+  const size_t first = actions->size();
+  if (job->second.job->OnHello(connection, frame, hello, now, actions)) bound_[connection] = key;
+  UnbindClosed(first, *actions);
 }
 
 void ShardCore::OnMalformed(transport::ConnectionId connection, std::vector<ShardAction>* actions) {
@@ -161,8 +255,8 @@ void ShardCore::OnMalformed(transport::ConnectionId connection, std::vector<Shar
 void ShardCore::Refuse(transport::ConnectionId connection, const wire::Frame& frame,
                        wire::ErrorCode code, const std::string& reason,
                        std::vector<ShardAction>* actions) {
-  if (const auto bound = bound_.find(connection); bound != bound_.end()) {
-    return jobs_.at(bound->second).job->Refuse(connection, frame, code, reason, actions);
+  if (const Installed* const bound = BoundTo(connection)) {
+    return bound->job->Refuse(connection, frame, code, reason, actions);
   }
   ++refused_;
   ++refusals_[RefusalCause(code, Sender::kStranger)];
@@ -170,23 +264,34 @@ void ShardCore::Refuse(transport::ConnectionId connection, const wire::Frame& fr
                       ErrorReply(frame.header, frame.payload.size(), code, reason)});
 }
 
-void ShardCore::OnDisconnected(transport::ConnectionId connection) {
-  const auto bound = bound_.find(connection);
-  if (bound == bound_.end()) return;
-  jobs_.at(bound->second).job->OnDisconnected(connection);
-  bound_.erase(bound);
+void ShardCore::OnDisconnected(transport::ConnectionId connection, const absl::Status& why,
+                               absl::Time now, std::vector<ShardAction>* actions) {
+  const Installed* const bound = BoundTo(connection);
+  if (bound == nullptr) return;
+  bound_.erase(connection);
+  bound->job->OnDisconnected(connection, why, now, actions);
 }
 
 absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
   absl::flat_hash_map<JobId, ShardCounters> counters;
-  for (const auto& [id, installed] : jobs_) counters[id] = installed.job->counters();
+  for (const auto& [id, installed] : jobs_) counters[id.first].Add(installed.job->counters());
   return counters;
+}
+
+std::vector<BackupState> ShardCore::BackupStates() const {
+  std::vector<BackupState> states;
+  for (const auto& [id, installed] : jobs_) {
+    if (std::optional<BackupState> state = installed.job->backup_state()) states.push_back(*state);
+  }
+  return states;
 }
 
 TraceLog* ShardCore::TraceOf(JobId job) {
   if (traced_ == 0) return nullptr;
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? nullptr : found->second.job->trace();
+  for (const auto& [id, installed] : jobs_) {
+    if (id.first == job && installed.job->trace() != nullptr) return installed.job->trace();
+  }
+  return nullptr;
 }
 
 std::vector<proto::TraceBatch> ShardCore::TakeTraces() {
@@ -195,23 +300,29 @@ std::vector<proto::TraceBatch> ShardCore::TakeTraces() {
     TraceLog* const log = installed.job->trace();
     while (log != nullptr && log->has_news()) {
       batches.push_back(log->TakeBatch());
-      batches.back().set_job_id(id.value());
+      batches.back().set_job_id(id.first.value());
     }
   }
   return batches;
 }
 
 size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {
-  const auto found = jobs_.find(job);
-  return found == jobs_.end() ? 0 : found->second.job->HeldSums(chunk);
+  size_t held = 0;
+  for (const auto& [id, installed] : jobs_) {
+    if (id.first == job) held += installed.job->HeldSums(chunk);
+  }
+  return held;
 }
 
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
   for (auto& [id, installed] : jobs_) {
-    reports[id] = {.counters = installed.job->counters(),
-                   .nodes = installed.job->NextNodeClocks(),
-                   .memory_bytes = installed.job->MemoryBytes()};
+    ShardReport& report = reports[id.first];
+    report.counters.Add(installed.job->counters());
+    report.memory_bytes += installed.job->MemoryBytes();
+    for (proto::NodeClock& node : installed.job->NextNodeClocks()) {
+      report.nodes.push_back(std::move(node));
+    }
   }
   return reports;
 }

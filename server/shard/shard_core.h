@@ -25,18 +25,12 @@
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
 #include "server/shard/frames/refusals.h"
+#include "server/shard/frames/shard_action.h"
 #include "server/shard/shard_cut.h"
 
 namespace strata::server {
 
 class ShardJob;
-
-// What the shard wants done; the loop around it does it in order.
-struct ShardAction {
-  enum class Kind { kSend, kClose } kind = Kind::kSend;
-  transport::ConnectionId connection;
-  wire::Frame frame;  // kSend
-};
 
 struct ShardCounters {
   uint64_t pushes = 0;
@@ -45,6 +39,18 @@ struct ShardCounters {
   uint64_t refused = 0;
   uint64_t bytes_received = 0;
   uint64_t bytes_sent = 0;
+
+  void Add(const ShardCounters& other);
+};
+
+// How the backup of a shard that lies here follows.
+struct BackupState {
+  JobId job;
+  ShardId shard;
+  uint32_t generation = 0;
+  absl::Time waits_since =
+      absl::InfiniteFuture();  // for the oldest change that it does not confirm
+  absl::Status refusal;        // not OK: it follows no more, and why
 };
 
 // What a shard has to say of one job.
@@ -54,7 +60,13 @@ struct ShardReport {
   uint64_t memory_bytes = 0;            // weights, optimizer state and held sums
 };
 
-// One shard: its chunks of every job installed on it, their weights and optimizer state, and the
+// A job's shard lies on one server, its primary, or on two: then the primary says each change to
+// its backup, and a node learns of nothing that the backup does not have. The backup hears no node
+// until it is made the primary.
+enum class ShardCopy { kPrimary, kBackup };
+
+// What lies on one thread of a server: shards of jobs, with their chunks' weights and optimizer
+// state, and the
 // modes of consistency, which say when a push is applied and answered. A pure state
 // machine: frames in, actions out; no sockets, clocks, threads or randomness, so the simulator runs
 // it as it is. Time comes with the events, and goes forward.
@@ -71,20 +83,32 @@ class ShardCore {
                      std::function<absl::Time()> trace_clock = nullptr);
   ~ShardCore();
 
-  // Takes a job in: `own_shard` is this shard's index in record.placement. Installing the same job
+  // Takes a job's shard in: `own_shard` is its index in record.placement. Installing the same one
   // again with the same record is fine. With record.resume the job goes on from `images`, which
   // hold at least the shard's chunks. Errors: InvalidArgument (layout, placement, view, naming the
   // field; images that do not fit), AlreadyExists (another record under this id).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
-                       absl::Span<const ChunkImage> images = {});
+                       absl::Span<const ChunkImage> images = {},
+                       ShardCopy copy = ShardCopy::kPrimary);
 
   // The same in turns, between which the shard serves other jobs: BeginInstall, which returns true
   // where that was all; else InstallMore with each of the images, and EndInstall. Until then nobody
   // finds the job here. Errors: those of Install, after which the job is not here; Cancelled: it
   // was removed meanwhile. EndInstall of a job that is here already is fine.
-  absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard);
+  absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
+                                    ShardCopy copy = ShardCopy::kPrimary);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
   absl::Status EndInstall(JobId job);
+
+  // Makes the backup of a shard its primary, which has no backup then, as of this generation: it
+  // hears nodes that say it, and its primary of before no more. Errors: NotFound;
+  // FailedPrecondition: the generation is not newer than that of now, unless this is done already.
+  absl::Status Promote(JobId job, ShardId shard, uint32_t generation,
+                       std::vector<ShardAction>* actions);
+  // The primary of a shard has no backup any more, as of this generation: what was kept back for it
+  // goes out. Errors: as above.
+  absl::Status GoOnAlone(JobId job, ShardId shard, uint32_t generation,
+                         std::vector<ShardAction>* actions);
 
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
@@ -95,8 +119,14 @@ class ShardCore {
   // is InfiniteFuture where nothing is.
   void OnTime(absl::Time now, std::vector<ShardAction>* actions);
   absl::Time deadline() const;
+  // What came of a kConnect.
+  void OnConnected(const ShardAction& asked, transport::ConnectionId connection, absl::Time now,
+                   std::vector<ShardAction>* actions);
+  void OnConnectFailed(const ShardAction& asked, const absl::Status& why, absl::Time now,
+                       std::vector<ShardAction>* actions);
   void OnMalformed(transport::ConnectionId connection, std::vector<ShardAction>* actions);
-  void OnDisconnected(transport::ConnectionId connection);
+  void OnDisconnected(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
+                      std::vector<ShardAction>* actions);
 
   // Returns the counters of each job that is installed here.
   absl::flat_hash_map<JobId, ShardCounters> Counters() const;
@@ -104,8 +134,9 @@ class ShardCore {
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   // Null: the job has no trace, or is not here.
   TraceLog* TraceOf(JobId job);
-  // What its buffers lie in. Null: in what the allocator has, or it is not here.
-  std::shared_ptr<BlockSource> MemoryOf(JobId job) const;
+  // What the buffers of the shard lie in that the connection is bound to. Null: in what the
+  // allocator has, or it is bound to none.
+  std::shared_ptr<BlockSource> MemoryOf(transport::ConnectionId connection) const;
   // Returns what was recorded since the last call; each batch names its job.
   std::vector<proto::TraceBatch> TakeTraces();
   // Returns the cuts that have come about since the last call, of jobs with `checkpoint`. The shard
@@ -116,6 +147,8 @@ class ShardCore {
   void LetGoOf(JobId job, ShardId shard, uint64_t clock);
   // Gradient buffers that the shard holds for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(JobId job, ChunkId chunk) const;
+  // For each shard that has a backup: how that follows.
+  std::vector<BackupState> BackupStates() const;
   // Frames that belong to no job: malformed, before HELLO, of an unknown job.
   uint64_t refused() const { return refused_; }
   // All refused frames since the beginning, also those of jobs that are gone.
@@ -129,10 +162,17 @@ class ShardCore {
     std::string record;  // as installed, to know it again
   };
 
-  void Add(JobId id, Installed installed);
-  // Takes a job that is being installed one step further. After an error it is not here.
+  using JobShard = std::pair<JobId, ShardId>;
+
+  void Add(const JobShard& id, Installed installed);
+  // Takes the shards of a job that are being installed one step further. After an error they are
+  // not here.
   absl::Status Advance(JobId id, absl::FunctionRef<absl::Status(ShardJob&)> call);
-  void OnHello(transport::ConnectionId connection, const wire::Frame& frame,
+  // Connections that actions from the first on close are bound to nothing any more.
+  void UnbindClosed(size_t first, const std::vector<ShardAction>& actions);
+  // Null: it is bound to none.
+  const Installed* BoundTo(transport::ConnectionId connection) const;
+  void OnHello(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                std::vector<ShardAction>* actions);
   // Answers with an error and counts it, for the job where the connection is bound to one.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
@@ -143,9 +183,9 @@ class ShardCore {
   kernels::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
   size_t traced_ = 0;  // jobs
-  absl::flat_hash_map<JobId, Installed> jobs_;
-  absl::flat_hash_map<JobId, Installed> installing_;  // not yet among them
-  absl::flat_hash_map<transport::ConnectionId, JobId> bound_;
+  absl::flat_hash_map<JobShard, Installed> jobs_;
+  absl::flat_hash_map<JobShard, Installed> installing_;  // not yet among them
+  absl::flat_hash_map<transport::ConnectionId, JobShard> bound_;
   uint64_t refused_ = 0;
   Refusals refusals_;
   std::vector<ShardCut> cuts_;

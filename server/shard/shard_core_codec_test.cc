@@ -174,7 +174,7 @@ TEST_P(ShardCodecsOf, AnAnswerThatFoundNoConnectionIsPartOfTheCopyAllTheSame) {
   shard.DeliverForOne(nodes[0], InitFrame(record, 0, 0, first));
   const wire::Frame push = PushFrame(record, 0, 0, 0, Values(0), 4);
   shard.Deliver(nodes[0], push);
-  shard.core().OnDisconnected(nodes[0]);
+  shard.Lose(nodes[0]);
   const wire::Frame other = shard.DeliverForOne(nodes[1], PushFrame(record, 1, 0, 0, Values(0), 4));
   const wire::Frame again = shard.DeliverForOne(shard.Join(record, 0), push);
   EXPECT_EQ(again.header.base_version, 1u);

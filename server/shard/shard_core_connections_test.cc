@@ -77,7 +77,7 @@ TEST_F(ShardCoreConnections, AConnectionIsOneOfANodesAndStaysIt) {
 
 TEST_F(ShardCoreConnections, WhileOneIsLostTheOthersGoOnAndTheNodeIsNotConnected) {
   EXPECT_TRUE(IsConnected(0));
-  shard_.core().OnDisconnected(of_[0][1]);
+  shard_.Lose(of_[0][1]);
   EXPECT_FALSE(IsConnected(0));
   EXPECT_TRUE(IsConnected(1));
   shard_.Deliver(of_[1][2], Push(1, 2));

@@ -60,7 +60,7 @@ class Simulation {
     for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       shard_.Deliver(first, InitFrame(record_, 0, chunk, std::vector<float>(kElements, 0.0f)));
     }
-    shard_.core().OnDisconnected(first);
+    shard_.Lose(first);
     received_.assign(kNodes, std::vector<uint64_t>(kChunks, 0));
     network_.set_faults({.drop = 0.3, .duplicate = 0.5, .reorder = 0.5, .break_one = 0.005});
     shard_endpoint_ = Endpoint(kShard, [this] { TurnOfShard(); });
@@ -82,7 +82,7 @@ class Simulation {
 
   // The ledger: each element belongs to one push and has been stepped once, to exactly one.
   void ExpectEachPushCountedOnce() {
-    for (const ConnectionId connection : open_) shard_.core().OnDisconnected(connection);
+    for (const ConnectionId connection : open_) shard_.Lose(connection);
     std::vector<ConnectionId> last;
     for (uint32_t node = 0; node < kNodes; ++node) {
       last.push_back(Join(node));
@@ -171,7 +171,7 @@ class Simulation {
         DeliverToShard(event.connection, event.frame);
       } else {
         open_.erase(event.connection);
-        shard_.core().OnDisconnected(event.connection);
+        shard_.Lose(event.connection);
       }
     }
   }

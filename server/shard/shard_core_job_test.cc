@@ -76,7 +76,7 @@ TEST(ShardCoreReport, TellsWhoLagsWithWhichChunk) {
   for (uint32_t c = 0; c < 3; ++c) shard.Deliver(nodes[0], PushFrame(record, 0, c, 0, values, 4));
   for (uint32_t c : {0, 2}) shard.Deliver(nodes[1], PushFrame(record, 1, c, 0, values, 4));
   shard.Deliver(nodes[2], PushFrame(record, 2, 0, 0, values, 4));
-  shard.core().OnDisconnected(nodes[2]);
+  shard.Lose(nodes[2]);
   const ShardReport report = shard.core().NextReports().at(JobId(7));
   EXPECT_EQ(report.counters.pushes, 6u);
   ASSERT_EQ(report.nodes.size(), 3u);
@@ -120,7 +120,7 @@ TEST(ShardCoreConnections, AnswersGoWhereTheNodeSpeaksNotOnlyWhereItsLastHelloCa
   const std::vector<Sent> answer = shard.Deliver(used, push);
   EXPECT_EQ(ConnectionsOf(answer), (std::vector<ConnectionId>{given_up, used}));
   shard.DeliverForOne(given_up, HelloFrame(record, 0));
-  shard.core().OnDisconnected(given_up);
+  shard.Lose(given_up);
   const wire::Frame next = PushFrame(record, 0, 0, 1, {1}, 1, 1);
   EXPECT_EQ(ConnectionsOf(shard.Deliver(used, next)), (std::vector<ConnectionId>{used}));
 }
@@ -240,7 +240,7 @@ TEST(ShardCoreJobs, AnAnswerReachesANodeThatCameBack) {
   shard.Deliver(a, InitFrame(record, 0, 0, {0.0f}));
   const wire::Frame push = PushFrame(record, 0, 0, 0, {-2.0f}, 1);
   shard.Deliver(a, push);
-  shard.core().OnDisconnected(a);
+  shard.Lose(a);
   // The answer is due while node 0 is away; its resend gets it.
   EXPECT_EQ(shard.Deliver(b, PushFrame(record, 1, 0, 0, {-2.0f}, 1)).size(), 1u);
   const ConnectionId again = shard.Join(record, 0);
@@ -278,7 +278,7 @@ TEST(ShardCoreJobs, ACopyOfANodesHelloTakesNoAnswerAwayFromIt) {
   EXPECT_EQ(sent[4].connection, b);
   EXPECT_EQ(shard.core().Counters().at(JobId(7)).answers, 14u) << "4 of pushes, 10 again";
   // Those that end are forgotten.
-  for (const ConnectionId stranger : strangers) shard.core().OnDisconnected(stranger);
+  for (const ConnectionId stranger : strangers) shard.Lose(stranger);
   shard.Deliver(a, PushFrame(record, 0, 0, 2, {0.0f}, 1, 2));
   EXPECT_EQ(ConnectionsOf(shard.Deliver(b, PushFrame(record, 1, 0, 2, {0.0f}, 1, 2))),
             (std::vector<ConnectionId>{a, b}));
@@ -292,7 +292,7 @@ TEST(ShardCoreJobs, CopiesOfItsHelloDoNotKeepANodeFromTheCutThatItAsksFor) {
   shard.Deliver(a, InitFrame(record, 0, 0, {0.0f}));
   shard.Deliver(a, PushFrame(record, 0, 0, 0, {-2.0f}, 1));
   shard.Deliver(a, ControlFrame(record, Op::kRetire, 0, 0, 0));
-  shard.core().OnDisconnected(a);
+  shard.Lose(a);
   const ConnectionId again = shard.Join(record, 0);
   for (int i = 0; i < 4; ++i) shard.Join(record, 0);
   const auto sent = shard.Deliver(again, ControlFrame(record, Op::kCut, 0, 0, 0));

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
+#include "common/job/job.h"
 #include "common/require.h"
 #include "server/shard/frames/reply.h"
 
@@ -17,6 +18,19 @@ using wire::Op;
 
 namespace {
 
+BackupLine::Options BackupLineOptions(const ShardPlan& plan) {
+  return {.shard = plan.shard,
+          .address = plan.backup,
+          .identity = {.job = plan.job.value(),
+                       .view = plan.view,
+                       .generation = plan.generation,
+                       .hello = {.protocol = kProtocolVersion,
+                                 .role = wire::Hello::Role::kPrimary,
+                                 .cluster = plan.cluster,
+                                 .token = plan.token,
+                                 .shard = plan.shard.value()}}};
+}
+
 std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
   std::vector<uint64_t> begins;
   for (const OwnChunk& chunk : chunks) begins.push_back(chunk.begin);
@@ -25,8 +39,8 @@ std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
 
 }  // namespace
 
-ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
-                   kernels::EncoderScratch* scratch, Refusals* refusals,
+ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels,
+                   BufferPool& pool, kernels::EncoderScratch* scratch, Refusals* refusals,
                    std::vector<ShardCut>* cuts, std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
@@ -36,11 +50,15 @@ ShardJob::ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& 
       trace_(std::move(trace)),
       sender_(plan_, connections_, &trace_, &counters_, refusals),
       cuts_(BeginsOf(plan_.chunks)),
-      cuts_out_(cuts) {
+      cuts_out_(cuts),
+      is_backup_(copy == ShardCopy::kBackup) {
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                    chunk.elements, chunk.runs));
   }
+  if (is_backup_ || plan_.backup.empty()) return;
+  backup_ = std::make_unique<BackupLine>(BackupLineOptions(plan_));
+  for (const auto& chunk : chunks_) chunk->sums().Keep(plan_.logs_sums);
 }
 
 absl::Status ShardJob::Restore(absl::Span<const ChunkImage> images) {
@@ -77,6 +95,7 @@ void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
   if (plan_.rules.cut_every == 0) return;
   for (ChunkImage& image : chunks_[chunk]->TakeImages()) {
     const uint64_t clock = image.clock;
+    if (is_backup_ || clock <= cut_floor_) continue;
     cuts_.Add(chunk, clock, std::move(image));
   }
   for (Cut<ChunkImage>& cut : cuts_.Take()) {
@@ -85,8 +104,16 @@ void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
 }
 
 bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& frame,
-                       const wire::Hello& hello, std::vector<ShardAction>* actions) {
+                       const wire::Hello& hello, absl::Time now,
+                       std::vector<ShardAction>* actions) {
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
+  if (hello.role == wire::Hello::Role::kPrimary) {
+    return OnPrimaryHello(connection, frame, hello, actions);
+  }
+  if (is_backup_) {  // which nodes hear first when it is no backup any more
+    return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kWrongRole), actions),
+           false;
+  }
   Binding binding;
   if (std::optional<FrameFault> fault =
           gate_.CheckHello(connection, frame.header, hello, &binding)) {
@@ -101,6 +128,18 @@ bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& fr
 void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                        std::vector<ShardAction>* actions) {
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
+  if (backup_ != nullptr && backup_->Owns(connection)) {
+    backup_->OnFrame(frame, now);
+    return backup_->TakeActions(actions);
+  }
+  if (primary_ == connection) return OnPrimaryFrame(connection, frame, now, actions);
+  std::vector<ShardAction> made;
+  OnNodeFrame(connection, frame, now, &made);
+  Emit(std::move(made), actions);
+}
+
+void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame& frame,
+                           absl::Time now, std::vector<ShardAction>* actions) {
   const Binding* const bound = connections_.Find(connection);
   STRATA_REQUIRE(bound != nullptr);
   const Binding binding = *bound;
@@ -114,7 +153,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   connections_.OnAccepted(connection, binding);
   switch (op) {
     case Op::kInit:
-      return OnInit(connection, binding.node, frame, chunk, actions);
+      return OnInit(connection, binding.node, frame, chunk, now, actions);
     case Op::kPushPull:
       return OnPushPull(connection, binding, frame, chunk, now, actions);
     case Op::kCut:
@@ -131,7 +170,7 @@ void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& fra
 }
 
 void ShardJob::OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
-                      size_t chunk, std::vector<ShardAction>* actions) {
+                      size_t chunk, absl::Time now, std::vector<ShardAction>* actions) {
   ChunkState& state = *chunks_[chunk];
   const kernels::WeightState& weights = state.weights();
   if ((frame.header.flags & wire::kFlagEmpty) != 0)
@@ -147,6 +186,7 @@ void ShardJob::OnInit(transport::ConnectionId connection, size_t node, const wir
                   actions);
   } else {
     state.Seed(frame.payload, checksum);
+    Log(frame, now);
   }
   sender_.Send(connection, Reply(frame.header, Op::kInitOk), actions);
 }
@@ -177,18 +217,13 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, const Binding& bin
     trace_.OnPush(NodeId(header.node), ChunkId(header.chunk), header.clock);
   }
   std::vector<DueAnswer> due;
-  const PushResult result = state.OnPush({.node = binding.node,
-                                          .incarnation = header.incarnation,
-                                          .clock = header.clock,
-                                          .base_version = header.base_version,
-                                          .samples = header.sample_count,
-                                          .rate = header.rate,
-                                          .checksum = header.payload_checksum,
-                                          .codec = header.codec,
-                                          .sum = frame.payload,
-                                          .came_at = now},
-                                         &due);
+  const PushResult result = state.OnPush(PushOf(frame, binding.node, now + ahead_), &due);
   UpdateDeadline(chunk, deadline_before);
+  if (plan_.logs_sums) {
+    LogSums(chunk, now);
+  } else if (result.error == ErrorCode::kNone) {
+    Log(frame, now);
+  }
   if (result.error != ErrorCode::kNone) {
     Refuse(connection, frame, result.error, PushReason(header, result.reason), actions);
     return SendDue(chunk, due, actions);
@@ -215,13 +250,19 @@ void ShardJob::OnCut(size_t node, const wire::Frame& frame, size_t chunk,
 void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                         absl::Time now, std::vector<ShardAction>* actions) {
   sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+  Log(frame, now);
+  Retire(node, now, actions);
+}
+
+void ShardJob::Retire(size_t node, absl::Time now, std::vector<ShardAction>* actions) {
   trace_.OnArrival();
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     ChunkState& state = *chunks_[chunk];
     const absl::Time deadline_before = state.deadline();
     std::vector<DueAnswer> due;
-    state.OnRetire(node, now, &due);
+    state.OnRetire(node, now + ahead_, &due);
     UpdateDeadline(chunk, deadline_before);
+    LogSums(chunk, now);
     SendDue(chunk, due, actions);
   }
 }
@@ -233,14 +274,30 @@ void ShardJob::UpdateDeadline(size_t chunk, absl::Time before) {
   if (deadline < absl::InfiniteFuture()) deadlines_.insert({deadline, chunk});
 }
 
+absl::Time ShardJob::deadline() const {
+  if (is_backup_) return absl::InfiniteFuture();
+  absl::Time due = backup_ == nullptr ? absl::InfiniteFuture() : backup_->deadline();
+  if (!deadlines_.empty()) due = std::min(due, deadlines_.begin()->first - ahead_);
+  return due;
+}
+
 void ShardJob::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
-  while (deadline() <= now) {
+  if (is_backup_) return;
+  std::vector<ShardAction> made;
+  OnDeadlines(now, &made);
+  if (backup_ != nullptr) backup_->OnTime(now);
+  Emit(std::move(made), actions);
+}
+
+void ShardJob::OnDeadlines(absl::Time now, std::vector<ShardAction>* made) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now + ahead_) {
     const auto [before, chunk] = *deadlines_.begin();
     trace_.OnArrival();
     std::vector<DueAnswer> due;
-    chunks_[chunk]->OnTime(now, &due);
+    chunks_[chunk]->OnTime(now + ahead_, &due);
     UpdateDeadline(chunk, before);
-    SendDue(chunk, due, actions);
+    LogGraceIsOver(chunk, now);
+    SendDue(chunk, due, made);
   }
 }
 

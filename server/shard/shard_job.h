@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/frame_gate.h"
 #include "server/shard/frames/node_connections.h"
+#include "server/shard/replica/backup_line.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_cut.h"
 #include "server/shard/shard_plan.h"
@@ -30,24 +32,30 @@ class ShardJob {
  public:
   // All outlive it; `scratch` is the thread's, `refusals` and `cuts` are added to. `trace` null:
   // none.
-  ShardJob(ShardPlan plan, const kernels::Kernels& kernels, BufferPool& pool,
+  ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels, BufferPool& pool,
            kernels::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
            std::unique_ptr<TraceLog> trace);
 
-  // HELLO binds a connection to a logical node and is answered. True: it is bound now.
+  // HELLO binds a connection to a logical node, or to the primary, and is answered. True: it is
+  // bound now.
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
-               const wire::Hello& hello, std::vector<ShardAction>* actions);
+               const wire::Hello& hello, absl::Time now, std::vector<ShardAction>* actions);
   // Takes any other frame. REQUIRES: a HELLO has bound the connection.
   void OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                std::vector<ShardAction>* actions);
   // See ShardCore.
   void OnTime(absl::Time now, std::vector<ShardAction>* actions);
-  absl::Time deadline() const {
-    return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
-  }
-  void OnDisconnected(transport::ConnectionId connection) {
-    connections_.OnDisconnected(connection);
-  }
+  absl::Time deadline() const;
+  void OnDisconnected(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
+                      std::vector<ShardAction>* actions);
+  // False: the connection is not wanted any more.
+  bool OnConnected(transport::ConnectionId connection, absl::Time now,
+                   std::vector<ShardAction>* actions);
+  void OnConnectFailed(const absl::Status& why, absl::Time now, std::vector<ShardAction>* actions);
+  absl::Status Promote(uint32_t generation, std::vector<ShardAction>* actions);
+  absl::Status GoOnAlone(uint32_t generation, std::vector<ShardAction>* actions);
+  // None: there is no backup.
+  std::optional<BackupState> backup_state() const;
 
   // Answers a frame with an error and counts it.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
@@ -70,9 +78,7 @@ class ShardJob {
   // Whether all chunks have been restored. Errors: InvalidArgument naming the first that has not.
   absl::Status CheckRestored() const;
   // See ShardCore.
-  void LetGoOf(ShardId shard, uint64_t clock) {
-    if (shard == plan_.shard) cuts_.LetGo(clock);
-  }
+  void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
 
   // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(ChunkId chunk) const;
@@ -80,7 +86,7 @@ class ShardJob {
   // here.
   ChunkState* FindChunk(ChunkId chunk);
   // All connections that are bound to the job, in order.
-  std::vector<transport::ConnectionId> Connections() const { return connections_.All(); }
+  std::vector<transport::ConnectionId> Connections() const;
 
  private:
   std::vector<proto::NodeClock> NodeClocks() const;
@@ -89,8 +95,31 @@ class ShardJob {
   void Reject(transport::ConnectionId connection, const wire::Frame& frame, const FrameFault& fault,
               std::vector<ShardAction>* actions);
 
+  // Takes what a node says, or does what is due; `made` goes to nodes, perhaps later.
+  void OnNodeFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                   std::vector<ShardAction>* made);
+  void OnDeadlines(absl::Time now, std::vector<ShardAction>* made);
+  // What was made leaves once the backup has what went before it.
+  void Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions);
+  // Says a change to the backup, if there is one.
+  void Log(const wire::Frame& frame, absl::Time now);
+  void LogGraceIsOver(size_t chunk, absl::Time now);
+  // The same for clocks that the chunk has applied.
+  void LogSums(size_t chunk, absl::Time now);
+
+  // The backup's part: what its primary says.
+  bool OnPrimaryHello(transport::ConnectionId connection, const wire::Frame& frame,
+                      const wire::Hello& hello, std::vector<ShardAction>* actions);
+  void OnPrimaryFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                      std::vector<ShardAction>* actions);
+  // Does what the primary has done. Errors: it cannot be done here.
+  absl::Status Follow(const wire::Frame& frame, absl::Time now);
+  absl::Status FollowPush(const wire::Frame& frame, size_t node, size_t chunk, absl::Time now);
+  // Errors: FailedPrecondition: it is not above that of now.
+  absl::Status CheckNewer(uint32_t generation) const;
+
   void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
-              size_t chunk, std::vector<ShardAction>* actions);
+              size_t chunk, absl::Time now, std::vector<ShardAction>* actions);
   // Answers an INIT that asks for the first weights.
   void GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                  size_t chunk, std::vector<ShardAction>* actions);
@@ -101,13 +130,28 @@ class ShardJob {
              std::vector<ShardAction>* actions);
   void OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                 absl::Time now, std::vector<ShardAction>* actions);
+  void Retire(size_t node, absl::Time now, std::vector<ShardAction>* actions);
+
+  static Push PushOf(const wire::Frame& frame, size_t node, absl::Time came_at) {
+    const wire::Header& header = frame.header;
+    return {.node = node,
+            .incarnation = header.incarnation,
+            .clock = header.clock,
+            .base_version = header.base_version,
+            .samples = header.sample_count,
+            .rate = header.rate,
+            .checksum = header.payload_checksum,
+            .codec = header.codec,
+            .sum = frame.payload,
+            .came_at = came_at};
+  }
 
   // The chunk's deadline may be another one than before.
   void UpdateDeadline(size_t chunk, absl::Time before);
   // Sends the answers and, once they are encoded, takes the images that the chunk has cut.
   void SendDue(size_t chunk, const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
 
-  const ShardPlan plan_;
+  ShardPlan plan_;
   const kernels::Kernels& kernels_;
   const std::shared_ptr<void> cut_memory_;  // kept from one cut to the next
   NodeConnections connections_;
@@ -121,6 +165,16 @@ class ShardJob {
   CutCollector<ChunkImage> cuts_;
   std::vector<ShardCut>* const cuts_out_;
   size_t reports_to_skip_ = 0;  // until the next look at all chunks
+
+  // A primary's; null: it has no backup.
+  std::unique_ptr<BackupLine> backup_;
+  // A backup's: who says what is done, and the last of it that is done here.
+  bool is_backup_ = false;
+  std::optional<transport::ConnectionId> primary_;
+  uint64_t followed_ = 0;
+  // What chunks take for the time, less the time here: a backup goes by the time of its primary.
+  absl::Duration ahead_;
+  uint64_t cut_floor_ = 0;  // no images are wanted up to this clock
 };
 
 }  // namespace strata::server

@@ -95,6 +95,18 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
 
 }  // namespace
 
+namespace {
+
+// Whether the sum of a clock has no more bytes than the pushes in it.
+bool SumsAreSmaller(const ChunkRules& rules) {
+  constexpr size_t kElements = 1 << 20;
+  if (rules.push_codec == wire::Codec::kSparse) return false;
+  const uint64_t push_bytes = wire::EncodedBytesMax(rules.push_codec, kElements);
+  return rules.nodes * push_bytes >= kElements * sizeof(float);
+}
+
+}  // namespace
+
 uint64_t CutBytes(const ShardPlan& plan) {
   if (plan.rules.cut_every == 0) return 0;
   uint64_t elements = 0;
@@ -109,7 +121,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.token = record.token();
   plan.cluster = record.cluster();
   plan.view = record.view().number();
-  plan.generation = ShardGeneration(record.placement(), own_shard);
+  plan.generation = plan.heard_from = ShardGeneration(record.placement(), own_shard);
   plan.resumes = record.has_resume();
   if (absl::Status status = PlanNodes(record.view(), &plan); !status.ok()) return status;
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
@@ -121,8 +133,13 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   absl::StatusOr<std::unique_ptr<ConsistencyMode>> mode = CreateConsistencyMode(job, plan.ranks);
   if (!mode.ok()) return mode.status();
   plan.rules.mode = *std::move(mode);
+  const int shard = static_cast<int>(own_shard.value());
+  if (shard < record.placement().backup_endpoints_size()) {
+    plan.backup = record.placement().backup_endpoints(shard);
+  }
   plan.rules.push_codec = kernels::WireCodec(job.push());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
+  plan.logs_sums = plan.rules.mode->answers_alike() && SumsAreSmaller(plan.rules);
   plan.rules.answers = {kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
                         plan.rules.mode->answers_alike()};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;

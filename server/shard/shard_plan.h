@@ -2,6 +2,7 @@
 #define STRATA_SERVER_SHARD_SHARD_PLAN_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,11 +31,14 @@ struct ShardPlan {
   uint64_t cluster = 0;
   uint32_t view = 0;
   uint32_t generation = 0;
+  uint32_t heard_from = 0;    // the generation since which nodes are to ask this copy of the shard
   std::vector<NodeId> nodes;  // in order of their first rank; `ranks` goes along
   NodeRanks ranks;
   uint32_t connections = 1;  // of each node
   bool resumes = false;      // from a checkpoint, so that no node offers first weights
   std::vector<OwnChunk> chunks;
+  bool logs_sums = false;  // a backup is told of whole clocks, and else of each push
+  std::string backup;      // "tcp://host:port"; empty: none
   ChunkRules rules;
 };
 

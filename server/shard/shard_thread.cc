@@ -64,21 +64,24 @@ absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
   return posted;
 }
 
-absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard) {
-  const absl::StatusOr<bool> begun = BeginInstall(record, own_shard);
+absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard,
+                                  ShardCopy copy) {
+  const absl::StatusOr<bool> begun = BeginInstall(record, own_shard, copy);
   return begun.ok() ? EndInstall(JobId(record.job_id())) : begun.status();
 }
 
-absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, ShardId own_shard) {
+absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, ShardId own_shard,
+                                               ShardCopy copy) {
   const auto shard = static_cast<int>(own_shard.value());
-  const bool is_named = shard < record.placement().shard_endpoints_size();
+  const auto& endpoints = copy == ShardCopy::kPrimary ? record.placement().shard_endpoints()
+                                                      : record.placement().backup_endpoints();
   const absl::StatusOr<std::optional<seal::JobKeys>> keys =
-      KeysOf(record, is_named ? record.placement().shard_endpoints(shard) : "");
+      KeysOf(record, shard < endpoints.size() ? endpoints[shard] : "");
   if (!keys.ok()) return keys.status();
   const JobId job(record.job_id());
   absl::StatusOr<bool> begun = false;
   absl::Status ran = RunOnThread([&] {
-    begun = core_.BeginInstall(record, own_shard);
+    begun = core_.BeginInstall(record, own_shard, copy);
     if (!begun.ok() || !keys->has_value()) return;
     const absl::Status is_protected = endpoint_->Protect(job, **keys);
     if (is_protected.ok()) return;
@@ -104,6 +107,24 @@ absl::Status ShardThread::EndInstall(JobId job) {
   absl::Status ended;
   absl::Status ran = RunOnThread([&] { ended = core_.EndInstall(job); });
   return ran.ok() ? ended : ran;
+}
+
+absl::Status ShardThread::Promote(JobId job, ShardId shard, uint32_t generation) {
+  absl::Status promoted;
+  absl::Status ran = RunOnThread([&] {
+    promoted = core_.Promote(job, shard, generation, &actions_);
+    Execute();
+  });
+  return ran.ok() ? promoted : ran;
+}
+
+absl::Status ShardThread::GoOnAlone(JobId job, ShardId shard, uint32_t generation) {
+  absl::Status alone;
+  absl::Status ran = RunOnThread([&] {
+    alone = core_.GoOnAlone(job, shard, generation, &actions_);
+    Execute();
+  });
+  return ran.ok() ? alone : ran;
 }
 
 absl::Status ShardThread::Remove(JobId job) {
@@ -142,6 +163,12 @@ transport::EndpointUse ShardThread::Use() {
   transport::EndpointUse use;
   RunOnThread([&] { use = endpoint_->use(); }).IgnoreError();
   return use;
+}
+
+std::vector<BackupState> ShardThread::BackupStates() {
+  std::vector<BackupState> states;
+  RunOnThread([&] { states = core_.BackupStates(); }).IgnoreError();
+  return states;
 }
 
 Refusals ShardThread::AllRefusals() {
@@ -192,26 +219,33 @@ void ShardThread::OnEvent(transport::Event event) {
       break;
     case transport::Event::Kind::kDisconnected:
       backlog_.Forget(event.connection);
-      core_.OnDisconnected(event.connection);
+      core_.OnDisconnected(event.connection, event.error, absl::Now(), &actions_);
       break;
   }
   Execute();
 }
 
 void ShardThread::Execute() {
-  for (ShardAction& action : actions_) {
-    if (action.kind == ShardAction::Kind::kClose) {
-      backlog_.Forget(action.connection);
-      endpoint_->Close(action.connection);
-    } else {
-      const wire::Header& header = action.frame.header;
-      if (header.op == wire::Op::kHelloOk) {
-        endpoint_->Admit(action.connection, core_.MemoryOf(JobId(header.job)));
-      }
-      Send(action.connection, action.frame);
-    }
+  while (!actions_.empty()) {
+    for (ShardAction& action : std::exchange(actions_, {})) Execute(action);
   }
-  actions_.clear();
+}
+
+void ShardThread::Execute(const ShardAction& action) {
+  if (action.kind == ShardAction::Kind::kClose) {
+    backlog_.Forget(action.connection);
+    return endpoint_->Close(action.connection);
+  }
+  if (action.kind == ShardAction::Kind::kConnect) {
+    const absl::StatusOr<transport::ConnectionId> connection =
+        endpoint_->ConnectFor(action.address, action.job);
+    if (connection.ok()) return core_.OnConnected(action, *connection, absl::Now(), &actions_);
+    return core_.OnConnectFailed(action, connection.status(), absl::Now(), &actions_);
+  }
+  if (action.frame.header.op == wire::Op::kHelloOk) {
+    endpoint_->Admit(action.connection, core_.MemoryOf(action.connection));
+  }
+  Send(action.connection, action.frame);
 }
 
 void ShardThread::HandOverCuts() {

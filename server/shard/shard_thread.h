@@ -56,16 +56,21 @@ class ShardThread {
   }
 
   // These do what ShardCore's do. Errors besides: FailedPrecondition (not running).
-  absl::Status Install(const proto::JobRecord& record, ShardId own_shard);
-  absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard);
+  absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
+                       ShardCopy copy = ShardCopy::kPrimary);
+  absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
+                                    ShardCopy copy = ShardCopy::kPrimary);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
   absl::Status EndInstall(JobId job);
+  absl::Status Promote(JobId job, ShardId shard, uint32_t generation);
+  absl::Status GoOnAlone(JobId job, ShardId shard, uint32_t generation);
   absl::Status Remove(JobId job);
   // Empty where it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   std::vector<proto::TraceBatch> TakeTraces();
   transport::EndpointUse Use();
+  std::vector<BackupState> BackupStates();
   // Does not wait.
   void LetGoOf(JobId job, ShardId shard, uint64_t clock);
   // Returns ShardCore's refusals, and those of connections.
@@ -77,6 +82,7 @@ class ShardThread {
   absl::Duration PollTimeout() const;
   void OnEvent(transport::Event event);
   void Execute();
+  void Execute(const ShardAction& action);
   void HandOverCuts();
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
   // Runs `closure` on the shard's thread and waits for it.

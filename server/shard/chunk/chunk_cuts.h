@@ -36,6 +36,8 @@ class ChunkCuts {
   // weights alone.
   std::vector<ChunkImage> Take() { return std::exchange(images_, {}); }
   bool empty() const { return images_.empty(); }
+  // The newest clock at which one was due; 0: none was.
+  uint64_t last() const { return next_ - every_; }
 
  private:
   void CutUpTo(uint64_t clock, const std::vector<uint64_t>& applied);

@@ -20,7 +20,7 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
       copies_(rules.answers, kernels, pool, scratch, rules.nodes),
       nodes_(rules.nodes),
       cuts_(rules.cut_every, weights_),
-      mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_, cuts_})) {}
+      mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_, cuts_, sums_})) {}
 
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.float_count() == weights_.elements());
@@ -97,6 +97,29 @@ PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {
   CutIfDue();
   CollectDue(due);
   return result;
+}
+
+absl::Status ChunkState::Follow(const ClockSum& clock, std::vector<DueAnswer>* due) {
+  STRATA_REQUIRE(weights_.seeded());
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const NodeProgress& node = nodes_[i];
+    if (node.retired || node.received == clock.clock) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "clock %d, where node %d is to push number %d", clock.clock, i, node.received));
+  }
+  if (!clock.sum.empty() && clock.sum.float_count() != weights_.elements()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d elements, not %d", clock.sum.float_count(), weights_.elements()));
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].retired) continue;
+    // Of the push itself nothing is known: the process that repeats it is answered, whatever it is.
+    nodes_[i] = {.received = clock.clock + 1, .waiting = true};
+  }
+  first_ = Bytes();
+  mode_->Follow(clock);
+  CollectDue(due);
+  return absl::OkStatus();
 }
 
 PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due) {

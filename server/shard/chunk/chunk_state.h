@@ -12,6 +12,7 @@
 #include "common/image/chunk_image.h"
 #include "optimizer/weight_state.h"
 #include "server/shard/chunk/chunk_nodes.h"
+#include "server/shard/chunk/clock_sums.h"
 #include "server/shard/chunk/consistency_mode.h"
 #include "server/shard/chunk/node_copies.h"
 #include "server/shard/chunk/push.h"
@@ -70,6 +71,12 @@ class ChunkState {
   // REQUIRES: weights().seeded(). Appends the answers that are due now, to this node and to others,
   // also where the push itself is refused.
   PushResult OnPush(Push push, std::vector<DueAnswer>* due);
+  // Takes in all of a clock as another copy of the chunk has done; see ClockSums. Errors:
+  // InvalidArgument: it is not the next one. REQUIRES: weights().seeded(), no push has been taken
+  // since the last clock.
+  absl::Status Follow(const ClockSum& clock, std::vector<DueAnswer>* due);
+  // Those that have been applied since they are kept; see ClockSums.
+  ClockSums& sums() { return sums_; }
   // The node pushes no more: it holds nobody up.
   void OnRetire(size_t node, absl::Time now, std::vector<DueAnswer>* due);
   // When OnTime is due; InfiniteFuture: never.
@@ -81,6 +88,9 @@ class ChunkState {
   // Returns what an answer to the node is to hold: the newest weights, or for one that asks again
   // those that it was given, if its mode computes with no others.
   WeightVersion WeightsFor(const DueAnswer& answer) const;
+
+  // The newest clock at which an image was due; 0: none was.
+  uint64_t last_cut() const { return cuts_.last(); }
 
   // Pushes received from a node, contiguous from clock 0.
   uint64_t Received(size_t node) const { return nodes_[node].received; }
@@ -114,6 +124,7 @@ class ChunkState {
   NodeCopies copies_;
   ChunkNodes nodes_;
   ChunkCuts cuts_;
+  ClockSums sums_;
   const std::unique_ptr<ChunkMode> mode_;  // works on weights_ and nodes_
   Bytes first_;  // where nodes ask for them, until all have pushed; else empty
 };

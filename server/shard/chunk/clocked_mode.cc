@@ -50,6 +50,8 @@ class ClockedChunk final : public ChunkMode {
 
   void OnRetire(absl::Time now, std::vector<DueAnswer>* due) override { ApplyCompleteClocks(due); }
 
+  void Follow(const ClockSum& clock) override { Apply(clock); }
+
   bool MayAnswer(size_t node, uint64_t gate) const override {
     return gate_.MayAnswer(chunk_.nodes[node].received - 1, gate);
   }
@@ -76,6 +78,12 @@ class ClockedChunk final : public ChunkMode {
     size_t said_by = 0;  // node
   };
 
+  void Apply(const ClockSum& clock) {
+    ApplyClock(chunk_, clock.sum, clock.samples, clock.rate);
+    chunk_.sums.OnApplied(clock);
+    chunk_.cuts.OnClock(chunk_.weights.version());
+  }
+
   // What was received of these nodes at `clock` counts no more.
   void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due) {
     for (const size_t node : nodes) {
@@ -95,9 +103,8 @@ class ClockedChunk final : public ChunkMode {
         gate = chunk_.nodes.Gate();
         continue;
       }
-      ApplyClock(chunk_, clock.sum->Finish(), clock.samples, clock.rate);
+      Apply({open_.begin()->first, clock.sum->Finish(), clock.samples, clock.rate});
       open_.erase(open_.begin());
-      chunk_.cuts.OnClock(chunk_.weights.version());
     }
   }
 

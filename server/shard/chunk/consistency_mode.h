@@ -12,6 +12,7 @@
 #include "optimizer/weight_state.h"
 #include "server/shard/chunk/chunk_cuts.h"
 #include "server/shard/chunk/chunk_nodes.h"
+#include "server/shard/chunk/clock_sums.h"
 #include "server/shard/chunk/given_weights.h"
 #include "server/shard/chunk/mode_memory.h"
 #include "server/shard/chunk/push.h"
@@ -26,12 +27,14 @@ struct ChunkParts {
   kernels::WeightState& weights;
   ChunkNodes& nodes;
   ChunkCuts& cuts;
+  ClockSums& sums;
 };
 
 // How one chunk's pushes are applied, and when they are answered. ChunkState calls it in this
 // order: it finds that a push is new and right, asks Check, counts the push in ChunkNodes, calls
 // Take, and then asks of each node that waits whether it may be answered. A mode that adds the
-// pushes of a clock tells ChunkCuts of each clock that it has applied.
+// pushes of a clock tells ChunkCuts of each clock that it has applied,
+// and ClockSums where all nodes are answered with the same versions.
 //
 // Threads: one.
 class ChunkMode {
@@ -51,6 +54,10 @@ class ChunkMode {
   virtual PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) = 0;
   // A node has retired, as ChunkNodes says.
   virtual void OnRetire(absl::Time now, std::vector<DueAnswer>* due) {}
+
+  // Applies all of a clock as another copy of the chunk has done, which has added it. REQUIRES: the
+  // mode answers all nodes alike, and no push waits here.
+  virtual void Follow(const ClockSum& clock) {}
 
   // Whether the node's last push may be answered; `gate` is ChunkNodes::Gate().
   virtual bool MayAnswer(size_t node, uint64_t gate) const = 0;

@@ -139,6 +139,12 @@ std::vector<Sent> ShardHarness::Deliver(transport::ConnectionId connection,
   return Check(std::move(actions), connection, &frame);
 }
 
+void ShardHarness::Lose(transport::ConnectionId connection) {
+  std::vector<ShardAction> actions;
+  core_.OnDisconnected(connection, absl::OkStatus(), now_, &actions);
+  EXPECT_TRUE(actions.empty());
+}
+
 std::vector<Sent> ShardHarness::PassTime(absl::Duration duration) {
   now_ += duration;
   std::vector<ShardAction> actions;

@@ -67,6 +67,8 @@ class ShardHarness {
   std::vector<Sent> Deliver(transport::ConnectionId connection, const wire::Frame& frame);
   // Does the same where exactly one frame must come back.
   wire::Frame DeliverForOne(transport::ConnectionId connection, const wire::Frame& frame);
+  // The connection is gone.
+  void Lose(transport::ConnectionId connection);
 
  private:
   // `answered`: what the actions are for; null: time.

@@ -16,8 +16,8 @@ constexpr uint32_t kFirstServerHost = 32;
 JobShard::JobShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own)
     : network_(*network), endpoint_(network, OptionsOf(own)) {
   job_ = std::make_unique<server::ShardJob>(*server::MakeShardPlan(record, ShardId(own)),
-                                            kernels::Cpu(), pool_, &scratch_, &refusals_, &cuts_,
-                                            nullptr);
+                                            server::ShardCopy::kPrimary, kernels::Cpu(), pool_,
+                                            &scratch_, &refusals_, &cuts_, nullptr);
   const std::string& address = record.placement().shard_endpoints(static_cast<int>(own));
   STRATA_REQUIRE(endpoint_.Listen(address).ok());
 }
@@ -42,12 +42,12 @@ void JobShard::Take(const Event& event) {
   std::vector<ShardAction> actions;
   if (event.kind != Event::Kind::kFrame) {
     bound_.erase(event.connection);
-    job_->OnDisconnected(event.connection);
+    job_->OnDisconnected(event.connection, event.error, network_.Now(), &actions);
   } else if (event.frame.header.op == wire::Op::kHello) {
     wire::Hello hello;
     const Bytes& payload = event.frame.payload;
     STRATA_REQUIRE(wire::DecodeHello({payload.data(), payload.size()}, &hello).ok());
-    if (job_->OnHello(event.connection, event.frame, hello, &actions)) {
+    if (job_->OnHello(event.connection, event.frame, hello, network_.Now(), &actions)) {
       bound_.insert(event.connection);
     }
   } else if (bound_.contains(event.connection)) {

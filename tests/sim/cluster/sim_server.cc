@@ -121,7 +121,8 @@ void SimShard::OnEvent(Event event) {
       break;
     case Event::Kind::kDisconnected:
       Forget(event.connection);
-      core_.OnDisconnected(event.connection);
+      core_.OnDisconnected(event.connection, event.error, world_->network().Now(), &actions_);
+      Execute();
       break;
   }
 }
@@ -225,15 +226,22 @@ void SimShard::Stray(const Event& event, wire::Frame frame, Op refusal, const ch
 }
 
 void SimShard::Execute() {
-  for (server::ShardAction& action : actions_) {
-    if (action.kind == server::ShardAction::Kind::kClose) {
-      Forget(action.connection);
-      endpoint_->Close(action.connection);
-    } else {
-      Send(action.connection, action.frame);
-    }
+  while (!actions_.empty()) {
+    for (server::ShardAction& action : std::exchange(actions_, {})) Execute(action);
   }
-  actions_.clear();
+}
+
+void SimShard::Execute(const server::ShardAction& action) {
+  using Kind = server::ShardAction::Kind;
+  if (action.kind == Kind::kSend) return Send(action.connection, action.frame);
+  if (action.kind == Kind::kClose) {
+    Forget(action.connection);
+    return endpoint_->Close(action.connection);
+  }
+  const absl::Time now = world_->network().Now();
+  const auto connection = endpoint_->ConnectFor(action.address, action.job);
+  if (connection.ok()) return core_.OnConnected(action, *connection, now, &actions_);
+  core_.OnConnectFailed(action, connection.status(), now, &actions_);
 }
 
 void SimShard::Send(transport::ConnectionId connection, const wire::Frame& frame) {

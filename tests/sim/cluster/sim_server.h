@@ -51,6 +51,7 @@ class SimShard {
   // The core must refuse it and want nothing else.
   void Stray(const transport::Event& event, wire::Frame frame, wire::Op refusal, const char* what);
   void Execute();
+  void Execute(const server::ShardAction& action);
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
 
   World* const world_;
