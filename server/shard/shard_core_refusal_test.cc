@@ -181,7 +181,9 @@ TEST_F(ShardCoreRefusal, AChunkOfAnotherShard) {
   options.shards = 2;
   const proto::JobRecord record = MakeRecord(options);
   ASSERT_TRUE(shard_.core().Install(record, ShardId(1)).ok());
-  const ConnectionId node = shard_.Join(record, 0);
+  EXPECT_EQ(shard_.DeliverForOne(shard_.Connect(), HelloFrame(record, 0)).header.error,
+            ErrorCode::kWrongJob);
+  const ConnectionId node = shard_.Join(record, 0, 1, 0, 1);
   EXPECT_EQ(shard_.DeliverForOne(node, InitFrame(record, 0, 0, kWeights)).header.error,
             ErrorCode::kWrongChunk);
   EXPECT_EQ(shard_.DeliverForOne(node, InitFrame(record, 0, 1, kWeights)).header.op, Op::kInitOk);

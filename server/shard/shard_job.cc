@@ -221,7 +221,7 @@ void ShardJob::OnPushPull(transport::ConnectionId connection, const Binding& bin
   UpdateDeadline(chunk, deadline_before);
   if (plan_.logs_sums) {
     LogSums(chunk, now);
-  } else if (result.error == ErrorCode::kNone) {
+  } else if (result.error == ErrorCode::kNone && !result.unchanged) {
     Log(frame, now);
   }
   if (result.error != ErrorCode::kNone) {
@@ -250,6 +250,7 @@ void ShardJob::OnCut(size_t node, const wire::Frame& frame, size_t chunk,
 void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                         absl::Time now, std::vector<ShardAction>* actions) {
   sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+  if (!chunks_.empty() && chunks_[0]->IsRetired(node)) return;  // it asks again
   Log(frame, now);
   Retire(node, now, actions);
 }

@@ -123,8 +123,7 @@ bool ShardJob::OnPrimaryHello(transport::ConnectionId connection, const wire::Fr
 
 void ShardJob::OnPrimaryFrame(transport::ConnectionId connection, const wire::Frame& frame,
                               absl::Time now, std::vector<ShardAction>* actions) {
-  // One that was lost before this one comes again, and then this one does.
-  if (frame.header.sequence > followed_ + 1) return;
+  // Where one before this one was lost, both come again.
   if (frame.header.sequence == followed_ + 1) {
     if (absl::Status done = Follow(frame, now); !done.ok()) {
       return Refuse(connection, frame, ErrorCode::kConflict, std::string(done.message()), actions);

@@ -30,7 +30,8 @@ class ResumedJob : public testing::Test {
       wire::Hello hello{
           .protocol = kProtocolVersion, .cluster = record_.cluster(), .token = record_.token()};
       std::vector<ShardAction> actions;
-      ASSERT_TRUE(job_->OnHello(ConnectionId(node), HelloFrame(record_, node), hello, &actions));
+      ASSERT_TRUE(job_->OnHello(ConnectionId(node), HelloFrame(record_, node), hello,
+                                absl::UnixEpoch(), &actions));
     }
   }
   // The clock is 6.

@@ -143,7 +143,7 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
     if (is_last) due->back() = AnswerTo(push.node, nodes_.Gate());
     due->back().again = true;
   }
-  return {.duplicate = true};
+  return {.duplicate = true, .unchanged = true};
 }
 
 PushResult ChunkState::Check(const Push& push) const {

@@ -30,6 +30,7 @@ struct OneWeight {
   kernels::WeightState weights;
   ChunkNodes nodes;
   ChunkCuts cuts;
+  ClockSums sums;
   std::unique_ptr<ConsistencyMode> mode;
   std::unique_ptr<ChunkMode> chunk;
 
@@ -38,7 +39,7 @@ struct OneWeight {
         nodes(count),
         cuts(0, weights),
         mode(Mode(consistency, count)),
-        chunk(mode->CreateForChunk({kernels::Cpu(), pool, weights, nodes, cuts})) {
+        chunk(mode->CreateForChunk({kernels::Cpu(), pool, weights, nodes, cuts, sums})) {
     update.optimizer.kind = OptimizerKind::kSgd;
     update.schedule.set_base_lr(1.0f);
     weights.Seed(ToBytes(0.0f), 1);

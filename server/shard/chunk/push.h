@@ -31,6 +31,7 @@ struct PushResult {
   wire::ErrorCode error = wire::ErrorCode::kNone;
   std::string reason;      // where there is an error
   bool duplicate = false;  // seen before, not applied again
+  bool unchanged = false;  // and all else is as it was, too
 };
 
 inline PushResult RefusePush(wire::ErrorCode error, std::string reason) {

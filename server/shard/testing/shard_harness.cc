@@ -76,8 +76,9 @@ wire::Frame ControlFrame(const proto::JobRecord& record, wire::Op op, uint32_t n
 }
 
 wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation,
-                       uint32_t connection) {
+                       uint32_t connection, uint32_t shard) {
   wire::Hello hello;
+  hello.shard = shard;
   hello.connection = connection;
   hello.protocol = kProtocolVersion;
   hello.cluster = record.cluster();
@@ -125,9 +126,10 @@ ShardHarness::ShardHarness(std::function<absl::Time()> trace_clock)
     : core_(kernels::Cpu(), nullptr, std::move(trace_clock)) {}
 
 transport::ConnectionId ShardHarness::Join(const proto::JobRecord& record, uint32_t node,
-                                           uint32_t incarnation, uint32_t connection) {
+                                           uint32_t incarnation, uint32_t connection,
+                                           uint32_t shard) {
   const transport::ConnectionId joined = Connect();
-  const wire::Frame hello = HelloFrame(record, node, incarnation, connection);
+  const wire::Frame hello = HelloFrame(record, node, incarnation, connection, shard);
   EXPECT_EQ(DeliverForOne(joined, hello).header.op, wire::Op::kHelloOk);
   return joined;
 }

@@ -30,7 +30,7 @@ proto::JobRecord MakeRecord(const JobOptions& options);
 
 // Frames as a node of the job sends them.
 wire::Frame HelloFrame(const proto::JobRecord& record, uint32_t node, uint32_t incarnation = 1,
-                       uint32_t connection = 0);
+                       uint32_t connection = 0, uint32_t shard = 0);
 wire::Frame InitFrame(const proto::JobRecord& record, uint32_t node, uint32_t chunk,
                       const std::vector<float>& weights);
 wire::Frame PushFrame(const proto::JobRecord& record, uint32_t node, uint32_t chunk, uint64_t clock,
@@ -60,7 +60,8 @@ class ShardHarness {
   transport::ConnectionId Connect() { return transport::ConnectionId(++connections_); }
   // One with HELLO, which must succeed.
   transport::ConnectionId Join(const proto::JobRecord& record, uint32_t node,
-                               uint32_t incarnation = 1, uint32_t connection = 0);
+                               uint32_t incarnation = 1, uint32_t connection = 0,
+                               uint32_t shard = 0);
   // When frames are delivered; goes forward. What is due by then comes back.
   std::vector<Sent> PassTime(absl::Duration duration);
   // Delivers a frame; what the shard sends in return, in order.
