@@ -1,0 +1,238 @@
+// Who is heard by the two copies of a shard, and what one tells the other.
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/job/job.h"
+#include "gtest/gtest.h"
+#include "server/shard/testing/shard_harness.h"
+
+namespace strata::server {
+namespace {
+
+using transport::ConnectionId;
+using wire::ErrorCode;
+using wire::Frame;
+using wire::Op;
+
+const std::vector<float> kWeights = {1, 2, 3, 4};
+const JobId kJob(7);
+constexpr char kSync[] = "optimizer { sgd {} } schedule { base_lr: 1 }";
+
+proto::JobRecord RecordWithBackup(JobOptions options = {.job_text = kSync}) {
+  proto::JobRecord record = MakeRecord(options);
+  for (uint32_t shard = 0; shard < options.shards; ++shard) {
+    record.mutable_placement()->add_backup_endpoints("tcp://127.0.0.1:9100");
+  }
+  return record;
+}
+
+Frame PrimaryHello(const proto::JobRecord& record, uint32_t generation) {
+  wire::Hello hello;
+  hello.protocol = kProtocolVersion;
+  hello.role = wire::Hello::Role::kPrimary;
+  hello.cluster = record.cluster();
+  hello.token = record.token();
+  const auto bytes = std::make_shared<std::array<std::byte, wire::kHelloBytes>>(EncodeHello(hello));
+  Frame frame = ControlFrame(record, Op::kHello, 0, 0, 0);
+  frame.header.generation = generation;
+  frame.payload = Bytes(bytes, bytes->data(), bytes->size());
+  return frame;
+}
+
+// A change as the primary says it.
+Frame Change(Frame frame, uint64_t sequence) {
+  frame.header.sequence = sequence;
+  return frame;
+}
+
+class BackupTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(shard_.core().Install(record_, ShardId(0), {}, ShardCopy::kBackup).ok());
+  }
+  void Follow(Frame change) {
+    const Frame ack = shard_.DeliverForOne(primary_, Change(std::move(change), ++said_));
+    EXPECT_EQ(ack.header.op, Op::kAck) << wire::Describe(ack.header);
+    EXPECT_EQ(ack.header.received, said_);
+  }
+  absl::Status Promote(uint32_t generation) {
+    std::vector<ShardAction> actions;
+    absl::Status promoted = shard_.core().Promote(kJob, ShardId(0), generation, &actions);
+    for (const ShardAction& action : actions) {
+      EXPECT_EQ(action.kind, ShardAction::Kind::kClose);
+      closed_.push_back(action.connection);
+    }
+    return promoted;
+  }
+
+  proto::JobRecord record_ = RecordWithBackup();
+  ShardHarness shard_;
+  ConnectionId primary_ = shard_.Connect();
+  std::vector<ConnectionId> closed_;
+  uint64_t said_ = 0;
+};
+
+TEST_F(BackupTest, HearsItsPrimaryOfThisGenerationAlone) {
+  Frame stranger = PrimaryHello(record_, 2);
+  record_.set_token(1);
+  EXPECT_EQ(shard_.DeliverForOne(primary_, PrimaryHello(record_, 2)).header.error,
+            ErrorCode::kWrongJob);
+  record_ = RecordWithBackup();
+  EXPECT_EQ(shard_.DeliverForOne(primary_, PrimaryHello(record_, 1)).header.error,
+            ErrorCode::kFenced);
+  EXPECT_EQ(shard_.DeliverForOne(primary_, PrimaryHello(record_, 3)).header.op, Op::kRetry);
+  EXPECT_EQ(shard_.DeliverForOne(primary_, stranger).header.op, Op::kHelloOk);
+}
+
+TEST_F(BackupTest, HearsNoNodeUntilItIsThePrimary) {
+  EXPECT_EQ(shard_.DeliverForOne(shard_.Connect(), HelloFrame(record_, 0)).header.op, Op::kRetry);
+  shard_.DeliverForOne(primary_, PrimaryHello(record_, 2));
+  Follow(InitFrame(record_, 0, 0, kWeights));
+  EXPECT_EQ(Promote(3), absl::OkStatus());
+  EXPECT_EQ(closed_, std::vector<ConnectionId>({primary_}));
+  const ConnectionId node = shard_.Connect();
+  EXPECT_EQ(shard_.DeliverForOne(node, HelloFrame(record_, 0)).header.op, Op::kRetry)
+      << "it says the generation of before";
+  record_.mutable_placement()->set_generation(3);
+  EXPECT_EQ(shard_.DeliverForOne(node, HelloFrame(record_, 0)).header.op, Op::kHelloOk);
+  EXPECT_EQ(shard_.DeliverForOne(node, InitFrame(record_, 0, 0, kWeights)).header.op, Op::kInitOk);
+}
+
+TEST_F(BackupTest, TheNextConnectionOfThePrimaryGoesOnWhereTheOneBeforeEnded) {
+  shard_.DeliverForOne(primary_, PrimaryHello(record_, 2));
+  Follow(InitFrame(record_, 0, 0, kWeights));
+  Follow(InitFrame(record_, 0, 1, kWeights));
+  const ConnectionId next = shard_.Connect();
+  std::vector<ShardAction> actions;
+  shard_.core().OnFrame(next, PrimaryHello(record_, 2), absl::UnixEpoch(), &actions);
+  ASSERT_EQ(actions.size(), 2u);
+  EXPECT_EQ(actions[0].kind, ShardAction::Kind::kClose);
+  EXPECT_EQ(actions[0].connection, primary_);
+  EXPECT_EQ(actions[1].frame.header.op, Op::kHelloOk);
+  EXPECT_EQ(actions[1].frame.header.received, 2u);
+  // What came already changes nothing, and what comes too early is not taken.
+  primary_ = next;
+  EXPECT_EQ(
+      shard_.DeliverForOne(next, Change(InitFrame(record_, 0, 0, kWeights), 1)).header.received,
+      2u);
+  EXPECT_EQ(
+      shard_.DeliverForOne(next, Change(InitFrame(record_, 0, 0, kWeights), 4)).header.received,
+      2u);
+}
+
+TEST_F(BackupTest, RefusesWhatItCannotFollow) {
+  shard_.DeliverForOne(primary_, PrimaryHello(record_, 2));
+  Frame clock = PushFrame(record_, 0, 0, 0, kWeights, 4);
+  clock.header.op = Op::kApply;
+  clock.header.received = 4;
+  const auto refused = [&](Frame frame) {
+    const Frame reply = shard_.DeliverForOne(primary_, Change(std::move(frame), said_ + 1));
+    EXPECT_EQ(reply.header.op, Op::kError);
+    return std::string(reinterpret_cast<const char*>(reply.payload.data()), reply.payload.size());
+  };
+  refused(clock);  // it has no first weights
+  Follow(InitFrame(record_, 0, 0, kWeights));
+  clock.header.clock = 1;
+  refused(clock);  // it is not the next one
+  clock.header.clock = 0;
+  Frame other = clock;
+  other.header.chunk = 9;
+  refused(other);
+  other = clock;
+  other.payload = ToBytes({1, 2});
+  other.header.element_count = 2;
+  refused(other);
+  other = clock;
+  other.header.generation = 1;
+  refused(other);
+  other = ControlFrame(record_, Op::kCut, 0, 0, 0);
+  refused(other);
+  Frame stranger = PushFrame(record_, 5, 0, 0, kWeights, 4);
+  refused(stranger);
+  Follow(clock);
+}
+
+TEST_F(BackupTest, IsPromotedOnceAndToANewerGenerationAlone) {
+  EXPECT_EQ(Promote(2).message(), "job 7 shard 0 is in generation 2, 2 is not newer");
+  EXPECT_EQ(Promote(4), absl::OkStatus());
+  EXPECT_EQ(Promote(4), absl::OkStatus());
+  EXPECT_TRUE(absl::IsFailedPrecondition(Promote(3)));
+  std::vector<ShardAction> actions;
+  EXPECT_EQ(shard_.core().Promote(kJob, ShardId(5), 4, &actions).message(),
+            "shard 5 of job 7 is not here");
+  EXPECT_EQ(shard_.DeliverForOne(primary_, PrimaryHello(record_, 4)).header.error,
+            ErrorCode::kWrongRole);
+}
+
+TEST_F(BackupTest, ABackupDoesNotGoOnAlone) {
+  std::vector<ShardAction> actions;
+  EXPECT_EQ(shard_.core().GoOnAlone(kJob, ShardId(0), 3, &actions).message(),
+            "job 7 shard 0 is a backup here");
+}
+
+TEST(Copies, OneThreadHoldsShardsOfOneJobApart) {
+  JobOptions options{.shards = 2, .job_text = kSync};
+  const proto::JobRecord record = RecordWithBackup(options);
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  ASSERT_TRUE(shard.core().Install(record, ShardId(1), {}, ShardCopy::kBackup).ok());
+  EXPECT_EQ(shard.core().BackupStates().size(), 1u);
+  const ConnectionId node = shard.Join(record, 0);
+  EXPECT_EQ(shard.DeliverForOne(node, HelloFrame(record, 0, 1, 0, 1)).header.error,
+            ErrorCode::kWrongJob)
+      << "a connection is of one shard";
+  EXPECT_EQ(shard.DeliverForOne(shard.Connect(), HelloFrame(record, 0, 1, 0, 1)).header.op,
+            Op::kRetry);
+  std::vector<ShardAction> actions;
+  shard.core().Remove(kJob, &actions);
+  EXPECT_EQ(shard.DeliverForOne(node, InitFrame(record, 0, 0, kWeights)).header.error,
+            ErrorCode::kNoHello);
+}
+
+TEST(Copies, ANodeDoesNotCountItsFrames) {
+  const proto::JobRecord record = MakeRecord({});
+  ShardHarness shard;
+  ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
+  const ConnectionId node = shard.Join(record, 0);
+  EXPECT_EQ(shard.DeliverForOne(node, Change(InitFrame(record, 0, 0, kWeights), 1)).header.error,
+            ErrorCode::kMalformed);
+}
+
+// The first node's push waits for the grace, which ends by the primary's clock.
+TEST(Copies, TheGraceOfAQuorumEndsAtTheBackupWhenItEndsAtThePrimary) {
+  JobOptions options;
+  options.job_text =
+      "optimizer { sgd {} } schedule { base_lr: 1 } "
+      "consistency { lazy { quorum { nodes: 1 grace_ms: 100 } } }";
+  const proto::JobRecord record = RecordWithBackup(options);
+  ShardHarness backup;
+  ASSERT_TRUE(backup.core().Install(record, ShardId(0), {}, ShardCopy::kBackup).ok());
+  const ConnectionId primary = backup.Connect();
+  backup.DeliverForOne(primary, PrimaryHello(record, 2));
+  const auto follow = [&](Frame change, uint64_t sequence, absl::Time at) {
+    change.header.min_clock = static_cast<uint64_t>(absl::ToUnixNanos(at));
+    EXPECT_EQ(backup.DeliverForOne(primary, Change(std::move(change), sequence)).header.op,
+              Op::kAck);
+  };
+  const absl::Time begin = absl::FromUnixSeconds(5000);  // the backup's own clock is far behind
+  follow(InitFrame(record, 0, 0, kWeights), 1, begin);
+  follow(PushFrame(record, 0, 0, 0, {4, 4, 4, 4}, 4), 2, begin);
+  EXPECT_EQ(backup.core().HeldSums(kJob, ChunkId(0)), 1u);
+  EXPECT_EQ(backup.core().deadline(), absl::InfiniteFuture());
+  Frame over = ControlFrame(record, Op::kApply, 0, 0, 0);
+  over.header.flags = wire::kFlagEmpty;
+  follow(over, 3, begin + absl::Milliseconds(100));
+  EXPECT_EQ(backup.core().HeldSums(kJob, ChunkId(0)), 0u);
+  // As the primary it goes by its own clock: a grace that is under way then has its rest to go.
+  follow(PushFrame(record, 0, 0, 1, {4, 4, 4, 4}, 4, 1), 4, begin + absl::Milliseconds(200));
+  std::vector<ShardAction> actions;
+  ASSERT_TRUE(backup.core().Promote(kJob, ShardId(0), 3, &actions).ok());
+  EXPECT_EQ(backup.core().deadline(), absl::UnixEpoch() + absl::Milliseconds(100));
+  backup.PassTime(absl::Milliseconds(101));
+  EXPECT_EQ(backup.core().HeldSums(kJob, ChunkId(0)), 0u);
+}
+
+}  // namespace
+}  // namespace strata::server
