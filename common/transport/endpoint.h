@@ -66,7 +66,7 @@ class Endpoint {
 
   // Begins to connect and returns at once; failure shows as kDisconnected. Errors: InvalidArgument.
   virtual absl::StatusOr<ConnectionId> Connect(const std::string& address) = 0;
-  // The same, for the frames of this job: where several are protected here, it says with whose keys.
+  // The same, for the frames of this job: where several are protected here, this says whose keys.
   virtual absl::StatusOr<ConnectionId> ConnectFor(const std::string& address, JobId /*job*/) {
     return Connect(address);
   }

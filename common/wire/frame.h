@@ -13,6 +13,7 @@
 #include "common/bytes.h"
 #include "common/limits/limits.h"
 #include "common/wire/hello.h"
+#include "common/wire/op.h"
 #include "common/wire/payload.h"
 
 namespace strata::wire {
@@ -50,7 +51,8 @@ namespace strata::wire {
 //                                 rate of its step; REDUCE, GATHER: slice, the first one in the
 //                                 payload
 //       88    8 payload_bytes
-//       96    8 min_clock         answers: least number of pushes received from any of the nodes; from
+//       96    8 min_clock         answers: least number of pushes received from any of the nodes;
+//       from
 //                                 a primary to its backup: its time, in ns since 1970
 //      104    8 sequence          between nodes, and from a primary to its backup: from 1, one more
 //                                 with each frame; 0 in HELLO, HELLO_OK, ACK and ERROR, and in all
@@ -70,41 +72,6 @@ inline constexpr size_t kSealBytes = 40;
 inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
 inline constexpr uint8_t kWireVersion = 1;
 
-enum class Op : uint8_t {
-  kHello = 1,  // first frame of a connection; payload: Hello
-  kHelloOk = 2,
-  kInit = 3,       // first weights of a chunk
-  kInitOk = 4,     // confirmed; no payload
-  kPushPull = 5,   // sum over the node's ranks
-  kAnswer = 6,     // to kPushPull: weights; with a codec: to be added to those after base_version
-                   // answers; of a job with one, but without: those after base_version answers
-  kCut = 7,        // ask for the chunk's weights at clock T
-  kCutAnswer = 8,  // weights
-  kRetire = 9,     // the node pushes no more: its count is infinity
-  kRetireOk = 10,
-  kRetry = 11,  // a frame from the future (view, generation, before INIT): send it again later
-  kError = 12,  // refused; payload: text, never longer than the request's payload
-  // Between nodes, besides HELLO, RETIRE and ERROR (which ends the job):
-  kSeed = 13,    // payload: u64 XXH3-64 of the first weights of `chunk` and of those after it
-  kReduce = 14,  // the sum of slices over some nodes
-  kGather = 15,  // weights of slices
-  kAck = 16,     // `received` alone
-  kFirst = 19,   // first weights of a chunk, given on; also to INIT with EMPTY
-  // Between endpoints that share a host; cores do not see them:
-  kAttach = 17,    // payload: u64, the session of shared memory that goes with this connection
-  kAttachOk = 18,  // from now on frames may come with payload_kind REGION
-  // Before HELLO, where the job's frames are sealed; cores do not see it. Payload: bytes of TLS
-  kHandshake = 20,
-  // From a shard's primary to its backup, besides HELLO and what a node has said to the primary
-  // (INIT, PUSHPULL, RETIRE, as it said it, but for `generation`); answered by ACK.
-  kApply = 21,  // the sum of a clock over all nodes that have not retired; EMPTY: no node had one.
-                // With a quorum: the grace of the chunk's open clock is over
-};
-// Whether frames of this op are counted on a link between nodes.
-bool IsSequenced(Op op);
-// Whether a primary says frames of this op to its backup, which counts them, too.
-bool IsLogged(Op op);
-
 enum Flag : uint8_t {
   kFlagEmpty = 1,   // no payload. PUSHPULL: adds nothing. INIT: asks for the first weights
   kFlagReplay = 2,  // sent before on this or another connection
@@ -113,25 +80,6 @@ enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
 enum class DType : uint8_t { kFloat32 = 0 };
 enum class PayloadKind : uint8_t { kInline = 0, kRegion = 1 };  // see region_reference.h
 inline constexpr size_t kRegionReferenceBytes = 32;
-
-enum class ErrorCode : uint8_t {
-  kNone = 0,
-  kMalformed = 1,  // Decode failed
-  kWrongJob = 2,   // no such job here, or a bad token
-  kWrongView = 3,
-  kWrongGeneration = 4,
-  kNoHello = 5,  // data before HELLO, or of another node than HELLO said
-  kWrongRole = 6,
-  kWrongChunk = 7,        // not on this shard, or element_count not the chunk's
-  kBeyondWindow = 8,      // clock ahead of what the job's depth allows
-  kConflict = 9,          // INIT or duplicate with another checksum
-  kNotFinite = 10,        // NaN or infinity in a push
-  kFenced = 11,           // a newer incarnation of the node has said HELLO
-  kWrongVersion = 12,     // HELLO of another protocol version
-  kPeerFailed = 13,       // between nodes: the job has failed at the sender
-  kWrongCodec = 14,       // not the job's for this op
-  kWrongConnection = 15,  // HELLO of one more than the job allows a pair of peers
-};
 
 struct Header {
   Op op = Op::kHello;
@@ -201,7 +149,6 @@ std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);
 // Returns the checksum at `index`. REQUIRES: index < payload.size() / 8.
 uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index);
 
-std::string ToString(Op op), ToString(ErrorCode code);
 // One line for logs: op, job, node, chunk, clock, sizes.
 std::string Describe(const Header& header);
 

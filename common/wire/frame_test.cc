@@ -84,24 +84,6 @@ TEST(Frame, EveryFieldSurvivesARoundTrip) {
   EXPECT_EQ(decoded, header);
 }
 
-TEST(Frame, BetweenNodesItCarriesSliceAndSequence) {
-  Header header;
-  header.element_count = 6;
-  header.payload_checksum = Checksum(Payload(24));
-  header.slice = 0x504f4e4d;
-  header.sequence = 0x6867666564636261;
-  for (const Op op : {Op::kReduce, Op::kGather}) {
-    header.op = op;
-    const HeaderBytes bytes = EncodeHeader(header, 24);
-    EXPECT_EQ(static_cast<uint8_t>(bytes[84]), 0x4d);
-    EXPECT_EQ(static_cast<uint8_t>(bytes[104]), 0x61);
-    Header decoded;
-    const absl::Status status = Decode(bytes, Payload(24), Limits{}, &decoded);
-    ASSERT_TRUE(status.ok()) << status;
-    EXPECT_EQ(decoded, header);
-  }
-}
-
 TEST(Frame, ASeedHoldsWholeChecksums) {
   Header header;
   header.op = Op::kSeed;
@@ -301,32 +283,6 @@ TEST(Frame, AnErrorWithoutACodeIsRefused) {
   Header header;
   header.op = Op::kError;
   ExpectRefused(DecodeHeader(header, {}), "error is NONE");
-}
-
-TEST(Frame, OnlyFramesThatAreCountedHaveASequence) {
-  for (const Op op : {Op::kCut, Op::kAck, Op::kHelloOk, Op::kInitOk, Op::kRetireOk}) {
-    Header header;
-    header.op = op;
-    header.sequence = uint64_t{1} << 63;
-    ExpectRefused(DecodeHeader(header, {}), "sequence is");
-  }
-}
-
-TEST(Frame, WhatAPrimaryTellsItsBackupIsCounted) {
-  for (const Op op : {Op::kInit, Op::kPushPull, Op::kRetire, Op::kApply}) {
-    Header header;
-    header.op = op;
-    header.sequence = 7;
-    if (op == Op::kApply || op == Op::kPushPull) {
-      header.flags = kFlagEmpty;
-      header.rate = 0.5f;
-    }
-    const HeaderBytes bytes = EncodeHeader(header, 0);
-    Header decoded;
-    const absl::Status status = Decode(bytes, {}, Limits{}, &decoded);
-    ASSERT_TRUE(status.ok()) << status;
-    EXPECT_EQ(decoded, header);
-  }
 }
 
 TEST(Frame, DeclaredAndActualPayloadMustAgree) {

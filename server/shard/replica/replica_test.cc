@@ -17,6 +17,7 @@
 #include "common/transport/sim/sim_network.h"
 #include "gtest/gtest.h"
 #include "server/shard/testing/shard_harness.h"
+#include "server/shard/testing/sim_copy.h"
 
 namespace strata::server {
 namespace {
@@ -35,86 +36,6 @@ constexpr int kEventsMax = 400000;
 
 // What happens to the two copies.
 enum class Fate { kNothing, kPrimaryDies, kBackupDies, kPrimaryStops, kTheyAreKeptApart };
-
-// One copy: a core and its endpoint, at work as in ShardThread.
-class Copy {
- public:
-  Copy(transport::SimNetwork* network, const std::string& address, uint32_t host)
-      : network_(network), core_(kernels::Cpu()) {
-    SimEndpoint::Options options;
-    options.name = address;
-    options.host = host;
-    options.addresses_are_names = true;
-    options.on_ready = [this] { OnReady(); };
-    endpoint_ = std::make_unique<SimEndpoint>(network, options);
-    EXPECT_TRUE(endpoint_->Listen(address).ok());
-  }
-
-  ShardCore& core() { return core_; }
-  const ShardCore& core() const { return core_; }
-  void Do(const std::function<void(std::vector<ShardAction>*)>& what) {
-    what(&actions_);
-    Execute();
-  }
-  // A process that is stopped does nothing until it goes on.
-  void Stop() { stopped_ = true; }
-  void GoOn() {
-    stopped_ = false;
-    if (endpoint_ != nullptr) OnReady();
-  }
-  void Die() { endpoint_.reset(); }
-  bool is_alive() const { return endpoint_ != nullptr; }
-
-  void OnTime() {
-    if (!is_alive() || stopped_) return;
-    Do([this](auto* actions) { core_.OnTime(network_->Now(), actions); });
-  }
-
- private:
-  void OnReady() {
-    if (stopped_) return;
-    std::vector<transport::Event> events;
-    endpoint_->Poll(absl::InfiniteDuration(), &events);
-    for (transport::Event& event : events) {
-      if (event.kind == transport::Event::Kind::kFrame) {
-        core_.OnFrame(event.connection, std::move(event.frame), network_->Now(), &actions_);
-      } else {
-        core_.OnDisconnected(event.connection, event.error, network_->Now(), &actions_);
-      }
-      Execute();
-    }
-  }
-
-  void Execute() {
-    while (!actions_.empty()) {
-      for (ShardAction& action : std::exchange(actions_, {})) Execute(action);
-    }
-  }
-  void Execute(const ShardAction& action) {
-    if (!is_alive()) return;
-    if (action.kind == ShardAction::Kind::kSend) {
-      // Who is the primary no more hears so.
-      const wire::Header& header = action.frame.header;
-      if (header.op == Op::kError) {
-        EXPECT_EQ(header.error, wire::ErrorCode::kFenced) << wire::Describe(header);
-      }
-      // What goes to a connection that is gone is lost.
-      endpoint_->Send(action.connection, action.frame).IgnoreError();
-    } else if (action.kind == ShardAction::Kind::kClose) {
-      endpoint_->Close(action.connection);
-    } else {
-      const auto connection = endpoint_->ConnectFor(action.address, action.job);
-      ASSERT_TRUE(connection.ok());
-      core_.OnConnected(action, *connection, network_->Now(), &actions_);
-    }
-  }
-
-  transport::SimNetwork* const network_;
-  ShardCore core_;
-  std::unique_ptr<SimEndpoint> endpoint_;
-  std::vector<ShardAction> actions_;
-  bool stopped_ = false;
-};
 
 // A node's side of one chunk.
 struct NodeChunk {
@@ -142,7 +63,7 @@ class Simulation {
         counts_(optimizer == "sgd {}"),
         fate_(fate),
         network_(seed),
-        copies_{Copy(&network_, kAddresses[0], 0), Copy(&network_, kAddresses[1], 1)} {
+        copies_{SimCopy(&network_, kAddresses[0], 0), SimCopy(&network_, kAddresses[1], 1)} {
     JobOptions options;
     options.ranks.assign(kNodes, 1);
     options.elements = kElements * kChunks;
@@ -207,11 +128,6 @@ class Simulation {
 
   std::string Describe() const {
     std::string text = met_fate_ ? "after fate" : "before fate";
-    for (const Copy& copy : copies_) {
-      for (const BackupState& state : copy.core().BackupStates()) {
-        text += ", backup silent since " + absl::FormatDuration(network_.Now() - state.waits_since) + state.refusal.ToString();
-      }
-    }
     for (const Node& node : nodes_) {
       text += node.greeted ? ", greeted" : ", not greeted";
       text += node.retired ? " and retired:" : ":";
@@ -273,7 +189,7 @@ class Simulation {
   }
 
   void TickCopies() {
-    for (Copy& copy : copies_) copy.OnTime();
+    for (SimCopy& copy : copies_) copy.OnTime();
     network_.After(absl::Milliseconds(1), [this] { TickCopies(); });
   }
 
@@ -387,7 +303,7 @@ class Simulation {
   const Fate fate_;
   transport::SimNetwork network_;
   proto::JobRecord record_;
-  std::array<Copy, 2> copies_;
+  std::array<SimCopy, 2> copies_;
   std::array<Node, kNodes> nodes_;
   uint64_t confirmed_ = 0, fate_after_ = 0;
   bool met_fate_ = false;

@@ -32,7 +32,7 @@ class JobShard {
     return restored.ok() ? job_->CheckRestored() : restored;
   }
   std::vector<server::ShardCut> TakeCuts() { return std::exchange(cuts_, {}); }
-  void LetGoOf(ShardId shard, uint64_t clock) { job_->LetGoOf(shard, clock); }
+  void LetGoOf(ShardId /*shard*/, uint64_t clock) { job_->LetGoOf(clock); }
   uint64_t refused() const { return job_->counters().refused; }
 
  private:

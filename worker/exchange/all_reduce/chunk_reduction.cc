@@ -6,9 +6,9 @@
 #include "absl/strings/str_format.h"
 #include "common/copy_floats.h"
 #include "common/job/exchange/slices.h"
+#include "common/link/link.h"
 #include "common/require.h"
 #include "compression/job_compression.h"
-#include "common/link/link.h"
 
 namespace strata::worker {
 namespace {

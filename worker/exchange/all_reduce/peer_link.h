@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/transport/endpoint.h"
-#include "common/wire/frame.h"
 #include "common/link/link.h"
 #include "common/link/reconnector.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
 
 namespace strata::worker {
 

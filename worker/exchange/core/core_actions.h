@@ -7,8 +7,8 @@
 
 #include "common/bytes.h"
 #include "common/ids.h"
-#include "compression/checked_payload.h"
 #include "common/link/link.h"
+#include "compression/checked_payload.h"
 
 namespace strata::worker {
 

@@ -33,6 +33,12 @@ class CoreExchange final : public Exchange {
   bool goes_on() const override { return core_->goes_on(); }
   NodeCuts TakeCuts() override { return core_->TakeCuts(); }
   void LetGoOf(NodeCuts::Kind kind, uint64_t clock) override { core_->LetGoOf(kind, clock); }
+  absl::Status OnShardMoved(const ShardMove& move) override {
+    return driver_.Run([&](absl::Time now, CoreActions* actions) {
+      core_->OnShardMoved(move, now, actions);
+      return absl::OkStatus();
+    });
+  }
   const ExchangeCounters& counters() const override { return core_->counters(); }
   size_t memory_bytes() const override { return core_->memory_bytes(); }
   transport::Refusals refusals() const override { return driver_.refusals(); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -58,6 +59,13 @@ class ExchangeNode {
   virtual bool Notes(proto::TraceEvent::Phase phase) const { return false; }
 };
 
+// Where a shard of the job lies from now on.
+struct ShardMove {
+  ShardId shard;
+  std::string address;      // "tcp://host:port"
+  uint32_t generation = 0;  // one more with each change
+};
+
 // Answers by staleness; the last bin is "or more".
 inline constexpr size_t kStalenessBins = 32;
 
@@ -92,6 +100,10 @@ class Exchange {
   // Moves on what can be moved, waiting up to `timeout` for something to happen, also at the
   // descriptor that it was created with.
   virtual absl::Status Poll(absl::Duration timeout) = 0;
+
+  // What is unanswered is asked there; older news than what is known changes nothing. Exchanges
+  // without shards ignore it.
+  virtual absl::Status OnShardMoved(const ShardMove& move) { return absl::OkStatus(); }
 
   virtual Phase phase() const = 0;
   // The clock that the node begins with: 0, but where the job goes on from a checkpoint.

@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/block_source.h"
+#include "common/link/link.h"
 #include "common/trace/trace_log.h"
 #include "proto/control.pb.h"
-#include "common/link/link.h"
 #include "worker/exchange/core/core_actions.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/link_core.h"
@@ -77,6 +77,8 @@ class ExchangeCore : public ExchangeStage, public LinkCore {
   virtual void LetGoOf(NodeCuts::Kind kind, uint64_t clock) {}
   virtual const ExchangeCounters& counters() const = 0;
   virtual size_t memory_bytes() const = 0;
+  // Says where a shard lies now; nothing to exchanges without shards.
+  virtual void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) {}
   // Adds how the node stands with each peer that it connects to. REQUIRES: started.
   virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
 };

@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/link/link.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "common/link/link.h"
 #include "worker/exchange/core/core_actions.h"
 
 namespace strata::worker {

@@ -81,6 +81,9 @@ class LayeredCore final : public ExchangeCore {
   bool goes_on() const override;
   const ExchangeCounters& counters() const override { return base_->counters(); }
   size_t memory_bytes() const override;
+  void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) override {
+    base_->OnShardMoved(move, now, actions);
+  }
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override {
     base_->AddActivity(now, activity);
   }

@@ -369,22 +369,6 @@ absl::Time ParameterServerCore::deadline() const {
   return due;
 }
 
-void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
-  for (const Shard& shard : shards_) {
-    if (shard.chunks.empty()) continue;
-    LinkActivity sum = shard.links[0].Activity(now);
-    for (size_t i = 1; i < shard.links.size(); ++i) sum.Add(shard.links[i].Activity(now));
-    proto::ShardActivity* out = activity->add_shards();
-    out->set_address(shard.links[0].address());
-    out->set_connected(sum.connected);
-    out->set_unanswered(sum.unanswered);
-    out->set_oldest_clock(sum.oldest_clock);
-    out->set_oldest_chunk(sum.oldest_chunk);
-    out->set_oldest_ms(absl::ToInt64Milliseconds(std::max(sum.oldest_age, sum.down_for)));
-    out->set_error(sum.error);
-  }
-}
-
 void ParameterServerCore::Close(CoreActions* actions) {
   for (Shard& shard : shards_) {
     for (ShardLink& link : shard.links) link.Close(&actions->wire);

@@ -63,6 +63,7 @@ class ParameterServerCore final : public ExchangeCore {
     if (!image.push) return absl::InvalidArgumentError("nothing of what pushes have left out");
     return encoder_->Restore(chunk, *image.push);
   }
+  void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) override;
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override { return encoder_->memory_bytes(); }
   // Adds the servers that hold a chunk.

@@ -3,30 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "worker/exchange/testing/exchange_world.h"
 
 namespace strata::worker {
 namespace {
-
-constexpr uint32_t kChunkElements = 4;
-
-proto::JobRecord Record(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
-                        uint32_t connections = 1) {
-  proto::JobRecord record;
-  record.set_job_id(3);
-  record.mutable_job()->set_connections(connections);
-  record.mutable_job()->set_window(window);
-  for (uint32_t n = 0; n < nodes; ++n) record.mutable_view()->add_nodes()->set_node(n);
-  record.mutable_layout()->set_elements(chunks * kChunkElements - 1);  // a shorter last chunk
-  record.mutable_placement()->set_chunk_elements(kChunkElements);
-  for (uint32_t s = 0; s < shards; ++s) {
-    record.mutable_placement()->add_shard_endpoints(absl::StrCat("tcp://shard", s));
-  }
-  for (uint32_t c = 0; c < chunks; ++c) record.mutable_placement()->add_shard_of_chunk(c % shards);
-  return record;
-}
 
 // Nodes that push (node + 1) * (clock + 1), on weights that begin with 100.
 struct World : ExchangeWorld {
@@ -36,7 +17,7 @@ struct World : ExchangeWorld {
             [](uint32_t node, uint64_t clock) { return (node + 1) * (clock + 1); }, 100) {}
   World(uint32_t seed, uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
         const transport::SimFaults& faults, uint32_t connections = 1)
-      : World(seed, Record(nodes, chunks, shards, window, connections), faults) {}
+      : World(seed, WorldRecord(nodes, chunks, shards, window, connections), faults) {}
 };
 
 // Weights after `clocks` of them: 100 plus every node's sums.
@@ -48,7 +29,7 @@ float Expected(uint32_t nodes, uint64_t clocks) {
 
 // A job whose nodes begin with the weights of rank 0.
 proto::JobRecord RecordOfTakers(uint32_t nodes, uint32_t chunks, uint32_t connections) {
-  proto::JobRecord record = Record(nodes, chunks, 2, 3, connections);
+  proto::JobRecord record = WorldRecord(nodes, chunks, 2, 3, connections);
   for (uint32_t n = 0; n < nodes; ++n) {
     record.mutable_view()->mutable_nodes(static_cast<int>(n))->set_first_rank(n);
   }
@@ -77,7 +58,8 @@ TEST(ParameterServerCoreTest, EveryChunkIsSeededTrainedAndCutOverAFaultlessWire)
   const ExchangeCounters counters = world.node(0).counters();
   EXPECT_EQ(counters.pushes, 28u);
   EXPECT_EQ(counters.staleness[0], 28u);
-  const uint64_t bytes = 28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float);
+  const uint64_t bytes =
+      28 * wire::kHeaderBytes + 4 * (7 * kWorldChunkElements - 1) * sizeof(float);
   EXPECT_EQ(counters.bytes_pushed, bytes);
   EXPECT_EQ(counters.bytes_answered, bytes);
 }
@@ -118,7 +100,7 @@ TEST(ParameterServerCoreTest, EachShardHasTheJobsConnectionsButNoneWithoutAChunk
   ExpectExactlyOnce(world, 7, 4);
   EXPECT_EQ(world.connections(), 2 * (3u + 2 + 2)) << "the shards have 3, 2 and 2 chunks";
   EXPECT_EQ(world.node(1).counters().bytes_pushed,
-            28 * wire::kHeaderBytes + 4 * (7 * kChunkElements - 1) * sizeof(float));
+            28 * wire::kHeaderBytes + 4 * (7 * kWorldChunkElements - 1) * sizeof(float));
 }
 
 TEST(ParameterServerCoreTest, RetryIsRepeatedLater) {
@@ -133,7 +115,7 @@ class ActivityTest : public testing::Test {
  protected:
   ActivityTest() {
     CoreOptions options;
-    options.record = Record(1, 4, 2, 4);
+    options.record = WorldRecord(1, 4, 2, 4);
     for (int c = 0; c < 4; ++c) {  // the second shard holds nothing
       options.record.mutable_placement()->set_shard_of_chunk(c, 0);
     }
@@ -210,7 +192,7 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
 
 TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNextOneOnly) {
   CoreOptions options;
-  options.record = Record(1, 4, 1, 4, 2);
+  options.record = WorldRecord(1, 4, 1, 4, 2);
   auto core = *ParameterServerCore::Create(options, kernels::Cpu());
   const absl::Time now = absl::UnixEpoch();
   CoreActions actions;
@@ -224,7 +206,7 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
   // Asks for first weights and sums are answered.
   const auto pay = [&] {
     for (const NodeAction& action : std::exchange(actions.node, {})) {
-      auto sum = std::make_shared<std::vector<float>>(kChunkElements, 1.0f);
+      auto sum = std::make_shared<std::vector<float>>(kWorldChunkElements, 1.0f);
       const size_t bytes = (action.chunk == ChunkId(3) ? 3 : 4) * sizeof(float);
       const Bytes payload(sum, reinterpret_cast<const std::byte*>(sum->data()), bytes);
       EXPECT_TRUE(core->OnPayload(action, payload, {.samples = 1}, now, &actions).ok());
@@ -279,7 +261,7 @@ TEST(ParameterServerCoreTest, AServerThatCannotBeReachedIsGivenUpByName) {
 
 TEST(ParameterServerCoreTest, APlacementThatDoesNotFitTheLayoutIsRefused) {
   CoreOptions options;
-  options.record = Record(1, 4, 2, 2);
+  options.record = WorldRecord(1, 4, 2, 2);
   options.record.mutable_placement()->mutable_shard_of_chunk()->RemoveLast();
   absl::Status status = ParameterServerCore::Create(options, kernels::Cpu()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -293,7 +275,7 @@ class EncodedAnswersTest : public testing::Test {
  protected:
   EncodedAnswersTest() {
     CoreOptions options;
-    options.record = Record(1, 1, 1, 4);
+    options.record = WorldRecord(1, 1, 1, 4);
     options.record.mutable_job()->mutable_pull()->set_codec(proto::Encoding::BF16);
     elements_ = static_cast<uint32_t>(options.record.layout().elements());
     core_ = *ParameterServerCore::Create(options, kernels::Cpu());

@@ -43,9 +43,25 @@ ShardLink::ShardLink(LinkId link, std::string address, LinkIdentity identity, Li
       address_(std::move(address)),
       identity_(identity),
       timing_(timing),
-      connection_(link, timing, Reconnector::Role::kConnects,
-                  absl::StrCat("server ", address_, " could not be reached")),
+      connection_(MakeConnection()),
       resend_after_(timing.resend_after) {}
+
+Reconnector ShardLink::MakeConnection() const {
+  return Reconnector(link_, timing_, Reconnector::Role::kConnects,
+                     absl::StrCat("server ", address_, " could not be reached"));
+}
+
+void ShardLink::Move(const std::string& address, uint32_t generation, absl::Time now,
+                     WireActions* actions) {
+  if (generation <= identity_.generation) return;
+  identity_.generation = generation;
+  for (auto& [key, request] : requests_) SignHeader(identity_, &request.frame.header);
+  if (address == address_) return;
+  address_ = address;
+  connection_.Close(actions);
+  connection_ = MakeConnection();
+  connection_.Start(now, actions);
+}
 
 uint64_t ShardLink::RequestKey(const wire::Header& header) {
   const bool retire = header.op == Op::kRetire || header.op == Op::kRetireOk;

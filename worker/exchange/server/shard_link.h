@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/transport/endpoint.h"
-#include "common/wire/frame.h"
 #include "common/link/link.h"
 #include "common/link/reconnector.h"
+#include "common/transport/endpoint.h"
+#include "common/wire/frame.h"
 
 namespace strata::worker {
 
@@ -32,6 +32,9 @@ class ShardLink {
   uint64_t bytes_sent(wire::Op op) const;
 
   void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
+  // The shard lies at another address now, or has lost its backup: what is unanswered is asked
+  // there, in this generation, which is newer; an older one is old news.
+  void Move(const std::string& address, uint32_t generation, absl::Time now, WireActions* actions);
   // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in.
   // No other request of this chunk is open, and none at all for kRetire: the window sees to that,
   // and the simulator looks that it does.
@@ -72,6 +75,7 @@ class ShardLink {
   static constexpr uint64_t kRetireKey = uint64_t{1} << 32;  // beyond all chunks
 
   static uint64_t RequestKey(const wire::Header& header);
+  Reconnector MakeConnection() const;
   void Send(Request* request, absl::Time now, WireActions* actions);
   void PlanAgain(Request* request, absl::Time now);
   // Requests that are due; where one of them has met silence, the next silence may be twice as
@@ -81,8 +85,8 @@ class ShardLink {
   absl::Status Refusal(const wire::Frame& frame) const;
 
   const LinkId link_;
-  const std::string address_;
-  const LinkIdentity identity_;
+  std::string address_;
+  LinkIdentity identity_;
   const LinkTiming timing_;
 
   Reconnector connection_;

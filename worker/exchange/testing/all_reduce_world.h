@@ -9,10 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/link/link.h"
 #include "common/trace/trace_log.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/control.pb.h"
-#include "common/link/link.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/testing/training_node.h"
 

@@ -15,6 +15,22 @@ constexpr uint32_t kFirstServerHost = 32;
 
 }  // namespace
 
+proto::JobRecord WorldRecord(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
+                             uint32_t connections) {
+  proto::JobRecord record;
+  record.set_job_id(3);
+  record.mutable_job()->set_connections(connections);
+  record.mutable_job()->set_window(window);
+  for (uint32_t n = 0; n < nodes; ++n) record.mutable_view()->add_nodes()->set_node(n);
+  record.mutable_layout()->set_elements(chunks * kWorldChunkElements - 1);  // a shorter last chunk
+  record.mutable_placement()->set_chunk_elements(kWorldChunkElements);
+  for (uint32_t s = 0; s < shards; ++s) {
+    record.mutable_placement()->add_shard_endpoints(absl::StrCat("tcp://shard", s));
+  }
+  for (uint32_t c = 0; c < chunks; ++c) record.mutable_placement()->add_shard_of_chunk(c % shards);
+  return record;
+}
+
 ExchangeWorld::ExchangeWorld(uint64_t seed, const proto::JobRecord& record,
                              const transport::SimFaults& faults, Gradient gradient,
                              float first_weight)
@@ -26,16 +42,35 @@ ExchangeWorld::ExchangeWorld(uint64_t seed, const proto::JobRecord& record,
   network_.set_faults(faults);
   const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
   for (const std::string& address : record.placement().shard_endpoints()) {
-    const size_t s = shards_.size();
     shards_.push_back(std::make_unique<FakeShard>(nodes));
-    transport::SimEndpoint::Options options;
-    options.name = absl::StrCat("s", s);
-    options.host = kFirstServerHost + static_cast<uint32_t>(s);
-    options.addresses_are_names = true;
-    options.on_ready = [this, s] { Serve(s); };
-    servers_.push_back(std::make_unique<transport::SimEndpoint>(&network_, options));
-    EXPECT_TRUE(servers_.back()->Listen(address).ok());
+    servers_.push_back(ServerAt(shards_.size() - 1, address));
   }
+}
+
+std::unique_ptr<transport::SimEndpoint> ExchangeWorld::ServerAt(size_t shard,
+                                                                const std::string& address) {
+  transport::SimEndpoint::Options options;
+  options.name = absl::StrCat("s", shard);
+  options.host = kFirstServerHost + static_cast<uint32_t>(shard);
+  options.addresses_are_names = true;
+  options.on_ready = [this, shard] { Serve(shard); };
+  auto server = std::make_unique<transport::SimEndpoint>(&network_, options);
+  EXPECT_TRUE(server->Listen(address).ok());
+  return server;
+}
+
+void ExchangeWorld::MoveShard(size_t shard, const std::string& address, uint32_t generation,
+                              absl::Duration delay) {
+  network_.After(delay, [=, this] {
+    servers_[shard] = ServerAt(shard, address);
+    shards_[shard]->set_generation(generation);
+    const ShardMove move{ShardId(static_cast<uint32_t>(shard)), address, generation};
+    for (const auto& node : nodes_) {
+      const absl::Duration heard =
+          network_.random().Between(absl::Microseconds(1), absl::Milliseconds(5));
+      network_.After(heard, [&node, move] { node->OnShardMoved(move); });
+    }
+  });
 }
 
 void ExchangeWorld::Serve(size_t shard) {

@@ -15,6 +15,12 @@
 
 namespace strata::worker {
 
+inline constexpr uint32_t kWorldChunkElements = 4;
+
+// A job of so many nodes, numbered from 0, whose chunks go round the shards "tcp://shardS".
+proto::JobRecord WorldRecord(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
+                             uint32_t connections = 1);
+
 // The nodes of a job and FakeShards on a simulated network, whose delays and faults come from a
 // seed.
 class ExchangeWorld {
@@ -32,6 +38,10 @@ class ExchangeWorld {
   // DeadlineExceeded (it does not end).
   absl::Status Run(uint64_t clocks);
 
+  // After `delay` the shard is to be found at another address, as of this generation. Each node
+  // hears of it at a time of its own.
+  void MoveShard(size_t shard, const std::string& address, uint32_t generation,
+                 absl::Duration delay);
   // From now on no shard can be reached.
   void RemoveShards() { servers_.clear(); }
 
@@ -44,6 +54,7 @@ class ExchangeWorld {
 
  private:
   void Serve(size_t shard);
+  std::unique_ptr<transport::SimEndpoint> ServerAt(size_t shard, const std::string& address);
 
   const proto::JobRecord record_;
   const Gradient gradient_;

@@ -70,7 +70,9 @@ std::vector<FakeShard::Reply> FakeShard::OnFrame(ConnectionId connection,
                                                  const wire::Frame& frame) {
   const wire::Header& header = frame.header;
   if ((header.flags & wire::kFlagReplay) != 0) ++replays_;
-  if (header.op == Op::kHello) {
+  if (header.generation != generation_) {
+    Refuse(connection, Op::kRetry, header, wire::ErrorCode::kWrongGeneration, "");
+  } else if (header.op == Op::kHello) {
     greeted_.insert(connection);
     Say(connection, Op::kHelloOk, header);
   } else if (greeted_.count(connection) == 0) {

@@ -26,6 +26,8 @@ class FakeShard {
   std::vector<Reply> OnFrame(transport::ConnectionId connection, const wire::Frame& frame);
   void OnDisconnected(transport::ConnectionId connection) { greeted_.erase(connection); }
 
+  // Frames of other generations are answered with RETRY; 0 at first.
+  void set_generation(uint32_t generation) { generation_ = generation; }
   // Answer the next so many data frames with RETRY.
   void RetryNext(int frames) { retries_ = frames; }
   // Answer the first push of this (chunk, clock) with an error.
@@ -67,6 +69,7 @@ class FakeShard {
   std::map<uint32_t, Chunk> chunks_;
   bool resumes_ = false;
   std::set<uint32_t> retired_;
+  uint32_t generation_ = 0;
   int retries_ = 0;
   int replays_ = 0;
   std::map<std::pair<uint32_t, uint64_t>, std::pair<wire::ErrorCode, std::string>> refused_;

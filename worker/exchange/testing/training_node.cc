@@ -36,6 +36,10 @@ TrainingNode::TrainingNode(transport::SimNetwork* network, Options options)
 
 void TrainingNode::Start() { GoOn(exchange_->Start()); }
 
+void TrainingNode::OnShardMoved(const ShardMove& move) {
+  if (exchange_ && status_.ok()) GoOn(exchange_->OnShardMoved(move));
+}
+
 void TrainingNode::Kill() {
   status_ = absl::AbortedError("killed");
   counters_ = exchange_->counters();

@@ -38,6 +38,7 @@ class TrainingNode final : public ExchangeNode {
   TrainingNode(transport::SimNetwork* network, Options options);
 
   void Start();
+  void OnShardMoved(const ShardMove& move);
   // The process ends.
   void Kill();
 

@@ -1,0 +1,103 @@
+#ifndef STRATA_SERVER_SHARD_TESTING_SIM_COPY_H_
+#define STRATA_SERVER_SHARD_TESTING_SIM_COPY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_network.h"
+#include "gtest/gtest.h"
+#include "kernels/kernels.h"
+#include "server/shard/shard_core.h"
+
+namespace strata::server {
+
+// One copy of a shard over a simulated network: a core and its endpoint, at work as in ShardThread.
+// Whoever is refused must be a primary of before.
+//
+// Threads: one.
+class SimCopy {
+ public:
+  SimCopy(transport::SimNetwork* network, const std::string& address, uint32_t host)
+      : network_(network), core_(kernels::Cpu()) {
+    transport::SimEndpoint::Options options;
+    options.name = address;
+    options.host = host;
+    options.addresses_are_names = true;
+    options.on_ready = [this] { OnReady(); };
+    endpoint_ = std::make_unique<transport::SimEndpoint>(network, options);
+    EXPECT_TRUE(endpoint_->Listen(address).ok());
+  }
+
+  ShardCore& core() { return core_; }
+  void Do(const std::function<void(std::vector<ShardAction>*)>& what) {
+    what(&actions_);
+    Execute();
+  }
+  // A process that is stopped does nothing until it goes on.
+  void Stop() { stopped_ = true; }
+  void GoOn() {
+    stopped_ = false;
+    if (endpoint_ != nullptr) OnReady();
+  }
+  void Die() { endpoint_.reset(); }
+  bool is_alive() const { return endpoint_ != nullptr; }
+
+  void OnTime() {
+    if (!is_alive() || stopped_) return;
+    Do([this](auto* actions) { core_.OnTime(network_->Now(), actions); });
+  }
+
+ private:
+  void OnReady() {
+    if (stopped_) return;
+    std::vector<transport::Event> events;
+    endpoint_->Poll(absl::InfiniteDuration(), &events);
+    for (transport::Event& event : events) {
+      if (event.kind == transport::Event::Kind::kFrame) {
+        core_.OnFrame(event.connection, std::move(event.frame), network_->Now(), &actions_);
+      } else {
+        core_.OnDisconnected(event.connection, event.error, network_->Now(), &actions_);
+      }
+      Execute();
+    }
+  }
+
+  void Execute() {
+    while (!actions_.empty()) {
+      for (ShardAction& action : std::exchange(actions_, {})) Execute(action);
+    }
+  }
+  void Execute(const ShardAction& action) {
+    if (!is_alive()) return;
+    if (action.kind == ShardAction::Kind::kSend) {
+      // Who is the primary no more hears so.
+      const wire::Header& header = action.frame.header;
+      if (header.op == wire::Op::kError) {
+        EXPECT_EQ(header.error, wire::ErrorCode::kFenced) << wire::Describe(header);
+      }
+      // What goes to a connection that is gone is lost.
+      endpoint_->Send(action.connection, action.frame).IgnoreError();
+    } else if (action.kind == ShardAction::Kind::kClose) {
+      endpoint_->Close(action.connection);
+    } else {
+      const auto connection = endpoint_->ConnectFor(action.address, action.job);
+      ASSERT_TRUE(connection.ok());
+      core_.OnConnected(action, *connection, network_->Now(), &actions_);
+    }
+  }
+
+  transport::SimNetwork* const network_;
+  ShardCore core_;
+  std::unique_ptr<transport::SimEndpoint> endpoint_;
+  std::vector<ShardAction> actions_;
+  bool stopped_ = false;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_TESTING_SIM_COPY_H_
