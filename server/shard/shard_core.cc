@@ -52,8 +52,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   std::string text = record.SerializeAsString();
   for (const auto* jobs : {&jobs_, &installing_}) {
     for (const auto& [known, installed] : *jobs) {
-      if (known.first != id || (known == key && installed.record == text)) continue;
-      if (installed.record == text) continue;
+      if (known.first != id || installed.record == text) continue;
       return absl::AlreadyExistsError(
           absl::StrFormat("job %d is installed with another record", id.value()));
     }

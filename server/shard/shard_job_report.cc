@@ -48,6 +48,7 @@ uint64_t ShardJob::MemoryBytes() const {
   uint64_t bytes = 0;
   for (const auto& chunk : chunks_) bytes += chunk->bytes();
   bytes += cuts_.bytes();
+  if (backup_ != nullptr) bytes += backup_->bytes();
   if (trace_.log() != nullptr) bytes += trace_.log()->memory_bytes();
   return bytes;
 }

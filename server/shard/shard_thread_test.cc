@@ -14,6 +14,7 @@
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "gtest/gtest.h"
 #include "server/shard/testing/shard_harness.h"
+#include "server/shard/testing/socket_node.h"
 
 namespace strata::server {
 namespace {
@@ -35,36 +36,10 @@ std::unique_ptr<ShardThread> StartedShard(ShardThread::Options options = {}) {
   return shard;
 }
 
-// A node's end: an endpoint with one connection to the shard.
-class Node {
+class Node : public SocketNode {
  public:
-  Node(const proto::JobRecord& record, uint32_t number, int port) : endpoint_(NewEndpoint()) {
-    connection_ = endpoint_->Connect(absl::StrFormat("tcp://127.0.0.1:%d", port)).value();
-    Send(HelloFrame(record, number));
-    EXPECT_EQ(Receive().header.op, Op::kHelloOk);
-  }
-
-  void Send(const Frame& frame) { EXPECT_TRUE(endpoint_->Send(connection_, frame).ok()); }
-
-  // The next frame; an empty header's op is kHello where none came.
-  Frame Receive() {
-    const absl::Time deadline = absl::Now() + kDeadline;
-    while (next_ == events_.size() && absl::Now() < deadline) {
-      events_.clear();
-      next_ = 0;
-      endpoint_->Poll(absl::Milliseconds(100), &events_);
-    }
-    if (next_ == events_.size()) return {};
-    const Event& event = events_[next_++];
-    EXPECT_EQ(event.kind, Event::Kind::kFrame) << event.error;
-    return event.frame;
-  }
-
- private:
-  std::unique_ptr<transport::Endpoint> endpoint_;
-  ConnectionId connection_;
-  std::vector<Event> events_;
-  size_t next_ = 0;
+  Node(const proto::JobRecord& record, uint32_t number, int port)
+      : SocketNode(record, number, port, NewEndpoint()) {}
 };
 
 JobOptions SomeChunks() {

@@ -94,10 +94,12 @@ void BackupLine::OnFrame(const wire::Frame& frame, absl::Time now) {
     case Op::kAck:
       if (connection_.is_up()) Acknowledge(header.received, now);
       return;
-    case Op::kRetry:  // it does not know yet that it is the backup
+    case Op::kRetry:  // it does not know yet in which generation
       return OnLost(absl::OkStatus(), now);
     case Op::kError:
       if (!refusal_.ok()) return;
+      // It does not have the job yet.
+      if (header.error == wire::ErrorCode::kWrongJob) return OnLost(absl::OkStatus(), now);
       refusal_ = absl::FailedPreconditionError(
           absl::StrCat("backup ", options_.address, " refused: ", RefusalText(frame)));
       say_again_at_ = absl::InfiniteFuture();

@@ -181,12 +181,18 @@ TEST_F(BackupLineTest, AnAcknowledgementOfWhatWasNeverSaidIsNone) {
 }
 
 TEST_F(BackupLineTest, WhileTheBackupDoesNotKnowThatItIsOneItIsAskedAgain) {
+  wire::Frame not_here = FrameOf(Op::kError);
+  not_here.header.error = wire::ErrorCode::kWrongJob;
   line_->OnTime(kBegin);
-  line_->OnConnected(kLine, kBegin);
-  Take();
-  line_->OnFrame(FrameOf(Op::kRetry), kBegin);
-  EXPECT_EQ(Take(), Texts({"CLOSE 10"}));
-  line_->OnTime(line_->deadline());
+  for (const wire::Frame& answer : {FrameOf(Op::kRetry), not_here}) {
+    EXPECT_EQ(Take(), Texts({"CONNECT"}));
+    line_->OnConnected(kLine, kBegin);
+    Take();
+    line_->OnFrame(answer, kBegin);
+    EXPECT_EQ(Take(), Texts({"CLOSE 10"}));
+    EXPECT_TRUE(line_->refusal().ok());
+    line_->OnTime(line_->deadline());
+  }
   EXPECT_EQ(Take(), Texts({"CONNECT"}));
 }
 

@@ -1,0 +1,72 @@
+#include "server/coordinator/placement/backup_placement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::server {
+namespace {
+
+// Daemons whose host is not known are of one host where they have one address.
+const std::string& HostOf(const ServerShards& server) {
+  return server.host.empty() ? server.address : server.host;
+}
+
+// Chunks on each thread of each server.
+using Loads = std::vector<std::vector<uint64_t>>;
+
+// Of equals the one that comes next: so servers that are alike back each other in a circle.
+std::optional<BackupPlace> LeastLoaded(const std::vector<ServerShards>& servers,
+                                       const BackupPlace& first, const Loads& loads) {
+  std::optional<BackupPlace> best;
+  for (size_t i = 1; i < servers.size(); ++i) {
+    const size_t server = (first.server + i) % servers.size();
+    if (HostOf(servers[server]) == HostOf(servers[first.server])) continue;
+    for (size_t k = 0; k < loads[server].size(); ++k) {
+      const size_t thread = (first.thread + k) % loads[server].size();
+      if (best && loads[server][thread] >= loads[best->server][best->thread]) continue;
+      best = BackupPlace{server, thread};
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
+    const JobPlacement& placement, const std::vector<ServerShards>& servers) {
+  std::vector<uint64_t> chunks(placement.placement.shard_endpoints_size(), 0);
+  for (const uint32_t shard : placement.placement.shard_of_chunk()) ++chunks[shard];
+  std::vector<BackupPlace> first(chunks.size());
+  Loads loads;
+  for (const ServerShards& server : servers) loads.emplace_back(server.ports.size(), 0);
+  for (size_t server = 0; server < placement.shards_of_server.size(); ++server) {
+    const std::vector<uint32_t>& shards = placement.shards_of_server[server];
+    for (size_t thread = 0; thread < shards.size(); ++thread) {
+      first[shards[thread]] = {server, thread};
+      loads[server][thread] += chunks[shards[thread]];
+    }
+  }
+  // The largest first: the rest then fills what they leave uneven.
+  std::vector<size_t> order(chunks.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return chunks[a] > chunks[b]; });
+  std::vector<std::optional<BackupPlace>> places(chunks.size());
+  for (const size_t shard : order) {
+    if (chunks[shard] == 0) continue;
+    places[shard] = LeastLoaded(servers, first[shard], loads);
+    if (!places[shard]) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("replicas: a second copy lies on another host, but all servers are on %s",
+                          HostOf(servers[first[shard].server])));
+    }
+    loads[places[shard]->server][places[shard]->thread] += chunks[shard];
+  }
+  return places;
+}
+
+}  // namespace strata::server
