@@ -246,7 +246,8 @@ absl::Status CheckShape(const proto::Job& job) {
       All({InRange("ranks", job.ranks(), 1, kRanksMax),
            InRange("ranks_per_node", job.ranks_per_node(), 0, kRanksMax),
            InRange("window", job.window(), 2, 64),
-           InRange("connections", job.connections(), 1, kConnectionsPerPeerMax)});
+           InRange("connections", job.connections(), 1, kConnectionsPerPeerMax),
+           InRange("replicas", job.replicas(), 0, 1)});
   if (!ranges.ok()) return ranges;
   if (job.epochs() == 0 && job.max_steps() == 0) {
     return Refuse("epochs: 0, and max_steps: 0, so the job would have no end");
@@ -266,6 +267,9 @@ absl::Status CheckShape(const proto::Job& job) {
   }
   if (job.placement() != proto::Job::AUTO && job.exchange() != proto::Job::PARAMETER_SERVER) {
     return Refuse("placement: belongs to exchange: PARAMETER_SERVER");
+  }
+  if (job.replicas() > 0 && job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return Refuse("replicas: belongs to exchange: PARAMETER_SERVER: others have no servers");
   }
   const bool has_peers =
       job.exchange() == proto::Job::PARAMETER_SERVER || job.exchange() == proto::Job::RING;

@@ -26,7 +26,13 @@ absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
   Admitted admitted;
   const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
   const uint32_t of_each = JobConnections(record.job());
-  admitted.connections = nodes * of_each;
+  // A second copy may become the first one: then its nodes connect to it, too.
+  std::vector<uint32_t> copies(install.own_shards_size(), 1);
+  for (const proto::OwnBackup& backup : install.own_backups()) {
+    if (backup.thread() < copies.size()) ++copies[backup.thread()];
+  }
+  const uint32_t most = copies.empty() ? 1 : *std::max_element(copies.begin(), copies.end());
+  admitted.connections = nodes * of_each * most;
   admitted.chunk_bytes = uint64_t{record.placement().chunk_elements()} * sizeof(float);
   uint64_t others = 0;
   for (const auto& [id, other] : jobs_) others += id == job ? 0 : other.connections;
@@ -43,6 +49,14 @@ absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
     const absl::StatusOr<MemoryFormula> of_shard = ShardMemoryNeed(record, ShardId(shard));
     if (!of_shard.ok()) return of_shard.status();
     admitted.limits.back() = of_shard->total();
+    need.Add(*of_shard);
+  }
+  for (const proto::OwnBackup& backup : install.own_backups()) {
+    const absl::StatusOr<MemoryFormula> of_shard = ShardMemoryNeed(record, ShardId(backup.shard()));
+    if (!of_shard.ok()) return of_shard.status();
+    if (backup.thread() < admitted.limits.size()) {
+      admitted.limits[backup.thread()] += of_shard->total();
+    }
     need.Add(*of_shard);
   }
   if (absl::Status promised = ledger_.Promise(job, need); !promised.ok()) return promised;

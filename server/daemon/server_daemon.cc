@@ -1,5 +1,7 @@
 #include "server/daemon/server_daemon.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,18 @@ using control::AddSessionResources;
 namespace {
 
 constexpr uint32_t kNoShard = 0xffffffff;
+
+proto::BackupReport ReportOf(const BackupState& state) {
+  proto::BackupReport report;
+  report.set_shard(state.shard.value());
+  report.set_generation(state.generation);
+  if (state.waits_since < absl::InfiniteFuture()) {
+    const int64_t waits = absl::ToInt64Milliseconds(absl::Now() - state.waits_since);
+    report.set_waits_ms(static_cast<uint32_t>(std::clamp<int64_t>(waits, 1, UINT32_MAX)));
+  }
+  report.set_refusal(std::string(state.refusal.message()));
+  return report;
+}
 
 }  // namespace
 
@@ -148,7 +162,30 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
     TakeIn(message.install_job());
   } else if (message.has_remove_job()) {
     Remove(message.remove_job().job_id());
+  } else if (message.has_move_shard()) {
+    MoveShard(message.move_shard());
   }
+}
+
+void ServerDaemon::MoveShard(const proto::MoveShard& move) {
+  const auto here = jobs_.find(move.job_id());
+  if (here == jobs_.end() || here->second != move.attempt()) return;
+  absl::Status moved = absl::NotFoundError("no thread here holds the shard");
+  for (size_t i = 0; i < shards_.size() && absl::IsNotFound(moved); ++i) {
+    moved = shards_[i]->Promote(JobId(move.job_id()), ShardId(move.shard()), move.generation());
+  }
+  if (moved.ok()) {
+    return LogInfo("job %u: shard %u has one copy, here, from generation %u on", move.job_id(),
+                   move.shard(), move.generation());
+  }
+  proto::DaemonMessage reply;
+  proto::ShardNotMoved* not_moved = reply.mutable_shard_not_moved();
+  not_moved->set_job_id(move.job_id());
+  not_moved->set_attempt(move.attempt());
+  not_moved->set_shard(move.shard());
+  not_moved->set_generation(move.generation());
+  not_moved->set_error(std::string(moved.message()));
+  session_->Send(std::move(reply));
 }
 
 void ServerDaemon::TakeIn(const proto::InstallJob& install) {
@@ -184,6 +221,12 @@ absl::Status ServerDaemon::Admit(const proto::InstallJob& install) {
                                                    " shards of this server, it has ",
                                                    shards_.size()));
   }
+  for (const proto::OwnBackup& backup : install.own_backups()) {
+    if (backup.thread() < shards_.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("placement names a second copy on shard ",
+                                                   backup.thread(), " of this server, it has ",
+                                                   shards_.size()));
+  }
   absl::Status admitted = admission_.Admit(install);
   if (!admitted.ok()) return admitted;
   jobs_[install.record().job_id()] = install.record().attempt();
@@ -192,25 +235,43 @@ absl::Status ServerDaemon::Admit(const proto::InstallJob& install) {
   return absl::OkStatus();
 }
 
-absl::Status ServerDaemon::ForShards(const proto::InstallJob& install,
-                                     absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call) {
+absl::Status ServerDaemon::ForShards(
+    const proto::InstallJob& install,
+    absl::FunctionRef<absl::Status(ShardThread&, ShardId, ShardCopy)> call) {
   absl::Status status;
   for (size_t i = 0; status.ok() && i < shards_.size(); ++i) {
     const uint32_t own = install.own_shards(static_cast<int>(i));
-    if (own != kNoShard) status = call(*shards_[i], ShardId(own));
+    if (own != kNoShard) status = call(*shards_[i], ShardId(own), ShardCopy::kPrimary);
+  }
+  for (const proto::OwnBackup& backup : install.own_backups()) {
+    if (!status.ok()) break;
+    status = call(*shards_[backup.thread()], ShardId(backup.shard()), ShardCopy::kBackup);
   }
   return status;
 }
 
+absl::Status ServerDaemon::ForThreads(const proto::InstallJob& install,
+                                      absl::FunctionRef<absl::Status(ShardThread&)> call) {
+  std::set<ShardThread*> threads;
+  absl::Status listed = ForShards(install, [&](ShardThread& thread, ShardId, ShardCopy) {
+    threads.insert(&thread);
+    return absl::OkStatus();
+  });
+  for (ShardThread* thread : threads) {
+    if (listed.ok()) listed = call(*thread);
+  }
+  return listed;
+}
+
 absl::Status ServerDaemon::BeginInstall(const proto::InstallJob& install) {
-  return ForShards(install, [&](ShardThread& shard, ShardId own) {
-    return shard.BeginInstall(install.record(), own).status();
+  return ForShards(install, [&](ShardThread& thread, ShardId shard, ShardCopy copy) {
+    return thread.BeginInstall(install.record(), shard, copy).status();
   });
 }
 
 absl::Status ServerDaemon::EndInstall(const proto::InstallJob& install) {
-  absl::Status status = ForShards(install, [&](ShardThread& shard, ShardId) {
-    return shard.EndInstall(JobId(install.record().job_id()));
+  absl::Status status = ForThreads(install, [&](ShardThread& thread) {
+    return thread.EndInstall(JobId(install.record().job_id()));
   });
   if (!status.ok()) return status;
   LogInfo("job %u: installed on %s", install.record().job_id(), Counted(shards_.size(), "shard"));
@@ -222,10 +283,11 @@ void ServerDaemon::Load(const proto::InstallJob& install) {
   for (const uint32_t shard : install.own_shards()) {
     if (shard != kNoShard) shards.emplace_back(shard);
   }
+  for (const proto::OwnBackup& backup : install.own_backups()) shards.emplace_back(backup.shard());
   JobCheckpoints::LoadCalls calls;
   calls.take = [this, install](absl::Span<const ChunkImage> images) {
-    return ForShards(install, [&](ShardThread& shard, ShardId) {
-      return shard.InstallMore(JobId(install.record().job_id()), images);
+    return ForThreads(install, [&](ShardThread& thread) {
+      return thread.InstallMore(JobId(install.record().job_id()), images);
     });
   };
   calls.finish = [this, install] { return EndInstall(install); };
@@ -280,6 +342,9 @@ proto::Heartbeat ServerDaemon::MakeHeartbeat() {
       of_job->set_memory_bytes(report.memory_bytes);
       of_job->set_memory_limit_bytes(admission_.LimitOf(job, i));
       memory_bytes += report.memory_bytes;
+      for (const BackupState& state : shards_[i]->BackupStates()) {
+        if (state.job == job) *of_job->add_backups() = ReportOf(state);
+      }
     }
   }
   AddResources(memory_bytes, &heartbeat);

@@ -92,9 +92,13 @@ class ServerDaemon {
   // Calls for each shard of this server that the job has, up to the first error; from any thread,
   // and so does EndInstall.
   absl::Status ForShards(const proto::InstallJob& install,
-                         absl::FunctionRef<absl::Status(ShardThread&, ShardId)> call);
+                         absl::FunctionRef<absl::Status(ShardThread&, ShardId, ShardCopy)> call);
+  // The same for each thread that holds any of them, once.
+  absl::Status ForThreads(const proto::InstallJob& install,
+                          absl::FunctionRef<absl::Status(ShardThread&)> call);
   absl::Status BeginInstall(const proto::InstallJob& install);
   absl::Status EndInstall(const proto::InstallJob& install);
+  void MoveShard(const proto::MoveShard& move);
   // Has the shards go on from the job's checkpoint, and tells the coordinator how that went.
   void Load(const proto::InstallJob& install);
   void TellInstalled(const proto::InstallJob& install, const absl::Status& status);

@@ -1,5 +1,6 @@
 #include "tests/netns/netns_cluster.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include <fstream>
@@ -78,6 +79,15 @@ absl::Status NetnsCluster::Start() {
   }
   for (int i = 0; i < options_.nodes && status.ok(); ++i) status = StartWorker(i);
   return status;
+}
+
+void NetnsCluster::Kill(const std::string& title) {
+  for (Daemon& daemon : daemons_) {
+    if (daemon.title != title) continue;
+    daemon.process->Signal(SIGKILL);
+    return;
+  }
+  ADD_FAILURE() << "no " << title << " was started";
 }
 
 std::string NetnsCluster::CoordinatorLog() const {

@@ -38,6 +38,8 @@ class NetnsCluster {
   absl::Status StartWorker(int i);
   // All of it.
   absl::Status Start();
+  // Ends a daemon by SIGKILL: "server s1". REQUIRES: it was started.
+  void Kill(const std::string& title);
 
   Network& network() { return *network_; }
   control::CoordinatorClient& client() { return *client_; }

@@ -153,6 +153,8 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
     case proto::CoordinatorMessage::kMeasureLink:
       if (auto* job = find(message.measure_link().record())) job->Measure(message.measure_link());
       return;
+    case proto::CoordinatorMessage::kMoveShard:
+      return MoveShard(message.move_shard());
     case proto::CoordinatorMessage::kStopNode:
       return StopNode(message.stop_node().job_id());
     case proto::CoordinatorMessage::kTryPeers:
@@ -162,6 +164,12 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
     default:
       return;  // for servers, or about the session itself
   }
+}
+
+void Agent::MoveShard(const proto::MoveShard& move) {
+  const auto found = jobs_.find(move.job_id());
+  if (found == jobs_.end() || found->second->attempt() != move.attempt()) return;
+  found->second->MoveShard(move);
 }
 
 void Agent::StartNode(const proto::StartNode& start) {

@@ -82,6 +82,7 @@ class Agent {
 
   void OnMessage(const proto::CoordinatorMessage& message);
   void StartNode(const proto::StartNode& start);
+  void MoveShard(const proto::MoveShard& move);
   void StopNode(uint32_t job);
   proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);

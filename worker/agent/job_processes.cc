@@ -45,6 +45,11 @@ void JobProcesses::Run(const proto::RunNode& run) {
   Do();
 }
 
+void JobProcesses::MoveShard(const proto::MoveShard& move) {
+  core_.MoveShard(move);
+  Do();
+}
+
 void JobProcesses::Measure(const proto::MeasureLink& measure) {
   core_.Measure(measure);
   Do();

@@ -58,6 +58,7 @@ class JobProcesses {
   // Asks the aggregator, any number of times; what it finds is sent as LinkMeasured, again for
   // each.
   void Measure(const proto::MeasureLink& measure);
+  void MoveShard(const proto::MoveShard& move);
   // Ends all processes without further reports.
   void Stop();
   // Ends all processes and reports `reason`, if nothing was reported yet.

@@ -302,6 +302,13 @@ void JobProcessesCore::Measure(const proto::MeasureLink& measure) {
   actions_.push_back(SendDown{std::move(message)});
 }
 
+void JobProcessesCore::MoveShard(const proto::MoveShard& move) {
+  if (!told_to_run_ || ended()) return;
+  proto::AgentMessage message;
+  *message.mutable_move_shard() = move;
+  actions_.push_back(SendDown{std::move(message)});
+}
+
 void JobProcessesCore::OnTime(absl::Time now) {
   if (now >= aggregator_due_) {
     aggregator_due_ = absl::InfiniteFuture();

@@ -95,6 +95,8 @@ class JobProcessesCore {
   void Run(const proto::RunNode& run, absl::Time now);
   // Any number of times; what the aggregator finds is sent as LinkMeasured, again for each.
   void Measure(const proto::MeasureLink& measure);
+  // A shard lies elsewhere now: the aggregator hears of it. Before Run its record says so.
+  void MoveShard(const proto::MoveShard& move);
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
   void OnMetricsFailed(const absl::Status& status, absl::Time now);

@@ -32,6 +32,7 @@ std::string TextOf(const JobProcessesCore::Action& action) {
   if (std::holds_alternative<Core::StartChildren>(action)) return "start";
   if (const auto* up = std::get_if<Core::SendUp>(&action)) return TextOf(up->message);
   if (const auto* down = std::get_if<Core::SendDown>(&action)) {
+    if (down->message.has_move_shard()) return "move";
     return down->message.has_run() ? "run" : "measure";
   }
   if (const auto* kill = std::get_if<Core::SignalChildren>(&action)) {

@@ -161,6 +161,12 @@ absl::Status Aggregator::HearAgent() {
     absl::StatusOr<std::optional<proto::AgentMessage>> message = agent_.TryReceive();
     if (!message.ok()) return message.status();
     if (!message->has_value()) return absl::OkStatus();
+    if (training_ && (*message)->has_move_shard()) {
+      const proto::MoveShard& move = (*message)->move_shard();
+      absl::Status moved = training_->exchange()->OnShardMoved(
+          {ShardId(move.shard()), move.endpoint(), move.generation()});
+      if (!moved.ok()) return moved;
+    }
     if (gathering_ != Gathering::kAwaitingRun || training_) continue;
     absl::Status status;
     if ((*message)->has_run()) status = Begin((*message)->run());

@@ -32,6 +32,8 @@ std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
       return message.trace().job_id();
     case proto::DaemonMessage::kCheckpointPart:
       return message.checkpoint_part().job_id();
+    case proto::DaemonMessage::kShardNotMoved:
+      return message.shard_not_moved().job_id();
     default:
       return std::nullopt;
   }
@@ -118,6 +120,8 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return OnTrace(daemon, message.trace());
     case proto::DaemonMessage::kCheckpointPart:
       return jobs_.OnCheckpointPart(daemon, message.checkpoint_part(), now);
+    case proto::DaemonMessage::kShardNotMoved:
+      return jobs_.OnShardNotMoved(daemon, message.shard_not_moved(), now);
     case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::kRenew:  // the service answers it
     case proto::DaemonMessage::MESSAGE_NOT_SET:

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "common/require.h"
+#include "server/coordinator/placement/shard_homes.h"
 
 namespace strata::server {
 
@@ -25,6 +26,9 @@ void DaemonCommands::SendInstall(const JobEntry& entry, const JobServer& server)
   proto::CoordinatorMessage message;
   *message.mutable_install_job()->mutable_record() = entry.stored.record();
   for (uint32_t shard : server.job_shards) message.mutable_install_job()->add_own_shards(shard);
+  for (const proto::OwnBackup& backup : server.backups) {
+    *message.mutable_install_job()->add_own_backups() = backup;
+  }
   SendTo(server.daemon, message);
 }
 
@@ -32,6 +36,12 @@ void DaemonCommands::SendRun(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   *message.mutable_run_node()->mutable_record() = entry.stored.record();
   SendTo(node.daemon, message);
+}
+
+void DaemonCommands::SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon) {
+  proto::CoordinatorMessage message;
+  *message.mutable_move_shard() = PlaceOf(entry.stored.record(), shard);
+  SendTo(daemon, message);
 }
 
 void DaemonCommands::SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record) {

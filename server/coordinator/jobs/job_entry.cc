@@ -88,7 +88,8 @@ void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
   }
 }
 
-void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& from) {
+void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& from,
+                            const std::vector<std::optional<BackupPlace>>& backups) {
   STRATA_REQUIRE(stage_ == JobStage::kStarting);
   *stored.mutable_record()->mutable_placement() = placement.placement;
   const ChunkMap map(stored.record().layout().elements(), placement.placement.chunk_elements());
@@ -99,7 +100,7 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
   status().set_placement(placement.placement.reason());
   std::vector<uint32_t> chunks(placement.placement.shard_endpoints_size(), 0);
   for (const uint32_t shard : placement.placement.shard_of_chunk()) ++chunks[shard];
-  for (size_t i = 0; i < from.size(); ++i) {
+  for (size_t i = 0; i < placement.shards_of_server.size(); ++i) {
     servers.push_back({.daemon = from[i].daemon, .job_shards = placement.shards_of_server[i]});
     for (size_t k = 0; k < from[i].ports.size(); ++k) {
       proto::JobShardStatus* shown = status().add_shards();
@@ -107,6 +108,30 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
       shown->set_shard(k);
       shown->set_chunks(chunks[placement.shards_of_server[i][k]]);
     }
+  }
+  if (!backups.empty()) SetBackups(from, backups);
+}
+
+void JobEntry::SetBackups(const std::vector<ServerShards>& from,
+                          const std::vector<std::optional<BackupPlace>>& backups) {
+  proto::Placement* const placement = stored.mutable_record()->mutable_placement();
+  for (size_t shard = 0; shard < backups.size(); ++shard) {
+    placement->add_shard_generations(placement->generation());
+    std::string* const endpoint = placement->add_backup_endpoints();
+    if (!backups[shard]) continue;
+    const ServerShards& server = from[backups[shard]->server];
+    const auto thread = static_cast<uint32_t>(backups[shard]->thread);
+    *endpoint = ShardEndpoint(server, thread);
+    if (ServerOn(server.daemon) == nullptr) {
+      servers.push_back({.daemon = server.daemon,
+                         .job_shards = std::vector<uint32_t>(server.ports.size(), kNoShard)});
+    }
+    proto::OwnBackup& own = ServerOn(server.daemon)->backups.emplace_back();
+    own.set_thread(thread);
+    own.set_shard(static_cast<uint32_t>(shard));
+    proto::JobShardStatus* shown = status().mutable_shards(static_cast<int>(shard));
+    shown->set_backup(server.daemon);
+    shown->set_backup_shard(thread);
   }
 }
 
@@ -332,6 +357,9 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
       entry.servers.push_back({.daemon = daemon, .installed = true, .present = false});
     }
     entry.ServerOn(daemon)->job_shards.push_back(i);
+    const std::string& backup = stored.status().shards(i).backup();
+    if (backup.empty() || entry.ServerOn(backup) != nullptr) continue;
+    entry.servers.push_back({.daemon = backup, .installed = true, .present = false});
   }
   entry.metrics = MetricsMerge(entry.job().ranks(), ShownEpochs(entry.job()),
                                stored.record().samples_per_epoch(), stored.total_steps(),

@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_JOBS_JOB_ENTRY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "server/coordinator/jobs/job_waits.h"
 #include "server/coordinator/jobs/metrics_merge.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
+#include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"
 #include "server/coordinator/placement/rank_allocation.h"
 #include "server/coordinator/tenants/job_owner.h"
@@ -51,7 +53,10 @@ class JobEntry {
   // Lays the job out over worker nodes: the view, and the nodes in the status. REQUIRES: queued().
   void SetView(const std::vector<RankBlock>& blocks);
   // Takes the servers in: the placement, and the shards in the status. REQUIRES: kStarting.
-  void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers);
+  // `backups`: by the job's shard; empty: there are none. They lie on `servers`, too, of which the
+  // placement is made of the first.
+  void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers,
+                    const std::vector<std::optional<BackupPlace>>& backups = {});
   // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
   // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
   // nodes that differ, or the job's field that does not go with what they say.
@@ -98,6 +103,8 @@ class JobEntry {
 
  private:
   proto::JobStatus WithProgress() const;
+  void SetBackups(const std::vector<ServerShards>& servers,
+                  const std::vector<std::optional<BackupPlace>>& backups);
   void BeginLedger();
 
   JobStage stage_ = JobStage::kQueued;

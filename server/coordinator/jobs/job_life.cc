@@ -25,7 +25,7 @@ void JobLife::Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl:
 void JobLife::Install(JobEntry* entry, absl::Time now) {
   STRATA_REQUIRE(entry->stage() == JobStage::kStarting && entry->all_ready());
   if (entry->is_ring()) return InstallOnRing(entry, now);
-  if (!entry->needs_servers()) return InstallOnServers({}, entry, now);
+  if (!entry->needs_servers()) return InstallOnServers({}, {}, entry, now);
   const JobPlacer::Verdict verdict = placer_->Choose(*entry, now);
   switch (verdict.kind) {
     case JobPlacer::Verdict::Kind::kWaits:
@@ -42,11 +42,13 @@ void JobLife::Install(JobEntry* entry, absl::Time now) {
   }
   LogInfo("job %d (%s): placement %s", entry->id().value(), entry->job().name(),
           verdict.choice.reason);
-  InstallOnServers(verdict.choice, entry, now);
+  InstallOnServers(verdict.choice, verdict.others, entry, now);
 }
 
-void JobLife::InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now) {
-  const absl::Status placed = placer_->Place(choice, entry);
+void JobLife::InstallOnServers(const PlacementChoice& choice,
+                               const std::vector<ServerShards>& others, JobEntry* entry,
+                               absl::Time now) {
+  const absl::Status placed = placer_->Place(choice, others, entry);
   if (!placed.ok()) return Fail(std::string(placed.message()), entry, now);
   if (choice.servers.empty()) return Train(entry, now);
   entry->BeginInstalling();

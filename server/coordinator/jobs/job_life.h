@@ -51,21 +51,22 @@ class JobLife {
   // way when the line broke may be lost, and is said again; what the daemon said, it says again.
   void OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now);
 
+  // Saves a job that must be saved before its daemons are told; false: it has failed instead.
+  bool SaveOrFail(JobEntry* entry, absl::Time now);
+
  private:
   // Notes that the job has failed and goes on from its newest checkpoint, after a while.
   void NoteRestart(const std::string& reason, JobEntry* entry, absl::Time now);
   // Puts the job back into the queue, and has its daemons let go of it.
   void StartOver(const std::string& reason, JobEntry* entry, absl::Time now);
-  void InstallOnServers(const PlacementChoice& choice, JobEntry* entry, absl::Time now);
+  void InstallOnServers(const PlacementChoice& choice, const std::vector<ServerShards>& others,
+                        JobEntry* entry, absl::Time now);
   void InstallOnRing(JobEntry* entry, absl::Time now);
   // Tells the records of what the ranks have reported, complete or not.
   void FlushRecords(JobEntry* entry, absl::Time now);
   // Has the daemons let go of the job.
   void HaveLetGo(const std::vector<JobNode>& nodes, const std::vector<JobServer>& servers,
                  JobId job, const std::string& reason);
-  // Saves a job that must be saved before its daemons are told; false: it has failed instead.
-  bool SaveOrFail(JobEntry* entry, absl::Time now);
-
   const std::function<std::string()> new_secret_;
   JobPlacer* const placer_;
   DaemonCommands* const commands_;

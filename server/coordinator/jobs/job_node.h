@@ -38,10 +38,13 @@ struct JobNode {
 // one that has made its last goes on or has made less or more than another; names a rank of each.
 absl::Status CheckEqualSteps(const std::vector<JobNode>& nodes);
 
+inline constexpr uint32_t kNoShard = 0xffffffff;
+
 // A server of a job.
 struct JobServer {
   std::string daemon;
-  std::vector<uint32_t> job_shards;  // the job's index of each of its shards
+  std::vector<uint32_t> job_shards;  // the job's index of each of its shards; kNoShard: none
+  std::vector<proto::OwnBackup> backups;
   bool installed = false;
   bool present = true;
 };

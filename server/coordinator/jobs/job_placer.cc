@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,7 @@
 #include "common/limits/limits.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/ring_placement.h"
+#include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"
 
 namespace strata::server {
@@ -68,12 +70,20 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
   if (!choice.ok()) {
     return {.kind = Verdict::Kind::kFails, .reason = why.empty() ? "no server is alive" : why};
   }
-  return {.kind = Verdict::Kind::kPlaced,
-          .choice = *choice,
-          .left_out = DescribeLeftOut(common.left_out)};
+  Verdict placed{.kind = Verdict::Kind::kPlaced,
+                 .choice = *choice,
+                 .left_out = DescribeLeftOut(common.left_out)};
+  for (ServerShards& server : ListShards(common.reached)) {
+    const bool is_chosen =
+        std::any_of(choice->servers.begin(), choice->servers.end(),
+                    [&](const ServerShards& chosen) { return chosen.daemon == server.daemon; });
+    if (!is_chosen) placed.others.push_back(std::move(server));
+  }
+  return placed;
 }
 
-absl::Status JobPlacer::Place(const PlacementChoice& choice, JobEntry* entry) const {
+absl::Status JobPlacer::Place(const PlacementChoice& choice,
+                              const std::vector<ServerShards>& others, JobEntry* entry) const {
   STRATA_REQUIRE(entry->all_ready());
   if (!IsOnOneHost({}, *entry)) {
     const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
@@ -92,7 +102,15 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice, JobEntry* entry) co
                         connections, shards, shards * connections, kConnectionsPerNodeMax));
   }
   placement->placement.set_reason(choice.reason);
-  entry->SetPlacement(*placement, choice.servers);
+  std::vector<ServerShards> servers = choice.servers;
+  std::vector<std::optional<BackupPlace>> backups;
+  if (entry->job().replicas() > 0) {
+    servers.insert(servers.end(), others.begin(), others.end());
+    auto places = PlaceBackups(*placement, servers);
+    if (!places.ok()) return places.status();
+    backups = *std::move(places);
+  }
+  entry->SetPlacement(*placement, servers, backups);
   // A message that is too long would end the line to its daemon.
   const proto::JobRecord& record = entry->stored.record();
   if (const uint64_t bytes = record.ByteSizeLong(); bytes > kJobRecordBytesMax) {

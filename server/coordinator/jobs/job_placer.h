@@ -31,6 +31,7 @@ class JobPlacer {
     Kind kind = Kind::kPlaced;
     std::string reason;
     PlacementChoice choice;
+    std::vector<ServerShards> others;  // that all nodes reach, too
     std::string left_out;
   };
 
@@ -47,9 +48,11 @@ class JobPlacer {
   // are. Those that come back from a break, or have just joined, are waited for, but not for long.
   // REQUIRES: entry.needs_servers(), entry.all_ready().
   Verdict Choose(const JobEntry& entry, absl::Time now);
-  // Lays the chunks out over the servers of `choice`, which may be none. REQUIRES: kStarting,
-  // entry.all_ready(). Errors: InvalidArgument for the user, after which the job is to fail.
-  absl::Status Place(const PlacementChoice& choice, JobEntry* entry) const;
+  // Lays the chunks out over the servers of `choice`, which may be none; second copies, where the
+  // job wants them, over these and `others`. REQUIRES: kStarting, entry.all_ready(). Errors:
+  // InvalidArgument and FailedPrecondition for the user, after which the job is to fail.
+  absl::Status Place(const PlacementChoice& choice, const std::vector<ServerShards>& others,
+                     JobEntry* entry) const;
   // Lays a ring out over the nodes. REQUIRES and errors: as Place.
   absl::Status PlaceOnRing(JobEntry* entry) const;
 

@@ -140,9 +140,11 @@ bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return job.value() > 0 && job.value() < next_job_id_;
   const auto is_here = [&](const auto& part) { return part.daemon() == daemon; };
+  const auto backs_up = [&](const auto& shard) { return shard.backup() == daemon; };
   const proto::JobStatus& status = it->second.stored.status();
   return std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
-         std::any_of(status.shards().begin(), status.shards().end(), is_here);
+         std::any_of(status.shards().begin(), status.shards().end(), is_here) ||
+         std::any_of(status.shards().begin(), status.shards().end(), backs_up);
 }
 
 void JobTable::StartQueued(absl::Time now) {
@@ -279,7 +281,9 @@ void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& 
 void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters,
                           absl::Time now) {
   const auto it = jobs_.find(JobId(counters.job_id()));
-  if (it != jobs_.end()) reports_.OnCounters(daemon, counters, &it->second, now);
+  if (it == jobs_.end()) return;
+  reports_.OnCounters(daemon, counters, &it->second, now);
+  OnBackups(daemon, counters, &it->second, now);
 }
 
 void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,

@@ -51,6 +51,8 @@ class JobTable {
     size_t ended_max = 1000;  // jobs kept after their end
     size_t queued_max = 10000;
     DiagnosisTiming diagnosis;
+    // How long the backup of a shard may keep nodes waiting before the shard goes on without it.
+    absl::Duration backup_patience = absl::Seconds(1);
     // Records of a running job kept to be sent again after a break.
     size_t recent_max = 1024;
     // What the cluster says about protection, asked anew for each job.
@@ -103,6 +105,8 @@ class JobTable {
   // What JobActions has asked for is done.
   void OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound>& found, absl::Time now);
   void OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept, absl::Time now);
+  void OnShardNotMoved(const std::string& daemon, const proto::ShardNotMoved& message,
+                       absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
@@ -139,6 +143,16 @@ class JobTable {
   void StopUnwanted(const Daemon& daemon);
   // The daemon of a server is back. `holds`: it still has the job's weights.
   void OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now);
+  // A server is gone for good, for `reason`, which names it: where another copy of each of its
+  // shards is there, those go on.
+  void OnServerLost(const std::string& name, const std::string& reason, JobEntry* entry,
+                    absl::Time now);
+  // Saves the job with the new places of its shards, and tells those whom that concerns.
+  void TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now);
+  // Says again to a daemon that is back where shards lie that have moved.
+  void TellMovedAgain(const std::string& daemon, const JobEntry& entry);
+  void OnBackups(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
+                 absl::Time now);
   bool IsMissing(const JobNode& node) const;
   // Fails a running job whose nodes or servers have not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);

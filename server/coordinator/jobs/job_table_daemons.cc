@@ -1,9 +1,12 @@
-// The part of JobTable that sees to daemons that come and go.
+// The part of JobTable that sees to daemons that come and go, and to second copies of shards.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/placement/shard_homes.h"
 
 namespace strata::server {
 
@@ -20,6 +23,7 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
     JobServer* server = worker ? nullptr : entry.ServerOn(name);
     if (node != nullptr && !node->finished) life_.OnNodeBack(holds, node, &entry, now);
     if (server != nullptr) OnServerBack(holds, server, &entry, now);
+    if (entry.running() && (node != nullptr || server != nullptr)) TellMovedAgain(name, entry);
   }
   StartQueued(now);
 }
@@ -45,8 +49,9 @@ void JobTable::OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl
   if (!server->installed) {
     commands_.SendInstall(*entry, *server);  // one of the two, or the answer, may be lost
   } else if (!holds) {
-    life_.Fail(absl::StrFormat("server %s no longer holds the job's weights", server->daemon),
-               entry, now);
+    OnServerLost(server->daemon,
+                 absl::StrFormat("server %s no longer holds the job's weights", server->daemon),
+                 entry, now);
   }
 }
 
@@ -57,7 +62,8 @@ void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
         node != nullptr && lost.role == proto::WORKER && !node->finished) {
       life_.Fail(absl::StrCat(node->Describe(), " is lost: ", lost.why), &entry, now);
     } else if (lost.role == proto::SERVER && entry.ServerOn(lost.name) != nullptr) {
-      life_.Fail(absl::StrFormat("server %s is lost: %s", lost.name, lost.why), &entry, now);
+      OnServerLost(lost.name, absl::StrFormat("server %s is lost: %s", lost.name, lost.why), &entry,
+                   now);
     }
   }
   StartQueued(now);
@@ -78,9 +84,13 @@ void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
     }
     if (!node.present && is_late) return life_.Fail(not_back(node.Describe()), entry, now);
   }
+  if (!is_late) return;
+  std::vector<std::string> late;
   for (const JobServer& server : entry->servers) {
-    if (server.present || !is_late) continue;
-    return life_.Fail(not_back(absl::StrCat("server ", server.daemon)), entry, now);
+    if (!server.present) late.push_back(server.daemon);
+  }
+  for (const std::string& name : late) {
+    if (entry->running()) OnServerLost(name, not_back(absl::StrCat("server ", name)), entry, now);
   }
 }
 
@@ -88,6 +98,89 @@ void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
 bool JobTable::IsMissing(const JobNode& node) const {
   const Daemon* daemon = membership_->Find(node.daemon);
   return daemon != nullptr && daemon->heard_at - node.missing_since >= options_.missing_grace;
+}
+
+void JobTable::OnServerLost(const std::string& name, const std::string& reason, JobEntry* entry,
+                            absl::Time now) {
+  // Before it trains there is nothing to lose, and its shards may not be there yet.
+  if (entry->stage() != JobStage::kTraining || entry->job().replicas() == 0) {
+    return life_.Fail(reason, entry, now);
+  }
+  const ServerLoss loss = TakeFrom(name, entry->stored.mutable_record(), &entry->status());
+  if (!loss.lost.empty()) {
+    return life_.Fail(
+        absl::StrFormat("%s; it had the only copy of shard %d", reason, loss.lost[0].value()),
+        entry, now);
+  }
+  std::erase_if(entry->servers, [&](const JobServer& server) { return server.daemon == name; });
+  announcer_.Warn(absl::StrFormat("job %d (%s): %s; %d of its shards go on with one copy",
+                                  entry->id().value(), entry->job().name(), reason,
+                                  loss.moved.size()));
+  TellMoved(loss.moved, entry, now);
+}
+
+void JobTable::TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now) {
+  if (shards.empty() || !life_.SaveOrFail(entry, now)) return;
+  for (const ShardId shard : shards) {
+    const int index = static_cast<int>(shard.value());
+    commands_.SendMove(*entry, shard, entry->status().shards(index).daemon());
+    for (const JobNode& node : entry->nodes) {
+      if (!node.finished) commands_.SendMove(*entry, shard, node.daemon);
+    }
+  }
+  const int unprotected = CountUnprotected(entry->stored.record(), entry->status());
+  announcer_.SetReason(
+      absl::StrFormat("%d of its shards have one copy: the loss of its server ends the job",
+                      unprotected),
+      entry);
+}
+
+void JobTable::TellMovedAgain(const std::string& daemon, const JobEntry& entry) {
+  if (entry.stage() != JobStage::kTraining) return;
+  for (const ShardId shard : MovedShards(entry.stored.record())) {
+    const auto& home = entry.stored.status().shards(static_cast<int>(shard.value()));
+    const bool plays_a_node =
+        std::any_of(entry.nodes.begin(), entry.nodes.end(),
+                    [&](const JobNode& node) { return node.daemon == daemon && !node.finished; });
+    if (plays_a_node || home.daemon() == daemon) commands_.SendMove(entry, shard, daemon);
+  }
+}
+
+void JobTable::OnBackups(const std::string& daemon, const proto::JobCounters& counters,
+                         JobEntry* entry, absl::Time now) {
+  if (entry->stage() != JobStage::kTraining) return;
+  for (const proto::BackupReport& report : counters.backups()) {
+    const bool follows = report.refusal().empty() &&
+                         absl::Milliseconds(report.waits_ms()) < options_.backup_patience;
+    const ShardId shard(report.shard());
+    if (follows || !DropBackup(daemon, shard, report.generation(), entry->stored.mutable_record(),
+                               &entry->status())) {
+      continue;
+    }
+    announcer_.Warn(absl::StrFormat(
+        "job %d (%s): the second copy of shard %d is dropped: %s", entry->id().value(),
+        entry->job().name(), report.shard(),
+        report.refusal().empty() ? absl::StrFormat("it was silent for %d ms", report.waits_ms())
+                                 : report.refusal()));
+    TellMoved({shard}, entry, now);
+    if (!entry->running()) return;
+  }
+}
+
+void JobTable::OnShardNotMoved(const std::string& daemon, const proto::ShardNotMoved& message,
+                               absl::Time now) {
+  JobEntry* entry = FindRunning(message);
+  if (entry == nullptr || entry->stage() != JobStage::kTraining) return;
+  const auto shards = MovedShards(entry->stored.record());
+  const ShardId shard(message.shard());
+  const bool is_of_now =
+      std::find(shards.begin(), shards.end(), shard) != shards.end() &&
+      PlaceOf(entry->stored.record(), shard).generation() == message.generation();
+  if (!is_of_now) return;
+  life_.Fail(absl::StrFormat("server %s cannot take shard %d over: %s", daemon, message.shard(),
+                             message.error()),
+             entry, now);
+  StartQueued(now);
 }
 
 }  // namespace strata::server

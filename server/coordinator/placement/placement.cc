@@ -74,6 +74,10 @@ std::vector<uint32_t> Interleaved(const std::vector<uint64_t>& counts) {
 
 }  // namespace
 
+std::string ShardEndpoint(const ServerShards& server, size_t shard) {
+  return Endpoint(server.address, server.ports[shard]);
+}
+
 absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_elements,
                                          const std::vector<ServerShards>& servers) {
   JobPlacement result;

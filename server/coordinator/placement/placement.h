@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_PLACEMENT_PLACEMENT_H_
 #define STRATA_SERVER_COORDINATOR_PLACEMENT_PLACEMENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ struct ServerShards {
   double link_bytes_per_s = 0;  // 0: unknown
   double share = 0;             // of the model; a job's are all 0 where shards are to hold the same
 };
+
+// "tcp://HOST:PORT" of the server's shard.
+std::string ShardEndpoint(const ServerShards& server, size_t shard);
 
 // The servers and shards that hold a job's chunks.
 struct JobPlacement {

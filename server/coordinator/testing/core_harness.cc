@@ -30,6 +30,9 @@ std::string Text(const proto::CoordinatorMessage& message) {
       return absl::StrCat("RunNode ", message.run_node().record().job_id());
     case proto::CoordinatorMessage::kMeasureLink:
       return absl::StrCat("MeasureLink ", message.measure_link().record().job_id());
+    case proto::CoordinatorMessage::kMoveShard:
+      return absl::StrCat("MoveShard ", message.move_shard().job_id(), " ",
+                          message.move_shard().shard());
     case proto::CoordinatorMessage::kStopNode:
       return absl::StrCat("StopNode ", message.stop_node().job_id());
     case proto::CoordinatorMessage::kJobMetrics:

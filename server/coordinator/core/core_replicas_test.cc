@@ -1,0 +1,192 @@
+// Jobs whose shards lie on two servers.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/testing/core_harness.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+using Message = proto::CoordinatorMessage;
+
+// Servers s1 and s2 with one shard each, on hosts of their own; the shards back each other.
+class CoreReplicasTest : public ::testing::Test {
+ protected:
+  CoreReplicasTest() {
+    for (const char* server : {"s1", "s2"}) {
+      cluster_.SetHost(server, std::string("host of ") + server);
+      cluster_.JoinServer(server, 1, {}, 0, std::string("address-") + server);
+    }
+    cluster_.JoinWorker("w1", 2);
+    cluster_.JoinWorker("w2", 2);
+  }
+  static proto::Job JobWithReplicas() {
+    proto::Job job = CoreHarness::SomeJob(4);
+    job.set_replicas(1);
+    job.set_chunk_elements(500);
+    return job;
+  }
+  void Train() {
+    job_ = cluster_.Train(JobWithReplicas(), {"w1", "w2"}, {"s1", "s2"});
+    ForgetSent();
+  }
+  void ForgetSent() {
+    for (const char* daemon : {"s1", "s2", "w1", "w2"}) cluster_.Sent(daemon);
+  }
+  void Lose(const std::string& daemon) {
+    cluster_.Disconnect(daemon);
+    cluster_.Advance(absl::Seconds(10));
+  }
+  void SayOfBackup(const std::string& daemon, uint32_t shard, uint32_t generation,
+                   uint32_t waits_ms, const std::string& refusal = "") {
+    proto::DaemonMessage message;
+    proto::JobCounters* counters = message.mutable_heartbeat()->add_jobs();
+    counters->set_job_id(job_);
+    proto::BackupReport* report = counters->add_backups();
+    report->set_shard(shard);
+    report->set_generation(generation);
+    report->set_waits_ms(waits_ms);
+    report->set_refusal(refusal);
+    cluster_.Send(daemon, message);
+  }
+  proto::MoveShard NewestMove(const std::string& daemon) {
+    return cluster_.Newest(daemon, Message::kMoveShard).move_shard();
+  }
+
+  CoreHarness cluster_;
+  uint32_t job_ = 0;
+};
+
+TEST_F(CoreReplicasTest, EachShardIsInstalledTwice) {
+  const uint32_t job = cluster_.Submit(JobWithReplicas());
+  cluster_.Ready("w1", job);
+  cluster_.Ready("w2", job);
+  const proto::InstallJob install = cluster_.Newest("s2", Message::kInstallJob).install_job();
+  EXPECT_THAT(install.own_shards(), ElementsAre(1));
+  ASSERT_EQ(install.own_backups_size(), 1);
+  EXPECT_EQ(install.own_backups(0).shard(), 0u);
+  EXPECT_EQ(install.own_backups(0).thread(), 0u);
+  const proto::Placement& placement = install.record().placement();
+  EXPECT_THAT(placement.shard_generations(), ElementsAre(1, 1));
+  EXPECT_EQ(placement.backup_endpoints(0), placement.shard_endpoints(1));
+  EXPECT_EQ(placement.backup_endpoints(1), placement.shard_endpoints(0));
+  EXPECT_EQ(cluster_.Status(job).shards(0).backup(), "s2");
+}
+
+TEST_F(CoreReplicasTest, WhenAServerIsLostItsShardsGoOnAtTheOther) {
+  Train();
+  const std::string second = cluster_.stored().at(job_).record().placement().shard_endpoints(1);
+  Lose("s1");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  EXPECT_THAT(cluster_.Sent("s2"), UnorderedElementsAre("MoveShard 1 0", "MoveShard 1 1"));
+  for (const char* worker : {"w1", "w2"}) {
+    EXPECT_THAT(cluster_.Sent(worker), UnorderedElementsAre("MoveShard 1 0", "MoveShard 1 1"));
+  }
+  const proto::MoveShard move = NewestMove("w1");
+  EXPECT_EQ(move.generation(), 2u);
+  EXPECT_EQ(move.endpoint(), second);
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("2 of its shards have one copy"));
+  // It was saved before anybody was told.
+  EXPECT_THAT(cluster_.stored().at(job_).record().placement().shard_generations(),
+              ElementsAre(2, 2));
+}
+
+TEST_F(CoreReplicasTest, WithoutAnotherCopyTheJobFailsAndSaysSo) {
+  Train();
+  Lose("s1");
+  Lose("s2");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::FAILED);
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("server s2 is lost"));
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("the only copy of shard 0"));
+}
+
+TEST_F(CoreReplicasTest, AJobThatAsksForNoneFailsAsBefore) {
+  proto::Job job = JobWithReplicas();
+  job.clear_replicas();
+  job_ = cluster_.Train(job, {"w1", "w2"}, {"s1", "s2"});
+  Lose("s1");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::FAILED);
+  EXPECT_THAT(cluster_.Status(job_).reason(), testing::StartsWith("server s1 is lost: "));
+}
+
+TEST_F(CoreReplicasTest, ServersOfOneHostAreRefused) {
+  CoreHarness cluster;
+  for (const char* server : {"s1", "s2"}) {
+    cluster.SetHost(server, "rack7");
+    cluster.JoinServer(server, 1);
+  }
+  cluster.JoinWorker("w1", 4);
+  const uint32_t job = cluster.Submit(JobWithReplicas());
+  cluster.Ready("w1", job);
+  EXPECT_EQ(cluster.Status(job).state(), proto::FAILED);
+  EXPECT_EQ(cluster.Status(job).reason(),
+            "replicas: a second copy lies on another host, but all servers are on rack7");
+}
+
+TEST_F(CoreReplicasTest, ABackupThatDoesNotFollowIsDropped) {
+  Train();
+  SayOfBackup("s1", 0, 1, 999);
+  EXPECT_THAT(cluster_.Sent("s1"), IsEmpty()) << "it may be busy";
+  SayOfBackup("s2", 0, 1, 5000);
+  SayOfBackup("s1", 0, 2, 5000);
+  EXPECT_THAT(cluster_.Sent("s1"), IsEmpty()) << "not its primary, or not of this generation";
+  SayOfBackup("s1", 0, 1, 1000);
+  EXPECT_THAT(cluster_.Sent("s1"), ElementsAre("MoveShard 1 0"));
+  EXPECT_EQ(NewestMove("s1").generation(), 2u);
+  SayOfBackup("s2", 1, 1, 0, "backup tcp://address-s1:1 refused: CONFLICT");
+  EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("MoveShard 1 1"));
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  // What had no second copy any more is lost with the first.
+  Lose("s1");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::FAILED);
+}
+
+TEST_F(CoreReplicasTest, WhoComesBackHearsAgainWhereShardsLie) {
+  Train();
+  Lose("s1");
+  cluster_.Disconnect("w1");
+  cluster_.Disconnect("s2");
+  ForgetSent();
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.JoinServer("s2", 1, {job_}, 0, "address-s2");
+  EXPECT_THAT(cluster_.Sent("w1"), testing::IsSupersetOf({"MoveShard 1 0", "MoveShard 1 1"}));
+  EXPECT_THAT(cluster_.Sent("s2"), testing::IsSupersetOf({"MoveShard 1 0", "MoveShard 1 1"}));
+}
+
+TEST_F(CoreReplicasTest, ACoordinatorThatRestartsKnowsWhereShardsLie) {
+  Train();
+  Lose("s1");
+  cluster_.Restart();
+  cluster_.JoinServer("s2", 1, {job_}, 0, "address-s2");
+  EXPECT_THAT(cluster_.Sent("s2"), testing::IsSupersetOf({"MoveShard 1 0", "MoveShard 1 1"}));
+  EXPECT_EQ(NewestMove("s2").generation(), 2u);
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.JoinWorker("w2", 2, {job_});
+  cluster_.Advance(absl::Minutes(1));
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+}
+
+TEST_F(CoreReplicasTest, AServerThatCannotTakeAShardOverFailsTheJob) {
+  Train();
+  Lose("s1");
+  proto::DaemonMessage message;
+  proto::ShardNotMoved* not_moved = message.mutable_shard_not_moved();
+  not_moved->set_job_id(job_);
+  not_moved->set_shard(0);
+  not_moved->set_generation(1);
+  not_moved->set_error("it is not here");
+  cluster_.Send("s2", message);
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << "that is old news";
+  not_moved->set_generation(2);
+  cluster_.Send("s2", message);
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::FAILED);
+  EXPECT_EQ(cluster_.Status(job_).reason(), "server s2 cannot take shard 0 over: it is not here");
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,106 @@
+#include "server/coordinator/placement/shard_homes.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Shard i lies on server si and, a second time, on the next of three.
+struct Job {
+  proto::JobRecord record;
+  proto::JobStatus status;
+};
+
+Job ThreeShards() {
+  Job job;
+  job.record.set_job_id(5);
+  job.record.set_attempt(2);
+  job.record.mutable_job()->set_replicas(1);
+  proto::Placement* placement = job.record.mutable_placement();
+  placement->set_generation(1);
+  for (int i = 0; i < 3; ++i) {
+    const std::string next = std::to_string((i + 1) % 3);
+    placement->add_shard_endpoints("tcp://h" + std::to_string(i) + ":1");
+    placement->add_backup_endpoints("tcp://h" + next + ":2");
+    placement->add_shard_generations(1);
+    proto::JobShardStatus* shard = job.status.add_shards();
+    shard->set_daemon("s" + std::to_string(i));
+    shard->set_chunks(10);
+    shard->set_backup("s" + next);
+    shard->set_backup_shard(7);
+  }
+  return job;
+}
+
+TEST(ShardHomes, ALostServersShardsGoOnAtTheirOtherCopies) {
+  Job job = ThreeShards();
+  const ServerLoss loss = TakeFrom("s1", &job.record, &job.status);
+  EXPECT_THAT(loss.moved, ElementsAre(ShardId(0), ShardId(1)));
+  EXPECT_THAT(loss.lost, IsEmpty());
+  const proto::Placement& placement = job.record.placement();
+  EXPECT_THAT(placement.shard_endpoints(), ElementsAre("tcp://h0:1", "tcp://h2:2", "tcp://h2:1"));
+  EXPECT_THAT(placement.backup_endpoints(), ElementsAre("", "", "tcp://h0:2"));
+  EXPECT_THAT(placement.shard_generations(), ElementsAre(2, 2, 1));
+  EXPECT_EQ(job.status.shards(1).daemon(), "s2");
+  EXPECT_EQ(job.status.shards(1).shard(), 7u);
+  EXPECT_EQ(job.status.shards(1).backup(), "");
+  EXPECT_EQ(CountUnprotected(job.record, job.status), 2);
+  EXPECT_THAT(MovedShards(job.record), ElementsAre(ShardId(0), ShardId(1)));
+}
+
+TEST(ShardHomes, TheSecondLossOfAShardIsItsLast) {
+  Job job = ThreeShards();
+  TakeFrom("s1", &job.record, &job.status);
+  const ServerLoss loss = TakeFrom("s2", &job.record, &job.status);
+  EXPECT_THAT(loss.lost, ElementsAre(ShardId(1)));
+  EXPECT_THAT(loss.moved, ElementsAre(ShardId(2)));
+}
+
+TEST(ShardHomes, AServerThatHoldsNothingTakesNothing) {
+  Job job = ThreeShards();
+  const ServerLoss loss = TakeFrom("s9", &job.record, &job.status);
+  EXPECT_THAT(loss.moved, IsEmpty());
+  EXPECT_THAT(loss.lost, IsEmpty());
+  EXPECT_EQ(CountUnprotected(job.record, job.status), 0);
+}
+
+TEST(ShardHomes, ShardsWithoutAChunkAreNoLoss) {
+  Job job = ThreeShards();
+  job.status.mutable_shards(1)->set_chunks(0);
+  job.status.mutable_shards(1)->clear_backup();
+  EXPECT_THAT(TakeFrom("s1", &job.record, &job.status).lost, IsEmpty());
+  EXPECT_EQ(CountUnprotected(job.record, job.status), 1);
+}
+
+TEST(ShardHomes, ABackupIsDroppedByTheWordOfItsPrimaryOfNow) {
+  Job job = ThreeShards();
+  EXPECT_FALSE(DropBackup("s0", ShardId(1), 1, &job.record, &job.status)) << "not its primary";
+  EXPECT_FALSE(DropBackup("s1", ShardId(1), 2, &job.record, &job.status))
+      << "of another generation";
+  EXPECT_FALSE(DropBackup("s1", ShardId(9), 1, &job.record, &job.status)) << "no such shard";
+  EXPECT_TRUE(DropBackup("s1", ShardId(1), 1, &job.record, &job.status));
+  EXPECT_FALSE(DropBackup("s1", ShardId(1), 2, &job.record, &job.status))
+      << "there is none any more";
+  EXPECT_EQ(job.status.shards(1).daemon(), "s1");
+  EXPECT_EQ(job.record.placement().shard_endpoints(1), "tcp://h1:1");
+  EXPECT_EQ(job.record.placement().shard_generations(1), 2u);
+}
+
+TEST(ShardHomes, WhatIsToldNamesTheAttempt) {
+  Job job = ThreeShards();
+  TakeFrom("s0", &job.record, &job.status);
+  const proto::MoveShard move = PlaceOf(job.record, ShardId(0));
+  EXPECT_EQ(move.job_id(), 5u);
+  EXPECT_EQ(move.attempt(), 2u);
+  EXPECT_EQ(move.generation(), 2u);
+  EXPECT_EQ(move.endpoint(), "tcp://h1:2");
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,86 @@
+// Servers on two hosts, one of which is killed while a job trains whose shards lie on both.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/testing/jobs.h"
+#include "tests/netns/netns_cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 150;
+constexpr int kStepMs = 15;  // at least
+
+class ServerDeath : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_EQ(cluster_.StartHead(), absl::OkStatus());
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(cluster_.StartServer(absl::StrCat("w", i), absl::StrCat("s", i), {"--shards", "2"}),
+                absl::OkStatus());
+      ASSERT_EQ(cluster_.StartWorker(i), absl::OkStatus());
+    }
+  }
+
+  static proto::Job SomeJob(const std::string& name, const std::string& consistency,
+                            uint32_t replicas) {
+    proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
+    job.set_replicas(replicas);
+    auto* delay = job.mutable_debug()->add_delays();
+    delay->set_node(0);
+    delay->set_delay_ms(kStepMs);
+    return job;
+  }
+
+  // Kills the daemon in the midst of training; empty: nobody.
+  proto::JobStatus Run(const proto::Job& job, const std::string& to_kill) {
+    const auto id = cluster_.client().Submit(job);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (!id.ok()) return {};
+    if (!to_kill.empty()) {
+      const proto::JobStatus before = cluster_.WaitFor(*id, [](const proto::JobStatus& status) {
+        return status.progress().step() >= 40 || control::HasEnded(status.state());
+      });
+      EXPECT_EQ(before.state(), proto::RUNNING) << before.reason();
+      cluster_.Kill(to_kill);
+    }
+    return cluster_.WaitForEnd(*id);
+  }
+
+  NetnsCluster cluster_{{}};
+};
+
+TEST_F(ServerDeath, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
+  const proto::JobStatus alone = Run(SomeJob("alone", "sync {}", 0), "");
+  const std::vector<std::string> expected = Hashes(alone.run_dir(), 0);
+  ASSERT_EQ(expected.size(), kSteps + 1u) << alone.reason();
+  const proto::JobStatus twice = Run(SomeJob("twice", "sync {}", 1), "");
+  EXPECT_EQ(Hashes(twice.run_dir(), 0), expected) << twice.reason();
+  const proto::JobStatus killed = Run(SomeJob("killed", "sync {}", 1), "server s0");
+  EXPECT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
+  EXPECT_EQ(Hashes(killed.run_dir(), 0), expected);
+  EXPECT_EQ(Hashes(killed.run_dir(), 1), expected);
+  EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("of its shards go on with one copy"));
+}
+
+TEST_F(ServerDeath, InAsyncTheJobGoesOn) {
+  const proto::JobStatus killed = Run(SomeJob("killed", "async {}", 1), "server s1");
+  EXPECT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
+  EXPECT_EQ(killed.progress().step(), kSteps);
+}
+
+TEST_F(ServerDeath, WithoutASecondCopyTheJobFails) {
+  const proto::JobStatus killed = Run(SomeJob("killed", "sync {}", 0), "server s1");
+  EXPECT_EQ(killed.state(), proto::FAILED);
+  EXPECT_THAT(killed.reason(), HasSubstr("server s1 is lost"));
+}
+
+}  // namespace
+}  // namespace strata::tests
