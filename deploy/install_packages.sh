@@ -60,6 +60,7 @@ disable_services() {
     case "$package" in
       munge | slurmctld | slurmd) unit=$package ;;
       openssh-server) unit=ssh ;;
+      etcd-server) unit=etcd ;;
       *) continue ;;
     esac
     "${as_root[@]}" systemctl --quiet disable "$unit" >"$log" 2>&1 || true
