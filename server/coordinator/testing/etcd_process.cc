@@ -1,6 +1,7 @@
 #include "server/coordinator/testing/etcd_process.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <filesystem>
 #include <utility>
@@ -58,6 +59,12 @@ EtcdClient::Options EtcdProcess::ClientOptions(absl::Duration deadline) const {
 
 std::shared_ptr<EtcdClient> EtcdProcess::Client(absl::Duration deadline) const {
   return *EtcdClient::Open(ClientOptions(deadline));
+}
+
+void EtcdProcess::Signal(int signal) {
+  process_->Signal(signal);
+  siginfo_t stopped;
+  if (signal == SIGSTOP) waitid(P_PID, process_->pid(), &stopped, WSTOPPED);
 }
 
 void EtcdProcess::Kill() { process_.reset(); }

@@ -38,7 +38,8 @@ class EtcdProcess {
   EtcdClient::Options ClientOptions(absl::Duration deadline = absl::Seconds(20)) const;
   std::shared_ptr<EtcdClient> Client(absl::Duration deadline = absl::Seconds(20)) const;
 
-  void Signal(int signal) { process_->Signal(signal); }
+  // After SIGSTOP all of its threads stand still.
+  void Signal(int signal);
   // As by a crash; Restart begins it again with its data and ports.
   void Kill();
   absl::Status Restart();
