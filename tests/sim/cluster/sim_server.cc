@@ -207,7 +207,7 @@ void SimShard::SendStrays(const Event& event) {
   }
   send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
   send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });
-  send(Rare::kOtherGeneration, Op::kError, [](wire::Frame* f) { --f->header.generation; });
+  send(Rare::kOtherGeneration, Op::kRetry, [](wire::Frame* f) { --f->header.generation; });
   send(Rare::kOtherJob, Op::kError, [](wire::Frame* f) { f->header.job += 1; });
   send(Rare::kOtherNode, Op::kError, [](wire::Frame* f) { f->header.node += 1; });
 }
