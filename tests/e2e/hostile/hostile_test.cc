@@ -130,6 +130,7 @@ TEST_F(PlainHostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
     ASSERT_TRUE(peers.back().connected());
     peers.back().Send(bytes);
   };
+  uint32_t shard = 0;
   for (const int port : ShardPorts()) {
     say(port, ZmtpFrame(MakeHeader(Op::kCut), ""));
     const std::vector<std::pair<wire::Header, uint64_t>> refused = {
@@ -137,14 +138,13 @@ TEST_F(PlainHostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
         {with(hello, &wire::Header::job, finished_job_), token},
         {hello, token + 1},
         {with(hello, &wire::Header::view, none), token},
-        {with(hello, &wire::Header::generation, none), token},
         {with(hello, &wire::Header::incarnation, none), token},
         {with(hello, &wire::Header::node, 77), token}};
     for (const auto& [header, its_token] : refused) {
-      say(port, Hello(header, its_token));
+      say(port, Hello(header, its_token, shard));
     }
     // A copy of what the node said: first its HELLO, then pushes that are long applied.
-    say(port, Hello(hello, token));
+    say(port, Hello(hello, token, shard++));
     RawPeer& copy = peers.back();
     for (uint32_t chunk = 0; chunk < 60; ++chunk) {
       wire::Header push = with(MakeHeader(Op::kPushPull), &wire::Header::chunk, chunk);
@@ -166,9 +166,9 @@ TEST_F(PlainHostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
     copy.Send(ZmtpFrame(MakeHeader(Op::kHelloOk), ""));
   }
   for (const char* cause :
-       {"before HELLO", "unknown job", "wrong token or cluster", "wrong view", "wrong generation",
-        "old incarnation", "chunk outside the job", "another job than HELLO's",
-        "another node than HELLO's", "wrong role", "beyond the window", "codec of another job"}) {
+       {"before HELLO", "unknown job", "wrong token or cluster", "wrong view", "old incarnation",
+        "chunk outside the job", "another job than HELLO's", "another node than HELLO's",
+        "wrong role", "beyond the window", "codec of another job"}) {
     ExpectRefused("s0", cause, 2);
   }
   const proto::JobStatus status = cluster_.Status(job_);

@@ -105,11 +105,12 @@ wire::Header HostileJob::MakeHeader(wire::Op op) const {
   return header;
 }
 
-std::string HostileJob::Hello(const wire::Header& header, uint64_t token) const {
+std::string HostileJob::Hello(const wire::Header& header, uint64_t token, uint32_t shard) const {
   wire::Hello hello;
   hello.protocol = kProtocolVersion;
   hello.cluster = launches_[0].record().cluster();
   hello.token = token;
+  hello.shard = shard;
   const auto bytes = wire::EncodeHello(hello);
   return ZmtpFrame(header, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }

@@ -42,7 +42,7 @@ class HostileJob : public testing::Test {
   const std::vector<proto::Launch>& launches() const { return launches_; }
   // A header as node 0 sends it, and its HELLO.
   wire::Header MakeHeader(wire::Op op) const;
-  std::string Hello(const wire::Header& header, uint64_t token) const;
+  std::string Hello(const wire::Header& header, uint64_t token, uint32_t shard = 0) const;
 
   // How often the daemon (or "coordinator") has refused something for this cause; every cause: "".
   uint64_t Refused(const std::string& daemon, const std::string& cause);
