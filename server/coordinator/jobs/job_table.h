@@ -145,8 +145,7 @@ class JobTable {
   void OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now);
   // A server is gone for good, for `reason`, which names it: where another copy of each of its
   // shards is there, those go on.
-  void OnServerLost(const std::string& name, const std::string& reason, JobEntry* entry,
-                    absl::Time now);
+  void OnServerLost(std::string name, const std::string& reason, JobEntry* entry, absl::Time now);
   // Saves the job with the new places of its shards, and tells those whom that concerns.
   void TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now);
   // Says again to a daemon that is back where shards lie that have moved.

@@ -100,7 +100,8 @@ bool JobTable::IsMissing(const JobNode& node) const {
   return daemon != nullptr && daemon->heard_at - node.missing_since >= options_.missing_grace;
 }
 
-void JobTable::OnServerLost(const std::string& name, const std::string& reason, JobEntry* entry,
+// `name` is a copy: the entry that it may come from is erased.
+void JobTable::OnServerLost(std::string name, const std::string& reason, JobEntry* entry,
                             absl::Time now) {
   // Before it trains there is nothing to lose, and its shards may not be there yet.
   if (entry->stage() != JobStage::kTraining || entry->job().replicas() == 0) {
