@@ -6,16 +6,11 @@
 #include "absl/strings/str_format.h"
 #include "common/counted.h"
 #include "common/job/exchange/connections.h"
+#include "common/job/exchange/own_shards.h"
 #include "common/limits/process_use.h"
 #include "server/shard/shard_budget.h"
 
 namespace strata::server {
-namespace {
-
-constexpr uint32_t kNoShard = 0xffffffff;
-
-}  // namespace
-
 JobAdmission::JobAdmission(const ServerLimits& limits)
     : connections_max_(limits.connections_max),
       ledger_(limits.memory_bytes > 0 ? limits.memory_bytes : DefaultMemoryLimitBytes()) {}

@@ -8,6 +8,7 @@
 #include "common/checkpoint/checkpoints.h"
 #include "common/control/resources.h"
 #include "common/counted.h"
+#include "common/job/exchange/own_shards.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
 #include "common/log.h"
@@ -20,8 +21,6 @@ using control::AddResource;
 using control::AddSessionResources;
 
 namespace {
-
-constexpr uint32_t kNoShard = 0xffffffff;
 
 proto::BackupReport ReportOf(const BackupState& state) {
   proto::BackupReport report;
@@ -326,6 +325,7 @@ proto::Heartbeat ServerDaemon::MakeHeartbeat() {
   proto::Heartbeat heartbeat;
   uint64_t memory_bytes = 0;
   for (size_t i = 0; i < shards_.size(); ++i) {
+    const std::vector<BackupState> backups = shards_[i]->BackupStates();
     for (const auto& [job, report] : shards_[i]->NextReports()) {
       const ShardCounters& counters = report.counters;
       proto::JobCounters* of_job = heartbeat.add_jobs();
@@ -342,7 +342,7 @@ proto::Heartbeat ServerDaemon::MakeHeartbeat() {
       of_job->set_memory_bytes(report.memory_bytes);
       of_job->set_memory_limit_bytes(admission_.LimitOf(job, i));
       memory_bytes += report.memory_bytes;
-      for (const BackupState& state : shards_[i]->BackupStates()) {
+      for (const BackupState& state : backups) {
         if (state.job == job) *of_job->add_backups() = ReportOf(state);
       }
     }

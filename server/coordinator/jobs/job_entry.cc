@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
+#include "common/job/exchange/own_shards.h"
 #include "common/job/job.h"
 #include "common/job/program_optimizer.h"
 #include "common/require.h"

@@ -38,8 +38,6 @@ struct JobNode {
 // one that has made its last goes on or has made less or more than another; names a rank of each.
 absl::Status CheckEqualSteps(const std::vector<JobNode>& nodes);
 
-inline constexpr uint32_t kNoShard = 0xffffffff;
-
 // A server of a job.
 struct JobServer {
   std::string daemon;
