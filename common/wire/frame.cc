@@ -36,7 +36,16 @@ std::byte Octet(Enum value) {
 }
 
 // What may follow the header.
-enum class PayloadRule { kNone, kElements, kText, kHello, kChecksums, kSession, kHandshake };
+enum class PayloadRule {
+  kNone,
+  kElements,
+  kBytes,
+  kText,
+  kHello,
+  kChecksums,
+  kSession,
+  kHandshake
+};
 
 PayloadRule RuleFor(Op op) {
   switch (op) {
@@ -48,7 +57,10 @@ PayloadRule RuleFor(Op op) {
     case Op::kReduce:
     case Op::kGather:
     case Op::kApply:
+    case Op::kPulled:
       return PayloadRule::kElements;
+    case Op::kCopy:
+      return PayloadRule::kBytes;
     case Op::kSeed:
       return PayloadRule::kChecksums;
     case Op::kRetry:
@@ -67,6 +79,7 @@ PayloadRule RuleFor(Op op) {
     case Op::kRetireOk:
     case Op::kAck:
     case Op::kAttachOk:
+    case Op::kPull:
       break;
   }
   return PayloadRule::kNone;
@@ -96,7 +109,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
-      octet(kOpAt) > static_cast<uint8_t>(Op::kApply)) {
+      octet(kOpAt) > static_cast<uint8_t>(Op::kPulled)) {
     return Refuse(absl::StrFormat("op is %d, which is unknown", octet(kOpAt)));
   }
   if ((octet(kFlagsAt) & ~kKnownFlags) != 0) {
@@ -189,8 +202,9 @@ absl::Status CheckMeaning(const Header& header) {
   if (header.error == ErrorCode::kNone && header.op == Op::kError) {
     return Refuse("error is NONE in op ERROR");
   }
-  const bool may_be_empty =
-      header.op == Op::kPushPull || header.op == Op::kInit || header.op == Op::kApply;
+  const bool may_be_empty = header.op == Op::kPushPull || header.op == Op::kInit ||
+                            header.op == Op::kApply || header.op == Op::kPull ||
+                            header.op == Op::kPulled;
   if ((header.flags & kFlagEmpty) != 0 && !may_be_empty) {
     return Refuse(absl::StrFormat("flag EMPTY in op %s", ToString(header.op)));
   }
@@ -281,7 +295,8 @@ bool IsSequenced(Op op) {
 }
 
 bool IsLogged(Op op) {
-  return op == Op::kInit || op == Op::kPushPull || op == Op::kRetire || op == Op::kApply;
+  return op == Op::kInit || op == Op::kPushPull || op == Op::kRetire || op == Op::kApply ||
+         op == Op::kCopy;
 }
 
 uint64_t Checksum(absl::Span<const std::byte> payload) {

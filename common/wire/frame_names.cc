@@ -47,6 +47,12 @@ std::string ToString(Op op) {
       return "HANDSHAKE";
     case Op::kApply:
       return "APPLY";
+    case Op::kCopy:
+      return "COPY";
+    case Op::kPull:
+      return "PULL";
+    case Op::kPulled:
+      return "PULLED";
   }
   return absl::StrFormat("op %d", static_cast<int>(op));
 }

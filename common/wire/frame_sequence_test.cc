@@ -42,7 +42,7 @@ TEST(FrameSequence, OnlyFramesThatAreCountedHaveASequence) {
 }
 
 TEST(FrameSequence, WhatAPrimaryTellsItsBackupIsCounted) {
-  for (const Op op : {Op::kInit, Op::kPushPull, Op::kRetire, Op::kApply}) {
+  for (const Op op : {Op::kInit, Op::kPushPull, Op::kRetire, Op::kApply, Op::kCopy}) {
     Header header;
     header.op = op;
     header.sequence = 7;

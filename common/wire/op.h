@@ -36,6 +36,10 @@ enum class Op : uint8_t {
   // (INIT, PUSHPULL, RETIRE, as it said it, but for `generation`); answered by ACK.
   kApply = 21,  // the sum of a clock over all nodes that have not retired; EMPTY: no node had one.
                 // With a quorum: the grace of the chunk's open clock is over
+  kCopy = 22,   // likewise, of a chunk that the backup lacks: part `clock` of all that it is
+  // From a node whose process has taken another one's place:
+  kPull = 23,    // ask for the chunk's weights at `clock`; EMPTY: only how many pushes have come
+  kPulled = 24,  // that number in `received`, and the weights; EMPTY: none
 };
 // Whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
