@@ -50,7 +50,7 @@ WeightImage WeightState::Image() const {
           .state = CopyState(pool_, state0_, state1_, elements_)};
 }
 
-absl::Status WeightState::Restore(const WeightImage& image) {
+absl::Status WeightState::Restore(const WeightImage& image, uint64_t seed_checksum) {
   STRATA_REQUIRE(!seeded());
   absl::Status fits = CheckImage(image, rule_.optimizer.kind, elements_);
   if (!fits.ok()) return fits;
@@ -60,6 +60,7 @@ absl::Status WeightState::Restore(const WeightImage& image) {
   version_ = image.version;
   updates_ = image.updates;
   samples_ = image.samples;
+  seed_checksum_ = seed_checksum;
   return absl::OkStatus();
 }
 

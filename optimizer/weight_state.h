@@ -52,7 +52,8 @@ class WeightState {
   WeightImage Image() const;
   // Goes on from an image in place of first weights; all of it is copied. Errors: InvalidArgument
   // naming what differs from this chunk (elements, vectors of state). REQUIRES: !seeded(), finite.
-  absl::Status Restore(const WeightImage& image);
+  // `seed_checksum`: of the first weights, where it is known.
+  absl::Status Restore(const WeightImage& image, uint64_t seed_checksum = 0);
 
   const Bytes& weights() const { return weights_; }
   // Updates applied or skipped since the seed.

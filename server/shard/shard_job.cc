@@ -18,19 +18,6 @@ using wire::Op;
 
 namespace {
 
-BackupLine::Options BackupLineOptions(const ShardPlan& plan) {
-  return {.shard = plan.shard,
-          .address = plan.backup,
-          .identity = {.job = plan.job.value(),
-                       .view = plan.view,
-                       .generation = plan.generation,
-                       .hello = {.protocol = kProtocolVersion,
-                                 .role = wire::Hello::Role::kPrimary,
-                                 .cluster = plan.cluster,
-                                 .token = plan.token,
-                                 .shard = plan.shard.value()}}};
-}
-
 std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
   std::vector<uint64_t> begins;
   for (const OwnChunk& chunk : chunks) begins.push_back(chunk.begin);
@@ -51,13 +38,14 @@ ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kerne
       sender_(plan_, connections_, &trace_, &counters_, refusals),
       cuts_(BeginsOf(plan_.chunks)),
       cuts_out_(cuts),
-      is_backup_(copy == ShardCopy::kBackup) {
+      is_backup_(copy != ShardCopy::kPrimary) {
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                    chunk.elements, chunk.runs));
   }
+  if (copy == ShardCopy::kEmptyBackup) lacks_.assign(chunks_.size(), true);
   if (is_backup_ || plan_.backup.empty()) return;
-  backup_ = std::make_unique<BackupLine>(BackupLineOptions(plan_));
+  backup_ = NewBackupLine();
   for (const auto& chunk : chunks_) chunk->sums().Keep(plan_.logs_sums);
 }
 
@@ -130,6 +118,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
   if (backup_ != nullptr && backup_->Owns(connection)) {
     backup_->OnFrame(frame, now);
+    Fill(now);
     return backup_->TakeActions(actions);
   }
   if (primary_ == connection) return OnPrimaryFrame(connection, frame, now, actions);
@@ -149,6 +138,7 @@ void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame
   if (!fault && (op == Op::kPushPull || op == Op::kCut) && !chunks_[chunk]->weights().seeded()) {
     fault = FrameFault{.retry = true};
   }
+  if (!fault && stands_still_) fault = FrameFault{.retry = true};
   if (fault) return Reject(connection, frame, *fault, actions);
   connections_.OnAccepted(connection, binding);
   switch (op) {
@@ -258,6 +248,7 @@ void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const w
 void ShardJob::Retire(size_t node, absl::Time now, std::vector<ShardAction>* actions) {
   trace_.OnArrival();
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    if (Lacks(chunk)) continue;
     ChunkState& state = *chunks_[chunk];
     const absl::Time deadline_before = state.deadline();
     std::vector<DueAnswer> due;

@@ -137,6 +137,10 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   if (shard < record.placement().backup_endpoints_size()) {
     plan.backup = record.placement().backup_endpoints(shard);
   }
+  plan.waits_unprotected = job.while_unprotected() == proto::Job::WAIT;
+  // Weights, optimizer state, mean square; and of each node what it has, what it was given, and a
+  // push of each clock that may be incomplete.
+  plan.copy_vectors_max = 8 + plan.nodes.size() * (4 + job.consistency().lazy().staleness());
   plan.rules.push_codec = kernels::WireCodec(job.push());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
   plan.logs_sums = plan.rules.mode->answers_alike() && SumsAreSmaller(plan.rules);

@@ -16,6 +16,7 @@
 #include "server/shard/chunk/consistency_mode.h"
 #include "server/shard/chunk/node_copies.h"
 #include "server/shard/chunk/push.h"
+#include "server/shard/copy/chunk_copy.h"
 
 namespace strata::server {
 
@@ -60,6 +61,13 @@ class ChunkState {
   // are encoded, what they go on from; where a node computes with no others than it was given,
   // those. REQUIRES: seeded.
   WeightVersion WeightsToBeginWith(size_t node) const;
+
+  // Returns all that the chunk is, see ChunkCopy. `whole_clocks`: for another copy that is told of
+  // whole clocks alone, see Follow, and so without what is there of incomplete ones.
+  ChunkCopy Copy(bool whole_clocks);
+  // Goes on from another copy of the chunk. Errors: InvalidArgument naming what does not fit; this
+  // one is of no more use then. REQUIRES: nothing has come.
+  absl::Status TakeCopy(const ChunkCopy& copy);
 
   // Returns the images that were cut since the last call, by clock; `begin` is not known here.
   // REQUIRES: the answers that were due are encoded.

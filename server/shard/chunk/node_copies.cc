@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "common/copy_floats.h"
 #include "compression/encode_payload.h"
 
@@ -46,6 +47,40 @@ NodeCopies::Answer NodeCopies::WholeCopy(size_t node) const {
   const std::shared_ptr<float> floats =
       CopyFloats(CopyReason::kWholeCopy, pool_, state.data(), state.size());
   return {wire::Codec::kNone, AsBytes(floats, state.size()), copy.answers, copy.last.version};
+}
+
+void NodeCopies::AddTo(ChunkCopy* copy) const {
+  for (const Copy& one : copies_) {
+    const absl::Span<const float> state = one.encoder->State(0);
+    const std::shared_ptr<float> floats =
+        CopyFloats(CopyReason::kWholeCopy, pool_, state.data(), state.size());
+    proto::CopiedAnswers* const answers = copy->head.add_answers();
+    answers->set_copy(copy->Add(AsBytes(floats, state.size())));
+    answers->set_answers(one.answers);
+    answers->set_codec(static_cast<uint32_t>(one.last.codec));
+    answers->set_payload(copy->Add(one.last.payload));
+    answers->set_base(one.last.base);
+    answers->set_version(one.last.version);
+  }
+}
+
+void NodeCopies::Restore(ChunkCopyReader* reader) {
+  const auto& answers = reader->head().answers();
+  if (static_cast<size_t>(answers.size()) != copies_.size()) {
+    return reader->Fail(
+        absl::StrFormat("%d copies of encoded weights, not %d", answers.size(), copies_.size()));
+  }
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    const proto::CopiedAnswers& from = answers[static_cast<int>(i)];
+    const Bytes has = reader->SomeFloats(from.copy(), "what nodes have");
+    if (from.codec() >= static_cast<uint32_t>(wire::kCodecs)) reader->Fail("an unknown codec");
+    if (!reader->ok()) return;
+    reader->Fail(
+        copies_[i].encoder->Restore({absl::MakeConstSpan(has.floats(), has.float_count())}));
+    copies_[i].answers = from.answers();
+    copies_[i].last = {static_cast<wire::Codec>(from.codec()),
+                       reader->Vector(from.payload(), "an answer"), from.base(), from.version()};
+  }
 }
 
 size_t NodeCopies::bytes() const {

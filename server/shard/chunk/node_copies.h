@@ -12,6 +12,7 @@
 #include "common/bytes.h"
 #include "common/wire/payload.h"
 #include "compression/encoder.h"
+#include "server/shard/copy/chunk_copy.h"
 
 namespace strata::server {
 
@@ -54,6 +55,11 @@ class NodeCopies {
   absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
   // Returns all of the node's copy.
   Answer WholeCopy(size_t node) const;
+
+  // What the nodes have, for another copy of the chunk.
+  void AddTo(ChunkCopy* copy) const;
+  // REQUIRES: Seed has been called.
+  void Restore(ChunkCopyReader* reader);
 
   size_t bytes() const;
 
