@@ -190,6 +190,9 @@ RankWatch::Progress NodeTraining::MeasureProgress(uint32_t local_rank,
 
 void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
   activity->set_phase(PhaseName(exchange_->phase()));
+  if (ranks_train() && Rejoins(parts_.launch.record(), parts_.launch.incarnation())) {
+    activity->set_rejoined_step(started_.first_step());
+  }
   if (core_.steps()) activity->set_steps_made(*core_.steps());
   exchange_->AddActivity(activity);
 }

@@ -29,6 +29,7 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
                                                     uint64_t version) {
   Copy& copy = copies_[rules_.shared ? 0 : node];
   if (rules_.shared && copy.answers > 0 && copy.last.version == version) return copy.last;
+  if (rules_.shared && rules_.keeps_previous) previous_ = WholeCopy(node);
   absl::StatusOr<Bytes> payload = kernels::EncodePayload(
       copy.encoder.get(), absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,
       pool_);
@@ -49,7 +50,7 @@ NodeCopies::Answer NodeCopies::WholeCopy(size_t node) const {
 }
 
 size_t NodeCopies::bytes() const {
-  size_t bytes = 0;
+  size_t bytes = previous_.payload.size();
   for (const Copy& copy : copies_) {
     if (copy.encoder == nullptr) continue;
     bytes += copy.encoder->elements() * sizeof(float) + copy.last.payload.size();
