@@ -29,6 +29,7 @@
 #include "worker/contract/agent_channel.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/node_memory.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
 namespace {

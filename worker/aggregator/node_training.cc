@@ -13,6 +13,7 @@
 #include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/one_node_exchange.h"
 #include "worker/contract/launch_devices.h"
+#include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/create_exchange.h"
 #include "worker/exchange/ranks_exchange.h"
 

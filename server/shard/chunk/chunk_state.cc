@@ -82,10 +82,11 @@ PulledWeights ChunkState::WeightsOf(size_t node, uint64_t clock) const {
   using State = PulledWeights::State;
   STRATA_REQUIRE(weights_.seeded());
   if (nodes_[node].received < clock) return {};
+  // Its next push may come once the last one is answered, as ever.
+  if (nodes_[node].received == clock && nodes_[node].waiting) return {State::kNotYet, {}, 0};
   const bool is_exact = rules_.mode->answers_alike();
   // Clocks that have been applied. Versions may count from elsewhere.
   const uint64_t applied = is_exact ? nodes_.MinClock() : clock;
-  if (applied < clock) return {State::kNotYet, {}, 0};
   if (applied > clock + 1) return {};
   const bool is_of_now = applied == clock;
   if (copies_.encodes()) {
