@@ -36,7 +36,12 @@ struct Options {
   bool takes_first_weights = false;
   bool has_backups = false;
   uint32_t connections = 1;
+  bool lives_on = false;  // a node that is taken for dead, until it is told
 };
+void PrintTo(const Options& options, std::ostream* out) {
+  *out << options.job << (options.takes_first_weights ? ", first weights of node 0" : "")
+       << (options.has_backups ? ", second copies" : "") << (options.lives_on ? ", alive" : "");
+}
 
 // Something that dies once so many events have happened.
 struct Death {
@@ -99,8 +104,7 @@ class Cluster {
     return nodes_[0]->weights();
   }
   uint64_t events() const { return events_; }
-  // How many processes have taken another one's place, and how many of them in the midst of it.
-  int replaced() const { return replaced_; }
+  // How many processes have taken another one's place in the midst of the job.
   int midst() const {
     int midst = 0;
     for (const auto& node : all_) midst += node->first_clock() > 0 ? 1 : 0;
@@ -169,9 +173,12 @@ class Cluster {
 
   void Kill(uint32_t node) {
     if (!nodes_[node]->alive() || nodes_[node]->is_over()) return;
-    nodes_[node]->Kill();
-    ++replaced_;
-    Later([this, node] { Begin(node); });
+    if (!options_.lives_on) nodes_[node]->Kill();
+    Later([this, node, killed = nodes_[node]] {
+      // It may have finished meanwhile, or another one may have taken its place.
+      const bool is_left = killed->alive() && killed->is_over() && killed->status().ok();
+      if (nodes_[node] == killed && !is_left) Begin(node);
+    });
   }
 
   void KillPrimary(uint32_t shard) {
@@ -210,7 +217,7 @@ class Cluster {
     return true;
   }
   std::string Describe() const {
-    std::string text = absl::StrCat(replaced_, " replaced;");
+    std::string text = absl::StrCat(all_.size() - kNodes, " replaced;");
     for (const TrainingNode* node : nodes_) {
       absl::StrAppend(&text, " from ", node->first_clock(), ":");
       for (const uint64_t landed : node->landed()) absl::StrAppend(&text, " ", landed);
@@ -227,7 +234,6 @@ class Cluster {
   std::vector<TrainingNode*> nodes_;  // the newest of each
   std::vector<uint32_t> incarnations_;
   uint64_t events_ = 0;
-  int replaced_ = 0;
 };
 
 // Returns `count` deaths of one of `kinds` within so many events, the last one first.
@@ -277,7 +283,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Options{.job = kMomentum}, Options{.job = kAdamw, .connections = 2},
                     Options{.job = kMomentum, .takes_first_weights = true},
                     Options{.job = absl::StrCat(kMomentum, " pull { codec: FP16 }")},
+                    Options{.job = kMomentum, .lives_on = true},
                     Options{.job = kMomentum, .has_backups = true},
+                    Options{.job = kAdamw, .has_backups = true, .lives_on = true},
                     Options{.job = absl::StrCat(kMomentum, " pull { codec: INT8 }"),
                             .has_backups = true}));
 
