@@ -112,7 +112,7 @@ TEST_F(RejoinTest, RanksGoOnWithTheNodesStepAndTheServersWeights) {
 
 TEST_F(RejoinTest, AProgramThatDoesNotSayThatItCanGoOnEndsTheNode) {
   OnRanks([&](uint32_t, Client* client) { EXPECT_FALSE(Begin(client).ok()); });
-  EXPECT_EQ(AwaitWord().failed().reason(),
+  EXPECT_EQ(AwaitWord().failed(),
             "node 0 cannot take the place of the one that died: its program has not said that it "
             "can begin with a step that is not the first (JobFacts::can_resume)");
   JoinRanks();
