@@ -8,11 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/job/check_checkpoint.h"
 #include "common/job/check_data.h"
 #include "common/job/check_device.h"
+#include "common/job/check_faults.h"
 #include "common/job/check_optimizer.h"
-#include "common/job/check_replace.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
@@ -285,7 +284,7 @@ absl::Status ValidateJob(const proto::Job& job) {
               CheckDevice(job), CheckData(job), CheckOptimizer(job.optimizer()),
               CheckEncodings(job), CheckSchedule(job), CheckConsistency(job.consistency()),
               CheckMode(job), CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
-              CheckCheckpoint(job), CheckReplace(job), CheckEvaluation(job.evaluation()),
+              CheckFaults(job), CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }
 

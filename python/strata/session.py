@@ -49,8 +49,8 @@ class Session:
         `samples_per_epoch` (of all ranks) and `total_steps` (of each) show the progress.
 
         Jobs with `checkpoint` or `replace` take scripts with `can_resume=True`, which begin with
-        step `first_step`. With `keeps_state=True` checkpoints hold what each rank gives to `save_state`,
-        too.
+        step `first_step`. With `keeps_state=True` checkpoints hold what each rank gives to
+        `save_state`, too; a node of such ranks cannot be replaced.
 
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """

@@ -72,9 +72,8 @@ class ChunkState {
 
   // Returns the weights that the node makes its step of `clock` with once more. Where all nodes are
   // answered alike, they are those of before this clock: of now, or of the version before. Else
-  // they are what WeightsToBeginWith returns. Not yet: the push before is not answered. Nowhere: the
-  // node has pushed less, or they are gone.
-  // REQUIRES: seeded.
+  // they are what WeightsToBeginWith returns. Not yet: the push before is not answered. Nowhere:
+  // the node has pushed less, or they are gone. REQUIRES: seeded.
   PulledWeights WeightsOf(size_t node, uint64_t clock) const;
 
   // Returns the images that were cut since the last call, by clock; `begin` is not known here.
