@@ -28,6 +28,7 @@ class RejoinTest : public testing::Test {
     options_.record.mutable_view()->mutable_nodes(1)->set_first_rank(1);
     options_.record.set_takes_first_weights(takes_first_weights);
     options_.record.mutable_job()->mutable_replace()->set_per_hour(1);
+    options_.record.mutable_job()->mutable_pull()->set_codec(pull_);
     options_.node = NodeId(node);
     options_.incarnation = 2;
     core_ = *CreateExchangeCore(options_);
@@ -66,6 +67,7 @@ class RejoinTest : public testing::Test {
     frame.header.clock = clock;
     frame.header.received = received;
     frame.header.version = received;
+    frame.header.base_version = answers_;
     if (gives) {
       frame.header.element_count = elements;
       frame.payload = Bytes(nullptr, reinterpret_cast<const std::byte*>(weights_.data()),
@@ -81,6 +83,8 @@ class RejoinTest : public testing::Test {
 
   const absl::Time now_ = absl::UnixEpoch();
   const std::vector<float> weights_ = std::vector<float>(kElements, 5.0f);
+  proto::Encoding::Codec pull_ = proto::Encoding::FP32;
+  uint64_t answers_ = 0;  // that the weights have
   CoreOptions options_;
   std::unique_ptr<ExchangeCore> core_;
   CoreActions actions_;
@@ -107,6 +111,30 @@ TEST_F(RejoinTest, BeginsWithTheLeastClockAndItsWeights) {
   EXPECT_TRUE(core_->Submit(ChunkId(0), now_, &actions_).ok());
   ASSERT_EQ(actions_.node.size(), 1u);
   EXPECT_EQ(actions_.node[0].clock, 6u);
+}
+
+// An answer that adds to other weights is dropped; one to these is looked at, and this one is none.
+TEST_F(RejoinTest, TakesEncodedAnswersThatAddToTheWeightsThatItWasGiven) {
+  pull_ = proto::Encoding::FP16;
+  answers_ = 4;
+  Begin();
+  for (const uint32_t chunk : {0, 1}) EXPECT_TRUE(Count(chunk, 6).ok());
+  for (const uint32_t chunk : {0, 1}) EXPECT_TRUE(Answer(chunk, 6, 6, true).ok());
+  actions_ = {};
+  EXPECT_TRUE(core_->Submit(ChunkId(0), now_, &actions_).ok());
+  const Bytes sum(nullptr, reinterpret_cast<const std::byte*>(weights_.data()),
+                  kElements * sizeof(float));
+  EXPECT_TRUE(core_->OnPayload(actions_.node.at(0), sum, {.samples = 1}, now_, &actions_).ok());
+  Frame answer;
+  answer.header.op = Op::kAnswer;
+  answer.header.clock = 6;
+  answer.header.codec = wire::Codec::kFloat16;
+  answer.header.element_count = kElements;
+  answer.header.base_version = 3;
+  EXPECT_EQ(core_->OnFrame(ConnectionId(1), answer, now_, &actions_), absl::OkStatus());
+  answer.header.base_version = 4;
+  EXPECT_EQ(core_->OnFrame(ConnectionId(1), answer, now_, &actions_).code(),
+            absl::StatusCode::kInternal);
 }
 
 TEST_F(RejoinTest, GoesBackWhereAServerHasLostAPush) {
