@@ -77,11 +77,13 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
   const std::shared_ptr<float> next = pool_.AllocateFloats(elements_);
   ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(), next.get(),
               state0_.get(), state1_.get());
+  if (keeps_previous_) previous_ = std::move(weights_);
   weights_ = AsBytes(next, elements_);
   ++version_;
 }
 
 void WeightState::Skip() {
+  if (keeps_previous_) previous_ = weights_;
   if (rule_.optimizer.kind == OptimizerKind::kMean)
     weights_ = AsBytes(Zeros(pool_, elements_), elements_);
   ++version_;

@@ -135,6 +135,9 @@ std::optional<FrameFault> FrameGate::CheckSender(const Binding& binding,
     return FrameFault{ErrorCode::kFenced, "a newer incarnation said HELLO"};
   }
   switch (header.op) {
+    case Op::kPull:
+      if (plan_.replaces) return CheckEra(header);
+      return FrameFault{ErrorCode::kWrongRole, "the job replaces no nodes"};
     case Op::kInit:
     case Op::kPushPull:
     case Op::kCut:

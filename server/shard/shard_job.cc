@@ -146,6 +146,8 @@ void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame
       return OnInit(connection, binding.node, frame, chunk, now, actions);
     case Op::kPushPull:
       return OnPushPull(connection, binding, frame, chunk, now, actions);
+    case Op::kPull:
+      return OnPull(connection, binding.node, frame, chunk, actions);
     case Op::kCut:
       return OnCut(binding.node, frame, chunk, actions);
     default:
@@ -192,6 +194,34 @@ void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const 
   answer.header.version = given.version;
   answer.header.received = chunks_[chunk]->Received(node);
   answer.payload = std::move(given.weights);
+  sender_.Send(connection, std::move(answer), actions);
+}
+
+void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                      size_t chunk, std::vector<ShardAction>* actions) {
+  const ChunkState& state = *chunks_[chunk];
+  wire::Frame answer = Reply(frame.header, Op::kPulled);
+  answer.header.flags = wire::kFlagEmpty;
+  answer.header.received = kClockInfinity;
+  const bool only_counts = (frame.header.flags & wire::kFlagEmpty) != 0;
+  if (state.weights().seeded()) {
+    answer.header.received = state.Received(node);
+    answer.header.version = state.weights().version();
+  }
+  if (only_counts || !state.weights().seeded()) {
+    return sender_.Send(connection, std::move(answer), actions);
+  }
+  PulledWeights pulled = state.WeightsOf(node, frame.header.clock);
+  if (pulled.state == PulledWeights::State::kNotYet) {
+    return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
+  }
+  if (pulled.state == PulledWeights::State::kHere) {
+    answer.header.flags = 0;
+    answer.header.element_count = plan_.chunks[chunk].elements;
+    answer.header.version = pulled.weights.version;
+    answer.header.base_version = pulled.base;
+    answer.payload = std::move(pulled.weights.weights);
+  }
   sender_.Send(connection, std::move(answer), actions);
 }
 

@@ -135,6 +135,9 @@ class ShardJob {
   // Answers an INIT that asks for the first weights.
   void GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                  size_t chunk, std::vector<ShardAction>* actions);
+  // Says how far a node is with the chunk, or gives it the weights of a clock.
+  void OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+              size_t chunk, std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, const Binding& binding,
                   const wire::Frame& frame, size_t chunk, absl::Time now,
                   std::vector<ShardAction>* actions);

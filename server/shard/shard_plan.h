@@ -36,6 +36,7 @@ struct ShardPlan {
   NodeRanks ranks;
   uint32_t connections = 1;  // of each node
   bool resumes = false;      // from a checkpoint, so that no node offers first weights
+  bool replaces = false;     // nodes that die
   std::vector<OwnChunk> chunks;
   bool logs_sums = false;          // a backup is told of whole clocks, and else of each push
   std::string backup;              // "tcp://host:port"; empty: none

@@ -55,6 +55,8 @@ ChunkRules RulesOf(const Case& one) {
   rules.answers = {{.compression = one.answers, .feedback = kernels::Feedback::kFollow},
                    rules.mode->answers_alike()};
   rules.cut_every = 5;
+  rules.keeps_previous = true;
+  rules.answers.keeps_previous = true;
   rules.takes_first_weights = true;
   return rules;
 }
@@ -170,6 +172,8 @@ class Course {
     EXPECT_TRUE(is_copied_);
     EXPECT_EQ(TextOf(first_.chunk().weights().weights()),
               TextOf(second_.chunk().weights().weights()));
+    EXPECT_EQ(TextOf(first_.chunk().weights().previous()),
+              TextOf(second_.chunk().weights().previous()));
     EXPECT_EQ(first_.chunk().weights().seed_checksum(), second_.chunk().weights().seed_checksum());
     if (!case_.whole_clocks) {
       EXPECT_EQ(AllOf(first_.chunk().Copy(false)), AllOf(second_.chunk().Copy(false)));

@@ -49,6 +49,7 @@ ChunkCopy ChunkState::Copy(bool whole_clocks) {
   const WeightImage weights = weights_.Image();
   head.set_seeded(true);
   head.set_weights(copy.Add(weights.weights));
+  head.set_previous(copy.Add(weights_.previous()));
   for (const Bytes& vector : weights.state) head.add_state(copy.Add(vector));
   head.set_version(weights.version);
   head.set_updates(weights.updates);
@@ -78,6 +79,7 @@ absl::Status ChunkState::TakeCopy(const ChunkCopy& copy) {
   }
   if (!reader.ok()) return reader.status();
   if (absl::Status fits = weights_.Restore(image, head.seed_checksum()); !fits.ok()) return fits;
+  weights_.RestorePrevious(reader.Floats(head.previous(), "the weights before"));
   copies_.Seed(weights_.weights(), weights_.version());
   copies_.Restore(&reader);
   first_ = reader.Floats(head.first(), "first weights");

@@ -30,6 +30,7 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
                                                     uint64_t version) {
   Copy& copy = copies_[rules_.shared ? 0 : node];
   if (rules_.shared && copy.answers > 0 && copy.last.version == version) return copy.last;
+  if (rules_.shared && rules_.keeps_previous) previous_ = WholeCopy(node);
   absl::StatusOr<Bytes> payload = kernels::EncodePayload(
       copy.encoder.get(), absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,
       pool_);
@@ -62,6 +63,11 @@ void NodeCopies::AddTo(ChunkCopy* copy) const {
     answers->set_base(one.last.base);
     answers->set_version(one.last.version);
   }
+  if (previous_.payload.empty()) return;
+  proto::CopiedAnswers* const before = copy->head.mutable_answers_before();
+  before->set_copy(copy->Add(previous_.payload));
+  before->set_base(previous_.base);
+  before->set_version(previous_.version);
 }
 
 void NodeCopies::Restore(ChunkCopyReader* reader) {
@@ -81,10 +87,14 @@ void NodeCopies::Restore(ChunkCopyReader* reader) {
     copies_[i].last = {static_cast<wire::Codec>(from.codec()),
                        reader->Vector(from.payload(), "an answer"), from.base(), from.version()};
   }
+  if (!reader->head().has_answers_before()) return;
+  const proto::CopiedAnswers& before = reader->head().answers_before();
+  previous_ = {wire::Codec::kNone, reader->SomeFloats(before.copy(), "what nodes had"),
+               before.base(), before.version()};
 }
 
 size_t NodeCopies::bytes() const {
-  size_t bytes = 0;
+  size_t bytes = previous_.payload.size();
   for (const Copy& copy : copies_) {
     if (copy.encoder == nullptr) continue;
     bytes += copy.encoder->elements() * sizeof(float) + copy.last.payload.size();
