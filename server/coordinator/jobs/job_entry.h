@@ -14,7 +14,7 @@
 #include "server/coordinator/jobs/job_node.h"
 #include "server/coordinator/jobs/job_stage.h"
 #include "server/coordinator/jobs/job_waits.h"
-#include "server/coordinator/jobs/metrics_merge.h"
+#include "server/coordinator/jobs/metrics/metrics_merge.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 #include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"

@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/metrics_merge.h"
+#include "server/coordinator/jobs/metrics/metrics_merge.h"
 
 #include "gtest/gtest.h"
 
