@@ -26,7 +26,8 @@ class DaemonCommands {
   void SendRun(const JobEntry& entry, const JobNode& node);
   // Tells a daemon of the job where the shard lies now.
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
-  // Sends a record of the job's metrics to the worker of node 0. REQUIRES: the job has nodes.
+  // Sends a record of the job's metrics to the worker of node 0. Where that node is being replaced,
+  // nobody is there to take it: it is sent again later. REQUIRES: the job has nodes.
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);

@@ -57,6 +57,8 @@ class JobEntry {
   // placement is made of the first.
   void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers,
                     const std::vector<std::optional<BackupPlace>>& backups = {});
+  // Brings what is stored and shown of a node in step with it, after it was replaced.
+  void StoreNode(const JobNode& node);
   // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
   // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
   // nodes that differ, or the job's field that does not go with what they say.
@@ -93,6 +95,8 @@ class JobEntry {
   std::vector<JobNode> nodes;
   std::vector<JobServer> servers;
   std::string left_out;  // why the job does without some servers; empty: it has all
+  // What the status's reason says of nodes that are being replaced, and what it said before.
+  std::string replaces, reason_besides;
   MetricsMerge metrics;
   JobWaits waits;
   CheckpointLedger ledger;            // of this attempt, and until it trains of the one before

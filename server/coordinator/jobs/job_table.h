@@ -22,6 +22,7 @@
 #include "server/coordinator/jobs/job_placer.h"
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
+#include "server/coordinator/jobs/node_replacer.h"
 #include "server/coordinator/jobs/slot_use.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
@@ -129,6 +130,14 @@ class JobTable {
     if (entry == nullptr || entry->stored.record().attempt() != message.attempt()) return nullptr;
     return entry;
   }
+  // Returns the node that the daemon plays, and its job; null, too, where it speaks of earlier
+  // processes of the node.
+  template <typename Message>
+  JobNode* FindNode(const std::string& daemon, const Message& message, JobEntry** entry) {
+    *entry = FindRunning(message);
+    JobNode* node = *entry == nullptr ? nullptr : (*entry)->NodeOn(daemon);
+    return node == nullptr || !node->IsMeant(message) ? nullptr : node;
+  }
   // Returns the folder that a job is to go on from. Errors: InvalidArgument.
   absl::StatusOr<std::string> ResumeDir(const proto::ResumeFrom& resume, const Submitter& by) const;
   // Whether no other job that has not ended writes to the job's folder. Errors: InvalidArgument.
@@ -153,7 +162,7 @@ class JobTable {
   void OnBackups(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
                  absl::Time now);
   bool IsMissing(const JobNode& node) const;
-  // Fails a running job whose nodes or servers have not come back in time.
+  // Loses what of a running job has not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);
   void ForgetOldest();
 
@@ -170,6 +179,7 @@ class JobTable {
   JobAnnouncer announcer_;
   JobReports reports_;
   JobLife life_;
+  NodeReplacer replacer_;
   absl::Time started_at_ = absl::InfinitePast();
   bool is_restart_ = false;  // workers that were there before may still come back
   absl::Time news_at_ = absl::InfinitePast();

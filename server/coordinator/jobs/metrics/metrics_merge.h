@@ -14,8 +14,9 @@
 namespace strata::server {
 
 // Merges the reports of a job's ranks into one record per window of steps, and into the job's
-// progress. Each rank reports its windows in order; a report that was taken in before is ignored.
-// Pure.
+// progress. Each rank reports its windows in order; steps that were taken in before are ignored,
+// and of steps that a rank never reports, samples are taken to be as many in each as in its next
+// window. Pure.
 class MetricsMerge {
  public:
   MetricsMerge() = default;
@@ -30,6 +31,9 @@ class MetricsMerge {
   // its own, without samples, and so is any that comes without steps. The record of the final model
   // comes last. `elapsed_s` since training began.
   std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
+  // New processes take the place of those of ranks [first, first + count), from a step that may be
+  // one of those reported: their counters begin at 0.
+  void BeginAnew(uint32_t first, uint32_t count);
   // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
 
@@ -49,6 +53,7 @@ class MetricsMerge {
     uint64_t steps = 0;    // of all its reports
     double wall_s = 0;     // that these steps took
     bool final = false;
+    proto::NodeCounters earlier;  // of its processes before the newest one
   };
   using Window = std::map<uint32_t, proto::RankReport>;  // by rank
 
@@ -59,7 +64,9 @@ class MetricsMerge {
   // Returns the samples of ranks that have reported no step yet, in those before the one that they
   // go on with: as many per step as the others'.
   uint64_t EarlierSamples() const;
-  void Take(const proto::RankReport& report);
+  void Take(proto::RankReport report);
+  // Takes the steps in that the rank has not reported: `report` shrinks to those past `known`.
+  void SettleSteps(uint64_t known, proto::RankReport* report);
   bool IsComplete(uint64_t end_step) const;
   proto::MetricsRecord Merge(const Window& window, double elapsed_s);
   // What one window's exchanges took, all nodes together.
