@@ -22,6 +22,15 @@ std::string NewestText(const proto::CheckpointStatus& checkpoints) {
                          TimeOf(checkpoints.newest_ms()), checkpoints.complete());
 }
 
+// "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)"
+std::string MoveText(const proto::JobStatus& job, const proto::ReplacementStatus& one) {
+  const bool waits = job.state() == proto::RUNNING;
+  const std::string to = !one.to().empty() ? absl::StrCat(" -> ", one.to())
+                         : waits           ? ", waits for another worker"
+                                           : ", no other worker";
+  return absl::StrFormat("node %d (%s%s)", one.node(), one.from(), to);
+}
+
 }  // namespace
 
 std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
@@ -56,6 +65,13 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
                     absl::StrFormat("%s, from step %d: %s", TimeOf(restart.failed_ms()),
                                     restart.step(), restart.reason())});
   }
+  for (int i = 0; i < job.replacements_size(); ++i) {
+    const proto::ReplacementStatus& one = job.replacements(i);
+    const std::string step = one.step() > 0 ? absl::StrCat(", from step ", one.step()) : "";
+    rows.push_back({absl::StrCat("  replaced ", i + 1),
+                    absl::StrFormat("%s, %s%s: %s", TimeOf(one.lost_ms()), MoveText(job, one), step,
+                                    one.reason())});
+  }
   return rows;
 }
 
@@ -86,12 +102,18 @@ void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json) {
                                                     checkpoints.passed_over().end());
     (*json)["checkpoints"] = shown;
   }
-  if (job.restarts().empty()) return;
-  (*json)["restarts"] = nlohmann::ordered_json::array();
   for (const proto::RestartStatus& restart : job.restarts()) {
     (*json)["restarts"].push_back({{"failed_ms", restart.failed_ms()},
                                    {"reason", restart.reason()},
                                    {"step", restart.step()}});
+  }
+  for (const proto::ReplacementStatus& one : job.replacements()) {
+    (*json)["replacements"].push_back({{"lost_ms", one.lost_ms()},
+                                       {"reason", one.reason()},
+                                       {"node", one.node()},
+                                       {"from", one.from()},
+                                       {"to", one.to()},
+                                       {"step", one.step()}});
   }
 }
 

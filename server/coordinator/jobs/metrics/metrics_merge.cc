@@ -92,7 +92,7 @@ void MetricsMerge::Take(proto::RankReport report) {
     return;
   }
   if (rank.newest.has_value() && report.end_step() <= rank.newest->end_step()) return;
-  SettleSteps(rank.newest.has_value() ? rank.newest->end_step() : 0, &report);
+  SettleSteps(&report);
   if (report.has_node()) AddCounts(rank.earlier, report.mutable_node());
   rank.samples += report.samples();
   rank.steps += report.end_step() - report.first_step();
@@ -102,7 +102,10 @@ void MetricsMerge::Take(proto::RankReport report) {
   windows_[report.end_step()][report.rank()] = report;
 }
 
-void MetricsMerge::SettleSteps(uint64_t known, proto::RankReport* report) {
+void MetricsMerge::SettleSteps(proto::RankReport* report) {
+  Rank& rank = ranks_[report->rank()];
+  const uint64_t known = rank.newest.has_value() ? rank.newest->end_step() : 0;
+  const bool begins_anew = std::exchange(rank.begins_anew, false) || !rank.newest.has_value();
   const uint64_t first = report->first_step(), steps = report->end_step() - first;
   if (first < known) {
     // The rest of a window that was begun again with a process: the steps before were reported.
@@ -116,14 +119,17 @@ void MetricsMerge::SettleSteps(uint64_t known, proto::RankReport* report) {
   }
   // Windows that were merged before a restart of the coordinator, steps before a checkpoint, or
   // what a process had not reported when it died: as many samples per step as in this one.
+  if (!begins_anew) return;
   const uint64_t missed = (first - known) * report->samples() / steps;
-  ranks_[report->rank()].samples += missed;
+  rank.samples += missed;
   samples_merged_ += missed;
 }
 
 void MetricsMerge::BeginAnew(uint32_t first, uint32_t count) {
   for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].newest.has_value()) ranks_[rank].earlier = ranks_[rank].newest->node();
+    if (!ranks_[rank].newest.has_value()) continue;
+    ranks_[rank].earlier = ranks_[rank].newest->node();
+    ranks_[rank].begins_anew = true;
   }
 }
 
