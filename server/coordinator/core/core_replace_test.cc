@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/core_harness.h"
+#include "server/coordinator/testing/replace_fixture.h"
 
 namespace strata::server {
 namespace {
@@ -11,64 +11,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::IsSupersetOf;
 using ::testing::StartsWith;
 using Message = proto::CoordinatorMessage;
 
-// Node 0 on w1 and node 1 on w2, with two ranks each; each of w3 and later could play one of them.
-class CoreReplaceTest : public ::testing::Test {
- protected:
-  CoreReplaceTest() {
-    cluster_.JoinServer("s1", 1, {}, 0, "address-s1");
-    cluster_.JoinWorker("w1", 2);
-    cluster_.JoinWorker("w2", 2);
-  }
-  static proto::Job Job() {
-    proto::Job job = CoreHarness::SomeJob(4);
-    job.mutable_replace()->set_per_hour(2);
-    job.mutable_replace()->set_patience_s(60);
-    return job;
-  }
-  static proto::NodeReady Layout(uint32_t job) {
-    proto::NodeReady ready = CoreHarness::SomeLayout(job);
-    ready.set_can_resume(true);
-    return ready;
-  }
-  void Train(const proto::Job& job = Job()) {
-    job_ = cluster_.Submit(job);
-    LetTrain();
-    for (const char* worker : {"w1", "w2"}) cluster_.SayActivity(worker, job_, NodeOf(worker), 50);
-  }
-  // From the start of its nodes.
-  void LetTrain() {
-    for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, Layout(job_));
-    cluster_.Installed("s1", job_);
-    ASSERT_TRUE(cluster_.stored().at(job_).training()) << cluster_.Status(job_).reason();
-    ForgetSent();
-  }
-  static uint32_t NodeOf(const std::string& worker) { return worker == "w1" ? 0 : 1; }
-  void ForgetSent() {
-    for (const char* daemon : {"w1", "w2", "w3", "w4"}) cluster_.Sent(daemon);
-  }
-  void Lose(const std::string& daemon) {
-    cluster_.Disconnect(daemon);
-    cluster_.Advance(absl::Seconds(3));
-  }
-  void Rejoin(const std::string& worker, uint32_t node, uint64_t step) {
-    cluster_.Ready(worker, Layout(job_));
-    cluster_.SayActivity(worker, job_, node, step, step);
-  }
-  uint32_t Incarnation(const std::string& worker) {
-    return cluster_.Newest(worker, Message::kStartNode).start_node().incarnation();
-  }
-  proto::JobStatus Status() { return cluster_.Status(job_); }
-  proto::ReplacementStatus Newest() {
-    return Status().replacements(Status().replacements_size() - 1);
-  }
-
-  CoreHarness cluster_;
-  uint32_t job_ = 0;
-};
+using CoreReplaceTest = ReplaceFixture;
 
 TEST_F(CoreReplaceTest, ANodeWhoseWorkerIsLostGoesOnAtAnotherOne) {
   cluster_.JoinWorker("w3", 2);
@@ -152,6 +98,17 @@ TEST_F(CoreReplaceTest, ANodeWhoseProcessDiesGoesOnAtItsOwnWorker) {
   EXPECT_EQ(Status().state(), proto::RUNNING);
 }
 
+TEST_F(CoreReplaceTest, ItsOwnWorkerComesBeforeAllOthers) {
+  cluster_.JoinWorker("w3", 2);
+  const uint32_t other = cluster_.Submit(CoreHarness::SomeJob(2));  // on w1
+  job_ = cluster_.Submit(Job());
+  for (const char* worker : {"w2", "w3"}) cluster_.Ready(worker, Layout(job_));
+  cluster_.Installed("s1", job_);
+  cluster_.Failed("w1", other, "boom");
+  cluster_.Failed("w3", job_, "boom");
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3") << Status().reason();
+}
+
 TEST_F(CoreReplaceTest, AJobThatFailsTwiceAtOneStepIsItselfWrong) {
   Train();
   cluster_.Failed("w2", job_, "rank 3 (node 1, w2): division by zero");
@@ -212,25 +169,6 @@ TEST_F(CoreReplaceTest, WhereNoWorkerIsFreeTheNodeWaitsForOne) {
   Rejoin("w4", 1, 50);
   EXPECT_EQ(Status().reason(), "");
   EXPECT_EQ(Newest().to(), "w4");
-}
-
-TEST_F(CoreReplaceTest, AWorkerThatComesBackStopsWhatItHadAndMayBeginItAnew) {
-  Train();
-  Lose("w2");
-  cluster_.Sent("w2");
-  cluster_.JoinWorker("w2", 2, {job_});
-  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StopNode 1", "StartNode 1"));
-  EXPECT_EQ(Incarnation("w2"), 2u);
-}
-
-TEST_F(CoreReplaceTest, AWorkerWhosePlaceIsTakenStopsWhenItComesBack) {
-  cluster_.JoinWorker("w3", 2);
-  Train();
-  Lose("w2");
-  Rejoin("w3", 1, 50);
-  cluster_.JoinWorker("w2", 2, {job_});
-  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StopNode 1"));
-  EXPECT_EQ(Status().nodes(1).daemon(), "w3");
 }
 
 TEST_F(CoreReplaceTest, PatienceEnds) {
@@ -329,35 +267,6 @@ TEST_F(CoreReplaceTest, ThenItGoesOnFromItsCheckpointWhereItIsToDoSo) {
   EXPECT_EQ(Status().nodes(1).incarnation(), 1u);
 }
 
-TEST_F(CoreReplaceTest, WhatIsSaidOfEarlierProcessesChangesNothing) {
-  Train();
-  cluster_.Failed("w2", job_, "boom");
-  const auto say_all = [&] {
-    cluster_.SetIncarnation("w2", job_, 1);
-    cluster_.Ready("w2", Layout(job_));
-    cluster_.SayActivity("w2", job_, 1, 99, 98);
-    cluster_.Finished("w2", job_, 77);
-    cluster_.Failed("w2", job_, "late");
-    cluster_.SetIncarnation("w2", job_, 2);
-    EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
-    EXPECT_EQ(Status().replacements_size(), 1);
-    EXPECT_EQ(Newest().step(), 0u);
-  };
-  cluster_.Sent("w2");
-  say_all();
-  EXPECT_THAT(cluster_.Sent("w2"), IsEmpty()) << "the newest are not ready";
-  cluster_.Ready("w2", Layout(job_));
-  say_all();
-  // Nor what comes from a worker whose place is taken.
-  cluster_.JoinWorker("w3", 2);
-  Lose("w2");
-  cluster_.JoinWorker("w2", 2, {job_});
-  cluster_.Failed("w2", job_, "late");
-  cluster_.Report("w2", job_, 2, 90);
-  EXPECT_EQ(Status().nodes(1).daemon(), "w3");
-  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
-}
-
 TEST_F(CoreReplaceTest, WhatTrainsSomethingElseFailsTheJobByName) {
   cluster_.JoinWorker("w3", 2);
   Train();
@@ -399,149 +308,6 @@ TEST_F(CoreReplaceTest, WhereTheFirstNodeGoesTheMetricsGo) {
   EXPECT_EQ(cluster_.stored().at(job_).status().run_dir(), "/runs of w3");
   for (uint32_t rank = 0; rank < 4; ++rank) cluster_.Report(rank < 2 ? "w3" : "w2", job_, rank, 20);
   EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("JobMetrics 1"));
-}
-
-TEST_F(CoreReplaceTest, NobodyIsToldWhatIsNotSaved) {
-  cluster_.JoinWorker("w3", 2);
-  Train();
-  cluster_.FailNextPersist();
-  Lose("w2");
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("StopNode 1"));
-  EXPECT_EQ(Status().state(), proto::FAILED);
-  EXPECT_THAT(Status().reason(), HasSubstr("cannot save the job"));
-}
-
-TEST_F(CoreReplaceTest, ShardsThatHaveMovedAreInTheRecordOfTheNewNode) {
-  CoreHarness cluster;
-  for (const char* server : {"s1", "s2"}) {
-    cluster.SetHost(server, std::string("host of ") + server);
-    cluster.JoinServer(server, 1, {}, 0, std::string("address-") + server);
-  }
-  for (const char* worker : {"w1", "w2", "w3"}) cluster.JoinWorker(worker, 2);
-  proto::Job job = Job();
-  job.set_replicas(1);
-  job.set_chunk_elements(500);
-  const uint32_t id = cluster.Submit(job);
-  for (const char* worker : {"w1", "w2"}) cluster.Ready(worker, Layout(id));
-  for (const char* server : {"s1", "s2"}) cluster.Installed(server, id);
-  cluster.Disconnect("s1");
-  cluster.Disconnect("w2");
-  cluster.Advance(absl::Seconds(3));
-  cluster.Sent("w3");
-  cluster.Ready("w3", Layout(id));
-  const proto::Placement placement =
-      cluster.Newest("w3", Message::kRunNode).run_node().record().placement();
-  EXPECT_THAT(placement.shard_generations(), ElementsAre(2, 2)) << cluster.Status(id).reason();
-  EXPECT_THAT(cluster.Status(id).reason(), HasSubstr("have one copy"));
-}
-
-TEST_F(CoreReplaceTest, AFurtherLossBeforeItTrainsIsTheSameReplacement) {
-  cluster_.JoinWorker("w3", 2);
-  cluster_.JoinWorker("w4", 2);
-  Train();
-  Lose("w2");
-  Lose("w3");
-  EXPECT_THAT(cluster_.Sent("w4"), ElementsAre("StartNode 1"));
-  EXPECT_EQ(Incarnation("w4"), 3u);
-  EXPECT_EQ(Status().replacements_size(), 1);
-  EXPECT_EQ(Newest().from(), "w2");
-}
-
-TEST_F(CoreReplaceTest, ALineThatBreaksLosesNoCommand) {
-  cluster_.JoinWorker("w3", 2);
-  Train();
-  Lose("w2");
-  cluster_.Sent("w3");
-  cluster_.Disconnect("w3");
-  cluster_.JoinWorker("w3", 2, {});
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "StartNode 1"));
-  cluster_.Ready("w3", Layout(job_));
-  cluster_.Report("w3", job_, 2, 10);
-  cluster_.Sent("w3");
-  cluster_.Disconnect("w3");
-  cluster_.JoinWorker("w3", 2, {job_});
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "RunNode 1"));
-}
-
-TEST_F(CoreReplaceTest, AWorkerThatComesBackWithoutTheJobBeginsItAnew) {
-  Train();
-  cluster_.Disconnect("w2");
-  cluster_.Sent("w2");
-  cluster_.JoinWorker("w2", 2, {});
-  cluster_.Advance(absl::Seconds(5));
-  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
-  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StartNode 1"));
-  EXPECT_EQ(Incarnation("w2"), 2u);
-}
-
-// ---- restarts of the coordinator ----
-
-TEST_F(CoreReplaceTest, ACoordinatorThatRestartsKnowsWhichNodeWaits) {
-  Train();
-  Lose("w2");
-  cluster_.Restart();
-  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
-  cluster_.JoinWorker("w1", 2, {job_});
-  EXPECT_THAT(Status().reason(), StartsWith("node 1 (ranks 2 to 3) waits since 13:46:42 UTC"));
-  cluster_.JoinWorker("w3", 2);
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "StartNode 1"));
-  EXPECT_EQ(Incarnation("w3"), 2u);
-  Rejoin("w3", 1, 50);
-  EXPECT_EQ(Status().state(), proto::RUNNING);
-  EXPECT_EQ(Status().reason(), "");
-}
-
-TEST_F(CoreReplaceTest, AfterARestartWorkersThatAreOnTheirWayAreWaitedFor) {
-  Train();
-  Lose("w2");
-  cluster_.Advance(absl::Seconds(50));
-  cluster_.Restart();
-  cluster_.Advance(absl::Seconds(20));  // more than its patience since the loss
-  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
-}
-
-TEST_F(CoreReplaceTest, ACoordinatorThatRestartsLetsTheNodeBeginThatWasToldTo) {
-  cluster_.JoinWorker("w3", 2);
-  Train();
-  Lose("w2");
-  cluster_.Restart();
-  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
-  cluster_.JoinWorker("w1", 2, {job_});
-  cluster_.Sent("w3");
-  cluster_.JoinWorker("w3", 2, {job_});
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "StartNode 1"));
-  EXPECT_EQ(Incarnation("w3"), 2u);
-  cluster_.Ready("w3", Layout(job_));
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("RunNode 1"));
-}
-
-TEST_F(CoreReplaceTest, ACoordinatorThatRestartsKnowsTheIncarnationThatTrains) {
-  cluster_.JoinWorker("w3", 2);
-  Train();
-  cluster_.Failed("w2", job_, "boom");
-  Rejoin("w2", 1, 50);
-  cluster_.Restart();
-  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
-  cluster_.JoinWorker("w1", 2, {job_});
-  cluster_.Sent("w2");
-  cluster_.JoinWorker("w2", 2, {job_});
-  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "RunNode 1"));
-  cluster_.SayActivity("w2", job_, 1, 50, 50);
-  cluster_.Failed("w2", job_, "boom");
-  EXPECT_EQ(Status().state(), proto::FAILED) << "it has died at this step before";
-}
-
-TEST_F(CoreReplaceTest, AWorkerThatDoesNotComeBackAfterARestartIsReplaced) {
-  Train();
-  cluster_.Restart();
-  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
-  cluster_.JoinWorker("w1", 2, {job_});
-  cluster_.JoinWorker("w3", 2);
-  cluster_.Sent("w3");
-  cluster_.Advance(absl::Seconds(31));
-  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
-  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("StartNode 1"));
-  EXPECT_THAT(Newest().reason(), HasSubstr("did not come back within 30s"));
 }
 
 }  // namespace
