@@ -22,15 +22,6 @@ std::string NewestText(const proto::CheckpointStatus& checkpoints) {
                          TimeOf(checkpoints.newest_ms()), checkpoints.complete());
 }
 
-// "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)"
-std::string MoveText(const proto::JobStatus& job, const proto::ReplacementStatus& one) {
-  const bool waits = job.state() == proto::RUNNING;
-  const std::string to = !one.to().empty() ? absl::StrCat(" -> ", one.to())
-                         : waits           ? ", waits for another worker"
-                                           : ", no other worker";
-  return absl::StrFormat("node %d (%s%s)", one.node(), one.from(), to);
-}
-
 }  // namespace
 
 std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
@@ -69,8 +60,8 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
     const proto::ReplacementStatus& one = job.replacements(i);
     const std::string step = one.step() > 0 ? absl::StrCat(", from step ", one.step()) : "";
     rows.push_back({absl::StrCat("  replaced ", i + 1),
-                    absl::StrFormat("%s, %s%s: %s", TimeOf(one.lost_ms()), MoveText(job, one), step,
-                                    one.reason())});
+                    absl::StrFormat("%s, %s%s: %s", TimeOf(one.lost_ms()),
+                                    ReplacementText(one, job), step, one.reason())});
   }
   return rows;
 }

@@ -246,6 +246,28 @@ TEST_F(CoreReplaceTest, AfterAnHourMoreAreReplaced) {
   EXPECT_EQ(Status().replacements_size(), 3);
 }
 
+TEST_F(CoreReplaceTest, AHundredReplacementsAreKeptAndThoseOfTheLastHour) {
+  proto::Job job = Job();
+  job.mutable_replace()->set_per_hour(200);
+  Train(job);
+  cluster_.Failed("w1", job_, "boom");
+  Rejoin("w1", 0, 50);
+  const auto replace = [&](int count, absl::Duration between) {
+    for (int i = 0; i < count; ++i) {
+      cluster_.Failed("w2", job_, "boom");
+      Rejoin("w2", 1, 60 + Incarnation("w2"));
+      cluster_.Stall(between);
+    }
+  };
+  replace(129, absl::Minutes(1));
+  EXPECT_EQ(Status().replacements_size(), 100);
+  EXPECT_EQ(Status().replacements(0).node(), 0u) << "the newest of its node";
+  cluster_.SayActivity("w1", job_, 0, 51, 49);
+  EXPECT_EQ(Status().replacements(0).step(), 49u);
+  replace(110, absl::Milliseconds(1));
+  EXPECT_GT(Status().replacements_size(), 111);
+}
+
 TEST_F(CoreReplaceTest, ThenItGoesOnFromItsCheckpointWhereItIsToDoSo) {
   proto::Job job = Job();
   job.mutable_replace()->set_per_hour(1);

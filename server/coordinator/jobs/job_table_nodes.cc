@@ -64,7 +64,9 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
   if (message.is_damaged() && entry->stored.record().has_resume()) {
     life_.GoOnFromEarlier(reason, entry, now);
-  } else if (!node->finished) {
+  } else if (node->finished) {
+    life_.Fail(reason, entry, now);
+  } else {
     replacer_.OnLost({.reason = reason, .is_own_end = true}, node, entry, now);
   }
   StartQueued(now);

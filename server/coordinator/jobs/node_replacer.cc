@@ -45,6 +45,25 @@ bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node) {
   return !node.ready && !loss.is_own_end;
 }
 
+// Drops the oldest replacements beyond those that are kept, but for what counts: those of the last
+// hour, and the newest of each node.
+void DropOld(absl::Time now, JobEntry* entry) {
+  constexpr int kKept = 100;
+  auto* const all = entry->status().mutable_replacements();
+  for (int i = 0; i < all->size() && all->size() > kKept;) {
+    const bool counts = absl::FromUnixMillis(all->Get(i).lost_ms()) > now - absl::Hours(1);
+    const bool has_newer = std::any_of(all->begin() + i + 1, all->end(), [&](const auto& other) {
+      return other.node() == all->Get(i).node();
+    });
+    if (counts) return;
+    if (has_newer) {
+      all->DeleteSubrange(i, 1);
+    } else {
+      ++i;
+    }
+  }
+}
+
 // Says which nodes do not train, and why; empty: all do.
 std::string DescribeReplaced(const JobEntry& entry) {
   std::vector<std::string> texts;
@@ -108,6 +127,7 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   shown->set_lost_ms(absl::ToUnixMillis(now));
   shown->set_reason(loss.reason);
   shown->clear_to();
+  DropOld(now, entry);
   if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
   // Only its processes are gone: its worker has room for it. Where they could not begin, another
   // one may do better.
@@ -122,6 +142,11 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   node->missing_since = absl::InfiniteFuture();
   node->present = true;
   entry->waits.activity().ForgetNode(node->node);
+  proto::JobNodeStatus* row = entry->status().mutable_nodes(static_cast<int>(node->node));
+  row->clear_memory_bytes();
+  row->clear_memory_limit_bytes();
+  row->clear_gpu_memory_bytes();
+  row->clear_gpu_memory_limit_bytes();
   entry->StoreNode(*node);
 }
 
@@ -190,7 +215,8 @@ void NodeReplacer::TellDaemons(const std::vector<const JobNode*>& begun, const J
 }
 
 void NodeReplacer::ShowReason(JobEntry* entry) {
-  if (entry->status().reason() != entry->replaces) entry->reason_besides = entry->status().reason();
+  const std::string& shown = entry->status().reason();
+  if (entry->replaces.empty() || shown != entry->replaces) entry->reason_besides = shown;
   entry->replaces = DescribeReplaced(*entry);
   announcer_->SetReason(entry->replaces.empty() ? entry->reason_besides : entry->replaces, entry);
 }
