@@ -79,7 +79,12 @@ TEST_F(CoreReplaceTest, BeforeItTrainsAndOnceItHasFinishedANodeIsNotReplaced) {
   EXPECT_EQ(Status().replacements_size(), 0);
 }
 
-TEST_F(CoreReplaceTest, AProgramThatCannotBeginLaterIsRefused) {
+TEST_F(CoreReplaceTest, AProgramThatCannotBeginLaterOrKeepsStateIsRefused) {
+  job_ = cluster_.Submit(Job());
+  proto::NodeReady keeps_state = Layout(job_);
+  keeps_state.set_ranks_keep_state(true);
+  for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, keeps_state);
+  EXPECT_THAT(Status().reason(), StartsWith("replace: the program's ranks keep state"));
   job_ = cluster_.Submit(Job());
   for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, job_);
   EXPECT_EQ(Status().state(), proto::FAILED);

@@ -179,6 +179,11 @@ absl::Status JobEntry::TakeLayout() {
         ": the program does not say that it can go on from a step that is not its first "
         "(can_resume)"));
   }
+  if (job().has_replace() && first.ranks_keep_state()) {
+    return absl::InvalidArgumentError(
+        "replace: the program's ranks keep state of their own (keeps_state), which is lost with a "
+        "node that dies");
+  }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());
     if (!same.ok()) return same;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace strata::server {
@@ -44,7 +45,7 @@ SpareWorker ChooseSpareWorker(const SpareWish& wish, std::vector<WorkerSlots> wo
   }
   if (!unreached.empty()) return {.reason = unreached};
   const RankAllocation allocation = AllocateRanks(ranks, workers);
-  return {.reason = allocation.reason,
+  return {.reason = absl::StrCat(allocation.reason, ", besides the job's own workers"),
           .waits_for_slots = allocation.outcome == RankAllocation::Outcome::kWaitsForSlots};
 }
 

@@ -47,7 +47,9 @@ TEST_F(SpareWorkerTest, WaitsForSlotsOnlyWhereRunningJobsHoldThem) {
   const SpareWorker busy = Choose({.ranks = 2}, {{.daemon = "w1", .slots = 2, .used = 1}});
   EXPECT_EQ(busy.daemon, "");
   EXPECT_TRUE(busy.waits_for_slots);
-  EXPECT_EQ(busy.reason, "waits for 2 more free slots: needs 2 slots, 2 per node, 1 of 2 free");
+  EXPECT_EQ(busy.reason,
+            "waits for 2 more free slots: needs 2 slots, 2 per node, 1 of 2 free, besides the "
+            "job's own workers");
   const SpareWorker small = Choose({.ranks = 2}, {{.daemon = "w1", .slots = 1}});
   EXPECT_FALSE(small.waits_for_slots);
   EXPECT_THAT(small.reason, HasSubstr("the one worker node has 1 slot: w1 1"));
