@@ -154,6 +154,35 @@ TEST_F(CoreReplaceBreakTest, ACoordinatorThatRestartsKnowsWhichNodeWaits) {
   EXPECT_EQ(Status().reason(), "");
 }
 
+TEST_F(CoreReplaceBreakTest, WhatElseTheReasonHadSaidIsSaidAgain) {
+  CoreHarness cluster;
+  for (const char* server : {"s1", "s2"}) {
+    cluster.SetHost(server, std::string("host of ") + server);
+    cluster.JoinServer(server, 1, {}, 0, std::string("address-") + server);
+  }
+  for (const char* worker : {"w1", "w2"}) cluster.JoinWorker(worker, 2);
+  proto::Job job = Job();
+  job.set_replicas(1);
+  job.set_chunk_elements(500);
+  const uint32_t id = cluster.Submit(job);
+  for (const char* worker : {"w1", "w2"}) cluster.Ready(worker, Layout(id));
+  for (const char* server : {"s1", "s2"}) cluster.Installed(server, id);
+  cluster.Disconnect("w2");
+  cluster.Advance(absl::Seconds(3));
+  EXPECT_THAT(cluster.stored().at(id).status().reason(), StartsWith("node 1 (ranks 2 to 3) waits"));
+  cluster.Disconnect("s1");
+  cluster.Advance(absl::Seconds(3));
+  cluster.Failed("w1", id, "boom");  // which saves the job
+  cluster.Restart();
+  cluster.JoinServer("s2", 1, {id}, 0, "address-s2");
+  cluster.JoinWorker("w1", 2, {id});
+  cluster.JoinWorker("w3", 2);
+  cluster.Ready("w1", Layout(id));
+  cluster.Ready("w3", Layout(id));
+  EXPECT_EQ(cluster.Status(id).state(), proto::RUNNING) << cluster.Status(id).reason();
+  EXPECT_THAT(cluster.Status(id).reason(), StartsWith("2 of its shards have one copy"));
+}
+
 TEST_F(CoreReplaceBreakTest, AfterARestartWorkersThatAreOnTheirWayAreWaitedFor) {
   Train();
   Lose("w2");

@@ -364,7 +364,10 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
   for (int i = 0; i < stored.status().nodes_size(); ++i) {
     entry.nodes.push_back(JobNode::Restored(stored, i));
-    if (stored.training() && !entry.nodes.back().ready) entry.replaces = stored.status().reason();
+    const JobNode& node = entry.nodes.back();
+    const std::string& reason = stored.status().reason();
+    const bool is_of_it = absl::StartsWith(reason, node.DescribeAlone());
+    if (stored.training() && !node.ready && is_of_it) entry.replaces = reason;
   }
   for (int i = 0; i < stored.status().shards_size(); ++i) {
     const std::string& daemon = stored.status().shards(i).daemon();

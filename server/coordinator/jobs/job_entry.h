@@ -95,8 +95,7 @@ class JobEntry {
   std::vector<JobNode> nodes;
   std::vector<JobServer> servers;
   std::string left_out;  // why the job does without some servers; empty: it has all
-  // What the status's reason says of nodes that are being replaced, and what it said before.
-  std::string replaces, reason_besides;
+  std::string replaces;  // what the status's reason says of nodes that are being replaced
   MetricsMerge metrics;
   JobWaits waits;
   CheckpointLedger ledger;            // of this attempt, and until it trains of the one before

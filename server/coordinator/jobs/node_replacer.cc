@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -108,11 +109,12 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
   const Look look = LookForWorkers(entry, now);
   const bool is_elsewhere = node->daemon != from;
   const JobId id = entry->id();
+  UpdateReason(entry);
   const bool is_saved = life_->SaveOrFail(entry, now);
   if (is_elsewhere) commands_->SendStop(from, id, loss.reason);
   if (!is_saved) return;
   TellDaemons(look.begun, *entry);
-  ShowReason(entry);
+  announcer_->TellStatus(entry);
 }
 
 void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
@@ -198,11 +200,12 @@ bool NodeReplacer::PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now
     life_->Fail(look.late, entry, now);
     return false;
   }
+  const bool has_news = UpdateReason(entry) || !look.begun.empty();
   if (!look.begun.empty()) {
     if (!life_->SaveOrFail(entry, now)) return false;
     TellDaemons(look.begun, *entry);
   }
-  ShowReason(entry);
+  if (has_news) announcer_->TellStatus(entry);
   return look.waits_for_slots;
 }
 
@@ -214,11 +217,13 @@ void NodeReplacer::TellDaemons(const std::vector<const JobNode*>& begun, const J
   }
 }
 
-void NodeReplacer::ShowReason(JobEntry* entry) {
-  const std::string& shown = entry->status().reason();
-  if (entry->replaces.empty() || shown != entry->replaces) entry->reason_besides = shown;
+bool NodeReplacer::UpdateReason(JobEntry* entry) {
+  const std::string shown = entry->status().reason();
+  if (entry->replaces.empty() || shown != entry->replaces) entry->stored.set_reason_besides(shown);
   entry->replaces = DescribeReplaced(*entry);
-  announcer_->SetReason(entry->replaces.empty() ? entry->reason_besides : entry->replaces, entry);
+  entry->status().set_reason(entry->replaces.empty() ? entry->stored.reason_besides()
+                                                     : entry->replaces);
+  return entry->status().reason() != shown;
 }
 
 void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry,
@@ -232,10 +237,11 @@ void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEn
   entry->metrics.BeginAnew(node->first_rank, node->ranks);
   if (node->node == 0) entry->status().set_run_dir(message.run_dir());
   entry->StoreNode(*node);
+  UpdateReason(entry);
   if (!life_->SaveOrFail(entry, now)) return;
   commands_->SendRun(*entry, *node);
   if (node->node == 0) announcer_->SendRecordsAgain(*entry);
-  ShowReason(entry);
+  announcer_->TellStatus(entry);
 }
 
 void NodeReplacer::OnActivity(const proto::NodeActivity& activity, const JobNode& node,

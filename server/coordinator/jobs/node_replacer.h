@@ -62,8 +62,8 @@ class NodeReplacer {
   Look LookForWorkers(JobEntry* entry, absl::Time now) const;
   SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, absl::Time now) const;
   void TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry);
-  // Has the status's reason say which nodes do not train, and why.
-  void ShowReason(JobEntry* entry);
+  // Has the status's reason say which nodes do not train, and why. Returns whether it has changed.
+  static bool UpdateReason(JobEntry* entry);
 
   const ReachedServers* const reached_;
   const JobQueue* const queue_;
