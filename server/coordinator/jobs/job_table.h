@@ -54,6 +54,12 @@ class JobTable {
     DiagnosisTiming diagnosis;
     // How long the backup of a shard may keep nodes waiting before the shard goes on without it.
     absl::Duration backup_patience = absl::Seconds(1);
+    // The same of one that is being filled, whose chunks may be large.
+    absl::Duration fill_patience = absl::Seconds(10);
+    // Between the loss of a copy and the next try to have another one.
+    absl::Duration backup_pause = absl::Seconds(1);
+    // For how long a server is not asked again for copies that it has refused or not followed.
+    absl::Duration passed_over_for = absl::Seconds(30);
     // Records of a running job kept to be sent again after a break.
     size_t recent_max = 1024;
     // What the cluster says about protection, asked anew for each job.
@@ -108,6 +114,8 @@ class JobTable {
   void OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept, absl::Time now);
   void OnShardNotMoved(const std::string& daemon, const proto::ShardNotMoved& message,
                        absl::Time now);
+  void OnBackupInstalled(const std::string& daemon, const proto::BackupInstalled& message,
+                         absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
@@ -130,20 +138,14 @@ class JobTable {
     if (entry == nullptr || entry->stored.record().attempt() != message.attempt()) return nullptr;
     return entry;
   }
-  // Returns the node that the daemon plays, and its job; null, too, where it speaks of earlier
-  // processes of the node.
+  // The node that the daemon plays, and its job; null, too, where earlier processes are meant.
   template <typename Message>
-  JobNode* FindNode(const std::string& daemon, const Message& message, JobEntry** entry) {
-    *entry = FindRunning(message);
-    JobNode* node = *entry == nullptr ? nullptr : (*entry)->NodeOn(daemon);
-    return node == nullptr || !node->IsMeant(message) ? nullptr : node;
-  }
+  JobNode* FindNode(const std::string& daemon, const Message& message, JobEntry** entry);
   // Returns the folder that a job is to go on from. Errors: InvalidArgument.
   absl::StatusOr<std::string> ResumeDir(const proto::ResumeFrom& resume, const Submitter& by) const;
   // Whether no other job that has not ended writes to the job's folder. Errors: InvalidArgument.
   absl::Status CheckFolderIsFree(const proto::Job& job, const Submitter& by) const;
-  // Returns whether a queued job may not start yet for its checkpoint's sake, which then is seen
-  // to.
+  // Whether a queued job may not start yet for its checkpoint's sake, which then is seen to.
   bool HoldsBack(JobEntry* entry, absl::Time now);
   void KeepIfWhole(JobEntry* entry, absl::Time now);
   // Takes in what the job is to go on from. Errors: InvalidArgument: it cannot.
@@ -152,8 +154,7 @@ class JobTable {
   void StopUnwanted(const Daemon& daemon);
   // The daemon of a server is back. `holds`: it still has the job's weights.
   void OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now);
-  // A server is gone for good, for `reason`, which names it: where another copy of each of its
-  // shards is there, those go on.
+  // A server is gone for good, for `reason`, which names it: other copies of its shards go on.
   void OnServerLost(std::string name, const std::string& reason, JobEntry* entry, absl::Time now);
   // Saves the job with the new places of its shards, and tells those whom that concerns.
   void TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now);
@@ -161,6 +162,15 @@ class JobTable {
   void TellMovedAgain(const std::string& daemon, const JobEntry& entry);
   void OnBackups(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
                  absl::Time now);
+  // Has second copies made where they lack.
+  void AddBackups(JobEntry* entry, absl::Time now);
+  // Whether the daemon is to hold the second copy that it speaks of.
+  static bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
+                       const JobEntry& entry);
+  // A shard goes on without its second copy, says its primary of this generation.
+  void LoseBackup(const std::string& primary, ShardId shard, uint32_t generation,
+                  const std::string& why, JobEntry* entry, absl::Time now);
+  void SayUnprotected(JobEntry* entry);
   bool IsMissing(const JobNode& node) const;
   // Loses what of a running job has not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);

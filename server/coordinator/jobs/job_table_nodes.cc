@@ -8,6 +8,13 @@
 
 namespace strata::server {
 
+template <typename Message>
+JobNode* JobTable::FindNode(const std::string& daemon, const Message& message, JobEntry** entry) {
+  *entry = FindRunning(message);
+  JobNode* node = *entry == nullptr ? nullptr : (*entry)->NodeOn(daemon);
+  return node == nullptr || !node->IsMeant(message) ? nullptr : node;
+}
+
 void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& message,
                            absl::Time now) {
   JobEntry* entry = nullptr;
