@@ -15,6 +15,8 @@ constexpr absl::Duration kDownMax = absl::Seconds(8);
 constexpr double kStaysAway = 0.1;
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
 constexpr absl::Duration kTryAgain = absl::Seconds(1);
+// The coordinator may give up who is silent for so long.
+constexpr absl::Duration kMissedAfter = absl::Seconds(4);
 
 }  // namespace
 
@@ -35,6 +37,7 @@ void SimDaemon::Start() {
   SimSession::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
   callbacks.running_jobs = [this] { return RunningJobs(); };
+  callbacks.heartbeat = [this] { return MakeHeartbeat(); };
   callbacks.on_rejected = [this](const std::string& reason) { OnRejected(reason); };
   session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));
 }
@@ -51,14 +54,52 @@ void SimDaemon::After(absl::Duration delay, std::function<void()> what) {
   });
 }
 
-void SimDaemon::Lose() {
-  if (session_ == nullptr) return;
+void SimDaemon::Die() {
   world_->Count(role_ == proto::WORKER ? Rare::kLostWorker : Rare::kLostServer);
   world_->causes().OnLost(Describe());
   world_->Log(18, [&] { return absl::StrCat(Describe(), "'s process dies"); });
   const bool host_dies = world_->random().Chance(0.5);
   End(host_dies ? absl::InfiniteDuration()
                 : world_->random().Between(absl::ZeroDuration(), kNoticedMax));
+}
+
+void SimDaemon::LoseForGood() {
+  if (session_ == nullptr) return;
+  world_->Count(Rare::kGoneForGood);
+  is_gone_ = true;
+  Die();
+}
+
+bool SimDaemon::Hold(absl::Duration pause) {
+  if (session_ == nullptr || session_->is_held()) return false;
+  if (pause >= kMissedAfter) world_->causes().OnLost(Describe());
+  session_->Hold();
+  return true;
+}
+
+void SimDaemon::Stop(absl::Duration pause) {
+  if (!Hold(pause)) return;
+  world_->Count(Rare::kStoppedServer);
+  world_->Log(20, [&] { return absl::StrCat(Describe(), " is stopped"); });
+  StandStill(true);
+  After(pause, [this] {
+    world_->Log(21, [&] { return absl::StrCat(Describe(), " goes on"); });
+    StandStill(false);
+    After(world_->random().Between(absl::ZeroDuration(), kNoticedMax),
+          [this] { session_->LetGo(); });
+  });
+}
+
+void SimDaemon::CutOff(absl::Duration pause) {
+  if (!Hold(pause)) return;
+  world_->Count(Rare::kCutOffServer);
+  world_->Log(22, [&] { return absl::StrCat(Describe(), " and the coordinator are apart"); });
+  After(pause, [this] { session_->LetGo(); });
+}
+
+void SimDaemon::Lose() {
+  if (session_ == nullptr) return;
+  Die();
   const bool stays_away = world_->random().Chance(kStaysAway);
   world_->network().After(
       world_->random().Between(absl::ZeroDuration(), stays_away ? kAwayMax : kDownMax),
