@@ -158,6 +158,7 @@ class JobChecker final : public NodeChecker {
   // Takes it as the backup does, which answers nobody.
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
+  bool Awaits(const wire::Header& answer) const;
   void CheckSaid(const wire::Frame& answer, bool is_primary);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
                 const wire::Header& cause, const std::vector<server::ShardAction>& actions);

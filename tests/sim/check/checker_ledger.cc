@@ -74,6 +74,7 @@ void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
 
 void JobChecker::OnRemove(const Copy& copy, const server::ShardCounters& counters) {
   const uint32_t shard = copy.shard;
+  if (copies_[shard].primary != copy.process) return;
   const uint64_t expected = nodes_ * chunks_on_[shard] * layers_.rounds();
   if (counters.pushes == expected) return;
   Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,

@@ -63,6 +63,10 @@ void SimCoordinator::Start() {
   for (const auto& [id, stored] : stored_) jobs.push_back(stored);
   world_->causes().OnStart(world_->network().Now());
   core_->Restore(jobs, next_job_, seen_, world_->network().Now());
+  // Whoever follows a job asks again.
+  for (const proto::StoredJob& job : jobs) {
+    if (job.status().state() > proto::RUNNING) TakeStatus(job.record().job_id(), job.status());
+  }
 }
 
 void SimCoordinator::Restart(absl::Duration down) {
@@ -287,6 +291,7 @@ absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
   const bool moves = !before.empty() && !std::equal(generations.begin(), generations.end(),
                                                     before.begin(), before.end());
   stored_[id] = job;
+  checker_.OnSaved(job.record());
   next_job_ = std::max(next_job_, id + 1);
   if (job.training() && job.record().job().replicas() > 0) {
     const std::string wrong = world_->causes().OnHomes(id, HomesOf(job));
@@ -327,10 +332,14 @@ absl::Status SimCoordinator::Cancel(uint32_t job) {
 
 void SimCoordinator::Notify(JobId job, const proto::FollowEvent& event) {
   if (dies_ || !event.has_status()) return;
-  const proto::JobState state = event.status().state();
-  if (state == proto::RUNNING) world_->causes().OnRunning(job.value(), world_->network().Now());
-  const bool has_just_ended = checker_.OnState(job.value(), state);
-  if (has_just_ended) world_->OnEnded(job.value(), state, event.status().reason());
+  TakeStatus(job.value(), event.status());
+}
+
+void SimCoordinator::TakeStatus(uint32_t job, const proto::JobStatus& status) {
+  const proto::JobState state = status.state();
+  if (state == proto::RUNNING) world_->causes().OnRunning(job, world_->network().Now());
+  const bool has_just_ended = checker_.OnState(job, state);
+  if (has_just_ended) world_->OnEnded(job, state, status.reason());
 }
 
 void SimCoordinator::Finish() {

@@ -69,6 +69,8 @@ class SimCoordinator final : public server::CoordinatorActions {
 
   void Start();
   void Beat();
+  // What users see of a job.
+  void TakeStatus(uint32_t job, const proto::JobStatus& status);
   // It is about to end: nothing that it still does leaves it.
   void MaybeDieAtSave();
   // Has the process that runs now do it, once it does not stand still.

@@ -86,7 +86,8 @@ void SimShard::Remove(uint32_t job) {
     took_over = took_over || held.took_over;
   }
   // What a copy that has taken over has applied, it has in part from the one before.
-  if (primaries.size() == 1 && !took_over && !world_->has_failed(job)) {
+  const bool ended_well = world_->has_ended(job) && !world_->has_failed(job);
+  if (primaries.size() == 1 && !took_over && ended_well) {
     const auto counters = core_.Counters();
     world_->shard_checker(job)->OnRemove(CopyOf(primaries[0]), counters.at(JobId(job)));
   }
