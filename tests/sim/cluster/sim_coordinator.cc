@@ -175,7 +175,7 @@ void SimCoordinator::Take(const Line& line, const proto::DaemonMessage& message)
   if (message.has_register_()) line->registration = message.register_();
   if (lines_.count(line->session) > 0) checker_.OnWord(line->registration, message);
   core_->OnMessage(line->session, message, now);
-  if (!message.has_register_()) return;
+  if (dies_ || !message.has_register_()) return;
   // Together with a break it would be silence.
   if (!line->breaks_soon && !line->broken && world_->Takes(Rare::kStalledLine)) {
     line->silent_until = line->up_until = now + world_->random().Between(kStallMin, kStallMax);
@@ -201,7 +201,7 @@ void SimCoordinator::SayCopy(const proto::Register& registration) {
   copy_rejected_ = false;
   core_->OnConnected(copy_, world_->network().Now());
   core_->OnMessage(copy_, message, world_->network().Now());
-  if (!copy_rejected_) world_->Fail("copies of registrations are refused: " + registration.name());
+  if (!copy_rejected_ && !dies_) world_->Fail("copies of registrations are refused: " + registration.name());
 }
 
 bool SimCoordinator::IsSaved(const proto::Register& registration) const {
@@ -256,7 +256,7 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   checker_.OnCommand(line->registration, message);
   const bool is_worker = line->registration.role() == proto::WORKER;
   const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
-  if (message.has_registered() && is_worker) world_->causes().OnMet(daemon);
+  if (message.has_registered()) world_->causes().OnMet(daemon);
   if (message.has_start_node()) {
     world_->causes().OnPlaced(message.start_node().record().job_id(), daemon);
   } else if (message.has_install_job()) {

@@ -19,6 +19,8 @@ constexpr absl::Duration kPauseMax = absl::Seconds(12);
 // Beyond what a daemon is waited for.
 constexpr absl::Duration kSilenceMin = absl::Milliseconds(5500);
 constexpr absl::Duration kSilenceMax = absl::Seconds(9);
+// When the first jobs begin to train, in most runs.
+constexpr absl::Duration kFirstTrain = absl::Milliseconds(80);
 // Within what a placement is waited for.
 constexpr absl::Duration kApartMax = absl::Seconds(5);
 // Beyond what a backup, and then a server, is waited for.
@@ -65,7 +67,7 @@ void SimOperator::Start() {
     world_->Count(Rare::kSilentDaemon);
     world_->causes().OnLost(daemon.Describe());
   });
-  DisturbServers();
+  if (faults.disturbs_servers()) world_->network().After(kFirstTrain, [this] { DisturbServers(); });
 }
 
 void SimOperator::DisturbServers() {
@@ -75,6 +77,7 @@ void SimOperator::DisturbServers() {
   };
   const auto pause = [this] { return world_->random().Between(absl::ZeroDuration(), kApartLong); };
   Repeat(faults.gone_for_good, [some] { some().LoseForGood(); });
+  Repeat(faults.back_empty, [some] { some().Lose(); });
   Repeat(faults.stops, [some, pause] { some().Stop(pause()); });
   Repeat(faults.cut_offs, [some, pause] { some().CutOff(pause()); });
   Repeat(faults.apart, [this] { PartServers(); });

@@ -1,5 +1,6 @@
 #include "tests/sim/cluster/sim_shard.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -197,9 +198,15 @@ void SimShard::OnFrame(const Event& event) {
   const absl::Time now = world_->network().Now();
   core_.OnFrame(event.connection, event.frame, now, &actions_);
   if (!is_reply) CheckTaken(event, now);
+  // It would be put off for that reason, too.
+  const bool is_of_another_place = std::any_of(
+      actions_.begin(), actions_.end(), [](const server::ShardAction& action) {
+        return action.frame.header.error == wire::ErrorCode::kWrongGeneration;
+      });
   Execute();
   const bool is_here = bound_.count(event.connection) > 0 &&
-                       held_.count(bound_[event.connection]) > 0 && header.sequence == 0;
+                       held_.count(bound_[event.connection]) > 0 && header.sequence == 0 &&
+                       !is_of_another_place;
   if (!is_here) return;
   const bool asks = header.op == Op::kInit && (header.flags & wire::kFlagEmpty) != 0;
   if (header.op == Op::kPushPull || (header.op == Op::kInit && !asks)) SendStrays(event);

@@ -67,13 +67,14 @@ std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {
   return "";
 }
 
-// Servers are there, but no two of them when the job was placed.
+// Servers are there, but not two of them when the job was placed.
 bool Causes::MayLackHosts(const std::string& reason) const {
-  const bool some_were_away =
-      !kept_apart_.empty() || !silent_.empty() ||
-      std::any_of(lost_.begin(), lost_.end(), [](const std::string& daemon) {
-        return absl::StartsWith(daemon, "server ");
-      });
+  const auto is_server = [](const std::string& daemon) {
+    return absl::StartsWith(daemon, "server ");
+  };
+  const auto met = static_cast<size_t>(std::count_if(met_.begin(), met_.end(), is_server));
+  const bool some_were_away = !kept_apart_.empty() || !silent_.empty() || met < servers_ ||
+                              std::any_of(lost_.begin(), lost_.end(), is_server);
   return some_were_away &&
          absl::StartsWith(reason, "replicas: a second copy lies on another host, but all servers ");
 }

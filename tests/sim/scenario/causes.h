@@ -1,6 +1,7 @@
 #ifndef STRATA_TESTS_SIM_SCENARIO_CAUSES_H_
 #define STRATA_TESTS_SIM_SCENARIO_CAUSES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -33,9 +34,11 @@ class Causes {
   // The coordinator's process ends. Jobs in `starting` have nodes that do not train yet;
   // `remembers`: the next process knows that there was one before.
   void OnRestart(std::set<uint32_t> starting, bool remembers);
-  // A process of the coordinator begins, and lets a worker in.
+  // There are so many in all.
+  void set_servers(size_t servers) { servers_ = servers; }
+  // A process of the coordinator begins, and lets a daemon in.
   void OnStart(absl::Time now) { started_at_ = now; }
-  void OnMet(const std::string& worker) { met_.insert(worker); }
+  void OnMet(const std::string& daemon) { met_.insert(daemon); }
   // The shard's primary has said that its backup is slow, or refuses to follow.
   void OnSlowBackup(uint32_t job, uint32_t shard) { slow_backups_.emplace(job, shard); }
   // The servers that have a shard's first and second copy; empty: none has.
@@ -74,6 +77,7 @@ class Causes {
   std::set<std::pair<uint32_t, uint32_t>> slow_backups_;
   std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
+  size_t servers_ = 0;
   bool restarted_ = false, remembers_ = false;
   absl::Time started_at_;
 };

@@ -221,33 +221,14 @@ void MakeReplicas(Scenario* scenario) {
     job.last_node_step = absl::Milliseconds(std::exp2(9 * random.Fraction()));
   }
   ControlFaults& control = scenario->control;
-  switch (random.Below(8)) {
-    case 0:
-      break;
-    case 1:
-      control.gone_for_good += 1;
-      break;
-    case 2:
-      control.lost_servers += static_cast<uint32_t>(random.Between(1, 3));
-      break;
-    case 3:
-      control.stops += static_cast<uint32_t>(random.Between(1, 2));
-      break;
-    case 4:
-      control.cut_offs += static_cast<uint32_t>(random.Between(1, 2));
-      break;
-    case 5:
-      control.apart += static_cast<uint32_t>(random.Between(1, 2));
-      break;
-    case 6:
-      control.both_lost += 1;
-      break;
-    default:
-      control.gone_for_good = random.Chance(0.5) ? 1 : 0;
-      control.lost_servers += 1;
-      control.stops += 1;
-      control.cut_offs += 1;
-      control.apart += 1;
+  uint32_t* const kinds[] = {&control.gone_for_good, &control.back_empty, &control.stops,
+                             &control.cut_offs,      &control.apart,      &control.both_lost};
+  const auto times = [&] { return static_cast<uint32_t>(random.Between(1, 2)); };
+  const uint64_t kind = random.Below(std::size(kinds) + 2);
+  if (kind < std::size(kinds)) *kinds[kind] = times();
+  // One after the other, or none at all.
+  if (kind == std::size(kinds)) {
+    for (uint32_t* const some : kinds) *some = random.Chance(0.5) ? 1 : 0;
   }
   if (random.Chance(0.3)) scenario->rare[static_cast<size_t>(Rare::kRestartAtSave)] = 0.5;
 }

@@ -314,6 +314,7 @@ std::string Scenario::Describe() const {
   count("lost servers", control.lost_servers);
   count("silent daemons", control.silences);
   count("servers gone for good", control.gone_for_good);
+  count("servers back empty", control.back_empty);
   count("stopped servers", control.stops);
   count("servers cut off", control.cut_offs);
   count("servers apart", control.apart);

@@ -120,8 +120,11 @@ struct JobPlan {
 struct ControlFaults {
   uint32_t restarts = 0, pauses = 0;  // of the coordinator
   uint32_t lost_workers = 0, lost_servers = 0, silences = 0;
-  // Of servers.
-  uint32_t gone_for_good = 0, stops = 0, cut_offs = 0, apart = 0, both_lost = 0;
+  // Of servers, from when the first jobs may train.
+  uint32_t gone_for_good = 0, back_empty = 0, stops = 0, cut_offs = 0, apart = 0, both_lost = 0;
+  bool disturbs_servers() const {
+    return gone_for_good + back_empty + stops + cut_offs + apart + both_lost > 0;
+  }
 };
 
 // A whole run: what takes part and what goes wrong. Drawn from a seed.
