@@ -309,7 +309,8 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
   }
   const uint64_t gate = Gate(chunk);
   if (answer.op == Op::kCutAnswer) {
-    if (gate != kAllRetired) Violate("CUT waits for all", where() + " before all nodes have retired");
+    if (gate != kAllRetired)
+      Violate("CUT waits for all", where() + " before all nodes have retired");
   } else {
     if (answer.clock >= chunk.received[answer.node]) {
       Violate("answers follow pushes", where() + " was answered before it was received");

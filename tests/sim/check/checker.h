@@ -53,7 +53,7 @@ class JobChecker final : public NodeChecker {
                 const std::vector<server::ShardAction>& actions);
   // It is the only one from now on, and wants `actions` done.
   void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
-  // It says something to a node or to the other copy.
+  // It says something.
   void OnSaid(const Copy& copy, const server::ShardAction& said);
   // Whether this push is the newest that was taken of its node, and of the same process.
   bool IsNewest(const wire::Header& push) const;
@@ -119,7 +119,6 @@ class JobChecker final : public NodeChecker {
   };
 
   static constexpr uint64_t kAllRetired = UINT64_MAX;
-
   // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
   static uint64_t Hash(const Bytes& bytes);
@@ -149,16 +148,15 @@ class JobChecker final : public NodeChecker {
   // Returns the rate that a push is to say; checks that it does.
   float CheckedRate(const wire::Header& push);
   void TakeTime(uint32_t chunk, absl::Time now, const std::vector<server::ShardAction>& actions);
-  // What a primary takes, until its backup has it or there is none any more.
+  // What a primary takes waits for its backup, until there is none any more.
   void AwaitBackup(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
                    bool refused, absl::Time now, size_t held);
   void AwaitBackup(uint32_t shard, absl::Time now);
   void TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at);
   void TakeAwaited(uint32_t shard);
-  // Takes it as the backup does, which answers nobody.
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
-  bool Awaits(const wire::Header& answer) const;
+  bool IsOfOpenClock(const wire::Header& answer, const PastWeights& past) const;
   void CheckSaid(const wire::Frame& answer, bool is_primary);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
                 const wire::Header& cause, const std::vector<server::ShardAction>& actions);

@@ -1,5 +1,5 @@
-// The part of JobChecker that counts: the mark that each push has left in the weights, the rate that
-// it says, the sums that a shard holds, and the pushes that it has applied.
+// The part of JobChecker that counts: the mark that each push has left in the weights, the rate
+// that it says, the sums that a shard holds, and the pushes that it has applied.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"

@@ -124,11 +124,10 @@ std::string ControlChecker::Compare(const proto::Placement& before, const proto:
     rest.clear_shard_generations();
     return BytesOf(rest);
   };
-  const bool is_same_kind =
-      rest_of(before) == rest_of(now) &&
-      before.shard_endpoints_size() == now.shard_endpoints_size() &&
-      before.backup_endpoints_size() == now.backup_endpoints_size() &&
-      before.shard_generations_size() == now.shard_generations_size();
+  const bool is_same_kind = rest_of(before) == rest_of(now) &&
+                            before.shard_endpoints_size() == now.shard_endpoints_size() &&
+                            before.backup_endpoints_size() == now.backup_endpoints_size() &&
+                            before.shard_generations_size() == now.shard_generations_size();
   if (!is_same_kind) {
     return absl::StrFormat("placement %d after %d", now.generation(), before.generation());
   }

@@ -37,8 +37,8 @@ class ControlChecker {
     proto::JobState state = proto::JOB_STATE_UNSPECIFIED;
     proto::View view;
     proto::Placement placement;
-    std::string ring;  // serialized
-    std::map<uint32_t, uint32_t> saved;                                 // generations, by shard
+    std::string ring;                                           // serialized
+    std::map<uint32_t, uint32_t> saved;                         // generations, by shard
     std::map<std::pair<uint32_t, uint32_t>, std::string> told;  // places, by shard and generation
     uint64_t token = 0;
     std::map<uint32_t, std::string> nodes;        // their daemons

@@ -201,7 +201,8 @@ void SimCoordinator::SayCopy(const proto::Register& registration) {
   copy_rejected_ = false;
   core_->OnConnected(copy_, world_->network().Now());
   core_->OnMessage(copy_, message, world_->network().Now());
-  if (!copy_rejected_ && !dies_) world_->Fail("copies of registrations are refused: " + registration.name());
+  if (!copy_rejected_ && !dies_)
+    world_->Fail("copies of registrations are refused: " + registration.name());
 }
 
 bool SimCoordinator::IsSaved(const proto::Register& registration) const {

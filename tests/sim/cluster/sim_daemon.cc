@@ -15,8 +15,6 @@ constexpr absl::Duration kDownMax = absl::Seconds(8);
 constexpr double kStaysAway = 0.1;
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
 constexpr absl::Duration kTryAgain = absl::Seconds(1);
-// The coordinator may give up who is silent for so long.
-constexpr absl::Duration kMissedAfter = absl::Seconds(4);
 
 }  // namespace
 
@@ -70,15 +68,16 @@ void SimDaemon::LoseForGood() {
   Die();
 }
 
-bool SimDaemon::Hold(absl::Duration pause) {
+bool SimDaemon::Hold() {
   if (session_ == nullptr || session_->is_held()) return false;
-  if (pause >= kMissedAfter) world_->causes().OnLost(Describe());
+  // Together with a break of its line a short while is too long.
+  world_->causes().OnLost(Describe());
   session_->Hold();
   return true;
 }
 
 void SimDaemon::Stop(absl::Duration pause) {
-  if (!Hold(pause)) return;
+  if (!Hold()) return;
   world_->Count(Rare::kStoppedServer);
   world_->Log(20, [&] { return absl::StrCat(Describe(), " is stopped"); });
   StandStill(true);
@@ -91,7 +90,7 @@ void SimDaemon::Stop(absl::Duration pause) {
 }
 
 void SimDaemon::CutOff(absl::Duration pause) {
-  if (!Hold(pause)) return;
+  if (!Hold()) return;
   world_->Count(Rare::kCutOffServer);
   world_->Log(22, [&] { return absl::StrCat(Describe(), " and the coordinator are apart"); });
   After(pause, [this] { session_->LetGo(); });

@@ -35,6 +35,7 @@ class SimDaemon {
   void Stop(absl::Duration pause);
   // The coordinator and the process do not reach each other for so long; it goes on.
   void CutOff(absl::Duration pause);
+  bool is_gone() const { return is_gone_; }
   // It is there and holds no job, or is gone for good.
   bool is_idle() const { return is_gone_ || (session_ != nullptr && RunningJobs().empty()); }
 
@@ -64,7 +65,7 @@ class SimDaemon {
   // The process dies.
   void Die();
   // False: it is held already, or there is none.
-  bool Hold(absl::Duration pause);
+  bool Hold();
   // `noticed_after`: by the coordinator; infinite: by silence only.
   void End(absl::Duration noticed_after);
   void OnRejected(const std::string& reason);

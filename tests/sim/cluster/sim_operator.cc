@@ -1,5 +1,6 @@
 #include "tests/sim/cluster/sim_operator.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -76,7 +77,12 @@ void SimOperator::DisturbServers() {
     return *world_->servers()[world_->random().Below(world_->servers().size())];
   };
   const auto pause = [this] { return world_->random().Between(absl::ZeroDuration(), kApartLong); };
-  Repeat(faults.gone_for_good, [some] { some().LoseForGood(); });
+  // One stays: jobs wait for servers for as long as there is none.
+  Repeat(faults.gone_for_good, [this, some] {
+    const auto& all = world_->servers();
+    const auto is_there = [](const auto& server) { return !server->is_gone(); };
+    if (std::count_if(all.begin(), all.end(), is_there) > 1) some().LoseForGood();
+  });
   Repeat(faults.back_empty, [some] { some().Lose(); });
   Repeat(faults.stops, [some, pause] { some().Stop(pause()); });
   Repeat(faults.cut_offs, [some, pause] { some().CutOff(pause()); });

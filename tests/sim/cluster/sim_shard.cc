@@ -65,8 +65,8 @@ void SimShard::Install(const proto::JobRecord& record, uint32_t shard, server::S
 
 absl::Status SimShard::GoOnAlone(const proto::MoveShard& move) {
   // Which of both it is to do, the core knows.
-  const absl::Status alone = core_.Promote(JobId(move.job_id()), ShardId(move.shard()),
-                                           move.generation(), &actions_);
+  const absl::Status alone =
+      core_.Promote(JobId(move.job_id()), ShardId(move.shard()), move.generation(), &actions_);
   if (!alone.ok()) return alone;
   Held& held = held_[{move.job_id(), move.shard()}];
   if (!std::exchange(held.is_alone, true)) {
@@ -199,8 +199,8 @@ void SimShard::OnFrame(const Event& event) {
   core_.OnFrame(event.connection, event.frame, now, &actions_);
   if (!is_reply) CheckTaken(event, now);
   // It would be put off for that reason, too.
-  const bool is_of_another_place = std::any_of(
-      actions_.begin(), actions_.end(), [](const server::ShardAction& action) {
+  const bool is_of_another_place =
+      std::any_of(actions_.begin(), actions_.end(), [](const server::ShardAction& action) {
         return action.frame.header.error == wire::ErrorCode::kWrongGeneration;
       });
   Execute();

@@ -22,8 +22,8 @@ namespace strata::sim {
 
 class World;
 
-// One thread of a server: the loop of ShardThread around a ShardCore, which holds shards of jobs and
-// second copies of some; and the frames that no node would send.
+// One thread of a server: the loop of ShardThread around a ShardCore, which holds shards of jobs
+// and second copies of some; and the frames that no node would send.
 class SimShard {
  public:
   // `port` 0: a free one.
@@ -54,7 +54,7 @@ class SimShard {
   using JobShard = std::pair<uint32_t, uint32_t>;
   struct Held {
     bool is_backup = false;
-    bool is_alone = false;    // what was to be the other copy is none any more
+    bool is_alone = false;  // what was to be the other copy is none any more
     bool took_over = false;
   };
 

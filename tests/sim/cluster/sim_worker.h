@@ -28,7 +28,7 @@ class SimWorker final : public SimDaemon {
     uint32_t node = 0, ranks = 0;
     uint32_t incarnation = 0;
     bool said_ready = false;
-    proto::JobRecord record;  // with placement, once it runs
+    proto::JobRecord record;                     // with placement, once it runs
     std::map<uint32_t, proto::MoveShard> moves;  // since, by shard
     std::unique_ptr<SimNode> node_process;
   };

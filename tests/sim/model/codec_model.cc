@@ -97,8 +97,8 @@ std::string CodecModel::CheckAnswer(const wire::Frame& answer) const {
 std::string CodecModel::CheckEarlierAnswer(const wire::Frame& answer,
                                            std::vector<float>* copy) const {
   const std::vector<Given>& all = copies_[answer.header.chunk][answer.header.node].given;
-  const auto fits =
-      std::find_if(all.rbegin(), all.rend(), [&](const Given& g) { return Check(g, answer).empty(); });
+  const auto fits = std::find_if(all.rbegin(), all.rend(),
+                                 [&](const Given& g) { return Check(g, answer).empty(); });
   if (fits == all.rend()) return Check(all.back(), answer);
   *copy = fits->state;
   return "";

@@ -285,7 +285,8 @@ const std::vector<Profile>& Profiles() {
        "small jobs whose frames are sealed, while somebody on the way does what he likes",
        {.nodes_max = 3, .chunks_max = 9, .sealed = 1}},
       {"replicas",
-       "jobs with second copies of their shards, while servers die, stand still and lose each other",
+       "jobs with second copies of their shards, while servers die, stand still and lose each "
+       "other",
        {.nodes_max = 3, .chunks_max = 9, .control = 0.15, .change = MakeReplicas}},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},

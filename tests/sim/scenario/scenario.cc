@@ -154,16 +154,16 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 const char* ToString(Rare rare) {
   static constexpr const char* kNames[] = {
-      "queue full",    "early resend",  "HELLO twice",      "RETRY",
-      "reconnect",     "slow rank",     "stopped node",     "stopped shard",
-      "stale view",    "future view",   "other generation", "clock jump",
-      "other job",     "other node",    "other content",    "INIT conflict",
-      "install twice", "publish order", "node restart",     "session break",
-      "slow start",    "stalled line",  "old Register",     "no answer",
-      "unreachable",   "cancel",        "restart",          "stopped coordinator",
-      "lost worker",   "lost server",   "silent daemon",    "repeated connection",
-      "gone for good", "stopped server", "cut-off server",  "servers apart",
-      "both lost",     "restart at save", "taken over",     "gone alone",
+      "queue full",    "early resend",    "HELLO twice",      "RETRY",
+      "reconnect",     "slow rank",       "stopped node",     "stopped shard",
+      "stale view",    "future view",     "other generation", "clock jump",
+      "other job",     "other node",      "other content",    "INIT conflict",
+      "install twice", "publish order",   "node restart",     "session break",
+      "slow start",    "stalled line",    "old Register",     "no answer",
+      "unreachable",   "cancel",          "restart",          "stopped coordinator",
+      "lost worker",   "lost server",     "silent daemon",    "repeated connection",
+      "gone for good", "stopped server",  "cut-off server",   "servers apart",
+      "both lost",     "restart at save", "taken over",       "gone alone",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == kRares);
   return kNames[static_cast<size_t>(rare)];

@@ -78,7 +78,7 @@ struct JobPlan {
   uint32_t last_chunk_elements = 256;  // the others have 256
   uint64_t clocks = 1;
   uint32_t window = 4;
-  uint32_t connections = 1;          // of each pair of peers
+  uint32_t connections = 1;  // of each pair of peers
   uint32_t replicas = 0;
   bool takes_first_weights = false;  // all nodes begin with rank 0's; they offer others
   bool says_rates = false;           // the program says SaidRate in each step
