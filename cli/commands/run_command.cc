@@ -146,7 +146,8 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
   CLI::Option* coordinator =
       command->add_option("--coordinator", options->coordinator,
                           "HOST:PORT of a cluster's coordinator (default: a cluster of this "
-                          "command's own, on this machine)");
+                          "command's own, on this machine)")
+          ->check(CheckCoordinatorAddress);
   AddKeyOptions(command, &options->keys);
   for (const char* option : {"--keys", "--insecure"})
     command->get_option(option)->needs(coordinator);
