@@ -184,7 +184,11 @@ class GrpcCoordinator final : public Coordinator {
     auto etcd = EtcdState::Open(EtcdOptions(own));
     if (!etcd.ok()) return etcd.status();
     etcd_ = *std::move(etcd);
-    const absl::Status campaign = etcd_->Campaign(Advertised(), options_.on_lost);
+    const absl::Status campaign =
+        etcd_->Campaign(Advertised(), [on_lost = options_.on_lost](const absl::Status& why) {
+          on_lost(absl::Status(why.code(),
+                               absl::StrCat("this coordinator leads no longer: ", why.message())));
+        });
     if (!campaign.ok()) return campaign;
     auto front =
         Front::Refuse(FrontOptions(own), [this] { return control::StandbyText(etcd_->leader()); });
