@@ -1,4 +1,4 @@
-"""How long a cluster is without a coordinator when the one that leads dies, and what training loses.
+"""How long there is no coordinator when the one that leads dies, and what training loses.
 
 usage: coordinator_failover.py STRATA [--rounds 3] [--failover 3] [--window 10] [--json]
 

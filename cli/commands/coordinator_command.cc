@@ -13,6 +13,7 @@
 #include "cli/options/within.h"
 #include "cli/render/memory_parts.h"
 #include "common/checkpoint/open_store.h"
+#include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/log.h"
 #include "common/process/environment.h"
@@ -64,12 +65,32 @@ std::string AlsoAt(bool is_for_long) {
   return is_for_long && !DialUnix(usual).ok() ? usual : *UnixPath(OwnCoordinator());
 }
 
+void AddLimits(CLI::App* command, CoordinatorLimits* limits) {
+  command
+      ->add_option("--sessions", limits->sessions_max,
+                   "Servers and workers that may be connected at once; further ones are refused")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  command
+      ->add_option("--calls", limits->calls_max,
+                   "Calls of the command line at once, those that follow a job included")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+}
+
 // One of several coordinators, of which one leads.
 void AddEtcdOptions(CLI::App* command, server::Coordinator::Etcd* etcd) {
   CLI::Option* const endpoints = command->add_option(
       "--etcd", etcd->endpoints,
       "HOST:PORT,HOST:PORT of the etcd in which this and other coordinators keep their cluster's "
       "state: one of them leads, the others stand by");
+  endpoints->check([](const std::string& text) {
+    std::string wrong;
+    for (const std::string& member : control::SplitAddresses(text)) {
+      if (wrong.empty()) wrong = CheckHostAndPort(member);
+    }
+    return wrong;
+  });
   const auto add = [&](const std::string& name, std::string* value, const std::string& text) {
     return command->add_option(name, *value, text)->needs(endpoints);
   };
@@ -186,16 +207,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
           [=](double seconds) { options->coordinator.dead_after = absl::Seconds(seconds); },
           "Seconds of silence after which a daemon is lost and its jobs fail (default: 5)")
       ->check(Within(0.1, 86400.0));
-  command
-      ->add_option("--sessions", options->coordinator.limits.sessions_max,
-                   "Servers and workers that may be connected at once; further ones are refused")
-      ->check(CLI::Range(1u, 60000u))
-      ->capture_default_str();
-  command
-      ->add_option("--calls", options->coordinator.limits.calls_max,
-                   "Calls of the command line at once, those that follow a job included")
-      ->check(CLI::Range(1u, 60000u))
-      ->capture_default_str();
+  AddLimits(command, &options->coordinator.limits);
   AddEtcdOptions(command, &options->coordinator.etcd);
   AddLogLevelOption(command, invocation);
   command->footer(

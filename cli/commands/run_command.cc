@@ -144,9 +144,9 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
                                     "Parent of run directories and logs (default: "
                                     "strata-runs/TIME)"));
   CLI::Option* coordinator =
-      command->add_option("--coordinator", options->coordinator,
-                          "HOST:PORT of a cluster's coordinator (default: a cluster of this "
-                          "command's own, on this machine)")
+      command
+          ->add_option("--coordinator", options->coordinator,
+                       "HOST:PORT of a cluster's coordinator (default: a cluster of its own)")
           ->check(CheckCoordinatorAddress);
   AddKeyOptions(command, &options->keys);
   for (const char* option : {"--keys", "--insecure"})

@@ -48,7 +48,7 @@ std::optional<size_t> AddressRound::Find(const std::string& address) const {
 }
 
 bool AddressRound::OnFailed(const std::string& why) {
-  reasons_[current_] = why;
+  if (!why.empty()) reasons_[current_] = why;
   tried_.insert(current_);
   standby_in_round_ |= IsStandbyText(why);
   const std::optional<std::string> leader = LeaderIn(why);

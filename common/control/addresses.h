@@ -37,8 +37,8 @@ class AddressRound {
 
   const std::string& current() const { return addresses_[current_]; }
   bool is_one() const { return addresses_.size() == 1; }
-  // The present one does not serve, for this reason. Returns whether all have been tried once: then
-  // it is time for a pause, and a new round begins.
+  // The present one does not serve, for this reason; empty: it is not known anew. Returns whether
+  // all have been tried once: then it is time for a pause, and a new round begins.
   bool OnFailed(const std::string& why);
   // The present one serves: it is the first of the next round, too.
   void OnServed();

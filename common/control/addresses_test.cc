@@ -42,6 +42,8 @@ TEST(AddressRound, OneAddressIsTriedAgainAfterAPauseEachTime) {
   EXPECT_TRUE(round.OnFailed("connection refused"));
   EXPECT_EQ(round.current(), "a:1");
   EXPECT_EQ(round.Reasons(), "connection refused");
+  EXPECT_TRUE(round.OnFailed(""));
+  EXPECT_EQ(round.Reasons(), "connection refused") << "the newest that is known";
   EXPECT_TRUE(round.OnFailed("b:1 leads"));
   EXPECT_EQ(round.current(), "a:1") << "whom it names is none of ours";
 }

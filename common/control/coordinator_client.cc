@@ -232,6 +232,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
           return TooLate("a gRPC server is there, but it is not a coordinator");
         }
         const bool is_late = absl::IsDeadlineExceeded(status);
+        // Not by us: a coordinator that stops, or begins to lead, does so.
+        if (absl::IsCancelled(status)) status = absl::UnavailableError("it ends the call");
         if (!is_late && !absl::IsUnavailable(status)) {
           Served(&round);
           return FromPeer(round, status);
@@ -242,7 +244,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         }
       }
       const bool all_tried = round.OnFailed(std::string(status.message()));
-      if (absl::Now() >= deadline) return TooLate(round);
+      if (absl::Now() + (all_tried ? kPause : absl::ZeroDuration()) >= deadline) {
+        return TooLate(round);
+      }
       if (all_tried) Pause();
     }
   }

@@ -71,6 +71,8 @@ absl::Status Call(const KeysOptions& options, const Method& method) {
       context.set_deadline(absl::ToChronoTime(deadline));
       status = FromGrpc(method(*stub, &context));
       if (absl::IsDeadlineExceeded(status)) return TooLate(options, "it does not answer");
+      // Not by us: a coordinator that stops, or begins to lead, does so.
+      if (absl::IsCancelled(status)) status = absl::UnavailableError("it ends the call");
       if (absl::IsUnauthenticated(status)) {
         return Refused(round.current(), std::string(status.message()));
       }
@@ -81,7 +83,9 @@ absl::Status Call(const KeysOptions& options, const Method& method) {
     }
     if (!absl::IsUnavailable(status)) return status;
     const bool all_tried = round.OnFailed(std::string(status.message()));
-    if (absl::Now() >= deadline) return TooLate(options, round.Reasons());
+    if (absl::Now() + (all_tried ? kPause : absl::ZeroDuration()) >= deadline) {
+      return TooLate(options, round.Reasons());
+    }
     if (all_tried) absl::SleepFor(kPause);
   }
 }

@@ -10,7 +10,7 @@
 #include "common/net/free_port.h"
 #include "common/process/process.h"
 #include "gmock/gmock.h"
-#include "server/coordinator/standby_fixture.h"
+#include "server/coordinator/testing/standby_fixture.h"
 #include "server/coordinator/testing/fake_daemon.h"
 
 namespace strata::server {
@@ -93,7 +93,7 @@ TEST_F(FailoverTest, ALeaderThatStoodStillTooLongChangesNothingMoreAndEnds) {
   ASSERT_NO_FATAL_FAILURE(AwaitLead(address_));
   StandingCoordinator standby(OptionsOf("b"));
   ASSERT_TRUE(standby.Start().ok());
-  const auto at_first = ClientOf(address_);
+  const auto at_first = ClientOf(address_, absl::Seconds(20));
   const JobId job = *at_first->Submit(SomeJob(1));
   FakeDaemon worker(absl::StrCat(address_, ",", standby.address()), FakeDaemon::Worker("w1", 1),
                     &*keys_);

@@ -11,8 +11,8 @@
 #include "common/keys/join_token.h"
 #include "gmock/gmock.h"
 #include "server/coordinator/access/key_store.h"
-#include "server/coordinator/standby_fixture.h"
 #include "server/coordinator/testing/fake_daemon.h"
+#include "server/coordinator/testing/standby_fixture.h"
 
 namespace strata::server {
 namespace {
@@ -28,18 +28,18 @@ TEST_F(StandbyTest, OneLeadsAndTheOtherAnswersEachCallWithItsAddress) {
   const JobId job = *at_a->Submit(SomeJob(1));
   StandingCoordinator b(OptionsOf("b"));
   ASSERT_TRUE(b.Start().ok());
-  const auto at_b = ClientOf(b.address(), absl::Milliseconds(500));
+  const auto at_b = ClientOf(b.address(), absl::Seconds(2));
   const std::string leads = absl::StrCat(": ", a.address(), " leads");
   EXPECT_EQ(at_b->GetJob(job).status(),
             absl::UnavailableError(absl::StrCat("coordinator at ", b.address(),
-                                                " cannot be reached (tried for 500ms)", leads)));
+                                                " cannot be reached (tried for 2s)", leads)));
   EXPECT_THAT(std::string(at_b->Submit(SomeJob(1)).status().message()), HasSubstr(leads));
   EXPECT_THAT(std::string(at_b->Follow(job, [](const auto&) {}).status().message()),
               HasSubstr(leads));
   EXPECT_THAT(std::string(control::ListKeys({.coordinator = b.address(),
                                              .credentials = control::Credentials::File(
                                                  keys_->PathOf(keys::Role::kUser, "ada")),
-                                             .deadline = absl::Milliseconds(500)})
+                                             .deadline = absl::Seconds(2)})
                               .status()
                               .message()),
               HasSubstr(leads));

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
-#include "server/coordinator/service/etcd/cluster_roots.h"
+#include "server/coordinator/access/cluster_roots.h"
 #include "server/coordinator/service/etcd/seen_blocks.h"
 #include "server/coordinator/service/etcd/split_value.h"
 #include "tests/fuzz/check.h"

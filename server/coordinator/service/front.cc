@@ -51,9 +51,9 @@ class Refuser final : public grpc::CallbackGenericService {
       explicit Reactor(const std::string& text) {
         Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, text));
       }
-      void OnDone() override { delete this; }
+      void OnDone() override { const std::unique_ptr<Reactor> ends(this); }
     };
-    return new Reactor(text_());
+    return std::make_unique<Reactor>(text_()).release();  // it ends itself
   }
 
  private:

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/coordinator/service/etcd/cluster_roots.h"
+#include "server/coordinator/access/cluster_roots.h"
 #include "server/coordinator/service/etcd/etcd_job_store.h"
 #include "server/coordinator/service/etcd/requests.h"
 #include "server/coordinator/service/etcd/split_store.h"

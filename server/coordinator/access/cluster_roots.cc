@@ -1,4 +1,4 @@
-#include "server/coordinator/service/etcd/cluster_roots.h"
+#include "server/coordinator/access/cluster_roots.h"
 
 #include <algorithm>
 

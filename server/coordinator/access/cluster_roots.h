@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_COORDINATOR_SERVICE_ETCD_CLUSTER_ROOTS_H_
-#define STRATA_SERVER_COORDINATOR_SERVICE_ETCD_CLUSTER_ROOTS_H_
+#ifndef STRATA_SERVER_COORDINATOR_ACCESS_CLUSTER_ROOTS_H_
+#define STRATA_SERVER_COORDINATOR_ACCESS_CLUSTER_ROOTS_H_
 
 #include <string>
 #include <vector>
@@ -21,4 +21,4 @@ absl::Status CheckRoots(const std::string& value, const std::vector<std::string>
 
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_COORDINATOR_SERVICE_ETCD_CLUSTER_ROOTS_H_
+#endif  // STRATA_SERVER_COORDINATOR_ACCESS_CLUSTER_ROOTS_H_
