@@ -96,6 +96,9 @@ class Cluster:
     def status(self, name):
         return json.loads(self.call("status", name, "--json"))
 
+    def nodes(self):
+        return json.loads(self.call("nodes", "--json"))["daemons"]
+
     def watch(self, name, every_s, limit_s):
         """Yields the job's status until it has finished; its last one too."""
         deadline = time.time() + limit_s
