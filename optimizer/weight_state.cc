@@ -50,7 +50,7 @@ WeightImage WeightState::Image() const {
           .state = CopyState(pool_, state0_, state1_, elements_)};
 }
 
-absl::Status WeightState::Restore(const WeightImage& image) {
+absl::Status WeightState::Restore(const WeightImage& image, uint64_t seed_checksum) {
   STRATA_REQUIRE(!seeded());
   absl::Status fits = CheckImage(image, rule_.optimizer.kind, elements_);
   if (!fits.ok()) return fits;
@@ -60,6 +60,7 @@ absl::Status WeightState::Restore(const WeightImage& image) {
   version_ = image.version;
   updates_ = image.updates;
   samples_ = image.samples;
+  seed_checksum_ = seed_checksum;
   return absl::OkStatus();
 }
 
@@ -76,11 +77,13 @@ void WeightState::Apply(const Bytes& gradient_sum, float scale, uint64_t samples
   const std::shared_ptr<float> next = pool_.AllocateFloats(elements_);
   ApplyUpdate(kernels_, rule_.optimizer, update, runs_, gradient, weights_.floats(), next.get(),
               state0_.get(), state1_.get());
+  if (keeps_previous_) previous_ = std::move(weights_);
   weights_ = AsBytes(next, elements_);
   ++version_;
 }
 
 void WeightState::Skip() {
+  if (keeps_previous_) previous_ = weights_;
   if (rule_.optimizer.kind == OptimizerKind::kMean)
     weights_ = AsBytes(Zeros(pool_, elements_), elements_);
   ++version_;

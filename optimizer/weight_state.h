@@ -40,6 +40,11 @@ class WeightState {
   // Counts a version in which no node had a sample: weights and state stay. Where weights are mean
   // gradients, there is none.
   void Skip();
+  // From now on the weights of the version before are kept, too.
+  void KeepPrevious() { keeps_previous_ = true; }
+  // The weights of version() - 1. Empty: they are not kept, or there are none.
+  const Bytes& previous() const { return previous_; }
+  void RestorePrevious(Bytes previous) { previous_ = std::move(previous); }
   // Other weights in place of these; the optimizer's state and counts stay. REQUIRES: seeded,
   // `elements` fp32.
   void Replace(Bytes weights) {
@@ -52,7 +57,8 @@ class WeightState {
   WeightImage Image() const;
   // Goes on from an image in place of first weights; all of it is copied. Errors: InvalidArgument
   // naming what differs from this chunk (elements, vectors of state). REQUIRES: !seeded(), finite.
-  absl::Status Restore(const WeightImage& image);
+  // `seed_checksum`: of the first weights, where it is known.
+  absl::Status Restore(const WeightImage& image, uint64_t seed_checksum = 0);
 
   const Bytes& weights() const { return weights_; }
   // Updates applied or skipped since the seed.
@@ -61,9 +67,10 @@ class WeightState {
   uint64_t samples() const { return samples_; }
   // Optimizer updates among these versions.
   uint64_t updates() const { return updates_; }
-  // Bytes of weights and optimizer state.
+  // Bytes of weights, also those of the version before, and optimizer state.
   size_t bytes() const {
-    return weights_.size() +
+    const bool is_shared = previous_.data() == weights_.data();
+    return weights_.size() + (is_shared ? 0 : previous_.size()) +
            (int{state0_ != nullptr} + int{state1_ != nullptr}) * elements_ * sizeof(float);
   }
 
@@ -78,6 +85,8 @@ class WeightState {
   const std::vector<OptimizerRun> runs_;
 
   Bytes weights_;
+  bool keeps_previous_ = false;
+  Bytes previous_;
   uint64_t seed_checksum_ = 0;
   std::shared_ptr<float> state0_, state1_;
   uint64_t version_ = 0;

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/job/check_checkpoint.h"
 #include "common/job/check_data.h"
 #include "common/job/check_device.h"
+#include "common/job/check_faults.h"
 #include "common/job/check_optimizer.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
@@ -268,9 +268,6 @@ absl::Status CheckShape(const proto::Job& job) {
   if (job.placement() != proto::Job::AUTO && job.exchange() != proto::Job::PARAMETER_SERVER) {
     return Refuse("placement: belongs to exchange: PARAMETER_SERVER");
   }
-  if (job.replicas() > 0 && job.exchange() != proto::Job::PARAMETER_SERVER) {
-    return Refuse("replicas: belongs to exchange: PARAMETER_SERVER: others have no servers");
-  }
   const bool has_peers =
       job.exchange() == proto::Job::PARAMETER_SERVER || job.exchange() == proto::Job::RING;
   if (job.connections() > 1 && !has_peers) {
@@ -287,7 +284,7 @@ absl::Status ValidateJob(const proto::Job& job) {
               CheckDevice(job), CheckData(job), CheckOptimizer(job.optimizer()),
               CheckEncodings(job), CheckSchedule(job), CheckConsistency(job.consistency()),
               CheckMode(job), CheckRecipe(job), CheckBatchNorm(job), CheckDebug(job),
-              CheckCheckpoint(job), CheckEvaluation(job.evaluation()),
+              CheckFaults(job), CheckEvaluation(job.evaluation()),
               InRange("metrics.every_steps", job.metrics().every_steps(), 1, UINT32_MAX)});
 }
 

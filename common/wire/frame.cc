@@ -289,28 +289,6 @@ bool IsSealed(bool has_seal, const Header& header) {
 
 }  // namespace
 
-bool IsSequenced(Op op) {
-  return op == Op::kSeed || op == Op::kFirst || op == Op::kReduce || op == Op::kGather ||
-         op == Op::kRetire;
-}
-
-bool IsLogged(Op op) {
-  return op == Op::kInit || op == Op::kPushPull || op == Op::kRetire || op == Op::kApply ||
-         op == Op::kCopy;
-}
-
-uint64_t Checksum(absl::Span<const std::byte> payload) {
-  return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
-}
-
-uint64_t PayloadChecksum(const Bytes& payload) {
-  if (payload.empty()) return 0;
-  if (const uint64_t known = payload.known_checksum(); known != 0) return known;
-  const uint64_t checksum = Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
-  payload.RememberChecksum(checksum);
-  return checksum;
-}
-
 uint64_t ChecksumToSend(const Frame& frame) {
   return IsSealed(frame.seal.has_value(), frame.header) ? 0 : PayloadChecksum(frame.payload);
 }

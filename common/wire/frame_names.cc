@@ -95,4 +95,14 @@ std::string ToString(ErrorCode code) {
   return absl::StrFormat("error %d", static_cast<int>(code));
 }
 
+bool IsSequenced(Op op) {
+  return op == Op::kSeed || op == Op::kFirst || op == Op::kReduce || op == Op::kGather ||
+         op == Op::kRetire;
+}
+
+bool IsLogged(Op op) {
+  return op == Op::kInit || op == Op::kPushPull || op == Op::kRetire || op == Op::kApply ||
+         op == Op::kCopy;
+}
+
 }  // namespace strata::wire

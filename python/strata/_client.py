@@ -66,6 +66,8 @@ class Client:
         self.first_step = 0  # that this process makes
         # The job writes checkpoints, or goes on from one.
         self.has_checkpoints = "checkpoint" in self.job or bool(lib.strata_goes_on(self._handle))
+        # A process of the job may begin with a step that is not the first.
+        self.may_begin_later = self.has_checkpoints or "replace" in self.job
         self.in_step = False
         self.is_open = True
         self.on_begin: Callable[[], None] = lambda: None
@@ -132,8 +134,8 @@ class Client:
             1,
             None if optimizer is None else optimizer.encode(),
             says_rates,
-            can_resume and self.has_checkpoints,
-            keeps_state and self.has_checkpoints,
+            can_resume and self.may_begin_later,
+            keeps_state and self.may_begin_later,
         )
         self._call(lib.strata_start, ctypes.byref(facts))
         self.first_step = self.steps = lib.strata_first_step(self.handle)

@@ -48,9 +48,9 @@ class Session:
         overwritten with rank 0's once, unless the job goes on from a checkpoint.
         `samples_per_epoch` (of all ranks) and `total_steps` (of each) show the progress.
 
-        Jobs with `checkpoint` take scripts with `can_resume=True`, which begin with step
-        `first_step`. With `keeps_state=True` checkpoints hold what each rank gives to `save_state`,
-        too.
+        Jobs with `checkpoint` or `replace` take scripts with `can_resume=True`, which begin with
+        step `first_step`. With `keeps_state=True` checkpoints hold what each rank gives to
+        `save_state`, too; a node of such ranks cannot be replaced.
 
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """

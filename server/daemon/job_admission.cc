@@ -15,48 +15,75 @@ JobAdmission::JobAdmission(const ServerLimits& limits)
     : connections_max_(limits.connections_max),
       ledger_(limits.memory_bytes > 0 ? limits.memory_bytes : DefaultMemoryLimitBytes()) {}
 
-absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
-  const proto::JobRecord& record = install.record();
-  const JobId job(record.job_id());
-  Admitted admitted;
-  const auto nodes = static_cast<uint32_t>(record.view().nodes_size());
-  const uint32_t of_each = JobConnections(record.job());
-  // A second copy may become the first one: then its nodes connect to it, too.
-  std::vector<uint32_t> copies(install.own_shards_size(), 1);
-  for (const proto::OwnBackup& backup : install.own_backups()) {
-    if (backup.thread() < copies.size()) ++copies[backup.thread()];
-  }
-  const uint32_t most = copies.empty() ? 1 : *std::max_element(copies.begin(), copies.end());
-  admitted.connections = nodes * of_each * most;
-  admitted.chunk_bytes = uint64_t{record.placement().chunk_elements()} * sizeof(float);
-  uint64_t others = 0;
-  for (const auto& [id, other] : jobs_) others += id == job ? 0 : other.connections;
-  if (others + admitted.connections > connections_max_) {
+uint32_t JobAdmission::Admitted::connections() const {
+  std::map<size_t, uint32_t> copies_on;
+  uint32_t most = 1;
+  for (const Copy& copy : copies) most = std::max(most, ++copies_on[copy.thread]);
+  return nodes * of_each * most;
+}
+
+MemoryFormula JobAdmission::Admitted::need() const {
+  MemoryFormula need;
+  for (const Copy& copy : copies) need.Add(copy.need);
+  return need;
+}
+
+JobAdmission::Admitted JobAdmission::Empty(const proto::JobRecord& record) {
+  return {.nodes = static_cast<uint32_t>(record.view().nodes_size()),
+          .of_each = JobConnections(record.job()),
+          .chunk_bytes = uint64_t{record.placement().chunk_elements()} * sizeof(float),
+          .copies = {}};
+}
+
+absl::Status JobAdmission::AddCopy(const proto::JobRecord& record, size_t thread, ShardId shard,
+                                   Admitted* to) {
+  absl::StatusOr<MemoryFormula> need = ShardMemoryNeed(record, shard);
+  if (!need.ok()) return need.status();
+  to->copies.push_back({thread, shard, *std::move(need)});
+  return absl::OkStatus();
+}
+
+absl::Status JobAdmission::Take(JobId job, Admitted admitted) {
+  uint32_t others = 0;
+  for (const auto& [id, other] : jobs_) others += id == job ? 0 : other.connections();
+  if (others + admitted.connections() > connections_max_) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "its %d nodes need %s each at every shard; other jobs have %d of the limit of "
         "%d (--connections)",
-        nodes, Counted(of_each, "connection"), others, connections_max_));
+        admitted.nodes, Counted(admitted.of_each, "connection"), others, connections_max_));
   }
-  MemoryFormula need;
-  for (uint32_t shard : install.own_shards()) {
-    admitted.limits.push_back(0);
-    if (shard == kNoShard) continue;
-    const absl::StatusOr<MemoryFormula> of_shard = ShardMemoryNeed(record, ShardId(shard));
-    if (!of_shard.ok()) return of_shard.status();
-    admitted.limits.back() = of_shard->total();
-    need.Add(*of_shard);
+  if (absl::Status promised = ledger_.Promise(job, admitted.need()); !promised.ok()) {
+    return promised;
   }
-  for (const proto::OwnBackup& backup : install.own_backups()) {
-    const absl::StatusOr<MemoryFormula> of_shard = ShardMemoryNeed(record, ShardId(backup.shard()));
-    if (!of_shard.ok()) return of_shard.status();
-    if (backup.thread() < admitted.limits.size()) {
-      admitted.limits[backup.thread()] += of_shard->total();
-    }
-    need.Add(*of_shard);
-  }
-  if (absl::Status promised = ledger_.Promise(job, need); !promised.ok()) return promised;
   jobs_[job] = std::move(admitted);
   return absl::OkStatus();
+}
+
+absl::Status JobAdmission::Admit(const proto::InstallJob& install) {
+  const proto::JobRecord& record = install.record();
+  Admitted admitted = Empty(record);
+  absl::Status status;
+  for (int thread = 0; status.ok() && thread < install.own_shards_size(); ++thread) {
+    const uint32_t shard = install.own_shards(thread);
+    if (shard == kNoShard) continue;
+    status = AddCopy(record, static_cast<size_t>(thread), ShardId(shard), &admitted);
+  }
+  for (const proto::OwnBackup& backup : install.own_backups()) {
+    if (!status.ok()) break;
+    status = AddCopy(record, backup.thread(), ShardId(backup.shard()), &admitted);
+  }
+  return status.ok() ? Take(JobId(record.job_id()), std::move(admitted)) : status;
+}
+
+absl::Status JobAdmission::AdmitBackup(const proto::InstallBackup& install) {
+  const proto::JobRecord& record = install.record();
+  const JobId job(record.job_id());
+  const ShardId shard(install.backup().shard());
+  const auto known = jobs_.find(job);
+  Admitted admitted = known == jobs_.end() ? Empty(record) : known->second;
+  std::erase_if(admitted.copies, [shard](const Copy& copy) { return copy.shard == shard; });
+  absl::Status added = AddCopy(record, install.backup().thread(), shard, &admitted);
+  return added.ok() ? Take(job, std::move(admitted)) : added;
 }
 
 void JobAdmission::Release(JobId job) {
@@ -64,10 +91,23 @@ void JobAdmission::Release(JobId job) {
   jobs_.erase(job);
 }
 
+void JobAdmission::ReleaseShard(JobId job, ShardId shard) {
+  const auto known = jobs_.find(job);
+  if (known == jobs_.end()) return;
+  std::vector<Copy>& copies = known->second.copies;
+  std::erase_if(copies, [shard](const Copy& copy) { return copy.shard == shard; });
+  if (copies.empty()) return Release(job);
+  ledger_.Promise(job, known->second.need()).IgnoreError();  // less than it had
+}
+
 uint64_t JobAdmission::LimitOf(JobId job, size_t shard) const {
   const auto found = jobs_.find(job);
-  return found == jobs_.end() || shard >= found->second.limits.size() ? 0
-                                                                      : found->second.limits[shard];
+  uint64_t limit = 0;
+  if (found == jobs_.end()) return limit;
+  for (const Copy& copy : found->second.copies) {
+    if (copy.thread == shard) limit += copy.need.total();
+  }
+  return limit;
 }
 
 uint64_t JobAdmission::chunk_bytes_max() const {

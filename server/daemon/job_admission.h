@@ -22,8 +22,14 @@ class JobAdmission {
 
   // Errors: ResourceExhausted, with formula or sum, figure and limit; those of ShardMemoryNeed.
   absl::Status Admit(const proto::InstallJob& install);
-  // Unknown jobs are fine.
+  // A second copy of one more shard of a job, which may be here already; in place of another copy
+  // of it. Errors: likewise; the job then has what it had.
+  absl::Status AdmitBackup(const proto::InstallBackup& install);
+  // Unknown jobs and shards are fine.
   void Release(JobId job);
+  void ReleaseShard(JobId job, ShardId shard);
+  // Whether the job has a shard here.
+  bool Knows(JobId job) const { return jobs_.contains(job); }
 
   // Returns the memory that the job may take, by formula, of the daemon's shard `shard`; 0 where
   // the job is not on it.
@@ -34,11 +40,28 @@ class JobAdmission {
   uint64_t chunk_bytes_max() const;
 
  private:
-  struct Admitted {
-    uint32_t connections = 0;  // at each shard
-    uint64_t chunk_bytes = 0;
-    std::vector<uint64_t> limits;  // by the daemon's shard
+  struct Copy {
+    size_t thread = 0;  // the daemon's shard
+    ShardId shard;      // of the job
+    MemoryFormula need;
   };
+  struct Admitted {
+    uint32_t nodes = 0;
+    uint32_t of_each = 0;  // connections to a shard
+    uint64_t chunk_bytes = 0;
+    std::vector<Copy> copies;
+
+    // At each of the daemon's shards. A second copy may become the first one: then its nodes
+    // connect to it, too.
+    uint32_t connections() const;
+    MemoryFormula need() const;
+  };
+
+  static Admitted Empty(const proto::JobRecord& record);
+  static absl::Status AddCopy(const proto::JobRecord& record, size_t thread, ShardId shard,
+                              Admitted* to);
+  // Promises what it needs, if there is room. Errors: ResourceExhausted.
+  absl::Status Take(JobId job, Admitted admitted);
 
   const uint32_t connections_max_;
   MemoryLedger ledger_;

@@ -31,6 +31,7 @@ proto::BackupReport ReportOf(const BackupState& state) {
     report.set_waits_ms(static_cast<uint32_t>(std::clamp<int64_t>(waits, 1, UINT32_MAX)));
   }
   report.set_refusal(std::string(state.refusal.message()));
+  report.set_chunks_missing(static_cast<uint32_t>(state.chunks_missing));
   return report;
 }
 
@@ -163,28 +164,11 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
     Remove(message.remove_job().job_id());
   } else if (message.has_move_shard()) {
     MoveShard(message.move_shard());
+  } else if (message.has_install_backup()) {
+    InstallBackup(message.install_backup());
+  } else if (message.has_remove_shard()) {
+    RemoveShard(message.remove_shard());
   }
-}
-
-void ServerDaemon::MoveShard(const proto::MoveShard& move) {
-  const auto here = jobs_.find(move.job_id());
-  if (here == jobs_.end() || here->second != move.attempt()) return;
-  absl::Status moved = absl::NotFoundError("no thread here holds the shard");
-  for (size_t i = 0; i < shards_.size() && absl::IsNotFound(moved); ++i) {
-    moved = shards_[i]->Promote(JobId(move.job_id()), ShardId(move.shard()), move.generation());
-  }
-  if (moved.ok()) {
-    return LogInfo("job %u: shard %u has one copy, here, from generation %u on", move.job_id(),
-                   move.shard(), move.generation());
-  }
-  proto::DaemonMessage reply;
-  proto::ShardNotMoved* not_moved = reply.mutable_shard_not_moved();
-  not_moved->set_job_id(move.job_id());
-  not_moved->set_attempt(move.attempt());
-  not_moved->set_shard(move.shard());
-  not_moved->set_generation(move.generation());
-  not_moved->set_error(std::string(moved.message()));
-  session_->Send(std::move(reply));
 }
 
 void ServerDaemon::TakeIn(const proto::InstallJob& install) {

@@ -99,6 +99,11 @@ class ServerDaemon {
   absl::Status BeginInstall(const proto::InstallJob& install);
   absl::Status EndInstall(const proto::InstallJob& install);
   void MoveShard(const proto::MoveShard& move);
+  void InstallBackup(const proto::InstallBackup& install);
+  absl::Status TakeBackup(const proto::InstallBackup& install);
+  void RemoveShard(const proto::RemoveShard& remove);
+  // Forgets copies of a shard that are older than the generation, and the job with its last one.
+  void Forget(JobId job, ShardId shard, uint32_t generation);
   // Has the shards go on from the job's checkpoint, and tells the coordinator how that went.
   void Load(const proto::InstallJob& install);
   void TellInstalled(const proto::InstallJob& install, const absl::Status& status);

@@ -77,7 +77,7 @@ std::optional<FrameFault> FrameGate::CheckChange(const wire::Frame& frame, size_
       header.generation != plan_.generation) {
     return FrameFault{ErrorCode::kWrongJob, "not HELLO's job, view and generation"};
   }
-  if (header.op != Op::kApply) {
+  if (header.op != Op::kApply && header.op != Op::kCopy) {
     const auto found = node_index_.find(NodeId(header.node));
     if (found == node_index_.end()) return FrameFault{ErrorCode::kWrongView, "node"};
     *node = found->second;
@@ -88,6 +88,7 @@ std::optional<FrameFault> FrameGate::CheckChange(const wire::Frame& frame, size_
     return FrameFault{ErrorCode::kWrongChunk, absl::StrFormat("no chunk %d here", header.chunk)};
   }
   *chunk = *index;
+  if (header.op == Op::kCopy) return std::nullopt;  // as CopyCollector says
   return CheckPayload(frame, plan_.chunks[*chunk]);
 }
 
@@ -134,6 +135,9 @@ std::optional<FrameFault> FrameGate::CheckSender(const Binding& binding,
     return FrameFault{ErrorCode::kFenced, "a newer incarnation said HELLO"};
   }
   switch (header.op) {
+    case Op::kPull:
+      if (plan_.replaces) return CheckEra(header);
+      return FrameFault{ErrorCode::kWrongRole, "the job replaces no nodes"};
     case Op::kInit:
     case Op::kPushPull:
     case Op::kCut:

@@ -16,7 +16,7 @@ void AddCodecs(const ShardPlan& plan, uint64_t own, uint64_t chunk, MemoryFormul
   const AnswerRules& answers = plan.rules.answers;
   const wire::Codec codec = kernels::WireCodec(answers.compression.compression);
   if (codec != wire::Codec::kNone) {
-    const uint64_t copies = answers.shared ? 2 : plan.nodes.size();
+    const uint64_t copies = answers.shared ? (answers.keeps_previous ? 3 : 2) : plan.nodes.size();
     need->Add(absl::StrFormat("nodes' copies %d x %s", copies, BytesText(own)),
               SaturatingProduct(copies, own));
   }
@@ -47,6 +47,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
   MemoryFormula need;
   need.Add("weights", own);
   need.Add("chunk in update", chunk);
+  if (plan->rules.keeps_previous) need.Add("weights of the clock before", own);
   if (record.takes_first_weights()) need.Add("first weights", own);
   if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);

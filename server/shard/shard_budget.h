@@ -12,6 +12,8 @@ namespace strata::server {
 // M bytes of the arena on this shard:
 //
 //   weights            M, and C more for the chunk that is being updated
+//   clock before       where nodes that die are replaced, of sync and lazy(0): M, the weights of
+//                      before the last clock; where answers are encoded M more of nodes' copies
 //   optimizer state    0, 1 or 2 x M
 //   nodes' copies      where answers are encoded: n x M, of sync and lazy(0) M; and what they share
 //                      of it, the last payload of every chunk, no more than M

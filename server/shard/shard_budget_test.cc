@@ -34,6 +34,15 @@ TEST(ShardBudget, OfAJobWithCheckpointsHasTwoCutsOfWeightsAndState) {
               testing::HasSubstr(" + checkpoints 2 x 3 x 10.0 KiB 60.0 KiB + held sums"));
 }
 
+TEST(ShardBudget, OfAJobThatReplacesNodesHasTheWeightsOfTheClockBefore) {
+  EXPECT_THAT(Formula("optimizer { sgd {} } replace { per_hour: 1 }"),
+              testing::HasSubstr(" + weights of the clock before 10.0 KiB + held sums"));
+  EXPECT_THAT(Formula("optimizer { sgd {} } replace { per_hour: 1 } pull { codec: FP16 }"),
+              testing::HasSubstr("update 1.0 KiB + nodes' copies 3 x 10.0 KiB 30.0 KiB + held"));
+  EXPECT_THAT(Formula("optimizer { sgd {} } replace { per_hour: 1 } consistency { async {} }"),
+              testing::Not(testing::HasSubstr("clock before")));
+}
+
 TEST(ShardBudget, OfALazyJobHasTheClocksThatMayBeAheadToo) {
   EXPECT_EQ(Formula("optimizer { sgd {} } consistency { lazy { staleness: 3 } }"),
             "106.0 KiB: weights 10.0 KiB + chunk in update 1.0 KiB + held sums (3 x 4 - 1) x 1.0 "

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
+#include "common/job/exchange/shard_generation.h"
 #include "common/job/job.h"
 #include "server/shard/frames/reply.h"
 #include "server/shard/shard_job.h"
@@ -50,9 +51,14 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   const JobId id(record.job_id());
   const JobShard key(id, own_shard);
   std::string text = record.SerializeAsString();
+  const bool is_late = copy == ShardCopy::kEmptyBackup;  // other shards have moved since
   for (const auto* jobs : {&jobs_, &installing_}) {
     for (const auto& [known, installed] : *jobs) {
-      if (known.first != id || installed.record == text) continue;
+      if (known.first != id || installed.record == text || (is_late && known != key)) continue;
+      if (is_late &&
+          installed.job->generation() == ShardGeneration(record.placement(), own_shard)) {
+        continue;
+      }
       return absl::AlreadyExistsError(
           absl::StrFormat("job %d is installed with another record", id.value()));
     }
@@ -72,7 +78,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   made.job = std::make_unique<ShardJob>(*std::move(plan), copy, kernels_, *made.pool, &scratch_,
                                         &refusals_, &cuts_, std::move(trace));
   made.record = std::move(text);
-  if (record.has_resume()) {
+  if (record.has_resume() && copy != ShardCopy::kEmptyBackup) {
     installing_[key] = std::move(made);
     return false;
   }
@@ -117,24 +123,52 @@ void ShardCore::Add(const JobShard& id, Installed installed) {
   jobs_[id] = std::move(installed);
 }
 
-absl::Status ShardCore::Promote(JobId job, ShardId shard, uint32_t generation,
-                                std::vector<ShardAction>* actions) {
+absl::Status ShardCore::OnShard(JobId job, ShardId shard, std::vector<ShardAction>* actions,
+                                absl::FunctionRef<absl::Status(ShardJob&)> call) {
   const auto found = jobs_.find(JobShard(job, shard));
   if (found == jobs_.end()) return NotHere(job, shard);
   const size_t first = actions->size();
-  const absl::Status promoted = found->second.job->Promote(generation, actions);
+  const absl::Status done = call(*found->second.job);
   UnbindClosed(first, *actions);
-  return promoted;
+  return done;
+}
+
+absl::Status ShardCore::Promote(JobId job, ShardId shard, uint32_t generation,
+                                std::vector<ShardAction>* actions) {
+  return OnShard(job, shard, actions,
+                 [&](ShardJob& found) { return found.Promote(generation, actions); });
 }
 
 absl::Status ShardCore::GoOnAlone(JobId job, ShardId shard, uint32_t generation,
                                   std::vector<ShardAction>* actions) {
+  return OnShard(job, shard, actions,
+                 [&](ShardJob& found) { return found.GoOnAlone(generation, actions); });
+}
+
+absl::Status ShardCore::FillBackup(JobId job, ShardId shard, uint32_t generation,
+                                   const std::string& address, bool is_whole,
+                                   std::vector<ShardAction>* actions) {
+  return OnShard(job, shard, actions, [&](ShardJob& found) {
+    return found.FillBackup(generation, address, is_whole, actions);
+  });
+}
+
+bool ShardCore::RemoveShard(JobId job, ShardId shard, uint32_t generation,
+                            std::vector<ShardAction>* actions) {
   const auto found = jobs_.find(JobShard(job, shard));
-  if (found == jobs_.end()) return NotHere(job, shard);
-  const size_t first = actions->size();
-  const absl::Status alone = found->second.job->GoOnAlone(generation, actions);
-  UnbindClosed(first, *actions);
-  return alone;
+  if (found == jobs_.end()) return false;
+  if (found->second.job->generation() >= generation) return true;
+  Close(found->second, actions);
+  jobs_.erase(found);
+  return false;
+}
+
+void ShardCore::Close(const Installed& installed, std::vector<ShardAction>* actions) {
+  for (const transport::ConnectionId connection : installed.job->Connections()) {
+    bound_.erase(connection);
+    actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
+  }
+  if (installed.job->trace() != nullptr) --traced_;
 }
 
 void ShardCore::UnbindClosed(size_t first, const std::vector<ShardAction>& actions) {
@@ -162,12 +196,7 @@ void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
   const auto is_of_job = [job](const auto& entry) { return entry.first.first == job; };
   absl::erase_if(installing_, is_of_job);
   for (auto& [key, installed] : jobs_) {
-    if (key.first != job) continue;
-    for (const transport::ConnectionId connection : installed.job->Connections()) {
-      bound_.erase(connection);
-      actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
-    }
-    if (installed.job->trace() != nullptr) --traced_;
+    if (key.first == job) Close(installed, actions);
   }
   absl::erase_if(jobs_, is_of_job);
 }

@@ -27,43 +27,17 @@
 #include "server/shard/frames/refusals.h"
 #include "server/shard/frames/shard_action.h"
 #include "server/shard/shard_cut.h"
+#include "server/shard/shard_report.h"
 
 namespace strata::server {
 
 class ShardJob;
 
-struct ShardCounters {
-  uint64_t pushes = 0;
-  uint64_t answers = 0;
-  uint64_t duplicates = 0;
-  uint64_t refused = 0;
-  uint64_t bytes_received = 0;
-  uint64_t bytes_sent = 0;
-
-  void Add(const ShardCounters& other);
-};
-
-// How the backup of a shard that lies here follows.
-struct BackupState {
-  JobId job;
-  ShardId shard;
-  uint32_t generation = 0;
-  absl::Time waits_since =
-      absl::InfiniteFuture();  // for the oldest change that it does not confirm
-  absl::Status refusal;        // not OK: it follows no more, and why
-};
-
-// What a shard has to say of one job.
-struct ShardReport {
-  ShardCounters counters;
-  std::vector<proto::NodeClock> nodes;  // not in every report of a large job
-  uint64_t memory_bytes = 0;            // weights, optimizer state and held sums
-};
-
 // A job's shard lies on one server, its primary, or on two: then the primary says each change to
 // its backup, and a node learns of nothing that the backup does not have. The backup hears no node
-// until it is made the primary.
-enum class ShardCopy { kPrimary, kBackup };
+// until it is made the primary. A backup that comes later is empty, until its primary has filled
+// it.
+enum class ShardCopy { kPrimary, kBackup, kEmptyBackup };
 
 // What lies on one thread of a server: shards of jobs, with their chunks' weights and optimizer
 // state, and the
@@ -93,8 +67,9 @@ class ShardCore {
 
   // The same in turns, between which the shard serves other jobs: BeginInstall, which returns true
   // where that was all; else InstallMore with each of the images, and EndInstall. Until then nobody
-  // finds the job here. Errors: those of Install, after which the job is not here; Cancelled: it
-  // was removed meanwhile. EndInstall of a job that is here already is fine.
+  // finds the job here. A backup that is empty waits for no images. Errors: those of Install, after
+  // which the job is not here; Cancelled: it was removed meanwhile. EndInstall of a job that is
+  // here already is fine.
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
                                     ShardCopy copy = ShardCopy::kPrimary);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
@@ -109,6 +84,17 @@ class ShardCore {
   // goes out. Errors: as above.
   absl::Status GoOnAlone(JobId job, ShardId shard, uint32_t generation,
                          std::vector<ShardAction>* actions);
+
+  // The copy here is the shard's primary as of this generation, and has a backup at `address` from
+  // now on, which it fills while it serves nodes. `is_whole`: it has been filled, as is known where
+  // primaries are made; before, a job that waits while it is unprotected stands still. Errors: as
+  // above; FailedPrecondition, too, where this copy itself has not been filled.
+  absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
+                          bool is_whole, std::vector<ShardAction>* actions);
+  // Forgets a copy of a shard that is older than this generation; its connections are closed.
+  // Returns whether one is left that is not older.
+  bool RemoveShard(JobId job, ShardId shard, uint32_t generation,
+                   std::vector<ShardAction>* actions);
 
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
@@ -165,6 +151,10 @@ class ShardCore {
   using JobShard = std::pair<JobId, ShardId>;
 
   void Add(const JobShard& id, Installed installed);
+  // Calls, where the shard is here; the connections that it closes are bound to nothing any more.
+  absl::Status OnShard(JobId job, ShardId shard, std::vector<ShardAction>* actions,
+                       absl::FunctionRef<absl::Status(ShardJob&)> call);
+  void Close(const Installed& installed, std::vector<ShardAction>* actions);
   // Takes the shards of a job that are being installed one step further. After an error they are
   // not here.
   absl::Status Advance(JobId id, absl::FunctionRef<absl::Status(ShardJob&)> call);

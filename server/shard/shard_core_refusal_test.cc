@@ -161,7 +161,7 @@ TEST_F(ShardCoreRefusal, AnOlderViewIsRefusedAndANewerOneOrAnotherGenerationRetr
 
 TEST_F(ShardCoreRefusal, OpsThatOnlyServersSend) {
   for (Op op : {Op::kHelloOk, Op::kInitOk, Op::kAnswer, Op::kCutAnswer, Op::kRetireOk, Op::kRetry,
-                Op::kError}) {
+                Op::kPulled, Op::kError}) {
     ExpectRefused(a_, ControlFrame(record_, op, 0, 0, 0), ErrorCode::kWrongRole);
   }
 }

@@ -18,19 +18,6 @@ using wire::Op;
 
 namespace {
 
-BackupLine::Options BackupLineOptions(const ShardPlan& plan) {
-  return {.shard = plan.shard,
-          .address = plan.backup,
-          .identity = {.job = plan.job.value(),
-                       .view = plan.view,
-                       .generation = plan.generation,
-                       .hello = {.protocol = kProtocolVersion,
-                                 .role = wire::Hello::Role::kPrimary,
-                                 .cluster = plan.cluster,
-                                 .token = plan.token,
-                                 .shard = plan.shard.value()}}};
-}
-
 std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
   std::vector<uint64_t> begins;
   for (const OwnChunk& chunk : chunks) begins.push_back(chunk.begin);
@@ -51,13 +38,14 @@ ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kerne
       sender_(plan_, connections_, &trace_, &counters_, refusals),
       cuts_(BeginsOf(plan_.chunks)),
       cuts_out_(cuts),
-      is_backup_(copy == ShardCopy::kBackup) {
+      is_backup_(copy != ShardCopy::kPrimary) {
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                    chunk.elements, chunk.runs));
   }
+  if (copy == ShardCopy::kEmptyBackup) lacks_.assign(chunks_.size(), true);
   if (is_backup_ || plan_.backup.empty()) return;
-  backup_ = std::make_unique<BackupLine>(BackupLineOptions(plan_));
+  backup_ = NewBackupLine();
   for (const auto& chunk : chunks_) chunk->sums().Keep(plan_.logs_sums);
 }
 
@@ -130,6 +118,7 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
   if (backup_ != nullptr && backup_->Owns(connection)) {
     backup_->OnFrame(frame, now);
+    Fill(now);
     return backup_->TakeActions(actions);
   }
   if (primary_ == connection) return OnPrimaryFrame(connection, frame, now, actions);
@@ -149,6 +138,7 @@ void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame
   if (!fault && (op == Op::kPushPull || op == Op::kCut) && !chunks_[chunk]->weights().seeded()) {
     fault = FrameFault{.retry = true};
   }
+  if (!fault && stands_still_) fault = FrameFault{.retry = true};
   if (fault) return Reject(connection, frame, *fault, actions);
   connections_.OnAccepted(connection, binding);
   switch (op) {
@@ -156,6 +146,8 @@ void ShardJob::OnNodeFrame(transport::ConnectionId connection, const wire::Frame
       return OnInit(connection, binding.node, frame, chunk, now, actions);
     case Op::kPushPull:
       return OnPushPull(connection, binding, frame, chunk, now, actions);
+    case Op::kPull:
+      return OnPull(connection, binding.node, frame, chunk, actions);
     case Op::kCut:
       return OnCut(binding.node, frame, chunk, actions);
     default:
@@ -202,6 +194,34 @@ void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const 
   answer.header.version = given.version;
   answer.header.received = chunks_[chunk]->Received(node);
   answer.payload = std::move(given.weights);
+  sender_.Send(connection, std::move(answer), actions);
+}
+
+void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+                      size_t chunk, std::vector<ShardAction>* actions) {
+  const ChunkState& state = *chunks_[chunk];
+  wire::Frame answer = Reply(frame.header, Op::kPulled);
+  answer.header.flags = wire::kFlagEmpty;
+  answer.header.received = kClockInfinity;
+  const bool only_counts = (frame.header.flags & wire::kFlagEmpty) != 0;
+  if (state.weights().seeded()) {
+    answer.header.received = state.Received(node);
+    answer.header.version = state.weights().version();
+  }
+  if (only_counts || !state.weights().seeded()) {
+    return sender_.Send(connection, std::move(answer), actions);
+  }
+  PulledWeights pulled = state.WeightsOf(node, frame.header.clock);
+  if (pulled.state == PulledWeights::State::kNotYet) {
+    return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
+  }
+  if (pulled.state == PulledWeights::State::kHere) {
+    answer.header.flags = 0;
+    answer.header.element_count = plan_.chunks[chunk].elements;
+    answer.header.version = pulled.weights.version;
+    answer.header.base_version = pulled.base;
+    answer.payload = std::move(pulled.weights.weights);
+  }
   sender_.Send(connection, std::move(answer), actions);
 }
 
@@ -258,6 +278,7 @@ void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const w
 void ShardJob::Retire(size_t node, absl::Time now, std::vector<ShardAction>* actions) {
   trace_.OnArrival();
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    if (Lacks(chunk)) continue;
     ChunkState& state = *chunks_[chunk];
     const absl::Time deadline_before = state.deadline();
     std::vector<DueAnswer> due;

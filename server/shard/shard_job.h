@@ -17,6 +17,7 @@
 #include "server/shard/frame_gate.h"
 #include "server/shard/frames/node_connections.h"
 #include "server/shard/replica/backup_line.h"
+#include "server/shard/replica/copy_frames.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_cut.h"
 #include "server/shard/shard_plan.h"
@@ -54,6 +55,9 @@ class ShardJob {
   void OnConnectFailed(const absl::Status& why, absl::Time now, std::vector<ShardAction>* actions);
   absl::Status Promote(uint32_t generation, std::vector<ShardAction>* actions);
   absl::Status GoOnAlone(uint32_t generation, std::vector<ShardAction>* actions);
+  absl::Status FillBackup(uint32_t generation, const std::string& address, bool is_whole,
+                          std::vector<ShardAction>* actions);
+  uint32_t generation() const { return plan_.generation; }
   // None: there is no backup.
   std::optional<BackupState> backup_state() const;
 
@@ -101,8 +105,13 @@ class ShardJob {
   void OnDeadlines(absl::Time now, std::vector<ShardAction>* made);
   // What was made leaves once the backup has what went before it.
   void Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions);
+  std::unique_ptr<BackupLine> NewBackupLine() const;
+  // Says chunks to a backup that lacks them, a few at a time.
+  void Fill(absl::Time now);
+  wire::Header HeaderOf(wire::Op op, size_t chunk) const;
   // Says a change to the backup, if there is one.
   void Log(const wire::Frame& frame, absl::Time now);
+  void SayToBackup(wire::Frame change, absl::Time now);
   void LogGraceIsOver(size_t chunk, absl::Time now);
   // The same for clocks that the chunk has applied.
   void LogSums(size_t chunk, absl::Time now);
@@ -115,6 +124,9 @@ class ShardJob {
   // Does what the primary has done. Errors: it cannot be done here.
   absl::Status Follow(const wire::Frame& frame, absl::Time now);
   absl::Status FollowPush(const wire::Frame& frame, size_t node, size_t chunk, absl::Time now);
+  absl::Status FollowCopy(const wire::Frame& frame, size_t chunk);
+  // The primary has yet to say the chunk.
+  bool Lacks(size_t chunk) const { return !lacks_.empty() && lacks_[chunk]; }
   // Errors: FailedPrecondition: it is not above that of now.
   absl::Status CheckNewer(uint32_t generation) const;
 
@@ -123,6 +135,9 @@ class ShardJob {
   // Answers an INIT that asks for the first weights.
   void GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                  size_t chunk, std::vector<ShardAction>* actions);
+  // Says how far a node is with the chunk, or gives it the weights of a clock.
+  void OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
+              size_t chunk, std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, const Binding& binding,
                   const wire::Frame& frame, size_t chunk, absl::Time now,
                   std::vector<ShardAction>* actions);
@@ -131,20 +146,6 @@ class ShardJob {
   void OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                 absl::Time now, std::vector<ShardAction>* actions);
   void Retire(size_t node, absl::Time now, std::vector<ShardAction>* actions);
-
-  static Push PushOf(const wire::Frame& frame, size_t node, absl::Time came_at) {
-    const wire::Header& header = frame.header;
-    return {.node = node,
-            .incarnation = header.incarnation,
-            .clock = header.clock,
-            .base_version = header.base_version,
-            .samples = header.sample_count,
-            .rate = header.rate,
-            .checksum = header.payload_checksum,
-            .codec = header.codec,
-            .sum = frame.payload,
-            .came_at = came_at};
-  }
 
   // The chunk's deadline may be another one than before.
   void UpdateDeadline(size_t chunk, absl::Time before);
@@ -168,8 +169,12 @@ class ShardJob {
 
   // A primary's; null: it has no backup.
   std::unique_ptr<BackupLine> backup_;
+  std::optional<BackupFill> fill_;  // what the backup lacks; none: nothing
+  bool stands_still_ = false;       // until it has a backup
   // A backup's: who says what is done, and the last of it that is done here.
   bool is_backup_ = false;
+  std::vector<bool> lacks_;  // by chunk; empty: none
+  CopyCollector collector_;
   std::optional<transport::ConnectionId> primary_;
   uint64_t followed_ = 0;
   // What chunks take for the time, less the time here: a backup goes by the time of its primary.

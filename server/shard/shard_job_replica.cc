@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/job/job.h"
 #include "server/shard/frames/reply.h"
 #include "server/shard/shard_job.h"
 
@@ -14,18 +15,87 @@ namespace strata::server {
 using wire::ErrorCode;
 using wire::Op;
 
+namespace {
+
+// Bytes that are on their way to a backup that is being filled: one chunk more than that at most.
+constexpr uint64_t kFillAhead = 4 << 20;
+
+// Whether a node that hears it knows no more of the shard than before.
+bool TellsNothing(const ShardAction& action) {
+  const Op op = action.frame.header.op;
+  return action.kind != ShardAction::Kind::kSend || op == Op::kError || op == Op::kRetry;
+}
+
+}  // namespace
+
+std::unique_ptr<BackupLine> ShardJob::NewBackupLine() const {
+  return std::make_unique<BackupLine>(
+      BackupLine::Options{.shard = plan_.shard,
+                          .address = plan_.backup,
+                          .identity = {.job = plan_.job.value(),
+                                       .view = plan_.view,
+                                       .generation = plan_.generation,
+                                       .hello = {.protocol = kProtocolVersion,
+                                                 .role = wire::Hello::Role::kPrimary,
+                                                 .cluster = plan_.cluster,
+                                                 .token = plan_.token,
+                                                 .shard = plan_.shard.value()}}});
+}
+
 void ShardJob::Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions) {
-  if (backup_ == nullptr) {
-    std::move(made.begin(), made.end(), std::back_inserter(*actions));
-    return;
+  if (backup_ != nullptr && !stands_still_ && !fill_) {
+    backup_->KeepBack(std::move(made));
+    return backup_->TakeActions(actions);
   }
-  backup_->KeepBack(std::move(made));
+  std::vector<ShardAction> kept_back;
+  for (ShardAction& action : made) {
+    // Nodes ask again for what they are not told now.
+    if (stands_still_ && !TellsNothing(action)) continue;
+    const std::optional<size_t> chunk = gate_.IndexOf(ChunkId(action.frame.header.chunk));
+    const bool follows = fill_ && (action.frame.header.op == Op::kRetireOk ||
+                                   (chunk.has_value() && fill_->IsSaid(*chunk)));
+    (follows ? kept_back : *actions).push_back(std::move(action));
+  }
+  if (backup_ == nullptr) return;
+  backup_->KeepBack(std::move(kept_back));
   backup_->TakeActions(actions);
+}
+
+wire::Header ShardJob::HeaderOf(Op op, size_t chunk) const {
+  wire::Header header;
+  header.op = op;
+  header.job = plan_.job.value();
+  header.view = plan_.view;
+  header.chunk = plan_.chunks[chunk].id.value();
+  return header;
+}
+
+void ShardJob::Fill(absl::Time now) {
+  if (!fill_) return;
+  while (const std::optional<size_t> chunk = fill_->next()) {
+    if (!backup_->is_up() || backup_->bytes() >= kFillAhead) return;
+    ChunkState& state = *chunks_[*chunk];
+    const ChunkCopy copy = state.Copy(plan_.logs_sums);
+    for (wire::Frame& part : CopyFrames(copy, HeaderOf(Op::kCopy, *chunk))) {
+      SayToBackup(std::move(part), now);
+    }
+    state.sums().Keep(plan_.logs_sums);
+    fill_->OnSaid(backup_->said());
+  }
+  if (fill_->Missing(backup_->acknowledged()) == 0) fill_.reset();
 }
 
 void ShardJob::Log(const wire::Frame& frame, absl::Time now) {
   if (backup_ == nullptr) return;
-  wire::Frame change = frame;
+  // What is not said of a chunk yet will be in its copy.
+  if (fill_ && frame.header.op != Op::kRetire &&
+      !fill_->IsSaid(*gate_.IndexOf(ChunkId(frame.header.chunk)))) {
+    return;
+  }
+  SayToBackup(frame, now);
+}
+
+void ShardJob::SayToBackup(wire::Frame change, absl::Time now) {
   change.header.flags &= wire::kFlagEmpty;
   change.header.payload_kind = wire::PayloadKind::kInline;
   change.header.min_clock = static_cast<uint64_t>(absl::ToUnixNanos(now + ahead_));
@@ -34,11 +104,7 @@ void ShardJob::Log(const wire::Frame& frame, absl::Time now) {
 
 void ShardJob::LogSums(size_t chunk, absl::Time now) {
   for (ClockSum& applied : chunks_[chunk]->sums().Take()) {
-    wire::Frame change;
-    change.header.op = Op::kApply;
-    change.header.job = plan_.job.value();
-    change.header.view = plan_.view;
-    change.header.chunk = plan_.chunks[chunk].id.value();
+    wire::Frame change = {.header = HeaderOf(Op::kApply, chunk)};
     change.header.clock = applied.clock;
     change.header.received = applied.samples;
     change.header.rate = applied.rate;
@@ -51,12 +117,8 @@ void ShardJob::LogSums(size_t chunk, absl::Time now) {
 
 void ShardJob::LogGraceIsOver(size_t chunk, absl::Time now) {
   if (backup_ == nullptr) return;
-  wire::Frame change;
-  change.header.op = Op::kApply;
+  wire::Frame change = {.header = HeaderOf(Op::kApply, chunk)};
   change.header.flags = wire::kFlagEmpty;
-  change.header.job = plan_.job.value();
-  change.header.view = plan_.view;
-  change.header.chunk = plan_.chunks[chunk].id.value();
   Log(change, now);
 }
 
@@ -97,7 +159,8 @@ std::optional<BackupState> ShardJob::backup_state() const {
                      .shard = plan_.shard,
                      .generation = plan_.generation,
                      .waits_since = backup_->waits_since(),
-                     .refusal = backup_->refusal()};
+                     .refusal = backup_->refusal(),
+                     .chunks_missing = fill_ ? fill_->Missing(backup_->acknowledged()) : 0};
 }
 
 bool ShardJob::OnPrimaryHello(transport::ConnectionId connection, const wire::Frame& frame,
@@ -147,6 +210,10 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
     Retire(node, now, &nobody_hears);
     return absl::OkStatus();
   }
+  if (header.op == Op::kCopy) return FollowCopy(frame, chunk);
+  if (Lacks(chunk)) {
+    return absl::InvalidArgumentError(absl::StrFormat("chunk %d has not come", header.chunk));
+  }
   ChunkState& state = *chunks_[chunk];
   if (header.op == Op::kInit) {
     if (!state.weights().seeded()) state.Seed(frame.payload, wire::PayloadChecksum(frame.payload));
@@ -168,6 +235,22 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
     UpdateDeadline(chunk, deadline_before);
   }
   SendDue(chunk, due, &nobody_hears);
+  return absl::OkStatus();
+}
+
+absl::Status ShardJob::FollowCopy(const wire::Frame& frame, size_t chunk) {
+  if (!Lacks(chunk)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a copy of chunk %d, which is here", frame.header.chunk));
+  }
+  const uint64_t bytes_max = plan_.copy_vectors_max * plan_.chunks[chunk].elements * sizeof(float);
+  absl::StatusOr<std::optional<ChunkCopy>> copy = collector_.Add(frame, bytes_max);
+  if (!copy.ok() || !copy->has_value()) return copy.status();
+  const absl::Time deadline_before = chunks_[chunk]->deadline();
+  absl::Status taken = chunks_[chunk]->TakeCopy(**copy);
+  if (!taken.ok()) return taken;
+  UpdateDeadline(chunk, deadline_before);
+  lacks_[chunk] = false;
   return absl::OkStatus();
 }
 
@@ -196,7 +279,14 @@ absl::Status ShardJob::CheckNewer(uint32_t generation) const {
 absl::Status ShardJob::Promote(uint32_t generation, std::vector<ShardAction>* actions) {
   if (!is_backup_) return GoOnAlone(generation, actions);
   if (absl::Status newer = CheckNewer(generation); !newer.ok()) return newer;
+  if (const auto lacking = std::count(lacks_.begin(), lacks_.end(), true); lacking > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job %d shard %d: %d of its chunks have not come here", plan_.job.value(),
+                        plan_.shard.value(), lacking));
+  }
   is_backup_ = false;
+  stands_still_ = plan_.waits_unprotected;
+  plan_.backup.clear();
   plan_.generation = generation;
   plan_.heard_from = generation;
   if (primary_.has_value()) {
@@ -216,10 +306,30 @@ absl::Status ShardJob::GoOnAlone(uint32_t generation, std::vector<ShardAction>* 
                                                          plan_.job.value(), plan_.shard.value()));
   }
   plan_.generation = generation;
+  plan_.backup.clear();
+  stands_still_ = plan_.waits_unprotected;
   for (const auto& chunk : chunks_) chunk->sums().Keep(false);
+  fill_.reset();
   if (backup_ == nullptr) return absl::OkStatus();
-  backup_->GiveUp(actions);
+  std::vector<ShardAction> kept_back;
+  backup_->GiveUp(&kept_back);
   backup_.reset();
+  Emit(std::move(kept_back), actions);
+  return absl::OkStatus();
+}
+
+absl::Status ShardJob::FillBackup(uint32_t generation, const std::string& address, bool is_whole,
+                                  std::vector<ShardAction>* actions) {
+  if (backup_ != nullptr && generation == plan_.generation && address == plan_.backup) {
+    if (is_whole) stands_still_ = false;
+    return absl::OkStatus();
+  }
+  // It may hear at once that it is the primary and that it has another backup.
+  absl::Status alone = is_backup_ ? Promote(generation, actions) : GoOnAlone(generation, actions);
+  if (!alone.ok()) return alone;
+  plan_.backup = address;
+  backup_ = NewBackupLine();
+  fill_.emplace(chunks_.size());
   return absl::OkStatus();
 }
 

@@ -91,6 +91,22 @@ TEST_F(ResumedJob, GivesEveryNodeItsWeightsTheirVersionAndHowManyPushesItHas) {
   EXPECT_EQ(ToFloats(DeliverForOne(Push(1, 6, 6))), (std::vector<float>{0, 1, 2, 3}));
 }
 
+// Versions count from elsewhere than clocks where the checkpoint is of another mode.
+TEST_F(ResumedJob, AProcessThatTakesANodesPlaceIsGivenTheWeightsOfItsClock) {
+  Install(std::string(kSync) + " replace { per_hour: 1 }");
+  Restore({1, 2, 3, 4}, 11, {});
+  const auto pull = [&](uint64_t clock) {
+    return DeliverForOne(ControlFrame(record_, Op::kPull, 1, 0, clock));
+  };
+  EXPECT_EQ(ToFloats(pull(6)), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(pull(5).header.flags, wire::kFlagEmpty);
+  for (uint32_t node = 0; node < 2; ++node) Deliver(Push(node, 6, 11));
+  EXPECT_EQ(ToFloats(pull(6)), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(pull(6).header.version, 11u);
+  EXPECT_EQ(ToFloats(pull(7)), (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(pull(7).header.version, 12u);
+}
+
 TEST_F(ResumedJob, RefusesFirstWeightsOfAnyNode) {
   Install(kSync);
   Restore({1, 2, 3, 4}, 6, {});

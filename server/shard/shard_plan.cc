@@ -137,11 +137,21 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   if (shard < record.placement().backup_endpoints_size()) {
     plan.backup = record.placement().backup_endpoints(shard);
   }
+  plan.waits_unprotected = job.while_unprotected() == proto::Job::WAIT;
+  // Weights, optimizer state, mean square; and of each node what it has, what it was given, and a
+  // push of each clock that may be incomplete.
+  plan.copy_vectors_max = 8 + plan.nodes.size() * (4 + job.consistency().lazy().staleness());
   plan.rules.push_codec = kernels::WireCodec(job.push());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
   plan.logs_sums = plan.rules.mode->answers_alike() && SumsAreSmaller(plan.rules);
-  plan.rules.answers = {kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
-                        plan.rules.mode->answers_alike()};
+  plan.replaces = job.has_replace();
+  const bool is_exact = plan.rules.mode->answers_alike();
+  const bool encodes = kernels::WireCodec(job.pull()) != wire::Codec::kNone;
+  plan.rules.keeps_previous = plan.replaces && is_exact && !encodes;
+  plan.rules.answers = {
+      .compression = kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
+      .shared = is_exact,
+      .keeps_previous = plan.replaces && is_exact && encodes};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch(), record.says_rates());
   // Encoders read the new weights again.

@@ -36,9 +36,12 @@ struct ShardPlan {
   NodeRanks ranks;
   uint32_t connections = 1;  // of each node
   bool resumes = false;      // from a checkpoint, so that no node offers first weights
+  bool replaces = false;     // nodes that die
   std::vector<OwnChunk> chunks;
-  bool logs_sums = false;  // a backup is told of whole clocks, and else of each push
-  std::string backup;      // "tcp://host:port"; empty: none
+  bool logs_sums = false;          // a backup is told of whole clocks, and else of each push
+  std::string backup;              // "tcp://host:port"; empty: none
+  bool waits_unprotected = false;  // nodes are answered only while there is a backup
+  uint64_t copy_vectors_max = 0;   // that a ChunkCopy has, each as long as the chunk
   ChunkRules rules;
 };
 

@@ -86,7 +86,11 @@ absl::StatusOr<bool> ShardThread::BeginInstall(const proto::JobRecord& record, S
     const absl::Status is_protected = endpoint_->Protect(job, **keys);
     if (is_protected.ok()) return;
     begun = is_protected;
-    core_.Remove(job, &actions_);
+    if (copy == ShardCopy::kEmptyBackup) {
+      core_.RemoveShard(job, own_shard, UINT32_MAX, &actions_);
+    } else {
+      core_.Remove(job, &actions_);
+    }
     Execute();
   });
   return ran.ok() ? begun : ran;
@@ -125,6 +129,26 @@ absl::Status ShardThread::GoOnAlone(JobId job, ShardId shard, uint32_t generatio
     Execute();
   });
   return ran.ok() ? alone : ran;
+}
+
+absl::Status ShardThread::FillBackup(JobId job, ShardId shard, uint32_t generation,
+                                     const std::string& address, bool is_whole) {
+  absl::Status begun;
+  absl::Status ran = RunOnThread([&] {
+    begun = core_.FillBackup(job, shard, generation, address, is_whole, &actions_);
+    Execute();
+  });
+  return ran.ok() ? begun : ran;
+}
+
+absl::StatusOr<bool> ShardThread::RemoveShard(JobId job, ShardId shard, uint32_t generation) {
+  bool is_left = false;
+  absl::Status ran = RunOnThread([&] {
+    is_left = core_.RemoveShard(job, shard, generation, &actions_);
+    Execute();
+  });
+  if (!ran.ok()) return ran;
+  return is_left;
 }
 
 absl::Status ShardThread::Remove(JobId job) {

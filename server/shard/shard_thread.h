@@ -64,6 +64,9 @@ class ShardThread {
   absl::Status EndInstall(JobId job);
   absl::Status Promote(JobId job, ShardId shard, uint32_t generation);
   absl::Status GoOnAlone(JobId job, ShardId shard, uint32_t generation);
+  absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
+                          bool is_whole);
+  absl::StatusOr<bool> RemoveShard(JobId job, ShardId shard, uint32_t generation);
   absl::Status Remove(JobId job);
   // Empty where it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();

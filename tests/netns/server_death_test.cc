@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kSteps = 150;
+constexpr int kSteps = 250;
 constexpr int kStepMs = 15;  // at least
 
 class ServerDeath : public NetnsTest {
@@ -54,6 +55,28 @@ class ServerDeath : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
+  // Kills one server after the other, and starts the first anew in between, which has nothing then.
+  // The second dies once each shard has two copies again.
+  proto::JobStatus RunWithoutEither(const proto::Job& job) {
+    const auto id = cluster_.client().Submit(job);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (!id.ok()) return {};
+    cluster_.WaitFor(*id, [](const proto::JobStatus& status) {
+      return status.progress().step() >= 20 || control::HasEnded(status.state());
+    });
+    cluster_.Kill("server s0");
+    EXPECT_EQ(cluster_.StartServer("w0", "s0", {"--shards", "2"}), absl::OkStatus());
+    const proto::JobStatus again = cluster_.WaitFor(*id, [](const proto::JobStatus& status) {
+      const auto lies_twice = [](const proto::JobShardStatus& shard) {
+        return shard.daemon() == "s1" && shard.backup() == "s0" && !shard.backup_is_partial();
+      };
+      return control::HasEnded(status.state()) || absl::c_all_of(status.shards(), lies_twice);
+    });
+    EXPECT_EQ(again.state(), proto::RUNNING) << again.reason() << cluster_.CoordinatorLog();
+    cluster_.Kill("server s1");
+    return cluster_.WaitForEnd(*id);
+  }
+
   NetnsCluster cluster_{{}};
 };
 
@@ -68,6 +91,15 @@ TEST_F(ServerDeath, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
   EXPECT_EQ(Hashes(killed.run_dir(), 0), expected);
   EXPECT_EQ(Hashes(killed.run_dir(), 1), expected);
   EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("of its shards go on with one copy"));
+}
+
+TEST_F(ServerDeath, WhoComesBackIsFilledAndTakesOverInTurn) {
+  const proto::JobStatus alone = Run(SomeJob("alone", "sync {}", 0), "");
+  const std::vector<std::string> expected = Hashes(alone.run_dir(), 0);
+  ASSERT_EQ(expected.size(), kSteps + 1u) << alone.reason();
+  const proto::JobStatus killed = RunWithoutEither(SomeJob("killed", "sync {}", 1));
+  EXPECT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
+  EXPECT_EQ(Hashes(killed.run_dir(), 0), expected);
 }
 
 TEST_F(ServerDeath, InAsyncTheJobGoesOn) {

@@ -19,6 +19,7 @@
 #include "common/process/stop_request.h"
 #include "common/trace/trace_log.h"
 #include "common/transport/endpoint_refusals.h"
+#include "worker/aggregator/can_rejoin.h"
 #include "worker/aggregator/core/poll_set.h"
 #include "worker/aggregator/core/rank_watch.h"
 #include "worker/aggregator/host/rank_group.h"
@@ -28,6 +29,7 @@
 #include "worker/contract/agent_channel.h"
 #include "worker/contract/launch_devices.h"
 #include "worker/contract/node_memory.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
 namespace {
@@ -207,6 +209,7 @@ absl::Status Aggregator::GiveMemory() {
 }
 
 absl::Status Aggregator::TellReady() {
+  if (absl::Status can = CheckCanRejoin(launch_, ranks_->offer()); !can.ok()) return can;
   gathering_ = Gathering::kAwaitingRun;
   proto::ChildMessage message;
   proto::NodeReady* ready = message.mutable_ready();
@@ -253,6 +256,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
 }
 
 absl::Status Aggregator::Load(const proto::JobRecord& record) {
+  if (Rejoins(record, launch_.incarnation())) return absl::OkStatus();  // it goes on from servers
   auto resume = LoadNodeResume(record, launch_.node(), options_.open_store);
   if (resume.ok()) {
     resume_ = *std::move(resume);

@@ -69,6 +69,56 @@ TEST_F(ResumeTest, RanksThatHaveMadeAllStepsLeaveWithTheFinalWeights) {
   EXPECT_TRUE(Result().ok()) << result_;
 }
 
+// A process that takes the place of one that died, which had pushed 6 times.
+class RejoinTest : public AggregatorFixture {
+ protected:
+  RejoinTest() {
+    Resume(&server_.shard, launch_.mutable_record());
+    launch_.mutable_record()->clear_resume();
+    launch_.mutable_record()->mutable_job()->mutable_replace()->set_per_hour(1);
+    launch_.set_incarnation(2);
+  }
+  ShardServer server_;
+};
+
+TEST_F(RejoinTest, RanksGoOnWithTheNodesStepAndTheServersWeights) {
+  absl::Notification seen;
+  OnRanks([&](uint32_t rank, Client* client) {
+    ASSERT_TRUE(Begin(client, 700, 0.5f, /*can_resume=*/true).ok());
+    EXPECT_EQ(client->first_step(), 6u);
+    seen.WaitForNotification();
+    for (uint64_t step = client->first_step(); step < 9; ++step) {
+      ASSERT_TRUE(client->WaitAll().ok());
+      const absl::Span<const float> weights = *client->ReadWeights();
+      for (float w : weights) ASSERT_EQ(w, 20 + 3.0f * (step - 6));
+      ASSERT_TRUE(Step(client, 1.0f + rank).ok());
+    }
+    ASSERT_TRUE(client->Finish().ok());
+    const absl::Span<const float> weights = *client->ReadWeights();
+    for (float w : weights) ASSERT_EQ(w, 20 + 3.0f * 3);
+  });
+  AwaitReady();
+  SendRun(server_.address());
+  const proto::NodeActivity activity =
+      AwaitActivity([](const auto& a) { return a.has_rejoined_step(); });
+  EXPECT_EQ(activity.rejoined_step(), 6u);
+  EXPECT_EQ(activity.phase(), "training");
+  seen.Notify();
+  JoinRanks();
+  EXPECT_TRUE(Result().ok()) << result_;
+  EXPECT_TRUE(server_.shard.faults().empty());
+  for (uint32_t c = 0; c < 4; ++c) EXPECT_EQ(server_.shard.taken(0, c), 9u);
+}
+
+TEST_F(RejoinTest, AProgramThatDoesNotSayThatItCanGoOnEndsTheNode) {
+  OnRanks([&](uint32_t, Client* client) { EXPECT_FALSE(Begin(client).ok()); });
+  EXPECT_EQ(AwaitWord().failed(),
+            "node 0 cannot take the place of the one that died: its program has not said that it "
+            "can begin with a step that is not the first (JobFacts::can_resume)");
+  JoinRanks();
+  EXPECT_EQ(Result().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(ResumeTest, AProgramThatDoesNotSayThatItCanGoOnMakesNoStep) {
   ShardServer server;
   Resume(&server.shard, launch_.mutable_record());

@@ -13,6 +13,7 @@
 #include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/one_node_exchange.h"
 #include "worker/contract/launch_devices.h"
+#include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/create_exchange.h"
 #include "worker/exchange/ranks_exchange.h"
 
@@ -190,6 +191,9 @@ RankWatch::Progress NodeTraining::MeasureProgress(uint32_t local_rank,
 
 void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
   activity->set_phase(PhaseName(exchange_->phase()));
+  if (ranks_train() && Rejoins(parts_.launch.record(), parts_.launch.incarnation())) {
+    activity->set_rejoined_step(started_.first_step());
+  }
   if (core_.steps()) activity->set_steps_made(*core_.steps());
   exchange_->AddActivity(activity);
 }

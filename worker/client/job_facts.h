@@ -20,10 +20,11 @@ struct JobFacts {
   // job's schedule says. On all ranks or none.
   bool says_rates = false;
   // The program begins with the step that Client::first_step says, whichever it is, as if it had
-  // made those before it: a job can go on from a checkpoint only then. On all ranks or none.
+  // made those before it: a job can go on from a checkpoint only then, and a node that dies can be
+  // replaced. On all ranks or none.
   bool can_resume = false;
   // This rank has state of its own that checkpoints are to hold: see client_checkpoints.h. On all
-  // ranks or none; means nothing in jobs without checkpoints.
+  // ranks or none; means nothing in jobs without checkpoints, but that nodes cannot be replaced.
   bool keeps_state = false;
 };
 

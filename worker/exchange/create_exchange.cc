@@ -108,11 +108,13 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   std::unique_ptr<ExchangeCore> core = WithLayers(*std::move(base), options);
   const bool keeps_state = NodesKeepState(record.job());
   const bool reads = keeps_state || record.job().exchange() == proto::Job::RING;
-  if (record.has_resume() && reads && options.resume == nullptr) {
+  // Its checkpoint's is old by now: what the process before kept is lost with it.
+  const bool rejoins = Rejoins(record, options.incarnation);
+  if (record.has_resume() && reads && !rejoins && options.resume == nullptr) {
     return absl::InvalidArgumentError(
         "the job goes on from a checkpoint, of which this node was given no part");
   }
-  if (options.resume != nullptr && keeps_state) {
+  if (options.resume != nullptr && keeps_state && !rejoins) {
     if (absl::Status status = RestoreFrom(*options.resume, map, core.get()); !status.ok()) {
       return status;
     }

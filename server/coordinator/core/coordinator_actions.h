@@ -16,6 +16,9 @@ class CoordinatorActions : public JobActions {
  public:
   // Ends the connection once what was sent before has gone out.
   virtual void Close(SessionId session) = 0;
+  // The connection of a server has ended: whether its process has, too, its ports show. Answer with
+  // CoordinatorCore::OnServerEnded if nobody listens there any more; else not at all.
+  virtual void WatchPorts(const Daemon& /*server*/) {}
   // Called several times a second with what has changed; a failed one is repeated.
   virtual absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>&) {
     return absl::OkStatus();

@@ -34,6 +34,8 @@ std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
       return message.checkpoint_part().job_id();
     case proto::DaemonMessage::kShardNotMoved:
       return message.shard_not_moved().job_id();
+    case proto::DaemonMessage::kBackupInstalled:
+      return message.backup_installed().job_id();
     default:
       return std::nullopt;
   }
@@ -122,6 +124,8 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return jobs_.OnCheckpointPart(daemon, message.checkpoint_part(), now);
     case proto::DaemonMessage::kShardNotMoved:
       return jobs_.OnShardNotMoved(daemon, message.shard_not_moved(), now);
+    case proto::DaemonMessage::kBackupInstalled:
+      return jobs_.OnBackupInstalled(daemon, message.backup_installed(), now);
     case proto::DaemonMessage::kRegister:
     case proto::DaemonMessage::kRenew:  // the service answers it
     case proto::DaemonMessage::MESSAGE_NOT_SET:
@@ -219,7 +223,15 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
 
 void CoordinatorCore::OnDisconnected(SessionId session, absl::Time now) {
   RefuseNewcomer(session, "session without Register");
-  membership_.Disconnected(session, now);
+  const Daemon* const daemon = membership_.Disconnected(session, now);
+  if (daemon != nullptr && daemon->registration.role() == proto::SERVER) {
+    actions_->WatchPorts(*daemon);
+  }
+}
+
+void CoordinatorCore::OnServerEnded(const std::string& name, uint64_t daemon_id, absl::Time now) {
+  membership_.Ended(name, daemon_id);
+  LoseDaemons(now);
 }
 
 void CoordinatorCore::ExcuseStall(absl::Time now) {
@@ -234,13 +246,17 @@ void CoordinatorCore::ExcuseStall(absl::Time now) {
 
 void CoordinatorCore::Tick(absl::Time now) {
   ExcuseStall(now);
-  const std::vector<Membership::Lost> lost = membership_.Tick(now);
-  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
-  TakeLost(lost, now);
+  LoseDaemons(now);
   TryPeers(now);
   EndSilentNewcomers(now);
   SaveSeen();
   jobs_.Tick(now);
+}
+
+void CoordinatorCore::LoseDaemons(absl::Time now) {
+  const std::vector<Membership::Lost> lost = membership_.Tick(now);
+  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
+  TakeLost(lost, now);
 }
 
 void CoordinatorCore::TryPeers(absl::Time now) {

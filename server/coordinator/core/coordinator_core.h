@@ -56,6 +56,8 @@ class CoordinatorCore {
   // The connection says something, first Register, or ends.
   void OnMessage(SessionId session, const proto::DaemonMessage& message, absl::Time now);
   void OnDisconnected(SessionId session, absl::Time now);
+  // See CoordinatorActions::WatchPorts.
+  void OnServerEnded(const std::string& name, uint64_t daemon_id, absl::Time now);
   // Is called several times a second.
   void Tick(absl::Time now);
 
@@ -97,6 +99,7 @@ class CoordinatorCore {
   // Returns false, and counts a refusal, when the daemon has no part in the job that it speaks of.
   bool Concerns(const std::string& daemon, uint32_t job);
   void ExcuseStall(absl::Time now);
+  void LoseDaemons(absl::Time now);
   void TryPeers(absl::Time now);
   void EndSilentNewcomers(absl::Time now);
   void SaveSeen();

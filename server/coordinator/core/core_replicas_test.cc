@@ -43,7 +43,7 @@ class CoreReplicasTest : public ::testing::Test {
     cluster_.Advance(absl::Seconds(10));
   }
   void SayOfBackup(const std::string& daemon, uint32_t shard, uint32_t generation,
-                   uint32_t waits_ms, const std::string& refusal = "") {
+                   uint32_t waits_ms, const std::string& refusal = "", uint32_t missing = 0) {
     proto::DaemonMessage message;
     proto::JobCounters* counters = message.mutable_heartbeat()->add_jobs();
     counters->set_job_id(job_);
@@ -52,10 +52,33 @@ class CoreReplicasTest : public ::testing::Test {
     report->set_generation(generation);
     report->set_waits_ms(waits_ms);
     report->set_refusal(refusal);
+    report->set_chunks_missing(missing);
     cluster_.Send(daemon, message);
   }
   proto::MoveShard NewestMove(const std::string& daemon) {
     return cluster_.Newest(daemon, Message::kMoveShard).move_shard();
+  }
+
+  // A third server, on a host of its own.
+  void JoinThird(std::vector<uint32_t> jobs = {}) {
+    cluster_.SetHost("s3", "host of s3");
+    cluster_.JoinServer("s3", 1, std::move(jobs), 0, "address-s3");
+  }
+  proto::InstallBackup NewestBackup(const std::string& daemon) {
+    return cluster_.Newest(daemon, Message::kInstallBackup).install_backup();
+  }
+  void SayInstalled(const std::string& daemon, uint32_t shard, uint32_t generation,
+                    const std::string& error) {
+    proto::DaemonMessage message;
+    proto::BackupInstalled* installed = message.mutable_backup_installed();
+    installed->set_job_id(job_);
+    installed->set_shard(shard);
+    installed->set_generation(generation);
+    installed->set_error(error);
+    cluster_.Send(daemon, message);
+  }
+  const proto::JobShardStatus& Stored(int shard) {
+    return cluster_.stored().at(job_).status().shards(shard);
   }
 
   CoreHarness cluster_;
@@ -138,8 +161,10 @@ TEST_F(CoreReplicasTest, ABackupThatDoesNotFollowIsDropped) {
   SayOfBackup("s1", 0, 1, 1000);
   EXPECT_THAT(cluster_.Sent("s1"), ElementsAre("MoveShard 1 0"));
   EXPECT_EQ(NewestMove("s1").generation(), 2u);
+  EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("RemoveShard 1 0"));
   SayOfBackup("s2", 1, 1, 0, "backup tcp://address-s1:1 refused: CONFLICT");
   EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("MoveShard 1 1"));
+  EXPECT_THAT(cluster_.Sent("s1"), ElementsAre("RemoveShard 1 1"));
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
   // What had no second copy any more is lost with the first.
   Lose("s1");
@@ -169,6 +194,123 @@ TEST_F(CoreReplicasTest, ACoordinatorThatRestartsKnowsWhereShardsLie) {
   cluster_.JoinWorker("w2", 2, {job_});
   cluster_.Advance(absl::Minutes(1));
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+}
+
+TEST_F(CoreReplicasTest, WhatHasLostACopyGetsAnotherOne) {
+  Train();
+  JoinThird();
+  Lose("s1");
+  // Each shard has another server now; both lie first on s2.
+  EXPECT_THAT(cluster_.Sent("s3"),
+              testing::IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1"}));
+  const proto::MoveShard fill = NewestMove("s2");
+  EXPECT_EQ(fill.generation(), 3u);
+  EXPECT_FALSE(fill.backup_is_whole());
+  const proto::InstallBackup install = NewestBackup("s3");
+  const int shard = static_cast<int>(install.backup().shard());
+  EXPECT_EQ(install.record().placement().backup_endpoints(shard), fill.backup_endpoint());
+  EXPECT_EQ(install.record().placement().shard_generations(shard), 3u);
+  EXPECT_EQ(Stored(shard).backup(), "s3") << "it is saved before anybody is told";
+  EXPECT_TRUE(Stored(shard).backup_is_partial());
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("2 of its shards have one copy"));
+  ForgetSent();
+  SayOfBackup("s2", 0, 3, 20, "", /*missing=*/1);
+  EXPECT_TRUE(Stored(0).backup_is_partial());
+  SayOfBackup("s2", 0, 2, 0);
+  EXPECT_TRUE(Stored(0).backup_is_partial()) << "that is old news";
+  SayOfBackup("s2", 0, 3, 0);
+  EXPECT_FALSE(Stored(0).backup_is_partial());
+  EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("MoveShard 1 0"));
+  EXPECT_TRUE(NewestMove("s2").backup_is_whole());
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("1 of its shards have one copy"));
+  SayOfBackup("s2", 1, 3, 0);
+  EXPECT_EQ(cluster_.Status(job_).reason(), "");
+  // So the loss of the next server is none either.
+  Lose("s2");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  EXPECT_EQ(Stored(0).daemon(), "s3");
+}
+
+TEST_F(CoreReplicasTest, WhatIsBeingFilledCannotTakeOver) {
+  Train();
+  JoinThird();
+  Lose("s1");
+  SayOfBackup("s2", 0, 3, 0, "", 7);
+  Lose("s2");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::FAILED);
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("the only copy of shard"));
+}
+
+TEST_F(CoreReplicasTest, AServerThatComesBackEmptyIsFilled) {
+  Train();
+  Lose("s1");
+  ForgetSent();
+  cluster_.JoinServer("s1", 1, {}, 0, "address-s1");
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_THAT(cluster_.Sent("s1"),
+              testing::IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1"}));
+}
+
+TEST_F(CoreReplicasTest, ACopyThatIsNotFilledInTimeOrRefusedIsTriedElsewhere) {
+  Train();
+  JoinThird();
+  Lose("s1");
+  SayOfBackup("s2", 0, 3, 9999, "", 1);
+  EXPECT_EQ(Stored(0).backup(), "s3") << "large chunks take their time";
+  SayOfBackup("s2", 0, 3, 10000, "", 1);
+  EXPECT_EQ(Stored(0).backup(), "");
+  SayInstalled("s3", 1, 2, "it needs up to 4.0 MiB");
+  EXPECT_EQ(Stored(1).backup(), "s3") << "that is old news";
+  SayInstalled("s3", 1, 3, "it needs up to 4.0 MiB");
+  EXPECT_EQ(Stored(1).backup(), "");
+  EXPECT_THAT(cluster_.Sent("s3"), testing::IsSupersetOf({"RemoveShard 1 0", "RemoveShard 1 1"}));
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_EQ(Stored(0).backup(), "") << "not again at once";
+  cluster_.SetHost("s4", "host of s4");
+  cluster_.JoinServer("s4", 1, {}, 0, "address-s4");
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Stored(0).backup(), "s4");
+  EXPECT_EQ(Stored(1).backup(), "s4");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+}
+
+TEST_F(CoreReplicasTest, ACoordinatorThatRestartsGoesOnFilling) {
+  Train();
+  JoinThird();
+  Lose("s1");
+  cluster_.Restart();
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.JoinWorker("w2", 2, {job_});
+  cluster_.JoinServer("s2", 1, {job_}, 0, "address-s2");
+  EXPECT_EQ(NewestMove("s2").generation(), 3u);
+  EXPECT_FALSE(NewestMove("s2").backup_is_whole());
+  JoinThird({job_});
+  EXPECT_THAT(cluster_.Sent("s3"),
+              testing::IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1"}));
+  SayOfBackup("s2", 0, 3, 0);
+  SayOfBackup("s2", 1, 3, 0);
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  EXPECT_FALSE(Stored(0).backup_is_partial());
+}
+
+TEST_F(CoreReplicasTest, ANewCopyWhoseServerHasNothingIsLost) {
+  Train();
+  JoinThird();
+  Lose("s1");
+  cluster_.Disconnect("s3");
+  JoinThird();  // a new process
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_EQ(NewestBackup("s3").record().placement().shard_generations(0), 5u);
+}
+
+TEST_F(CoreReplicasTest, AJobThatWaitsWhileItIsUnprotectedSaysSo) {
+  proto::Job job = JobWithReplicas();
+  job.set_while_unprotected(proto::Job::WAIT);
+  job_ = cluster_.Train(job, {"w1", "w2"}, {"s1", "s2"});
+  Lose("s1");
+  EXPECT_EQ(cluster_.Status(job_).reason(),
+            "2 of its shards have one copy: the job waits for second ones");
 }
 
 TEST_F(CoreReplicasTest, AServerThatCannotTakeAShardOverFailsTheJob) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "common/job/exchange/shard_generation.h"
 #include "common/require.h"
 #include "server/coordinator/placement/shard_homes.h"
 
@@ -40,8 +41,30 @@ void DaemonCommands::SendRun(const JobEntry& entry, const JobNode& node) {
 
 void DaemonCommands::SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon) {
   proto::CoordinatorMessage message;
-  *message.mutable_move_shard() = PlaceOf(entry.stored.record(), shard);
+  *message.mutable_move_shard() = PlaceOf(entry.stored.record(), entry.stored.status(), shard);
   SendTo(daemon, message);
+}
+
+void DaemonCommands::SendInstallBackup(const JobEntry& entry, ShardId shard) {
+  const proto::JobShardStatus& home = entry.stored.status().shards(static_cast<int>(shard.value()));
+  proto::CoordinatorMessage message;
+  proto::InstallBackup* const install = message.mutable_install_backup();
+  *install->mutable_record() = entry.stored.record();
+  install->mutable_backup()->set_thread(home.backup_shard());
+  install->mutable_backup()->set_shard(shard.value());
+  SendTo(home.backup(), message);
+}
+
+void DaemonCommands::SendRemoveShard(const JobEntry& entry, ShardId shard,
+                                     const std::string& server) {
+  const proto::JobRecord& record = entry.stored.record();
+  proto::CoordinatorMessage message;
+  proto::RemoveShard* const remove = message.mutable_remove_shard();
+  remove->set_job_id(record.job_id());
+  remove->set_attempt(record.attempt());
+  remove->set_shard(shard.value());
+  remove->set_generation(ShardGeneration(record.placement(), shard));
+  SendTo(server, message);
 }
 
 void DaemonCommands::SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record) {

@@ -26,6 +26,10 @@ class DaemonCommands {
   void SendRun(const JobEntry& entry, const JobNode& node);
   // Tells a daemon of the job where the shard lies now.
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
+  // Has the server that is to hold the shard's second copy take it in.
+  void SendInstallBackup(const JobEntry& entry, ShardId shard);
+  // The server holds no copy of the shard any more.
+  void SendRemoveShard(const JobEntry& entry, ShardId shard, const std::string& server);
   // Sends a record of the job's metrics to the worker of node 0. REQUIRES: the job has nodes.
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);

@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_JOBS_JOB_ENTRY_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -92,6 +93,10 @@ class JobEntry {
   proto::StoredJob stored;
   std::vector<JobNode> nodes;
   std::vector<JobServer> servers;
+  // Of a running job whose shards lie twice: when the next second copy may be made, and until when
+  // servers are passed over for them.
+  absl::Time next_backup_at = absl::InfinitePast();
+  std::map<std::string, absl::Time> passed_over;
   std::string left_out;  // why the job does without some servers; empty: it has all
   MetricsMerge metrics;
   JobWaits waits;

@@ -121,6 +121,27 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
   return absl::OkStatus();
 }
 
+JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId shard,
+                                               absl::Time now) const {
+  std::vector<std::string> workers;
+  for (const JobNode& node : entry.nodes) {
+    if (!node.finished) workers.push_back(node.daemon);
+  }
+  NewBackup made;
+  std::string host;  // of the first copy
+  const proto::JobStatus& status = entry.stored.status();
+  const std::string& primary = status.shards(static_cast<int>(shard.value())).daemon();
+  for (ServerShards& server : ListShards(reached_->ByAll(workers, now).reached)) {
+    if (server.daemon == primary) host = HostOf(server);
+    const auto passed_over = entry.passed_over.find(server.daemon);
+    if (passed_over != entry.passed_over.end() && now < passed_over->second) continue;
+    made.servers.push_back(std::move(server));
+  }
+  if (host.empty()) return made;  // it is not there now: who could fill another one?
+  made.place = server::PlaceOneBackup(status, shard, host, made.servers);
+  return made;
+}
+
 absl::Status JobPlacer::PlaceOnRing(JobEntry* entry) const {
   STRATA_REQUIRE(entry->all_ready());
   if (absl::Status placed = PlaceRing(entry); !placed.ok()) return placed;

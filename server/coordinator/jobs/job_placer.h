@@ -53,6 +53,13 @@ class JobPlacer {
   // InvalidArgument and FailedPrecondition for the user, after which the job is to fail.
   absl::Status Place(const PlacementChoice& choice, const std::vector<ServerShards>& others,
                      JobEntry* entry) const;
+  // Chooses where a shard of a running job gets another second copy: a place on one of `servers`,
+  // which all of its nodes reach. None: nowhere now.
+  struct NewBackup {
+    std::optional<BackupPlace> place;
+    std::vector<ServerShards> servers;
+  };
+  NewBackup PlaceOneBackup(const JobEntry& entry, ShardId shard, absl::Time now) const;
   // Lays a ring out over the nodes. REQUIRES and errors: as Place.
   absl::Status PlaceOnRing(JobEntry* entry) const;
 

@@ -324,6 +324,7 @@ void JobTable::Tick(absl::Time now) {
   if (tell) news_at_ = now;
   for (auto& [id, entry] : jobs_) {
     FailIfGone(&entry, now);
+    AddBackups(&entry, now);
     if (tell && entry.running()) {
       reports_.UpdateWaits(&entry, now);
       announcer_.TellNews(&entry);

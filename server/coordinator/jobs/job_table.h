@@ -53,6 +53,12 @@ class JobTable {
     DiagnosisTiming diagnosis;
     // How long the backup of a shard may keep nodes waiting before the shard goes on without it.
     absl::Duration backup_patience = absl::Seconds(1);
+    // The same of one that is being filled, whose chunks may be large.
+    absl::Duration fill_patience = absl::Seconds(10);
+    // Between the loss of a copy and the next try to have another one.
+    absl::Duration backup_pause = absl::Seconds(1);
+    // For how long a server is not asked again for copies that it has refused or not followed.
+    absl::Duration passed_over_for = absl::Seconds(30);
     // Records of a running job kept to be sent again after a break.
     size_t recent_max = 1024;
     // What the cluster says about protection, asked anew for each job.
@@ -107,6 +113,8 @@ class JobTable {
   void OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& kept, absl::Time now);
   void OnShardNotMoved(const std::string& daemon, const proto::ShardNotMoved& message,
                        absl::Time now);
+  void OnBackupInstalled(const std::string& daemon, const proto::BackupInstalled& message,
+                         absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
@@ -152,6 +160,15 @@ class JobTable {
   void TellMovedAgain(const std::string& daemon, const JobEntry& entry);
   void OnBackups(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
                  absl::Time now);
+  // Has second copies made where they lack.
+  void AddBackups(JobEntry* entry, absl::Time now);
+  // Whether the daemon is to hold the second copy that it speaks of.
+  static bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
+                       const JobEntry& entry);
+  // A shard goes on without its second copy, says its primary of this generation.
+  void LoseBackup(const std::string& primary, ShardId shard, uint32_t generation,
+                  const std::string& why, JobEntry* entry, absl::Time now);
+  void SayUnprotected(JobEntry* entry);
   bool IsMissing(const JobNode& node) const;
   // Fails a running job whose nodes or servers have not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/exchange/own_shards.h"
+#include "common/job/exchange/shard_generation.h"
 #include "server/coordinator/jobs/job_table.h"
 #include "server/coordinator/placement/shard_homes.h"
 
@@ -114,6 +116,7 @@ void JobTable::OnServerLost(std::string name, const std::string& reason, JobEntr
         entry, now);
   }
   std::erase_if(entry->servers, [&](const JobServer& server) { return server.daemon == name; });
+  entry->next_backup_at = now + options_.backup_pause;
   announcer_.Warn(absl::StrFormat("job %d (%s): %s; %d of its shards go on with one copy",
                                   entry->id().value(), entry->job().name(), reason,
                                   loss.moved.size()));
@@ -129,11 +132,77 @@ void JobTable::TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, ab
       if (!node.finished) commands_.SendMove(*entry, shard, node.daemon);
     }
   }
-  const int unprotected = CountUnprotected(entry->stored.record(), entry->status());
-  announcer_.SetReason(
-      absl::StrFormat("%d of its shards have one copy: the loss of its server ends the job",
-                      unprotected),
-      entry);
+  SayUnprotected(entry);
+}
+
+void JobTable::SayUnprotected(JobEntry* entry) {
+  const size_t shards = Unprotected(entry->stored.record(), entry->status()).size();
+  const bool waits = entry->job().while_unprotected() == proto::Job::WAIT;
+  announcer_.SetReason(shards == 0
+                           ? ""
+                           : absl::StrFormat("%d of its shards have one copy%s", shards,
+                                             waits ? ": the job waits for second ones"
+                                                   : ": the loss of its server ends the job"),
+                       entry);
+}
+
+void JobTable::AddBackups(JobEntry* entry, absl::Time now) {
+  if (entry->stage() != JobStage::kTraining || now < entry->next_backup_at) return;
+  proto::JobRecord* const record = entry->stored.mutable_record();
+  for (const ShardId shard : Unprotected(*record, entry->status())) {
+    const int index = static_cast<int>(shard.value());
+    if (!entry->status().shards(index).backup().empty()) continue;  // it is being filled
+    entry->next_backup_at = now + options_.backup_pause;
+    const auto [place, servers] = placer_.PlaceOneBackup(*entry, shard, now);
+    if (!place) continue;
+    const ServerShards& server = servers[place->server];
+    const auto thread = static_cast<uint32_t>(place->thread);
+    AddBackup(shard, server, thread, record, &entry->status());
+    if (entry->ServerOn(server.daemon) == nullptr) {
+      entry->servers.push_back({.daemon = server.daemon,
+                                .job_shards = std::vector<uint32_t>(server.ports.size(), kNoShard),
+                                .installed = true});
+    }
+    if (!life_.SaveOrFail(entry, now)) return;
+    commands_.SendInstallBackup(*entry, shard);
+    commands_.SendMove(*entry, shard, entry->status().shards(index).daemon());
+  }
+}
+
+void JobTable::OnBackupInstalled(const std::string& daemon, const proto::BackupInstalled& message,
+                                 absl::Time now) {
+  JobEntry* entry = FindRunning(message);
+  if (entry == nullptr || message.error().empty() || !IsBackup(daemon, message, *entry)) return;
+  const int shard = static_cast<int>(message.shard());
+  LoseBackup(entry->status().shards(shard).daemon(), ShardId(message.shard()), message.generation(),
+             absl::StrCat("server ", daemon, ": ", message.error()), entry, now);
+}
+
+bool JobTable::IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
+                        const JobEntry& entry) {
+  const int shard = static_cast<int>(message.shard());
+  return entry.stage() == JobStage::kTraining && shard < entry.stored.status().shards_size() &&
+         entry.stored.status().shards(shard).backup() == daemon;
+}
+
+void JobTable::LoseBackup(const std::string& primary, ShardId shard, uint32_t generation,
+                          const std::string& why, JobEntry* entry, absl::Time now) {
+  const int index = static_cast<int>(shard.value());
+  if (index >= entry->status().shards_size()) return;
+  const std::string backup = entry->status().shards(index).backup();
+  if (!DropBackup(primary, shard, generation, entry->stored.mutable_record(), &entry->status())) {
+    return;
+  }
+  announcer_.Warn(
+      absl::StrFormat("job %d (%s): the second copy of shard %d on server %s is dropped: %s",
+                      entry->id().value(), entry->job().name(), shard.value(), backup, why));
+  entry->next_backup_at = now + options_.backup_pause;
+  entry->passed_over[backup] = now + options_.passed_over_for;
+  TellMoved({shard}, entry, now);
+  if (!entry->running()) return;
+  commands_.SendRemoveShard(*entry, shard, backup);
+  if (HoldsAny(backup, entry->status())) return;
+  std::erase_if(entry->servers, [&](const JobServer& server) { return server.daemon == backup; });
 }
 
 void JobTable::TellMovedAgain(const std::string& daemon, const JobEntry& entry) {
@@ -143,6 +212,9 @@ void JobTable::TellMovedAgain(const std::string& daemon, const JobEntry& entry) 
     const bool plays_a_node =
         std::any_of(entry.nodes.begin(), entry.nodes.end(),
                     [&](const JobNode& node) { return node.daemon == daemon && !node.finished; });
+    if (home.backup() == daemon && home.backup_is_partial()) {
+      commands_.SendInstallBackup(entry, shard);
+    }
     if (plays_a_node || home.daemon() == daemon) commands_.SendMove(entry, shard, daemon);
   }
 }
@@ -151,19 +223,21 @@ void JobTable::OnBackups(const std::string& daemon, const proto::JobCounters& co
                          JobEntry* entry, absl::Time now) {
   if (entry->stage() != JobStage::kTraining) return;
   for (const proto::BackupReport& report : counters.backups()) {
-    const bool follows = report.refusal().empty() &&
-                         absl::Milliseconds(report.waits_ms()) < options_.backup_patience;
     const ShardId shard(report.shard());
-    if (follows || !DropBackup(daemon, shard, report.generation(), entry->stored.mutable_record(),
-                               &entry->status())) {
-      continue;
+    const bool is_partial = report.chunks_missing() > 0;
+    const absl::Duration patience = is_partial ? options_.fill_patience : options_.backup_patience;
+    if (!report.refusal().empty() || absl::Milliseconds(report.waits_ms()) >= patience) {
+      LoseBackup(daemon, shard, report.generation(),
+                 report.refusal().empty()
+                     ? absl::StrFormat("it was silent for %d ms", report.waits_ms())
+                     : report.refusal(),
+                 entry, now);
+    } else if (!is_partial && CompleteBackup(daemon, shard, report.generation(),
+                                             entry->stored.record(), &entry->status())) {
+      if (!life_.SaveOrFail(entry, now)) return;
+      commands_.SendMove(*entry, shard, daemon);
+      SayUnprotected(entry);
     }
-    announcer_.Warn(absl::StrFormat(
-        "job %d (%s): the second copy of shard %d is dropped: %s", entry->id().value(),
-        entry->job().name(), report.shard(),
-        report.refusal().empty() ? absl::StrFormat("it was silent for %d ms", report.waits_ms())
-                                 : report.refusal()));
-    TellMoved({shard}, entry, now);
     if (!entry->running()) return;
   }
 }
@@ -176,7 +250,7 @@ void JobTable::OnShardNotMoved(const std::string& daemon, const proto::ShardNotM
   const ShardId shard(message.shard());
   const bool is_of_now =
       std::find(shards.begin(), shards.end(), shard) != shards.end() &&
-      PlaceOf(entry->stored.record(), shard).generation() == message.generation();
+      ShardGeneration(entry->stored.record().placement(), shard) == message.generation();
   if (!is_of_now) return;
   life_.Fail(absl::StrFormat("server %s cannot take shard %d over: %s", daemon, message.shard(),
                              message.error()),

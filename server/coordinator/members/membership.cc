@@ -147,6 +147,7 @@ absl::StatusOr<Membership::Joined> Membership::Register(SessionId session,
   daemon.alive = true;
   daemon.heard_at = now;
   daemon.disconnected_at = absl::InfiniteFuture();
+  daemon.has_ended = false;
   sessions_[session] = registration.name();
   ForgetOldest();
   return joined;
@@ -180,13 +181,20 @@ void Membership::Report(const std::string& name, const proto::Heartbeat& heartbe
   }
 }
 
-void Membership::Disconnected(SessionId session, absl::Time now) {
+const Daemon* Membership::Disconnected(SessionId session, absl::Time now) {
   const auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
+  if (it == sessions_.end()) return nullptr;
   Daemon& daemon = daemons_[it->second];
   daemon.session = SessionId();
   daemon.disconnected_at = now;
   sessions_.erase(it);
+  return &daemon;
+}
+
+void Membership::Ended(const std::string& name, uint64_t daemon_id) {
+  const auto it = daemons_.find(name);
+  if (it == daemons_.end() || it->second.session != SessionId()) return;
+  if (it->second.registration.daemon_id() == daemon_id) it->second.has_ended = true;
 }
 
 void Membership::Excuse(absl::Duration gap, absl::Time now) {
@@ -200,7 +208,9 @@ std::vector<Membership::Lost> Membership::Tick(absl::Time now) {
   std::vector<Lost> lost;
   for (auto& [name, daemon] : daemons_) {
     if (!daemon.alive) continue;
-    if (now - daemon.disconnected_at >= options_.reconnect_grace) {
+    if (daemon.has_ended) {
+      MarkLost(&daemon, "its process has ended", &lost);
+    } else if (now - daemon.disconnected_at >= options_.reconnect_grace) {
       MarkLost(&daemon, "its connection ended and it did not come back", &lost);
     } else if (daemon.session != SessionId() && now - daemon.heard_at >= options_.dead_after) {
       MarkLost(&daemon,

@@ -31,6 +31,7 @@ struct Daemon {
   absl::Time heard_at;
   proto::Heartbeat report;  // the newest; resources and refusals only
   absl::Time disconnected_at = absl::InfiniteFuture();
+  bool has_ended = false;  // the process, for all that is known
 };
 
 // Returns how many ranks may compute on the worker's GPUs at once.
@@ -72,7 +73,10 @@ class Membership {
   std::string Heard(SessionId session, absl::Time now);
   // Keeps what the daemon says of itself; no more of it than fits. REQUIRES: it has registered.
   void Report(const std::string& name, const proto::Heartbeat& heartbeat);
-  void Disconnected(SessionId session, absl::Time now);
+  // Returns whose connection has ended; null: nobody's.
+  const Daemon* Disconnected(SessionId session, absl::Time now);
+  // The process of this id, which is not connected, is known to have ended: it is not waited for.
+  void Ended(const std::string& name, uint64_t daemon_id);
   // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.
   void Excuse(absl::Duration gap, absl::Time now);
   // Returns who is lost by now; each is told once.

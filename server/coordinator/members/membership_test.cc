@@ -248,6 +248,23 @@ TEST_F(MembershipTest, ASilentDaemonIsLostAfterDeadAfterAndItsConnectionClosed) 
   EXPECT_EQ(membership_.Heard(SessionId(1), Now()), "");
 }
 
+TEST_F(MembershipTest, AProcessThatIsKnownToHaveEndedIsNotWaitedFor) {
+  Join(1, Worker("w1", 1));
+  membership_.Ended("w1", 1);
+  EXPECT_TRUE(membership_.Tick(Now()).empty()) << "it is connected";
+  EXPECT_EQ(membership_.Disconnected(SessionId(1), Now()), membership_.Find("w1"));
+  EXPECT_EQ(membership_.Disconnected(SessionId(1), Now()), nullptr);
+  membership_.Ended("w1", 7);
+  EXPECT_TRUE(membership_.Tick(Now()).empty()) << "another process";
+  membership_.Ended("w1", 1);
+  const auto lost = membership_.Tick(Now());
+  ASSERT_EQ(lost.size(), 1);
+  EXPECT_EQ(lost[0].why, "its process has ended");
+  // Whoever registers is there.
+  Join(2, Worker("w1", 1, 2));
+  EXPECT_TRUE(membership_.Tick(Now()).empty());
+}
+
 TEST_F(MembershipTest, DaemonsAreListedInTheOrderOfFirstRegistration) {
   Join(1, Worker("z", 1));
   Join(2, Worker("a", 2));

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 
 namespace strata::server {
 namespace {
-
-// Daemons whose host is not known are of one host where they have one address.
-const std::string& HostOf(const ServerShards& server) {
-  return server.host.empty() ? server.address : server.host;
-}
 
 // Chunks on each thread of each server.
 using Loads = std::vector<std::vector<uint64_t>>;
@@ -35,6 +32,10 @@ std::optional<BackupPlace> LeastLoaded(const std::vector<ServerShards>& servers,
 }
 
 }  // namespace
+
+const std::string& HostOf(const ServerShards& server) {
+  return server.host.empty() ? server.address : server.host;
+}
 
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
     const JobPlacement& placement, const std::vector<ServerShards>& servers) {
@@ -67,6 +68,30 @@ absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
     loads[places[shard]->server][places[shard]->thread] += chunks[shard];
   }
   return places;
+}
+
+std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardId shard,
+                                          const std::string& host,
+                                          const std::vector<ServerShards>& servers) {
+  std::map<std::pair<std::string, uint32_t>, uint64_t> chunks_on;
+  for (const proto::JobShardStatus& one : status.shards()) {
+    chunks_on[{one.daemon(), one.shard()}] += one.chunks();
+    if (!one.backup().empty()) chunks_on[{one.backup(), one.backup_shard()}] += one.chunks();
+  }
+  std::optional<BackupPlace> best;
+  uint64_t least = 0;
+  for (size_t server = 0; server < servers.size(); ++server) {
+    if (HostOf(servers[server]) == host) continue;
+    for (size_t i = 0; i < servers[server].ports.size(); ++i) {
+      // Shards of one job that come to one server one after the other spread over its threads.
+      const size_t thread = (shard.value() + i) % servers[server].ports.size();
+      const uint64_t chunks = chunks_on[{servers[server].daemon, static_cast<uint32_t>(thread)}];
+      if (best && chunks >= least) continue;
+      best = BackupPlace{server, thread};
+      least = chunks;
+    }
+  }
+  return best;
 }
 
 }  // namespace strata::server

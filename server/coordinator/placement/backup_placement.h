@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
 #include "server/coordinator/placement/placement.h"
 
 namespace strata::server {
@@ -25,6 +28,15 @@ struct BackupPlace {
 // the only one, which it names.
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
     const JobPlacement& placement, const std::vector<ServerShards>& servers);
+
+// Chooses a place for the second copy of one shard of a running job, which has lost its own: on
+// another host than `host`, where its first copy lies, and where the job has fewest chunks as yet.
+// None: no server of these is on another host.
+std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardId shard,
+                                          const std::string& host,
+                                          const std::vector<ServerShards>& servers);
+// The host of a server; those whose host is not known are on one where they have one address.
+const std::string& HostOf(const ServerShards& server);
 
 }  // namespace strata::server
 

@@ -1,6 +1,9 @@
 #include "server/coordinator/placement/shard_homes.h"
 
+#include <algorithm>
+
 #include "common/job/exchange/shard_generation.h"
+#include "common/require.h"
 
 namespace strata::server {
 namespace {
@@ -12,6 +15,7 @@ void GoOnAlone(int shard, proto::JobRecord* record, proto::JobStatus* status) {
   placement->set_shard_generations(shard, placement->shard_generations(shard) + 1);
   status->mutable_shards(shard)->clear_backup();
   status->mutable_shards(shard)->clear_backup_shard();
+  status->mutable_shards(shard)->clear_backup_is_partial();
 }
 
 }  // namespace
@@ -22,7 +26,7 @@ ServerLoss TakeFrom(const std::string& daemon, proto::JobRecord* record, proto::
     proto::JobShardStatus& shard = *status->mutable_shards(i);
     const bool had_first = shard.daemon() == daemon;
     if (shard.chunks() == 0 || (!had_first && shard.backup() != daemon)) continue;
-    if (had_first && shard.backup().empty()) {
+    if (had_first && (shard.backup().empty() || shard.backup_is_partial())) {
       loss.lost.emplace_back(i);
       continue;
     }
@@ -49,13 +53,50 @@ bool DropBackup(const std::string& daemon, ShardId shard, uint32_t generation,
   return true;
 }
 
-proto::MoveShard PlaceOf(const proto::JobRecord& record, ShardId shard) {
+void AddBackup(ShardId shard, const ServerShards& server, uint32_t thread, proto::JobRecord* record,
+               proto::JobStatus* status) {
+  const int index = static_cast<int>(shard.value());
+  proto::Placement* const placement = record->mutable_placement();
+  STRATA_REQUIRE(placement->backup_endpoints(index).empty());
+  placement->set_backup_endpoints(index, ShardEndpoint(server, thread));
+  placement->set_shard_generations(index, placement->shard_generations(index) + 1);
+  proto::JobShardStatus* const home = status->mutable_shards(index);
+  home->set_backup(server.daemon);
+  home->set_backup_shard(thread);
+  home->set_backup_is_partial(true);
+}
+
+bool CompleteBackup(const std::string& daemon, ShardId shard, uint32_t generation,
+                    const proto::JobRecord& record, proto::JobStatus* status) {
+  const int index = static_cast<int>(shard.value());
+  if (index >= status->shards_size()) return false;
+  proto::JobShardStatus* const home = status->mutable_shards(index);
+  const bool is_of_now = home->daemon() == daemon && !home->backup().empty() &&
+                         generation == ShardGeneration(record.placement(), shard);
+  if (!is_of_now || !home->backup_is_partial()) return false;
+  home->clear_backup_is_partial();
+  return true;
+}
+
+bool HoldsAny(const std::string& daemon, const proto::JobStatus& status) {
+  return std::any_of(status.shards().begin(), status.shards().end(),
+                     [&](const proto::JobShardStatus& shard) {
+                       return shard.daemon() == daemon || shard.backup() == daemon;
+                     });
+}
+
+proto::MoveShard PlaceOf(const proto::JobRecord& record, const proto::JobStatus& status,
+                         ShardId shard) {
+  const int index = static_cast<int>(shard.value());
   proto::MoveShard move;
   move.set_job_id(record.job_id());
   move.set_attempt(record.attempt());
   move.set_shard(shard.value());
   move.set_generation(ShardGeneration(record.placement(), shard));
-  move.set_endpoint(record.placement().shard_endpoints(static_cast<int>(shard.value())));
+  move.set_endpoint(record.placement().shard_endpoints(index));
+  move.set_backup_endpoint(record.placement().backup_endpoints(index));
+  move.set_backup_is_whole(!status.shards(index).backup().empty() &&
+                           !status.shards(index).backup_is_partial());
   return move;
 }
 
@@ -68,11 +109,12 @@ std::vector<ShardId> MovedShards(const proto::JobRecord& record) {
   return moved;
 }
 
-int CountUnprotected(const proto::JobRecord& record, const proto::JobStatus& status) {
-  if (record.job().replicas() == 0) return 0;
-  int unprotected = 0;
-  for (const proto::JobShardStatus& shard : status.shards()) {
-    if (shard.chunks() > 0 && shard.backup().empty()) ++unprotected;
+std::vector<ShardId> Unprotected(const proto::JobRecord& record, const proto::JobStatus& status) {
+  std::vector<ShardId> unprotected;
+  for (int i = 0; i < status.shards_size() && record.job().replicas() > 0; ++i) {
+    const proto::JobShardStatus& shard = status.shards(i);
+    const bool has_two = !shard.backup().empty() && !shard.backup_is_partial();
+    if (shard.chunks() > 0 && !has_two) unprotected.emplace_back(i);
   }
   return unprotected;
 }

@@ -204,7 +204,20 @@ grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
 void CoordinatorService::Stop() {
   loop_.Stop();
   access_->SaveRenewals().IgnoreError();  // they renew again
-  keeper_.Stop();                         // what it still has to say is not heard
+  port_watch_.Stop();
+  keeper_.Stop();  // what it still has to say is not heard
+}
+
+void CoordinatorService::WatchPorts(const Daemon& server) {
+  const proto::Register& registration = server.registration;
+  std::vector<std::string> addresses;
+  for (const uint32_t port : registration.shard_ports()) {
+    addresses.push_back(absl::StrCat("tcp://", registration.address(), ":", port));
+  }
+  port_watch_.Look(addresses, [this, name = registration.name(), id = registration.daemon_id()] {
+    const auto tell = [this, name, id] { core_.OnServerEnded(name, id, clock_.Now()); };
+    loop_.Post(tell).IgnoreError();  // the coordinator ends
+  });
 }
 
 void CoordinatorService::FindCheckpoint(const CheckpointQuery& query) {

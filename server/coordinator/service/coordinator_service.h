@@ -21,6 +21,7 @@
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/message_queue.h"
 #include "server/coordinator/service/one_request.h"
+#include "server/coordinator/service/port_watch.h"
 
 namespace strata::server {
 
@@ -123,6 +124,7 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
     return store_->SaveSeen(seen);
   }
+  void WatchPorts(const Daemon& server) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void FindCheckpoint(const CheckpointQuery& query) override;
   void KeepCheckpoint(const CheckpointToKeep& checkpoint) override;
@@ -161,6 +163,7 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
 
   CheckpointKeeper keeper_;
+  PortWatch port_watch_;
   ControlLoop loop_;  // ends before what its thread uses
 };
 

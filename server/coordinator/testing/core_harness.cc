@@ -33,12 +33,20 @@ std::string Text(const proto::CoordinatorMessage& message) {
     case proto::CoordinatorMessage::kMoveShard:
       return absl::StrCat("MoveShard ", message.move_shard().job_id(), " ",
                           message.move_shard().shard());
+    case proto::CoordinatorMessage::kInstallBackup:
+      return absl::StrCat("InstallBackup ", message.install_backup().record().job_id(), " ",
+                          message.install_backup().backup().shard());
+    case proto::CoordinatorMessage::kRemoveShard:
+      return absl::StrCat("RemoveShard ", message.remove_shard().job_id(), " ",
+                          message.remove_shard().shard());
     case proto::CoordinatorMessage::kStopNode:
       return absl::StrCat("StopNode ", message.stop_node().job_id());
     case proto::CoordinatorMessage::kJobMetrics:
       return absl::StrCat("JobMetrics ", message.job_metrics().job_id());
     case proto::CoordinatorMessage::kTryPeers:
       return "TryPeers";
+    case proto::CoordinatorMessage::kRenewed:
+      return "Renewed";
     case proto::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }

@@ -69,6 +69,13 @@ class AsyncChunk final : public ChunkMode {
     if (compensator_) compensator_->RestoreMeanSquare(mean_square);
   }
 
+  void AddTo(ChunkCopy* copy) override {
+    if (compensator_) compensator_->AddTo(copy);
+  }
+  void Restore(ChunkCopyReader* reader) override {
+    if (compensator_) compensator_->Restore(reader);
+  }
+
   size_t bytes() const override { return compensator_ ? compensator_->bytes() : 0; }
 
  private:

@@ -20,7 +20,9 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
       copies_(rules.answers, kernels, pool, scratch, rules.nodes),
       nodes_(rules.nodes),
       cuts_(rules.cut_every, weights_),
-      mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_, cuts_, sums_})) {}
+      mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_, cuts_, sums_})) {
+  if (rules.keeps_previous) weights_.KeepPrevious();
+}
 
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
   STRATA_REQUIRE(weights.float_count() == weights_.elements());
@@ -74,6 +76,28 @@ WeightVersion ChunkState::WeightsToBeginWith(size_t node) const {
   if (const WeightVersion* given = mode_->GivenTo(node)) return *given;
   if (!first_.empty()) return {0, first_};
   return {weights_.version(), weights_.weights()};
+}
+
+PulledWeights ChunkState::WeightsOf(size_t node, uint64_t clock) const {
+  using State = PulledWeights::State;
+  STRATA_REQUIRE(weights_.seeded());
+  if (nodes_[node].received < clock) return {};
+  // Its next push may come once the last one is answered, as ever.
+  if (nodes_[node].received == clock && nodes_[node].waiting) return {State::kNotYet, {}, 0};
+  const bool is_exact = rules_.mode->answers_alike();
+  // Clocks that have been applied. Versions may count from elsewhere.
+  const uint64_t applied = is_exact ? nodes_.MinClock() : clock;
+  if (applied > clock + 1) return {};
+  const bool is_of_now = applied == clock;
+  if (copies_.encodes()) {
+    NodeCopies::Answer copy = is_of_now ? copies_.WholeCopy(node) : copies_.previous();
+    if (copy.payload.empty()) return {};
+    return {State::kHere, {copy.version, std::move(copy.payload)}, copy.base};
+  }
+  if (!is_exact) return {State::kHere, WeightsToBeginWith(node), 0};
+  if (is_of_now) return {State::kHere, {weights_.version(), weights_.weights()}, 0};
+  if (weights_.previous().empty()) return {};
+  return {State::kHere, {weights_.version() - 1, weights_.previous()}, 0};
 }
 
 PushResult ChunkState::OnPush(Push push, std::vector<DueAnswer>* due) {

@@ -16,6 +16,7 @@
 #include "server/shard/chunk/consistency_mode.h"
 #include "server/shard/chunk/node_copies.h"
 #include "server/shard/chunk/push.h"
+#include "server/shard/copy/chunk_copy.h"
 
 namespace strata::server {
 
@@ -30,6 +31,15 @@ struct ChunkRules {
   bool takes_first_weights = false;  // only the first node offers them, and the others ask for them
   bool says_rates = false;           // each push comes with the learning rate of its step
   uint64_t cut_every = 0;            // clocks from one image of a chunk to the next; 0: none
+  bool keeps_previous = false;       // the weights of before the last clock
+};
+
+// What there is of a clock for a process that has taken its node's place.
+struct PulledWeights {
+  enum class State { kHere, kNotYet, kNowhere };
+  State state = State::kNowhere;
+  WeightVersion weights;
+  uint64_t base = 0;  // answers that they have, where answers are encoded
 };
 
 // One chunk: watermark per node, weights, and who waits for an answer. The weights and the
@@ -60,6 +70,19 @@ class ChunkState {
   // are encoded, what they go on from; where a node computes with no others than it was given,
   // those. REQUIRES: seeded.
   WeightVersion WeightsToBeginWith(size_t node) const;
+
+  // Returns all that the chunk is, see ChunkCopy. `whole_clocks`: for another copy that is told of
+  // whole clocks alone, see Follow, and so without what is there of incomplete ones.
+  ChunkCopy Copy(bool whole_clocks);
+  // Goes on from another copy of the chunk. Errors: InvalidArgument naming what does not fit; this
+  // one is of no more use then. REQUIRES: nothing has come.
+  absl::Status TakeCopy(const ChunkCopy& copy);
+
+  // Returns the weights that the node makes its step of `clock` with once more. Where all nodes are
+  // answered alike, they are those of before this clock: of now, or of the version before. Else
+  // they are what WeightsToBeginWith returns. Not yet: the push before is not answered. Nowhere:
+  // the node has pushed less, or they are gone. REQUIRES: seeded.
+  PulledWeights WeightsOf(size_t node, uint64_t clock) const;
 
   // Returns the images that were cut since the last call, by clock; `begin` is not known here.
   // REQUIRES: the answers that were due are encoded.

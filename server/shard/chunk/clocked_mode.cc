@@ -34,8 +34,7 @@ class ClockedChunk final : public ChunkMode {
   PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) override {
     OpenClock& clock = open_[push.clock];
     if (clock.sum == nullptr) {
-      clock.sum = CreateAccumulator(order_, chunk_.kernels, chunk_.pool, chunk_.nodes.size(),
-                                    chunk_.weights.elements());
+      clock.sum = NewSum();
       clock.rate = push.rate;
       clock.said_by = push.node;
     }
@@ -59,6 +58,34 @@ class ClockedChunk final : public ChunkMode {
     return gate_.StalenessOf(chunk_.nodes[node].received - 1, gate);
   }
 
+  void AddTo(ChunkCopy* copy) override {
+    for (auto& [number, open] : open_) {
+      proto::CopiedClock* const clock = copy->head.add_clocks();
+      clock->set_clock(number);
+      clock->set_samples(open.samples);
+      clock->set_rate(open.rate);
+      clock->set_said_by(static_cast<uint32_t>(open.said_by));
+      copy->Add(open.sum->Parts(), clock->mutable_parts());
+    }
+  }
+  void Restore(ChunkCopyReader* reader) override {
+    for (const proto::CopiedClock& copied : reader->head().clocks()) {
+      OpenClock& clock = open_[copied.clock()];
+      if (clock.sum != nullptr) return reader->Fail("a clock is there twice");
+      clock = {NewSum(), copied.samples(), copied.rate(), copied.said_by()};
+      std::vector<SumPart> parts = reader->Parts(copied.parts());
+      for (const SumPart& part : parts) {
+        for (size_t node = part.begin; node < part.end && node < chunk_.nodes.size(); ++node) {
+          if (chunk_.nodes[node].received <= copied.clock()) {
+            return reader->Fail(absl::StrFormat("clock %d has a push of node %d, which is at %d",
+                                                copied.clock(), node, chunk_.nodes[node].received));
+          }
+        }
+      }
+      reader->Fail(clock.sum->Restore(std::move(parts)));
+    }
+  }
+
   size_t held() const override {
     size_t held = 0;
     for (const auto& [clock, open] : open_) held += open.sum->held();
@@ -77,6 +104,11 @@ class ClockedChunk final : public ChunkMode {
     float rate = 0;
     size_t said_by = 0;  // node
   };
+
+  std::unique_ptr<Accumulator> NewSum() const {
+    return CreateAccumulator(order_, chunk_.kernels, chunk_.pool, chunk_.nodes.size(),
+                             chunk_.weights.elements());
+  }
 
   void Apply(const ClockSum& clock) {
     ApplyClock(chunk_, clock.sum, clock.samples, clock.rate);

@@ -16,6 +16,7 @@
 #include "server/shard/chunk/given_weights.h"
 #include "server/shard/chunk/mode_memory.h"
 #include "server/shard/chunk/push.h"
+#include "server/shard/copy/chunk_copy.h"
 #include "server/shard/sum/accumulator.h"
 
 namespace strata::server {
@@ -47,6 +48,10 @@ class ChunkMode {
   virtual Bytes MeanSquare() const { return Bytes(); }
   // Goes on from that of an image. REQUIRES: after OnSeed, as long as the chunk, or empty.
   virtual void RestoreMeanSquare(const Bytes& mean_square) {}
+  // Adds all that the mode knows of this chunk, see ChunkCopy.
+  virtual void AddTo(ChunkCopy* copy) {}
+  // Goes on from what another copy knows. REQUIRES: after OnSeed, with the nodes as they are there.
+  virtual void Restore(ChunkCopyReader* reader) {}
   // Returns the error for a push that does not fit what its node was given.
   virtual PushResult Check(const Push& push) const { return {}; }
   // Takes a push in, now or when others are there. Appends ERRORs to pushes of other nodes that

@@ -36,6 +36,16 @@ void DelayCompensator::RestoreMeanSquare(const Bytes& mean_square) {
   CopyBytes(CopyReason::kSeed, mean_square_.get(), mean_square.data(), mean_square.size());
 }
 
+void DelayCompensator::AddTo(ChunkCopy* copy) const {
+  given_.AddTo(copy);
+  copy->head.set_mean_square(copy->Add(MeanSquare()));
+}
+
+void DelayCompensator::Restore(ChunkCopyReader* reader) {
+  given_.Restore(reader);
+  RestoreMeanSquare(reader->Floats(reader->head().mean_square(), "the mean square"));
+}
+
 size_t DelayCompensator::bytes() const {
   const size_t mean_squares =
       mean_square_ == nullptr ? 0 : chunk_.weights.elements() * sizeof(float);

@@ -29,6 +29,8 @@ class DelayCompensator {
   // See ChunkMode.
   Bytes MeanSquare() const;
   void RestoreMeanSquare(const Bytes& mean_square);
+  void AddTo(ChunkCopy* copy) const;
+  void Restore(ChunkCopyReader* reader);
 
   size_t bytes() const;
 

@@ -32,6 +32,9 @@ class ElasticChunk final : public ChunkMode {
   void OnAnswered(size_t node) override { given_.GiveTo(node, chunk_.weights); }
   const WeightVersion* GivenTo(size_t node) const override { return &given_[node]; }
 
+  void AddTo(ChunkCopy* copy) override { given_.AddTo(copy); }
+  void Restore(ChunkCopyReader* reader) override { given_.Restore(reader); }
+
   size_t bytes() const override { return given_.bytes(chunk_.weights); }
 
  private:

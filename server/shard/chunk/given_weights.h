@@ -7,6 +7,7 @@
 
 #include "common/bytes.h"
 #include "optimizer/weight_state.h"
+#include "server/shard/copy/chunk_copy.h"
 
 namespace strata::server {
 
@@ -27,6 +28,10 @@ class GivenWeights {
   }
   void GiveToAll(const kernels::WeightState& weights);
   const WeightVersion& operator[](size_t node) const { return given_[node]; }
+
+  // See ChunkMode.
+  void AddTo(ChunkCopy* copy) const;
+  void Restore(ChunkCopyReader* reader);
 
   // Returns the bytes of those that are not the newest: each of them is held for one node, or few.
   size_t bytes(const kernels::WeightState& newest) const;

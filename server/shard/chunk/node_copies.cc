@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "common/copy_floats.h"
 #include "compression/encode_payload.h"
 
@@ -29,6 +30,7 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
                                                     uint64_t version) {
   Copy& copy = copies_[rules_.shared ? 0 : node];
   if (rules_.shared && copy.answers > 0 && copy.last.version == version) return copy.last;
+  if (rules_.shared && rules_.keeps_previous) previous_ = WholeCopy(node);
   absl::StatusOr<Bytes> payload = kernels::EncodePayload(
       copy.encoder.get(), absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,
       pool_);
@@ -48,8 +50,51 @@ NodeCopies::Answer NodeCopies::WholeCopy(size_t node) const {
   return {wire::Codec::kNone, AsBytes(floats, state.size()), copy.answers, copy.last.version};
 }
 
+void NodeCopies::AddTo(ChunkCopy* copy) const {
+  for (const Copy& one : copies_) {
+    const absl::Span<const float> state = one.encoder->State(0);
+    const std::shared_ptr<float> floats =
+        CopyFloats(CopyReason::kWholeCopy, pool_, state.data(), state.size());
+    proto::CopiedAnswers* const answers = copy->head.add_answers();
+    answers->set_copy(copy->Add(AsBytes(floats, state.size())));
+    answers->set_answers(one.answers);
+    answers->set_codec(static_cast<uint32_t>(one.last.codec));
+    answers->set_payload(copy->Add(one.last.payload));
+    answers->set_base(one.last.base);
+    answers->set_version(one.last.version);
+  }
+  if (previous_.payload.empty()) return;
+  proto::CopiedAnswers* const before = copy->head.mutable_answers_before();
+  before->set_copy(copy->Add(previous_.payload));
+  before->set_base(previous_.base);
+  before->set_version(previous_.version);
+}
+
+void NodeCopies::Restore(ChunkCopyReader* reader) {
+  const auto& answers = reader->head().answers();
+  if (static_cast<size_t>(answers.size()) != copies_.size()) {
+    return reader->Fail(
+        absl::StrFormat("%d copies of encoded weights, not %d", answers.size(), copies_.size()));
+  }
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    const proto::CopiedAnswers& from = answers[static_cast<int>(i)];
+    const Bytes has = reader->SomeFloats(from.copy(), "what nodes have");
+    if (from.codec() >= static_cast<uint32_t>(wire::kCodecs)) reader->Fail("an unknown codec");
+    if (!reader->ok()) return;
+    reader->Fail(
+        copies_[i].encoder->Restore({absl::MakeConstSpan(has.floats(), has.float_count())}));
+    copies_[i].answers = from.answers();
+    copies_[i].last = {static_cast<wire::Codec>(from.codec()),
+                       reader->Vector(from.payload(), "an answer"), from.base(), from.version()};
+  }
+  if (!reader->head().has_answers_before()) return;
+  const proto::CopiedAnswers& before = reader->head().answers_before();
+  previous_ = {wire::Codec::kNone, reader->SomeFloats(before.copy(), "what nodes had"),
+               before.base(), before.version()};
+}
+
 size_t NodeCopies::bytes() const {
-  size_t bytes = 0;
+  size_t bytes = previous_.payload.size();
   for (const Copy& copy : copies_) {
     if (copy.encoder == nullptr) continue;
     bytes += copy.encoder->elements() * sizeof(float) + copy.last.payload.size();

@@ -12,6 +12,7 @@
 #include "common/bytes.h"
 #include "common/wire/payload.h"
 #include "compression/encoder.h"
+#include "server/shard/copy/chunk_copy.h"
 
 namespace strata::server {
 
@@ -20,6 +21,7 @@ struct AnswerRules {
   kernels::CompressionOptions compression;  // kNone: not at all
   // All nodes are always answered with the same versions, so that one copy is every node's.
   bool shared = false;
+  bool keeps_previous = false;  // of a shared copy: what it was before the newest answer
 };
 
 // Keeps the weights of one chunk that the nodes have, bit for bit, where answers are encoded: each
@@ -54,6 +56,14 @@ class NodeCopies {
   absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
   // Returns all of the node's copy.
   Answer WholeCopy(size_t node) const;
+  // Returns all of the shared copy as it was before the newest answer. No payload: that is not
+  // kept, or there was no answer.
+  const Answer& previous() const { return previous_; }
+
+  // What the nodes have, for another copy of the chunk.
+  void AddTo(ChunkCopy* copy) const;
+  // REQUIRES: Seed has been called.
+  void Restore(ChunkCopyReader* reader);
 
   size_t bytes() const;
 
@@ -70,6 +80,7 @@ class NodeCopies {
   BufferPool& pool_;
   kernels::EncoderScratch* const scratch_;
   std::vector<Copy> copies_;
+  Answer previous_;
 };
 
 }  // namespace strata::server

@@ -26,6 +26,20 @@ struct Push {
   absl::Time came_at;  // a quorum's grace counts from it
 };
 
+inline Push PushOf(const wire::Frame& frame, size_t node, absl::Time came_at) {
+  const wire::Header& header = frame.header;
+  return {.node = node,
+          .incarnation = header.incarnation,
+          .clock = header.clock,
+          .base_version = header.base_version,
+          .samples = header.sample_count,
+          .rate = header.rate,
+          .checksum = header.payload_checksum,
+          .codec = header.codec,
+          .sum = frame.payload,
+          .came_at = came_at};
+}
+
 // What became of a push.
 struct PushResult {
   wire::ErrorCode error = wire::ErrorCode::kNone;

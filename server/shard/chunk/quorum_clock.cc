@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/require.h"
 
@@ -65,6 +66,48 @@ Bytes QuorumClock::Close() {
   waiting_ = 0;
   samples_ = 0;
   return Sum(in_time_->Finish(), late->Finish());
+}
+
+void QuorumClock::AddTo(ChunkCopy* copy) {
+  proto::CopiedQuorum* const quorum = copy->head.mutable_quorum();
+  copy->Add(in_time_->Parts(), quorum->mutable_in_time());
+  std::vector<SumPart> late;
+  for (const auto& [node, sum] : late_) late.push_back({node, node + 1, sum});
+  copy->Add(late, quorum->mutable_late());
+  for (size_t node = 0; node < waits_.size(); ++node) {
+    proto::CopiedShare* const share = quorum->add_nodes();
+    share->set_waits(waits_[node]);
+    share->set_rate(rates_[node]);
+    share->set_late_rate(late_rates_[node]);
+  }
+  quorum->set_samples(samples_);
+}
+
+void QuorumClock::Restore(ChunkCopyReader* reader) {
+  const proto::CopiedQuorum& quorum = reader->head().quorum();
+  if (static_cast<size_t>(quorum.nodes_size()) != waits_.size()) {
+    return reader->Fail(
+        absl::StrFormat("a quorum of %d nodes, of %d", quorum.nodes_size(), waits_.size()));
+  }
+  for (size_t node = 0; node < waits_.size(); ++node) {
+    const proto::CopiedShare& share = quorum.nodes(static_cast<int>(node));
+    waits_[node] = share.waits();
+    rates_[node] = share.rate();
+    late_rates_[node] = share.late_rate();
+    waiting_ += share.waits() ? 1 : 0;
+  }
+  samples_ = quorum.samples();
+  std::vector<SumPart> in_time = reader->Parts(quorum.in_time());
+  for (const SumPart& part : in_time) {
+    for (size_t node = part.begin; node < part.end && node < waits_.size(); ++node) {
+      if (!waits_[node]) return reader->Fail("a push is in time of a node that does not wait");
+    }
+  }
+  reader->Fail(in_time_->Restore(std::move(in_time)));
+  for (SumPart& part : reader->Parts(quorum.late())) {
+    if (part.begin >= waits_.size()) return reader->Fail("a late push is nobody's");
+    late_[part.begin] = std::move(part.value);
+  }
 }
 
 size_t QuorumClock::held() const {

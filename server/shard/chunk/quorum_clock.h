@@ -10,6 +10,7 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "kernels/kernels.h"
+#include "server/shard/copy/chunk_copy.h"
 #include "server/shard/sum/accumulator.h"
 
 namespace strata::server {
@@ -52,6 +53,10 @@ class QuorumClock {
   // Closes the clock. Returns the sum of all, as fp32; empty where nothing but empty sums has come.
   // What comes next is of another clock.
   Bytes Close();
+
+  // What it holds, for another copy of it, which has not begun.
+  void AddTo(ChunkCopy* copy);
+  void Restore(ChunkCopyReader* reader);
 
   // Buffers that are held now, and their bytes.
   size_t held() const;

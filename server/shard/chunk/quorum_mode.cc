@@ -60,6 +60,26 @@ class QuorumChunk final : public ChunkMode {
   absl::Time deadline() const override { return closes_at_; }
   void OnTime(absl::Time now) override { CloseIfOver(now); }
 
+  void AddTo(ChunkCopy* copy) override {
+    clock_.AddTo(copy);
+    proto::CopiedQuorum* const quorum = copy->head.mutable_quorum();
+    for (size_t node = 0; node < held_.size(); ++node) {
+      quorum->mutable_nodes(static_cast<int>(node))->set_held(held_[node]);
+    }
+    if (closes_at_ == absl::InfiniteFuture()) return;
+    quorum->set_closes_at(static_cast<uint64_t>(absl::ToUnixNanos(closes_at_)));
+  }
+  void Restore(ChunkCopyReader* reader) override {
+    clock_.Restore(reader);
+    if (!reader->ok()) return;
+    const proto::CopiedQuorum& quorum = reader->head().quorum();
+    for (size_t node = 0; node < held_.size(); ++node) {
+      held_[node] = quorum.nodes(static_cast<int>(node)).held();
+    }
+    if (quorum.closes_at() == 0) return;
+    closes_at_ = absl::FromUnixNanos(static_cast<int64_t>(quorum.closes_at()));
+  }
+
   size_t held() const override { return clock_.held(); }
   size_t bytes() const override { return clock_.held_bytes(); }
 

@@ -58,6 +58,7 @@ class BackupLine {
 
   bool Owns(transport::ConnectionId connection) const { return connection_.Owns(connection); }
   std::optional<transport::ConnectionId> connection() const { return connection_.open(); }
+  bool is_up() const { return connection_.is_up(); }  // the backup has said that it hears
   // The change that was said last, and the last one that the backup has; from 1 on.
   uint64_t said() const { return said_; }
   uint64_t acknowledged() const { return said_ - unacknowledged_.size(); }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "compression/checked_payload.h"
@@ -32,6 +33,12 @@ struct Addend {
   bool unchecked = false;
 };
 
+// What has come of the leaves [begin, end), and is added already where those are several.
+struct SumPart {
+  size_t begin = 0, end = 0;
+  Addend value;
+};
+
 // The sum of one chunk over the nodes at one clock, in an order that does not depend on the order
 // in which they come.
 //
@@ -51,6 +58,12 @@ class Accumulator {
   // it is empty itself where no leaf had a value. Leaves the accumulator empty. REQUIRES: Check()
   // has been called since the last Add.
   virtual Bytes Finish() = 0;
+  // Returns what is held: disjoint parts, in order. An accumulator of the same kind goes on from
+  // them with the same bits. Leaves that came empty may be left out where that changes nothing.
+  virtual std::vector<SumPart> Parts() = 0;
+  // Goes on from the parts of another one. Errors: InvalidArgument naming leaves that are no part
+  // of such a sum. REQUIRES: no leaf has come.
+  virtual absl::Status Restore(std::vector<SumPart> parts) = 0;
   // Buffers that are held now, received ones included, and their bytes.
   virtual size_t held() const = 0;
   virtual size_t held_bytes() const = 0;

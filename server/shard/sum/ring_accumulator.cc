@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/job/exchange/slices.h"
 #include "common/require.h"
@@ -41,6 +42,26 @@ Bytes RingAccumulator::Finish() {
   }
   std::fill(leaves_.begin(), leaves_.end(), Bytes());
   return AsBytes(sum, elements_);
+}
+
+std::vector<SumPart> RingAccumulator::Parts() {
+  std::vector<SumPart> parts;
+  for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+    if (!leaves_[leaf].empty()) parts.push_back({leaf, leaf + 1, leaves_[leaf]});
+  }
+  return parts;
+}
+
+absl::Status RingAccumulator::Restore(std::vector<SumPart> parts) {
+  for (SumPart& part : parts) {
+    if (part.end != part.begin + 1 || part.begin >= leaves_.size() ||
+        !leaves_[part.begin].empty()) {
+      return absl::InvalidArgumentError(absl::StrFormat("leaves %d to %d are no leaf of %d",
+                                                        part.begin, part.end, leaves_.size()));
+    }
+    leaves_[part.begin] = part.value.Decoded(pool_);
+  }
+  return absl::OkStatus();
 }
 
 size_t RingAccumulator::held() const {

@@ -20,6 +20,8 @@ class RingAccumulator final : public Accumulator {
   std::vector<size_t> Add(size_t leaf, Addend value) override;
   std::vector<size_t> Check() override { return {}; }
   Bytes Finish() override;
+  std::vector<SumPart> Parts() override;
+  absl::Status Restore(std::vector<SumPart> parts) override;
   size_t held() const override;
   size_t held_bytes() const override { return held() * elements_ * sizeof(float); }
 

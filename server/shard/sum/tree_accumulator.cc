@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/require.h"
 
@@ -25,6 +26,18 @@ Range ParentOf(size_t begin, size_t end, size_t leaves) {
     if (child.begin == begin && child.end == end) return at;
     at = child;
   }
+}
+
+// Whether [begin, end) is a subtree of [0, leaves), which may be a single leaf.
+bool IsSubtree(size_t begin, size_t end, size_t leaves) {
+  if (begin >= end || end > leaves) return false;
+  Range at = {0, leaves};
+  while (at.begin != begin || at.end != end) {
+    if (at.end - at.begin < 2) return false;
+    const size_t middle = at.middle();
+    at = begin < middle ? Range{at.begin, middle} : Range{middle, at.end};
+  }
+  return true;
 }
 
 }  // namespace
@@ -95,6 +108,28 @@ Bytes TreeAccumulator::Finish() {
   const Part sum = Fold(0, leaves_);
   parts_.clear();
   return sum.value.Decoded(pool_);
+}
+
+std::vector<SumPart> TreeAccumulator::Parts() {
+  std::vector<SumPart> parts;
+  for (auto& [begin, part] : parts_) {
+    part.own = nullptr;  // others read it from now on
+    parts.push_back({begin, part.end, part.value});
+  }
+  return parts;
+}
+
+absl::Status TreeAccumulator::Restore(std::vector<SumPart> parts) {
+  size_t free_from = 0;
+  for (SumPart& part : parts) {
+    if (part.begin < free_from || !IsSubtree(part.begin, part.end, leaves_)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "leaves %d to %d are no part of a sum of %d", part.begin, part.end, leaves_));
+    }
+    free_from = part.end;
+    parts_[part.begin] = {.end = part.end, .value = std::move(part.value), .own = nullptr};
+  }
+  return absl::OkStatus();
 }
 
 size_t TreeAccumulator::held() const {

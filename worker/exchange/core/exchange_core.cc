@@ -14,6 +14,10 @@ bool TakesFirstWeights(const proto::JobRecord& record, NodeId node) {
   });
 }
 
+bool Rejoins(const proto::JobRecord& record, uint32_t incarnation) {
+  return incarnation > 1 && record.job().has_replace();
+}
+
 LinkIdentity MakeIdentity(const CoreOptions& options) {
   const proto::JobRecord& record = options.record;
   LinkIdentity identity;

@@ -39,6 +39,8 @@ LinkIdentity MakeIdentity(const CoreOptions& options);
 // Whether the node begins with weights that it is given: those of another one, which has rank 0, or
 // those that the job goes on from.
 bool TakesFirstWeights(const proto::JobRecord& record, NodeId node);
+// Whether a node's process takes the place of one that died in the midst of the job.
+bool Rejoins(const proto::JobRecord& record, uint32_t incarnation);
 // "node N: " before the message of an error.
 absl::Status NamedBy(NodeId node, const absl::Status& status);
 

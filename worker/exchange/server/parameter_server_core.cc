@@ -41,6 +41,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       window_(std::max<uint32_t>(1, options.record.job().window())),
       has_quorum_(options.record.job().consistency().lazy().has_quorum()),
       takes_first_weights_(TakesFirstWeights(options.record, options.node)),
+      rejoins_(Rejoins(options.record, options.incarnation)),
       chunks_(map.chunks()) {
   const proto::Placement& placement = options.record.placement();
   std::vector<std::vector<ChunkId>> held(placement.shard_endpoints_size());
@@ -83,24 +84,26 @@ absl::Status ParameterServerCore::Start(absl::Time now, CoreActions* actions) {
       continue;
     }
     for (ShardLink& link : shard.links) link.Start(now, &actions->wire);
-    Seed(&shard, now, actions);
+    rejoins_ ? Pull(&shard, now, actions) : Seed(&shard, now, actions);
   }
   return absl::OkStatus();
 }
 
 void ParameterServerCore::Seed(Shard* shard, absl::Time now, CoreActions* actions) {
   while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
-    const ChunkId chunk = shard->chunks[shard->next++];
-    if (!takes_first_weights_) {
-      actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = chunk});
-      continue;
-    }
-    wire::Header header;
-    header.op = Op::kInit;
-    header.flags = wire::kFlagEmpty;
-    header.chunk = chunk.value();
-    LinkTo(chunks_[chunk.value()])->Ask(header, Bytes(), now, &actions->wire);
+    OfferOrAsk(shard->chunks[shard->next++], now, actions);
   }
+}
+
+void ParameterServerCore::OfferOrAsk(ChunkId chunk, absl::Time now, CoreActions* actions) {
+  if (!takes_first_weights_) {
+    return actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = chunk});
+  }
+  wire::Header header;
+  header.op = Op::kInit;
+  header.flags = wire::kFlagEmpty;
+  header.chunk = chunk.value();
+  LinkTo(chunks_[chunk.value()])->Ask(header, Bytes(), now, &actions->wire);
 }
 
 absl::Status ParameterServerCore::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
@@ -245,8 +248,10 @@ bool ParameterServerCore::IsForStaleCopy(const wire::Header& answer) const {
 absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& asked,
                                            const wire::Frame& frame, absl::Time now,
                                            CoreActions* actions) {
+  const bool is_empty = ((asked.flags | frame.header.flags) & wire::kFlagEmpty) != 0;
   const bool has_weights = asked.op == Op::kPushPull || asked.op == Op::kCut ||
-                           (asked.op == Op::kInit && takes_first_weights_);
+                           (asked.op == Op::kInit && takes_first_weights_) ||
+                           (asked.op == Op::kPull && !is_empty);
   const uint32_t elements = has_weights ? map_.ElementsOf(ChunkId(asked.chunk)) : 0;
   if (has_weights && frame.header.element_count != elements) {
     return absl::InternalError(absl::StrFormat(
@@ -255,7 +260,11 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
   }
   switch (asked.op) {
     case Op::kInit:
-      return OnInitOk(shard, frame, now, actions);
+      if (!rejoins_) return OnInitOk(shard, frame, now, actions);
+      PullOf(ChunkId(asked.chunk), now, actions);
+      break;
+    case Op::kPull:
+      return OnPulled(shard, asked, frame, now, actions);
     case Op::kPushPull:
       return OnPushAnswer(shard, asked, frame, now, actions);
     case Op::kRetire:

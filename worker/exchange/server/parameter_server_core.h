@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,10 @@ namespace strata::worker {
 // In a job that goes on from a checkpoint the shards say how many pushes of the node they have of
 // each chunk. The node begins with the least of these clocks: what it pushes of other chunks that
 // is in their weights already, as can be where pushes are applied when they come, changes nothing.
+//
+// A process that takes the place of one that died begins with the least clock of which not every
+// chunk has the node's push, and with the weights that this clock began with, where the job's mode
+// gives all nodes the same; else with the newest. What it pushes again counts once.
 //
 // A pure state machine: events in, actions out; time comes with the events. Errors end the job and
 // name the node, the server's address and the chunk.
@@ -109,6 +114,14 @@ class ParameterServerCore final : public ExchangeCore {
   LinkOwner Find(transport::ConnectionId connection);
   // Offers first weights of the next chunks, or, where the node takes others, asks for them.
   void Seed(Shard* shard, absl::Time now, CoreActions* actions);
+  void OfferOrAsk(ChunkId chunk, absl::Time now, CoreActions* actions);
+  // The same of a process that takes another one's place: it asks how far the next chunks are, and
+  // once it knows the clock that it begins with, for their weights.
+  void Pull(Shard* shard, absl::Time now, CoreActions* actions);
+  void PullOf(ChunkId chunk, absl::Time now, CoreActions* actions);
+  absl::Status OnPulled(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
+                        absl::Time now, CoreActions* actions);
+  void OnAllPulled(absl::Time now, CoreActions* actions);
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
   void Cut(Shard* shard, absl::Time now, CoreActions* actions);
@@ -139,7 +152,9 @@ class ParameterServerCore final : public ExchangeCore {
   const uint32_t window_;
   const bool has_quorum_;
   const bool takes_first_weights_;  // in place of its own
+  const bool rejoins_;
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  std::optional<uint64_t> rejoin_clock_;  // none: not known yet
   uint64_t first_clock_ = 0;
   uint64_t clocks_ = 0;  // kFinishing: pushes of every chunk
   uint64_t steps_begun_ = 0, round_ = 0;

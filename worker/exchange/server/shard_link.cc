@@ -20,6 +20,8 @@ bool Answers(Op answer, Op request) {
       return answer == Op::kInitOk || answer == Op::kFirst;
     case Op::kPushPull:
       return answer == Op::kAnswer;
+    case Op::kPull:
+      return answer == Op::kPulled;
     case Op::kCut:
       return answer == Op::kCutAnswer;
     case Op::kRetire:

@@ -84,6 +84,8 @@ std::vector<FakeShard::Reply> FakeShard::OnFrame(ConnectionId connection,
     OnInit(connection, frame);
   } else if (header.op == Op::kPushPull) {
     OnPush(connection, frame);
+  } else if (header.op == Op::kPull) {
+    OnPull(connection, header);
   } else if (header.op == Op::kRetire) {
     retired_.insert(header.node);
     Say(connection, Op::kRetireOk, header);
@@ -116,6 +118,14 @@ void FakeShard::OnInit(ConnectionId connection, const wire::Frame& frame) {
     return;
   }
   Say(connection, Op::kInitOk, frame.header);
+}
+
+void FakeShard::OnPull(ConnectionId connection, const wire::Header& header) {
+  Chunk& chunk = chunks_[header.chunk];
+  const bool only_counts = (header.flags & wire::kFlagEmpty) != 0;
+  Say(connection, Op::kPulled, header, only_counts ? std::vector<float>() : chunk.weights,
+      chunk.version, chunk.pushed[header.node]);
+  if (only_counts) replies_.back().frame.header.flags = wire::kFlagEmpty;
 }
 
 void FakeShard::OnPush(ConnectionId connection, const wire::Frame& frame) {

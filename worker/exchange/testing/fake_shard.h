@@ -57,6 +57,8 @@ class FakeShard {
   };
 
   void OnInit(transport::ConnectionId connection, const wire::Frame& frame);
+  // Gives what it has, whatever the clock.
+  void OnPull(transport::ConnectionId connection, const wire::Header& header);
   void OnPush(transport::ConnectionId connection, const wire::Frame& frame);
   void AnswerCuts();
   void Say(transport::ConnectionId connection, wire::Op op, const wire::Header& request,

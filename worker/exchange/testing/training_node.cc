@@ -79,12 +79,19 @@ absl::Status TrainingNode::AddToWeights(ChunkId chunk, uint32_t first_element,
 absl::Status TrainingNode::Landed(ChunkId chunk, uint64_t clock) {
   EXPECT_EQ(clock, landed_[chunk.value()]);
   landed_[chunk.value()] = clock + 1;
-  if (clock + 1 < options_.clocks) {
+  if (clock + 1 >= options_.clocks) {
+    FinishIfLast();
+  } else if (!options_.in_step) {
     PublishSoon(chunk);
-    return absl::OkStatus();
+  } else if (std::all_of(landed_.begin(), landed_.end(), [&](auto l) { return l > clock; })) {
+    BeginStep();
   }
-  FinishIfLast();
   return absl::OkStatus();
+}
+
+void TrainingNode::BeginStep() {
+  step_weights_ = weights_;
+  for (uint32_t c = 0; c < map_.chunks(); ++c) PublishSoon(ChunkId(c));
 }
 
 void TrainingNode::FinishIfLast() {
@@ -139,7 +146,7 @@ void TrainingNode::Poll() {
   first_clock_ = exchange_->first_clock();
   landed_.assign(landed_.size(), first_clock_);
   if (first_clock_ >= options_.clocks) return FinishIfLast();
-  for (uint32_t c = 0; c < map_.chunks(); ++c) PublishSoon(ChunkId(c));
+  BeginStep();
 }
 
 }  // namespace strata::worker

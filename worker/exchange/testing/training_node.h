@@ -27,6 +27,7 @@ class TrainingNode final : public ExchangeNode {
     std::string listen;  // where others connect to it; empty: nowhere
     bool addresses_are_names = false;
     uint64_t clocks = 1;
+    bool in_step = false;  // it publishes nothing before all weights of the last step have landed
     uint32_t samples = 8;
     float rate = 0;  // that its ranks say
     // Element i of the arena: of the first weights, and of the node's sum.
@@ -50,6 +51,8 @@ class TrainingNode final : public ExchangeNode {
   const std::vector<float>& weights() const { return weights_; }
   // Clocks that have landed, by chunk.
   const std::vector<uint64_t>& landed() const { return landed_; }
+  // Those that the step in hand began with, of a node in step.
+  const std::vector<float>& step_weights() const { return step_weights_; }
   // The weights that training began with.
   const std::vector<float>& first_weights() const { return first_weights_; }
   // Its exchange's.
@@ -74,6 +77,7 @@ class TrainingNode final : public ExchangeNode {
  private:
   Bytes Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const;
   void PublishSoon(ChunkId chunk);
+  void BeginStep();
   // Finishes soon if all clocks have landed.
   void FinishIfLast();
   // Takes the result of a call of the exchange; the node goes on if it can.
@@ -83,7 +87,7 @@ class TrainingNode final : public ExchangeNode {
   transport::SimNetwork& network_;
   const Options options_;
   const ChunkMap map_;
-  std::vector<float> weights_, first_weights_;
+  std::vector<float> weights_, first_weights_, step_weights_;
   std::vector<uint64_t> landed_;
   uint64_t first_clock_ = 0;
   uint32_t finals_ = 0;

@@ -1,0 +1,160 @@
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job.h"
+#include "common/job/program_optimizer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata {
+namespace {
+
+proto::Job With(const std::vector<std::string>& settings) {
+  proto::Job job =
+      *ParseJob("name: 'a' ranks: 4 model { zoo: 'mlp' } data { synthetic {} }", "job");
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  FillDefaults(&job);
+  return job;
+}
+
+constexpr char kDir[] = "checkpoint.dir=/c";
+constexpr char kEvery[] = "checkpoint.every_steps=10";
+
+TEST(Checkpoint, KeepsTwoAndCountsRestartsInAnHourWhereNothingIsSaid) {
+  const proto::Job job = With({kDir, kEvery, "restart.attempts=3"});
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  EXPECT_EQ(job.checkpoint().keep(), 2);
+  EXPECT_EQ(job.restart().within_hours(), 1);
+  EXPECT_FALSE(With({}).has_checkpoint());
+}
+
+class GoesWith : public testing::TestWithParam<std::string> {};
+TEST_P(GoesWith, Mode) {
+  const proto::Job job =
+      With({kDir, kEvery, absl::StrCat("consistency.preset=\"", GetParam(), "\"")});
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+}
+
+TEST(CheckCheckpoint, GoesWithExchangesThatHaveNoServers) {
+  for (const std::string exchange : {"NONE", "MPI", "NCCL"}) {
+    std::vector<std::string> settings = {kDir, kEvery, absl::StrCat("exchange=", exchange)};
+    if (exchange == "NONE") settings.push_back("ranks=1");
+    if (exchange == "NCCL") settings.push_back("device=GPU");
+    EXPECT_TRUE(ValidateJob(With(settings)).ok()) << exchange << ValidateJob(With(settings));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Modes, GoesWith,
+                         testing::Values("sync", "ssp(3)", "quorum(2)", "local(4)", "diloco(8)",
+                                         "significance", "easgd", "delay1", "async", "async_damped",
+                                         "async_dc"));
+
+struct Bad {
+  std::vector<std::string> settings;
+  std::string error;
+};
+class RefusedCheckpoint : public testing::TestWithParam<Bad> {};
+TEST_P(RefusedCheckpoint, NamesTheField) {
+  const absl::Status status = ValidateJob(With(GetParam().settings));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, RefusedCheckpoint,
+    testing::Values(
+        Bad{{kEvery}, "checkpoint.dir: is required"},
+        Bad{{"checkpoint.dir=c", kEvery}, "checkpoint.dir: \"c\" is neither an absolute path"},
+        Bad{{kDir}, "checkpoint.every_steps: 0 is not in 1 to"},
+        Bad{{kDir, kEvery, "checkpoint.keep=1001"}, "checkpoint.keep: 1001 is not in 1 to 1000"},
+        Bad{{kDir, kEvery, "restart={}"}, "restart.attempts: 0 is not in 1 to 1000"},
+        Bad{{kDir, kEvery, "restart.attempts=1", "restart.within_hours=0"},
+            "restart.within_hours: 0 is not a finite number > 0"},
+        Bad{{"restart.attempts=1"}, "restart: needs checkpoint"},
+        Bad{{kDir, kEvery, "exchange=MPI", "restart.attempts=1"},
+            "restart: a job with exchange: MPI is started by mpirun"},
+        Bad{{kDir, kEvery, "consistency.preset=\"delay1\"", "pull.codec=INT8"},
+            "checkpoint: consistency: double buffering goes with pull.codec: FP32 only, not "
+            "INT8"}));
+
+constexpr char kReplace[] = "replace.per_hour=3";
+
+TEST(CheckReplace, ANodeMayWaitForFiveMinutesWhereNothingIsSaid) {
+  const proto::Job job = With({kReplace});
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  EXPECT_EQ(job.replace().patience_s(), 300);
+  EXPECT_EQ(With({kReplace, "replace.patience_s=7"}).replace().patience_s(), 7);
+  EXPECT_FALSE(With({}).has_replace());
+}
+
+TEST(CheckReplace, GoesWithModesThatKeepAllWeightsOnServers) {
+  for (const std::string preset :
+       {"sync", "ssp(3)", "quorum(2)", "async", "async_damped", "async_dc"}) {
+    const proto::Job job = With({kReplace, absl::StrCat("consistency.preset=\"", preset, "\"")});
+    EXPECT_TRUE(ValidateJob(job).ok()) << preset << ValidateJob(job);
+  }
+}
+
+TEST(CheckReplace, GoesWithCodecsCheckpointsAndSecondCopies) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"push.codec=TOP_K", "pull.codec=FP16"},
+        {"push.codec=INT8", "checkpoint.dir=/c", "checkpoint.every_steps=10"},
+        {"replicas=1", "while_unprotected=WAIT"},
+        {"optimizer.clip_norm=1", "consistency.preset=\"async\""}}) {
+    std::vector<std::string> settings = more;
+    settings.push_back(kReplace);
+    EXPECT_TRUE(ValidateJob(With(settings)).ok()) << more[0] << ValidateJob(With(settings));
+  }
+}
+
+class RefusedReplace : public testing::TestWithParam<Bad> {};
+TEST_P(RefusedReplace, NamesTheField) {
+  const absl::Status status = ValidateJob(With(GetParam().settings));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedReplace,
+    testing::Values(
+        Bad{{"replace.patience_s=5"}, "replace.per_hour: is required"},
+        Bad{{"replace.per_hour=100001"}, "replace.per_hour: 100001 is not in 1 to 100000"},
+        Bad{{kReplace, "replace.patience_s=604801"}, "replace.patience_s: 604801 is not in 1 to"},
+        Bad{{kReplace, "exchange=RING"}, "replace: belongs to exchange: PARAMETER_SERVER"},
+        Bad{{kReplace, "exchange=NONE", "ranks=1"}, "replace: belongs to exchange"},
+        Bad{{kReplace, "consistency.preset=\"delay1\""}, "replace: consistency: double buffering"},
+        Bad{{kReplace, "consistency.preset=\"local(4)\""}, "replace: consistency: lazy(0, 4 local"},
+        Bad{{kReplace, "consistency.preset=\"diloco(4)\""}, "replace: consistency: lazy(0, 4 loc"},
+        Bad{{kReplace, "consistency.preset=\"significance\""}, "replace: consistency: lazy(0, "},
+        Bad{{kReplace, "consistency.preset=\"easgd\""}, "replace: consistency: async(elastic"},
+        Bad{{kReplace, "optimizer.lars={}"}, "replace: optimizer.lars"},
+        Bad{{kReplace, "optimizer.clip_norm=1"}, "replace: optimizer.clip_norm"},
+        Bad{{"while_unprotected=WAIT"}, "while_unprotected: WAIT needs replicas: 1"},
+        Bad{{"replicas=1", "exchange=RING"}, "replicas: belongs to exchange: PARAMETER_SERVER"}));
+
+// It is known only once the program has started.
+TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
+  for (const auto& [named, refused] :
+       {std::pair("lars {}", true), std::pair("mean {}", true), std::pair("adam {}", false)}) {
+    proto::Job job = *ParseJob(
+        "name: 'a' ranks: 4 program { path: '/p' samples_per_rank: 4 } optimizer { from_program {} "
+        "} "
+        "replace { per_hour: 1 }",
+        "job");
+    FillDefaults(&job);
+    ASSERT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+    const proto::Optimizer optimizer = *ParseOptimizer(named);
+    const absl::Status taken = TakeProgramOptimizer(&optimizer, false, &job);
+    EXPECT_EQ(taken.ok(), !refused) << named << taken;
+    if (!refused) continue;
+    EXPECT_THAT(std::string(taken.message()), testing::StartsWith("replace: optim"));
+  }
+}
+
+TEST(CheckReplace, AnUnknownWayToGoOnUnprotectedIsRefused) {
+  proto::Job job = With({"replicas=1"});
+  job.set_while_unprotected(static_cast<proto::Job::Unprotected>(9));
+  EXPECT_EQ(std::string(ValidateJob(job).message()),
+            "while_unprotected: 9 is not one of GO_ON, WAIT");
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,22 @@
+// The checksums of payloads.
+#include <xxhash.h>
+
+#include <cstdint>
+
+#include "common/wire/frame.h"
+
+namespace strata::wire {
+
+uint64_t Checksum(absl::Span<const std::byte> payload) {
+  return payload.empty() ? 0 : XXH3_64bits(payload.data(), payload.size());
+}
+
+uint64_t PayloadChecksum(const Bytes& payload) {
+  if (payload.empty()) return 0;
+  if (const uint64_t known = payload.known_checksum(); known != 0) return known;
+  const uint64_t checksum = Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
+  payload.RememberChecksum(checksum);
+  return checksum;
+}
+
+}  // namespace strata::wire

@@ -1,0 +1,74 @@
+#include "server/coordinator/service/port_watch.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/net/shard_probe.h"
+#include "common/require.h"
+
+namespace strata::server {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Milliseconds(300);
+// A process that ends closes its ports one after the other, and its control connection among them.
+constexpr int kPausesMs[] = {0, 20, 50, 100, 200, 400};
+
+enum class Ports { kClosed, kOpen, kUnclear };
+
+Ports LookAt(const std::vector<std::string>& addresses, int stop_fd) {
+  size_t closed = 0;
+  bool is_open = false;
+  net::ProbeShards(addresses, kTimeout, stop_fd, [&](std::vector<net::ProbeResult> results) {
+    for (const net::ProbeResult& one : results) {
+      closed += one.error == "connection refused" ? 1 : 0;
+      is_open = is_open || one.error.empty();
+    }
+  });
+  if (closed == addresses.size()) return Ports::kClosed;
+  return is_open ? Ports::kOpen : Ports::kUnclear;
+}
+
+// Returns false where the watch is to end.
+bool Pause(int milliseconds, int stop_fd) {
+  pollfd stop = {.fd = stop_fd, .events = POLLIN, .revents = 0};
+  return poll(&stop, 1, milliseconds) == 0;
+}
+
+}  // namespace
+
+PortWatch::PortWatch() : stop_(eventfd(0, EFD_CLOEXEC)) { STRATA_REQUIRE(stop_.valid()); }
+
+void PortWatch::Look(const std::vector<std::string>& addresses, std::function<void()> closed) {
+  watches_.remove_if([](Watch& one) {
+    if (one.done) one.thread.join();
+    return !one.thread.joinable();
+  });
+  if (addresses.empty()) return;
+  Watch& added = watches_.emplace_back();
+  added.thread = std::thread([this, &added, addresses, closed = std::move(closed)] {
+    Ports ports = Ports::kUnclear;
+    for (const int pause : kPausesMs) {
+      if (!Pause(pause, stop_.get())) break;
+      ports = LookAt(addresses, stop_.get());
+      // Where they are open now they may be about to close.
+      if (ports == Ports::kClosed) break;
+    }
+    if (ports == Ports::kClosed) closed();
+    added.done = true;
+  });
+}
+
+void PortWatch::Stop() {
+  const uint64_t one = 1;
+  // That it cannot be written means that it has been.
+  (void)!write(stop_.get(), &one, sizeof(one));
+  for (Watch& watch : watches_) watch.thread.join();
+  watches_.clear();
+}
+
+}  // namespace strata::server

@@ -1,0 +1,46 @@
+#ifndef STRATA_SERVER_SHARD_SHARD_REPORT_H_
+#define STRATA_SERVER_SHARD_SHARD_REPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/control.pb.h"
+
+namespace strata::server {
+
+struct ShardCounters {
+  uint64_t pushes = 0;
+  uint64_t answers = 0;
+  uint64_t duplicates = 0;
+  uint64_t refused = 0;
+  uint64_t bytes_received = 0;
+  uint64_t bytes_sent = 0;
+
+  void Add(const ShardCounters& other);
+};
+
+// How the backup of a shard that lies here follows.
+struct BackupState {
+  JobId job;
+  ShardId shard;
+  uint32_t generation = 0;
+  absl::Time waits_since =
+      absl::InfiniteFuture();  // for the oldest change that it does not confirm
+  absl::Status refusal;        // not OK: it follows no more, and why
+  size_t chunks_missing = 0;   // that it has not been given yet
+};
+
+// What a shard has to say of one job.
+struct ShardReport {
+  ShardCounters counters;
+  std::vector<proto::NodeClock> nodes;  // not in every report of a large job
+  uint64_t memory_bytes = 0;            // weights, optimizer state and held sums
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_SHARD_REPORT_H_

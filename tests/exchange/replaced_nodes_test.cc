@@ -1,0 +1,340 @@
+// Nodes and shards over a network that loses and repeats frames and cuts connections, from a seed.
+// Nodes die anywhere in the course of a job, and other processes take their places. Each push must
+// count exactly once, and in sync the weights must have the bits of a run in which nobody died.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/transport/sim/sim_network.h"
+#include "gtest/gtest.h"
+#include "server/shard/testing/shard_harness.h"
+#include "server/shard/testing/sim_copy.h"
+#include "worker/exchange/testing/training_node.h"
+
+namespace strata {
+namespace {
+
+using server::ShardAction;
+using server::ShardCopy;
+using server::SimCopy;
+using worker::TrainingNode;
+
+constexpr uint32_t kNodes = 3, kChunks = 4, kShards = 2;
+constexpr uint64_t kClocks = 4;
+constexpr uint32_t kElements = kNodes * kClocks;  // of a chunk: one for each push
+constexpr uint32_t kAllElements = kElements * kChunks;
+constexpr uint64_t kEventsMax = 400'000;
+
+struct Options {
+  std::string job = "optimizer { sgd {} } consistency { sync {} }";
+  bool counts = false;  // pushes, in place of training
+  bool takes_first_weights = false;
+  bool has_backups = false;
+  uint32_t connections = 1;
+  bool lives_on = false;  // a node that is taken for dead, until it is told
+};
+void PrintTo(const Options& options, std::ostream* out) {
+  *out << options.job << (options.takes_first_weights ? ", first weights of node 0" : "")
+       << (options.has_backups ? ", second copies" : "") << (options.lives_on ? ", alive" : "");
+}
+
+// Something that dies once so many events have happened.
+struct Death {
+  uint64_t after = 0;
+  uint32_t number = 0;
+};
+
+class Cluster {
+ public:
+  Cluster(const Options& options, uint32_t seed) : options_(options), network_(seed) {
+    server::JobOptions job;
+    job.ranks.assign(kNodes, 1);
+    job.elements = kAllElements;
+    job.chunk_elements = kElements;
+    job.shards = kShards;
+    job.batch_per_rank = 1;
+    job.job_text = absl::StrCat(options.job, " schedule { base_lr: ", options.counts ? 1 : 0.1,
+                                " } replace { per_hour: 9 } connections: ", options.connections);
+    record_ = server::MakeRecord(job);
+    record_.set_takes_first_weights(options.takes_first_weights);
+    proto::Placement* const placement = record_.mutable_placement();
+    for (uint32_t shard = 0; shard < kShards; ++shard) {
+      placement->set_shard_endpoints(static_cast<int>(shard), absl::StrCat("first", shard));
+      placement->add_shard_generations(2);
+      if (options.has_backups) placement->add_backup_endpoints(absl::StrCat("second", shard));
+    }
+    for (uint32_t shard = 0; shard < kShards; ++shard) Install(shard);
+    network_.set_faults({.drop = seed % 4 == 1 ? 0.02 : 0,
+                         .duplicate = 0.1,
+                         .break_both = seed % 2 == 1 ? 0.005 : 0});
+    incarnations_.assign(kNodes, 0);
+    nodes_.assign(kNodes, nullptr);
+    for (uint32_t node = 0; node < kNodes; ++node) Begin(node);
+    Tick();
+  }
+
+  // Until every node has the last weights. `nodes` and `primaries` die, which are in order.
+  void Run(std::vector<Death> nodes = {}, std::vector<Death> primaries = {}) {
+    for (; !Done(); ++events_) {
+      ASSERT_LT(events_, kEventsMax) << "no progress: " << Describe();
+      while (!nodes.empty() && nodes.back().after <= events_) {
+        Kill(nodes.back().number);
+        nodes.pop_back();
+      }
+      while (!primaries.empty() && primaries.back().after <= events_) {
+        KillPrimary(primaries.back().number);
+        primaries.pop_back();
+      }
+      ASSERT_TRUE(network_.RunOne());
+      for (const TrainingNode* node : nodes_) {
+        ASSERT_TRUE(node->status().ok() || !node->alive()) << node->status();
+      }
+      ASSERT_FALSE(testing::Test::HasFailure()) << Describe();
+    }
+  }
+
+  // The weights at the end, which all nodes have.
+  std::vector<float> Final() const {
+    for (const TrainingNode* node : nodes_) EXPECT_EQ(node->weights(), nodes_[0]->weights());
+    return nodes_[0]->weights();
+  }
+  uint64_t events() const { return events_; }
+  // How many processes have taken another one's place in the midst of the job.
+  int midst() const {
+    int midst = 0;
+    for (const auto& node : all_) midst += node->first_clock() > 0 ? 1 : 0;
+    return midst;
+  }
+  // Pushes that shards have taken.
+  uint64_t pushes() {
+    uint64_t pushes = 0;
+    for (SimCopy* copy : primaries_) {
+      pushes += copy->core().Counters().at(JobId(record_.job_id())).pushes;
+    }
+    return pushes;
+  }
+
+ private:
+  void Install(uint32_t shard) {
+    copies_.push_back(
+        std::make_unique<SimCopy>(&network_, absl::StrCat("first", shard), 32 + shard));
+    primaries_.push_back(copies_.back().get());
+    EXPECT_TRUE(primaries_[shard]->core().Install(record_, ShardId(shard)).ok());
+    if (!options_.has_backups) return;
+    copies_.push_back(
+        std::make_unique<SimCopy>(&network_, absl::StrCat("second", shard), 40 + shard));
+    backups_.push_back(copies_.back().get());
+    EXPECT_TRUE(
+        backups_[shard]->core().Install(record_, ShardId(shard), {}, ShardCopy::kBackup).ok());
+  }
+
+  void Begin(uint32_t node) {
+    TrainingNode::Options options;
+    options.core.record = record_;
+    options.core.node = NodeId(node);
+    options.core.incarnation = ++incarnations_[node];
+    options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost again and again
+    options.name = absl::StrCat("node", node, ".", incarnations_[node]);
+    options.addresses_are_names = true;
+    options.clocks = kClocks;
+    options.in_step = true;
+    options.samples = 1;
+    options.first_weight = [this, node](uint64_t i) {
+      const float other = options_.takes_first_weights && node > 0 ? 9.0f : 0.0f;
+      return options_.counts ? 0.0f : 0.25f + 0.01f * static_cast<float>(i % 13) + other;
+    };
+    const size_t number = all_.size();
+    options.gradient = [this, node, number](uint64_t clock, uint64_t i) {
+      return options_.counts ? Count(node, clock, i) : Gradient(*all_[number], node, clock, i);
+    };
+    all_.push_back(std::make_unique<TrainingNode>(&network_, std::move(options)));
+    nodes_[node] = all_.back().get();
+    all_.back()->Start();
+  }
+
+  // The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
+  float Count(uint32_t node, uint64_t clock, uint64_t i) const {
+    if (i % kElements != node * kClocks + clock) return 0;
+    const bool on_arrival = options_.job.find("async") != std::string::npos;
+    return on_arrival ? -1.0f : -1.0f * kNodes;
+  }
+
+  // Of all weights that the step began with.
+  static float Gradient(const TrainingNode& of, uint32_t node, uint64_t clock, uint64_t i) {
+    const std::vector<float>& weights = of.step_weights();
+    return 0.5f * weights[i] - 0.3f * weights[(i + 17) % kAllElements] +
+           0.01f * static_cast<float>((i * 31 + node * 17 + clock * 7) % 97);
+  }
+
+  void Kill(uint32_t node) {
+    if (!nodes_[node]->alive() || nodes_[node]->is_over()) return;
+    if (!options_.lives_on) nodes_[node]->Kill();
+    Later([this, node, killed = nodes_[node]] {
+      // It may have finished meanwhile, or another one may have taken its place.
+      const bool is_left = killed->alive() && killed->is_over() && killed->status().ok();
+      if (nodes_[node] == killed && !is_left) Begin(node);
+    });
+  }
+
+  void KillPrimary(uint32_t shard) {
+    if (primaries_[shard] == backups_[shard]) return;
+    primaries_[shard]->Die();
+    primaries_[shard] = backups_[shard];
+    Later([this, shard] {
+      backups_[shard]->Do([&](std::vector<ShardAction>* actions) {
+        EXPECT_TRUE(backups_[shard]
+                        ->core()
+                        .Promote(JobId(record_.job_id()), ShardId(shard), 3, actions)
+                        .ok());
+      });
+      const std::string address = absl::StrCat("second", shard);
+      record_.mutable_placement()->set_shard_endpoints(static_cast<int>(shard), address);
+      record_.mutable_placement()->set_shard_generations(static_cast<int>(shard), 3);
+      for (const auto& node : all_) {
+        Later([&node = *node, shard, address] { node.OnShardMoved({ShardId(shard), address, 3}); });
+      }
+    });
+  }
+
+  void Later(std::function<void()> what) {
+    network_.After(network_.random().Between(absl::Milliseconds(1), absl::Milliseconds(30)),
+                   std::move(what));
+  }
+  void Tick() {
+    for (const auto& copy : copies_) copy->OnTime();
+    network_.After(absl::Milliseconds(2), [this] { Tick(); });
+  }
+
+  bool Done() const {
+    for (const TrainingNode* node : nodes_) {
+      if (!node->alive() || !node->is_over()) return false;
+    }
+    return true;
+  }
+  std::string Describe() const {
+    std::string text = absl::StrCat(all_.size() - kNodes, " replaced;");
+    for (const TrainingNode* node : nodes_) {
+      absl::StrAppend(&text, " from ", node->first_clock(), ":");
+      for (const uint64_t landed : node->landed()) absl::StrAppend(&text, " ", landed);
+    }
+    return text;
+  }
+
+  const Options options_;
+  transport::SimNetwork network_;
+  proto::JobRecord record_;
+  std::vector<std::unique_ptr<SimCopy>> copies_;
+  std::vector<SimCopy*> primaries_, backups_;  // by shard
+  std::vector<std::unique_ptr<TrainingNode>> all_;
+  std::vector<TrainingNode*> nodes_;  // the newest of each
+  std::vector<uint32_t> incarnations_;
+  uint64_t events_ = 0;
+};
+
+// Returns `count` deaths of one of `kinds` within so many events, the last one first.
+std::vector<Death> Deaths(uint32_t seed, size_t count, uint64_t events, uint32_t kinds) {
+  std::mt19937 random(seed);
+  std::vector<Death> deaths;
+  for (size_t i = 0; i < count; ++i) {
+    deaths.push_back({random() % events, static_cast<uint32_t>(random() % kinds)});
+  }
+  std::sort(deaths.begin(), deaths.end(), [](auto& a, auto& b) { return a.after > b.after; });
+  return deaths;
+}
+
+uint64_t EventsOf(const Options& options, uint32_t seed) {
+  Cluster undisturbed(options, seed);
+  undisturbed.Run();
+  return undisturbed.events();
+}
+
+class SyncReplacedNodes : public testing::TestWithParam<Options> {};
+
+TEST_P(SyncReplacedNodes, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
+  Cluster undisturbed(GetParam(), 0);
+  undisturbed.Run();
+  ASSERT_FALSE(HasFailure());
+  const std::vector<float> expected = undisturbed.Final();
+  int midst = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const uint64_t events = EventsOf(GetParam(), seed);
+    Cluster cluster(GetParam(), seed);
+    const bool also_primaries = GetParam().has_backups && seed % 4 != 0;
+    cluster.Run(Deaths(seed, 1 + seed % 3, events, kNodes),
+                also_primaries ? Deaths(seed + 1000, 1, events, kShards) : std::vector<Death>());
+    ASSERT_FALSE(HasFailure());
+    ASSERT_EQ(cluster.Final(), expected);
+    midst += cluster.midst();
+  }
+  EXPECT_GT(midst, 100);
+}
+
+const char kMomentum[] = "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
+const char kAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 } }";
+
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, SyncReplacedNodes,
+    testing::Values(Options{.job = kMomentum}, Options{.job = kAdamw, .connections = 2},
+                    Options{.job = kMomentum, .takes_first_weights = true},
+                    Options{.job = absl::StrCat(kMomentum, " pull { codec: FP16 }")},
+                    Options{.job = kMomentum, .lives_on = true},
+                    Options{.job = kMomentum, .has_backups = true},
+                    Options{.job = kAdamw, .has_backups = true, .lives_on = true},
+                    Options{.job = absl::StrCat(kMomentum, " pull { codec: INT8 }"),
+                            .has_backups = true}));
+
+class CountedReplacedNodes : public testing::TestWithParam<std::string> {};
+
+TEST_P(CountedReplacedNodes, EachPushCountsOnce) {
+  const bool is_quorum = GetParam().find("quorum") != std::string::npos;
+  int midst = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const Options options{.job = absl::StrCat("optimizer { sgd {} } ", GetParam()),
+                          .counts = true,
+                          .takes_first_weights = seed % 3 == 0};
+    Cluster cluster(options, seed);
+    cluster.Run(Deaths(seed, 1 + seed % 2, EventsOf(options, seed), kNodes));
+    ASSERT_FALSE(HasFailure());
+    for (const float weight : cluster.Final()) {
+      // A clock of a quorum may have one sample or more, also late ones.
+      const float samples = kNodes / weight;
+      const bool once =
+          weight == 1 || (is_quorum && samples >= 1 && samples == std::round(samples));
+      ASSERT_TRUE(once) << weight;
+    }
+    ASSERT_EQ(cluster.pushes(), kNodes * kChunks * kClocks);
+    midst += cluster.midst();
+  }
+  EXPECT_GT(midst, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, CountedReplacedNodes,
+    testing::Values("consistency { sync {} }", "consistency { lazy { staleness: 2 } }",
+                    "consistency { lazy { staleness: 2 apply: ON_ARRIVAL } }",
+                    "consistency { lazy { quorum { nodes: 2 } } }", "consistency { async {} }",
+                    "consistency { async { delay_compensation { lambda: 0 } } }",
+                    "consistency { async {} } pull { codec: FP16 }"));
+
+// What the process before had left out of its pushes is lost, and nothing else.
+TEST(ReplacedNodes, ANodeWithALossyCodecGoesOnWithNothingLeftOut) {
+  const Options options{.job = absl::StrCat(kMomentum, " push { codec: TOP_K density: 0.3 }")};
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Cluster cluster(options, seed);
+    cluster.Run(Deaths(seed, 2, EventsOf(options, seed), kNodes));
+    ASSERT_FALSE(HasFailure());
+    cluster.Final();
+    EXPECT_EQ(cluster.pushes(), kNodes * kChunks * kClocks);
+  }
+}
+
+}  // namespace
+}  // namespace strata

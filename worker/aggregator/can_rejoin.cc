@@ -1,0 +1,23 @@
+#include "worker/aggregator/can_rejoin.h"
+
+#include "absl/strings/str_format.h"
+#include "worker/exchange/core/exchange_core.h"
+
+namespace strata::worker {
+
+absl::Status CheckCanRejoin(const proto::Launch& launch, const proto::Offer& offer) {
+  if (!Rejoins(launch.record(), launch.incarnation())) return absl::OkStatus();
+  const char* lack = nullptr;
+  if (!offer.can_resume()) {
+    lack =
+        "its program has not said that it can begin with a step that is not the first "
+        "(JobFacts::can_resume)";
+  } else if (offer.keeps_state()) {
+    lack = "its ranks keep state of their own, which died with them (JobFacts::keeps_state)";
+  }
+  if (lack == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "node %d cannot take the place of the one that died: %s", launch.node(), lack));
+}
+
+}  // namespace strata::worker
