@@ -33,11 +33,11 @@ import signal
 import statistics
 import sys
 import tempfile
-import threading
 import time
 
 from cluster import children_of, command_of, fail, logs_of_node, weights, writing_to
 from host_cluster import HostCluster, in_lab, unprotected
+from job_course import Course, differences
 
 JOB = """
 name: "{name}"
@@ -61,79 +61,6 @@ BLOWS = ("kill", "stop", "part")
 LOST_S = 5  # of silence: the coordinator's default
 WHOLE_S = 90  # at most, from the end of a blow
 LEAVE_S = 15  # what daemons have started may run on for so long
-LOOK_S = 0.01
-
-
-class Course:
-    """Reads what the job writes of its weights while it trains: `STEP HASH` for each step and node.
-
-    A file that a node's process begins again is read from its start.
-    """
-
-    def __init__(self, run_dir):
-        self._paths = [os.path.join(run_dir, f"weights.node-{node}.hashes")
-                       for node in range(NODES)]
-        self._offsets, self._rest = [0] * NODES, [""] * NODES
-        self._lock = threading.Lock()
-        self._newest = [-1] * NODES
-        self._hashes = {}  # step: the hashes that nodes have written for it
-        self._progress = []  # (when, steps that all nodes have ended)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def _watch(self):
-        while not self._over.wait(LOOK_S):
-            self._read_all()
-
-    def _read_all(self):
-        with self._lock:
-            for node in range(NODES):
-                self._read(node)
-            least = min(self._newest)
-            if least > 0 and (not self._progress or least > self._progress[-1][1]):
-                self._progress.append((time.monotonic(), least))
-
-    def _read(self, node):
-        try:
-            with open(self._paths[node], encoding="utf-8") as file:
-                if os.fstat(file.fileno()).st_size < self._offsets[node]:
-                    self._offsets[node], self._rest[node] = 0, ""
-                file.seek(self._offsets[node])
-                text = file.read()
-        except FileNotFoundError:
-            return
-        self._offsets[node] += len(text)
-        lines = (self._rest[node] + text).split("\n")
-        self._rest[node] = lines.pop()
-        for line in lines:
-            step, value = line.split()
-            self._hashes.setdefault(step, set()).add(value)
-            number = self._newest[node] + 1 if step == "final" else int(step)
-            self._newest[node] = max(self._newest[node], number)
-
-    def end(self):
-        """Returns the hashes by step, once nothing more is written."""
-        self._over.set()
-        self._thread.join()
-        self._read_all()
-        return self._hashes
-
-    def steps(self):
-        with self._lock:
-            return self._progress[-1][1] if self._progress else 0
-
-    def ended(self, since):
-        """When steps ended, at `since` or later, with the last one before it."""
-        with self._lock:
-            times = [when for when, _ in self._progress]
-        before = [when for when in times if when < since][-1:]
-        return before + [when for when in times if when >= since]
-
-    def longest_without(self, since, until):
-        """Seconds without a step's end, of the longest such time within these moments."""
-        times = [max(when, since) for when in self.ended(since) if when <= until] + [until]
-        return max((b - a for a, b in zip(times, times[1:])), default=until - since)
 
 
 class Blow:
@@ -319,7 +246,7 @@ def send(which, pids):
 def undisturbed(chaos, steps):
     """Hashes by step of a run of the same job, and its weights' hash."""
     run_dir = chaos.cluster.submit("alone", chaos.job("alone", steps, 0, ""))
-    course = Course(run_dir)
+    course = Course(run_dir, NODES)
     chaos.cluster.await_end("alone")
     return course.end(), weights(run_dir)
 
@@ -328,7 +255,7 @@ def train(chaos, steps):
     """Deals blows while the job trains. Returns its end in words, its course and what was wrong."""
     options, wrong = chaos.options, []
     run_dir = chaos.cluster.submit("chaos", chaos.disturbed(steps))
-    course = Course(run_dir)
+    course = Course(run_dir, NODES)
     begin = time.monotonic()
     trouble = chaos.await_whole(course, begin)
     if trouble:
@@ -353,17 +280,6 @@ def train(chaos, steps):
         waits = "; ".join(wait["text"] for wait in status["waits"])
         wrong.append(f"the job is {status['state']}: {status['reason']} {waits}")
     return run_dir, course, time.monotonic() - begin, wrong
-
-
-def compare(hashes, expected, final):
-    """What is wrong with the weights; empty: nothing."""
-    for step in sorted(hashes, key=lambda step: int(step) if step != "final" else 1 << 60):
-        if hashes[step] != expected.get(step):
-            return [f"the weights of step {step} are others than undisturbed: "
-                    f"{hashes[step]}, not {expected.get(step)}"]
-    if final and "final" not in hashes:
-        return ["no node has written the hash of the final weights"]
-    return []
 
 
 def report(chaos, course, steps, took, wrong):
@@ -409,7 +325,7 @@ def run(options, scratch):
         run_dir, course, took, wrong = train(chaos, steps)
         hashes = course.end()
         if exact:
-            wrong += compare(hashes, expected, final=not wrong)
+            wrong += differences(hashes, expected, final=not wrong)
             if not wrong and weights(run_dir) != final:
                 wrong.append("the model that was saved is another one than undisturbed")
     wrong += await_nothing(cluster)

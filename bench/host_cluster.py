@@ -18,7 +18,8 @@ def in_lab(hosts, rate, arguments):
     names; returns its exit status.
     """
     command = [os.path.join(HERE, "netlab.sh"), "--hosts", str(hosts), "--rate", rate, "--once",
-               "--", sys.executable, os.path.abspath(sys.argv[0]), *arguments, "--inside", "{hosts}"]
+               "--", sys.executable, os.path.abspath(sys.argv[0]), *arguments, "--inside",
+               "{hosts}"]
     lab = subprocess.Popen(command)
     try:
         return lab.wait()

@@ -196,9 +196,9 @@ def show(result):
         values = [one[field] / unit for one in result["rounds"]]
         return (f"{name}: median {statistics.median(values):.{digits}f} "
                 f"({min(values):.{digits}f} to {max(values):.{digits}f})")
-    print(f"{result['bytes'] / MIB:g} MiB, {len(result['rounds'])} deaths, {result['steps']} steps, "
-          f"of {result['step_s']:.3f} s where nobody dies; no step lost, all weights right in every "
-          f"step")
+    print(f"{result['bytes'] / MIB:g} MiB, {len(result['rounds'])} deaths, {result['steps']} "
+          f"steps, of {result['step_s']:.3f} s where nobody dies; no step lost, all weights right "
+          f"in every step")
     print(line("promoted, s after the kill", "promoted_s"))
     print(line("next step, s after the kill", "next_step_s"),
           f"goals: median {result['goal_median_s']:g}, worst {result['goal_worst_s']:g}")
