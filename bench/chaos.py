@@ -282,7 +282,7 @@ def train(chaos, steps):
     return run_dir, course, time.monotonic() - begin, wrong
 
 
-def report(chaos, course, steps, took, wrong):
+def report(chaos, course, steps, took, wrong, exact):
     costs = {}
     for what, cost in chaos.done:
         costs.setdefault(what, []).append(cost)
@@ -291,8 +291,10 @@ def report(chaos, course, steps, took, wrong):
     for what in sorted(costs):
         print(f"  {what}: {len(costs[what])} times, {statistics.median(costs[what]):.2f} s without "
               f"a step (median), at most {max(costs[what]):.2f}")
-    print(f"  in all {sum(cost for _, cost in chaos.done):.1f} s of the longest times without a "
-          f"step; {'; '.join(wrong) if wrong else 'the job finished, nothing is wrong'}", flush=True)
+    print(f"  in all {sum(cost for _, cost in chaos.done):.1f} s without a step")
+    print("WRONG: " + "; ".join(wrong) if wrong else
+          "the job finished" + (" with the weights of the undisturbed run" if exact else "")
+          + ", nothing is left behind", flush=True)
 
 
 def await_nothing(cluster):
@@ -329,7 +331,7 @@ def run(options, scratch):
             if not wrong and weights(run_dir) != final:
                 wrong.append("the model that was saved is another one than undisturbed")
     wrong += await_nothing(cluster)
-    report(chaos, course, steps, took, wrong)
+    report(chaos, course, steps, took, wrong, exact)
     return wrong
 
 

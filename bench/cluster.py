@@ -39,8 +39,8 @@ class Cluster:
                 daemon.wait()
 
     def launch(self, *arguments, host=(), log=None):
-        """A daemon's process. `host`: what is put before a command so that it runs there; `log`: the
-        file that its standard error is added to.
+        """A daemon's process. `host`: what is put before a command so that it runs there; `log`:
+        the file that its standard error is added to.
         """
         # What its memory holds and what it has open is measured, which only root may else.
         daemon = subprocess.Popen([*host, self.strata, *arguments], stdout=subprocess.PIPE,
