@@ -340,6 +340,8 @@ def inside(options):
     with tempfile.TemporaryDirectory() as scratch:
         try:
             wrong = run(options, scratch)
+        except KeyboardInterrupt:
+            sys.exit(130)
         finally:
             if options.logs:
                 keep(scratch, options.logs)

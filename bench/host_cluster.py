@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 
 from cluster import Cluster, fail
 
@@ -15,16 +16,17 @@ NOBODY = "02:00:00:00:00:01"  # of no interface: what is sent there is lost
 
 def in_lab(hosts, rate, arguments):
     """Runs this program again where it reaches `hosts` hosts, with --inside and the file of their
-    names; returns its exit status.
+    names; returns its exit status. Its temporary files are gone afterwards, whatever ends it.
     """
     command = [os.path.join(HERE, "netlab.sh"), "--hosts", str(hosts), "--rate", rate, "--once",
                "--", sys.executable, os.path.abspath(sys.argv[0]), *arguments, "--inside",
                "{hosts}"]
-    lab = subprocess.Popen(command)
-    try:
-        return lab.wait()
-    except KeyboardInterrupt:  # the lab has it, too, and ends what it runs
-        return lab.wait()
+    with tempfile.TemporaryDirectory() as scratch:
+        lab = subprocess.Popen(command, env={**os.environ, "TMPDIR": scratch})
+        try:
+            return lab.wait()
+        except KeyboardInterrupt:  # the lab has it, too, and ends what it runs
+            return lab.wait()
 
 
 class Daemon:

@@ -249,7 +249,10 @@ def main():
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.inside:
-        run(options)
+        try:
+            run(options)
+        except KeyboardInterrupt:
+            sys.exit(130)
     else:
         sys.exit(in_lab(5, options.rate, sys.argv[1:]))
 
