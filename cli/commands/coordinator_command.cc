@@ -13,6 +13,7 @@
 #include "cli/options/within.h"
 #include "cli/render/memory_parts.h"
 #include "common/checkpoint/open_store.h"
+#include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/log.h"
 #include "common/process/environment.h"
@@ -64,6 +65,54 @@ std::string AlsoAt(bool is_for_long) {
   return is_for_long && !DialUnix(usual).ok() ? usual : *UnixPath(OwnCoordinator());
 }
 
+void AddLimits(CLI::App* command, CoordinatorLimits* limits) {
+  command
+      ->add_option("--sessions", limits->sessions_max,
+                   "Servers and workers that may be connected at once; further ones are refused")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+  command
+      ->add_option("--calls", limits->calls_max,
+                   "Calls of the command line at once, those that follow a job included")
+      ->check(CLI::Range(1u, 60000u))
+      ->capture_default_str();
+}
+
+// One of several coordinators, of which one leads.
+void AddEtcdOptions(CLI::App* command, server::Coordinator::Etcd* etcd) {
+  CLI::Option* const endpoints = command->add_option(
+      "--etcd", etcd->endpoints,
+      "HOST:PORT,HOST:PORT of the etcd in which this and other coordinators keep their cluster's "
+      "state: one of them leads, the others stand by");
+  endpoints->check([](const std::string& text) {
+    std::string wrong;
+    for (const std::string& member : control::SplitAddresses(text)) {
+      if (wrong.empty()) wrong = CheckHostAndPort(member);
+    }
+    return wrong;
+  });
+  const auto add = [&](const std::string& name, std::string* value, const std::string& text) {
+    return command->add_option(name, *value, text)->needs(endpoints);
+  };
+  add("--etcd-ca", &etcd->ca_file,
+      "File with the authority of etcd's certificates: it is spoken "
+      "to over TLS");
+  CLI::Option* const cert =
+      add("--etcd-cert", &etcd->cert_file, "File with the certificate that etcd is shown");
+  add("--etcd-key", &etcd->key_file, "File with its key")->needs(cert);
+  add("--etcd-cluster", &etcd->cluster,
+      "Name of the cluster in etcd (default: that of its keys, else strata)");
+  add("--advertise", &etcd->advertise,
+      "HOST:PORT by which daemons and commands know this coordinator (default: --listen)")
+      ->check(CheckHostAndPort);
+  command
+      ->add_option_function<double>(
+          "--failover", [=](double seconds) { etcd->failover = absl::Seconds(seconds); },
+          "Seconds after the leader's death until another one may lead (default: 3)")
+      ->check(Within(2, 60))
+      ->needs(endpoints);
+}
+
 int Run(const Options& given, const Invocation& invocation) {
   MakeUndumpable(OwnEnvironment());
   server::Coordinator::Options options = given.coordinator;
@@ -97,6 +146,7 @@ int Run(const Options& given, const Invocation& invocation) {
   absl::Status logging = StartLogging(invocation, "coordinator");
   if (!logging.ok()) return PrintError(logging);
   StopRequest request;
+  options.on_lost = [&](const absl::Status& why) { request.Raise(why); };
   auto coordinator = server::Coordinator::Create(options);
   if (!coordinator.ok()) return PrintError(coordinator.status());
   DaemonSteps steps;
@@ -157,23 +207,17 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
           [=](double seconds) { options->coordinator.dead_after = absl::Seconds(seconds); },
           "Seconds of silence after which a daemon is lost and its jobs fail (default: 5)")
       ->check(Within(0.1, 86400.0));
-  command
-      ->add_option("--sessions", options->coordinator.limits.sessions_max,
-                   "Servers and workers that may be connected at once; further ones are refused")
-      ->check(CLI::Range(1u, 60000u))
-      ->capture_default_str();
-  command
-      ->add_option("--calls", options->coordinator.limits.calls_max,
-                   "Calls of the command line at once, those that follow a job included")
-      ->check(CLI::Range(1u, 60000u))
-      ->capture_default_str();
+  AddLimits(command, &options->coordinator.limits);
+  AddEtcdOptions(command, &options->coordinator.etcd);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
       "  strata coordinator\n"
       "  strata keys init --state /var/lib/strata\n"
       "  strata coordinator --interface eth1 --state /var/lib/strata\n"
-      "  strata coordinator --listen 0.0.0.0:7070 --state /var/lib/strata");
+      "  strata coordinator --listen 0.0.0.0:7070 --state /var/lib/strata\n"
+      "  strata coordinator --listen 10.0.0.1:7070 --etcd 10.0.0.1:2379,10.0.0.2:2379,"
+      "10.0.0.3:2379");
   command->callback([=] {
     options->listen.address_given = listen->count() > 0;
     invocation->run = [=] { return Run(*options, *invocation); };

@@ -18,7 +18,7 @@
 #include "common/ipc/framed_channel.h"
 #include "common/process/environment.h"
 #include "kernels/kernels.h"
-#include "server/coordinator/jobs/metrics_merge.h"
+#include "server/coordinator/jobs/metrics/metrics_merge.h"
 #include "training/trainer/trainer.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"

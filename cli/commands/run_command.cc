@@ -147,12 +147,12 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
       command->add_option("--coordinator", options->coordinator,
                           "HOST:PORT of a cluster's coordinator (default: a cluster of this "
                           "command's own, on this machine)");
+  coordinator->check(CheckCoordinatorAddress);
   AddKeyOptions(command, &options->keys);
   for (const char* option : {"--keys", "--insecure"})
     command->get_option(option)->needs(coordinator);
-  for (CLI::Option* option : own) {
+  for (CLI::Option* option : own)
     if (option->get_name() != "--nodes") coordinator->excludes(option);
-  }
   command->add_option("--log", options->log,
                       "What ranks print: all, none, or a file for that of all ranks (default: "
                       "rank 0's)");

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "cli/options/coordinator_address.h"
 #include "cli/options/within.h"
+#include "common/control/addresses.h"
 #include "common/control/coordinator_client.h"
 #include "common/control/security_text.h"
 #include "common/ipc/unix_socket.h"
@@ -33,7 +34,7 @@ absl::StatusOr<net::HostFacts> ThisHost() {
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 // This host's address on the way to the coordinator.
-absl::StatusOr<net::Ipv4> LookUpSource(const std::string& coordinator) {
+absl::StatusOr<net::Ipv4> LookUpSourceTo(const std::string& coordinator) {
   if (UnixPath(coordinator)) return net::Ipv4{0x7f000001};
   const std::string host = HostOf(coordinator);
   if (host == "[::1]") return net::Ipv4{0x7f000001};
@@ -45,6 +46,16 @@ absl::StatusOr<net::Ipv4> LookUpSource(const std::string& coordinator) {
   const absl::StatusOr<net::Ipv4> peer = net::Resolve(host);
   if (!peer.ok()) return peer.status();
   return net::SourceTowards(*peer);
+}
+
+// Of several coordinators the first way that there is.
+absl::StatusOr<net::Ipv4> LookUpSource(const std::string& coordinators) {
+  absl::StatusOr<net::Ipv4> source = absl::UnavailableError("");
+  for (const std::string& coordinator : control::SplitAddresses(coordinators)) {
+    source = LookUpSourceTo(coordinator);
+    if (source.ok() || absl::IsInvalidArgument(source.status())) break;
+  }
+  return source;
 }
 
 // A coordinator at a port has asked for keys, or for --insecure, before a daemon of it listens. One

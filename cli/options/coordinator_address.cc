@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/process/environment.h"
 
@@ -60,17 +62,36 @@ std::string OwnCoordinator() {
 
 absl::Status MakeCoordinatorFolder() { return MakeSocketFolder(Folder()); }
 
-std::string CheckCoordinatorAddress(const std::string& text) {
-  if (const std::optional<std::string> path = UnixPath(text)) {
-    if (path->size() > 1 && path->front() == '/') return "";
-  }
+std::string CheckHostAndPort(const std::string& text) {
   const size_t colon = text.rfind(':');
   const std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   uint32_t port = 0;
-  const bool good = !host.empty() && (bracketed || host.find(':') == std::string::npos) &&
+  const bool good = !host.empty() && text.find_first_of(" \t\n") == std::string::npos &&
+                    (bracketed || host.find(':') == std::string::npos) &&
                     absl::SimpleAtoi(text.substr(colon + 1), &port) && port >= 1 && port <= 65535;
-  return good ? "" : absl::StrCat("expected HOST:PORT or unix:/PATH, not \"", text, "\"");
+  return good ? "" : absl::StrCat("expected HOST:PORT, not \"", text, "\"");
+}
+
+std::string CheckCoordinatorAddress(const std::string& text) {
+  if (const std::optional<std::string> path = UnixPath(text)) {
+    if (path->size() > 1 && path->front() == '/') return "";
+  }
+  const std::vector<std::string> addresses = control::SplitAddresses(text);
+  if (addresses.size() == 1) {
+    return CheckHostAndPort(text).empty()
+               ? ""
+               : absl::StrCat("expected HOST:PORT or unix:/PATH, not \"", text, "\"");
+  }
+  if (addresses.size() > control::kAddressesMax) {
+    return absl::StrCat(addresses.size(), " addresses are more than ", control::kAddressesMax);
+  }
+  std::set<std::string> known;
+  for (const std::string& address : addresses) {
+    if (const std::string wrong = CheckHostAndPort(address); !wrong.empty()) return wrong;
+    if (!known.insert(address).second) return absl::StrCat(address, " is named twice");
+  }
+  return "";
 }
 
 }  // namespace strata::cli

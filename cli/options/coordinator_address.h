@@ -18,7 +18,10 @@ std::string OwnCoordinator();
 // Makes the folder that both lie in. Errors: those of MakeSocketFolder.
 absl::Status MakeCoordinatorFolder();
 
-// Empty, or what is wrong with an address: "expected HOST:PORT or unix:/PATH, not ...".
+// Empty, or what is wrong with it: "expected HOST:PORT, not ...".
+std::string CheckHostAndPort(const std::string& text);
+// Empty, or what is wrong with the address of a coordinator, or with those of several of which one
+// leads: "expected HOST:PORT or unix:/PATH, not ...".
 std::string CheckCoordinatorAddress(const std::string& text);
 
 }  // namespace strata::cli

@@ -47,7 +47,8 @@ void AddCoordinatorAddress(CLI::App* command, std::string* address) {
   if (address->empty()) *address = FindCoordinator();
   command
       ->add_option("--coordinator", *address,
-                   "HOST:PORT or unix:/PATH of the coordinator (default: this user's socket)")
+                   "HOST:PORT or unix:/PATH of the coordinator (default: this user's socket); of "
+                   "several of which one leads HOST:PORT,HOST:PORT")
       ->check(CheckCoordinatorAddress);
 }
 

@@ -89,6 +89,11 @@ std::string WaitLine(const proto::JobStatus& status) {
                       status.waits(0).text());
 }
 
+bool HasAllNodes(const proto::JobStatus& status) {
+  return std::none_of(status.nodes().begin(), status.nodes().end(),
+                      [](const auto& node) { return node.daemon().empty(); });
+}
+
 std::string DaemonsOf(const proto::JobStatus& status) {
   std::vector<std::string> names;
   for (const auto& node : status.nodes()) names.push_back(node.daemon());
@@ -104,6 +109,14 @@ std::string FormatDuration(double seconds) {
     return absl::StrFormat("%d:%02d:%02d", hours, total % 3600 / 60, total % 60);
   }
   return absl::StrFormat("%d:%02d", total / 60, total % 60);
+}
+
+std::string ReplacementText(const proto::ReplacementStatus& one, const proto::JobStatus& job) {
+  const bool waits = job.state() == proto::RUNNING;
+  const std::string to = !one.to().empty() ? absl::StrCat(" -> ", one.to())
+                         : waits           ? ", waits for another worker"
+                                           : ", no other worker";
+  return absl::StrFormat("node %d (%s%s)", one.node(), one.from(), to);
 }
 
 std::string FormatBytes(double bytes) {
@@ -201,7 +214,7 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
   if (status.state() == proto::QUEUED) {
     say = absl::StrCat(JobName(status), ": queued", status.reason().empty() ? "" : ": ",
                        status.reason());
-  } else if (status.state() == proto::RUNNING) {
+  } else if (status.state() == proto::RUNNING && HasAllNodes(status)) {
     const std::string encoding = EncodingsName(status.job());
     say = absl::StrCat(JobName(status), ": running ", status.model(), ", mode ", status.mode(),
                        encoding.empty() ? "" : ", ", encoding, ", ",
@@ -212,6 +225,7 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     said_ = say;
   }
   if (status.state() >= proto::FINISHED) return ClearLive();
+  TellReplaced(status);
   const bool waits = status.state() == proto::RUNNING && !status.waits().empty();
   if (columns_ == 0 && waits) return TellWait(status.waits(0));
   if (columns_ > 0 && status.state() == proto::RUNNING && (waits || status.progress().step() > 0)) {
@@ -222,6 +236,16 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     std::fflush(out_);
     live_ = true;
   }
+}
+
+void ProgressDisplay::TellReplaced(const proto::JobStatus& status) {
+  if (status.state() != proto::RUNNING || status.replacements().empty()) return;
+  const proto::ReplacementStatus& newest = *status.replacements().rbegin();
+  const std::string text =
+      absl::StrCat("replaced: ", ReplacementText(newest, status), ": ", newest.reason());
+  if (text == said_replaced_) return;
+  said_replaced_ = text;
+  Line(text);
 }
 
 void ProgressDisplay::TellWait(const proto::Wait& wait) {

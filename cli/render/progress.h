@@ -21,6 +21,9 @@ std::string TimeText(absl::Time time);
 // Returns the width of the terminal that standard output is; 0: it is none.
 int TerminalColumns();
 
+// "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)": where a node of the job went.
+std::string ReplacementText(const proto::ReplacementStatus& one, const proto::JobStatus& job);
+
 // "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
 // what is not known yet is left out.
 std::string ProgressLine(const proto::JobStatus& status);
@@ -52,6 +55,7 @@ class ProgressDisplay {
  private:
   void ShowStatus(const proto::JobStatus& status);
   // One line per long wait, where there is no live line to show it.
+  void TellReplaced(const proto::JobStatus& status);
   void TellWait(const proto::Wait& wait);
   void Line(const std::string& text);
   void ClearLive();
@@ -59,7 +63,7 @@ class ProgressDisplay {
   std::FILE* out_;
   const int columns_;
   bool live_ = false;
-  std::string said_;
+  std::string said_, said_replaced_;
   proto::Wait said_wait_;
   uint64_t shown_step_ = 0;  // see IsNews
   proto::JobStatus status_;

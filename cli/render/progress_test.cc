@@ -134,6 +134,25 @@ TEST(Progress, ALongWaitHasALineOfItsOwnWhereThereIsNoTerminal) {
             "waits: node 1 (w1) for 10 s\nwaits: node 1 (w1) for 71 s\n");
 }
 
+TEST(Progress, TellsWhereANodeWent) {
+  proto::FollowEvent before, waits, goes_on;
+  *before.mutable_status() = Running();
+  *waits.mutable_status() = Running();
+  waits.mutable_status()->mutable_nodes(1)->clear_daemon();
+  proto::ReplacementStatus* one = waits.mutable_status()->add_replacements();
+  one->set_node(1);
+  one->set_from("w1");
+  one->set_reason("w1 is lost");
+  goes_on = waits;
+  goes_on.mutable_status()->mutable_nodes(1)->set_daemon("w3");
+  goes_on.mutable_status()->mutable_replacements(0)->set_to("w3");
+  EXPECT_EQ(Shown(0, {before, waits, waits, goes_on, goes_on}),
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "replaced: node 1 (w1, waits for another worker): w1 is lost\n"
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w3\n"
+            "replaced: node 1 (w1 -> w3): w1 is lost\n");
+}
+
 TEST(Progress, CutsTheLiveLineToTheTerminalsWidth) {
   proto::FollowEvent status;
   *status.mutable_status() = Running();

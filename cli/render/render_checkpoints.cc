@@ -56,6 +56,13 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
                     absl::StrFormat("%s, from step %d: %s", TimeOf(restart.failed_ms()),
                                     restart.step(), restart.reason())});
   }
+  for (int i = 0; i < job.replacements_size(); ++i) {
+    const proto::ReplacementStatus& one = job.replacements(i);
+    const std::string step = one.step() > 0 ? absl::StrCat(", from step ", one.step()) : "";
+    rows.push_back({absl::StrCat("  replaced ", i + 1),
+                    absl::StrFormat("%s, %s%s: %s", TimeOf(one.lost_ms()),
+                                    ReplacementText(one, job), step, one.reason())});
+  }
   return rows;
 }
 
@@ -86,12 +93,18 @@ void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json) {
                                                     checkpoints.passed_over().end());
     (*json)["checkpoints"] = shown;
   }
-  if (job.restarts().empty()) return;
-  (*json)["restarts"] = nlohmann::ordered_json::array();
   for (const proto::RestartStatus& restart : job.restarts()) {
     (*json)["restarts"].push_back({{"failed_ms", restart.failed_ms()},
                                    {"reason", restart.reason()},
                                    {"step", restart.step()}});
+  }
+  for (const proto::ReplacementStatus& one : job.replacements()) {
+    (*json)["replacements"].push_back({{"lost_ms", one.lost_ms()},
+                                       {"reason", one.reason()},
+                                       {"node", one.node()},
+                                       {"from", one.from()},
+                                       {"to", one.to()},
+                                       {"step", one.step()}});
   }
 }
 

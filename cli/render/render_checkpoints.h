@@ -9,11 +9,11 @@
 
 namespace strata::cli {
 
-// What a job's checkpoints come to, what it went on from, and its restarts, for its table; none
-// where it has none of these.
+// What a job's checkpoints come to, what it went on from, its restarts and its nodes that were
+// replaced, for its table; none where it has none of these.
 std::vector<Row> CheckpointRows(const proto::JobStatus& job);
 
-// Adds the same as "checkpoints" and "restarts".
+// Adds the same as "checkpoints", "restarts" and "replacements".
 void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json);
 
 }  // namespace strata::cli

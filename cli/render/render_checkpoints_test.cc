@@ -89,5 +89,32 @@ TEST(RenderCheckpoints, AJobThatOnlyGoesOnSaysFromWhat) {
   EXPECT_EQ(json.dump(), R"({"checkpoints":{"resumed":{"dir":"/b","step":10},"passed_over":[]}})");
 }
 
+TEST(RenderCheckpoints, NodesThatWereReplacedAreNamedWithWhereTheyWent) {
+  proto::JobStatus job;
+  job.set_state(proto::RUNNING);
+  proto::ReplacementStatus* one = job.add_replacements();
+  one->set_lost_ms(3600000);
+  one->set_node(2);
+  one->set_from("w1");
+  one->set_to("w3");
+  one->set_step(118);
+  one->set_reason("boom");
+  proto::ReplacementStatus* waits = job.add_replacements();
+  waits->set_lost_ms(3661000);
+  waits->set_from("w2");
+  waits->set_reason("w2 is lost");
+  EXPECT_THAT(Lines(job),
+              ElementsAre("  replaced 1|01:00:00 UTC, node 2 (w1 -> w3), from step 118: boom",
+                          "  replaced 2|01:01:01 UTC, node 0 (w2, waits for another worker): "
+                          "w2 is lost"));
+  nlohmann::ordered_json json;
+  AddCheckpoints(job, &json);
+  EXPECT_EQ(json["replacements"].dump(),
+            R"([{"lost_ms":3600000,"reason":"boom","node":2,"from":"w1","to":"w3","step":118},)"
+            R"({"lost_ms":3661000,"reason":"w2 is lost","node":0,"from":"w2","to":"","step":0}])");
+  job.set_state(proto::FAILED);
+  EXPECT_THAT(Lines(job)[1], testing::HasSubstr("node 0 (w2, no other worker): "));
+}
+
 }  // namespace
 }  // namespace strata::cli

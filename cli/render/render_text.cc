@@ -44,7 +44,7 @@ std::string NodeRows(const proto::JobStatus& job) {
   std::vector<Row> rows = {{"  node", "worker", "ranks", "step", "memory", "at most"}};
   MemorySum gpus;
   for (const auto& node : job.nodes()) {
-    rows.push_back({absl::StrCat("  ", node.node()), node.daemon(),
+    rows.push_back({absl::StrCat("  ", node.node()), node.daemon().empty() ? "-" : node.daemon(),
                     absl::StrCat(node.first_rank(), "-", node.first_rank() + node.ranks() - 1),
                     absl::StrCat(node.step()), MemoryText(node.memory_bytes()),
                     MemoryText(node.memory_limit_bytes())});

@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,7 +11,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/control/addresses.h"
 #include "common/control/channel.h"
+#include "common/control/dial.h"
 #include "common/control/probe.h"
 #include "common/ipc/unix_socket.h"
 #include "common/job/job.h"
@@ -20,13 +23,17 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
+// With several addresses, for one of them that says nothing.
+constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 // Between looks at a checkpoint that is being written.
 constexpr absl::Duration kCheckpointLook = absl::Milliseconds(20);
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
  public:
   explicit GrpcCoordinatorClient(Options options)
-      : options_(std::move(options)), path_(UnixPath(options_.coordinator)) {}
+      : options_(std::move(options)),
+        path_(UnixPath(options_.coordinator)),
+        round_(options_.coordinator) {}
 
   absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume) override {
     proto::SubmitRequest request;
@@ -82,15 +89,18 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   absl::StatusOr<proto::JobStatus> Follow(
       JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) override {
     absl::Time give_up_at = absl::Now() + options_.deadline;
+    AddressRound round = Round();
     while (true) {
       proto::JobStatus newest;
-      const absl::Status status = FollowOnce(job, on_event, &newest);
+      const absl::Status status = FollowOnce(round, job, on_event, &newest);
       if (StoppedFollowing()) return absl::CancelledError("no longer followed");
       if (status.ok() && HasEnded(newest.state())) return newest;
-      if (!status.ok() && !absl::IsUnavailable(status)) return FromPeer(status);
+      if (!status.ok() && !absl::IsUnavailable(status)) return FromPeer(round, status);
       if (newest.job_id() != 0) give_up_at = absl::Now() + options_.deadline;
-      if (absl::Now() >= give_up_at) return TooLate(std::string(status.message()));
-      Pause();
+      if (newest.job_id() != 0) Served(&round);
+      const bool all_tried = round.OnFailed(std::string(status.message()));
+      if (absl::Now() >= give_up_at) return TooLate(round);
+      if (all_tried) Pause();
     }
   }
 
@@ -99,17 +109,23 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::GetTraceRequest request;
     request.set_job_id(job.value());
     const absl::Time deadline = absl::Now() + options_.deadline;
-    absl::StatusOr<StubPointer> stub = absl::UnavailableError("");
-    while (!stub.ok()) {
-      stub = Connect(std::min(deadline, absl::Now() + kPause));
+    AddressRound round = Round();
+    while (true) {
+      const absl::StatusOr<StubPointer> stub =
+          Connect(round, std::min(deadline, absl::Now() + kPause));
+      absl::Status status = stub.status();
+      if (stub.ok()) {
+        status = Read<proto::TraceBatch>(
+            [&](grpc::ClientContext* context) { return (*stub)->GetTrace(context, request); },
+            on_batch);
+      }
       if (StoppedFollowing()) return absl::CancelledError("no longer followed");
-      if (!stub.ok() && !absl::IsUnavailable(stub.status())) return stub.status();
-      if (!stub.ok() && absl::Now() >= deadline) return TooLate("");
+      const bool is_elsewhere = !stub.ok() || IsStandbyText(std::string(status.message()));
+      if (!absl::IsUnavailable(status) || !is_elsewhere) return FromPeer(round, status);
+      const bool all_tried = round.OnFailed(std::string(status.message()));
+      if (absl::Now() >= deadline) return TooLate(round);
+      if (all_tried && (stub.ok() || !round.is_one())) Pause();
     }
-    const absl::Status status = Read<proto::TraceBatch>(
-        [&](grpc::ClientContext* context) { return (*stub)->GetTrace(context, request); },
-        on_batch);
-    return StoppedFollowing() ? absl::CancelledError("no longer followed") : FromPeer(status);
   }
 
   void StopFollowing() override {
@@ -122,19 +138,22 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   using Stub = proto::Coordinator::Stub;
   using StubPointer = std::unique_ptr<Stub>;
 
-  // One whose line is up by then. A Unix socket is dialled anew each time, as it is the dialled
-  // line of which is known who listens. Errors: Unavailable; PermissionDenied: another user does;
-  // FailedPrecondition: see the class.
-  absl::StatusOr<StubPointer> Connect(absl::Time until) {
-    if (!path_) {
-      const absl::StatusOr<Line> line = NewestLine();
-      if (!line.ok()) return line.status();
-      const absl::Status up = line->Await(until);
-      if (up.ok()) return proto::Coordinator::NewStub(line->channel);
-      if (!absl::IsUnauthenticated(up)) return up;
-      ForgetLine();
-      return FromPeer(up);
-    }
+  AddressRound Round() {
+    absl::MutexLock lock(&mutex_);
+    return round_;
+  }
+  // Later calls begin there.
+  void Served(AddressRound* round) {
+    round->OnServed();
+    absl::MutexLock lock(&mutex_);
+    round_ = *round;
+  }
+
+  // One at the round's address whose line is up by then. A Unix socket is dialled anew each time,
+  // as it is the dialled line of which is known who listens. Errors: Unavailable; PermissionDenied:
+  // another user does; FailedPrecondition: see the class.
+  absl::StatusOr<StubPointer> Connect(const AddressRound& round, absl::Time until) {
+    if (!path_) return ConnectOverTcp(round, until);
     while (true) {
       absl::StatusOr<UniqueFd> line = DialUnix(*path_);
       if (line.ok()) return proto::Coordinator::NewStub(ChannelOn(*std::move(line)));
@@ -144,56 +163,98 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  // One with the keys as they were when it was made, which may have been renewed since.
-  absl::StatusOr<Line> NewestLine() {
-    absl::MutexLock lock(&mutex_);
-    if (!line_.ok() || line_->channel == nullptr) {
-      line_ = LineTo(options_.coordinator, options_.credentials);
+  absl::StatusOr<StubPointer> ConnectOverTcp(const AddressRound& round, absl::Time until) {
+    const std::string& address = round.current();
+    if (!round.is_one()) {
+      // One where nobody is costs no more than this.
+      const absl::StatusOr<UniqueFd> probe = DialTcp(address, kTryOfSeveral, kTryOfSeveral);
+      if (!probe.ok()) return probe.status();
+      until = std::min(until, absl::Now() + kTryOfSeveral);
     }
-    return line_;
+    const absl::StatusOr<Line> line = NewestLine(address);
+    if (!line.ok()) return line.status();
+    const absl::Status up = line->Await(until);
+    if (up.ok()) return proto::Coordinator::NewStub(line->channel);
+    if (absl::IsUnavailable(up)) return absl::UnavailableError(round.is_one() ? "" : "no answer");
+    if (!absl::IsUnauthenticated(up)) return up;
+    ForgetLine(address);
+    return FromPeer(round, up);
   }
-  void ForgetLine() {
+
+  // One with the keys as they were when it was made, which may have been renewed since.
+  absl::StatusOr<Line> NewestLine(const std::string& address) {
     absl::MutexLock lock(&mutex_);
-    line_ = Line();
+    const auto it = lines_.find(address);
+    if (it != lines_.end()) return it->second;
+    const absl::StatusOr<Line> line = LineTo(address, options_.credentials);
+    if (line.ok()) lines_.emplace(address, *line);
+    return line;
+  }
+  void ForgetLine(const std::string& address) {
+    absl::MutexLock lock(&mutex_);
+    lines_.erase(address);
   }
 
   // Where one of both sides does not take the other's certificate, Refused.
-  absl::Status FromPeer(const absl::Status& status) const {
+  absl::Status FromPeer(const AddressRound& round, const absl::Status& status) const {
     if (!absl::IsUnauthenticated(status)) return status;
-    return Refused(options_.coordinator, std::string(status.message()));
+    return Refused(round.current(), std::string(status.message()));
   }
 
+  absl::Status TooLate(const AddressRound& round) const { return TooLate(round.Reasons()); }
   absl::Status TooLate(const std::string& why) const {
     const bool insecure = options_.credentials.kind() == Credentials::Kind::kInsecure;
     return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline),
                        why.empty() ? WhyUnreachable(options_.coordinator, insecure) : why);
   }
 
+  // Of several one may stand still, and another one lead: what can be asked again is.
+  absl::Time AnswerBy(const AddressRound& round, bool retry, absl::Time deadline) const {
+    if (!retry || round.is_one()) return deadline;
+    return std::min(deadline, absl::Now() + options_.deadline / 3);
+  }
+
   // Runs `method` on a fresh context until it succeeds, fails for a reason other than the line's,
-  // or the deadline passes.
+  // or the deadline passes. What stands by has not begun anything: another one is asked.
   template <typename Method>
   absl::Status Call(bool retry, const Method& method) {
     const absl::Time deadline = absl::Now() + options_.deadline;
+    AddressRound round = Round();
     while (true) {
-      const absl::StatusOr<StubPointer> stub = Connect(deadline);
-      if (absl::IsUnavailable(stub.status())) return TooLate("");
-      if (!stub.ok()) return stub.status();
-      grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(deadline));
-      const absl::Status status = FromGrpc(method(**stub, &context));
-      if (absl::IsDeadlineExceeded(status)) return TooLate("it does not answer");
-      if (absl::IsUnimplemented(status)) {
-        return TooLate("a gRPC server is there, but it is not a coordinator");
+      const absl::StatusOr<StubPointer> stub = Connect(round, deadline);
+      absl::Status status = stub.status();
+      if (!stub.ok() && !absl::IsUnavailable(status)) return status;
+      if (stub.ok()) {
+        grpc::ClientContext context;
+        context.set_deadline(absl::ToChronoTime(AnswerBy(round, retry, deadline)));
+        status = FromGrpc(method(**stub, &context));
+        if (absl::IsUnimplemented(status)) {
+          return TooLate("a gRPC server is there, but it is not a coordinator");
+        }
+        const bool is_late = absl::IsDeadlineExceeded(status);
+        // Not by us: a coordinator that stops, or begins to lead, does so.
+        if (absl::IsCancelled(status)) status = absl::UnavailableError("it ends the call");
+        if (!is_late && !absl::IsUnavailable(status)) {
+          Served(&round);
+          return FromPeer(round, status);
+        }
+        if (is_late) status = absl::UnavailableError("it does not answer");
+        if (!retry && !IsStandbyText(std::string(status.message()))) {
+          return TooLate(std::string(status.message()));
+        }
       }
-      if (!absl::IsUnavailable(status)) return FromPeer(status);
-      if (!retry || absl::Now() >= deadline) return TooLate(std::string(status.message()));
-      Pause();
+      const bool all_tried = round.OnFailed(std::string(status.message()));
+      if (absl::Now() + (all_tried ? kPause : absl::ZeroDuration()) >= deadline) {
+        return TooLate(round);
+      }
+      if (all_tried) Pause();
     }
   }
 
-  absl::Status FollowOnce(JobId job, const std::function<void(const proto::FollowEvent&)>& on_event,
+  absl::Status FollowOnce(const AddressRound& round, JobId job,
+                          const std::function<void(const proto::FollowEvent&)>& on_event,
                           proto::JobStatus* newest) {
-    const absl::StatusOr<StubPointer> stub = Connect(absl::Now() + kPause);
+    const absl::StatusOr<StubPointer> stub = Connect(round, absl::Now() + kPause);
     if (!stub.ok()) return stub.status();
     proto::FollowRequest request;
     request.set_job_id(job.value());
@@ -240,7 +301,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const std::optional<std::string> path_;  // of a Unix socket
 
   absl::Mutex mutex_;
-  absl::StatusOr<Line> line_ ABSL_GUARDED_BY(mutex_) = Line();  // to a HOST:PORT, once needed
+  AddressRound round_ ABSL_GUARDED_BY(mutex_);                 // where the next call begins
+  std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mutex_);  // by HOST:PORT, once needed
   bool stop_following_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> following_ ABSL_GUARDED_BY(mutex_);  // to cancel
 };

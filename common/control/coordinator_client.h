@@ -25,7 +25,8 @@ namespace strata::control {
 class CoordinatorClient {
  public:
   struct Options {
-    std::string coordinator;       // "HOST:PORT", "unix:/PATH"
+    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+    std::string coordinator;
     Credentials credentials = {};  // with a HOST:PORT
     absl::Duration deadline = absl::Seconds(10);
     bool reports = false;  // Follow tells each rank's reports, too

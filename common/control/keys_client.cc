@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/control/addresses.h"
 #include "common/control/channel.h"
+#include "common/control/dial.h"
 #include "common/control/join_metadata.h"
 #include "common/control/probe.h"
 #include "common/ipc/unix_socket.h"
@@ -20,6 +22,8 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
+// With several addresses, for one of them that says nothing.
+constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 
 absl::Status TooLate(const KeysOptions& options, const std::string& why) {
   const bool insecure = options.credentials.kind() == Credentials::Kind::kInsecure;
@@ -28,6 +32,7 @@ absl::Status TooLate(const KeysOptions& options, const std::string& why) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const KeysOptions& options,
+                                                       const AddressRound& round,
                                                        absl::Time deadline) {
   if (const std::optional<std::string> path = UnixPath(options.coordinator)) {
     absl::StatusOr<UniqueFd> fd = DialUnix(*path);
@@ -36,31 +41,53 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const KeysOptions& option
       fd = DialUnix(*path);
     }
     if (fd.ok()) return ChannelOn(*std::move(fd));
-    return absl::IsUnavailable(fd.status()) ? TooLate(options, "") : fd.status();
+    return fd.status();
   }
-  const absl::StatusOr<Line> line = LineTo(options.coordinator, options.credentials);
+  const std::string& address = round.current();
+  if (!round.is_one()) {
+    const absl::StatusOr<UniqueFd> probe = DialTcp(address, kTryOfSeveral, kTryOfSeveral);
+    if (!probe.ok()) return probe.status();
+    deadline = std::min(deadline, absl::Now() + kTryOfSeveral);
+  }
+  const absl::StatusOr<Line> line = LineTo(address, options.credentials);
   if (!line.ok()) return line.status();
   const absl::Status up = line->Await(deadline);
   if (up.ok()) return line->channel;
-  if (absl::IsUnavailable(up)) return TooLate(options, "");
-  return Refused(options.coordinator, std::string(up.message()));
+  if (absl::IsUnavailable(up)) return absl::UnavailableError(round.is_one() ? "" : "no answer");
+  return Refused(address, std::string(up.message()));
 }
 
+// What may have begun something is not asked twice; what stands by, or nobody hears, has not.
 template <typename Method>
 absl::Status Call(const KeysOptions& options, const Method& method) {
   const absl::Time deadline = absl::Now() + options.deadline;
-  const auto channel = Connect(options, deadline);
-  if (!channel.ok()) return channel.status();
-  const auto stub = proto::Keys::NewStub(*channel);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
-  const absl::Status status = FromGrpc(method(*stub, &context));
-  if (absl::IsDeadlineExceeded(status)) return TooLate(options, "it does not answer");
-  if (absl::IsUnavailable(status)) return TooLate(options, std::string(status.message()));
-  if (absl::IsUnauthenticated(status)) {
-    return Refused(options.coordinator, std::string(status.message()));
+  AddressRound round(options.coordinator);
+  while (true) {
+    const auto channel = Connect(options, round, deadline);
+    absl::Status status = channel.status();
+    if (channel.ok()) {
+      const auto stub = proto::Keys::NewStub(*channel);
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(deadline));
+      status = FromGrpc(method(*stub, &context));
+      if (absl::IsDeadlineExceeded(status)) return TooLate(options, "it does not answer");
+      // Not by us: a coordinator that stops, or begins to lead, does so.
+      if (absl::IsCancelled(status)) status = absl::UnavailableError("it ends the call");
+      if (absl::IsUnauthenticated(status)) {
+        return Refused(round.current(), std::string(status.message()));
+      }
+      const bool stands_by = IsStandbyText(std::string(status.message()));
+      if (absl::IsUnavailable(status) && !stands_by) {
+        return TooLate(options, std::string(status.message()));
+      }
+    }
+    if (!absl::IsUnavailable(status)) return status;
+    const bool all_tried = round.OnFailed(std::string(status.message()));
+    if (absl::Now() + (all_tried ? kPause : absl::ZeroDuration()) >= deadline) {
+      return TooLate(options, round.Reasons());
+    }
+    if (all_tried) absl::SleepFor(kPause);
   }
-  return status;
 }
 
 // A key, and the file that it and an answer make.

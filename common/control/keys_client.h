@@ -16,7 +16,8 @@ namespace strata::control {
 
 // Where the coordinator is, and how long it is tried to be reached.
 struct KeysOptions {
-  std::string coordinator;       // "HOST:PORT", "unix:/PATH"
+  // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+  std::string coordinator;
   Credentials credentials = {};  // with a HOST:PORT
   absl::Duration deadline = absl::Seconds(10);
 };

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/unique_fd.h"
 
@@ -26,7 +28,9 @@ std::string WhyNoHandshake(bool insecure) {
                                            "here, too");
 }
 
-std::string WhyUnreachable(const std::string& address, bool insecure) {
+namespace {
+
+std::string WhyOneUnreachable(const std::string& address, bool insecure) {
   if (const std::optional<std::string> path = UnixPath(address)) {
     const absl::StatusOr<UniqueFd> fd = DialUnix(*path);
     return fd.ok() ? kNotOurs : std::string(fd.status().message());
@@ -51,6 +55,19 @@ std::string WhyUnreachable(const std::string& address, bool insecure) {
   if (errno == EINPROGRESS || errno == ETIMEDOUT) return "no answer";
   std::string text = std::strerror(errno);
   text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+}  // namespace
+
+std::string WhyUnreachable(const std::string& coordinator, bool insecure) {
+  const std::vector<std::string> addresses = SplitAddresses(coordinator);
+  if (addresses.size() == 1) return WhyOneUnreachable(addresses[0], insecure);
+  std::string text;
+  for (const std::string& address : addresses) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", address, ": ",
+                    WhyOneUnreachable(address, insecure));
+  }
   return text;
 }
 

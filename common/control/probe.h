@@ -6,9 +6,9 @@
 namespace strata::control {
 
 // Why no channel to "HOST:PORT" comes up, as far as one plain connection can tell: "connection
-// refused", "unknown host", ... Takes a second at most, and what resolving the name takes.
-// `insecure`: the channel was to be without keys.
-std::string WhyUnreachable(const std::string& address, bool insecure);
+// refused", "unknown host", ...; of several addresses, why not to each. Takes a second at most for
+// each, and what resolving the name takes. `insecure`: the channel was to be without keys.
+std::string WhyUnreachable(const std::string& coordinator, bool insecure);
 // The same where a plain connection is already there.
 std::string WhyNoHandshake(bool insecure);
 

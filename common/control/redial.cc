@@ -28,8 +28,9 @@ DialLimits Redial::Limits(absl::Time now) const {
           .handshake = std::clamp(away, kHandshakeMin, kHandshakeMax)};
 }
 
-absl::Duration Redial::Pause(absl::Time now) {
-  const absl::Duration mean = std::clamp(Away(now) / kPausePart, kPauseMin, kPauseMax);
+absl::Duration Redial::Pause(absl::Time now, absl::Duration mean_min) {
+  const absl::Duration mean =
+      std::max(mean_min, std::clamp(Away(now) / kPausePart, kPauseMin, kPauseMax));
   return mean * std::uniform_real_distribution<double>(0.5, 1.5)(random_);
 }
 

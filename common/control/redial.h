@@ -26,8 +26,9 @@ class Redial {
   absl::Duration Away(absl::Time now) const { return now - broken_at_; }
 
   DialLimits Limits(absl::Time now) const;
-  // Until the next try.
-  absl::Duration Pause(absl::Time now);
+  // Until the next try. `mean_min`: where who answers can do nothing but say that it stands by,
+  // many tries would only cost it handshakes.
+  absl::Duration Pause(absl::Time now, absl::Duration mean_min = absl::ZeroDuration());
 
  private:
   absl::Time broken_at_;

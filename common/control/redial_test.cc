@@ -45,6 +45,14 @@ TEST(Redial, DoesNotWaitForTcpToRepeatWhatOpensALineAtFirst) {
   EXPECT_EQ(redial.Limits(kBroken + absl::Seconds(4)).connect, absl::Seconds(5));
 }
 
+TEST(Redial, APauseIsNotShorterThanItIsSaidToBe) {
+  Redial redial(kBroken);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_THAT(redial.Pause(kBroken, absl::Milliseconds(200)),
+                AllOf(Ge(absl::Milliseconds(100)), Le(absl::Milliseconds(300))));
+  }
+}
+
 TEST(Redial, ALineThatWasUpBeginsAnew) {
   Redial redial(kBroken);
   const absl::Time later = kBroken + absl::Minutes(1);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/control/addresses.h"
 #include "common/control/channel.h"
 #include "common/control/outbox.h"
 #include "common/control/probe.h"
@@ -27,6 +28,10 @@ namespace {
 
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
 constexpr absl::Duration kStopTimeout = absl::Seconds(2);
+// With several addresses: a host that is away does not answer, and others do.
+constexpr absl::Duration kConnectOfSeveral = absl::Seconds(1);
+// The mean pause where all that answer stand by.
+constexpr absl::Duration kPauseAtStandby = absl::Milliseconds(250);
 
 uint64_t RandomId() {
   std::random_device random;
@@ -38,7 +43,8 @@ class GrpcSession final : public Session {
   GrpcSession(Options options, Callbacks callbacks)
       : options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        renewal_(options_.credentials) {
+        renewal_(options_.credentials),
+        round_(options_.coordinator) {
     proto::Register& registration = options_.registration;
     if (registration.protocol_version() == 0) registration.set_protocol_version(kProtocolVersion);
     if (registration.daemon_id() == 0) registration.set_daemon_id(RandomId());
@@ -91,8 +97,9 @@ class GrpcSession final : public Session {
     absl::Status end = absl::CancelledError("stopped");
     while (true) {
       registered_ = false;
-      const absl::Status status = RunLine(redial.Limits(absl::Now()));
+      const absl::Status status = RunLine(Limits(redial));
       if (registered_) redial.OnBroken(absl::Now());
+      if (registered_) round_.OnServed();
       if (Stopping()) break;
       const bool refused = absl::IsFailedPrecondition(status) ||
                            (absl::IsResourceExhausted(status) && !RegisteredOnce());
@@ -102,11 +109,16 @@ class GrpcSession final : public Session {
       }
       const absl::Duration patience =
           RegisteredOnce() ? options_.reconnect_deadline : options_.connect_deadline;
+      const bool all_tried = round_.OnFailed(std::string(status.message()));
       if (redial.Away(absl::Now()) >= patience) {
-        end = Unreachable(options_.coordinator, absl::FormatDuration(patience), WhyNot(status));
+        end = Unreachable(options_.coordinator, absl::FormatDuration(patience), WhyNot());
         break;
       }
-      PauseUnlessStopping(redial.Pause(absl::Now()));
+      // Many sessions that broke together do not go on together.
+      if (!all_tried && !registered_) continue;
+      const bool waits = all_tried && round_.knows_standby();
+      PauseUnlessStopping(
+          redial.Pause(absl::Now(), waits ? kPauseAtStandby : absl::ZeroDuration()));
     }
     const bool lost = RegisteredOnce() && !Stopping();
     if (lost) callbacks_.on_lost(end);
@@ -115,11 +127,18 @@ class GrpcSession final : public Session {
     ended_ = true;
   }
 
+  DialLimits Limits(const Redial& redial) const {
+    DialLimits limits = redial.Limits(absl::Now());
+    if (!round_.is_one()) limits.connect = std::min(limits.connect, kConnectOfSeveral);
+    return limits;
+  }
+
   // In words. Where TLS is spoken and this is not, the line itself only ends.
-  std::string WhyNot(const absl::Status& line) {
+  std::string WhyNot() {
     const bool is_plain = options_.credentials.kind() == Credentials::Kind::kInsecure &&
                           !UnixPath(options_.coordinator);
-    if (!is_plain || RegisteredOnce()) return std::string(line.message());
+    const bool is_told = IsStandbyText(round_.Reasons());
+    if (!is_plain || is_told || !round_.is_one() || RegisteredOnce()) return round_.Reasons();
     return WhyUnreachable(options_.coordinator, /*insecure=*/true);
   }
 
@@ -132,11 +151,13 @@ class GrpcSession final : public Session {
       closed_.reset();
     }
     const std::unique_ptr<SessionStream> line =
-        SessionStream::Dial(options_.coordinator, options_.credentials, limits,
+        SessionStream::Dial(round_.current(), options_.credentials, limits,
                             {.on_message = [this](auto message) { Take(std::move(message)); },
                              .on_closed = [this](absl::Status status) { Close(status); }});
     SetLine(line.get());
-    absl::Status status = RegisterOn(line.get());
+    absl::Status status =
+        RegisterOn(line.get(), round_.is_one() ? kRegisterTimeout
+                                               : std::min(kRegisterTimeout, limits.handshake));
     if (status.ok()) {
       status = Serve(line.get());
       // What came before the break still counts.
@@ -150,24 +171,30 @@ class GrpcSession final : public Session {
     return status;
   }
 
-  absl::Status RegisterOn(SessionStream* line) {
+  absl::Status RegisterOn(SessionStream* line, absl::Duration timeout) {
     options_.registration.set_attempt(options_.registration.attempt() + 1);
     proto::DaemonMessage message;
     *message.mutable_register_() = options_.registration;
     for (uint32_t job : callbacks_.running_jobs())
       message.mutable_register_()->add_running_jobs(job);
     if (!line->Write(message)) return WaitClosed();
-    const std::optional<proto::CoordinatorMessage> reply =
-        NextMessage(absl::Now() + kRegisterTimeout);
+    const std::optional<proto::CoordinatorMessage> reply = NextMessage(absl::Now() + timeout);
     if (!reply.has_value()) {
       line->Cancel();
       return WaitClosed();
     }
     if (reply->has_rejected()) {
-      return absl::FailedPreconditionError(absl::StrCat("coordinator at ", options_.coordinator,
+      return absl::FailedPreconditionError(absl::StrCat("coordinator at ", round_.current(),
                                                         " refused: ", reply->rejected().reason()));
     }
     if (!reply->has_registered()) return absl::UnavailableError("no answer to the registration");
+    const uint64_t epoch = reply->registered().epoch();
+    if (WasDeposed(epoch, options_.registration.epoch())) {
+      line->Cancel();
+      return absl::UnavailableError(absl::StrCat("was deposed: its epoch is ", epoch, ", after ",
+                                                 options_.registration.epoch(), " was there"));
+    }
+    options_.registration.set_epoch(epoch);
     options_.registration.set_cluster_id(reply->registered().cluster_id());
     heartbeat_every_ = absl::Milliseconds(std::max(1u, reply->registered().heartbeat_ms()));
     renewal_.OnRegistered(reply->registered().authority(), absl::Now());
@@ -253,13 +280,13 @@ class GrpcSession final : public Session {
     if (!closed_.has_value()) return absl::UnavailableError("no answer");
     if (absl::IsResourceExhausted(*closed_)) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("coordinator at ", options_.coordinator, ": ", closed_->message()));
+          absl::StrCat("coordinator at ", round_.current(), ": ", closed_->message()));
     }
     // The coordinator's word. That a certificate is not valid at this time may pass, as a clock may
     // be wrong; that it was taken back does not.
     if (absl::IsPermissionDenied(*closed_) ||
         (absl::IsUnauthenticated(*closed_) && !registered_once_)) {
-      return Refused(options_.coordinator, std::string(closed_->message()));
+      return Refused(round_.current(), std::string(closed_->message()));
     }
     // There are no keys for it, or something else answers there, which may pass.
     if (absl::IsFailedPrecondition(*closed_) && !registered_once_) return *closed_;
@@ -338,6 +365,7 @@ class GrpcSession final : public Session {
   bool registered_ = false;  // on the present line
   absl::Duration heartbeat_every_;
   Renewal renewal_;
+  AddressRound round_;
 
   absl::Mutex mutex_;
   std::deque<proto::CoordinatorMessage> inbox_ ABSL_GUARDED_BY(mutex_);

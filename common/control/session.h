@@ -28,7 +28,8 @@ namespace strata::control {
 class Session {
  public:
   struct Options {
-    std::string coordinator;       // "HOST:PORT", "unix:/PATH"
+    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+    std::string coordinator;
     Credentials credentials = {};  // with a HOST:PORT
     proto::Register registration;  // protocol_version and daemon_id are filled in where 0
     // How long the first contact may take; then Start fails with Unavailable, naming the address.

@@ -1,22 +1,17 @@
 #include "server/coordinator/coordinator.h"
 
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
+#include <atomic>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/control/channel.h"
+#include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/limits/descriptors.h"
 #include "common/log.h"
@@ -29,34 +24,18 @@
 #include "server/coordinator/access/policy_file.h"
 #include "server/coordinator/service/acceptor.h"
 #include "server/coordinator/service/coordinator_service.h"
+#include "server/coordinator/service/etcd/etcd_state.h"
+#include "server/coordinator/service/front.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/keys_service.h"
+#include "server/coordinator/service/state_lock.h"
 
 namespace strata::server {
 namespace {
 
-constexpr std::chrono::milliseconds kShutdownGrace(300);
-constexpr int kKeepaliveMs = 5000;
-constexpr int kPingIntervalMsMin = 1000;
-// How long the beginning of HTTP/2 may take.
-constexpr int kHandshakeMs = 10000;
-constexpr int kStreamsPerConnectionMax = 64;
 constexpr uint64_t kSpareDescriptors = 16;
-
-// Connections of those without a certificate are taken, too: they may join, and others are told
-// what is wrong with theirs, call by call (`Admit`). That the other side has its certificate's key,
-// TLS itself sees to.
-std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const keys::KeyFile& own) {
-  // Who joins knows the authority by its fingerprint alone, so it is shown, too.
-  const auto provider = std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
-      own.RootsPem(), std::vector<grpc::experimental::IdentityKeyCertPair>{
-                          {own.key.ToPem(), own.ChainPem() + own.RootsPem()}});
-  grpc::experimental::TlsServerCredentialsOptions options(provider);
-  options.watch_identity_key_cert_pairs();
-  options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);
-  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
-  return grpc::experimental::TlsServerCredentials(options);
-}
+// How often one that waits to lead looks whether it is to stop.
+constexpr absl::Duration kStopLook = absl::Milliseconds(100);
 
 // What makes a coordinator's own certificate anew.
 std::string HowToRenew(const StoredKeys& stored, const std::string& state, absl::Time now) {
@@ -90,9 +69,50 @@ class GrpcCoordinator final : public Coordinator {
     const absl::StatusOr<StoredKeys> there = LoadKeys(options_.state_dir);
     const absl::Status may = there.ok() ? CheckKeys(*there) : absl::OkStatus();
     if (!may.ok()) return may;
+    if (!options_.etcd.endpoints.empty()) return there.ok() ? StandBy(*there) : there.status();
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
+    const absl::Status leads = Lead({});
+    if (leads.ok()) StartAccepting();
+    return leads;
+  }
+
+  void Stop() override {
+    if (acceptor_ != nullptr) acceptor_->Stop();
+    if (campaign_.joinable()) {
+      // One that leads has more to save.
+      if (serving_ == nullptr) etcd_->StopCalls();
+      campaign_.request_stop();
+      campaign_.join();
+    }
+    if (serving_ != nullptr) service_->EndFollowers();
+    {
+      absl::MutexLock lock(&front_mutex_);
+      if (front_ != nullptr) front_->Stop();
+    }
+    if (service_ != nullptr) service_->Stop();
+    {
+      absl::MutexLock lock(&front_mutex_);
+      front_.reset();
+    }
+    acceptor_.reset();
+    serving_ = nullptr;
+    keys_service_.reset();
+    service_.reset();
+    audit_.reset();
+    access_.reset();
+    policy_.reset();
+    store_.reset();
+    etcd_.reset();
+    lock_ = UniqueFd();
+  }
+
+  int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
+
+ private:
+  // Opens the rest of the state, resumes what stands in `store_`, and serves.
+  absl::Status Lead(CoordinatorService::Leading leading) {
     // Once the state is this process's: one that had it may have written who is revoked until then.
     if (absl::Status policy = TakePolicy(); !policy.ok()) return policy;
     const absl::Status keys = TakeKeys();
@@ -101,6 +121,26 @@ class GrpcCoordinator final : public Coordinator {
         AuditLog::Open(options_.state_dir + "/audit.log");
     if (!audit.ok()) return audit.status();
     audit_ = *std::move(audit);
+    auto service = std::make_unique<CoordinatorService>(CoreOptions(), options_.limits,
+                                                        store_.get(), access_.get(), audit_.get(),
+                                                        options_.open_store, std::move(leading));
+    keys_service_ =
+        std::make_unique<KeysService>(access_.get(), service->doorkeeper(), service->call_gate(),
+                                      [service = service.get()] { service->EndRevokedSessions(); });
+    service_ = std::move(service);
+    const absl::Status started = service_->Start();
+    if (!started.ok()) return started;
+    serving_ = service_.get();
+    auto front = Front::Serve(FrontOptions(access_->own()), {service_.get(), keys_service_.get()});
+    if (!front.ok()) return front.status();
+    ServeAt(*std::move(front));
+    if (options_.insecure && HasPort()) {
+      LogWarning("--insecure: whoever reaches %s may run programs as this user", options_.listen);
+    }
+    return absl::OkStatus();
+  }
+
+  CoordinatorCore::Options CoreOptions() {
     CoordinatorCore::Options core;
     core.heartbeat = options_.heartbeat;
     core.membership.dead_after = options_.dead_after;
@@ -122,40 +162,121 @@ class GrpcCoordinator final : public Coordinator {
       const seal::Secret secret = seal::NewSecret();
       return std::string(reinterpret_cast<const char*>(secret.data()), secret.size());
     };
-    service_ = std::make_unique<CoordinatorService>(
-        core, options_.limits, store_.get(), access_.get(), audit_.get(), options_.open_store);
-    keys_service_ =
-        std::make_unique<KeysService>(access_.get(), service_->doorkeeper(), service_->call_gate(),
-                                      [this] { service_->EndRevokedSessions(); });
-    const absl::Status started = service_->Start();
-    if (!started.ok()) return started;
-    return Serve();
+    return core;
   }
 
-  void Stop() override {
-    if (acceptor_ != nullptr) acceptor_->Stop();
-    if (server_ != nullptr) {
-      service_->EndFollowers();
-      server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
-      server_->Wait();
+  // ---- one of several coordinators ----
+
+  // Listens, says who leads, and begins to wait for leading itself.
+  absl::Status StandBy(const StoredKeys& stored) {
+    const std::string sqlite = absl::StrCat(options_.state_dir, "/", JobStore::kFile);
+    if (access(sqlite.c_str(), F_OK) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--etcd: ", sqlite, " has the jobs of a coordinator without etcd, which would be left ",
+          "behind: name another folder with --state, with a copy of ", options_.state_dir,
+          "/keys in it"));
     }
-    if (service_ != nullptr) service_->Stop();
-    server_.reset();
-    acceptor_.reset();
-    hand_over_.reset();
-    hand_over_plain_.reset();
-    keys_service_.reset();
-    service_.reset();
-    audit_.reset();
-    access_.reset();
-    policy_.reset();
-    store_.reset();
+    absl::StatusOr<UniqueFd> lock = LockState(options_.state_dir);
+    if (!lock.ok()) return lock.status();
+    lock_ = *std::move(lock);
+    const std::optional<keys::KeyFile>& own =
+        options_.own_keys.has_value() ? options_.own_keys : stored.own;
+    auto etcd = EtcdState::Open(EtcdOptions(own));
+    if (!etcd.ok()) return etcd.status();
+    etcd_ = *std::move(etcd);
+    const absl::Status campaign =
+        etcd_->Campaign(Advertised(), [on_lost = options_.on_lost](const absl::Status& why) {
+          on_lost(absl::Status(why.code(),
+                               absl::StrCat("this coordinator leads no longer: ", why.message())));
+        });
+    if (!campaign.ok()) return campaign;
+    auto front =
+        Front::Refuse(FrontOptions(own), [this] { return control::StandbyText(etcd_->leader()); });
+    if (!front.ok()) return front.status();
+    ServeAt(*std::move(front));
+    StartAccepting();
+    const std::string leader = etcd_->leader();
+    LogInfo("stands by for cluster %s: %s", etcd_->cluster(), control::StandbyText(leader));
+    campaign_ = std::jthread([this](const std::stop_token& stop) { AwaitLead(stop); });
+    return absl::OkStatus();
   }
 
-  int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
+  EtcdState::Options EtcdOptions(const std::optional<keys::KeyFile>& own) const {
+    const Etcd& given = options_.etcd;
+    EtcdState::Options etcd{.endpoints = given.endpoints,
+                            .tls = {given.ca_file, given.cert_file, given.key_file},
+                            .cluster = given.cluster,
+                            .failover = given.failover};
+    if (etcd.cluster.empty()) etcd.cluster = own.has_value() ? own->identity.cluster : "strata";
+    if (!own.has_value()) return etcd;
+    for (const keys::Certificate& root : own->roots) {
+      etcd.roots.push_back(keys::FingerprintText(root.fingerprint()));
+    }
+    return etcd;
+  }
 
- private:
-  using HandOver = grpc::experimental::ExternalConnectionAcceptor;
+  std::string Advertised() const {
+    if (!options_.etcd.advertise.empty()) return options_.etcd.advertise;
+    const std::string& listen = options_.listen;
+    return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port());
+  }
+
+  void AwaitLead(const std::stop_token& stop) {
+    absl::StatusOr<Leadership> leadership = absl::DeadlineExceededError("");
+    while (absl::IsDeadlineExceeded(leadership.status())) {
+      if (stop.stop_requested()) return;
+      leadership = etcd_->AwaitElection(kStopLook);
+    }
+    if (!leadership.ok()) return;  // deposed already, which on_lost says
+    const absl::Status leads = LeadFrom(*leadership);
+    // What has ended with the lease is told by it.
+    if (!leads.ok() && !stop.stop_requested() && etcd_->leads()) options_.on_lost(leads);
+  }
+
+  absl::Status LeadFrom(const Leadership& leadership) {
+    auto store = etcd_->OpenStore(leadership);
+    if (!store.ok()) return store.status();
+    store_ = *std::move(store);
+    const auto epoch = static_cast<uint64_t>(leadership.create_revision);
+    const absl::Status leads = Lead({.epoch = epoch,
+                                     .leads = [this] { return etcd_->leads(); },
+                                     .on_later_epoch = [this] { etcd_->Doubt(); }});
+    if (leads.ok()) LogInfo("leads cluster %s, epoch %d", leadership.cluster, epoch);
+    return leads;
+  }
+
+  // ---- connections ----
+
+  Front::Options FrontOptions(const std::optional<keys::KeyFile>& own) const {
+    return {.own = own, .idle_after = options_.idle_after, .silence = options_.dead_after};
+  }
+
+  // From now on connections are this one's; those of before end.
+  void ServeAt(std::unique_ptr<Front> front) {
+    {
+      absl::MutexLock lock(&front_mutex_);
+      front_.swap(front);
+    }
+    if (front != nullptr) front->Stop();
+  }
+
+  void StartAccepting() {
+    acceptor_->Start({.take =
+                          [this](UniqueFd fd, bool is_own) {
+                            absl::MutexLock lock(&front_mutex_);
+                            front_->Take(std::move(fd), is_own);
+                          },
+                      .refused =
+                          [this] {
+                            CoordinatorService* const serving = serving_;
+                            if (serving != nullptr) serving->CountRefusedConnection();
+                          },
+                      .stranger =
+                          [this] {
+                            CoordinatorService* const serving = serving_;
+                            if (serving != nullptr) serving->CountStranger();
+                          }});
+  }
 
   absl::Status TakePolicy() {
     const bool is_named = !options_.policy_file.empty();
@@ -206,59 +327,35 @@ class GrpcCoordinator final : public Coordinator {
     Access::Options access;
     access.own = options_.own_keys.has_value() ? options_.own_keys : stored->own;
     if (!options_.own_keys.has_value()) access.authority = std::move(stored->authority);
+    if (etcd_ != nullptr) {
+      const absl::Status shared = ShareBook(&stored->book);
+      if (!shared.ok()) return shared;
+    }
     access.book = std::move(stored->book);
     access.policy = [policy = policy_.get()](absl::Time now) { return policy->Current(now); };
-    access.save = [dir = options_.state_dir](const proto::KeyBookRecord& book) {
-      return SaveBook(dir, book);
-    };
+    access.save = [this](const proto::KeyBookRecord& book) { return Save(book); };
     access.takes_everybody = HasPort() && options_.insecure;
     access_ = std::make_unique<Access>(std::move(access));
     return absl::OkStatus();
   }
 
-  absl::Status Serve() {
-    grpc::ServerBuilder builder;
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                               static_cast<int>(absl::ToInt64Milliseconds(options_.idle_after)));
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KeepaliveTimeoutMs());
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                               kPingIntervalMsMin);
-    builder.SetMaxReceiveMessageSize(control::kMessageBytesMax);
-    builder.SetMaxSendMessageSize(control::kMessageBytesMax);
-    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-    hand_over_plain_ = builder.experimental().AddExternalConnectionAcceptor(
-        Type::FROM_FD, grpc::InsecureServerCredentials());
-    if (access_->own().has_value()) {
-      hand_over_ = builder.experimental().AddExternalConnectionAcceptor(
-          Type::FROM_FD, TlsCredentialsOf(*access_->own()));
-    }
-    builder.RegisterService(service_.get());
-    builder.RegisterService(keys_service_.get());
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return absl::InternalError("gRPC does not start");
-    acceptor_->Start({.take = [this](UniqueFd fd, bool is_own) { Take(std::move(fd), is_own); },
-                      .refused = [this] { service_->CountRefusedConnection(); },
-                      .stranger = [this] { service_->CountStranger(); }});
-    if (options_.insecure && acceptor_->port() != 0) {
-      LogWarning("--insecure: whoever reaches %s may run programs as this user", options_.listen);
-    }
+  // The book that all coordinators share, in place of the file's, which is the first one's.
+  absl::Status ShareBook(proto::KeyBookRecord* book) {
+    absl::StatusOr<std::optional<proto::KeyBookRecord>> shared = etcd_->LoadBook();
+    if (!shared.ok()) return shared.status();
+    if (!shared->has_value()) return etcd_->SaveBook(*book);
+    *book = **std::move(shared);
     return absl::OkStatus();
   }
 
-  void Take(UniqueFd fd, bool is_own) {
-    // As gRPC does for the connections that it takes itself: what a peer that has vanished does not
-    // confirm.
-    const int timeout_ms = KeepaliveTimeoutMs();
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.fd = fd.Release();
-    HandOver* const to =
-        is_own || hand_over_ == nullptr ? hand_over_plain_.get() : hand_over_.get();
-    to->HandleNewConnection(&connection);
+  absl::Status Save(const proto::KeyBookRecord& book) {
+    if (etcd_ == nullptr) return SaveBook(options_.state_dir, book);
+    const absl::Status saved = etcd_->SaveBook(book);
+    if (!saved.ok() || options_.own_keys.has_value()) return saved;
+    // `strata keys rotate-ca` looks there.
+    const absl::Status copied = SaveBook(options_.state_dir, book);
+    if (!copied.ok()) LogWarning("no copy of the keys' names: %s", std::string(copied.message()));
+    return absl::OkStatus();
   }
 
   // What the process needs besides connections stays free.
@@ -266,47 +363,23 @@ class GrpcCoordinator final : public Coordinator {
     return static_cast<int>(CoordinatorDescriptors(options_.limits).total - kSpareDescriptors);
   }
 
-  // A daemon may be silent for as long as the options say.
-  int KeepaliveTimeoutMs() const {
-    const absl::Duration timeout = std::min(options_.dead_after, absl::Hours(24));
-    return std::max(kKeepaliveMs, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
-  }
-
   const Options options_;
+  UniqueFd lock_;                    // of the state, with etcd
+  std::unique_ptr<EtcdState> etcd_;  // null: there is one coordinator
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<PolicyFile> policy_;
   std::unique_ptr<Access> access_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<CoordinatorService> service_;
+  std::atomic<CoordinatorService*> serving_ = nullptr;  // it, once it has started
   std::unique_ptr<KeysService> keys_service_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::unique_ptr<HandOver> hand_over_;  // with TLS; null: there are no keys
-  std::unique_ptr<HandOver> hand_over_plain_;
-  std::unique_ptr<grpc::Server> server_;
+  absl::Mutex front_mutex_;
+  std::unique_ptr<Front> front_ ABSL_GUARDED_BY(front_mutex_);
+  std::jthread campaign_;  // the last: it makes most of them
 };
 
-absl::Status CheckPositive(const char* option, absl::Duration value) {
-  if (value > absl::ZeroDuration()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, ": ", absl::FormatDuration(value), " is not positive"));
-}
-
 }  // namespace
-
-absl::Status Coordinator::Options::Validate() const {
-  if (listen.empty())
-    return absl::InvalidArgumentError("listen: HOST:PORT or unix:/PATH is required");
-  if (state_dir.empty()) return absl::InvalidArgumentError("state: a directory is required");
-  if (heartbeat >= dead_after) {
-    return absl::InvalidArgumentError(absl::StrCat("dead_after: ", absl::FormatDuration(dead_after),
-                                                   " is not longer than a heartbeat (",
-                                                   absl::FormatDuration(heartbeat), ")"));
-  }
-  const absl::Status counts = limits.Validate();
-  const absl::Status idle = CheckPositive("idle_after", idle_after);
-  if (!counts.ok() || !idle.ok()) return counts.ok() ? idle : counts;
-  return CheckPositive("heartbeat", heartbeat);
-}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options) {
   const absl::Status valid = options.Validate();

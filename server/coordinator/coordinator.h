@@ -21,6 +21,18 @@ namespace strata::server {
 // Threads: Create, Start and Stop from one thread. All calls block.
 class Coordinator {
  public:
+  // Several coordinators with the same etcd and the same keys: one leads, the others stand by.
+  struct Etcd {
+    std::string endpoints = {};  // "HOST:PORT,HOST:PORT"; empty: there is one coordinator
+    // Files in PEM; all empty: nothing is encrypted.
+    std::string ca_file = {};
+    std::string cert_file = {};
+    std::string key_file = {};
+    std::string cluster = {};    // keys lie below strata/CLUSTER/; empty: that of the keys
+    std::string advertise = {};  // "HOST:PORT" for daemons and commands; empty: `listen`
+    // After a leader's death, until another one may lead.
+    absl::Duration failover = absl::Seconds(3);
+  };
   struct Options {
     std::string listen;  // "HOST:PORT", port 0: any free one; "unix:/PATH": this user alone
     // With HOST:PORT: the path of a Unix socket of this user, where it is free.
@@ -54,6 +66,10 @@ class Coordinator {
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
     // Opens what a job's checkpoint.dir names.
     StoreOpener open_store;
+    Etcd etcd = {};
+    // With etcd: called once, by any thread, when this one leads no longer or cannot lead, with a
+    // line for the user. It is to be stopped then: nothing that it says counts any more.
+    std::function<void(const absl::Status&)> on_lost = {};
 
     // Errors: InvalidArgument naming the option.
     absl::Status Validate() const;
@@ -62,11 +78,14 @@ class Coordinator {
   virtual ~Coordinator() = default;  // stops
   static absl::StatusOr<std::unique_ptr<Coordinator>> Create(Options options);
 
-  // Opens the state, resumes what stands in it and listens. Errors: ResourceExhausted (fewer file
-  // descriptors than the limits ask for, naming both), AlreadyExists (port in use),
+  // Opens the state, resumes what stands in it and listens. With etcd: listens, answers each call
+  // with Unavailable and who leads, and does the rest once it leads. Errors: ResourceExhausted
+  // (fewer file descriptors than the limits ask for, naming both), AlreadyExists (port in use),
   // InvalidArgument (address), FailedPrecondition (a HOST:PORT without keys, or keys that cannot be
   // used, or a policy file that others may change), Unavailable (another coordinator has the state
-  // directory), DataLoss and others of the state, each naming address or file.
+  // directory; etcd does not answer), DataLoss and others of the state, each naming address or
+  // file; FailedPrecondition: what is in etcd is another cluster's, or the state directory has jobs
+  // of its own.
   virtual absl::Status Start() = 0;
   // Ends the daemon in less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
   virtual void Stop() = 0;

@@ -114,7 +114,7 @@ absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJo
     if (!status.ok()) break;
   }
   if (status.ok() || absl::IsCancelled(status)) return status;
-  absl::erase_if(installing_, [id](const auto& entry) { return entry.first.first == id; });
+  std::erase_if(installing_, [id](const auto& entry) { return entry.first.first == id; });
   return absl::InvalidArgumentError(absl::StrFormat("job %d: %s", id.value(), status.message()));
 }
 
@@ -194,11 +194,11 @@ void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
 
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
   const auto is_of_job = [job](const auto& entry) { return entry.first.first == job; };
-  absl::erase_if(installing_, is_of_job);
+  std::erase_if(installing_, is_of_job);
   for (auto& [key, installed] : jobs_) {
     if (key.first == job) Close(installed, actions);
   }
-  absl::erase_if(jobs_, is_of_job);
+  std::erase_if(jobs_, is_of_job);
 }
 
 void ShardCore::OnFrame(transport::ConnectionId connection, wire::Frame frame, absl::Time now,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -173,8 +174,9 @@ class ShardCore {
   kernels::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
   size_t traced_ = 0;  // jobs
-  absl::flat_hash_map<JobShard, Installed> jobs_;
-  absl::flat_hash_map<JobShard, Installed> installing_;  // not yet among them
+  // In order, so that what is done for one after the other is done alike in every run.
+  std::map<JobShard, Installed> jobs_;
+  std::map<JobShard, Installed> installing_;  // not yet among them
   absl::flat_hash_map<transport::ConnectionId, JobShard> bound_;
   uint64_t refused_ = 0;
   Refusals refusals_;

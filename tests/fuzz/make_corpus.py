@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 
 from corpus_file import HERE, write
-from peer_corpus import host_messages, sealed_endpoints
+from peer_corpus import etcd_values, host_messages, sealed_endpoints
 
 MEND = b"\1"  # frame_fuzz puts sizes and checksums right
 SEALED = b"\3"  # the same, and a seal comes with the frame
@@ -364,3 +364,4 @@ if __name__ == "__main__":
     policies()
     host_messages()
     sealed_endpoints()
+    etcd_values()

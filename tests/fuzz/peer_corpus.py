@@ -1,4 +1,4 @@
-"""Seeds of host_message_fuzz and sealed_endpoint_fuzz, for make_corpus.py."""
+"""Seeds of host_message_fuzz, sealed_endpoint_fuzz and etcd_value_fuzz, for make_corpus.py."""
 
 import json
 import os
@@ -30,6 +30,29 @@ def host_messages():
     for name in ("key_file", "authority", "request", "key_file_cut_off"):
         write("host_message_fuzz", "keys_" + name, b"k" + seed(name))
     write("host_message_fuzz", "keys_of_bytes", b"k" + bytes(range(256)))
+
+
+def etcd_values():
+    """See etcd_value_fuzz.cc."""
+    hash_of_nothing = b"\x29" + (0x2D06800538D394C2).to_bytes(8, "little")
+    heads = {
+        "nothing": hash_of_nothing,
+        "other_hash": b"\x0a\x03abc\x20\x03" + hash_of_nothing,
+        "too_short": b"\x0a\x03abc\x20\x04" + hash_of_nothing,
+        "in_parts": b"\x12\x03set\x18\x02\x20\x08" + hash_of_nothing,
+        "cut_off": b"\x0a\x7fabc",
+    }
+    for name, head in heads.items():
+        write("etcd_value_fuzz", f"head_{name}", b"h" + bytes([len(head)]) + head + b"01234567")
+    one = b"\x0a\x08" + bytes(range(8)) + b"\x12\x01\x05"
+    blocks = {"one": one, "two": one + one, "none": b"", "uneven": one + b"\x12\x01\x06",
+              "cut_off": one[:-1], "too_many": one * 257}
+    for name, block in blocks.items():
+        write("etcd_value_fuzz", f"block_{name}", b"b" + block)
+    for name, roots in {"none": b"none", "one": b"a" * 64, "two": b"b" * 64 + b"," + b"a" * 64,
+                        "short": b"a" * 63, "blank": b""}.items():
+        write("etcd_value_fuzz", f"roots_{name}", b"r" + roots)
+    write("etcd_value_fuzz", "written", b"w" + bytes(range(256)))
 
 
 def sealed_endpoints():

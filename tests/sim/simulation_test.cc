@@ -31,7 +31,7 @@ TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
   const Campaign campaign = RunProfile("all", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
   EXPECT_EQ(campaign.runs, kSeeds);
-  for (size_t i = 0; i < kRares; ++i) {
+  for (size_t i = 0; i < kRaresWithoutCopies; ++i) {
     EXPECT_GT(campaign.rare[i], 0u) << ToString(static_cast<Rare>(i));
   }
   for (size_t i = 0; i < transport::kSimNotes; ++i) {
@@ -79,6 +79,17 @@ TEST(SimulationTest, JobsEndWellOrByWhatWasDoneToThemWhateverBefallsCoordinatorA
   EXPECT_GT(campaign.jobs_failed, kSeeds / 20);
   EXPECT_GT(campaign.jobs_cancelled, kSeeds / 20);
   EXPECT_GT(campaign.jobs_unharmed, kSeeds / 10);
+}
+
+TEST(SimulationTest, NoStepIsLostWhileACopyOfEachShardIsLeftWhateverBefallsServers) {
+  const Campaign campaign = RunProfile("replicas", 600);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  for (size_t i = kRaresWithoutCopies; i < kRares; ++i) {
+    EXPECT_GT(campaign.rare[i], 20u) << ToString(static_cast<Rare>(i));
+  }
+  EXPECT_GT(campaign.jobs_failed, 50u);  // both copies of a shard were lost, or it was to begin
+  EXPECT_GT(campaign.models_compared, 30u);
+  EXPECT_GE(campaign.modes.size(), 30u);
 }
 
 TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens) {

@@ -175,19 +175,20 @@ void Agent::MoveShard(const proto::MoveShard& move) {
 void Agent::StartNode(const proto::StartNode& start) {
   uint32_t id = start.record().job_id();
   if (ending_) return;  // the session's end fails the job
-  const uint32_t attempt = start.record().attempt();
+  const NodeProcesses wanted = NodeProcesses::Of(start);
   if (auto found = jobs_.find(id); found != jobs_.end()) {
-    if (found->second->attempt() == attempt) return found->second->RepeatReady();
-    if (found->second->attempt() > attempt) return;
-    // Its processes of the attempt before are about to be gone.
+    const NodeProcesses running = found->second->which();
+    if (running == wanted) return found->second->RepeatReady();
+    if (!wanted.Replaces(running)) return;
+    // Those before are about to be gone.
     found->second->Stop();
-    proto::StartNode& next = next_[id];
-    if (next.record().attempt() <= attempt) next = start;
+    const auto [next, is_new] = next_.try_emplace(id, start);
+    if (!is_new && wanted.Replaces(NodeProcesses::Of(next->second))) next->second = start;
     return;
   }
   // A repetition, too; the session tells again how the job ended here.
   const auto is_it = [&](const Ended& ended) {
-    return ended.job == id && ended.attempt >= attempt;
+    return ended.job == id && !wanted.Replaces(ended.processes);
   };
   if (std::any_of(ended_.begin(), ended_.end(), is_it)) return;
   JobProcesses::Options options;
@@ -303,7 +304,7 @@ void Agent::Forget(uint32_t job) {
   auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   Add(found->second->refusals(), &refusals_ended_);
-  ended_.push_back({job, found->second->attempt(), found->second->run_dir()});
+  ended_.push_back({job, found->second->which(), found->second->run_dir()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
   memory_.Release(JobId(job));

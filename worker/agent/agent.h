@@ -28,6 +28,7 @@
 #include "worker/agent/gpu_ledger.h"
 #include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
+#include "worker/agent/node_processes.h"
 #include "worker/agent/peer_prober.h"
 
 namespace strata::worker {
@@ -104,13 +105,14 @@ class Agent {
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;
-  // Attempts of jobs that have ended: their last metrics may come later. Newest last.
+  // Processes of jobs that have ended: their last metrics may come later. Newest last.
   struct Ended {
-    uint32_t job = 0, attempt = 0;
+    uint32_t job = 0;
+    NodeProcesses processes;
     std::string run_dir;
   };
   std::deque<Ended> ended_;
-  // By job: a later attempt, which begins once the processes of the one before are gone.
+  // By job: later processes, which begin once those before are gone.
   std::map<uint32_t, proto::StartNode> next_;
   MemoryLedger memory_;
   GpuSlots gpu_slots_;

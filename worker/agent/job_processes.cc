@@ -85,6 +85,7 @@ proto::NodeActivity JobProcesses::Activity() const {
   };
   proto::NodeActivity activity = core_.watch().Now(state_of, clock_.Now());
   activity.set_attempt(attempt());
+  activity.set_incarnation(core_.incarnation());
   return activity;
 }
 
@@ -133,10 +134,13 @@ absl::Status JobProcesses::ClaimAll() {
   const proto::LogicalNode& self = core_.self();
   absl::Status below = CheckRunDirectory(run_dir_, options_.runs_dir);
   if (!below.ok()) return below;
-  absl::StatusOr<UniqueFd> claim = PrepareRunDirectory(run_dir_, start_.record(), self.node(),
-                                                       self.first_rank() == 0, options_.run_access);
-  if (claim.ok()) claim_ = *std::move(claim);
-  return claim.status();
+  absl::StatusOr<UniqueFd> claim =
+      PrepareRunDirectory(run_dir_, start_.record(), self.node(), self.first_rank() == 0,
+                          options_.run_access, start_.incarnation());
+  if (!claim.ok()) return claim.status();
+  claim_ = *std::move(claim);
+  // What earlier processes of the node were given is there.
+  return start_.incarnation() > 1 && self.first_rank() == 0 ? metrics_.GoOn() : absl::OkStatus();
 }
 
 absl::Status JobProcesses::StartAll() {

@@ -19,6 +19,7 @@
 #include "proto/control.pb.h"
 #include "worker/agent/job_processes_core.h"
 #include "worker/agent/metrics_log.h"
+#include "worker/agent/node_processes.h"
 #include "worker/agent/run_directory.h"
 
 namespace strata::worker {
@@ -75,6 +76,8 @@ class JobProcesses {
 
   const std::string& run_dir() const { return run_dir_; }
   uint32_t attempt() const { return core_.attempt(); }
+  // Which of the job's processes these are.
+  NodeProcesses which() const { return {core_.attempt(), core_.node(), core_.incarnation()}; }
 
  private:
   struct Child {

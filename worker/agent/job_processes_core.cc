@@ -34,6 +34,7 @@ JobProcessesCore::JobProcessesCore(std::string daemon, const proto::StartNode& s
       job_id_(start.record().job_id()),
       attempt_(start.record().attempt()),
       node_(start.node()),
+      incarnation_(start.incarnation()),
       job_(start.record().job()),
       run_dir_(std::move(run_dir)),
       deadlines_(deadlines),
@@ -126,6 +127,7 @@ void JobProcessesCore::OnReady(const proto::NodeReady& ready, absl::Time now) {
   ready_ = ready;
   ready_->set_job_id(job_id_);
   ready_->set_attempt(attempt_);
+  ready_->set_incarnation(incarnation_);
   ready_->set_run_dir(run_dir_);
   watch_.OnReady(now);
   RepeatReady();
@@ -234,6 +236,7 @@ void JobProcessesCore::Finish() {
   proto::DaemonMessage up;
   up.mutable_node_finished()->set_job_id(job_id_);
   up.mutable_node_finished()->set_attempt(attempt_);
+  up.mutable_node_finished()->set_incarnation(incarnation_);
   if (const auto steps = watch_.steps_made()) up.mutable_node_finished()->set_steps_made(*steps);
   Send(std::move(up));
   BeGone();
@@ -244,6 +247,7 @@ void JobProcessesCore::Fail(const std::string& reason, absl::Time now) {
   proto::DaemonMessage up;
   up.mutable_node_failed()->set_job_id(job_id_);
   up.mutable_node_failed()->set_attempt(attempt_);
+  up.mutable_node_failed()->set_incarnation(incarnation_);
   up.mutable_node_failed()->set_reason(reason);
   up.mutable_node_failed()->set_is_damaged(is_damaged_);
   Send(std::move(up));

@@ -117,6 +117,8 @@ class JobProcessesCore {
   const NodeLife& life() const { return life_; }
   const NodeWatch& watch() const { return watch_; }
   uint32_t attempt() const { return attempt_; }
+  uint32_t node() const { return node_; }
+  uint32_t incarnation() const { return incarnation_; }
 
  private:
   // In this order, but that not all are passed through. From kEnding on the coordinator knows the
@@ -157,6 +159,7 @@ class JobProcessesCore {
   const uint32_t job_id_;
   const uint32_t attempt_;
   const uint32_t node_;
+  const uint32_t incarnation_;
   const proto::Job job_;
   const std::string run_dir_;
   const JobDeadlines deadlines_;

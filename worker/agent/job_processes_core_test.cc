@@ -119,33 +119,33 @@ TEST_F(JobProcessesCoreTest, FinishesWhenAllHaveEndedWell) {
   EXPECT_EQ(core_->due(), absl::InfiniteFuture());
 }
 
-TEST_F(JobProcessesCoreTest, WhatItSaysNamesTheAttemptThatItIsAboutAndTheEndTheSteps) {
+TEST_F(JobProcessesCoreTest, WhatItSaysNamesTheProcessesThatItIsAboutAndTheEndTheSteps) {
   start_.mutable_record()->set_attempt(3);
+  start_.set_incarnation(2);
   const auto said = [&] {
-    std::vector<proto::DaemonMessage> messages;
     for (const JobProcessesCore::Action& action : core_->TakeActions()) {
-      const auto* up = std::get_if<JobProcessesCore::SendUp>(&action);
-      if (up != nullptr) messages.push_back(up->message);
+      if (const auto* up = std::get_if<JobProcessesCore::SendUp>(&action)) return up->message;
     }
-    return messages;
+    return proto::DaemonMessage();
   };
   StartAll();
-  EXPECT_EQ(core_->attempt(), 3);
   proto::ChildMessage message;
+  message.mutable_ready();
+  Say(kAggregator, message);
+  EXPECT_EQ(said().node_ready().incarnation(), 2);
   message.mutable_report()->set_rank(0);
   Say(0, message);
-  EXPECT_EQ(said().at(0).rank_report().attempt(), 3);
+  EXPECT_EQ(said().rank_report().attempt(), 3);
   message.mutable_activity()->set_steps_made(6);
   for (int rank = 0; rank < 2; ++rank) message.mutable_activity()->add_ranks()->set_clock(6);
   Say(kAggregator, message);
   ExitAll();
-  const proto::NodeFinished finished = said().at(0).node_finished();
-  EXPECT_EQ(finished.attempt(), 3);
-  EXPECT_EQ(finished.steps_made(), 6);
+  EXPECT_EQ(said().node_finished().ShortDebugString(),
+            "job_id: 7 attempt: 3 steps_made: 6 incarnation: 2");
   start_.set_node(4);
   Create();
   core_->Start(now_);
-  EXPECT_EQ(said().at(0).node_failed().attempt(), 3);
+  EXPECT_EQ(said().node_failed().incarnation(), 2);
 }
 
 TEST_F(JobProcessesCoreTest, IsNotFinishedBeforeTheLastEndIsKnown) {

@@ -1,9 +1,21 @@
 #include "worker/agent/metrics_log.h"
 
+#include <algorithm>
+
+#include "absl/status/statusor.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/run_directory.h"
 
 namespace strata::worker {
+
+absl::Status MetricsLog::GoOn() {
+  const absl::StatusOr<MetricsWritten> written = KeepMetricsUpTo(UINT64_MAX, path_);
+  if (!written.ok()) return written.status();
+  last_step_ = std::max(last_step_, written->step);
+  last_measured_step_ = written->measured_step;
+  final_written_ = written->final;
+  return absl::OkStatus();
+}
 
 absl::Status MetricsLog::Append(const proto::MetricsRecord& record) {
   const bool only_measured = record.final() && record.step() == last_step_;

@@ -17,6 +17,10 @@ class MetricsLog {
   MetricsLog(std::string path, uint64_t first_step)
       : path_(std::move(path)), last_step_(first_step) {}
 
+  // Goes on with a file that has lines already, or is not there: removes one that was cut short,
+  // and takes those that are there for written. Errors: name the file.
+  absl::Status GoOn();
+
   // Adds one line. Records come in the order of their steps; one that is not past the last line is
   // a repetition and is dropped (after a restart the coordinator merges what it may not have seen).
   // Errors: those of AppendLine.

@@ -43,23 +43,6 @@ bool OnlyInforms(const std::string& line) {
   return absl::StartsWith(rest, " info ") || absl::StartsWith(rest, " debug ");
 }
 
-// Removes the lines of later steps, which will be made again.
-absl::Status KeepMetricsUpTo(uint64_t step, const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return absl::OkStatus();  // there is none
-  std::string line, kept;
-  while (std::getline(in, line)) {
-    absl::string_view rest = line;
-    uint64_t of = 0;
-    // Not one that was cut short.
-    if (!absl::ConsumePrefix(&rest, "{\"step\":") || !absl::EndsWith(line, "}")) continue;
-    if (absl::SimpleAtoi(rest.substr(0, rest.find(',')), &of) && of <= step) {
-      absl::StrAppend(&kept, line, "\n");
-    }
-  }
-  return WriteFileAtomically(path, kept);
-}
-
 // Absolute and without "." and "..", whatever is there.
 std::filesystem::path Normal(const std::filesystem::path& path) {
   std::error_code error;
@@ -114,9 +97,32 @@ std::string MetricsFile(const std::string& run_dir) {
   return absl::StrCat(run_dir, "/metrics.jsonl");
 }
 
+absl::StatusOr<MetricsWritten> KeepMetricsUpTo(uint64_t step, const std::string& path) {
+  MetricsWritten written;
+  std::ifstream in(path);
+  if (!in) return written;  // there is none
+  std::string line, kept;
+  while (std::getline(in, line)) {
+    absl::string_view rest = line;
+    uint64_t of = 0;
+    // Not one that was cut short.
+    if (!absl::ConsumePrefix(&rest, "{\"step\":") || !absl::EndsWith(line, "}")) continue;
+    if (!absl::SimpleAtoi(rest.substr(0, rest.find(',')), &of) || of > step) continue;
+    absl::StrAppend(&kept, line, "\n");
+    const bool is_late = !absl::StrContains(rest, "\"samples\":");
+    uint64_t& newest = is_late ? written.measured_step : written.step;
+    newest = std::max(newest, of);
+    written.final = written.final || absl::StrContains(rest, "\"final\":true");
+  }
+  const absl::Status status = WriteFileAtomically(path, kept);
+  if (!status.ok()) return status;
+  return written;
+}
+
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
-                                             bool holds_rank_0, RunAccess access) {
+                                             bool holds_rank_0, RunAccess access,
+                                             uint32_t incarnation) {
   const absl::Status made = MakeFolders(run_dir + "/logs", access);
   if (!made.ok() || ::access(run_dir.c_str(), W_OK | X_OK) != 0) {
     return absl::FailedPreconditionError(
@@ -124,13 +130,15 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                      made.ok() ? std::string(strerror(errno)) : std::string(made.message())));
   }
   std::error_code error;
-  absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record);
+  bool was_its_own = false;
+  absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record, &was_its_own);
   if (!claim.ok()) return claim;
   std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
+  if (incarnation > 1 && was_its_own) return claim;
   if (record.attempt() > 0) {
     if (!holds_rank_0) return claim;
-    absl::Status kept = KeepMetricsUpTo(record.resume().step(), MetricsFile(run_dir));
-    if (!kept.ok()) return kept;
+    const auto kept = KeepMetricsUpTo(record.resume().step(), MetricsFile(run_dir));
+    if (!kept.ok()) return kept.status();
     return claim;
   }
   std::filesystem::remove(AggregatorLog(run_dir, node), error);

@@ -27,14 +27,27 @@ enum class RunAccess { kOwn, kByUmask };
 // the names that this node will write. Of an earlier attempt of the same job logs stay, and metrics
 // of the steps before the one that it goes on with. The node of rank 0 also writes job.textproto.
 // Returns the claim: keep it for as long as the node writes there. Errors: name the directory or
-// file and the reason; Unavailable: another job writes there, names it.
+// file and the reason; Unavailable: another job writes there, names it. With an `incarnation` of
+// the node after the first, what the job itself has written there stays, too.
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
-                                             bool holds_rank_0, RunAccess access = RunAccess::kOwn);
+                                             bool holds_rank_0, RunAccess access = RunAccess::kOwn,
+                                             uint32_t incarnation = 1);
 
 std::string AggregatorLog(const std::string& run_dir, uint32_t node);
 std::string RankLog(const std::string& run_dir, uint32_t rank);
 std::string MetricsFile(const std::string& run_dir);
+
+// What lines of metrics.jsonl say.
+struct MetricsWritten {
+  uint64_t step = 0;           // the newest
+  uint64_t measured_step = 0;  // that of late measurements
+  bool final = false;
+};
+
+// Removes lines of steps after `step`, and one that was cut short. Returns what the others say.
+// Errors: name the file.
+absl::StatusOr<MetricsWritten> KeepMetricsUpTo(uint64_t step, const std::string& path);
 
 // Appends one line. Errors: name the file.
 absl::Status AppendLine(const std::string& path, const std::string& line);

@@ -48,11 +48,12 @@ bool Flock(int fd, int operation) {
 }  // namespace
 
 absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
-                                          const proto::JobRecord& record) {
+                                          const proto::JobRecord& record, bool* was_its_own) {
   const std::string path = run_dir + "/.lock";
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const std::string line = LineOf(record);
+  if (was_its_own != nullptr) *was_its_own = ReadLine(fd.get()) == line;
   if (Flock(fd.get(), LOCK_EX)) {
     if (!WriteLine(fd.get(), line)) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));

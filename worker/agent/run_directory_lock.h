@@ -17,10 +17,13 @@ namespace strata::worker {
 // exclusive while the line is written, then shared. The file stays: to remove it would let two jobs
 // hold locks on two files of one name.
 //
+// `was_its_own`, unless null: whether the last job that had it was this one.
+//
 // Never blocks. Errors: Unavailable (another job has it; names directory and job), else those of
 // the file system, naming the file.
 absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
-                                          const proto::JobRecord& record);
+                                          const proto::JobRecord& record,
+                                          bool* was_its_own = nullptr);
 
 }  // namespace strata::worker
 

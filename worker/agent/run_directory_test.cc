@@ -7,6 +7,8 @@
 
 #include "gtest/gtest.h"
 #include "worker/agent/metrics_line.h"
+#include "worker/agent/metrics_log.h"
+#include "worker/agent/node_processes.h"
 
 namespace strata::worker {
 namespace {
@@ -114,6 +116,76 @@ TEST(RunDirectory, KeepsOfAnEarlierAttemptWhatIsNotMadeAgain) {
   const std::string metrics = ReadFile(MetricsFile(dir));
   EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2) << metrics;
   EXPECT_NE(metrics.find("{\"step\":20,"), std::string::npos) << metrics;
+}
+
+TEST(RunDirectory, KeepsOfANodesEarlierProcessesWhatIsTheJobsOwn) {
+  const std::string dir = testing::TempDir() + "/incarnations";
+  const auto prepare = [&](const proto::JobRecord& record, uint32_t incarnation) {
+    EXPECT_TRUE(PrepareRunDirectory(dir, record, 0, true, RunAccess::kOwn, incarnation).ok());
+  };
+  prepare(Record(), 1);
+  ASSERT_TRUE(AppendLine(RankLog(dir, 1), "why it died").ok());
+  ASSERT_TRUE(AppendLine(MetricsFile(dir), "a line").ok());
+  prepare(Record(), 2);
+  EXPECT_EQ(ReadFile(RankLog(dir, 1)), "why it died\n");
+  EXPECT_EQ(ReadFile(MetricsFile(dir)), "a line\n");
+  // It comes to a worker where another job had written to a folder of that name.
+  proto::JobRecord other = Record();
+  other.set_job_id(8);
+  prepare(other, 2);
+  EXPECT_FALSE(std::filesystem::exists(RankLog(dir, 1)));
+  EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/job.textproto"));
+}
+
+TEST(MetricsLog, GoesOnAfterTheLinesThatAreThere) {
+  const std::string dir = testing::TempDir() + "/metrics_log";
+  std::filesystem::create_directories(dir);
+  const std::string path = MetricsFile(dir);
+  proto::MetricsRecord record;
+  record.set_samples(8);
+  MetricsLog first(path, 0);
+  for (const int step : {10, 20}) {
+    record.set_step(step);
+    ASSERT_TRUE(first.Append(record).ok());
+  }
+  proto::MetricsRecord late;
+  late.set_step(15);
+  late.set_test_accuracy(0.5);
+  ASSERT_TRUE(first.Append(late).ok());
+  const std::string lines = ReadFile(path);
+  std::ofstream(path, std::ios::app) << "{\"step\":30,\"sam";  // its process was killed
+
+  MetricsLog second(path, 0);
+  ASSERT_TRUE(second.GoOn().ok());
+  EXPECT_EQ(ReadFile(path), lines);
+  for (const int step : {10, 20}) {
+    record.set_step(step);
+    ASSERT_TRUE(second.Append(record).ok());
+  }
+  ASSERT_TRUE(second.Append(late).ok());
+  EXPECT_EQ(ReadFile(path), lines) << "they are there";
+  record.set_step(30);
+  record.set_final(true);
+  ASSERT_TRUE(second.Append(record).ok());
+  EXPECT_EQ(ReadFile(path), lines + MetricsLine(record) + "\n");
+
+  MetricsLog third(path, 0);
+  ASSERT_TRUE(third.GoOn().ok());
+  EXPECT_TRUE(third.final_written());
+  MetricsLog elsewhere(dir + "/none.jsonl", 0);
+  EXPECT_TRUE(elsewhere.GoOn().ok());
+  EXPECT_FALSE(elsewhere.final_written());
+}
+
+TEST(NodeProcesses, ANewerWordReplacesWhatRuns) {
+  const NodeProcesses runs{.attempt = 1, .node = 2, .incarnation = 3};
+  EXPECT_FALSE(runs.Replaces(runs));
+  EXPECT_TRUE((NodeProcesses{1, 2, 4}).Replaces(runs));
+  EXPECT_FALSE((NodeProcesses{1, 2, 2}).Replaces(runs)) << "old news";
+  EXPECT_TRUE((NodeProcesses{2, 2, 1}).Replaces(runs));
+  EXPECT_FALSE((NodeProcesses{0, 2, 9}).Replaces(runs));
+  EXPECT_TRUE((NodeProcesses{1, 0, 2}).Replaces(runs)) << "the worker has another place now";
 }
 
 TEST(RunDirectory, KeepsTheOutputOfAJobThatStillWritesIt) {

@@ -35,6 +35,8 @@ class JobActivity {
   // `shard`: within the daemon.
   void OnShard(const std::string& daemon, uint32_t shard, proto::JobCounters counters,
                uint64_t steps_per_clock, absl::Time now);
+  // What the node said is of processes that are no more.
+  void ForgetNode(uint32_t node) { nodes_.erase(node); }
   // Does what Membership::Excuse does, for what was said.
   void Excuse(absl::Duration gap, absl::Time now);
 

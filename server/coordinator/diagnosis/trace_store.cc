@@ -20,6 +20,7 @@ void TraceStore::Add(const proto::TraceBatch& batch) {
     trace.complete.insert(batch.host());
     return;
   }
+  trace.complete.erase(batch.host());  // a node that was begun anew there has more to say
   // Without events a batch looks like the next one: how much is lacking is counted again with it.
   if (batch.events().empty()) {
     trace.left_out += batch.dropped();

@@ -12,8 +12,11 @@ void DaemonCommands::SendStart(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   proto::StartNode* start = message.mutable_start_node();
   *start->mutable_record() = entry.stored.record();
+  // A node that is replaced hears of them as all do, with RunNode.
+  start->mutable_record()->clear_layout();
+  start->mutable_record()->clear_placement();
   start->set_node(node.node);
-  start->set_incarnation(1);
+  start->set_incarnation(node.incarnation);
   SendTo(node.daemon, message);
 }
 
@@ -69,6 +72,7 @@ void DaemonCommands::SendRemoveShard(const JobEntry& entry, ShardId shard,
 
 void DaemonCommands::SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record) {
   STRATA_REQUIRE(!entry.nodes.empty());
+  if (!entry.nodes[0].ready) return;
   proto::CoordinatorMessage message;
   message.mutable_job_metrics()->set_job_id(entry.id().value());
   *message.mutable_job_metrics()->mutable_record() = record;

@@ -30,7 +30,8 @@ class DaemonCommands {
   void SendInstallBackup(const JobEntry& entry, ShardId shard);
   // The server holds no copy of the shard any more.
   void SendRemoveShard(const JobEntry& entry, ShardId shard, const std::string& server);
-  // Sends a record of the job's metrics to the worker of node 0. REQUIRES: the job has nodes.
+  // Sends a record of the job's metrics to the worker of node 0. Where that node is being replaced,
+  // nobody is there to take it: it is sent again later. REQUIRES: the job has nodes.
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);

@@ -68,6 +68,7 @@ void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
   view->Clear();
   view->set_number(1);
   nodes.clear();
+  stored.clear_nodes();
   status().clear_nodes();
   for (const RankBlock& block : blocks) {
     JobNode node;
@@ -84,9 +85,21 @@ void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
     shown->set_daemon(node.daemon);
     shown->set_first_rank(node.first_rank);
     shown->set_ranks(node.ranks);
+    shown->set_incarnation(node.incarnation);
     nodes.push_back(std::move(node));
     stored.add_node_finished(false);
   }
+}
+
+void JobEntry::StoreNode(const JobNode& node) {
+  const int index = static_cast<int>(node.node);
+  proto::JobNodeStatus* shown = status().mutable_nodes(index);
+  shown->set_daemon(node.daemon);
+  shown->set_incarnation(node.incarnation);
+  while (stored.nodes_size() < status().nodes_size()) stored.add_nodes()->set_is_told_to_run(true);
+  proto::StoredNode* kept = stored.mutable_nodes(index);
+  kept->set_is_told_to_run(node.ready);
+  if (node.died_at_step) kept->set_died_at_step(*node.died_at_step);
 }
 
 void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& from,
@@ -158,11 +171,18 @@ absl::Status JobEntry::TakeLayout() {
   record->set_takes_first_weights(first.takes_first_weights());
   const bool is_to_resume = has_checkpoints() || record->has_resume();
   record->set_ranks_keep_state(is_to_resume && first.ranks_keep_state());
-  if (is_to_resume && !first.can_resume()) {
+  if ((is_to_resume || job().has_replace()) && !first.can_resume()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        has_checkpoints() ? "checkpoint" : "resume",
+        !is_to_resume       ? "replace"
+        : has_checkpoints() ? "checkpoint"
+                            : "resume",
         ": the program does not say that it can go on from a step that is not its first "
         "(can_resume)"));
+  }
+  if (job().has_replace() && first.ranks_keep_state()) {
+    return absl::InvalidArgumentError(
+        "replace: the program's ranks keep state of their own (keeps_state), which is lost with a "
+        "node that dies");
   }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());
@@ -244,6 +264,8 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
   if (job().has_checkpoint()) ledger.Close(status().mutable_checkpoints());
   stored.set_training(false);
   stored.clear_node_finished();
+  stored.clear_nodes();
+  replaces.clear();
   nodes.clear();
   servers.clear();
   waits = JobWaits();
@@ -340,17 +362,12 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
     entry.has_missed_parts = true;
   }
   entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
-  for (const proto::JobNodeStatus& shown : stored.status().nodes()) {
-    JobNode node;
-    node.daemon = shown.daemon();
-    node.node = shown.node();
-    node.first_rank = shown.first_rank();
-    node.ranks = shown.ranks();
-    node.ready = stored.training();
-    node.finished = static_cast<int>(node.node) < stored.node_finished_size() &&
-                    stored.node_finished(node.node);
-    node.present = node.finished;
-    entry.nodes.push_back(std::move(node));
+  for (int i = 0; i < stored.status().nodes_size(); ++i) {
+    entry.nodes.push_back(JobNode::Restored(stored, i));
+    const JobNode& node = entry.nodes.back();
+    const std::string& reason = stored.status().reason();
+    const bool is_of_it = absl::StartsWith(reason, node.DescribeAlone());
+    if (stored.training() && !node.ready && is_of_it) entry.replaces = reason;
   }
   for (int i = 0; i < stored.status().shards_size(); ++i) {
     const std::string& daemon = stored.status().shards(i).daemon();

@@ -15,7 +15,7 @@
 #include "server/coordinator/jobs/job_node.h"
 #include "server/coordinator/jobs/job_stage.h"
 #include "server/coordinator/jobs/job_waits.h"
-#include "server/coordinator/jobs/metrics_merge.h"
+#include "server/coordinator/jobs/metrics/metrics_merge.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 #include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"
@@ -58,6 +58,8 @@ class JobEntry {
   // placement is made of the first.
   void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers,
                     const std::vector<std::optional<BackupPlace>>& backups = {});
+  // Brings what is stored and shown of a node in step with it, after it was replaced.
+  void StoreNode(const JobNode& node);
   // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
   // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
   // nodes that differ, or the job's field that does not go with what they say.
@@ -98,6 +100,7 @@ class JobEntry {
   absl::Time next_backup_at = absl::InfinitePast();
   std::map<std::string, absl::Time> passed_over;
   std::string left_out;  // why the job does without some servers; empty: it has all
+  std::string replaces;  // what the status's reason says of nodes that are being replaced
   MetricsMerge metrics;
   JobWaits waits;
   CheckpointLedger ledger;            // of this attempt, and until it trains of the one before

@@ -163,14 +163,18 @@ void JobLife::End(proto::JobState state, const std::string& reason, JobEntry* en
 void JobLife::OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now) {
   STRATA_REQUIRE(!node->finished);
   node->present = true;
-  const bool starts = entry->stage() == JobStage::kStarting && !node->ready;
+  const bool starts = !node->ready && (entry->stage() == JobStage::kStarting ||
+                                       entry->stage() == JobStage::kTraining);
   node->missing_since = holds || starts ? absl::InfiniteFuture() : now;
   if (starts) return commands_->SendStart(*entry, *node);
   if (entry->stage() == JobStage::kMeasuring && !node->link) {
     return commands_->SendMeasure(*entry, *node);
   }
   if (entry->stage() != JobStage::kTraining || !holds) return;
-  if (!entry->metrics.HasReported(node->first_rank)) commands_->SendRun(*entry, *node);
+  // Of a node that was replaced, earlier processes have reported.
+  const bool is_known_to_run =
+      node->incarnation == 1 && entry->metrics.HasReported(node->first_rank);
+  if (!is_known_to_run) commands_->SendRun(*entry, *node);
   if (node->node == 0) announcer_->SendRecordsAgain(*entry);
 }
 

@@ -6,10 +6,39 @@
 
 namespace strata::server {
 
+JobNode JobNode::Restored(const proto::StoredJob& stored, int index) {
+  const proto::JobNodeStatus& shown = stored.status().nodes(index);
+  JobNode node;
+  node.daemon = shown.daemon();
+  node.node = shown.node();
+  node.first_rank = shown.first_rank();
+  node.ranks = shown.ranks();
+  node.incarnation = std::max(1u, shown.incarnation());
+  node.ready = stored.training();
+  if (index < stored.nodes_size()) {
+    const proto::StoredNode& kept = stored.nodes(index);
+    node.ready = kept.is_told_to_run();
+    if (kept.has_died_at_step()) node.died_at_step = kept.died_at_step();
+  }
+  node.finished = index < stored.node_finished_size() && stored.node_finished(index);
+  node.present = node.finished || node.waits_for_worker();
+  if (!node.waits_for_worker()) return node;
+  for (const proto::ReplacementStatus& one : stored.status().replacements()) {
+    if (one.node() == node.node) node.waits_since = absl::FromUnixMillis(one.lost_ms());
+  }
+  return node;
+}
+
 std::string JobNode::Describe() const {
   return ranks == 1 ? absl::StrFormat("worker %s (node %d, rank %d)", daemon, node, first_rank)
                     : absl::StrFormat("worker %s (node %d, ranks %d to %d)", daemon, node,
                                       first_rank, first_rank + ranks - 1);
+}
+
+std::string JobNode::DescribeAlone() const {
+  return ranks == 1 ? absl::StrFormat("node %d (rank %d)", node, first_rank)
+                    : absl::StrFormat("node %d (ranks %d to %d)", node, first_rank,
+                                      first_rank + ranks - 1);
 }
 
 namespace {

@@ -46,9 +46,10 @@ class JobQueue {
   // `may_return`: daemons of before the coordinator's restart may still come back. REQUIRES:
   // entry.queued(), and no earlier job blocks the queue.
   Verdict Decide(const JobEntry& entry, bool may_return, absl::Time now) const;
+  // Returns what each worker has free now.
+  std::vector<WorkerSlots> Workers() const;
 
  private:
-  std::vector<WorkerSlots> Workers() const;
   // REQUIRES: the job fits on `workers`.
   Verdict StartWhereReached(const JobEntry& entry, const std::vector<WorkerSlots>& workers,
                             absl::Time now) const;

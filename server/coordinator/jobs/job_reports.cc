@@ -14,6 +14,7 @@ void JobReports::OnRankReport(const std::string& daemon, const proto::RankReport
                               JobEntry* entry, absl::Time now) {
   const JobNode* node = entry->NodeOn(daemon);
   if (node == nullptr || entry->stage() != JobStage::kTraining) return;
+  if (!node->ready) return;  // of processes that are about to be gone
   const uint32_t rank = report.rank();
   if (rank < node->first_rank || rank >= node->first_rank + node->ranks) return;
   announcer_->TellReport(entry->id(), report);

@@ -84,6 +84,7 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
   scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
   scene.staleness = StalenessInSteps(entry.job());
   for (const JobNode& node : entry.nodes) {
+    if (node.waits_for_worker()) continue;  // the job's reason says so
     scene.nodes.push_back(DescribeNode(entry, node, HeardAt(membership, node.daemon, now)));
   }
   // The status lists them in the order of the placement.

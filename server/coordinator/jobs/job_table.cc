@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
@@ -26,7 +25,8 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       commands_(membership, actions),
       announcer_(options.recent_max, &commands_, actions),
       reports_(options.diagnosis, membership, &announcer_),
-      life_(options.new_secret, &placer_, &commands_, &announcer_) {}
+      life_(options.new_secret, &placer_, &commands_, &announcer_),
+      replacer_(&reached_, &queue_, &commands_, &announcer_, &life_) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        bool is_restart, absl::Time now) {
@@ -144,7 +144,9 @@ bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
   const proto::JobStatus& status = it->second.stored.status();
   return std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
          std::any_of(status.shards().begin(), status.shards().end(), is_here) ||
-         std::any_of(status.shards().begin(), status.shards().end(), backs_up);
+         std::any_of(status.shards().begin(), status.shards().end(), backs_up) ||
+         std::any_of(status.replacements().begin(), status.replacements().end(),
+                     [&](const auto& one) { return one.from() == daemon; });
 }
 
 void JobTable::StartQueued(absl::Time now) {
@@ -153,6 +155,10 @@ void JobTable::StartQueued(absl::Time now) {
   }
   const bool may_return = is_restart_ && now - started_at_ < options_.restart_patience;
   const JobEntry* blocker = nullptr;
+  // Before jobs that have not begun.
+  for (auto& [id, entry] : jobs_) {
+    if (replacer_.PlaceWaiting(may_return, &entry, now) && blocker == nullptr) blocker = &entry;
+  }
   UserSlots slots(options_.slots_of_user, jobs_);
   for (auto& [id, entry] : jobs_) {
     if (!entry.queued() || HoldsBack(&entry, now)) continue;
@@ -177,23 +183,6 @@ void JobTable::StartQueued(absl::Time now) {
     }
     if (verdict.kind == Kind::kBlocks) blocker = &entry;
   }
-}
-
-void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& message,
-                           absl::Time now) {
-  JobEntry* entry = FindRunning(message);
-  JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
-  if (node == nullptr || entry->stage() != JobStage::kStarting || node->ready) return;
-  node->ready = true;
-  node->info = message;
-  if (!entry->all_ready()) return;
-  const absl::Status taken = entry->TakeLayout();
-  if (!taken.ok()) {
-    life_.Fail(std::string(taken.message()), entry, now);
-    StartQueued(now);
-    return;
-  }
-  life_.Install(entry, now);
 }
 
 void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
@@ -232,46 +221,6 @@ void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasur
   life_.Train(entry, now);
 }
 
-void JobTable::OnNodeFinished(const std::string& daemon, const proto::NodeFinished& message,
-                              absl::Time now) {
-  JobEntry* entry = FindRunning(message);
-  JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
-  if (node == nullptr || node->finished) return;
-  if (message.has_steps_made()) node->steps_made = message.steps_made();
-  if (entry->stage() != JobStage::kTraining) {
-    life_.Fail(absl::StrCat(node->Describe(), " ended before training began"), entry, now);
-  } else if (absl::Status equal = CheckEqualSteps(entry->nodes); !equal.ok()) {
-    life_.Fail(std::string(equal.message()), entry, now);
-  } else {
-    node->finished = true;
-    entry->stored.set_node_finished(node->node, true);
-    const bool all_finished = std::all_of(entry->nodes.begin(), entry->nodes.end(),
-                                          [](const JobNode& n) { return n.finished; });
-    if (all_finished) {
-      life_.End(proto::FINISHED, "", entry, now);
-    } else {
-      announcer_.Save(*entry).IgnoreError();  // repeated
-    }
-  }
-  StartQueued(now);
-}
-
-void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message,
-                            absl::Time now) {
-  JobEntry* entry = FindRunning(message);
-  const JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
-  if (node == nullptr) return;
-  const bool names_daemon = absl::StrContains(message.reason(), daemon);
-  const std::string reason =
-      names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
-  if (message.is_damaged() && entry->stored.record().has_resume()) {
-    life_.GoOnFromEarlier(reason, entry, now);
-  } else {
-    life_.Fail(reason, entry, now);
-  }
-  StartQueued(now);
-}
-
 void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& report,
                             absl::Time now) {
   JobEntry* entry = FindRunning(report);
@@ -286,35 +235,15 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
   OnBackups(daemon, counters, &it->second, now);
 }
 
-void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
-                              absl::Time now) {
-  JobEntry* entry = FindRunning(activity);
-  if (entry == nullptr) return;
-  reports_.OnNodeActivity(daemon, activity, entry, now);
-  if (entry->stage() != JobStage::kTraining) return;
-  const absl::Status equal = CheckEqualSteps(entry->nodes);
-  if (equal.ok()) return;
-  life_.Fail(std::string(equal.message()), entry, now);
-  StartQueued(now);
-}
-
-void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat) {
-  for (const proto::JobCounters& counters : heartbeat.jobs()) {
-    JobEntry* entry = FindRunning(counters.job_id());
-    if (entry != nullptr) reports_.OnShardMemory(daemon, counters, entry);
-  }
-  for (const proto::NodeActivity& activity : heartbeat.nodes()) {
-    JobEntry* entry = FindRunning(activity);
-    if (entry != nullptr) reports_.OnNodeMemory(daemon, activity, entry);
-  }
-}
-
 void JobTable::Excuse(absl::Duration gap, absl::Time now) {
   started_at_ = Excused(started_at_, gap, now);
   queue_.Excuse(gap, now);
   placer_.Excuse(gap, now);
   for (auto& [id, entry] : jobs_) {
-    for (JobNode& node : entry.nodes) node.missing_since = Excused(node.missing_since, gap, now);
+    for (JobNode& node : entry.nodes) {
+      node.missing_since = Excused(node.missing_since, gap, now);
+      node.waits_since = Excused(node.waits_since, gap, now);
+    }
     entry.waits.Excuse(gap, now);
   }
 }

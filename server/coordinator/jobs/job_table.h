@@ -22,6 +22,7 @@
 #include "server/coordinator/jobs/job_placer.h"
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
+#include "server/coordinator/jobs/node_replacer.h"
 #include "server/coordinator/jobs/slot_use.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
@@ -137,12 +138,14 @@ class JobTable {
     if (entry == nullptr || entry->stored.record().attempt() != message.attempt()) return nullptr;
     return entry;
   }
+  // The node that the daemon plays, and its job; null, too, where earlier processes are meant.
+  template <typename Message>
+  JobNode* FindNode(const std::string& daemon, const Message& message, JobEntry** entry);
   // Returns the folder that a job is to go on from. Errors: InvalidArgument.
   absl::StatusOr<std::string> ResumeDir(const proto::ResumeFrom& resume, const Submitter& by) const;
   // Whether no other job that has not ended writes to the job's folder. Errors: InvalidArgument.
   absl::Status CheckFolderIsFree(const proto::Job& job, const Submitter& by) const;
-  // Returns whether a queued job may not start yet for its checkpoint's sake, which then is seen
-  // to.
+  // Whether a queued job may not start yet for its checkpoint's sake, which then is seen to.
   bool HoldsBack(JobEntry* entry, absl::Time now);
   void KeepIfWhole(JobEntry* entry, absl::Time now);
   // Takes in what the job is to go on from. Errors: InvalidArgument: it cannot.
@@ -151,8 +154,7 @@ class JobTable {
   void StopUnwanted(const Daemon& daemon);
   // The daemon of a server is back. `holds`: it still has the job's weights.
   void OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now);
-  // A server is gone for good, for `reason`, which names it: where another copy of each of its
-  // shards is there, those go on.
+  // A server is gone for good, for `reason`, which names it: other copies of its shards go on.
   void OnServerLost(std::string name, const std::string& reason, JobEntry* entry, absl::Time now);
   // Saves the job with the new places of its shards, and tells those whom that concerns.
   void TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now);
@@ -170,7 +172,7 @@ class JobTable {
                   const std::string& why, JobEntry* entry, absl::Time now);
   void SayUnprotected(JobEntry* entry);
   bool IsMissing(const JobNode& node) const;
-  // Fails a running job whose nodes or servers have not come back in time.
+  // Loses what of a running job has not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);
   void ForgetOldest();
 
@@ -187,6 +189,7 @@ class JobTable {
   JobAnnouncer announcer_;
   JobReports reports_;
   JobLife life_;
+  NodeReplacer replacer_;
   absl::Time started_at_ = absl::InfinitePast();
   bool is_restart_ = false;  // workers that were there before may still come back
   absl::Time news_at_ = absl::InfinitePast();

@@ -60,9 +60,9 @@ void JobTable::OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl
 void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
   for (auto& [id, entry] : jobs_) {
     if (!entry.running()) continue;
-    if (const JobNode* node = entry.NodeOn(lost.name);
+    if (JobNode* node = entry.NodeOn(lost.name);
         node != nullptr && lost.role == proto::WORKER && !node->finished) {
-      life_.Fail(absl::StrCat(node->Describe(), " is lost: ", lost.why), &entry, now);
+      replacer_.OnLost({absl::StrCat(node->Describe(), " is lost: ", lost.why)}, node, &entry, now);
     } else if (lost.role == proto::SERVER && entry.ServerOn(lost.name) != nullptr) {
       OnServerLost(lost.name, absl::StrFormat("server %s is lost: %s", lost.name, lost.why), &entry,
                    now);
@@ -79,12 +79,15 @@ void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
                         absl::FormatDuration(options_.restart_patience),
                         " of the coordinator's restart");
   };
-  for (const JobNode& node : entry->nodes) {
+  for (JobNode& node : entry->nodes) {
     if (node.finished) continue;
     if (IsMissing(node)) {
-      return life_.Fail(absl::StrCat(node.Describe(), " no longer runs the job"), entry, now);
+      replacer_.OnLost({absl::StrCat(node.Describe(), " no longer runs the job")}, &node, entry,
+                       now);
+    } else if (!node.present && is_late) {
+      replacer_.OnLost({not_back(node.Describe())}, &node, entry, now);
     }
-    if (!node.present && is_late) return life_.Fail(not_back(node.Describe()), entry, now);
+    if (!entry->running()) return;  // nor does it have those nodes any more
   }
   if (!is_late) return;
   std::vector<std::string> late;

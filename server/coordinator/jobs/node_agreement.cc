@@ -133,6 +133,32 @@ absl::Status CheckNodesAgree(const std::vector<JobNode>& nodes) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_steps,
+                             const JobNode& node) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("node %d (%s), which was begun again, does not train what the job does: %s",
+                        node.node, node.daemon, why));
+  };
+  proto::Job job = record.job();
+  proto::Optimizer named = node.info.optimizer();
+  // The record's optimizer is the program's with the limit that the job had set.
+  if (named.clip_norm() == 0) named.set_clip_norm(job.optimizer().clip_norm());
+  absl::Status same = TakeProgramOptimizer(node.info.has_optimizer() ? &named : nullptr,
+                                           node.info.says_rates(), &job);
+  if (same.ok()) same = ValidateLayout(node.info.layout());
+  if (!same.ok()) return refuse(same.message());
+  proto::NodeReady of_job = node.info;  // what the record does not say is the node's own matter
+  *of_job.mutable_layout() = record.layout();
+  of_job.set_samples_per_epoch(record.samples_per_epoch());
+  of_job.set_total_steps(total_steps);
+  of_job.set_takes_first_weights(record.takes_first_weights());
+  of_job.set_says_rates(record.says_rates());
+  of_job.set_can_resume(true);
+  const std::string difference = Difference(of_job, node.info);
+  return difference.empty() ? absl::OkStatus() : refuse(difference);
+}
+
 absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node) {
   const proto::NodeReady& info = node.info;
   if (const absl::Status valid = CheckAveraged(job, info.layout()); !valid.ok()) {

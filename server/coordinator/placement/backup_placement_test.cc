@@ -120,5 +120,34 @@ TEST(PlaceBackups, OneHostIsRefusedByName) {
             "replicas: a second copy lies on another host, but all servers are on 10.0.0.9");
 }
 
+TEST(PlaceOneBackup, LiesOnAnotherHostWhereTheJobHasFewestChunks) {
+  proto::JobStatus status;
+  const auto add = [&](const std::string& daemon, uint32_t thread, uint32_t chunks) {
+    proto::JobShardStatus* shard = status.add_shards();
+    shard->set_daemon(daemon);
+    shard->set_shard(thread);
+    shard->set_chunks(chunks);
+    return shard;
+  };
+  add("s0", 0, 9);
+  proto::JobShardStatus* second = add("s1", 0, 3);
+  second->set_backup("s2");
+  second->set_backup_shard(1);
+  const std::vector<ServerShards> servers = {Server(0, 2), Server(1, 2), Server(2, 2)};
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(0), "host0", servers), (BackupPlace{1, 1}));
+  status.mutable_shards(0)->set_backup("s1");
+  status.mutable_shards(0)->set_backup_shard(1);
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(1), "host1", servers), (BackupPlace{0, 1}));
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(0), "host0", {Server(0, 2)}), std::nullopt);
+}
+
+TEST(PlaceOneBackup, ShardsThatComeOneAfterTheOtherSpreadOverThreads) {
+  proto::JobStatus status;
+  for (int i = 0; i < 2; ++i) status.add_shards()->set_daemon("s0");
+  const std::vector<ServerShards> servers = {Server(0, 2), Server(1, 2)};
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(0), "host0", servers), (BackupPlace{1, 0}));
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(1), "host0", servers), (BackupPlace{1, 1}));
+}
+
 }  // namespace
 }  // namespace strata::server

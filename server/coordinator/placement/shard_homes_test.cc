@@ -50,7 +50,7 @@ TEST(ShardHomes, ALostServersShardsGoOnAtTheirOtherCopies) {
   EXPECT_EQ(job.status.shards(1).daemon(), "s2");
   EXPECT_EQ(job.status.shards(1).shard(), 7u);
   EXPECT_EQ(job.status.shards(1).backup(), "");
-  EXPECT_EQ(CountUnprotected(job.record, job.status), 2);
+  EXPECT_EQ(Unprotected(job.record, job.status).size(), 2u);
   EXPECT_THAT(MovedShards(job.record), ElementsAre(ShardId(0), ShardId(1)));
 }
 
@@ -67,7 +67,7 @@ TEST(ShardHomes, AServerThatHoldsNothingTakesNothing) {
   const ServerLoss loss = TakeFrom("s9", &job.record, &job.status);
   EXPECT_THAT(loss.moved, IsEmpty());
   EXPECT_THAT(loss.lost, IsEmpty());
-  EXPECT_EQ(CountUnprotected(job.record, job.status), 0);
+  EXPECT_EQ(Unprotected(job.record, job.status).size(), 0u);
 }
 
 TEST(ShardHomes, ShardsWithoutAChunkAreNoLoss) {
@@ -75,7 +75,7 @@ TEST(ShardHomes, ShardsWithoutAChunkAreNoLoss) {
   job.status.mutable_shards(1)->set_chunks(0);
   job.status.mutable_shards(1)->clear_backup();
   EXPECT_THAT(TakeFrom("s1", &job.record, &job.status).lost, IsEmpty());
-  EXPECT_EQ(CountUnprotected(job.record, job.status), 1);
+  EXPECT_EQ(Unprotected(job.record, job.status).size(), 1u);
 }
 
 TEST(ShardHomes, ABackupIsDroppedByTheWordOfItsPrimaryOfNow) {
@@ -95,11 +95,52 @@ TEST(ShardHomes, ABackupIsDroppedByTheWordOfItsPrimaryOfNow) {
 TEST(ShardHomes, WhatIsToldNamesTheAttempt) {
   Job job = ThreeShards();
   TakeFrom("s0", &job.record, &job.status);
-  const proto::MoveShard move = PlaceOf(job.record, ShardId(0));
+  const proto::MoveShard move = PlaceOf(job.record, job.status, ShardId(0));
   EXPECT_EQ(move.job_id(), 5u);
   EXPECT_EQ(move.attempt(), 2u);
   EXPECT_EQ(move.generation(), 2u);
   EXPECT_EQ(move.endpoint(), "tcp://h1:2");
+  EXPECT_EQ(move.backup_endpoint(), "");
+  EXPECT_FALSE(move.backup_is_whole());
+}
+
+TEST(ShardHomes, ANewBackupIsPartialUntilItsPrimarySaysThatItIsWhole) {
+  Job job = ThreeShards();
+  TakeFrom("s1", &job.record, &job.status);
+  ASSERT_THAT(Unprotected(job.record, job.status), ElementsAre(ShardId(0), ShardId(1)));
+  AddBackup(ShardId(1), {.daemon = "s9", .address = "h9", .ports = {7, 8}}, 1, &job.record,
+            &job.status);
+  EXPECT_THAT(Unprotected(job.record, job.status), ElementsAre(ShardId(0), ShardId(1)));
+  proto::MoveShard move = PlaceOf(job.record, job.status, ShardId(1));
+  EXPECT_EQ(move.generation(), 3u);
+  EXPECT_EQ(move.endpoint(), "tcp://h2:2");
+  EXPECT_EQ(move.backup_endpoint(), "tcp://h9:8");
+  EXPECT_FALSE(move.backup_is_whole());
+  EXPECT_FALSE(CompleteBackup("s9", ShardId(1), 3, job.record, &job.status)) << "not its primary";
+  EXPECT_FALSE(CompleteBackup("s2", ShardId(1), 2, job.record, &job.status)) << "of before";
+  EXPECT_FALSE(CompleteBackup("s2", ShardId(9), 3, job.record, &job.status)) << "no such shard";
+  EXPECT_TRUE(CompleteBackup("s2", ShardId(1), 3, job.record, &job.status));
+  EXPECT_FALSE(CompleteBackup("s2", ShardId(1), 3, job.record, &job.status)) << "no news";
+  EXPECT_TRUE(PlaceOf(job.record, job.status, ShardId(1)).backup_is_whole());
+  EXPECT_THAT(Unprotected(job.record, job.status), ElementsAre(ShardId(0)));
+  EXPECT_TRUE(HoldsAny("s9", job.status));
+  EXPECT_FALSE(HoldsAny("s1", job.status));
+}
+
+TEST(ShardHomes, APartialBackupTakesNothingOver) {
+  Job job = ThreeShards();
+  TakeFrom("s1", &job.record, &job.status);
+  AddBackup(ShardId(1), {.daemon = "s9", .address = "h9", .ports = {7}}, 0, &job.record,
+            &job.status);
+  Job without = job;
+  const ServerLoss loss = TakeFrom("s2", &without.record, &without.status);
+  EXPECT_THAT(loss.lost, ElementsAre(ShardId(1)));
+  // Its own loss is none.
+  const ServerLoss own = TakeFrom("s9", &job.record, &job.status);
+  EXPECT_THAT(own.moved, ElementsAre(ShardId(1)));
+  EXPECT_THAT(own.lost, IsEmpty());
+  EXPECT_FALSE(job.status.shards(1).backup_is_partial());
+  EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(1)).generation(), 4u);
 }
 
 }  // namespace

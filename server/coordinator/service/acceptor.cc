@@ -55,6 +55,8 @@ void Acceptor::Stop() {
   if (!thread_.joinable()) return;
   stop_.Notify();
   thread_.join();
+  listeners_.clear();
+  own_.reset();
 }
 
 void Acceptor::Run() {

@@ -41,10 +41,10 @@ class Acceptor {
   static absl::StatusOr<std::unique_ptr<Acceptor>> Create(const Options& options);
   ~Acceptor();  // stops
 
-  // 0: it has none.
+  // 0: it has none, or none any more.
   int port() const;
   void Start(Callbacks callbacks);
-  // Ends the thread. Idempotent.
+  // Ends the thread, and nobody listens any more. Idempotent.
   void Stop();
 
  private:

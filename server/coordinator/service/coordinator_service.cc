@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/control/addresses.h"
 #include "common/control/resources.h"
 #include "common/job/job.h"
 #include "common/log.h"
@@ -57,9 +58,11 @@ void LeaveOutUse(proto::ListNodesReply* reply) {
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
                                        const CoordinatorLimits& limits, JobStore* store,
-                                       Access* access, AuditLog* audit, StoreOpener open_store)
+                                       Access* access, AuditLog* audit, StoreOpener open_store,
+                                       Leading leading)
     : store_(store),
       access_(access),
+      leading_(std::move(leading)),
       doorkeeper_(access, audit),
       session_gate_("sessions of daemons", "--sessions", limits.sessions_max),
       call_gate_("calls", "--calls", limits.calls_max),
@@ -161,6 +164,7 @@ grpc::Status CoordinatorService::Session(
 bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMessage& message) {
   proto::CoordinatorMessage reply;
   if (message.has_register_()) {
+    if (KnowsLaterLeader(member, message.register_())) return false;
     const absl::Status may = AllowRegistration(member.caller, message.register_());
     if (may.ok()) return true;
     doorkeeper_.Refuse(member.caller, member.peer, "register", 0, may);
@@ -183,6 +187,18 @@ bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMess
   return false;
 }
 
+bool CoordinatorService::KnowsLaterLeader(const Member& member,
+                                          const proto::Register& registration) {
+  if (!control::WasDeposed(leading_.epoch, registration.epoch())) return false;
+  doorkeeper_.NoteRefused(member.caller, member.peer, "register",
+                          absl::StrCat(NameOf(registration), ": knows a leader of epoch ",
+                                       registration.epoch(), ", this one's is ", leading_.epoch));
+  if (leading_.on_later_epoch) leading_.on_later_epoch();
+  // It looks for the one that leads; a refusal would end it.
+  member.queue->Close();
+  return true;
+}
+
 void CoordinatorService::EndRevokedSessions() {
   loop_
       .Post([this] {
@@ -197,8 +213,13 @@ void CoordinatorService::EndRevokedSessions() {
 grpc::Status CoordinatorService::Run(const std::function<absl::Status()>& ask) {
   absl::Status answer;
   const absl::Status run = loop_.Run([&] { answer = ask(); });
-  return run.ok() ? ToGrpc(answer)
-                  : grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping");
+  if (!run.ok()) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator is stopping");
+  }
+  if (!leads()) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator leads no longer");
+  }
+  return ToGrpc(answer);
 }
 
 void CoordinatorService::Stop() {
@@ -228,6 +249,7 @@ void CoordinatorService::FindCheckpoint(const CheckpointQuery& query) {
 }
 
 void CoordinatorService::KeepCheckpoint(const CheckpointToKeep& checkpoint) {
+  if (!leads()) return;
   const JobId job(checkpoint.manifest.job);
   const uint64_t clock = checkpoint.manifest.clock;
   keeper_.Keep(checkpoint, [this, job, clock](const absl::Status& kept) {
@@ -341,7 +363,7 @@ grpc::Status CoordinatorService::StreamedListNodes(
 
 void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
   const auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
+  if (it == sessions_.end() || !leads()) return;
   const Member& member = it->second;
   if (message.has_registered()) {
     doorkeeper_.Note(member.caller, member.peer, "register", 0, member.registers_as);
@@ -352,6 +374,7 @@ void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage
   }
   if (!message.has_registered()) return member.queue->Push(message);
   proto::CoordinatorMessage registered = message;
+  registered.mutable_registered()->set_epoch(leading_.epoch);
   registered.mutable_registered()->set_authority(absl::StrJoin(access_->authorities(), ","));
   member.queue->Push(std::move(registered));
 }

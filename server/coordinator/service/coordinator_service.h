@@ -31,10 +31,18 @@ namespace strata::server {
 class CoordinatorService final : public proto::Coordinator::StreamedService,
                                  private CoordinatorActions {
  public:
+  // Of a coordinator that leads for as long as others let it.
+  struct Leading {
+    uint64_t epoch = 0;           // how often the leader has changed; 0: it is the only one
+    std::function<bool()> leads;  // now; empty: for ever. Any thread calls it.
+    // A daemon knows a later leader.
+    std::function<void()> on_later_epoch;
+  };
   // `store`, `access` and `audit` outlive the service.
   // `open_store` opens what jobs' checkpoint.dir name.
   CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
-                     JobStore* store, Access* access, AuditLog* audit, StoreOpener open_store);
+                     JobStore* store, Access* access, AuditLog* audit, StoreOpener open_store,
+                     Leading leading);
 
   // Takes in what the store holds and runs the control loop.
   absl::Status Start();
@@ -113,6 +121,11 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   // no request for a certificate, which is answered here.
   bool IsForCore(const Member& member, const proto::DaemonMessage& message);
 
+  // Whether what a daemon says is of a later leader's time: then it is sent away.
+  bool KnowsLaterLeader(const Member& member, const proto::Register& registration);
+  // Who does not lead any more says nothing: what it would say may not be what was saved.
+  bool leads() const { return !leading_.leads || leading_.leads(); }
+
   // Any thread but the loop's may call it.
   void DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue);
 
@@ -147,6 +160,7 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
 
   JobStore* const store_;
   Access* const access_;
+  const Leading leading_;
   Doorkeeper doorkeeper_;
   const RealClock clock_;
   Gate session_gate_;

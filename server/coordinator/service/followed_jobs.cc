@@ -112,7 +112,7 @@ grpc::Status CoordinatorService::StreamedGetTrace(
 
 void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
   const auto it = followers_.find(job);
-  if (it == followers_.end()) return;
+  if (it == followers_.end() || !leads()) return;
   for (const auto& [queue, reports] : it->second) {
     if (reports || !event.has_report()) queue->Push(event);
   }

@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <functional>
 #include <random>
 #include <system_error>
@@ -16,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/file/file_error.h"
-#include "common/file/own_folder.h"
 #include "common/unique_fd.h"
+#include "server/coordinator/service/state_lock.h"
 
 namespace strata::server {
 namespace {
@@ -291,26 +289,12 @@ absl::Status MakeOwnFile(const std::string& file) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<UniqueFd> Lock(const std::string& directory) {
-  const std::string file = directory + "/lock";
-  UniqueFd lock(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-  if (!lock.valid()) {
-    return absl::InternalError(absl::StrCat(file, ": ", std::strerror(errno)));
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat(directory, ": another coordinator uses this state directory"));
-  }
-  return lock;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& directory) {
-  if (absl::Status made = MakeOwnFolders(directory); !made.ok()) return made;
-  absl::StatusOr<UniqueFd> lock = Lock(directory);
+  absl::StatusOr<UniqueFd> lock = LockState(directory);
   if (!lock.ok()) return lock.status();
-  const std::string file = directory + "/coordinator.sqlite";
+  const std::string file = absl::StrCat(directory, "/", kFile);
   if (absl::Status own = MakeOwnFile(file); !own.ok()) return own;
   sqlite3* opened = nullptr;
   const int code =

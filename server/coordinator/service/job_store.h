@@ -23,6 +23,8 @@ namespace strata::server {
 // version), Internal (disk full and the like).
 class JobStore {
  public:
+  static constexpr char kFile[] = "coordinator.sqlite";  // in the directory
+
   virtual ~JobStore() = default;
   // Creates directory and database where there are none.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);

@@ -180,6 +180,7 @@ void CoreHarness::Ready(const std::string& worker, const proto::NodeReady& ready
   proto::DaemonMessage message;
   *message.mutable_node_ready() = ready;
   message.mutable_node_ready()->set_attempt(attempts_[ready.job_id()]);
+  message.mutable_node_ready()->set_incarnation(incarnations_[{worker, ready.job_id()}]);
   Send(worker, message);
 }
 
@@ -214,6 +215,7 @@ void CoreHarness::Finished(const std::string& worker, uint32_t job, std::optiona
   proto::DaemonMessage message;
   message.mutable_node_finished()->set_job_id(job);
   message.mutable_node_finished()->set_attempt(attempts_[job]);
+  message.mutable_node_finished()->set_incarnation(incarnations_[{worker, job}]);
   if (steps) message.mutable_node_finished()->set_steps_made(*steps);
   Send(worker, message);
 }
@@ -222,6 +224,7 @@ void CoreHarness::Failed(const std::string& worker, uint32_t job, const std::str
   proto::DaemonMessage message;
   message.mutable_node_failed()->set_job_id(job);
   message.mutable_node_failed()->set_attempt(attempts_[job]);
+  message.mutable_node_failed()->set_incarnation(incarnations_[{worker, job}]);
   message.mutable_node_failed()->set_reason(reason);
   Send(worker, message);
 }
@@ -238,6 +241,19 @@ void CoreHarness::Report(const std::string& worker, uint32_t job, uint32_t rank,
   report->set_samples(100);
   report->set_loss_sum(200);
   report->set_wall_s(1);
+  Send(worker, message);
+}
+
+void CoreHarness::SayActivity(const std::string& worker, uint32_t job, uint32_t node,
+                              uint64_t steps, std::optional<uint64_t> rejoined_step) {
+  proto::DaemonMessage message;
+  proto::NodeActivity* activity = message.mutable_heartbeat()->add_nodes();
+  activity->set_job_id(job);
+  activity->set_attempt(attempts_[job]);
+  activity->set_incarnation(incarnations_[{worker, job}]);
+  activity->set_node(node);
+  activity->add_ranks()->set_clock(steps);
+  if (rejoined_step) activity->set_rejoined_step(*rejoined_step);
   Send(worker, message);
 }
 
@@ -308,6 +324,7 @@ void CoreHarness::Send(SessionId session, const proto::CoordinatorMessage& messa
   if (message.has_start_node()) {
     const proto::JobRecord& record = message.start_node().record();
     attempts_[record.job_id()] = record.attempt();
+    incarnations_[{names_[session], record.job_id()}] = message.start_node().incarnation();
   }
   sent_[names_[session]].push_back(message);
 }

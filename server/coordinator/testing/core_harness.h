@@ -44,8 +44,11 @@ class CoreHarness : private CoordinatorActions {
   void Stall(absl::Duration by);
 
   // What daemons say is about the attempt that they were last told to begin; SetAttempt changes
-  // that until they are told of another one.
+  // that until they are told of another one. So it is with the incarnation of a worker's node.
   void SetAttempt(uint32_t job, uint32_t attempt) { attempts_[job] = attempt; }
+  void SetIncarnation(const std::string& worker, uint32_t job, uint32_t incarnation) {
+    incarnations_[{worker, job}] = incarnation;
+  }
   void Ready(const std::string& worker, uint32_t job);
   void Ready(const std::string& worker, const proto::NodeReady& message);
   void Installed(const std::string& server, uint32_t job, const std::string& error = "",
@@ -58,6 +61,9 @@ class CoreHarness : private CoordinatorActions {
                 std::optional<uint64_t> steps = std::nullopt);
   void Failed(const std::string& worker, uint32_t job, const std::string& reason);
   void Report(const std::string& worker, uint32_t job, uint32_t rank, uint64_t end_step);
+  // The heartbeat of a worker that plays the node: its ranks have made so many steps.
+  void SayActivity(const std::string& worker, uint32_t job, uint32_t node, uint64_t steps,
+                   std::optional<uint64_t> rejoined_step = std::nullopt);
   void Send(const std::string& daemon, const proto::DaemonMessage& message);
   // Submits and brings the job to training on the workers and servers given.
   uint32_t Train(const proto::Job& job, const std::vector<std::string>& workers,
@@ -133,6 +139,7 @@ class CoreHarness : private CoordinatorActions {
   uint32_t next_job_id_ = 1;
   bool fail_persist_ = false;
   std::map<uint32_t, uint32_t> attempts_;
+  std::map<std::pair<std::string, uint32_t>, uint32_t> incarnations_;  // by worker and job
   std::vector<CheckpointQuery> queries_;
   std::vector<CheckpointToKeep> to_keep_;
   std::unique_ptr<CoordinatorCore> core_;

@@ -27,7 +27,7 @@ void BackupLine::Log(wire::Frame frame, absl::Time now) {
   frame.seal.reset();
   bytes_ += wire::kHeaderBytes + frame.payload.size();
   unacknowledged_.push_back({std::move(frame), now});
-  if (!connection_.is_up()) return;
+  if (!refusal_.ok() || !connection_.is_up()) return;
   if (say_again_at_ == absl::InfiniteFuture()) say_again_at_ = now + resend_after_;
   Transmit(unacknowledged_.back());
 }

@@ -153,6 +153,7 @@ TEST_F(BackupLineTest, WhoIsThePrimaryNoMoreSaysNothingAnyMore) {
   line_->OnFrame(FrameOf(Op::kError), kBegin);
   EXPECT_EQ(Take(), Texts({"CLOSE 10"}));
   EXPECT_EQ(line_->refusal().message(), "backup tcp://10.0.0.2:4000 refused: FENCED");
+  line_->Log(FrameOf(Op::kPushPull), kBegin);
   KeepBack(Op::kAnswer, 2);
   line_->OnTime(kBegin + absl::Hours(1));
   EXPECT_EQ(Take(), Texts());

@@ -13,8 +13,6 @@ namespace {
 using server::ShardAction;
 using wire::Op;
 
-constexpr uint64_t kInfinity = std::numeric_limits<uint64_t>::max();
-
 std::string Where(const wire::Header& header) {
   return absl::StrFormat("node %d chunk %d clock %d", header.node, header.chunk, header.clock);
 }
@@ -61,6 +59,10 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
   peers_.assign(shards, {nodes_, std::vector<Peer>(plan.connections)});
   held_.assign(shards, 0);
   chunks_on_.assign(shards, 0);
+  copies_.resize(shards);
+  for (int s = 0; s < record.placement().backup_endpoints_size(); ++s) {
+    copies_[s].has_backup = !record.placement().backup_endpoints(s).empty();
+  }
   processes_.resize(nodes_);
   chunks_.resize(map.chunks());
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
@@ -90,18 +92,22 @@ bool JobChecker::per_clock() const {
 }
 
 uint64_t JobChecker::Gate(const Chunk& chunk) const {
-  uint64_t least = kInfinity;
+  uint64_t least = kAllRetired;
   for (uint32_t n = 0; n < nodes_; ++n) {
     if (!retired_[chunk.shard][n]) least = std::min(least, chunk.received[n]);
   }
   return least;
 }
 
-void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection,
+void JobChecker::OnShardFrame(const Copy& copy, transport::ConnectionId connection,
                               const wire::Frame& frame, absl::Time now,
                               const std::vector<ShardAction>& actions, size_t held) {
+  const uint32_t shard = copy.shard;
+  if (copies_[shard].primary != copy.process) return;  // see OnSaid
   const bool refused = IsRefused(frame.header, actions);
   if (!refused) CheckSender(shard, connection, frame);
+  if (copies_[shard].has_backup) return AwaitBackup(shard, connection, frame, refused, now, held);
+  now += copies_[shard].ahead;
   switch (frame.header.op) {
     case Op::kInit:
       if ((frame.header.flags & wire::kFlagEmpty) == 0) TakeInit(frame, refused);
@@ -124,22 +130,32 @@ void JobChecker::OnShardFrame(uint32_t shard, transport::ConnectionId connection
   CheckAnswers(actions);
 }
 
-void JobChecker::OnShardTime(uint32_t shard, absl::Time now,
+void JobChecker::OnShardTime(const Copy& copy, absl::Time now,
                              const std::vector<ShardAction>& actions) {
+  const uint32_t shard = copy.shard;
+  if (copies_[shard].primary != copy.process) return;
+  if (copies_[shard].has_backup) return AwaitBackup(shard, now);
+  now += copies_[shard].ahead;
   std::vector<ShardAction> own;
   for (const ShardAction& action : actions) {
-    if (action.frame.header.job == record_.job_id()) own.push_back(action);
+    const wire::Header& header = action.frame.header;
+    if (header.job != record_.job_id() || header.chunk >= chunks_.size()) continue;
+    if (chunks_[header.chunk].shard == shard) own.push_back(action);
   }
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     Chunk& chunk = chunks_[c];
-    if (chunk.shard != shard || !chunk.reference) continue;
-    const uint64_t version_before = chunk.reference->version();
-    wire::Header none;
-    CheckDue(c, chunk.reference->OnTime(now), none, own);
-    // What a clock with a quorum held is gone with it.
-    if (chunk.reference->version() != version_before) CheckHeld(shard, &chunk, 0);
+    if (chunk.shard == shard && chunk.reference) TakeTime(c, now, own);
   }
   CheckAnswers(own);
+}
+
+void JobChecker::TakeTime(uint32_t c, absl::Time now, const std::vector<ShardAction>& actions) {
+  Chunk& chunk = chunks_[c];
+  const uint64_t version_before = chunk.reference->version();
+  wire::Header none;
+  CheckDue(c, chunk.reference->OnTime(now), none, actions);
+  // What a clock with a quorum held is gone with it.
+  if (chunk.reference->version() != version_before) CheckHeld(chunk.shard, &chunk, 0);
 }
 
 void JobChecker::CheckAnswers(const std::vector<ShardAction>& actions) {
@@ -223,7 +239,7 @@ void JobChecker::TakeAgain(const wire::Header& push, const std::vector<ShardActi
 
 void JobChecker::TakeCut(const wire::Header& cut, const std::vector<ShardAction>& actions) {
   Chunk& chunk = chunks_[cut.chunk];
-  if (Gate(chunk) == kInfinity) {
+  if (Gate(chunk) == kAllRetired) {
     CheckSent(Op::kCutAnswer, cut.node, cut.chunk, cut.clock, actions);
   } else {
     chunk.cuts[cut.node] = cut.clock;
@@ -241,7 +257,7 @@ void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time
     CheckDue(c, chunks_[c].reference->OnRetire(node, now), frame.header, actions);
     const bool closed = has_quorum() && chunks_[c].reference->version() != version_before;
     if (closed) CheckHeld(shard, &chunks_[c], 0);
-    if (Gate(chunks_[c]) < kInfinity) continue;
+    if (Gate(chunks_[c]) < kAllRetired) continue;
     for (const auto& [waits, clock] : std::exchange(chunks_[c].cuts, {})) {
       CheckSent(Op::kCutAnswer, waits, c, clock, actions);
     }
@@ -293,7 +309,8 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
   }
   const uint64_t gate = Gate(chunk);
   if (answer.op == Op::kCutAnswer) {
-    if (gate != kInfinity) Violate("CUT waits for all", where() + " before all nodes have retired");
+    if (gate != kAllRetired)
+      Violate("CUT waits for all", where() + " before all nodes have retired");
   } else {
     if (answer.clock >= chunk.received[answer.node]) {
       Violate("answers follow pushes", where() + " was answered before it was received");
@@ -365,36 +382,6 @@ void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
       Hash(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
   layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock,
                    codecs_.CopyOf(answer.node, ChunkId(answer.chunk)));
-}
-
-// What waits for its clock to complete: less than every node's window, for the lowest chunk that is
-// held in a reserved slot has been pushed by all nodes that hold a higher one in theirs. Lazy, also
-// what was answered before its clock was complete. Of a chunk's clock, a part for every second
-// node. With a quorum nodes are in different steps, so that no chunk is the lowest of all; and
-// those who were not in a chunk's last clock may be late for this one.
-void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
-  held_[shard] += held - chunk->held;
-  chunk->held = held;
-  const uint64_t parts = nodes_ > 1 ? (nodes_ + 1) / 2 : 0;
-  const bool reserves = reserve_ == worker::PushWindow::Reserve::kLowest && !has_quorum();
-  const uint64_t saved = reserves ? 1 : 0;
-  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
-  const uint64_t one_clock = per_clock() ? parts * chunks_on_[shard] : 0;
-  const uint64_t late =
-      has_quorum() ? nodes_ - consistency_.lazy().quorum().nodes() + restarts_ : 0;
-  const uint64_t limit =
-      std::min(windows, one_clock) + bound() * one_clock + late * chunks_on_[shard];
-  if (held_[shard] <= limit) return;
-  Violate("window memory",
-          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit),
-          /*goes_on=*/true);
-}
-
-void JobChecker::OnRemove(uint32_t shard, const server::ShardCounters& counters) {
-  const uint64_t expected = nodes_ * chunks_on_[shard] * layers_.rounds();
-  if (counters.pushes == expected) return;
-  Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
-                                             counters.pushes, expected));
 }
 
 }  // namespace strata::sim

@@ -17,6 +17,7 @@
 #include "server/shard/shard_core.h"
 #include "tests/sim/check/node_checker.h"
 #include "tests/sim/check/payload.h"
+#include "tests/sim/check/shard_copies.h"
 #include "tests/sim/model/codec_model.h"
 #include "tests/sim/model/layer_model.h"
 #include "tests/sim/model/reference_chunk.h"
@@ -38,18 +39,28 @@ class JobChecker final : public NodeChecker {
   JobChecker(const JobPlan& plan, const proto::JobRecord& record,
              worker::PushWindow::Reserve reserve, Fail fail);
 
-  // The job's shard has taken the frame of a node of this job and wants `actions` done; of the
-  // frame's chunk it now holds so many gradient sums.
-  void OnShardFrame(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
+  // A process holds a shard, or the second copy of one.
+  void OnInstalled(const Copy& copy, bool is_backup);
+  // A copy has taken the frame of a node of this job and wants `actions` done; of the frame's chunk
+  // it now holds so many gradient sums.
+  void OnShardFrame(const Copy& copy, transport::ConnectionId connection, const wire::Frame& frame,
                     absl::Time now, const std::vector<server::ShardAction>& actions, size_t held);
-  // The shard has been told what time it is, and wants `actions` done, also for other jobs.
-  void OnShardTime(uint32_t shard, absl::Time now, const std::vector<server::ShardAction>& actions);
+  // It has been told what time it is, and wants `actions` done, also for other jobs.
+  void OnShardTime(const Copy& copy, absl::Time now,
+                   const std::vector<server::ShardAction>& actions);
+  // A copy has taken what the shard's primary says.
+  void OnChange(const Copy& copy, const wire::Frame& change, absl::Time now,
+                const std::vector<server::ShardAction>& actions);
+  // It is the only one from now on, and wants `actions` done.
+  void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
+  // It says something.
+  void OnSaid(const Copy& copy, const server::ShardAction& said);
   // Whether this push is the newest that was taken of its node, and of the same process.
   bool IsNewest(const wire::Header& push) const;
-  // The shard has learnt that a connection, of this job or another one, is gone.
-  void OnDisconnected(uint32_t shard, transport::ConnectionId connection);
-  // The job is about to leave a shard.
-  void OnRemove(uint32_t shard, const server::ShardCounters& counters);
+  // A copy has learnt that a connection, of this job or another one, is gone.
+  void OnDisconnected(const Copy& copy, transport::ConnectionId connection);
+  // The job is about to leave a shard that has always lain there.
+  void OnRemove(const Copy& copy, const server::ShardCounters& counters);
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
   void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
@@ -87,6 +98,7 @@ class JobChecker final : public NodeChecker {
     size_t held = 0;
     std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
     std::optional<uint64_t> final_hash;
+    std::map<uint64_t, PastWeights> past;  // by version; of shards that have had two copies
   };
   // What a shard knows of one of the connections that a node has by the job.
   struct Peer {
@@ -106,6 +118,7 @@ class JobChecker final : public NodeChecker {
     std::set<uint32_t> finals;
   };
 
+  static constexpr uint64_t kAllRetired = UINT64_MAX;
   // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
   static uint64_t Hash(const Bytes& bytes);
@@ -134,6 +147,17 @@ class JobChecker final : public NodeChecker {
   void Mark(Chunk* chunk, const wire::Header& push);
   // Returns the rate that a push is to say; checks that it does.
   float CheckedRate(const wire::Header& push);
+  void TakeTime(uint32_t chunk, absl::Time now, const std::vector<server::ShardAction>& actions);
+  // What a primary takes waits for its backup, until there is none any more.
+  void AwaitBackup(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
+                   bool refused, absl::Time now, size_t held);
+  void AwaitBackup(uint32_t shard, absl::Time now);
+  void TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at);
+  void TakeAwaited(uint32_t shard);
+  void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
+  void Remember(uint32_t shard);
+  bool IsOfOpenClock(const wire::Header& answer, const PastWeights& past) const;
+  void CheckSaid(const wire::Frame& answer, bool is_primary);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
                 const wire::Header& cause, const std::vector<server::ShardAction>& actions);
   void CheckAnswers(const std::vector<server::ShardAction>& actions);
@@ -143,7 +167,7 @@ class JobChecker final : public NodeChecker {
   void CheckEncoded(Chunk* chunk, const wire::Frame& answer);
   void CheckHeld(uint32_t shard, Chunk* chunk, size_t held);
   void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
-  // Least number of pushes of nodes that have not retired there; infinity where all have.
+  // Least number of pushes of nodes that have not retired there; kAllRetired where all have.
   uint64_t Gate(const Chunk& chunk) const;
   bool gated() const { return !consistency_.has_async(); }
   bool has_quorum() const { return consistency_.lazy().has_quorum(); }
@@ -161,6 +185,8 @@ class JobChecker final : public NodeChecker {
   const uint32_t nodes_;
   std::vector<Chunk> chunks_;
   std::vector<std::vector<bool>> retired_;  // by shard and node
+  std::vector<ShardCopies> copies_;         // by shard
+  bool nobody_is_answered_ = false;         // where a backup does what its primary has done
   // By shard, node and connection.
   std::vector<std::vector<std::vector<Peer>>> peers_;
   std::vector<size_t> held_, chunks_on_;  // by shard

@@ -1,5 +1,5 @@
-// The part of JobChecker that reads, in the weights, the mark that each push has left, and the rate
-// that it says.
+// The part of JobChecker that counts: the mark that each push has left in the weights, the rate
+// that it says, the sums that a shard holds, and the pushes that it has applied.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -47,6 +47,38 @@ void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
       }
     }
   }
+}
+
+// What waits for its clock to complete: less than every node's window, for the lowest chunk that is
+// held in a reserved slot has been pushed by all nodes that hold a higher one in theirs. Lazy, also
+// what was answered before its clock was complete. Of a chunk's clock, a part for every second
+// node. With a quorum nodes are in different steps, so that no chunk is the lowest of all; and
+// those who were not in a chunk's last clock may be late for this one.
+void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
+  held_[shard] += held - chunk->held;
+  chunk->held = held;
+  const uint64_t parts = nodes_ > 1 ? (nodes_ + 1) / 2 : 0;
+  const bool reserves = reserve_ == worker::PushWindow::Reserve::kLowest && !has_quorum();
+  const uint64_t saved = reserves ? 1 : 0;
+  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
+  const uint64_t one_clock = per_clock() ? parts * chunks_on_[shard] : 0;
+  const uint64_t late =
+      has_quorum() ? nodes_ - consistency_.lazy().quorum().nodes() + restarts_ : 0;
+  const uint64_t limit =
+      std::min(windows, one_clock) + bound() * one_clock + late * chunks_on_[shard];
+  if (held_[shard] <= limit) return;
+  Violate("window memory",
+          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit),
+          /*goes_on=*/true);
+}
+
+void JobChecker::OnRemove(const Copy& copy, const server::ShardCounters& counters) {
+  const uint32_t shard = copy.shard;
+  if (copies_[shard].primary != copy.process) return;
+  const uint64_t expected = nodes_ * chunks_on_[shard] * layers_.rounds();
+  if (counters.pushes == expected) return;
+  Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
+                                             counters.pushes, expected));
 }
 
 }  // namespace strata::sim

@@ -56,6 +56,7 @@ void JobChecker::CheckSender(uint32_t shard, ConnectionId connection, const wire
     wire::Hello hello;
     const absl::Span<const std::byte> bytes(frame.payload.data(), frame.payload.size());
     if (wire::DecodeHello(bytes, &hello).ok() && hello.connection < lines.size()) {
+      copies_[shard].node_of[connection] = header.node;
       return lines[hello.connection].MoveToBack(connection);
     }
     return Violate("a node has the connections of its job",
@@ -76,7 +77,7 @@ bool JobChecker::IsOwed(const Peer& peer) const {
 // In the very step in which it is due: a node that has to ask again would hide that it was not.
 void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t clock,
                            const std::vector<ShardAction>& actions) {
-  if (!IsOwed(PeerOf(node, c))) return;
+  if (nobody_is_answered_ || !IsOwed(PeerOf(node, c))) return;
   const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& action) {
     const wire::Header& answer = action.frame.header;
     return answer.op == op && answer.node == node && answer.chunk == c && answer.clock == clock;
@@ -105,12 +106,13 @@ void JobChecker::CheckReceiver(const ShardAction& answer, const std::vector<Shar
 
 bool JobChecker::IsNewest(const wire::Header& push) const {
   const Chunk& chunk = chunks_[push.chunk];
+  if (copies_[chunk.shard].has_backup) return false;  // nobody but the primary knows
   return chunk.received[push.node] == push.clock + 1 &&
          chunk.pushed_by[push.node] == push.incarnation;
 }
 
-void JobChecker::OnDisconnected(uint32_t shard, ConnectionId connection) {
-  for (std::vector<Peer>& lines : peers_[shard]) {
+void JobChecker::OnDisconnected(const Copy& copy, ConnectionId connection) {
+  for (std::vector<Peer>& lines : peers_[copy.shard]) {
     for (Peer& peer : lines) std::erase(peer.open, connection);
   }
 }

@@ -57,6 +57,8 @@ void ControlChecker::OnCommand(const proto::Register& daemon,
     CheckRecord(message.install_job().record());
     CheckPlacement(message.install_job().record());
     TakeInstall(daemon, message.install_job());
+  } else if (message.has_move_shard()) {
+    CheckMove(message.move_shard());
   } else if (message.has_run_node()) {
     CheckRecord(message.run_node().record());
     CheckPlacement(message.run_node().record());
@@ -99,13 +101,8 @@ void ControlChecker::CheckView(const proto::JobRecord& record) {
 void ControlChecker::CheckPlacement(const proto::JobRecord& record) {
   Job& job = jobs_[record.job_id()];
   const proto::Placement& placement = record.placement();
-  const bool is_known = placement.generation() == job.placement.generation();
-  const bool differs = job.placement.shard_of_chunk_size() > 0 && is_known &&
-                       BytesOf(placement) != BytesOf(job.placement);
-  if (placement.generation() < job.placement.generation() || differs) {
-    Violate("views only grow", record.job_id(),
-            absl::StrFormat("placement %d after %d", placement.generation(),
-                            job.placement.generation()));
+  if (const std::string wrong = Compare(job.placement, placement); !wrong.empty()) {
+    Violate("views only grow", record.job_id(), wrong);
   }
   if (job.placement.shard_of_chunk_size() == 0) CheckReach(record);
   job.placement = placement;
@@ -116,6 +113,56 @@ void ControlChecker::CheckPlacement(const proto::JobRecord& record) {
     is_whole = is_whole && static_cast<int>(shard) < placement.shard_endpoints_size();
   }
   if (!is_whole) Violate("each chunk has one shard", record.job_id(), "a chunk has none");
+}
+
+std::string ControlChecker::Compare(const proto::Placement& before, const proto::Placement& now) {
+  if (before.shard_of_chunk_size() == 0) return "";
+  const auto rest_of = [](const proto::Placement& placement) {
+    proto::Placement rest = placement;
+    rest.clear_shard_endpoints();
+    rest.clear_backup_endpoints();
+    rest.clear_shard_generations();
+    return BytesOf(rest);
+  };
+  const bool is_same_kind = rest_of(before) == rest_of(now) &&
+                            before.shard_endpoints_size() == now.shard_endpoints_size() &&
+                            before.backup_endpoints_size() == now.backup_endpoints_size() &&
+                            before.shard_generations_size() == now.shard_generations_size();
+  if (!is_same_kind) {
+    return absl::StrFormat("placement %d after %d", now.generation(), before.generation());
+  }
+  for (int s = 0; s < now.shard_endpoints_size(); ++s) {
+    const bool may_move = s < now.shard_generations_size();
+    const uint32_t is = may_move ? now.shard_generations(s) : 0;
+    const uint32_t was = may_move ? before.shard_generations(s) : 0;
+    const bool is_same = before.shard_endpoints(s) == now.shard_endpoints(s) &&
+                         (!may_move || before.backup_endpoints(s) == now.backup_endpoints(s));
+    if (is > was || (is == was && is_same)) continue;
+    return absl::StrFormat("shard %d at %s in generation %d, then at %s in %d", s,
+                           before.shard_endpoints(s), was, now.shard_endpoints(s), is);
+  }
+  return "";
+}
+
+void ControlChecker::OnSaved(const proto::JobRecord& record) {
+  const auto& generations = record.placement().shard_generations();
+  for (int s = 0; s < generations.size(); ++s) jobs_[record.job_id()].saved[s] = generations[s];
+}
+
+// What is told and not saved is forgotten with the process, and then given out once more.
+void ControlChecker::CheckMove(const proto::MoveShard& move) {
+  Job& job = jobs_[move.job_id()];
+  const auto where = absl::StrFormat("shard %d at %s in generation %d", move.shard(),
+                                     move.endpoint(), move.generation());
+  if (job.saved[move.shard()] != move.generation()) {
+    Violate("what is told is saved", move.job_id(),
+            absl::StrFormat("%s, saved is %d", where, job.saved[move.shard()]));
+  }
+  const auto [told, is_new] =
+      job.told.emplace(std::pair(move.shard(), move.generation()), move.endpoint());
+  if (is_new || told->second == move.endpoint()) return;
+  Violate("a generation has one place", move.job_id(),
+          absl::StrFormat("%s, before at %s", where, told->second));
 }
 
 // All nodes have addresses, and the algorithm is one of the two, the same for all.

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "proto/control.pb.h"
 
@@ -26,6 +27,8 @@ class ControlChecker {
   void OnWord(const proto::Register& daemon, const proto::DaemonMessage& message);
   // What the coordinator says to the daemon that has registered so.
   void OnCommand(const proto::Register& daemon, const proto::CoordinatorMessage& message);
+  // The coordinator has saved where the job's shards lie.
+  void OnSaved(const proto::JobRecord& record);
   // A job's state, as users see it. True: it has just ended.
   bool OnState(uint32_t job, proto::JobState state);
 
@@ -34,7 +37,9 @@ class ControlChecker {
     proto::JobState state = proto::JOB_STATE_UNSPECIFIED;
     proto::View view;
     proto::Placement placement;
-    std::string ring;  // serialized
+    std::string ring;                                           // serialized
+    std::map<uint32_t, uint32_t> saved;                         // generations, by shard
+    std::map<std::pair<uint32_t, uint32_t>, std::string> told;  // places, by shard and generation
     uint64_t token = 0;
     std::map<uint32_t, std::string> nodes;        // their daemons
     std::map<uint32_t, std::string> holders;      // by the job's shard: the address there
@@ -46,6 +51,9 @@ class ControlChecker {
   void CheckRecord(const proto::JobRecord& record);
   void CheckView(const proto::JobRecord& record);
   void CheckPlacement(const proto::JobRecord& record);
+  // What is wrong with a placement after the one before it; "": nothing.
+  static std::string Compare(const proto::Placement& before, const proto::Placement& now);
+  void CheckMove(const proto::MoveShard& move);
   void CheckRing(const proto::JobRecord& record);
   void TakeInstall(const proto::Register& daemon, const proto::InstallJob& install);
   void CheckReach(const proto::JobRecord& record);

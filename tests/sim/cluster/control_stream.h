@@ -19,6 +19,7 @@ struct ControlStream {
     virtual const std::string& name() const = 0;
     virtual bool is_registered() const = 0;
     virtual void OnMessage(const proto::CoordinatorMessage& message) = 0;
+    virtual proto::Heartbeat MakeHeartbeat() = 0;
     // Nothing more comes.
     virtual void OnBroken() = 0;
   };

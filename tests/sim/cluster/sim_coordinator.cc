@@ -23,6 +23,15 @@ constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
 constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
 constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
 constexpr absl::Duration kCopyLate = absl::Seconds(30);
+constexpr absl::Duration kDownMax = absl::Seconds(20);
+
+std::vector<Causes::Home> HomesOf(const proto::StoredJob& job) {
+  std::vector<Causes::Home> homes;
+  for (const proto::JobShardStatus& shard : job.status().shards()) {
+    homes.push_back({shard.daemon(), shard.backup()});
+  }
+  return homes;
+}
 
 // It has no more to do with the line.
 void TellClient(ControlStream* line) {
@@ -54,6 +63,10 @@ void SimCoordinator::Start() {
   for (const auto& [id, stored] : stored_) jobs.push_back(stored);
   world_->causes().OnStart(world_->network().Now());
   core_->Restore(jobs, next_job_, seen_, world_->network().Now());
+  // Whoever follows a job asks again.
+  for (const proto::StoredJob& job : jobs) {
+    if (job.status().state() > proto::RUNNING) TakeStatus(job.record().job_id(), job.status());
+  }
 }
 
 void SimCoordinator::Restart(absl::Duration down) {
@@ -67,7 +80,7 @@ void SimCoordinator::Restart(absl::Duration down) {
   world_->causes().OnRestart(std::move(starting), !stored_.empty() || !seen_.empty());
   checker_.OnRestart();
   core_.reset();
-  stands_still_ = false;
+  stands_still_ = dies_ = false;
   waiting_.clear();
   for (const auto& [session, line] : std::exchange(lines_, {})) Break(line);
   world_->network().After(down, [this] {
@@ -105,15 +118,17 @@ void SimCoordinator::Beat() {
   const absl::Time now = world_->network().Now();
   world_->network().After(kBeat, [this] { Beat(); });
   if (core_ == nullptr || stands_still_) return;
-  proto::DaemonMessage message;
-  message.mutable_heartbeat();
-  std::vector<server::SessionId> heard;
+  std::vector<std::pair<server::SessionId, proto::DaemonMessage>> heard;
   for (const auto& [session, line] : lines_) {
     const bool says = line->client != nullptr && line->client->is_registered();
-    if (says && !line->broken && line->silent_until <= now) heard.push_back(session);
+    if (!says || line->broken || line->silent_until > now) continue;
+    *heard.emplace_back(session, proto::DaemonMessage()).second.mutable_heartbeat() =
+        line->client->MakeHeartbeat();
   }
-  for (const server::SessionId session : heard) core_->OnMessage(session, message, now);
-  core_->Tick(now);
+  for (const auto& [session, message] : heard) {
+    if (!dies_) core_->OnMessage(session, message, now);
+  }
+  if (!dies_) core_->Tick(now);
 }
 
 void SimCoordinator::Do(std::function<void()> what) {
@@ -160,7 +175,7 @@ void SimCoordinator::Take(const Line& line, const proto::DaemonMessage& message)
   if (message.has_register_()) line->registration = message.register_();
   if (lines_.count(line->session) > 0) checker_.OnWord(line->registration, message);
   core_->OnMessage(line->session, message, now);
-  if (!message.has_register_()) return;
+  if (dies_ || !message.has_register_()) return;
   // Together with a break it would be silence.
   if (!line->breaks_soon && !line->broken && world_->Takes(Rare::kStalledLine)) {
     line->silent_until = line->up_until = now + world_->random().Between(kStallMin, kStallMax);
@@ -186,7 +201,8 @@ void SimCoordinator::SayCopy(const proto::Register& registration) {
   copy_rejected_ = false;
   core_->OnConnected(copy_, world_->network().Now());
   core_->OnMessage(copy_, message, world_->network().Now());
-  if (!copy_rejected_) world_->Fail("copies of registrations are refused: " + registration.name());
+  if (!copy_rejected_ && !dies_)
+    world_->Fail("copies of registrations are refused: " + registration.name());
 }
 
 bool SimCoordinator::IsSaved(const proto::Register& registration) const {
@@ -230,6 +246,7 @@ void SimCoordinator::Notice(const Line& line, absl::Duration after) {
 }
 
 void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMessage& message) {
+  if (dies_) return;
   if (session == copy_) {
     copy_rejected_ = message.has_rejected();
     return;
@@ -240,7 +257,7 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   checker_.OnCommand(line->registration, message);
   const bool is_worker = line->registration.role() == proto::WORKER;
   const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
-  if (message.has_registered() && is_worker) world_->causes().OnMet(daemon);
+  if (message.has_registered()) world_->causes().OnMet(daemon);
   if (message.has_start_node()) {
     world_->causes().OnPlaced(message.start_node().record().job_id(), daemon);
   } else if (message.has_install_job()) {
@@ -259,7 +276,7 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
 
 void SimCoordinator::Close(server::SessionId session) {
   const auto found = lines_.find(session);
-  if (found == lines_.end()) return;
+  if (dies_ || found == lines_.end()) return;
   const Line line = found->second;
   lines_.erase(found);
   world_->network().After(InOrder(&line->down_until), [line] {
@@ -268,14 +285,39 @@ void SimCoordinator::Close(server::SessionId session) {
 }
 
 absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
-  stored_[job.record().job_id()] = job;
-  next_job_ = std::max(next_job_, job.record().job_id() + 1);
+  if (dies_) return absl::OkStatus();
+  const uint32_t id = job.record().job_id();
+  const auto& generations = job.record().placement().shard_generations();
+  const auto& before = stored_[id].record().placement().shard_generations();
+  const bool moves = !before.empty() && !std::equal(generations.begin(), generations.end(),
+                                                    before.begin(), before.end());
+  stored_[id] = job;
+  checker_.OnSaved(job.record());
+  next_job_ = std::max(next_job_, id + 1);
+  if (job.training() && job.record().job().replicas() > 0) {
+    const std::string wrong = world_->causes().OnHomes(id, HomesOf(job));
+    if (!wrong.empty()) world_->Fail("a copy is given up by what was done to it: " + wrong);
+  }
+  if (moves) MaybeDieAtSave();
   return absl::OkStatus();
+}
+
+// Between saving and telling.
+void SimCoordinator::MaybeDieAtSave() {
+  if (!world_->Takes(Rare::kRestartAtSave)) return;
+  dies_ = stands_still_ = true;
+  world_->network().After(absl::ZeroDuration(), [this] {
+    if (dies_) Restart(world_->random().Between(absl::ZeroDuration(), kDownMax));
+  });
+}
+
+void SimCoordinator::Forget(JobId job) {
+  if (!dies_) stored_.erase(job.value());
 }
 
 absl::Status SimCoordinator::PersistSeen(
     const std::vector<server::SeenRegistrations::Entry>& seen) {
-  seen_.insert(seen_.end(), seen.begin(), seen.end());
+  if (!dies_) seen_.insert(seen_.end(), seen.begin(), seen.end());
   return absl::OkStatus();
 }
 
@@ -290,11 +332,15 @@ absl::Status SimCoordinator::Cancel(uint32_t job) {
 }
 
 void SimCoordinator::Notify(JobId job, const proto::FollowEvent& event) {
-  if (!event.has_status()) return;
-  const proto::JobState state = event.status().state();
-  if (state == proto::RUNNING) world_->causes().OnRunning(job.value(), world_->network().Now());
-  const bool has_just_ended = checker_.OnState(job.value(), state);
-  if (has_just_ended) world_->OnEnded(job.value(), state, event.status().reason());
+  if (dies_ || !event.has_status()) return;
+  TakeStatus(job.value(), event.status());
+}
+
+void SimCoordinator::TakeStatus(uint32_t job, const proto::JobStatus& status) {
+  const proto::JobState state = status.state();
+  if (state == proto::RUNNING) world_->causes().OnRunning(job, world_->network().Now());
+  const bool has_just_ended = checker_.OnState(job, state);
+  if (has_just_ended) world_->OnEnded(job, state, status.reason());
 }
 
 void SimCoordinator::Finish() {

@@ -57,7 +57,7 @@ class SimCoordinator final : public server::CoordinatorActions {
   void Close(server::SessionId session) override;
   absl::Status Persist(const proto::StoredJob& job) override;
   absl::Status PersistSeen(const std::vector<server::SeenRegistrations::Entry>& seen) override;
-  void Forget(JobId job) override { stored_.erase(job.value()); }
+  void Forget(JobId job) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void Warn(const std::string&) override {}
   // Jobs in this world write no checkpoints.
@@ -69,6 +69,10 @@ class SimCoordinator final : public server::CoordinatorActions {
 
   void Start();
   void Beat();
+  // What users see of a job.
+  void TakeStatus(uint32_t job, const proto::JobStatus& status);
+  // It is about to end: nothing that it still does leaves it.
+  void MaybeDieAtSave();
   // Has the process that runs now do it, once it does not stand still.
   void Do(std::function<void()> what);
   // Has it take what comes over the line.
@@ -88,6 +92,7 @@ class SimCoordinator final : public server::CoordinatorActions {
   uint64_t process_ = 0;
   std::unique_ptr<server::CoordinatorCore> core_;  // null: no process
   bool stands_still_ = false;
+  bool dies_ = false;                           // now
   std::vector<std::function<void()>> waiting_;  // until it goes on
   uint64_t next_session_ = 1;
   std::map<server::SessionId, Line> lines_;            // that the process knows

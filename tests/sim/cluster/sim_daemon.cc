@@ -35,6 +35,7 @@ void SimDaemon::Start() {
   SimSession::Callbacks callbacks;
   callbacks.on_message = [this](const proto::CoordinatorMessage& m) { OnMessage(m); };
   callbacks.running_jobs = [this] { return RunningJobs(); };
+  callbacks.heartbeat = [this] { return MakeHeartbeat(); };
   callbacks.on_rejected = [this](const std::string& reason) { OnRejected(reason); };
   session_ = std::make_unique<SimSession>(world_, std::move(registration), std::move(callbacks));
 }
@@ -51,14 +52,53 @@ void SimDaemon::After(absl::Duration delay, std::function<void()> what) {
   });
 }
 
-void SimDaemon::Lose() {
-  if (session_ == nullptr) return;
+void SimDaemon::Die() {
   world_->Count(role_ == proto::WORKER ? Rare::kLostWorker : Rare::kLostServer);
   world_->causes().OnLost(Describe());
   world_->Log(18, [&] { return absl::StrCat(Describe(), "'s process dies"); });
   const bool host_dies = world_->random().Chance(0.5);
   End(host_dies ? absl::InfiniteDuration()
                 : world_->random().Between(absl::ZeroDuration(), kNoticedMax));
+}
+
+void SimDaemon::LoseForGood() {
+  if (session_ == nullptr) return;
+  world_->Count(Rare::kGoneForGood);
+  is_gone_ = true;
+  Die();
+}
+
+bool SimDaemon::Hold() {
+  if (session_ == nullptr || session_->is_held()) return false;
+  // Together with a break of its line a short while is too long.
+  world_->causes().OnLost(Describe());
+  session_->Hold();
+  return true;
+}
+
+void SimDaemon::Stop(absl::Duration pause) {
+  if (!Hold()) return;
+  world_->Count(Rare::kStoppedServer);
+  world_->Log(20, [&] { return absl::StrCat(Describe(), " is stopped"); });
+  StandStill(true);
+  After(pause, [this] {
+    world_->Log(21, [&] { return absl::StrCat(Describe(), " goes on"); });
+    StandStill(false);
+    After(world_->random().Between(absl::ZeroDuration(), kNoticedMax),
+          [this] { session_->LetGo(); });
+  });
+}
+
+void SimDaemon::CutOff(absl::Duration pause) {
+  if (!Hold()) return;
+  world_->Count(Rare::kCutOffServer);
+  world_->Log(22, [&] { return absl::StrCat(Describe(), " and the coordinator are apart"); });
+  After(pause, [this] { session_->LetGo(); });
+}
+
+void SimDaemon::Lose() {
+  if (session_ == nullptr) return;
+  Die();
   const bool stays_away = world_->random().Chance(kStaysAway);
   world_->network().After(
       world_->random().Between(absl::ZeroDuration(), stays_away ? kAwayMax : kDownMax),

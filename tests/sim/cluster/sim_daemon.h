@@ -29,8 +29,15 @@ class SimDaemon {
   std::string Describe() const;
   // The process dies now; another one starts after a while.
   void Lose();
-  // It is there and holds no job.
-  bool is_idle() const { return session_ != nullptr && RunningJobs().empty(); }
+  // The same, and no other one starts.
+  void LoseForGood();
+  // The process stands still for so long: it hears and says nothing meanwhile.
+  void Stop(absl::Duration pause);
+  // The coordinator and the process do not reach each other for so long; it goes on.
+  void CutOff(absl::Duration pause);
+  bool is_gone() const { return is_gone_; }
+  // It is there and holds no job, or is gone for good.
+  bool is_idle() const { return is_gone_ || (session_ != nullptr && RunningJobs().empty()); }
 
  protected:
   SimDaemon(World* world, proto::Role role, const std::string& name);
@@ -47,11 +54,18 @@ class SimDaemon {
   virtual void Clear() = 0;
   virtual void OnMessage(const proto::CoordinatorMessage& message) = 0;
   virtual std::vector<uint32_t> RunningJobs() const = 0;
+  virtual proto::Heartbeat MakeHeartbeat() { return {}; }
+  // All but its line to the coordinator; or no more.
+  virtual void StandStill(bool /*stands*/) {}
 
   World* const world_;
   const uint32_t host_;
 
  private:
+  // The process dies.
+  void Die();
+  // False: it is held already, or there is none.
+  bool Hold();
   // `noticed_after`: by the coordinator; infinite: by silence only.
   void End(absl::Duration noticed_after);
   void OnRejected(const std::string& reason);
@@ -59,6 +73,7 @@ class SimDaemon {
   const proto::Role role_;
   const std::string name_;
   uint64_t process_ = 0;
+  bool is_gone_ = false;
   std::unique_ptr<SimSession> session_;  // null: no process
 };
 

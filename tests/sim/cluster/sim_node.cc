@@ -100,6 +100,17 @@ bool SimNode::Goes(const absl::Status& status) {
   return false;
 }
 
+void SimNode::MoveShard(const proto::MoveShard& move) {
+  moves_.push_back({ShardId(move.shard()), move.endpoint(), move.generation()});
+  timers_.After(absl::ZeroDuration(), [this] { Turn(); });
+}
+
+void SimNode::TakeMoves() {
+  for (const worker::ShardMove& move : std::exchange(moves_, {})) {
+    if (!Goes(exchange_->OnShardMoved(move))) return;
+  }
+}
+
 void SimNode::Turn() {
   if (stopped_ || released_) return;
   if (world_->Takes(Rare::kStoppedNode)) {
@@ -111,7 +122,8 @@ void SimNode::Turn() {
       Turn();
     });
   }
-  if (!Goes(exchange_->Poll(kIdlePoll))) return;
+  TakeMoves();
+  if (stopped_ || !Goes(exchange_->Poll(kIdlePoll))) return;
   Advance();
 }
 

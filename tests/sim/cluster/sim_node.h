@@ -44,6 +44,8 @@ class SimNode final : public worker::ExchangeNode {
   // The node's next process begins; this one does not know it and goes on. Whatever it is told does
   // not count any more.
   void Replace() { replaced_ = true; }
+  // As the agent does. A process that stands still hears of it when it goes on.
+  void MoveShard(const proto::MoveShard& move);
 
   Bytes FirstWeights(ChunkId chunk) override;
   absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override;
@@ -69,6 +71,7 @@ class SimNode final : public worker::ExchangeNode {
   bool Goes(const absl::Status& status);
   // One turn of the aggregator's loop.
   void Turn();
+  void TakeMoves();
   void Advance();
   void WakeRank(uint32_t rank, absl::Duration delay);
   void RankTurn(uint32_t rank);
@@ -96,6 +99,7 @@ class SimNode final : public worker::ExchangeNode {
   std::vector<const float*> inputs_;                        // scratch, by rank
   bool stopped_ = false, replaced_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
+  std::vector<worker::ShardMove> moves_;  // that it has not heard of
   std::unique_ptr<worker::Exchange> exchange_;
   OwnedTimers<transport::SimNetwork> timers_;
 };

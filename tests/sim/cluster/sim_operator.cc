@@ -1,5 +1,6 @@
 #include "tests/sim/cluster/sim_operator.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +20,12 @@ constexpr absl::Duration kPauseMax = absl::Seconds(12);
 // Beyond what a daemon is waited for.
 constexpr absl::Duration kSilenceMin = absl::Milliseconds(5500);
 constexpr absl::Duration kSilenceMax = absl::Seconds(9);
+// When the first jobs begin to train, in most runs.
+constexpr absl::Duration kFirstTrain = absl::Milliseconds(80);
 // Within what a placement is waited for.
 constexpr absl::Duration kApartMax = absl::Seconds(5);
+// Beyond what a backup, and then a server, is waited for.
+constexpr absl::Duration kApartLong = absl::Seconds(14);
 
 }  // namespace
 
@@ -63,6 +68,52 @@ void SimOperator::Start() {
     world_->Count(Rare::kSilentDaemon);
     world_->causes().OnLost(daemon.Describe());
   });
+  if (faults.disturbs_servers()) world_->network().After(kFirstTrain, [this] { DisturbServers(); });
+}
+
+void SimOperator::DisturbServers() {
+  const ControlFaults& faults = world_->scenario().control;
+  const auto some = [this]() -> SimServer& {
+    return *world_->servers()[world_->random().Below(world_->servers().size())];
+  };
+  const auto pause = [this] { return world_->random().Between(absl::ZeroDuration(), kApartLong); };
+  // One stays: jobs wait for servers for as long as there is none.
+  Repeat(faults.gone_for_good, [this, some] {
+    const auto& all = world_->servers();
+    const auto is_there = [](const auto& server) { return !server->is_gone(); };
+    if (std::count_if(all.begin(), all.end(), is_there) > 1) some().LoseForGood();
+  });
+  Repeat(faults.back_empty, [some] { some().Lose(); });
+  Repeat(faults.stops, [some, pause] { some().Stop(pause()); });
+  Repeat(faults.cut_offs, [some, pause] { some().CutOff(pause()); });
+  Repeat(faults.apart, [this] { PartServers(); });
+  Repeat(faults.both_lost, [this] { LoseBoth(); });
+}
+
+std::pair<size_t, size_t> SimOperator::TwoServers() {
+  const size_t all = world_->servers().size();
+  const size_t one = world_->random().Below(all);
+  return {one, all < 2 ? one : (one + 1 + world_->random().Below(all - 1)) % all};
+}
+
+void SimOperator::PartServers() {
+  const auto [one, other] = TwoServers();
+  const uint32_t from = world_->servers()[one]->host(), to = world_->servers()[other]->host();
+  if (from == to) return;
+  world_->Count(Rare::kServersApart);
+  world_->network().CutPair(from, to, true);
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), kApartLong),
+                          [this, from, to] { world_->network().CutPair(from, to, false); });
+}
+
+void SimOperator::LoseBoth() {
+  const auto [one, other] = TwoServers();
+  world_->Count(Rare::kBothLost);
+  world_->servers()[one]->Lose();
+  const bool at_once = world_->random().Chance(0.5);
+  world_->network().After(
+      at_once ? absl::ZeroDuration() : world_->random().Between(absl::ZeroDuration(), kSilenceMax),
+      [this, other] { world_->servers()[other]->Lose(); });
 }
 
 // In this order: ids follow from it.

@@ -28,6 +28,13 @@ class SimOperator {
   void Submit(size_t job);
   void Cancel(uint32_t job);
   void KeepApart();
+  // What befalls servers whose jobs have second copies.
+  void DisturbServers();
+  // Keeps two servers from each other for a while.
+  void PartServers();
+  void LoseBoth();
+  // Two different ones, if there are two.
+  std::pair<size_t, size_t> TwoServers();
   // Does it so often, at times that follow each other closely or not at all.
   void Repeat(uint32_t times, std::function<void()> what);
   absl::Duration SomeTime();

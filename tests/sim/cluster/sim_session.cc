@@ -29,7 +29,14 @@ void SimSession::Die(absl::Duration noticed_after) {
   if (line_ != nullptr) world_->coordinator().HangUp(std::move(line_), noticed_after);
 }
 
+void SimSession::LetGo() {
+  held_ = false;
+  for (const auto& what : std::exchange(waiting_, {})) what();
+  Flush();
+}
+
 void SimSession::Dial() {
+  if (held_) return waiting_.push_back([this] { Dial(); });
   line_ = world_->coordinator().Connect(this);
   if (line_ == nullptr) {
     timers_.After(world_->random().Between(kBackoffMin, kBackoffMax), [this] { Dial(); });
@@ -43,6 +50,7 @@ void SimSession::Dial() {
 }
 
 void SimSession::OnMessage(const proto::CoordinatorMessage& message) {
+  if (held_) return waiting_.push_back([this, message] { OnMessage(message); });
   if (message.has_registered()) {
     registered_ = true;
     Flush();
@@ -57,6 +65,7 @@ void SimSession::OnMessage(const proto::CoordinatorMessage& message) {
 }
 
 void SimSession::OnBroken() {
+  if (held_) return waiting_.push_back([this] { OnBroken(); });
   line_ = nullptr;
   registered_ = false;
   outbox_.OnBroken(world_->network().Now());
@@ -69,7 +78,7 @@ void SimSession::Say(proto::DaemonMessage message) {
 }
 
 void SimSession::Flush() {
-  if (!registered_) return;
+  if (!registered_ || held_) return;
   while (const proto::DaemonMessage* next = outbox_.Next()) {
     world_->coordinator().Say(line_, *next);
     outbox_.MarkSent(world_->network().Now());

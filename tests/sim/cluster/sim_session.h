@@ -26,6 +26,7 @@ class SimSession final : public ControlStream::Client {
   struct Callbacks {
     std::function<void(const proto::CoordinatorMessage& message)> on_message;
     std::function<std::vector<uint32_t>()> running_jobs;
+    std::function<proto::Heartbeat()> heartbeat;
     // Refused for good; the process is about to exit. May not destroy the session.
     std::function<void(const std::string& reason)> on_rejected;
   };
@@ -36,10 +37,15 @@ class SimSession final : public ControlStream::Client {
   void Die(absl::Duration noticed_after);
 
   void Say(proto::DaemonMessage message);
+  // Nothing comes in or goes out until it is let go.
+  void Hold() { held_ = true; }
+  void LetGo();
+  bool is_held() const { return held_; }
 
   const std::string& name() const override { return registration_.name(); }
-  bool is_registered() const override { return registered_; }
+  bool is_registered() const override { return registered_ && !held_; }
   void OnMessage(const proto::CoordinatorMessage& message) override;
+  proto::Heartbeat MakeHeartbeat() override { return callbacks_.heartbeat(); }
   void OnBroken() override;
 
  private:
@@ -53,6 +59,8 @@ class SimSession final : public ControlStream::Client {
   std::shared_ptr<ControlStream> line_;
   bool registered_ = false;  // on the present line
   bool rejected_ = false;
+  bool held_ = false;
+  std::vector<std::function<void()>> waiting_;  // until it is let go
   OwnedTimers<transport::SimNetwork> timers_;
 };
 

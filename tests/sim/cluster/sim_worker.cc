@@ -59,6 +59,8 @@ void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
     StartNode(message.start_node());
   } else if (message.has_run_node()) {
     RunNode(message.run_node().record());
+  } else if (message.has_move_shard()) {
+    Move(message.move_shard());
   } else if (message.has_stop_node()) {
     Forget(message.stop_node().job_id());
   } else if (message.has_try_peers()) {
@@ -138,6 +140,14 @@ void SimWorker::RunNode(const proto::JobRecord& record) {
   MaybeCrash(record.job_id());
 }
 
+// Processes that take the place of this one are told, too: they begin with the record of before.
+void SimWorker::Move(const proto::MoveShard& move) {
+  const auto found = playing_.find(move.job_id());
+  if (found == playing_.end() || !found->second.record.has_placement()) return;
+  found->second.moves[move.shard()] = move;
+  if (found->second.node_process != nullptr) found->second.node_process->MoveShard(move);
+}
+
 void SimWorker::TryPeers(proto::TryPeers peers) {
   if (world_->Takes(Rare::kNoAnswer)) return world_->causes().OnNoAnswer(name());
   After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, peers] {
@@ -179,6 +189,7 @@ void SimWorker::StartProcess(uint32_t job) {
     Forget(job);
   };
   playing.node_process = std::make_unique<SimNode>(world_, playing.record, options);
+  for (const auto& [shard, move] : playing.moves) playing.node_process->MoveShard(move);
 }
 
 void SimWorker::Forget(uint32_t job) {

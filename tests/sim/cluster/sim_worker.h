@@ -28,7 +28,8 @@ class SimWorker final : public SimDaemon {
     uint32_t node = 0, ranks = 0;
     uint32_t incarnation = 0;
     bool said_ready = false;
-    proto::JobRecord record;  // with placement, once it runs
+    proto::JobRecord record;                     // with placement, once it runs
+    std::map<uint32_t, proto::MoveShard> moves;  // since, by shard
     std::unique_ptr<SimNode> node_process;
   };
 
@@ -40,6 +41,7 @@ class SimWorker final : public SimDaemon {
   void StartNode(const proto::StartNode& start);
   void SayReady(uint32_t job);
   void RunNode(const proto::JobRecord& record);
+  void Move(const proto::MoveShard& move);
   void MeasureLink(uint32_t job);
   void TryPeers(proto::TryPeers peers);
   void StartProcess(uint32_t job);

@@ -159,6 +159,7 @@ void World::Partition() {
 }
 
 Outcome World::Run() {
+  causes_.set_servers(scenario_.shards_of_server.size());
   coordinator_ = std::make_unique<SimCoordinator>(this);
   for (size_t s = 0; s < scenario_.shards_of_server.size(); ++s) {
     servers_.push_back(

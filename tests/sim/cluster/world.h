@@ -80,6 +80,8 @@ class World {
   uint32_t NextHost() { return next_host_++; }
   // One for each process of a daemon.
   uint64_t NextDaemonId() { return next_daemon_id_++; }
+  // One for each thread of a server's process.
+  uint64_t NextShardProcess() { return next_shard_process_++; }
   void Keep(std::shared_ptr<void> until_the_event_ends) {
     graveyard_.push_back(std::move(until_the_event_ends));
   }
@@ -101,7 +103,7 @@ class World {
   transport::SimRandom random_;
   Outcome outcome_;
   uint32_t next_host_ = 0;
-  uint64_t next_daemon_id_ = 1;
+  uint64_t next_daemon_id_ = 1, next_shard_process_ = 1;
   EarlyResends early_resends_;
   absl::Time progress_at_ = absl::UnixEpoch();
   std::map<uint32_t, std::unique_ptr<NodeChecker>> checkers_;

@@ -75,7 +75,7 @@ void CodecModel::OnInit(ChunkId chunk, const std::vector<float>& first_weights) 
     copies_[chunk.value()].push_back(
         {.encoder =
              ReferenceEncoder(record_.job().pull(), ReferenceEncoder::Of::kVersions, first_weights),
-         .payload = {}});
+         .given = {Given{.payload = {}, .state = first_weights}}});
   }
 }
 
@@ -83,27 +83,42 @@ void CodecModel::OnDue(ChunkId chunk, uint32_t node, const std::vector<float>& w
                        uint64_t version) {
   if (!encodes_answers()) return;
   Copy& copy = copies_[chunk.value()][node];
-  copy.payload = copy.encoder.Encode(weights, 0);
-  ++copy.answers;
-  copy.version = version;
+  Given given{.answers = copy.given.back().answers + 1, .version = version};
+  given.payload = copy.encoder.Encode(weights, 0);
+  given.state = copy.encoder.state();
+  if (record_.job().replicas() == 0) copy.given.clear();
+  copy.given.push_back(std::move(given));
 }
 
 std::string CodecModel::CheckAnswer(const wire::Frame& answer) const {
+  return Check(copies_[answer.header.chunk][answer.header.node].given.back(), answer);
+}
+
+std::string CodecModel::CheckEarlierAnswer(const wire::Frame& answer,
+                                           std::vector<float>* copy) const {
+  const std::vector<Given>& all = copies_[answer.header.chunk][answer.header.node].given;
+  const auto fits = std::find_if(all.rbegin(), all.rend(),
+                                 [&](const Given& g) { return Check(g, answer).empty(); });
+  if (fits == all.rend()) return Check(all.back(), answer);
+  *copy = fits->state;
+  return "";
+}
+
+std::string CodecModel::Check(const Given& given, const wire::Frame& answer) const {
   const wire::Header& header = answer.header;
-  const Copy& copy = copies_[header.chunk][header.node];
-  if (header.version != copy.version) {
-    return absl::StrFormat("version %d, not %d", header.version, copy.version);
+  if (header.version != given.version) {
+    return absl::StrFormat("version %d, not %d", header.version, given.version);
   }
   const bool is_whole = header.codec == wire::Codec::kNone;
   if (!is_whole && header.codec != answer_codec_) return "codec " + wire::ToString(header.codec);
-  const uint64_t base = copy.answers - (is_whole ? 0 : 1);
+  const uint64_t base = given.answers - (is_whole ? 0 : 1);
   if (header.base_version != base) {
     return absl::StrFormat("on %d answers, not %d", header.base_version, base);
   }
-  const std::vector<float>& state = copy.encoder.state();
+  const std::vector<float>& state = given.state;
   const auto* whole = reinterpret_cast<const std::byte*>(state.data());
   const absl::Span<const std::byte> expected =
-      is_whole ? absl::MakeConstSpan(whole, state.size() * sizeof(float)) : copy.payload;
+      is_whole ? absl::MakeConstSpan(whole, state.size() * sizeof(float)) : given.payload;
   return Equal(answer.payload, expected) ? "" : "another payload than the model's";
 }
 

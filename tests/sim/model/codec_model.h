@@ -42,6 +42,9 @@ class CodecModel {
   void OnDue(ChunkId chunk, uint32_t node, const std::vector<float>& weights, uint64_t version);
   // What is wrong with an answer to a push; "": nothing.
   std::string CheckAnswer(const wire::Frame& answer) const;
+  // The same for one that has perhaps been kept back while others became due. `copy`: what the node
+  // has once it has taken it.
+  std::string CheckEarlierAnswer(const wire::Frame& answer, std::vector<float>* copy) const;
   // What the node has once it has taken the last answer.
   const std::vector<float>& CopyOf(uint32_t node, ChunkId chunk) const {
     return copies_[chunk.value()][node].encoder.state();
@@ -54,11 +57,17 @@ class CodecModel {
     std::map<uint64_t, std::vector<std::byte>> payloads;
     uint64_t samples = 0;
   };
+  struct Given {
+    uint64_t answers = 0, version = 0;
+    std::vector<std::byte> payload;
+    std::vector<float> state;  // of the encoder afterwards
+  };
   struct Copy {
     ReferenceEncoder encoder;
-    uint64_t answers = 0, version = 0;
-    std::vector<std::byte> payload;  // the last one
+    std::vector<Given> given;  // the last answer; where answers are kept back, all of them
   };
+
+  std::string Check(const Given& given, const wire::Frame& answer) const;
 
   const proto::JobRecord record_;
   const ChunkMap map_;

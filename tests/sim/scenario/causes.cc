@@ -1,6 +1,7 @@
 #include "tests/sim/scenario/causes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,7 @@ void Causes::OnRestart(std::set<uint32_t> starting, bool remembers) {
 
 bool Causes::ExplainNodeError(uint32_t job, const std::string& reason) const {
   if (corrupted_.count(job) > 0 && absl::StrContains(reason, "MALFORMED")) return true;
+  if (homes_.count(job) > 0) return false;
   return std::any_of(lost_.begin(), lost_.end(), [&](const std::string& daemon) {
     if (!absl::StartsWith(daemon, "server ") || placed_.count({job, daemon}) == 0) return false;
     const std::string name = daemon.substr(7);
@@ -43,7 +45,49 @@ bool Causes::Explain(uint32_t job, proto::JobState state, const std::string& rea
   }
   if (absl::StartsWith(reason, "can never fit: ")) return MayNotFit(now);
   return ExplainNodeError(job, reason) || NamesLost(job, reason) ||
-         MayLackServers(job, reason, now);
+         MayLackServers(job, reason, now) || MayLackHosts(reason);
+}
+
+std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {
+  const auto [known, is_new] = homes_.emplace(job, homes);
+  const std::vector<Home> before = std::exchange(known->second, homes);
+  for (uint32_t shard = 0; shard < homes.size(); ++shard) {
+    const Home& was = before[shard];
+    const Home& is = homes[shard];
+    if (is == was) continue;
+    const bool takes_over = is.first == was.second;
+    const std::string& gone = takes_over ? was.first : was.second;
+    const bool is_one_of_both = takes_over || is.first == was.first;
+    const bool is_lost = lost_.count(absl::StrCat("server ", gone)) > 0;
+    const bool is_slow = !takes_over && slow_backups_.count({job, shard}) > 0;
+    if (is_one_of_both && is.second.empty() && (is_lost || is_slow)) continue;
+    return absl::StrFormat("job %d shard %d lay on %s and %s, now on %s and %s", job, shard,
+                           was.first, was.second, is.first, is.second);
+  }
+  return "";
+}
+
+// Servers are there, but not two of them when the job was placed.
+bool Causes::MayLackHosts(const std::string& reason) const {
+  const auto is_server = [](const std::string& daemon) {
+    return absl::StartsWith(daemon, "server ");
+  };
+  const auto met = static_cast<size_t>(std::count_if(met_.begin(), met_.end(), is_server));
+  const bool some_were_away = !kept_apart_.empty() || !silent_.empty() || met < servers_ ||
+                              std::any_of(lost_.begin(), lost_.end(), is_server);
+  return some_were_away &&
+         absl::StartsWith(reason, "replicas: a second copy lies on another host, but all servers ");
+}
+
+bool Causes::NamesOnlyCopy(uint32_t job, const std::string& server,
+                           const std::string& reason) const {
+  const std::vector<Home>& homes = homes_.at(job);
+  for (uint32_t shard = 0; shard < homes.size(); ++shard) {
+    const bool was_alone = homes[shard] == Home{server, ""};
+    const std::string end = absl::StrFormat("; it had the only copy of shard %d", shard);
+    if (was_alone && absl::EndsWith(reason, end)) return true;
+  }
+  return false;
 }
 
 // A worker is away that the coordinator cannot know, or has waited for.
@@ -83,6 +127,8 @@ bool Causes::MayLackServers(uint32_t job, const std::string& reason, absl::Time 
 bool Causes::NamesLost(uint32_t job, const std::string& reason) const {
   return std::any_of(lost_.begin(), lost_.end(), [&](const std::string& daemon) {
     if (placed_.count({job, daemon}) == 0) return false;
+    const bool has_copies = absl::StartsWith(daemon, "server ") && homes_.count(job) > 0;
+    if (has_copies && !NamesOnlyCopy(job, daemon.substr(7), reason)) return false;
     // The process that has taken its place knows nothing of the job.
     const bool is_forgotten = absl::StrContains(reason, " no longer runs the job") ||
                               absl::StrContains(reason, " no longer holds the job's weights") ||

@@ -1,11 +1,13 @@
 #ifndef STRATA_TESTS_SIM_SCENARIO_CAUSES_H_
 #define STRATA_TESTS_SIM_SCENARIO_CAUSES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "proto/control.pb.h"
@@ -32,16 +34,28 @@ class Causes {
   // The coordinator's process ends. Jobs in `starting` have nodes that do not train yet;
   // `remembers`: the next process knows that there was one before.
   void OnRestart(std::set<uint32_t> starting, bool remembers);
-  // A process of the coordinator begins, and lets a worker in.
+  // There are so many in all.
+  void set_servers(size_t servers) { servers_ = servers; }
+  // A process of the coordinator begins, and lets a daemon in.
   void OnStart(absl::Time now) { started_at_ = now; }
-  void OnMet(const std::string& worker) { met_.insert(worker); }
+  void OnMet(const std::string& daemon) { met_.insert(daemon); }
+  // The shard's primary has said that its backup is slow, or refuses to follow.
+  void OnSlowBackup(uint32_t job, uint32_t shard) { slow_backups_.emplace(job, shard); }
+  // The servers that have a shard's first and second copy; empty: none has.
+  struct Home {
+    std::string first, second;
+    bool operator==(const Home&) const = default;
+  };
+  // Where the shards of a job lie that trains, with second copies: by shard. "", or what nothing
+  // that was done explains.
+  std::string OnHomes(uint32_t job, const std::vector<Home>& homes);
   // The job runs, and on this daemon.
   void OnRunning(uint32_t job, absl::Time now) { running_since_.emplace(job, now); }
   void OnPlaced(uint32_t job, const std::string& daemon) { placed_.emplace(job, daemon); }
 
   // A frame that the network has changed is refused, and the node takes that as final: the job
   // fails by name rather than with wrong weights. So it does where a server's next process listens
-  // at the same address.
+  // at the same address, unless the job has second copies.
   bool ExplainNodeError(uint32_t job, const std::string& reason) const;
   // Whether the job may have ended so, and says so in the right words.
   bool Explain(uint32_t job, proto::JobState state, const std::string& reason,
@@ -51,13 +65,19 @@ class Causes {
   bool MayNotFit(absl::Time now) const;
   bool MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const;
   bool NamesLost(uint32_t job, const std::string& reason) const;
+  // Whether the server had the only copy of a shard, which the reason names.
+  bool NamesOnlyCopy(uint32_t job, const std::string& server, const std::string& reason) const;
+  bool MayLackHosts(const std::string& reason) const;
 
   std::set<uint32_t> corrupted_, cancelled_;
   std::set<uint32_t> starting_;  // when the coordinator's process ended
   std::set<std::string> lost_, met_, silent_;
   std::set<std::pair<std::string, std::string>> kept_apart_;
   std::set<std::pair<uint32_t, std::string>> placed_;
+  std::set<std::pair<uint32_t, uint32_t>> slow_backups_;
+  std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
+  size_t servers_ = 0;
   bool restarted_ = false, remembers_ = false;
   absl::Time started_at_;
 };

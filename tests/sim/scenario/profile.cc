@@ -1,6 +1,9 @@
 #include "tests/sim/scenario/profile.h"
 
+#include <cmath>
+
 #include "absl/strings/str_format.h"
+#include "common/transport/sim/random.h"
 
 namespace strata::sim {
 namespace {
@@ -202,6 +205,34 @@ void MakeEncodedRings(Scenario* scenario) {
   }
 }
 
+// Every job's shards lie on two servers, to which something happens while the job trains; in all
+// modes, encoded, with layers.
+void MakeReplicas(Scenario* scenario) {
+  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 6);
+  void (*const kMake[])(Scenario*) = {MakeLayers, MakeQuorums, Encode, MakeEncodedLayers};
+  if (const uint64_t choice = random.Below(8); choice < std::size(kMake)) kMake[choice](scenario);
+  while (scenario->shards_of_server.size() < 2 || random.Chance(0.3)) {
+    scenario->shards_of_server.push_back(static_cast<uint32_t>(random.Between(1, 2)));
+  }
+  for (JobPlan& job : scenario->jobs) {
+    job.replicas = 1;
+    if (random.Chance(0.3)) job.says_rates = true;
+    // It takes as long as things take to happen.
+    job.last_node_step = absl::Milliseconds(std::exp2(9 * random.Fraction()));
+  }
+  ControlFaults& control = scenario->control;
+  uint32_t* const kinds[] = {&control.gone_for_good, &control.back_empty, &control.stops,
+                             &control.cut_offs,      &control.apart,      &control.both_lost};
+  const auto times = [&] { return static_cast<uint32_t>(random.Between(1, 2)); };
+  const uint64_t kind = random.Below(std::size(kinds) + 2);
+  if (kind < std::size(kinds)) *kinds[kind] = times();
+  // One after the other, or none at all.
+  if (kind == std::size(kinds)) {
+    for (uint32_t* const some : kinds) *some = random.Chance(0.5) ? 1 : 0;
+  }
+  if (random.Chance(0.3)) scenario->rare[static_cast<size_t>(Rare::kRestartAtSave)] = 0.5;
+}
+
 // Two nodes whose ranks publish at their own pace.
 Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   JobPlan plan;
@@ -253,6 +284,10 @@ const std::vector<Profile>& Profiles() {
       {"sealed",
        "small jobs whose frames are sealed, while somebody on the way does what he likes",
        {.nodes_max = 3, .chunks_max = 9, .sealed = 1}},
+      {"replicas",
+       "jobs with second copies of their shards, while servers die, stand still and lose each "
+       "other",
+       {.nodes_max = 3, .chunks_max = 9, .control = 0.15, .change = MakeReplicas}},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},
       {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},

@@ -154,14 +154,16 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 const char* ToString(Rare rare) {
   static constexpr const char* kNames[] = {
-      "queue full",    "early resend",  "HELLO twice",      "RETRY",
-      "reconnect",     "slow rank",     "stopped node",     "stopped shard",
-      "stale view",    "future view",   "other generation", "clock jump",
-      "other job",     "other node",    "other content",    "INIT conflict",
-      "install twice", "publish order", "node restart",     "session break",
-      "slow start",    "stalled line",  "old Register",     "no answer",
-      "unreachable",   "cancel",        "restart",          "stopped coordinator",
-      "lost worker",   "lost server",   "silent daemon",    "repeated connection",
+      "queue full",    "early resend",    "HELLO twice",      "RETRY",
+      "reconnect",     "slow rank",       "stopped node",     "stopped shard",
+      "stale view",    "future view",     "other generation", "clock jump",
+      "other job",     "other node",      "other content",    "INIT conflict",
+      "install twice", "publish order",   "node restart",     "session break",
+      "slow start",    "stalled line",    "old Register",     "no answer",
+      "unreachable",   "cancel",          "restart",          "stopped coordinator",
+      "lost worker",   "lost server",     "silent daemon",    "repeated connection",
+      "gone for good", "stopped server",  "cut-off server",   "servers apart",
+      "both lost",     "restart at save", "taken over",       "gone alone",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == kRares);
   return kNames[static_cast<size_t>(rare)];
@@ -202,6 +204,7 @@ proto::Job JobPlan::ToJob() const {
   job.set_max_steps(clocks);
   job.set_window(window);
   job.set_connections(connections);
+  job.set_replicas(replicas);
   if (is_ring()) {
     job.set_exchange(proto::Job::RING);
     proto::AllReduce::Algorithm algorithm = proto::AllReduce::AUTO;
@@ -281,6 +284,7 @@ std::string Scenario::Describe() const {
                                     job.nodes, job.ranks_per_node, job.window, job.connections,
                                     job.takes_first_weights ? "rank 0's first weights, " : "",
                                     job.Shape()));
+    if (job.replicas > 0) parts.back() += ", in two copies";
   }
   if (is_sealed()) parts.push_back(proto::Job::Protection_Name(protection));
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
@@ -309,6 +313,12 @@ std::string Scenario::Describe() const {
   count("lost workers", control.lost_workers);
   count("lost servers", control.lost_servers);
   count("silent daemons", control.silences);
+  count("servers gone for good", control.gone_for_good);
+  count("servers back empty", control.back_empty);
+  count("stopped servers", control.stops);
+  count("servers cut off", control.cut_offs);
+  count("servers apart", control.apart);
+  count("pairs of servers lost", control.both_lost);
   for (size_t i = 0; i < kRares; ++i) add(ToString(static_cast<Rare>(i)), rare[i]);
   return absl::StrJoin(parts, "; ");
 }

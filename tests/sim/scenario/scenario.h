@@ -52,8 +52,19 @@ enum class Rare : uint8_t {
   kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
   // Of sealed jobs.
   kRepeatedConnection,  // all that a node has said over a connection is said again from elsewhere
+  // Of jobs whose shards have second copies.
+  kGoneForGood,    // a server's process dies, and no other one begins
+  kStoppedServer,  // a server's process is stopped, then goes on
+  kCutOffServer,   // a server and the coordinator do not reach each other for a while
+  kServersApart,   // two servers do not reach each other for a while
+  kBothLost,       // two servers die at once
+  kRestartAtSave,  // the coordinator dies when it has saved where a shard lies, and told nobody
+  kTakenOver,      // a second copy takes over
+  kGoneAlone,      // a first copy goes on without the second
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kRepeatedConnection) + 1;
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kGoneAlone) + 1;
+// Those that need no second copies come first.
+inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
 const char* ToString(Rare rare);
 
 // Returns the learning rate of a step, in jobs whose program says rates: another one than that of
@@ -67,7 +78,8 @@ struct JobPlan {
   uint32_t last_chunk_elements = 256;  // the others have 256
   uint64_t clocks = 1;
   uint32_t window = 4;
-  uint32_t connections = 1;          // of each pair of peers
+  uint32_t connections = 1;  // of each pair of peers
+  uint32_t replicas = 0;
   bool takes_first_weights = false;  // all nodes begin with rank 0's; they offer others
   bool says_rates = false;           // the program says SaidRate in each step
   std::string consistency = "sync {}";
@@ -108,6 +120,11 @@ struct JobPlan {
 struct ControlFaults {
   uint32_t restarts = 0, pauses = 0;  // of the coordinator
   uint32_t lost_workers = 0, lost_servers = 0, silences = 0;
+  // Of servers, from when the first jobs may train.
+  uint32_t gone_for_good = 0, back_empty = 0, stops = 0, cut_offs = 0, apart = 0, both_lost = 0;
+  bool disturbs_servers() const {
+    return gone_for_good + back_empty + stops + cut_offs + apart + both_lost > 0;
+  }
 };
 
 // A whole run: what takes part and what goes wrong. Drawn from a seed.

@@ -61,7 +61,8 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
     for (uint32_t i = 0; i < connections; ++i) {
       identity.hello.connection = i;
       const LinkId id(i * static_cast<uint32_t>(held.size()) + s);
-      links.emplace_back(id, placement.shard_endpoints(s), identity, options.timing);
+      links.emplace_back(id, placement.shard_endpoints(s), identity, options.timing,
+                         /*may_move=*/options.record.job().replicas() > 0);
     }
     shards_.push_back({std::move(links), held[s], PushWindow(held[s], window_, options.reserve)});
   }

@@ -40,11 +40,13 @@ Bytes CopyOf(const Bytes& bytes) {
 
 }  // namespace
 
-ShardLink::ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing)
+ShardLink::ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing,
+                     bool may_move)
     : link_(link),
       address_(std::move(address)),
       identity_(identity),
       timing_(timing),
+      may_move_(may_move),
       connection_(MakeConnection()),
       resend_after_(timing.resend_after) {}
 
@@ -151,8 +153,11 @@ absl::StatusOr<std::optional<wire::Header>> ShardLink::OnFrame(const wire::Frame
   const wire::Header& header = frame.header;
   if (header.op == Op::kError) {
     if (!connection_.is_greeting()) return Refusal(frame);
-    return absl::FailedPreconditionError(
+    const absl::Status refused = absl::FailedPreconditionError(
         absl::StrCat("server ", address_, " refused the connection: ", RefusalText(frame)));
+    if (!may_move_ || header.error != wire::ErrorCode::kWrongJob) return refused;
+    connection_.OnLost(refused, now, actions);
+    return std::nullopt;
   }
   if (header.op == Op::kRetry) {
     OnRetry(header, now, actions);

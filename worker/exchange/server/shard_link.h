@@ -25,7 +25,9 @@ namespace strata::worker {
 // A pure state machine: time comes with the events, frames and connections go out as actions.
 class ShardLink {
  public:
-  ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing);
+  // `may_move`: where the shard is not, it may lie elsewhere by now, of which this hears soon.
+  ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing,
+            bool may_move = false);
 
   const std::string& address() const { return address_; }
   // Bytes of all frames sent for requests of this op.
@@ -88,6 +90,7 @@ class ShardLink {
   std::string address_;
   LinkIdentity identity_;
   const LinkTiming timing_;
+  const bool may_move_;
 
   Reconnector connection_;
   absl::Duration resend_after_;

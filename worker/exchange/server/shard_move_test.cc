@@ -94,5 +94,31 @@ TEST_F(ShardLinkMoveTest, WhereOnlyTheGenerationIsNewTheConnectionStays) {
   EXPECT_EQ(actions_[0].frame.header.generation, 5u);
 }
 
+// The server's next process listens where the one before it did, and knows nothing of the job.
+TEST(ShardLinkTest, WhereTheShardMayMoveItsAbsenceIsNoEnd) {
+  const absl::Time now = absl::UnixEpoch();
+  wire::Frame refusal;
+  refusal.header.op = Op::kError;
+  refusal.header.error = wire::ErrorCode::kWrongJob;
+  for (const bool may_move : {false, true}) {
+    WireActions actions;
+    ShardLink link(LinkId(0), "tcp://s0:1", {.job = 1, .generation = 4}, {}, may_move);
+    link.Start(now, &actions);
+    link.OnConnected(transport::ConnectionId(1), now, &actions);
+    EXPECT_EQ(link.OnFrame(refusal, now, &actions).ok(), may_move);
+    if (!may_move) continue;
+    EXPECT_FALSE(link.Owns(transport::ConnectionId(1)));
+    actions.clear();
+    EXPECT_TRUE(link.OnTime(now + LinkTiming().backoff_min, &actions).ok());
+    ASSERT_EQ(actions.size(), 1u);
+    EXPECT_EQ(actions[0].kind, WireAction::Kind::kConnect);
+    // Anything else that is refused stays refused.
+    link.OnConnected(transport::ConnectionId(2), now, &actions);
+    refusal.header.error = wire::ErrorCode::kWrongVersion;
+    EXPECT_EQ(link.OnFrame(refusal, now, &actions).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
 }  // namespace
 }  // namespace strata::worker

@@ -45,9 +45,10 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
-void Pause(absl::Duration whole, const std::stop_token& stop) {
+template <typename IsStopped>
+void Pause(absl::Duration whole, const IsStopped& is_stopped) {
   for (absl::Duration left = whole; left > absl::ZeroDuration(); left -= kLook) {
-    if (stop.stop_requested()) return;
+    if (is_stopped()) return;
     absl::SleepFor(std::min(kLook, left));
   }
 }
@@ -136,18 +137,22 @@ absl::StatusOr<std::unique_ptr<EtcdClient>> EtcdClient::Open(const Options& opti
     members.push_back(std::make_unique<Member>(
         endpoint, grpc::CreateCustomChannel(endpoint, credentials, Arguments())));
   }
-  return std::unique_ptr<EtcdClient>(new EtcdClient(
-      std::move(members), "etcd at " + absl::StrJoin(*endpoints, ","), options.deadline));
+  return std::unique_ptr<EtcdClient>(new EtcdClient(std::move(members),
+                                                    "etcd at " + absl::StrJoin(*endpoints, ","),
+                                                    options.deadline, options.stop));
 }
 
 EtcdClient::EtcdClient(std::vector<std::unique_ptr<Member>> members, std::string name,
-                       absl::Duration deadline)
-    : members_(std::move(members)), name_(std::move(name)), deadline_(deadline) {}
+                       absl::Duration deadline, std::stop_token stop)
+    : members_(std::move(members)),
+      name_(std::move(name)),
+      deadline_(deadline),
+      stop_(std::move(stop)) {}
 
 EtcdClient::~EtcdClient() = default;
 
 absl::Status EtcdClient::Call(const EtcdPatience& patience, const Attempt& attempt) {
-  const std::stop_token& stop = patience.stop;
+  const auto is_stopped = [&] { return patience.stop.stop_requested() || stop_.stop_requested(); };
   const RealClock clock;
   const absl::Time until = clock.Now() + std::min(deadline_, patience.deadline);
   std::map<size_t, std::string> reasons;  // by member, the first one
@@ -162,11 +167,12 @@ absl::Status EtcdClient::Call(const EtcdPatience& patience, const Attempt& attem
       LetConnect(*member.channel, std::min(kConnectLook, share / 4));
       grpc::Status status;
       {
-        const std::stop_callback cancel(stop, [&] { context.TryCancel(); });
+        const std::stop_callback cancel(patience.stop, [&] { context.TryCancel(); });
+        const std::stop_callback cancel_all(stop_, [&] { context.TryCancel(); });
         status = attempt(member, &context);
       }
       if (status.ok()) return absl::OkStatus();
-      if (stop.stop_requested()) return absl::CancelledError(name_ + ": stopped");
+      if (is_stopped()) return absl::CancelledError(name_ + ": stopped");
       if (!IsForTheNext(status)) return Refusal(member.endpoint, status);
       reasons.emplace(at, absl::StrCat(member.endpoint, ": ", Reason(status, share)));
       size_t expected = at;  // another thread may have gone on already
@@ -174,7 +180,7 @@ absl::Status EtcdClient::Call(const EtcdPatience& patience, const Attempt& attem
       if (clock.Now() + kTryMin > until) break;
     }
     if (clock.Now() + kPause + kTryMin > until) break;
-    Pause(kPause, stop);
+    Pause(kPause, is_stopped);
   }
   return absl::UnavailableError(
       absl::StrFormat("%s does not answer: %s", name_,
@@ -250,6 +256,7 @@ absl::Status EtcdClient::AwaitDeletion(const std::string& key, int64_t revision,
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + patience.deadline));
   const std::stop_callback cancel(patience.stop, [&] { context.TryCancel(); });
+  const std::stop_callback cancel_all(stop_, [&] { context.TryCancel(); });
   auto stream = member.watch.Watch(&context);
   etcdserverpb::WatchResponse reply;
   bool may_have_gone = false;
@@ -261,7 +268,9 @@ absl::Status EtcdClient::AwaitDeletion(const std::string& key, int64_t revision,
   if (may_have_gone) context.TryCancel();
   const grpc::Status status = stream->Finish();
   if (may_have_gone) return absl::OkStatus();
-  if (patience.stop.stop_requested()) return absl::CancelledError(name_ + ": stopped");
+  if (patience.stop.stop_requested() || stop_.stop_requested()) {
+    return absl::CancelledError(name_ + ": stopped");
+  }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(name_ + ": " + key + " is still there");
   }

@@ -39,14 +39,15 @@ struct EtcdPatience {
 // round and round until a call's deadline; the one that answered is asked first the next time. So a
 // change may reach etcd twice, or after its call has failed: changes must bear that.
 //
-// Threads: any. Errors name the members: Unavailable (none answers, and why), Cancelled (by the
-// stop token), ResourceExhausted (etcd is full), and what else etcd says.
+// Threads: any. Errors name the members: Unavailable (none answers, and why), Cancelled (by a stop
+// token), ResourceExhausted (etcd is full), and what else etcd says.
 class EtcdClient {
  public:
   struct Options {
     std::string endpoints;  // "HOST:PORT,HOST:PORT"
     EtcdTls tls;
     absl::Duration deadline = absl::Seconds(5);  // of each call
+    std::stop_token stop = {};                   // ends all calls, also later ones
   };
   // Connects when first used. Errors: InvalidArgument (endpoints, or files that do not fit
   // together), and those of files, each naming what is wrong.
@@ -83,12 +84,13 @@ class EtcdClient {
   using Attempt = std::function<grpc::Status(Member&, grpc::ClientContext*)>;
 
   EtcdClient(std::vector<std::unique_ptr<Member>> members, std::string name,
-             absl::Duration deadline);
+             absl::Duration deadline, std::stop_token stop);
   absl::Status Call(const EtcdPatience& patience, const Attempt& attempt);
 
   const std::vector<std::unique_ptr<Member>> members_;
   const std::string name_;
   const absl::Duration deadline_;
+  const std::stop_token stop_;
   std::atomic<size_t> current_ = 0;  // the member to ask first
 };
 

@@ -11,21 +11,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/limits/limits.h"
 #include "server/coordinator/service/etcd/etcd_keys.h"
 #include "server/coordinator/service/etcd/fenced_writer.h"
-#include "server/coordinator/service/etcd/job_value.h"
 #include "server/coordinator/service/etcd/requests.h"
 #include "server/coordinator/service/etcd/seen_blocks.h"
+#include "server/coordinator/service/etcd/split_store.h"
 
 namespace strata::server {
 namespace {
 
 constexpr uint32_t kSchemaVersion = 1;
 constexpr size_t kClusterIdBytes = 16;
-// Of one answer: with the largest values it stays below what a message may have.
-constexpr int64_t kPageKeys = 56;
-static_assert(kPageKeys * (JobValue::kPartBytes + 4096) < kControlMessageBytesMax);
 // Where etcd drops its history while it is read.
 constexpr int kLoadsMax = 3;
 
@@ -36,13 +32,15 @@ std::string RandomName() {
 
 class EtcdJobStore final : public JobStore {
  public:
-  EtcdJobStore(std::shared_ptr<EtcdClient> client, const Leadership& leadership)
-      : client_(client), keys_(leadership.cluster), writer_(client, leadership) {}
+  EtcdJobStore(std::shared_ptr<EtcdClient> client, std::shared_ptr<FencedWriter> writer)
+      : client_(std::move(client)),
+        keys_(writer->leadership().cluster),
+        writer_(std::move(writer)) {}
 
   // Makes the state where there is none, and reads what stands in it once.
   absl::Status Prepare() {
-    const auto meta = writer_.Read({Get(keys_.Schema()), Get(keys_.ClusterId()),
-                                    Get(keys_.LastJobId()), Get(keys_.LastWrite())});
+    const auto meta = writer_->Read({Get(keys_.Schema()), Get(keys_.ClusterId()),
+                                     Get(keys_.LastJobId()), Get(keys_.LastWrite())});
     if (!meta.ok()) return meta.status();
     const absl::Status known = OnlyKey(*meta, 0) == nullptr ? Create() : ReadMeta(*meta);
     return known.ok() ? LoadSeenBlocks() : known;
@@ -61,35 +59,17 @@ class EtcdJobStore final : public JobStore {
 
   absl::Status Save(const proto::StoredJob& job) override {
     const JobId id(job.record().job_id());
-    const std::string set = writer_.NextName();
-    const JobValue value = SplitJob(job, set);
-    for (size_t i = 0; i < value.parts.size(); ++i) {
-      const absl::Status put = writer_.Write({Put(keys_.Part(id, set, i), value.parts[i])});
-      if (!put.ok()) return put;
-    }
-    // From here on the job is what the new parts say; those of before go, also of a save that was
-    // not finished.
-    std::vector<etcdserverpb::RequestOp> ops = {Put(keys_.Job(id), value.head)};
-    const std::string all = keys_.Parts(id);
-    if (value.parts.empty()) {
-      ops.push_back(Delete(all, EtcdKeys::EndOf(all)));
-    } else {
-      const std::string own = keys_.PartSet(id, set);
-      ops.push_back(Delete(all, own));
-      ops.push_back(Delete(EtcdKeys::EndOf(own), EtcdKeys::EndOf(all)));
-    }
+    std::vector<etcdserverpb::RequestOp> more;
     // The id counts as given away exactly when the job is there.
     const uint32_t last = std::max(last_job_id_, id.value());
-    if (last != last_job_id_) ops.push_back(Put(keys_.LastJobId(), absl::StrCat(last)));
-    const absl::Status saved = writer_.Write(ops);
+    if (last != last_job_id_) more.push_back(Put(keys_.LastJobId(), absl::StrCat(last)));
+    const absl::Status saved =
+        PutSplit(writer_.get(), PlaceOf(id), job.SerializeAsString(), std::move(more));
     if (saved.ok()) last_job_id_ = last;
     return saved;
   }
 
-  absl::Status Remove(JobId job) override {
-    const std::string parts = keys_.Parts(job);
-    return writer_.Write({Delete(keys_.Job(job)), Delete(parts, EtcdKeys::EndOf(parts))});
-  }
+  absl::Status Remove(JobId job) override { return DeleteSplit(writer_.get(), PlaceOf(job)); }
 
   absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() override {
     if (const absl::Status loaded = LoadSeenBlocks(); !loaded.ok()) return loaded;
@@ -106,25 +86,28 @@ class EtcdJobStore final : public JobStore {
       ops.push_back(Put(keys_.SeenBlock(number), value));
     }
     if (change.first > 0) ops.push_back(Delete(keys_.SeenBlocks(), keys_.SeenBlock(change.first)));
-    const absl::Status saved = writer_.Write(ops);
+    const absl::Status saved = writer_->Write(ops);
     is_seen_known_ = saved.ok();
     return saved;
   }
 
  private:
+  SplitPlace PlaceOf(JobId job) const { return {keys_.Job(job), keys_.Parts(job)}; }
+
   absl::Status Damaged(absl::string_view key, absl::string_view what) const {
-    return absl::DataLossError(absl::StrFormat("%s: %s: %s", client_->name(), key, what));
+    return server::Damaged(*client_, key, what);
   }
 
   absl::StatusOr<std::vector<proto::StoredJob>> LoadOnce() {
     std::vector<proto::StoredJob> jobs;
     int64_t revision = 0;  // all of it is read as of one moment
-    const absl::Status read = ReadAll(keys_.Jobs(), &revision, [&](const mvccpb::KeyValue& kv) {
-      absl::StatusOr<proto::StoredJob> job = ReadJob(kv, revision);
-      if (!job.ok()) return job.status();
-      jobs.push_back(*std::move(job));
-      return absl::OkStatus();
-    });
+    const absl::Status read =
+        ReadAll(client_.get(), keys_.Jobs(), &revision, [&](const mvccpb::KeyValue& kv) {
+          absl::StatusOr<proto::StoredJob> job = ReadJob(kv, revision);
+          if (!job.ok()) return job.status();
+          jobs.push_back(*std::move(job));
+          return absl::OkStatus();
+        });
     if (!read.ok()) return read;
     return jobs;
   }
@@ -132,7 +115,7 @@ class EtcdJobStore final : public JobStore {
   absl::Status Create() {
     etcdserverpb::RangeRequest all = RangeOf(keys_.prefix(), EtcdKeys::EndOf(keys_.prefix()));
     all.set_keys_only(true);
-    all.set_limit(kPageKeys);
+    all.set_limit(2);  // one that is not the leader's is enough
     const auto range = client_->Range(all);
     if (!range.ok()) return range.status();
     for (const mvccpb::KeyValue& kv : range->kvs()) {
@@ -143,8 +126,8 @@ class EtcdJobStore final : public JobStore {
           client_->name(), kv.key(), keys_.Schema()));
     }
     cluster_id_ = RandomName();
-    return writer_.Write({Put(keys_.Schema(), absl::StrCat(kSchemaVersion)),
-                          Put(keys_.ClusterId(), cluster_id_), Put(keys_.LastJobId(), "0")});
+    return writer_->Write({Put(keys_.Schema(), absl::StrCat(kSchemaVersion)),
+                           Put(keys_.ClusterId(), cluster_id_), Put(keys_.LastJobId(), "0")});
   }
 
   absl::Status ReadMeta(const etcdserverpb::TxnResponse& meta) {
@@ -171,44 +154,16 @@ class EtcdJobStore final : public JobStore {
     return absl::OkStatus();
   }
 
-  // Calls `take` with all keys below a prefix in their order, as of `*revision`; 0: as of now,
-  // which is put there.
-  absl::Status ReadAll(const std::string& prefix, int64_t* revision,
-                       const std::function<absl::Status(const mvccpb::KeyValue&)>& take) {
-    etcdserverpb::RangeRequest request = RangeOf(prefix, EtcdKeys::EndOf(prefix));
-    request.set_limit(kPageKeys);
-    while (true) {
-      request.set_revision(*revision);
-      const auto page = client_->Range(request);
-      if (!page.ok()) return page.status();
-      if (*revision == 0) *revision = page->header().revision();
-      for (const mvccpb::KeyValue& kv : page->kvs()) {
-        if (const absl::Status taken = take(kv); !taken.ok()) return taken;
-      }
-      if (!page->more() || page->kvs_size() == 0) return absl::OkStatus();
-      // The next key after the last one.
-      request.set_key(page->kvs(page->kvs_size() - 1).key() + std::string(1, '\0'));
-    }
-  }
-
   absl::StatusOr<proto::StoredJob> ReadJob(const mvccpb::KeyValue& kv, int64_t revision) {
     const std::optional<JobId> id = keys_.JobOf(kv.key());
     if (!id.has_value()) return Damaged(kv.key(), "is no job's key");
-    const absl::StatusOr<proto::StoredJobHead> head = ParseJobHead(kv.value());
-    if (!head.ok()) return Damaged(kv.key(), head.status().message());
-    std::string parts;
-    if (head->parts() > 0) {
-      const absl::Status read = ReadAll(keys_.PartSet(*id, head->part_set()), &revision,
-                                        [&](const mvccpb::KeyValue& part) {
-                                          parts += part.value();
-                                          return absl::OkStatus();
-                                        });
-      if (!read.ok()) return read;
-    }
-    const absl::StatusOr<proto::StoredJob> job = JoinJob(*head, parts);
-    if (!job.ok()) return Damaged(kv.key(), job.status().message());
-    if (job->record().job_id() != id->value()) {
-      return Damaged(kv.key(), absl::StrCat("is damaged: has job ", job->record().job_id()));
+    const absl::StatusOr<std::string> data =
+        GetSplit(client_.get(), kv, keys_.Parts(*id), revision);
+    if (!data.ok()) return data.status();
+    proto::StoredJob job;
+    if (!job.ParseFromString(*data)) return Damaged(kv.key(), "is damaged: no job");
+    if (job.record().job_id() != id->value()) {
+      return Damaged(kv.key(), absl::StrCat("is damaged: has job ", job.record().job_id()));
     }
     return job;
   }
@@ -216,11 +171,11 @@ class EtcdJobStore final : public JobStore {
   // A change whose call has failed is in what is read, or will never be.
   absl::Status LoadSeenBlocks() {
     is_seen_known_ = false;
-    if (const absl::Status settled = writer_.Settle(); !settled.ok()) return settled;
+    if (const absl::Status settled = writer_->Settle(); !settled.ok()) return settled;
     SeenBlocks seen;
     int64_t revision = 0;
     const absl::Status read =
-        ReadAll(keys_.SeenBlocks(), &revision, [&](const mvccpb::KeyValue& kv) {
+        ReadAll(client_.get(), keys_.SeenBlocks(), &revision, [&](const mvccpb::KeyValue& kv) {
           const std::optional<uint64_t> number = keys_.SeenBlockOf(kv.key());
           if (!number.has_value()) return Damaged(kv.key(), "is no block's key");
           const absl::Status restored = seen.Restore(*number, kv.value());
@@ -234,7 +189,7 @@ class EtcdJobStore final : public JobStore {
 
   const std::shared_ptr<EtcdClient> client_;
   const EtcdKeys keys_;
-  FencedWriter writer_;
+  const std::shared_ptr<FencedWriter> writer_;
   std::string cluster_id_;
   uint32_t last_job_id_ = 0;
   SeenBlocks seen_;
@@ -244,8 +199,8 @@ class EtcdJobStore final : public JobStore {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobStore>> OpenEtcdJobStore(std::shared_ptr<EtcdClient> client,
-                                                           const Leadership& leadership) {
-  auto store = std::make_unique<EtcdJobStore>(std::move(client), leadership);
+                                                           std::shared_ptr<FencedWriter> writer) {
+  auto store = std::make_unique<EtcdJobStore>(std::move(client), std::move(writer));
   const absl::Status prepared = store->Prepare();
   if (!prepared.ok()) return prepared;
   return store;

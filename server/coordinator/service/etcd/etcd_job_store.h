@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/coordinator/service/etcd/etcd_client.h"
-#include "server/coordinator/service/etcd/leader_lease.h"
+#include "server/coordinator/service/etcd/fenced_writer.h"
 #include "server/coordinator/service/job_store.h"
 
 namespace strata::server {
@@ -16,9 +16,9 @@ namespace strata::server {
 // Errors, also of the store, name etcd's members and the key: Unavailable (etcd does not answer),
 // FailedPrecondition (another coordinator leads; written by a newer version; keys of something
 // else), DataLoss (damaged). A change whose call has failed may have been made; it never comes
-// after a later one.
+// after a later one. `writer`: the only one of this leader.
 absl::StatusOr<std::unique_ptr<JobStore>> OpenEtcdJobStore(std::shared_ptr<EtcdClient> client,
-                                                           const Leadership& leadership);
+                                                           std::shared_ptr<FencedWriter> writer);
 
 }  // namespace strata::server
 

@@ -15,8 +15,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/coordinator/service/etcd/etcd_keys.h"
-#include "server/coordinator/service/etcd/job_value.h"
+#include "server/coordinator/service/etcd/leader_lease.h"
 #include "server/coordinator/service/etcd/requests.h"
+#include "server/coordinator/service/etcd/split_value.h"
 #include "server/coordinator/testing/etcd_process.h"
 #include "server/coordinator/testing/etcd_proxy.h"
 
@@ -35,6 +36,11 @@ proto::StoredJob Job(uint32_t id, const std::string& name, size_t bytes = 0) {
   job.mutable_status()->set_name(name);
   job.mutable_status()->set_reason(std::string(bytes, name[0]));
   return job;
+}
+
+absl::StatusOr<std::unique_ptr<JobStore>> OpenStore(const std::shared_ptr<EtcdClient>& client,
+                                                    const Leadership& leadership) {
+  return OpenEtcdJobStore(client, std::make_shared<FencedWriter>(client, leadership));
 }
 
 class EtcdJobStoreTest : public ::testing::Test {
@@ -57,7 +63,7 @@ class EtcdJobStoreTest : public ::testing::Test {
     return *leadership;
   }
   absl::StatusOr<std::unique_ptr<JobStore>> TryOpen(const std::string& cluster = "c") {
-    return OpenEtcdJobStore(client_, Lead(cluster));
+    return OpenStore(client_, Lead(cluster));
   }
   // As another coordinator would that leads from now on.
   std::unique_ptr<JobStore> Open(const std::string& cluster = "c") {
@@ -158,7 +164,7 @@ TEST_F(EtcdJobStoreTest, ALargeJobTakesThePlaceOfASmallOneAndBack) {
 TEST_F(EtcdJobStoreTest, OfALargeJobThatIsSavedHalfTheOldOneStays) {
   EtcdProxy proxy(etcd_->endpoint());
   const Leadership leadership = Lead();
-  const auto store = OpenEtcdJobStore(
+  const auto store = OpenStore(
       *EtcdClient::Open({.endpoints = proxy.endpoint(), .tls = {}, .deadline = absl::Seconds(1)}),
       leadership);
   ASSERT_TRUE(store.ok()) << store.status();
@@ -220,12 +226,12 @@ TEST_F(EtcdJobStoreTest, ADeposedLeaderChangesNothing) {
   EXPECT_EQ(jobs[0].status().name(), "a");
   EXPECT_TRUE(leads->LoadSeen()->empty());
   EXPECT_EQ(leads->next_job_id(), 2);
-  EXPECT_EQ(OpenEtcdJobStore(client_, {.cluster = "c", .create_revision = 1}).status(), refused);
+  EXPECT_EQ(OpenStore(client_, {.cluster = "c", .create_revision = 1}).status(), refused);
 }
 
 TEST_F(EtcdJobStoreTest, AnEtcdThatStandsStillEndsAChangeWithOneLine) {
   const Leadership leadership = Lead();
-  const auto store = OpenEtcdJobStore(etcd_->Client(absl::Seconds(1)), leadership);
+  const auto store = OpenStore(etcd_->Client(absl::Seconds(1)), leadership);
   ASSERT_TRUE(store.ok()) << store.status();
   etcd_->Signal(SIGSTOP);
   const absl::Time began = absl::Now();
@@ -280,12 +286,12 @@ TEST_F(EtcdJobStoreTest, WhatIsDamagedIsNamedByItsKey) {
   auto store = Open();
   ASSERT_TRUE(store->Save(Job(1, "a", 3 << 20)).ok());
   const auto head = client_->Range(RangeOf(keys_.Job(JobId(1))));
-  const std::string set = ParseJobHead(OnlyKey(*head)->value())->part_set();
-  Change(Put(keys_.Part(JobId(1), set, 1), "short"));
+  const std::string set = ParseHead(OnlyKey(*head)->value())->part_set();
+  Change(Put(EtcdKeys::PartIn(keys_.Parts(JobId(1)), set, 1), "short"));
   expect_damaged(store->Load().status(), keys_.Job(JobId(1)));
   Change(Put(keys_.Job(JobId(1)), "x"));
   expect_damaged(store->Load().status(), keys_.Job(JobId(1)));
-  Change(Put(keys_.Job(JobId(1)), SplitJob(Job(2, "b"), "").head));
+  Change(Put(keys_.Job(JobId(1)), Split(Job(2, "b").SerializeAsString(), "").head));
   expect_damaged(store->Load().status(), keys_.Job(JobId(1)));
   ASSERT_TRUE(store->Remove(JobId(1)).ok());
 
@@ -324,7 +330,7 @@ TEST_F(EtcdJobStoreTest, ALeaderThatIsKilledIsFollowedByAnotherThatSeesAllItsJob
   ASSERT_TRUE(leadership.ok()) << leadership.status();
   RecordProperty("took_over_ms", absl::ToInt64Milliseconds(absl::Now() - killed));
   EXPECT_GT(absl::Now() - killed, absl::Seconds(1)) << "it may have led for so long";
-  const auto store = OpenEtcdJobStore(client_, *leadership);
+  const auto store = OpenStore(client_, *leadership);
   ASSERT_TRUE(store.ok()) << store.status();
   const std::vector<proto::StoredJob> jobs = *(*store)->Load();
   ASSERT_EQ(jobs.size(), 2);
@@ -344,7 +350,7 @@ int Contend(const std::string& endpoint) {
   if (!lease.ok()) return 1;
   const auto leadership = (*lease)->AwaitElection(kLong);
   if (!leadership.ok()) return 1;
-  auto store = OpenEtcdJobStore(shared, *leadership);
+  auto store = OpenStore(shared, *leadership);
   const bool saved = store.ok() && (*store)->Save(Job(1, "large", 5 << 20)).ok() &&
                      (*store)->Save(Job(2, "small")).ok() && (*store)->SaveSeen({{5, 1}}).ok();
   if (!saved || write(STDOUT_FILENO, "!", 1) != 1) return 1;

@@ -58,12 +58,12 @@ std::string EtcdKeys::Parts(JobId job) const {
   return absl::StrCat(PartsOfAll(), absl::StrFormat("%010d", job.value()), "/");
 }
 
-std::string EtcdKeys::PartSet(JobId job, const std::string& set) const {
-  return absl::StrCat(Parts(job), set, "/");
+std::string EtcdKeys::PartSetIn(const std::string& parts, const std::string& set) {
+  return absl::StrCat(parts, set, "/");
 }
 
-std::string EtcdKeys::Part(JobId job, const std::string& set, uint32_t number) const {
-  return absl::StrCat(PartSet(job, set), absl::StrFormat("%06d", number));
+std::string EtcdKeys::PartIn(const std::string& parts, const std::string& set, uint32_t number) {
+  return absl::StrCat(PartSetIn(parts, set), absl::StrFormat("%06d", number));
 }
 
 std::string EtcdKeys::SeenBlock(uint64_t number) const {

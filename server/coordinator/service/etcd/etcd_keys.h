@@ -24,6 +24,9 @@ class EtcdKeys {
 
   std::string Leader() const { return prefix_ + "leader"; }
   std::string Schema() const { return prefix_ + "schema"; }
+  // Which authority's keys the members have.
+  std::string Authority() const { return prefix_ + "authority"; }
+  std::string KeyBook() const { return prefix_ + "key_book"; }
   std::string ClusterId() const { return prefix_ + "cluster_id"; }
   std::string LastJobId() const { return prefix_ + "last_job_id"; }
   // Written by every change.
@@ -36,8 +39,10 @@ class EtcdKeys {
   // What of a job is too large for one value. A set of parts is written once and never changed.
   std::string PartsOfAll() const { return prefix_ + "parts/"; }
   std::string Parts(JobId job) const;
-  std::string PartSet(JobId job, const std::string& set) const;
-  std::string Part(JobId job, const std::string& set, uint32_t number) const;
+  std::string PartsOfKeyBook() const { return PartsOfAll() + "key_book/"; }
+  // Of a prefix such as one of them.
+  static std::string PartSetIn(const std::string& parts, const std::string& set);
+  static std::string PartIn(const std::string& parts, const std::string& set, uint32_t number);
 
   // Registrations that were seen.
   std::string SeenBlocks() const { return prefix_ + "seen/"; }

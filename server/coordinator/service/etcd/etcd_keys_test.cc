@@ -10,7 +10,10 @@ TEST(EtcdKeysTest, AllKeysLieBelowTheClusters) {
   EXPECT_EQ(keys.prefix(), "strata/a.b-c_1/");
   EXPECT_EQ(keys.Leader(), "strata/a.b-c_1/leader");
   EXPECT_EQ(keys.Job(JobId(7)), "strata/a.b-c_1/jobs/0000000007");
-  EXPECT_EQ(keys.Part(JobId(7), "5-1", 3), "strata/a.b-c_1/parts/0000000007/5-1/000003");
+  EXPECT_EQ(EtcdKeys::PartIn(keys.Parts(JobId(7)), "5-1", 3),
+            "strata/a.b-c_1/parts/0000000007/5-1/000003");
+  EXPECT_EQ(keys.KeyBook(), "strata/a.b-c_1/key_book");
+  EXPECT_EQ(keys.PartsOfKeyBook(), "strata/a.b-c_1/parts/key_book/");
   EXPECT_EQ(keys.SeenBlock(9), "strata/a.b-c_1/seen/00000000000000000009");
 }
 

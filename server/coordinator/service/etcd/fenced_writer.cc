@@ -19,12 +19,18 @@ FencedWriter::FencedWriter(std::shared_ptr<EtcdClient> client, Leadership leader
     : client_(std::move(client)), leadership_(std::move(leadership)), keys_(leadership_.cluster) {}
 
 std::string FencedWriter::NextName() {
+  absl::MutexLock lock(&mutex_);
+  return TakeName();
+}
+
+std::string FencedWriter::TakeName() {
   return absl::StrFormat("%016x-%d", leadership_.create_revision, ++names_);
 }
 
 absl::Status FencedWriter::Write(const std::vector<etcdserverpb::RequestOp>& ops) {
   STRATA_REQUIRE(ops.size() <= kOpsMax);
-  const std::string name = NextName();
+  absl::MutexLock lock(&mutex_);
+  const std::string name = TakeName();
   for (int tries = 0; tries < kTriesMax; ++tries) {
     etcdserverpb::TxnRequest request;
     *request.add_compare() = CreatedAt(keys_.Leader(), leadership_.create_revision);
@@ -57,6 +63,7 @@ absl::StatusOr<etcdserverpb::TxnResponse> FencedWriter::Read(
   auto txn = client_->Txn(request);
   if (!txn.ok() || txn->succeeded()) return txn;
   bool was_made = false;
+  absl::MutexLock lock(&mutex_);
   const absl::Status why = Explain(*txn, "", &was_made);
   if (!why.ok()) return why;
   return absl::InternalError(absl::StrCat(client_->name(), ": a comparison failed that holds"));

@@ -84,9 +84,16 @@ void LeaderLease::SetLeader(const std::string& address) {
   leader_ = address;
 }
 
+void LeaderLease::Doubt() {
+  absl::MutexLock lock(&mutex_);
+  is_doubted_ = true;
+}
+
 bool LeaderLease::SleepUntil(absl::Time until) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&stop_), until - clock_.Now());
+  const auto wakes = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stop_ || is_doubted_; };
+  mutex_.AwaitWithTimeout(absl::Condition(&wakes), until - clock_.Now());
+  is_doubted_ = false;
   return !stop_;
 }
 

@@ -56,6 +56,8 @@ class LeaderLease {
   absl::StatusOr<Leadership> AwaitElection(absl::Duration at_most);
   // Whether it leads now, by its own clock.
   bool leads() const;
+  // Asks etcd at once whether it still leads: somebody has heard of a later leader.
+  void Doubt();
   // Returns the address of who led when etcd was last asked; empty: nobody did.
   std::string leader() const;
 
@@ -78,7 +80,7 @@ class LeaderLease {
   absl::Status Refresh(Held& held, const std::stop_token& stop);
   // Errors: FailedPrecondition: the key is another one's, or gone.
   absl::Status CheckKey(const Held& held, const std::stop_token& stop);
-  // Returns false when it is to stop.
+  // Wakes up early where it is doubted. Returns false when it is to stop.
   bool SleepUntil(absl::Time until);
 
   const std::shared_ptr<EtcdClient> client_;
@@ -87,6 +89,7 @@ class LeaderLease {
   const RealClock clock_;
   mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_doubted_ ABSL_GUARDED_BY(mutex_) = false;
   Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kWaits;
   Leadership leadership_ ABSL_GUARDED_BY(mutex_);
   absl::Time end_ ABSL_GUARDED_BY(mutex_);  // of the belief to lead

@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
-#define STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_METRICS_METRICS_MERGE_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_METRICS_METRICS_MERGE_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace strata::server {
 
 // Merges the reports of a job's ranks into one record per window of steps, and into the job's
-// progress. Each rank reports its windows in order; a report that was taken in before is ignored.
+// progress. Each rank reports its windows in order; steps that were taken in before are ignored.
 // Pure.
 class MetricsMerge {
  public:
@@ -30,6 +30,10 @@ class MetricsMerge {
   // its own, without samples, and so is any that comes without steps. The record of the final model
   // comes last. `elapsed_s` since training began.
   std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
+  // New processes take the place of those of ranks [first, first + count): their counters begin at
+  // 0, and their steps with any of those reported, or later. What was not reported in between is
+  // taken to have had as many samples in each step as their first window.
+  void BeginAnew(uint32_t first, uint32_t count);
   // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
 
@@ -49,6 +53,8 @@ class MetricsMerge {
     uint64_t steps = 0;    // of all its reports
     double wall_s = 0;     // that these steps took
     bool final = false;
+    proto::NodeCounters earlier;  // of its processes before the newest one
+    bool begins_anew = false;     // the newest one has reported no window yet
   };
   using Window = std::map<uint32_t, proto::RankReport>;  // by rank
 
@@ -59,7 +65,10 @@ class MetricsMerge {
   // Returns the samples of ranks that have reported no step yet, in those before the one that they
   // go on with: as many per step as the others'.
   uint64_t EarlierSamples() const;
-  void Take(const proto::RankReport& report);
+  void Take(proto::RankReport report);
+  // Fits the report to the steps that its rank is known to have made: it shrinks to those past
+  // them, and the samples of steps that nobody has reported are added.
+  void SettleSteps(proto::RankReport* report);
   bool IsComplete(uint64_t end_step) const;
   proto::MetricsRecord Merge(const Window& window, double elapsed_s);
   // What one window's exchanges took, all nodes together.
@@ -93,4 +102,4 @@ class MetricsMerge {
 
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_COORDINATOR_JOBS_METRICS_MERGE_H_
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_METRICS_METRICS_MERGE_H_

@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/metrics_merge.h"
+#include "server/coordinator/jobs/metrics/metrics_merge.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,6 +14,19 @@ constexpr size_t kValuesShownMax = 32;
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 uint64_t Difference(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
+
+void AddCounts(const proto::NodeCounters& more, proto::NodeCounters* sum) {
+  sum->set_bytes_pushed(sum->bytes_pushed() + more.bytes_pushed());
+  sum->set_bytes_answered(sum->bytes_answered() + more.bytes_answered());
+  sum->set_pushes(sum->pushes() + more.pushes());
+  sum->set_pushes_during_backward(sum->pushes_during_backward() + more.pushes_during_backward());
+  for (int bin = 0; bin < more.staleness_size(); ++bin) {
+    if (sum->staleness_size() <= bin) sum->add_staleness(0);
+    sum->set_staleness(bin, sum->staleness(bin) + more.staleness(bin));
+  }
+  sum->set_exchange_s(sum->exchange_s() + more.exchange_s());
+  sum->set_exposed_s(sum->exposed_s() + more.exposed_s());
+}
 
 }  // namespace
 
@@ -72,28 +85,52 @@ std::vector<proto::MetricsRecord> MetricsMerge::Flush(double elapsed_s) {
   return Complete(/*all=*/true, elapsed_s);
 }
 
-void MetricsMerge::Take(const proto::RankReport& report) {
+void MetricsMerge::Take(proto::RankReport report) {
   Rank& rank = ranks_[report.rank()];
   if (report.end_step() <= report.first_step()) {
     rank.began = std::max(rank.began, report.end_step());
     return;
   }
   if (rank.newest.has_value() && report.end_step() <= rank.newest->end_step()) return;
-  // Windows that were merged before a restart of the coordinator, or steps before a checkpoint: as
-  // many samples per step as in this one.
-  const uint64_t known = rank.newest.has_value() ? rank.newest->end_step() : 0;
-  if (!rank.newest.has_value() && report.first_step() > known) {
-    const uint64_t steps = report.end_step() - report.first_step();
-    const uint64_t missed = report.first_step() * report.samples() / steps;
-    rank.samples += missed;
-    samples_merged_ += missed;
-  }
+  SettleSteps(&report);
+  if (report.has_node()) AddCounts(rank.earlier, report.mutable_node());
   rank.samples += report.samples();
   rank.steps += report.end_step() - report.first_step();
   rank.wall_s += report.wall_s();
   rank.newest = report;
   NoteMeasured(report);
   windows_[report.end_step()][report.rank()] = report;
+}
+
+void MetricsMerge::SettleSteps(proto::RankReport* report) {
+  Rank& rank = ranks_[report->rank()];
+  const uint64_t known = rank.newest.has_value() ? rank.newest->end_step() : 0;
+  const bool begins_anew = std::exchange(rank.begins_anew, false) || !rank.newest.has_value();
+  const uint64_t first = report->first_step(), steps = report->end_step() - first;
+  if (first < known) {
+    // The rest of a window that was begun again with a process: the steps before were reported.
+    const double share = static_cast<double>(report->end_step() - known) / steps;
+    report->set_samples(report->samples() * (report->end_step() - known) / steps);
+    report->set_loss_sum(report->loss_sum() * share);
+    report->set_wall_s(report->wall_s() * share);
+    report->set_wait_s(report->wait_s() * share);
+    report->set_first_step(known);
+    return;
+  }
+  // Windows that were merged before a restart of the coordinator, steps before a checkpoint, or
+  // what a process had not reported when it died: as many samples per step as in this one.
+  if (!begins_anew) return;
+  const uint64_t missed = (first - known) * report->samples() / steps;
+  rank.samples += missed;
+  samples_merged_ += missed;
+}
+
+void MetricsMerge::BeginAnew(uint32_t first, uint32_t count) {
+  for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].newest.has_value()) continue;
+    ranks_[rank].earlier = ranks_[rank].newest->node();
+    ranks_[rank].begins_anew = true;
+  }
 }
 
 uint64_t MetricsMerge::EarlierSamples() const {

@@ -1,0 +1,109 @@
+// The part of JobTable that takes in what workers say of the nodes that they play.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/coordinator/jobs/job_table.h"
+
+namespace strata::server {
+
+template <typename Message>
+JobNode* JobTable::FindNode(const std::string& daemon, const Message& message, JobEntry** entry) {
+  *entry = FindRunning(message);
+  JobNode* node = *entry == nullptr ? nullptr : (*entry)->NodeOn(daemon);
+  return node == nullptr || !node->IsMeant(message) ? nullptr : node;
+}
+
+void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& message,
+                           absl::Time now) {
+  JobEntry* entry = nullptr;
+  JobNode* node = FindNode(daemon, message, &entry);
+  if (node == nullptr || node->ready) return;
+  if (entry->stage() == JobStage::kTraining) {
+    replacer_.OnReady(message, node, entry, now);
+    return StartQueued(now);
+  }
+  if (entry->stage() != JobStage::kStarting) return;
+  node->ready = true;
+  node->info = message;
+  if (!entry->all_ready()) return;
+  const absl::Status taken = entry->TakeLayout();
+  if (!taken.ok()) {
+    life_.Fail(std::string(taken.message()), entry, now);
+    StartQueued(now);
+    return;
+  }
+  life_.Install(entry, now);
+}
+
+void JobTable::OnNodeFinished(const std::string& daemon, const proto::NodeFinished& message,
+                              absl::Time now) {
+  JobEntry* entry = nullptr;
+  JobNode* node = FindNode(daemon, message, &entry);
+  if (node == nullptr || node->finished) return;
+  if (message.has_steps_made()) node->steps_made = message.steps_made();
+  if (entry->stage() != JobStage::kTraining || !node->ready) {
+    life_.Fail(absl::StrCat(node->Describe(), " ended before training began"), entry, now);
+  } else if (absl::Status equal = CheckEqualSteps(entry->nodes); !equal.ok()) {
+    life_.Fail(std::string(equal.message()), entry, now);
+  } else {
+    node->finished = true;
+    entry->stored.set_node_finished(node->node, true);
+    const bool all_finished = std::all_of(entry->nodes.begin(), entry->nodes.end(),
+                                          [](const JobNode& n) { return n.finished; });
+    if (all_finished) {
+      life_.End(proto::FINISHED, "", entry, now);
+    } else {
+      announcer_.Save(*entry).IgnoreError();  // repeated
+    }
+  }
+  StartQueued(now);
+}
+
+void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& message,
+                            absl::Time now) {
+  JobEntry* entry = nullptr;
+  JobNode* node = FindNode(daemon, message, &entry);
+  if (node == nullptr) return;
+  const bool names_daemon = absl::StrContains(message.reason(), daemon);
+  const std::string reason =
+      names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
+  if (message.is_damaged() && entry->stored.record().has_resume()) {
+    life_.GoOnFromEarlier(reason, entry, now);
+  } else if (node->finished) {
+    life_.Fail(reason, entry, now);
+  } else {
+    replacer_.OnLost({.reason = reason, .is_own_end = true}, node, entry, now);
+  }
+  StartQueued(now);
+}
+
+void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
+                              absl::Time now) {
+  JobEntry* entry = nullptr;
+  const JobNode* node = FindNode(daemon, activity, &entry);
+  if (node == nullptr) return;
+  reports_.OnNodeActivity(daemon, activity, entry, now);
+  if (entry->stage() != JobStage::kTraining) return;
+  replacer_.OnActivity(activity, *node, entry);
+  const absl::Status equal = CheckEqualSteps(entry->nodes);
+  if (equal.ok()) return;
+  life_.Fail(std::string(equal.message()), entry, now);
+  StartQueued(now);
+}
+
+void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat) {
+  for (const proto::JobCounters& counters : heartbeat.jobs()) {
+    JobEntry* entry = FindRunning(counters.job_id());
+    if (entry != nullptr) reports_.OnShardMemory(daemon, counters, entry);
+  }
+  for (const proto::NodeActivity& activity : heartbeat.nodes()) {
+    JobEntry* entry = nullptr;
+    if (FindNode(daemon, activity, &entry) != nullptr) {
+      reports_.OnNodeMemory(daemon, activity, entry);
+    }
+  }
+}
+
+}  // namespace strata::server

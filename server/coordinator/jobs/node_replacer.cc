@@ -1,0 +1,259 @@
+#include "server/coordinator/jobs/node_replacer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/counted.h"
+#include "common/log.h"
+#include "common/require.h"
+#include "server/coordinator/jobs/node_agreement.h"
+
+namespace strata::server {
+namespace {
+
+// Returns the newest of a node that was replaced.
+proto::ReplacementStatus* NewestOf(const JobNode& node, JobEntry* entry) {
+  auto* const all = entry->status().mutable_replacements();
+  const auto newest = std::find_if(all->rbegin(), all->rend(),
+                                   [&](const auto& one) { return one.node() == node.node; });
+  STRATA_REQUIRE(newest != all->rend());
+  return &*newest;
+}
+
+// Returns the step that the node is known to be in, at least.
+uint64_t KnownStep(const JobNode& node, const JobEntry& entry) {
+  return std::max(node.steps, entry.metrics.SlowestStep(node.first_rank, node.ranks));
+}
+
+int64_t CountWithinAnHour(const JobEntry& entry, absl::Time now) {
+  const auto& all = entry.stored.status().replacements();
+  return std::count_if(all.begin(), all.end(), [&](const proto::ReplacementStatus& one) {
+    return absl::FromUnixMillis(one.lost_ms()) > now - absl::Hours(1);
+  });
+}
+
+std::string TimeOf(absl::Time time) {
+  return absl::FormatTime("%H:%M:%S UTC", time, absl::UTCTimeZone());
+}
+
+// Its processes have not begun to train when its worker is lost, too: that is no other death of the
+// node.
+bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node) {
+  return !node.ready && !loss.is_own_end;
+}
+
+// Drops the oldest replacements beyond those that are kept, but for what counts: those of the last
+// hour, and the newest of each node.
+void DropOld(absl::Time now, JobEntry* entry) {
+  constexpr int kKept = 100;
+  auto* const all = entry->status().mutable_replacements();
+  for (int i = 0; i < all->size() && all->size() > kKept;) {
+    const bool counts = absl::FromUnixMillis(all->Get(i).lost_ms()) > now - absl::Hours(1);
+    const bool has_newer = std::any_of(all->begin() + i + 1, all->end(), [&](const auto& other) {
+      return other.node() == all->Get(i).node();
+    });
+    if (counts) return;
+    if (has_newer) {
+      all->DeleteSubrange(i, 1);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// Says which nodes do not train, and why; empty: all do.
+std::string DescribeReplaced(const JobEntry& entry) {
+  std::vector<std::string> texts;
+  for (const JobNode& node : entry.nodes) {
+    if (node.ready || node.finished) continue;
+    texts.push_back(
+        node.waits_for_worker()
+            ? absl::StrFormat("%s waits since %s for a worker with %s: %s", node.DescribeAlone(),
+                              TimeOf(node.waits_since), Counted(node.ranks, "free slot"),
+                              node.waits_for)
+            : absl::StrFormat("%s is begun again on worker %s", node.DescribeAlone(), node.daemon));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
+}  // namespace
+
+std::string NodeReplacer::WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
+                                 absl::Time now) const {
+  if (!entry.job().has_replace() || entry.stage() != JobStage::kTraining || !entry.needs_servers())
+    return loss.reason;
+  const uint64_t step = KnownStep(node, entry);
+  if (loss.is_own_end && node.died_at_step && step <= *node.died_at_step) {
+    return absl::StrFormat("%s; it was begun again before, and has come no further than step %d",
+                           loss.reason, step);
+  }
+  const int64_t lately = CountWithinAnHour(entry, now);
+  if (IsUnderWay(loss, node) || lately < entry.job().replace().per_hour()) return "";
+  return absl::StrFormat("%s; %s begun again within an hour, and replace.per_hour allows no more",
+                         loss.reason,
+                         lately == 1 ? "a node was" : absl::StrCat(lately, " nodes were"));
+}
+
+void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->running() && !node->finished);
+  const std::string why_not = WhyNot(loss, *node, *entry, now);
+  if (!why_not.empty()) return life_->Fail(why_not, entry, now);
+  const std::string from = node->daemon;
+  NoteLoss(loss, node, entry, now);
+  announcer_->Warn(absl::StrFormat("job %d (%s): node %d is begun again: %s", entry->id().value(),
+                                   entry->job().name(), node->node, loss.reason));
+  const Look look = LookForWorkers(entry, now);
+  const bool is_elsewhere = node->daemon != from;
+  const JobId id = entry->id();
+  UpdateReason(entry);
+  const bool is_saved = life_->SaveOrFail(entry, now);
+  if (is_elsewhere) commands_->SendStop(from, id, loss.reason);
+  if (!is_saved) return;
+  TellDaemons(look.begun, *entry);
+  announcer_->TellStatus(entry);
+}
+
+void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
+  proto::ReplacementStatus* shown = nullptr;
+  if (IsUnderWay(loss, *node)) {
+    shown = NewestOf(*node, entry);
+  } else {
+    shown = entry->status().add_replacements();
+    shown->set_node(node->node);
+    shown->set_from(node->daemon);
+  }
+  shown->set_lost_ms(absl::ToUnixMillis(now));
+  shown->set_reason(loss.reason);
+  shown->clear_to();
+  DropOld(now, entry);
+  if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
+  // Only its processes are gone: its worker has room for it. Where they could not begin, another
+  // one may do better.
+  node->takes_first = loss.is_own_end && node->ready ? node->daemon : "";
+  node->takes_last = loss.is_own_end && !node->ready ? node->daemon : "";
+  ++node->incarnation;
+  node->daemon.clear();
+  node->waits_since = now;
+  node->ready = false;
+  node->info.Clear();
+  node->steps_made.reset();
+  node->missing_since = absl::InfiniteFuture();
+  node->present = true;
+  entry->waits.activity().ForgetNode(node->node);
+  proto::JobNodeStatus* row = entry->status().mutable_nodes(static_cast<int>(node->node));
+  row->clear_memory_bytes();
+  row->clear_memory_limit_bytes();
+  row->clear_gpu_memory_bytes();
+  row->clear_gpu_memory_limit_bytes();
+  entry->StoreNode(*node);
+}
+
+SpareWorker NodeReplacer::FindWorker(const JobNode& node, const JobEntry& entry,
+                                     absl::Time now) const {
+  SpareWish wish{.ranks = node.ranks,
+                 .on_gpus = entry.on_gpus(),
+                 .first = node.takes_first,
+                 .last = node.takes_last};
+  for (const JobServer& server : entry.servers) wish.servers.push_back(server.daemon);
+  std::vector<WorkerSlots> workers = queue_->Workers();
+  std::erase_if(workers, [&](const WorkerSlots& worker) {
+    return std::any_of(entry.nodes.begin(), entry.nodes.end(),
+                       [&](const JobNode& other) { return other.daemon == worker.daemon; });
+  });
+  return ChooseSpareWorker(wish, std::move(workers), *reached_, now);
+}
+
+NodeReplacer::Look NodeReplacer::LookForWorkers(JobEntry* entry, absl::Time now) const {
+  Look look;
+  for (JobNode& node : entry->nodes) {
+    if (!node.waits_for_worker()) continue;
+    const SpareWorker spare = FindWorker(node, *entry, now);
+    if (spare.daemon.empty()) {
+      node.waits_for = spare.reason;
+      look.waits_for_slots |= spare.waits_for_slots;
+      const auto patience = absl::Seconds(entry->job().replace().patience_s());
+      if (now - node.waits_since < patience) continue;
+      look.late = absl::StrFormat("%s; for %s no worker had room to begin the node again: %s",
+                                  NewestOf(node, entry)->reason(), absl::FormatDuration(patience),
+                                  spare.reason);
+      continue;
+    }
+    node.daemon = spare.daemon;
+    node.waits_since = absl::InfiniteFuture();
+    NewestOf(node, entry)->set_to(node.daemon);
+    entry->StoreNode(node);
+    look.begun.push_back(&node);
+  }
+  return look;
+}
+
+bool NodeReplacer::PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now) {
+  const bool waits = std::any_of(entry->nodes.begin(), entry->nodes.end(),
+                                 [](const JobNode& node) { return node.waits_for_worker(); });
+  if (!waits || entry->stage() != JobStage::kTraining) return false;
+  const Look look = LookForWorkers(entry, now);
+  if (!look.late.empty() && !may_return) {
+    life_->Fail(look.late, entry, now);
+    return false;
+  }
+  const bool has_news = UpdateReason(entry) || !look.begun.empty();
+  if (!look.begun.empty()) {
+    if (!life_->SaveOrFail(entry, now)) return false;
+    TellDaemons(look.begun, *entry);
+  }
+  if (has_news) announcer_->TellStatus(entry);
+  return look.waits_for_slots;
+}
+
+void NodeReplacer::TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry) {
+  for (const JobNode* node : begun) {
+    LogInfo("job %d (%s): %s, incarnation %d, begins on worker %s", entry.id().value(),
+            entry.job().name(), node->DescribeAlone(), node->incarnation, node->daemon);
+    commands_->SendStart(entry, *node);
+  }
+}
+
+bool NodeReplacer::UpdateReason(JobEntry* entry) {
+  const std::string shown = entry->status().reason();
+  if (entry->replaces.empty() || shown != entry->replaces) entry->stored.set_reason_besides(shown);
+  entry->replaces = DescribeReplaced(*entry);
+  entry->status().set_reason(entry->replaces.empty() ? entry->stored.reason_besides()
+                                                     : entry->replaces);
+  return entry->status().reason() != shown;
+}
+
+void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry,
+                           absl::Time now) {
+  STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready);
+  node->info = message;
+  const absl::Status same =
+      CheckTakesPlace(entry->stored.record(), entry->stored.total_steps(), *node);
+  if (!same.ok()) return life_->Fail(std::string(same.message()), entry, now);
+  node->ready = true;
+  entry->metrics.BeginAnew(node->first_rank, node->ranks);
+  if (node->node == 0) entry->status().set_run_dir(message.run_dir());
+  entry->StoreNode(*node);
+  UpdateReason(entry);
+  if (!life_->SaveOrFail(entry, now)) return;
+  commands_->SendRun(*entry, *node);
+  if (node->node == 0) announcer_->SendRecordsAgain(*entry);
+  announcer_->TellStatus(entry);
+}
+
+void NodeReplacer::OnActivity(const proto::NodeActivity& activity, const JobNode& node,
+                              JobEntry* entry) {
+  if (!activity.has_rejoined_step() || node.incarnation == 1 || !node.ready) return;
+  proto::ReplacementStatus* shown = NewestOf(node, entry);
+  if (shown->step() == activity.rejoined_step()) return;
+  shown->set_step(activity.rejoined_step());
+  LogInfo("job %d (%s): %s goes on from step %d on worker %s", entry->id().value(),
+          entry->job().name(), node.DescribeAlone(), shown->step(), node.daemon);
+  announcer_->Save(*entry).IgnoreError();  // repeated
+  announcer_->AddNews(entry->id());
+}
+
+}  // namespace strata::server

@@ -1,0 +1,77 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_NODE_REPLACER_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_NODE_REPLACER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/jobs/daemon_commands.h"
+#include "server/coordinator/jobs/job_announcer.h"
+#include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/jobs/job_life.h"
+#include "server/coordinator/jobs/job_queue.h"
+#include "server/coordinator/placement/reached_servers.h"
+#include "server/coordinator/placement/spare_worker.h"
+
+namespace strata::server {
+
+// The steps of a node that dies in a job that trains on without it (Job.replace): from its loss
+// until processes of its next incarnation train in its place. Where the job does not ask for that,
+// or may not, it fails. Owns nothing; what is known of the node is the entry's.
+class NodeReplacer {
+ public:
+  struct Loss {
+    std::string reason;  // names the node
+    // Its processes have ended by themselves: where they do that twice at one step, it is the job
+    // that is wrong.
+    bool is_own_end = false;
+  };
+
+  // All outlive it.
+  NodeReplacer(const ReachedServers* reached, const JobQueue* queue, DaemonCommands* commands,
+               JobAnnouncer* announcer, JobLife* life)
+      : reached_(reached), queue_(queue), commands_(commands), announcer_(announcer), life_(life) {}
+
+  // Begins the node again on a worker that has room for it, or lets it wait for one; else fails the
+  // job. The daemon that had it is told to stop it. REQUIRES: entry->running(), !node->finished.
+  void OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
+  // Begins nodes again that wait for a worker, where there is one now. Fails the job whose node has
+  // waited for too long, unless `may_return`: daemons of before the coordinator's restart may still
+  // come back. Returns whether whoever asks for slots is to wait behind the job.
+  bool PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now);
+  // The newest processes of the node are ready: lets them train. REQUIRES: the entry trains,
+  // !node->ready.
+  void OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry, absl::Time now);
+  // Takes in from which step the node went on. REQUIRES: it speaks of its newest processes.
+  void OnActivity(const proto::NodeActivity& activity, const JobNode& node, JobEntry* entry);
+
+ private:
+  // What a look for workers has come to.
+  struct Look {
+    std::vector<const JobNode*> begun;
+    bool waits_for_slots = false;
+    std::string late;  // why a node has waited for too long; empty: none has
+  };
+
+  // Why the job fails, in words; empty: the node is begun again.
+  std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
+                     absl::Time now) const;
+  // Writes down that the node is lost, and that nobody plays it.
+  void NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
+  Look LookForWorkers(JobEntry* entry, absl::Time now) const;
+  SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, absl::Time now) const;
+  void TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry);
+  // Has the status's reason say which nodes do not train, and why. Returns whether it has changed.
+  static bool UpdateReason(JobEntry* entry);
+
+  const ReachedServers* const reached_;
+  const JobQueue* const queue_;
+  DaemonCommands* const commands_;
+  JobAnnouncer* const announcer_;
+  JobLife* const life_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_NODE_REPLACER_H_

@@ -1,0 +1,94 @@
+#ifndef STRATA_TESTS_SIM_CLUSTER_SIM_SHARD_H_
+#define STRATA_TESTS_SIM_CLUSTER_SIM_SHARD_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/process/owned_timers.h"
+#include "common/transport/sim/sim_network.h"
+#include "proto/control.pb.h"
+#include "server/shard/frames/frame_backlog.h"
+#include "server/shard/shard_core.h"
+#include "tests/sim/check/shard_copies.h"
+#include "tests/sim/cluster/watched_endpoint.h"
+
+namespace strata::sim {
+
+class World;
+
+// One thread of a server: the loop of ShardThread around a ShardCore, which holds shards of jobs
+// and second copies of some; and the frames that no node would send.
+class SimShard {
+ public:
+  // `port` 0: a free one.
+  SimShard(World* world, const std::string& name, const std::string& host_name, uint32_t host,
+           int port);
+
+  // Ends as a process that dies does: nothing is said.
+  ~SimShard();
+  SimShard(const SimShard&) = delete;
+  SimShard& operator=(const SimShard&) = delete;
+
+  int port() const { return port_; }
+  void Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy);
+  // The copy that lies here is the only one. Errors: the core's; NotFound: none lies here.
+  absl::Status GoOnAlone(const proto::MoveShard& move);
+  void Remove(uint32_t job);
+  std::vector<server::BackupState> BackupStates() const { return core_.BackupStates(); }
+  // With its process, by a signal; or no more.
+  void StandStill(bool stands);
+
+ private:
+  void OnReady();
+  void OnTime();
+  // Calls OnReady when the core wants to be told the time.
+  void WakeAtDeadline();
+  void OnEvent(transport::Event event);
+  void OnFrame(const transport::Event& event);
+  using JobShard = std::pair<uint32_t, uint32_t>;
+  struct Held {
+    bool is_backup = false;
+    bool is_alone = false;  // what was to be the other copy is none any more
+    bool took_over = false;
+  };
+
+  // HELLO names the shard that all else is about.
+  void Bind(const transport::Event& event);
+  Copy CopyOf(uint32_t shard) const { return {shard, process_}; }
+  // Tells the job's checker.
+  void CheckTaken(const transport::Event& event, absl::Time now);
+  // A connection is gone.
+  void Forget(transport::ConnectionId connection);
+  void RepeatHello(const transport::Event& event);
+  void SendStrays(const transport::Event& event);
+  // The core must refuse it and want nothing else.
+  void Stray(const transport::Event& event, wire::Frame frame, wire::Op refusal, const char* what);
+  void Execute();
+  void Execute(const server::ShardAction& action);
+  void Send(transport::ConnectionId connection, const wire::Frame& frame);
+
+  World* const world_;
+  const std::string name_;
+  server::ShardCore core_;
+  const uint64_t process_;
+  std::map<JobShard, Held> held_;
+  uint32_t stops_ = 0;  // that are not over
+  absl::Time wakes_at_ = absl::InfiniteFuture();
+  std::map<transport::ConnectionId, JobShard> bound_;
+  std::vector<transport::Event> events_;
+  std::vector<server::ShardAction> actions_;
+  std::unique_ptr<WatchedEndpoint> endpoint_;
+  std::optional<server::FrameBacklog> backlog_;
+  int port_ = 0;
+  OwnedTimers<transport::SimNetwork> timers_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CLUSTER_SIM_SHARD_H_
