@@ -17,7 +17,7 @@ undisturbed. Then, some --every seconds, drawn from the seed, one of these is do
 The next blow waits until the job is whole again: it makes steps, each shard has its second copy, no
 daemon is away. With --hard it does not, so that two may fall within the time of one repair: then
 the job may fail. A line for each blow says what it cost: the longest time without a step from the
-blow until all was whole. A step counts when the weights before the next one are on all nodes.
+blow until all was whole (--hard: until the next blow). A step counts when the weights before the next one are on all nodes.
 
 The blows of a seed are always the same; when exactly they fall is not. Ends with status 0 only if
 the job finished, the weights of each step were those of the undisturbed run bit for bit (where the
@@ -82,6 +82,7 @@ class Chaos:
     def __init__(self, cluster, options):
         self.cluster, self.options = cluster, options
         self.done = []  # (what, its cost in seconds)
+        self.untold = None  # the newest blow, until its cost is known
 
     def start(self):
         self.cluster.add_coordinator()
@@ -226,13 +227,22 @@ class Chaos:
         ended = self.revive()
         what += "".join(f"; {name} had ended and is started again" for name in ended)
         trouble = "" if self.options.hard else self.await_whole(course, over)
+        self.untold = (blow, what, since, since - begin, trouble)
+        if not self.options.hard:
+            self.tell(course)
+        return trouble
+
+    def tell(self, course):
+        """Says what the last blow was and has cost until now."""
+        if not self.untold:
+            return
+        (blow, what, since, begin_s, trouble), self.untold = self.untold, None
         until = time.monotonic()
         cost = course.longest_without(since, until)
         self.done.append((blow.kind if blow.kind == "part" else f"{blow.kind} {blow.role}", cost))
-        print(f"{since - begin:7.1f} s, step {course.steps():6}: {what}: {cost:.2f} s without a "
-              f"step" + ("" if self.options.hard else f", whole after {until - since:.1f} s")
+        print(f"{begin_s:7.1f} s, step {course.steps():6}: {what}: {cost:.2f} s without a step"
+              + ("" if self.options.hard else f", whole after {until - since:.1f} s")
               + (f"; NOT WHOLE: {trouble}" if trouble else ""), flush=True)
-        return trouble
 
 
 def send(which, pids):
@@ -264,6 +274,7 @@ def train(chaos, steps):
     while time.monotonic() - begin < options.minutes * 60:
         blow = Blow(draw, options)
         time.sleep(min(blow.pause_s, max(0, begin + options.minutes * 60 - time.monotonic())))
+        chaos.tell(course)
         if chaos.status()["state"] != "running":
             break
         trouble = chaos.one_blow(blow, course, begin)
@@ -276,6 +287,7 @@ def train(chaos, steps):
         if time.monotonic() > deadline:
             break
         time.sleep(0.2)
+    chaos.tell(course)
     if status["state"] != "finished":
         waits = "; ".join(wait["text"] for wait in status["waits"])
         wrong.append(f"the job is {status['state']}: {status['reason']} {waits}")

@@ -7,9 +7,10 @@ Hosts are network namespaces (netlab.sh): a coordinator, 2 servers, 2 workers wi
 on hosts of their own. The ranks compute nothing: they exchange gradients of --bytes in mode sync,
 and compare every weight after every step with a computation of their own (`strata bench`). In each
 round one server dies by SIGKILL at a moment that is drawn, from the seed. Times run from there to
-the coordinator's decision that the other copies take over (its log says when), and to the next step
-that all ranks have ended. Ranks meet before and after each step, so that a step that was lost, or
-made twice, would be seen. --down-s later the server is started again and the job's shards get their
+the coordinator's decision that the other copies take over (its log says when), and to the first
+step after that which all ranks have ended. The longest step is the longest time between two steps'
+ends around the death. Ranks meet before and after each step, so that a step that was lost, or made
+twice, would be seen. --down-s later the server is started again and the job's shards get their
 second copies back, while it trains on: how long that takes counts from the server's start, and the
 rate is that of --bytes. The next round waits for it.
 
@@ -139,16 +140,16 @@ def one_round(cluster, gate, victim, moment_s, options):
     time.sleep(moment_s)
     at, begin = time.time(), time.monotonic()
     cluster.kill(victim)
-    next_end = gate.await_steps(begin, 1)
-    if next_end is None:
+    if gate.await_steps(begin, 1) is None:
         fail(f"no step after {victim} has died: {cluster.status('death')['reason']}")
     gate.await_steps(begin, 4)
-    ends = [end for end in gate.ends() if end > begin - 60]
-    last = max((end for end in ends if end <= begin), default=begin)
-    around = [last] + [end for end in ends if end > begin]
     promoted = promotion(cluster.log_of("coordinator"), at)
     if promoted is None:
         fail("the coordinator's log has no word of a server that is lost")
+    next_end = gate.await_steps(begin + promoted - at, 1)
+    ends = [end for end in gate.ends() if end > begin - 60]
+    last = max((end for end in ends if end <= begin), default=begin)
+    around = [last] + [end for end in ends if end > begin]
     time.sleep(options.down_s)
     cluster.start_again(victim)
     whole_s = await_whole(cluster, time.monotonic())
