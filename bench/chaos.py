@@ -17,7 +17,8 @@ undisturbed. Then, some --every seconds, drawn from the seed, one of these is do
 The next blow waits until the job is whole again: it makes steps, each shard has its second copy, no
 daemon is away. With --hard it does not, so that two may fall within the time of one repair: then
 the job may fail. A line for each blow says what it cost: the longest time without a step from the
-blow until all was whole (--hard: until the next blow). A step counts when the weights before the next one are on all nodes.
+blow until all was whole, or until the next blow with --hard. A step counts when the weights before
+the next one are on all nodes.
 
 The blows of a seed are always the same; when exactly they fall is not. Ends with status 0 only if
 the job finished, the weights of each step were those of the undisturbed run bit for bit (where the
@@ -26,6 +27,7 @@ line, where there are no namespaces. --logs keeps the logs of all daemons and th
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -99,7 +101,7 @@ class Chaos:
 
     def disturbed(self, steps):
         more = "replicas: 1\n"
-        if set(self.options.roles) & {"node", "rank", "aggregator"}:
+        if set(self.options.roles) - {"server", "coordinator"}:
             more += "replace { per_hour: 1000 }\n"
         if self.options.restart:
             checkpoints = os.path.join(self.cluster.scratch, "checkpoints")
@@ -120,8 +122,8 @@ class Chaos:
         away = [one.name for one in self.cluster.by_name.values() if not one.runs]
         if away:
             return f"{away[0]} is away"
-        there = {one["name"] for one in self.cluster.nodes() if one["alive"]}
-        lost = [name for name in self.cluster.by_name if name not in there | {"coordinator"}]
+        there = {one["name"] for one in self.cluster.nodes() if one["alive"]} | {"coordinator"}
+        lost = [name for name in self.cluster.by_name if name not in there]
         if lost:
             return f"{lost[0]} counts as lost"
         status = self.cluster.status("chaos")
@@ -247,10 +249,8 @@ class Chaos:
 
 def send(which, pids):
     for pid in pids:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, which)
-        except ProcessLookupError:
-            pass
 
 
 def undisturbed(chaos, steps):
