@@ -168,12 +168,8 @@ class Chaos:
         if not targets:
             return f"{blow.kind} {blow.role}: there is none"
         target = targets[blow.which % len(targets)]
-        name = target if isinstance(target, str) else f"{blow.role} {self.describe(target)}"
+        name = target if isinstance(target, str) else f"{blow.role} {target}"
         return getattr(self, blow.kind)(blow, target, name)
-
-    @staticmethod
-    def describe(pid):
-        return f"{pid} ({' '.join(command_of(pid)[1:2])})"
 
     def kill(self, blow, target, name):
         send(signal.SIGKILL, self.all_of(target))
