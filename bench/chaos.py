@@ -85,6 +85,7 @@ class Chaos:
         self.cluster, self.options = cluster, options
         self.done = []  # (what, its cost in seconds)
         self.untold = None  # the newest blow, until its cost is known
+        self.steps = 0  # of the job
 
     def start(self):
         self.cluster.add_coordinator()
@@ -236,7 +237,7 @@ class Chaos:
             return
         (blow, what, since, begin_s, trouble), self.untold = self.untold, None
         until = time.monotonic()
-        cost = course.longest_without(since, until)
+        cost = course.longest_without(since, until, self.steps)
         self.done.append((blow.kind if blow.kind == "part" else f"{blow.kind} {blow.role}", cost))
         print(f"{begin_s:7.1f} s, step {course.steps():6}: {what}: {cost:.2f} s without a step"
               + ("" if self.options.hard else f", whole after {until - since:.1f} s")
@@ -260,6 +261,7 @@ def undisturbed(chaos, steps):
 def train(chaos, steps):
     """Deals blows while the job trains. Returns its end in words, its course and what was wrong."""
     options, wrong = chaos.options, []
+    chaos.steps = steps
     run_dir = chaos.cluster.submit("chaos", chaos.disturbed(steps))
     course = Course(run_dir, NODES)
     begin = time.monotonic()

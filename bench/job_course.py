@@ -73,10 +73,14 @@ class Course:
         before = [when for when in times if when < since][-1:]
         return before + [when for when in times if when >= since]
 
-    def longest_without(self, since, until):
-        """Seconds without a step's end, of the longest such time within these moments."""
-        times = [max(when, since) for when in self.ended(since) if when <= until] + [until]
-        return max((b - a for a, b in zip(times, times[1:])), default=until - since)
+    def longest_without(self, since, until, steps):
+        """Seconds without a step's end, of the longest such time within these moments; none after
+        the last one of `steps`.
+        """
+        times = [max(when, since) for when in self.ended(since) if when <= until]
+        if self.steps() < steps or not times:
+            times.append(until)
+        return max((b - a for a, b in zip(times, times[1:])), default=0)
 
 
 def differences(hashes, expected, final):
