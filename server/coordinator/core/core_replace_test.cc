@@ -212,6 +212,21 @@ TEST_F(CoreReplaceTest, AWorkerThatDoesNotReachTheServersIsNoGood) {
   EXPECT_THAT(cluster_.Sent("w3"), testing::Contains("StartNode 1"));
 }
 
+TEST_F(CoreReplaceTest, AWorkerPlaysNoSecondNodeOfTheJob) {
+  CoreHarness cluster;
+  cluster.JoinServer("s1", 1);
+  for (const char* worker : {"w1", "w2"}) cluster.JoinWorker(worker, 4);
+  proto::Job job = Job();
+  job.set_ranks_per_node(2);
+  const uint32_t id = cluster.Submit(job);
+  for (const char* worker : {"w1", "w2"}) cluster.Ready(worker, Layout(id));
+  cluster.Installed("s1", id);
+  cluster.Disconnect("w2");
+  cluster.Advance(absl::Seconds(3));
+  EXPECT_EQ(cluster.Status(id).nodes(1).daemon(), "") << "w1 has room, but plays node 0";
+  EXPECT_EQ(cluster.Status(id).state(), proto::RUNNING) << cluster.Status(id).reason();
+}
+
 TEST_F(CoreReplaceTest, OnGpusItTakesAWorkerThatHasSome) {
   CoreHarness cluster;
   cluster.JoinServer("s1", 1);

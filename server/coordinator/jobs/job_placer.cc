@@ -62,12 +62,16 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
   if (!common.reached.empty() && !choice.ok()) {
     why = absl::StrCat(choice.status().message(), why.empty() ? "" : "; ", why);
   }
-  const bool may_change = !common.pending.empty() || !choice.ok();
+  const absl::Status lies_twice = entry.job().replicas() > 0 && choice.ok()
+                                      ? CheckTwoHosts(ListShards(common.reached))
+                                      : absl::OkStatus();
+  if (!lies_twice.ok()) why = std::string(lies_twice.message());
+  const bool may_change = !common.pending.empty() || !choice.ok() || !lies_twice.ok();
   if (may_change && now - since < patience_) {
     return {.kind = Verdict::Kind::kWaits,
             .reason = why.empty() ? "waits for a server: none is alive" : why};
   }
-  if (!choice.ok()) {
+  if (!choice.ok() || !lies_twice.ok()) {
     return {.kind = Verdict::Kind::kFails, .reason = why.empty() ? "no server is alive" : why};
   }
   Verdict placed{.kind = Verdict::Kind::kPlaced,

@@ -37,6 +37,16 @@ const std::string& HostOf(const ServerShards& server) {
   return server.host.empty() ? server.address : server.host;
 }
 
+absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers) {
+  const std::string& host = HostOf(servers.front());
+  const bool is_one = std::all_of(servers.begin(), servers.end(), [&](const ServerShards& server) {
+    return HostOf(server) == host;
+  });
+  if (!is_one) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "replicas: a second copy lies on another host, but all servers are on %s", host));
+}
+
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
     const JobPlacement& placement, const std::vector<ServerShards>& servers) {
   std::vector<uint64_t> chunks(placement.placement.shard_endpoints_size(), 0);
@@ -60,11 +70,7 @@ absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
   for (const size_t shard : order) {
     if (chunks[shard] == 0) continue;
     places[shard] = LeastLoaded(servers, first[shard], loads);
-    if (!places[shard]) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("replicas: a second copy lies on another host, but all servers are on %s",
-                          HostOf(servers[first[shard].server])));
-    }
+    if (!places[shard]) return CheckTwoHosts(servers);
     loads[places[shard]->server][places[shard]->thread] += chunks[shard];
   }
   return places;

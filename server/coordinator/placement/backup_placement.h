@@ -35,6 +35,9 @@ absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
 std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardId shard,
                                           const std::string& host,
                                           const std::vector<ServerShards>& servers);
+// Whether second copies could lie anywhere. Errors: FailedPrecondition naming the host that all
+// servers are on. REQUIRES: there is a server.
+absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers);
 // The host of a server; those whose host is not known are on one where they have one address.
 const std::string& HostOf(const ServerShards& server);
 
