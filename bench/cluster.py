@@ -38,11 +38,14 @@ class Cluster:
                 daemon.kill()
                 daemon.wait()
 
-    def launch(self, *arguments, host=()):
-        """A daemon's process. `host`: what is put before a command so that it runs there."""
+    def launch(self, *arguments, host=(), log=None):
+        """A daemon's process. `host`: what is put before a command so that it runs there; `log`:
+        the file that its standard error is added to.
+        """
         # What its memory holds and what it has open is measured, which only root may else.
         daemon = subprocess.Popen([*host, self.strata, *arguments], stdout=subprocess.PIPE,
-                                  text=True, env={**os.environ, "STRATA_DUMPABLE": "1"})
+                                  stderr=log, text=True,
+                                  env={**os.environ, "STRATA_DUMPABLE": "1"})
         self.daemons.append(daemon)
         return daemon
 
@@ -92,6 +95,9 @@ class Cluster:
 
     def status(self, name):
         return json.loads(self.call("status", name, "--json"))
+
+    def nodes(self):
+        return json.loads(self.call("nodes", "--json"))["daemons"]
 
     def watch(self, name, every_s, limit_s):
         """Yields the job's status until it has finished; its last one too."""

@@ -65,8 +65,7 @@ def start_workers(cluster, count, coordinator):
 
 
 def alive(cluster):
-    daemons = json.loads(cluster.call("nodes", "--json"))["daemons"]
-    return sum(one["alive"] for one in daemons)
+    return sum(one["alive"] for one in cluster.nodes())
 
 
 def await_all(cluster, count, begin):

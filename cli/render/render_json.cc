@@ -56,6 +56,8 @@ Json ToJson(const proto::JobShardStatus& shard) {
   json["daemon"] = shard.daemon();
   json["shard"] = shard.shard();
   json["chunks"] = shard.chunks();
+  json["backup"] = shard.backup().empty() ? Json() : Json(shard.backup());
+  json["backup_is_partial"] = shard.backup_is_partial();
   json["pushes"] = shard.counters().pushes();
   json["answers"] = shard.counters().answers();
   json["duplicates"] = shard.counters().duplicates();

@@ -136,9 +136,19 @@ TEST(Render, WritesJsonWithTheFieldNamesOfTheProtocol) {
   EXPECT_EQ(json["mode"], "lazy(2)");
   EXPECT_EQ(json["progress"]["step"], 50);
   EXPECT_EQ(json["shards"][0]["pushes"], 800);
+  EXPECT_TRUE(json["shards"][0]["backup"].is_null()) << "none";
   EXPECT_EQ(json["nodes"][0]["daemon"], "w0");
   EXPECT_TRUE(json["progress"]["test_accuracy"].is_null()) << "not known yet";
   EXPECT_EQ(nlohmann::json::parse(JobsJson({Job(), Job()})).size(), 2u);
+}
+
+TEST(Render, WritesToJsonWhereASecondCopyIsAndWhetherItIsWhole) {
+  proto::JobStatus job = Job();
+  job.mutable_shards(0)->set_backup("s1");
+  job.mutable_shards(0)->set_backup_is_partial(true);
+  const auto shard = nlohmann::json::parse(JobJson(job))["shards"][0];
+  EXPECT_EQ(shard["backup"], "s1");
+  EXPECT_EQ(shard["backup_is_partial"], true);
 }
 
 TEST(Render, WritesEachEventOfAJobAsALineOfJson) {
