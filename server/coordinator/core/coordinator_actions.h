@@ -16,8 +16,11 @@ class CoordinatorActions : public JobActions {
  public:
   // Ends the connection once what was sent before has gone out.
   virtual void Close(SessionId session) = 0;
+  // A server has joined: whether its ports can be reached from here is to be known when it is away.
+  virtual void LearnPorts(const Daemon& /*server*/) {}
   // The connection of a server has ended: whether its process has, too, its ports show. Answer with
-  // CoordinatorCore::OnServerEnded if nobody listens there any more; else not at all.
+  // CoordinatorCore::OnServerEnded if they could be reached and nobody listens there any more; else
+  // not at all.
   virtual void WatchPorts(const Daemon& /*server*/) {}
   // Called several times a second with what has changed; a failed one is repeated.
   virtual absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>&) {

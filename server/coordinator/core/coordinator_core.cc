@@ -218,7 +218,9 @@ void CoordinatorCore::OnRegister(SessionId session, const proto::Register& regis
   reachability_.Forget(registration.name());
   TryPeers(now);
   TakeLost(joined->lost, now);  // jobs that may start now know that it is being tried
-  jobs_.OnJoined(*membership_.Find(registration.name()), joined->returned, now);
+  const Daemon& daemon = *membership_.Find(registration.name());
+  if (registration.role() == proto::SERVER) actions_->LearnPorts(daemon);
+  jobs_.OnJoined(daemon, joined->returned, now);
 }
 
 void CoordinatorCore::OnDisconnected(SessionId session, absl::Time now) {

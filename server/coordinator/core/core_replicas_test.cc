@@ -170,12 +170,12 @@ TEST_F(CoreReplicasTest, AServerOfAnotherHostIsWaitedForAWhile) {
 
 TEST_F(CoreReplicasTest, ABackupThatDoesNotFollowIsDropped) {
   Train();
-  SayOfBackup("s1", 0, 1, 999);
+  SayOfBackup("s1", 0, 1, 2999);
   EXPECT_THAT(cluster_.Sent("s1"), IsEmpty()) << "it may be busy";
   SayOfBackup("s2", 0, 1, 5000);
   SayOfBackup("s1", 0, 2, 5000);
   EXPECT_THAT(cluster_.Sent("s1"), IsEmpty()) << "not its primary, or not of this generation";
-  SayOfBackup("s1", 0, 1, 1000);
+  SayOfBackup("s1", 0, 1, 3000);
   EXPECT_THAT(cluster_.Sent("s1"), ElementsAre("MoveShard 1 0"));
   EXPECT_EQ(NewestMove("s1").generation(), 2u);
   EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("RemoveShard 1 0"));

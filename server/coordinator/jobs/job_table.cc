@@ -38,6 +38,7 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
     JobEntry entry = JobEntry::Restored(stored);
     const JobId id = entry.id();
     if (entry.queued()) SettleOld(&entry);
+    entry.next_backup_at = now + options_.backup_pause;  // servers are on their way back
     jobs_.insert_or_assign(id, std::move(entry));
   }
   for (auto& [id, entry] : jobs_) {

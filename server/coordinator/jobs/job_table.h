@@ -53,7 +53,7 @@ class JobTable {
     size_t queued_max = 10000;
     DiagnosisTiming diagnosis;
     // How long the backup of a shard may keep nodes waiting before the shard goes on without it.
-    absl::Duration backup_patience = absl::Seconds(1);
+    absl::Duration backup_patience = absl::Seconds(3);
     // The same of one that is being filled, whose chunks may be large.
     absl::Duration fill_patience = absl::Seconds(10);
     // Between the loss of a copy and the next try to have another one.

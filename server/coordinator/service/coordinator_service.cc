@@ -54,6 +54,13 @@ void LeaveOutUse(proto::ListNodesReply* reply) {
   leave_out(reply->mutable_coordinator());
 }
 
+std::vector<std::string> ShardAddresses(const proto::Register& server) {
+  std::vector<std::string> addresses;
+  for (const uint32_t port : server.shard_ports())
+    addresses.push_back(absl::StrCat("tcp://", server.address(), ":", port));
+  return addresses;
+}
+
 }  // namespace
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
@@ -229,13 +236,14 @@ void CoordinatorService::Stop() {
   keeper_.Stop();  // what it still has to say is not heard
 }
 
+void CoordinatorService::LearnPorts(const Daemon& server) {
+  port_watch_.Learn(server.registration.daemon_id(), ShardAddresses(server.registration));
+}
+
 void CoordinatorService::WatchPorts(const Daemon& server) {
   const proto::Register& registration = server.registration;
-  std::vector<std::string> addresses;
-  for (const uint32_t port : registration.shard_ports()) {
-    addresses.push_back(absl::StrCat("tcp://", registration.address(), ":", port));
-  }
-  port_watch_.Look(addresses, [this, name = registration.name(), id = registration.daemon_id()] {
+  const uint64_t id = registration.daemon_id();
+  port_watch_.Look(id, ShardAddresses(registration), [this, name = registration.name(), id] {
     const auto tell = [this, name, id] { core_.OnServerEnded(name, id, clock_.Now()); };
     loop_.Post(tell).IgnoreError();  // the coordinator ends
   });

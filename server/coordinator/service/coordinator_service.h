@@ -137,6 +137,7 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
     return store_->SaveSeen(seen);
   }
+  void LearnPorts(const Daemon& server) override;
   void WatchPorts(const Daemon& server) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void FindCheckpoint(const CheckpointQuery& query) override;

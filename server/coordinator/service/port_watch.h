@@ -2,12 +2,16 @@
 #define STRATA_SERVER_COORDINATOR_SERVICE_PORT_WATCH_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <list>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/unique_fd.h"
 
 namespace strata::server {
@@ -21,9 +25,15 @@ class PortWatch {
   PortWatch();
   ~PortWatch() { Stop(); }
 
-  // Calls `closed` once all of these ("tcp://HOST:PORT") refuse connections. Not at all where one
-  // of them takes some, or where that is not clear within about a second.
-  void Look(const std::vector<std::string>& addresses, std::function<void()> closed);
+  // The process of this number listens at these addresses ("tcp://HOST:PORT"): looks whether they
+  // can be reached from here, which in some networks they cannot.
+  void Learn(uint64_t process, const std::vector<std::string>& addresses);
+  // Calls `closed` once all of these refuse connections. Not at all where they could not be reached
+  // before, where one of them takes connections, or where that is not clear within about a second.
+  void Look(uint64_t process, const std::vector<std::string>& addresses,
+            std::function<void()> closed);
+  // Waits for what is under way.
+  void WaitForAll();
   // Ends what is under way. Idempotent.
   void Stop();
 
@@ -33,8 +43,12 @@ class PortWatch {
     std::thread thread;
   };
 
+  void Do(std::function<void()> work);
+
   const UniqueFd stop_;  // an event descriptor, readable from Stop on
   std::list<Watch> watches_;
+  absl::Mutex mutex_;
+  std::set<uint64_t> reached_ ABSL_GUARDED_BY(mutex_);  // processes
 };
 
 }  // namespace strata::server

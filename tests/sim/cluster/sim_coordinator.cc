@@ -50,6 +50,8 @@ SimCoordinator::SimCoordinator(World* world)
 void SimCoordinator::Start() {
   ++process_;
   server::CoordinatorCore::Options options;
+  // Servers here take no second copies of running jobs in.
+  options.jobs.backup_pause = absl::InfiniteDuration();
   options.jobs.protection = [has_keys = world_->scenario().is_sealed()] {
     return server::ProtectionRules{.has_keys = has_keys, .keeps_secrets = has_keys};
   };
