@@ -20,6 +20,9 @@ namespace {
 // Bytes that are on their way to a backup that is being filled: one chunk more than that at most.
 constexpr uint64_t kFillAhead = 4 << 20;
 
+// A server that does not have the job yet does not answer to those who seal its frames.
+constexpr absl::Duration kHelloTimeout = absl::Seconds(1);
+
 // Whether a node that hears it knows no more of the shard than before.
 bool TellsNothing(const ShardAction& action) {
   const Op op = action.frame.header.op;
@@ -39,7 +42,8 @@ std::unique_ptr<BackupLine> ShardJob::NewBackupLine() const {
                                                  .role = wire::Hello::Role::kPrimary,
                                                  .cluster = plan_.cluster,
                                                  .token = plan_.token,
-                                                 .shard = plan_.shard.value()}}});
+                                                 .shard = plan_.shard.value()}},
+                          .timing = {.hello_timeout = kHelloTimeout}});
 }
 
 void ShardJob::Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions) {

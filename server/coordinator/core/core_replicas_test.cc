@@ -220,6 +220,8 @@ TEST_F(CoreReplicasTest, WhatHasLostACopyGetsAnotherOne) {
   // Each shard has another server now; both lie first on s2.
   EXPECT_THAT(cluster_.Sent("s3"),
               testing::IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1"}));
+  EXPECT_EQ(NewestMove("s2").backup_endpoint(), "") << "who could be filled by now?";
+  SayInstalled("s3", 1, 3, "");
   const proto::MoveShard fill = NewestMove("s2");
   EXPECT_EQ(fill.generation(), 3u);
   EXPECT_FALSE(fill.backup_is_whole());
@@ -289,6 +291,17 @@ TEST_F(CoreReplicasTest, ACopyThatIsNotFilledInTimeOrRefusedIsTriedElsewhere) {
   EXPECT_EQ(Stored(0).backup(), "s4");
   EXPECT_EQ(Stored(1).backup(), "s4");
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+}
+
+TEST_F(CoreReplicasTest, ANewProcessOfAServerThatWasPassedOverIsAskedAgain) {
+  Train();
+  SayOfBackup("s1", 0, 1, 3000);
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_EQ(Stored(0).backup(), "") << "there is no other server";
+  Lose("s2");
+  cluster_.JoinServer("s2", 1, {}, 0, "address-s2");
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Stored(0).backup(), "s2");
 }
 
 TEST_F(CoreReplicasTest, ACoordinatorThatRestartsGoesOnFilling) {

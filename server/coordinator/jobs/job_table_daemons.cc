@@ -23,6 +23,7 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
     const bool holds = std::find(held.begin(), held.end(), id.value()) != held.end();
     JobNode* node = worker ? entry.NodeOn(name) : nullptr;
     JobServer* server = worker ? nullptr : entry.ServerOn(name);
+    if (!returned) entry.passed_over.erase(name);  // a new process
     if (node != nullptr && !node->finished) life_.OnNodeBack(holds, node, &entry, now);
     if (server != nullptr) OnServerBack(holds, server, &entry, now);
     if (entry.running() && (node != nullptr || server != nullptr)) TellMovedAgain(name, entry);
@@ -168,16 +169,18 @@ void JobTable::AddBackups(JobEntry* entry, absl::Time now) {
     }
     if (!life_.SaveOrFail(entry, now)) return;
     commands_.SendInstallBackup(*entry, shard);
-    commands_.SendMove(*entry, shard, entry->status().shards(index).daemon());
   }
 }
 
 void JobTable::OnBackupInstalled(const std::string& daemon, const proto::BackupInstalled& message,
                                  absl::Time now) {
   JobEntry* entry = FindRunning(message);
-  if (entry == nullptr || message.error().empty() || !IsBackup(daemon, message, *entry)) return;
-  const int shard = static_cast<int>(message.shard());
-  LoseBackup(entry->status().shards(shard).daemon(), ShardId(message.shard()), message.generation(),
+  if (entry == nullptr || !IsBackup(daemon, message, *entry)) return;
+  const ShardId shard(message.shard());
+  const std::string& primary = entry->status().shards(static_cast<int>(message.shard())).daemon();
+  // It waits for its primary, which may fill it.
+  if (message.error().empty()) return commands_.SendMove(*entry, shard, primary);
+  LoseBackup(primary, shard, message.generation(),
              absl::StrCat("server ", daemon, ": ", message.error()), entry, now);
 }
 

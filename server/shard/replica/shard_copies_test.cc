@@ -2,6 +2,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/job/job.h"
@@ -232,6 +233,31 @@ TEST(Copies, TheGraceOfAQuorumEndsAtTheBackupWhenItEndsAtThePrimary) {
   EXPECT_EQ(backup.core().deadline(), absl::UnixEpoch() + absl::Milliseconds(100));
   backup.PassTime(absl::Milliseconds(101));
   EXPECT_EQ(backup.core().HeldSums(kJob, ChunkId(0)), 0u);
+}
+
+// As a server does that does not have the job yet, whose frames are sealed.
+TEST(Primary, SaysHelloAgainSoonToABackupThatDoesNotAnswer) {
+  ShardCore core(kernels::Cpu());
+  ASSERT_EQ(core.Install(RecordWithBackup(), ShardId(0)), absl::OkStatus());
+  absl::Time now = absl::UnixEpoch();
+  std::vector<ShardAction> actions;
+  core.OnTime(now, &actions);
+  ASSERT_EQ(actions.size(), 1u);
+  ASSERT_EQ(actions[0].kind, ShardAction::Kind::kConnect);
+  const ShardAction asked = std::exchange(actions, {})[0];
+  core.OnConnected(asked, ConnectionId(9), now, &actions);
+  ASSERT_EQ(actions.size(), 1u);
+  EXPECT_EQ(actions[0].frame.header.op, Op::kHello);
+  actions.clear();
+  // Well before the coordinator takes it for one that does not follow.
+  for (const absl::Time end = now + absl::Milliseconds(1500); now < end && actions.size() < 2;) {
+    now = core.deadline();
+    core.OnTime(now, &actions);
+  }
+  ASSERT_EQ(actions.size(), 2u);
+  EXPECT_EQ(actions[0].kind, ShardAction::Kind::kClose);
+  EXPECT_EQ(actions[1].kind, ShardAction::Kind::kConnect);
+  EXPECT_LT(now, absl::UnixEpoch() + absl::Milliseconds(1500));
 }
 
 }  // namespace
