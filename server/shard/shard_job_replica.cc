@@ -23,12 +23,6 @@ constexpr uint64_t kFillAhead = 4 << 20;
 // A server that does not have the job yet does not answer to those who seal its frames.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(1);
 
-// Whether a node that hears it knows no more of the shard than before.
-bool TellsNothing(const ShardAction& action) {
-  const Op op = action.frame.header.op;
-  return action.kind != ShardAction::Kind::kSend || op == Op::kError || op == Op::kRetry;
-}
-
 }  // namespace
 
 std::unique_ptr<BackupLine> ShardJob::NewBackupLine() const {

@@ -9,6 +9,11 @@ namespace strata::server {
 
 using wire::Op;
 
+bool TellsNothing(const ShardAction& action) {
+  const Op op = action.frame.header.op;
+  return action.kind != ShardAction::Kind::kSend || op == Op::kError || op == Op::kRetry;
+}
+
 BackupLine::BackupLine(Options options)
     : options_(std::move(options)),
       connection_(LinkId(0), options_.timing, Reconnector::Role::kConnects,
@@ -35,10 +40,7 @@ void BackupLine::Log(wire::Frame frame, absl::Time now) {
 void BackupLine::KeepBack(std::vector<ShardAction> made) {
   const bool has_all = unacknowledged_.empty() && refusal_.ok();
   for (ShardAction& action : made) {
-    const Op op = action.frame.header.op;
-    const bool tells_nothing =
-        action.kind != ShardAction::Kind::kSend || op == Op::kError || op == Op::kRetry;
-    if (tells_nothing || has_all) {
+    if (TellsNothing(action) || has_all) {
       out_.push_back(std::move(action));
     } else {
       kept_back_.emplace_back(said_, std::move(action));

@@ -19,6 +19,9 @@
 
 namespace strata::server {
 
+// Whether a node that hears it knows no more of the shard than before.
+bool TellsNothing(const ShardAction& action);
+
 // A primary's line to the backup of its shard: says each change of the shard once and in order,
 // over connections that come and go, and keeps back what the shard has to say to nodes until the
 // backup has all that went before it. So whatever a node has seen the backup has, too.
