@@ -6,31 +6,14 @@
 
 namespace strata::server {
 
-void CheckpointKeeper::Stop() {
-  for (Work& work : works_) work.thread.join();
-  works_.clear();
-}
-
-void CheckpointKeeper::Do(std::function<void()> work) {
-  works_.remove_if([](Work& one) {
-    if (one.done) one.thread.join();
-    return !one.thread.joinable();
-  });
-  Work& added = works_.emplace_back();
-  added.thread = std::thread([&added, work = std::move(work)] {
-    work();
-    added.done = true;
-  });
-}
-
 void CheckpointKeeper::Find(const CheckpointQuery& query,
                             std::function<void(const absl::StatusOr<CheckpointFound>&)> done) {
-  Do([this, query, done = std::move(done)] { done(FindCheckpoint(query, open_)); });
+  work_.Do([this, query, done = std::move(done)] { done(FindCheckpoint(query, open_)); });
 }
 
 void CheckpointKeeper::Keep(const CheckpointToKeep& checkpoint,
                             std::function<void(const absl::Status&)> done) {
-  Do([this, checkpoint, done = std::move(done)] {
+  work_.Do([this, checkpoint, done = std::move(done)] {
     absl::Status deleting;
     done(KeepCheckpoint(checkpoint, open_, &deleting));
     if (!deleting.ok()) {

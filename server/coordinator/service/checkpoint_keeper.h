@@ -1,14 +1,13 @@
 #ifndef STRATA_SERVER_COORDINATOR_SERVICE_CHECKPOINT_KEEPER_H_
 #define STRATA_SERVER_COORDINATOR_SERVICE_CHECKPOINT_KEEPER_H_
 
-#include <atomic>
 #include <functional>
-#include <list>
-#include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/coordinator/checkpoints/checkpoint_work.h"
+#include "server/coordinator/service/background_work.h"
 
 namespace strata::server {
 
@@ -19,24 +18,16 @@ namespace strata::server {
 class CheckpointKeeper {
  public:
   explicit CheckpointKeeper(StoreOpener open) : open_(std::move(open)) {}
-  ~CheckpointKeeper() { Stop(); }
   // Waits for the work in hand. Idempotent.
-  void Stop();
+  void Stop() { work_.WaitForAll(); }
 
   void Find(const CheckpointQuery& query,
             std::function<void(const absl::StatusOr<CheckpointFound>&)> done);
   void Keep(const CheckpointToKeep& checkpoint, std::function<void(const absl::Status&)> done);
 
  private:
-  struct Work {
-    std::atomic<bool> done = false;
-    std::thread thread;
-  };
-
-  void Do(std::function<void()> work);
-
   const StoreOpener open_;
-  std::list<Work> works_;
+  BackgroundWork work_;  // uses the above
 };
 
 }  // namespace strata::server

@@ -43,21 +43,9 @@ bool Pause(int milliseconds, int stop_fd) {
 
 PortWatch::PortWatch() : stop_(eventfd(0, EFD_CLOEXEC)) { STRATA_REQUIRE(stop_.valid()); }
 
-void PortWatch::Do(std::function<void()> work) {
-  watches_.remove_if([](Watch& one) {
-    if (one.done) one.thread.join();
-    return !one.thread.joinable();
-  });
-  Watch& added = watches_.emplace_back();
-  added.thread = std::thread([&added, work = std::move(work)] {
-    work();
-    added.done = true;
-  });
-}
-
 void PortWatch::Learn(uint64_t process, const std::vector<std::string>& addresses) {
   if (addresses.empty()) return;
-  Do([this, process, addresses] {
+  work_.Do([this, process, addresses] {
     if (LookAt(addresses, stop_.get()) != Ports::kOpen) return;
     absl::MutexLock lock(&mutex_);
     reached_.insert(process);
@@ -70,7 +58,7 @@ void PortWatch::Look(uint64_t process, const std::vector<std::string>& addresses
     absl::MutexLock lock(&mutex_);
     if (!reached_.contains(process)) return;
   }
-  Do([this, process, addresses, closed = std::move(closed)] {
+  work_.Do([this, process, addresses, closed = std::move(closed)] {
     Ports ports = Ports::kUnclear;
     for (const int pause : kPausesMs) {
       if (!Pause(pause, stop_.get())) return;
@@ -87,16 +75,11 @@ void PortWatch::Look(uint64_t process, const std::vector<std::string>& addresses
   });
 }
 
-void PortWatch::WaitForAll() {
-  for (Watch& watch : watches_) watch.thread.join();
-  watches_.clear();
-}
-
 void PortWatch::Stop() {
   const uint64_t one = 1;
   // That it cannot be written means that it has been.
   (void)!write(stop_.get(), &one, sizeof(one));
-  WaitForAll();
+  work_.WaitForAll();
 }
 
 }  // namespace strata::server

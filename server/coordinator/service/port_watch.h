@@ -1,18 +1,16 @@
 #ifndef STRATA_SERVER_COORDINATOR_SERVICE_PORT_WATCH_H_
 #define STRATA_SERVER_COORDINATOR_SERVICE_PORT_WATCH_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/unique_fd.h"
+#include "server/coordinator/service/background_work.h"
 
 namespace strata::server {
 
@@ -33,22 +31,15 @@ class PortWatch {
   void Look(uint64_t process, const std::vector<std::string>& addresses,
             std::function<void()> closed);
   // Waits for what is under way.
-  void WaitForAll();
+  void WaitForAll() { work_.WaitForAll(); }
   // Ends what is under way. Idempotent.
   void Stop();
 
  private:
-  struct Watch {
-    std::atomic<bool> done = false;
-    std::thread thread;
-  };
-
-  void Do(std::function<void()> work);
-
   const UniqueFd stop_;  // an event descriptor, readable from Stop on
-  std::list<Watch> watches_;
   absl::Mutex mutex_;
   std::set<uint64_t> reached_ ABSL_GUARDED_BY(mutex_);  // processes
+  BackgroundWork work_;                                 // uses the above
 };
 
 }  // namespace strata::server
