@@ -205,20 +205,40 @@ void MakeEncodedRings(Scenario* scenario) {
   }
 }
 
+// How second copies come that are lost, and what happens meanwhile.
+void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
+  ControlFaults& control = scenario->control;
+  const auto milliseconds = [&](double most) {
+    return absl::Milliseconds(std::exp2(std::log2(most) * random->Fraction()));
+  };
+  if (random->Chance(0.8)) control.backup_pause = milliseconds(1000);
+  if (random->Chance(0.5)) control.passed_over_for = milliseconds(30000);
+  if (random->Chance(0.7)) control.fill_ahead_bytes = random->Below(4000);
+  for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
+  const auto maybe = [&](Rare rare, double p) {
+    if (random->Chance(0.3)) scenario->rare[static_cast<size_t>(rare)] = p;
+  };
+  maybe(Rare::kRestartAtSave, 0.5);
+  maybe(Rare::kNoRoomForCopy, 0.3);
+  maybe(Rare::kLateRemoval, 0.7);
+  maybe(Rare::kLateReport, 0.5);
+  if (random->Chance(0.5)) scenario->rare[static_cast<size_t>(Rare::kDisturbedFill)] = 0.5;
+}
+
 // Every job's shards lie on two servers, to which something happens while the job trains; in all
 // modes, encoded, with layers.
 void MakeReplicas(Scenario* scenario) {
   transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 6);
   void (*const kMake[])(Scenario*) = {MakeLayers, MakeQuorums, Encode, MakeEncodedLayers};
   if (const uint64_t choice = random.Below(8); choice < std::size(kMake)) kMake[choice](scenario);
-  while (scenario->shards_of_server.size() < 2 || random.Chance(0.3)) {
+  while (scenario->shards_of_server.size() < 2 || random.Chance(0.4)) {
     scenario->shards_of_server.push_back(static_cast<uint32_t>(random.Between(1, 2)));
   }
   for (JobPlan& job : scenario->jobs) {
     job.replicas = 1;
     if (random.Chance(0.3)) job.says_rates = true;
     // It takes as long as things take to happen.
-    job.last_node_step = absl::Milliseconds(std::exp2(9 * random.Fraction()));
+    job.last_node_step = absl::Milliseconds(std::exp2(10.5 * random.Fraction()));
   }
   ControlFaults& control = scenario->control;
   uint32_t* const kinds[] = {&control.gone_for_good, &control.back_empty, &control.stops,
@@ -230,7 +250,7 @@ void MakeReplicas(Scenario* scenario) {
   if (kind == std::size(kinds)) {
     for (uint32_t* const some : kinds) *some = random.Chance(0.5) ? 1 : 0;
   }
-  if (random.Chance(0.3)) scenario->rare[static_cast<size_t>(Rare::kRestartAtSave)] = 0.5;
+  DrawNewCopies(&random, scenario);
 }
 
 // Two nodes whose ranks publish at their own pace.
