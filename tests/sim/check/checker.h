@@ -53,8 +53,6 @@ class JobChecker final : public NodeChecker {
   bool IsPrimaryOf(uint64_t process, uint32_t shard) const {
     return copies_[shard].primary == process;
   }
-  // The copy is forgotten, the job goes on elsewhere.
-  void OnForgotten(const Copy& copy);
   // A copy has taken the frame of a node of this job and wants `actions` done; of the frame's chunk
   // it now holds so many gradient sums.
   void OnShardFrame(const Copy& copy, transport::ConnectionId connection, const wire::Frame& frame,

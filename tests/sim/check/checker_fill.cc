@@ -51,11 +51,6 @@ void JobChecker::OnWhole(const Copy& copy) {
   copies.stands_still = false;
 }
 
-void JobChecker::OnForgotten(const Copy& copy) {
-  if (copies_[copy.shard].primary != copy.process) return;
-  Violate("a shard's primary stays", absl::StrFormat("shard %d", copy.shard));
-}
-
 // From now on the backup follows the chunk. What it is told of nodes is what nodes may be told.
 void JobChecker::OnCopySaid(const wire::Frame& frame) {
   Chunk& chunk = chunks_[frame.header.chunk];

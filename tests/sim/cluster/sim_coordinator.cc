@@ -140,17 +140,20 @@ void SimCoordinator::Beat() {
 
 void SimCoordinator::TakeHeartbeat(const Line& line, const proto::DaemonMessage& message) {
   const absl::Time now = world_->network().Now();
-  if (!world_->Takes(Rare::kLateReport)) {
-    if (!dies_) core_->OnMessage(line->session, message, now);
-    return;
+  const bool may_be_late = world_->scenario().rare[static_cast<size_t>(Rare::kLateReport)] > 0;
+  // After a stall it would be silence.
+  if (may_be_late && now - line->silent_until > kReportLate && world_->Takes(Rare::kLateReport)) {
+    const absl::Duration late = world_->random().Between(absl::ZeroDuration(), kReportLate);
+    line->up_until = std::max(line->up_until, now + late);
   }
-  line->up_until =
-      std::max(line->up_until, now + world_->random().Between(absl::ZeroDuration(), kReportLate));
-  world_->network().After(line->up_until - now, [this, line, message] {
-    if (line->broken || line->process != process_) return;
-    Do([this, line, message] {
-      if (!dies_) core_->OnMessage(line->session, message, world_->network().Now());
-    });
+  const auto take = [this, line, message] {
+    if (!dies_ && !line->broken) {
+      core_->OnMessage(line->session, message, world_->network().Now());
+    }
+  };
+  if (!may_be_late || line->up_until <= now) return take();
+  world_->network().After(line->up_until - now, [this, line, take] {
+    if (!line->broken && line->process == process_) Do(take);
   });
 }
 

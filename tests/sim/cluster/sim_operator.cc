@@ -78,14 +78,12 @@ void SimOperator::DisturbServers() {
   };
   const auto pause = [this] { return world_->random().Between(absl::ZeroDuration(), kApartLong); };
   // Jobs wait for servers for as long as there is none, and some for a second one.
-  const auto& jobs = world_->scenario().jobs;
-  const bool waits = std::any_of(jobs.begin(), jobs.end(),
-                                 [](const JobPlan& job) { return job.waits_unprotected; });
-  Repeat(faults.gone_for_good, [this, some, least = waits ? 2 : 1] {
-    const auto& all = world_->servers();
-    const auto is_there = [](const auto& server) { return !server->is_gone(); };
-    if (std::count_if(all.begin(), all.end(), is_there) > least) some().LoseForGood();
-  });
+  Repeat(faults.gone_for_good,
+         [this, some, least = world_->scenario().waits_unprotected() ? 2 : 1] {
+           const auto& all = world_->servers();
+           const auto is_there = [](const auto& server) { return !server->is_gone(); };
+           if (std::count_if(all.begin(), all.end(), is_there) > least) some().LoseForGood();
+         });
   Repeat(faults.back_empty, [some] { some().Lose(); });
   Repeat(faults.stops, [some, pause] { some().Stop(pause()); });
   Repeat(faults.cut_offs, [some, pause] { some().CutOff(pause()); });

@@ -114,7 +114,12 @@ bool SimShard::RemoveShard(uint32_t job, uint32_t shard, uint32_t generation) {
   const auto held = held_.find({job, shard});
   const bool is_left = core_.RemoveShard(JobId(job), ShardId(shard), generation, &actions_);
   if (held != held_.end() && !is_left) {
-    world_->shard_checker(job)->OnForgotten(CopyOf(shard));
+    if (held->second.generation >= generation) {
+      world_->Fail(
+          absl::StrFormat("only older copies are forgotten: job %d: shard %d of generation "
+                          "%d in %d",
+                          job, shard, held->second.generation, generation));
+    }
     held_.erase(held);
   }
   Execute();

@@ -215,9 +215,12 @@ void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
   if (random->Chance(0.5)) control.passed_over_for = milliseconds(30000);
   if (random->Chance(0.7)) control.fill_ahead_bytes = random->Below(4000);
   for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
-  // Where frames are lost without a break, beyond what a network does, a copy takes longer than it is
-  // waited for.
-  if (scenario->jobs[0].waits_unprotected) scenario->faults.drop *= 0.1;
+  // Where frames are lost or reordered without a break, beyond what a network does, a copy takes
+  // longer than it is waited for.
+  if (scenario->waits_unprotected()) {
+    scenario->faults.drop *= 0.1;
+    scenario->faults.reorder *= 0.1;
+  }
   const auto maybe = [&](Rare rare, double p) {
     if (random->Chance(0.3)) scenario->rare[static_cast<size_t>(rare)] = p;
   };

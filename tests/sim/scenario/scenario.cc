@@ -315,6 +315,11 @@ Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
   return scenario;
 }
 
+bool Scenario::waits_unprotected() const {
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [](const JobPlan& job) { return job.waits_unprotected; });
+}
+
 std::string Scenario::Describe() const {
   std::vector<std::string> parts;
   for (const JobPlan& job : jobs) {

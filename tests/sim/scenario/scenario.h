@@ -176,6 +176,8 @@ struct Scenario {
   worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
 
   static Scenario Draw(uint64_t seed, const Limits& limits);
+  // A job waits for second copies.
+  bool waits_unprotected() const;
   bool is_sealed() const { return protection != proto::Job::PLAIN; }
   // One line.
   std::string Describe() const;
