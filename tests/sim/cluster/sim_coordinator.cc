@@ -288,6 +288,8 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
     world_->causes().OnPlaced(message.start_node().record().job_id(), daemon);
   } else if (message.has_install_job()) {
     world_->causes().OnPlaced(message.install_job().record().job_id(), daemon);
+  } else if (message.has_install_backup()) {
+    world_->causes().OnPlaced(message.install_backup().record().job_id(), daemon);
   }
   MaybeBreak(line);
   world_->network().After(InOrder(&line->down_until), [this, line, message] {
