@@ -50,9 +50,7 @@ class JobChecker final : public NodeChecker {
   void OnWhole(const Copy& copy);
   // Whether the shard's second copy has been filled.
   bool IsFilled(uint32_t shard) const;
-  bool IsPrimaryOf(uint64_t process, uint32_t shard) const {
-    return copies_[shard].primary == process;
-  }
+  bool IsPrimary(const Copy& copy) const { return copies_[copy.shard].primary == copy.process; }
   // A copy has taken the frame of a node of this job and wants `actions` done; of the frame's chunk
   // it now holds so many gradient sums.
   void OnShardFrame(const Copy& copy, transport::ConnectionId connection, const wire::Frame& frame,

@@ -112,10 +112,9 @@ void SimOperator::PartServers(const SimServer& one, const SimServer& other) {
 // Within the fill, or until it is known to be over.
 void SimOperator::OnFill(const std::string& primary, const std::string& address) {
   if (!world_->Takes(Rare::kDisturbedFill)) return;
-  const bool soon = world_->random().Chance(0.5);
-  DisturbCopies(primary, address,
-                world_->random().Between(absl::ZeroDuration(),
-                                         soon ? absl::Milliseconds(2) : absl::Seconds(1)));
+  const absl::Duration most =
+      world_->random().Chance(0.5) ? absl::Milliseconds(2) : absl::Seconds(1);
+  DisturbCopies(primary, address, world_->random().Between(absl::ZeroDuration(), most));
 }
 
 void SimOperator::OnWhole(const std::string& primary, const std::string& address) {
@@ -132,25 +131,24 @@ void SimOperator::DisturbCopies(const std::string& primary, const std::string& a
   const auto second = std::find_if(all.begin(), all.end(),
                                    [&](const auto& server) { return server->Listens(address); });
   if (first == all.end() || second == all.end()) return;
-  world_->network().After(
-      later, [this, one = first->get(), other = second->get()] { DisturbCopies(one, other); });
+  world_->network().After(later, [this, one = first->get(), other = second->get()] {
+    if (world_->random().Chance(0.4)) return one->Lose();
+    DisturbCopies(one, other);
+  });
 }
 
 void SimOperator::DisturbCopies(SimServer* primary, SimServer* backup) {
   const absl::Duration pause = world_->random().Between(absl::ZeroDuration(), kApartLong);
-  switch (world_->random().Below(8)) {
+  switch (world_->random().Below(6)) {
     case 0:
-    case 1:
-      return primary->Lose();
-    case 2:
       return backup->Lose();
-    case 3:
+    case 1:
       return primary->Stop(pause);
-    case 4:
+    case 2:
       return backup->Stop(pause);
-    case 5:
+    case 3:
       return (world_->random().Chance(0.5) ? primary : backup)->CutOff(pause);
-    case 6:
+    case 4:
       return PartServers(*primary, *backup);
     default:
       return world_->coordinator().Restart(

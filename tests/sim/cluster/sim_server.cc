@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/shard_generation.h"
@@ -170,19 +171,30 @@ proto::Heartbeat SimServer::MakeHeartbeat() {
       }
       report->set_refusal(std::string(state.refusal.message()));
       report->set_chunks_missing(static_cast<uint32_t>(state.chunks_missing));
-      const bool is_slow = report->waits_ms() >= kPatienceMs || !state.refusal.ok();
-      if (is_slow) world_->causes().OnSlowBackup(state.job.value(), state.shard.value());
-      if (state.chunks_missing > 0) continue;
-      world_->causes().OnWhole(state.job.value(), state.shard.value(), state.generation);
-      const JobChecker* const checker = world_->shard_checker(state.job.value());
-      if (checker->IsPrimaryOf(shards_[s]->process(), state.shard.value()) &&
-          !checker->IsFilled(state.shard.value())) {
-        world_->Fail(absl::StrFormat("a second copy counts when it is whole: job %d: shard %d",
-                                     state.job.value(), state.shard.value()));
-      }
+      Check(*shards_[s], state, *report);
     }
   }
   return heartbeat;
+}
+
+// What is said of a second copy is true, and why it may be dropped.
+void SimServer::Check(const SimShard& here, const server::BackupState& state,
+                      const proto::BackupReport& report) {
+  const uint32_t job = state.job.value(), shard = state.shard.value();
+  const auto where = [&] { return absl::StrFormat(": job %d: shard %d", job, shard); };
+  if (report.waits_ms() >= kPatienceMs || !state.refusal.ok()) {
+    world_->causes().OnSlowBackup(job, shard);
+  }
+  const bool cannot_follow = absl::StrContains(report.refusal(), "CONFLICT");
+  if (cannot_follow && world_->scenario().faults.corrupt == 0) {
+    world_->Fail("a second copy can follow the first" + where() + ": " + report.refusal());
+  }
+  if (state.chunks_missing > 0) return;
+  world_->causes().OnWhole(job, shard, state.generation);
+  const JobChecker* const checker = world_->shard_checker(job);
+  if (checker->IsPrimary({shard, here.process()}) && !checker->IsFilled(shard)) {
+    world_->Fail("a second copy counts when it is whole" + where());
+  }
 }
 
 }  // namespace strata::sim

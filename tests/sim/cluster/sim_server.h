@@ -40,6 +40,8 @@ class SimServer final : public SimDaemon {
   // A copy of a shard that is older is not here any more, nor is the job, if that was all of it.
   void Forget(uint32_t job, uint32_t shard, uint32_t generation);
   void RemoveJob(uint32_t job);
+  void Check(const SimShard& here, const server::BackupState& state,
+             const proto::BackupReport& report);
 
   std::vector<int> ports_;  // of the last process
   std::vector<std::unique_ptr<SimShard>> shards_;
