@@ -118,9 +118,9 @@ void SimOperator::OnFill(const std::string& primary, const std::string& address)
 }
 
 void SimOperator::OnWhole(const std::string& primary, const std::string& address) {
-  if (!world_->Takes(Rare::kDisturbedFill)) return;
+  if (!world_->Takes(Rare::kDisturbedNewCopy)) return;
   DisturbCopies(primary, address,
-                world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(500)));
+                world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(300)));
 }
 
 void SimOperator::DisturbCopies(const std::string& primary, const std::string& address,
@@ -132,7 +132,7 @@ void SimOperator::DisturbCopies(const std::string& primary, const std::string& a
                                    [&](const auto& server) { return server->Listens(address); });
   if (first == all.end() || second == all.end()) return;
   world_->network().After(later, [this, one = first->get(), other = second->get()] {
-    if (world_->random().Chance(0.4)) return one->Lose();
+    if (world_->random().Chance(0.6)) return one->Lose();
     DisturbCopies(one, other);
   });
 }

@@ -159,7 +159,7 @@ void World::Partition() {
 }
 
 Outcome World::Run() {
-  causes_.set_servers(scenario_.shards_of_server.size());
+  causes_.set_servers(scenario_.shards_of_server.size(), scenario_.jobs[0].replicas > 0);
   coordinator_ = std::make_unique<SimCoordinator>(this);
   for (size_t s = 0; s < scenario_.shards_of_server.size(); ++s) {
     servers_.push_back(

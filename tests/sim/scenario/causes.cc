@@ -92,7 +92,9 @@ bool Causes::MayLackHosts(const std::string& reason) const {
   const auto met = static_cast<size_t>(std::count_if(met_.begin(), met_.end(), is_server));
   const bool some_were_away = !kept_apart_.empty() || !silent_.empty() || met < servers_ ||
                               std::any_of(lost_.begin(), lost_.end(), is_server);
-  return some_were_away &&
+  if (!has_copies_ || !some_were_away) return false;
+  // The last word of the wait may be that of a worker that has just come back.
+  return absl::StartsWith(reason, "waits to hear whether worker ") ||
          absl::StartsWith(reason, "replicas: a second copy lies on another host, but all servers ");
 }
 

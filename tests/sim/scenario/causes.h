@@ -35,8 +35,11 @@ class Causes {
   // The coordinator's process ends. Jobs in `starting` have nodes that do not train yet;
   // `remembers`: the next process knows that there was one before.
   void OnRestart(std::set<uint32_t> starting, bool remembers);
-  // There are so many in all.
-  void set_servers(size_t servers) { servers_ = servers; }
+  // There are so many in all; jobs have second copies.
+  void set_servers(size_t servers, bool has_copies) {
+    servers_ = servers;
+    has_copies_ = has_copies;
+  }
   // A process of the coordinator begins, and lets a daemon in.
   void OnStart(absl::Time now) { started_at_ = now; }
   void OnMet(const std::string& daemon) { met_.insert(daemon); }
@@ -92,6 +95,7 @@ class Causes {
   std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
   size_t servers_ = 0;
+  bool has_copies_ = false;
   bool restarted_ = false, remembers_ = false;
   absl::Time started_at_;
 };

@@ -1,5 +1,6 @@
 #include "tests/sim/scenario/profile.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -228,7 +229,8 @@ void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
   maybe(Rare::kNoRoomForCopy, 0.3);
   maybe(Rare::kLateRemoval, 0.7);
   maybe(Rare::kLateReport, 0.5);
-  if (random->Chance(0.5)) scenario->rare[static_cast<size_t>(Rare::kDisturbedFill)] = 0.5;
+  maybe(Rare::kDisturbedFill, 0.5);
+  maybe(Rare::kDisturbedNewCopy, 0.7);
 }
 
 // Every job's shards lie on two servers, to which something happens while the job trains; in all
@@ -257,6 +259,25 @@ void MakeReplicas(Scenario* scenario) {
     for (uint32_t* const some : kinds) *some = random.Chance(0.5) ? 1 : 0;
   }
   DrawNewCopies(&random, scenario);
+}
+
+// The same: servers die and come back empty, and mostly it is the first copy that dies when the new
+// second one is whole.
+void MakeNewCopies(Scenario* scenario) {
+  MakeReplicas(scenario);
+  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 7);
+  while (scenario->shards_of_server.size() < 3) scenario->shards_of_server.push_back(1);
+  for (JobPlan& job : scenario->jobs) {
+    job.last_node_step = random.Between(absl::Milliseconds(50), absl::Milliseconds(500));
+  }
+  ControlFaults& control = scenario->control;
+  control = {.backup_pause = std::min(control.backup_pause, absl::Milliseconds(100)),
+             .passed_over_for = std::min(control.passed_over_for, absl::Seconds(2)),
+             .fill_ahead_bytes = control.fill_ahead_bytes};
+  control.back_empty = 1;
+  scenario->rare[static_cast<size_t>(Rare::kDisturbedFill)] = 0.15;
+  scenario->rare[static_cast<size_t>(Rare::kDisturbedNewCopy)] = 0.8;
+  scenario->rare[static_cast<size_t>(Rare::kNoRoomForCopy)] = 0;
 }
 
 // Two nodes whose ranks publish at their own pace.
@@ -314,6 +335,9 @@ const std::vector<Profile>& Profiles() {
        "jobs with second copies of their shards, while servers die, stand still and lose each "
        "other",
        {.nodes_max = 3, .chunks_max = 9, .control = 0.15, .change = MakeReplicas}},
+      {"new-copies",
+       "the same, whose servers come back empty, and whose new second copies take over",
+       {.nodes_max = 3, .chunks_max = 9, .jobs_max = 1, .control = 0, .change = MakeNewCopies}},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},
       {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},

@@ -199,6 +199,7 @@ const char* ToString(Rare rare) {
       "late copy takes over",
       "no room for copy",
       "disturbed fill",
+      "disturbed new copy",
       "late removal",
       "late report",
   };

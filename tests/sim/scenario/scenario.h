@@ -66,9 +66,10 @@ enum class Rare : uint8_t {
   kNewCopyWhole,       // it has been filled, and counts
   kLateCopyTakesOver,  // it takes over
   kNoRoomForCopy,      // a server refuses to take one in
-  kDisturbedFill,  // something happens to one of both while the new one is filled, or soon after
-  kLateRemoval,    // a server forgets a copy that was dropped only after a while
-  kLateReport,     // what a server says of its copies arrives after a while
+  kDisturbedFill,      // something happens to one of both while the new one is filled
+  kDisturbedNewCopy,   // or soon after it counts
+  kLateRemoval,        // a server forgets a copy that was dropped only after a while
+  kLateReport,         // what a server says of its copies arrives after a while
 };
 inline constexpr size_t kRares = static_cast<size_t>(Rare::kLateReport) + 1;
 // Those that need no second copies come first.
