@@ -40,6 +40,8 @@ struct CheckedChunk {
   std::map<uint64_t, PastWeights> past;  // by version
   // Pushes of clocks that are not complete, where those may be left out of a copy.
   std::deque<ShardCopies::Awaited> open;
+  // By node: the pushes that the primary has not taken itself: it may not know what was in them.
+  std::vector<uint64_t> taken_over;
   bool is_followed = false;  // the model goes on when the backup does
   bool is_filled = false;    // the backup has it
   uint64_t copy_parts = 0;   // frames of its copy that are to come to the backup

@@ -65,7 +65,7 @@ class JobChecker final : public NodeChecker {
   void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
   // It says something.
   void OnSaid(const Copy& copy, const server::ShardAction& said);
-  // Whether this push is the newest that was taken of its node, and of the same process.
+  // Whether this push is the newest that was taken of its node, here, and of the same process.
   bool IsNewest(const wire::Header& push) const;
   // A copy has learnt that a connection, of this job or another one, is gone.
   void OnDisconnected(const Copy& copy, transport::ConnectionId connection);

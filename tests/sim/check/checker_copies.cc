@@ -198,6 +198,7 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
       if (chunk.shard != copy.shard) continue;
       chunk.held = 0;
       chunk.cuts.clear();
+      chunk.taken_over = chunk.received;
     }
   } else {
     TakeAwaited(copy.shard);

@@ -108,7 +108,7 @@ void JobChecker::CheckReceiver(const ShardAction& answer, const std::vector<Shar
 bool JobChecker::IsNewest(const wire::Header& push) const {
   const Chunk& chunk = chunks_[push.chunk];
   if (copies_[chunk.shard].has_backup) return false;  // nobody but the primary knows
-  return chunk.received[push.node] == push.clock + 1 &&
+  return chunk.received[push.node] == push.clock + 1 && chunk.taken_over[push.node] <= push.clock &&
          chunk.pushed_by[push.node] == push.incarnation;
 }
 
