@@ -69,6 +69,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
     return absl::InvalidArgumentError(
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
+  if (fill_ahead_bytes_) plan->fill_ahead_bytes = *fill_ahead_bytes_;
   std::unique_ptr<TraceLog> trace;
   const bool is_primary = copy == ShardCopy::kPrimary;
   if (trace_clock_ && is_primary) trace = TraceLog::Create(record.job(), {.now = trace_clock_});

@@ -17,9 +17,6 @@ using wire::Op;
 
 namespace {
 
-// Bytes that are on their way to a backup that is being filled: one chunk more than that at most.
-constexpr uint64_t kFillAhead = 4 << 20;
-
 // A server that does not have the job yet does not answer to those who seal its frames.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(1);
 
@@ -71,7 +68,7 @@ wire::Header ShardJob::HeaderOf(Op op, size_t chunk) const {
 void ShardJob::Fill(absl::Time now) {
   if (!fill_) return;
   while (const std::optional<size_t> chunk = fill_->next()) {
-    if (!backup_->is_up() || backup_->bytes() >= kFillAhead) return;
+    if (!backup_->is_up() || backup_->bytes() >= plan_.fill_ahead_bytes) return;
     ChunkState& state = *chunks_[*chunk];
     const ChunkCopy copy = state.Copy(plan_.logs_sums);
     for (wire::Frame& part : CopyFrames(copy, HeaderOf(Op::kCopy, *chunk))) {

@@ -257,8 +257,9 @@ void CoordinatorCore::Tick(absl::Time now) {
 
 void CoordinatorCore::LoseDaemons(absl::Time now) {
   const std::vector<Membership::Lost> lost = membership_.Tick(now);
-  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
+  // Jobs that the loss of one lets begin go by what those that are lost, too, have said before.
   TakeLost(lost, now);
+  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
 }
 
 void CoordinatorCore::TryPeers(absl::Time now) {

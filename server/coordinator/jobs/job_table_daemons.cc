@@ -213,6 +213,9 @@ void JobTable::LoseBackup(const std::string& primary, ShardId shard, uint32_t ge
 
 void JobTable::TellMovedAgain(const std::string& daemon, const JobEntry& entry) {
   if (entry.stage() != JobStage::kTraining) return;
+  const bool is_server =
+      std::any_of(entry.servers.begin(), entry.servers.end(),
+                  [&](const JobServer& server) { return server.daemon == daemon; });
   for (const ShardId shard : MovedShards(entry.stored.record())) {
     const auto& home = entry.stored.status().shards(static_cast<int>(shard.value()));
     const bool plays_a_node =
@@ -222,6 +225,9 @@ void JobTable::TellMovedAgain(const std::string& daemon, const JobEntry& entry) 
       commands_.SendInstallBackup(entry, shard);
     }
     if (plays_a_node || home.daemon() == daemon) commands_.SendMove(entry, shard, daemon);
+    // That it was to forget its copy may be lost.
+    const bool has_none = home.daemon() != daemon && home.backup() != daemon;
+    if (has_none && is_server) commands_.SendRemoveShard(entry, shard, daemon);
   }
 }
 
