@@ -257,6 +257,7 @@ void JobTable::Tick(absl::Time now) {
     AddBackups(&entry, now);
     if (tell && entry.running()) {
       reports_.UpdateWaits(&entry, now);
+      replacer_.ReplaceHung(&entry, now);
       announcer_.TellNews(&entry);
     }
     announcer_.SaveAgain(entry);

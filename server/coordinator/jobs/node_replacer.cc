@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -117,6 +118,19 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
   announcer_->TellStatus(entry);
 }
 
+void NodeReplacer::ReplaceHung(JobEntry* entry, absl::Time now) {
+  const std::optional<HungNode> hung = entry->waits.hung();
+  if (!hung) return;
+  const auto node = std::find_if(entry->nodes.begin(), entry->nodes.end(), [&](const JobNode& one) {
+    return one.node == hung->node && one.ready;
+  });
+  if (node == entry->nodes.end() || node->finished) return;
+  const std::string reason =
+      absl::StrFormat("%s made no progress for %d s: all waited for %s", node->DescribeAlone(),
+                      absl::ToInt64Seconds(hung->idle), hung->culprit);
+  OnLost({.reason = reason, .is_own_end = true, .hangs = true}, &*node, entry, now);
+}
+
 void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
   proto::ReplacementStatus* shown = nullptr;
   if (IsUnderWay(loss, *node)) {
@@ -131,10 +145,11 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   shown->clear_to();
   DropOld(now, entry);
   if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
-  // Only its processes are gone: its worker has room for it. Where they could not begin, another
-  // one may do better.
-  node->takes_first = loss.is_own_end && node->ready ? node->daemon : "";
-  node->takes_last = loss.is_own_end && !node->ready ? node->daemon : "";
+  // Only its processes are gone: its worker has room for it. Where they could not begin, or hung,
+  // another one may do better.
+  const bool is_at_fault = !node->ready || loss.hangs;
+  node->takes_first = loss.is_own_end && !is_at_fault ? node->daemon : "";
+  node->takes_last = loss.is_own_end && is_at_fault ? node->daemon : "";
   ++node->incarnation;
   node->daemon.clear();
   node->waits_since = now;

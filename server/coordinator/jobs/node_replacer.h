@@ -26,6 +26,7 @@ class NodeReplacer {
     // Its processes have ended by themselves: where they do that twice at one step, it is the job
     // that is wrong.
     bool is_own_end = false;
+    bool hangs = false;  // they have not ended: its worker is told to end them
   };
 
   // All outlive it.
@@ -36,6 +37,8 @@ class NodeReplacer {
   // Begins the node again on a worker that has room for it, or lets it wait for one; else fails the
   // job. The daemon that had it is told to stop it. REQUIRES: entry->running(), !node->finished.
   void OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
+  // Does so with the node that hangs, by the newest conclusion, if there is one.
+  void ReplaceHung(JobEntry* entry, absl::Time now);
   // Begins nodes again that wait for a worker, where there is one now. Fails the job whose node has
   // waited for too long, unless `may_return`: daemons of before the coordinator's restart may still
   // come back. Returns whether whoever asks for slots is to wait behind the job.
