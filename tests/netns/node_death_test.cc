@@ -18,8 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-constexpr uint64_t kSteps = 80;
-constexpr uint64_t kHarmStep = 20;  // that all ranks have finished before
+constexpr uint64_t kSteps = 50;
+constexpr uint64_t kHarmStep = 10;  // that all ranks have finished before
 constexpr int kStepMs = 15;         // at least
 
 class NodeDeath : public NetnsTest {

@@ -77,7 +77,7 @@ void HangWatch::Observe(const JobScene& scene, absl::Time now) {
         std::min(slowest, std::max({SlowestStep(node), node.reported_step, scene.first_step}));
   }
   if (slowest == UINT64_MAX) return;
-  pace_.Observe(scene.first_step, scene.phase_since, slowest, now);
+  pace_.Observe(scene.first_step, scene.training_since, slowest, now);
 }
 
 void HangWatch::ObserveCpu(const NodeScene& node) {

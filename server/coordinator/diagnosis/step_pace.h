@@ -19,18 +19,24 @@ class StepPace {
   // Does what Membership::Excuse does.
   void Excuse(absl::Duration gap, absl::Time now);
 
-  // Returns what the steps seen last took at the median, with the first of all among them; of an
-  // even number the longer one. Absent: none has been seen.
+  // Returns what a step took at the median of those seen last, each seen between two looks as long
+  // as the others; of an even number the longer one. Absent: none has been made.
   std::optional<absl::Duration> Median() const;
   // Returns what the job's first step took, with all that comes before it in its processes. Absent:
-  // it was not seen.
+  // it was not seen, as after a restart of the coordinator.
   std::optional<absl::Duration> first_step() const { return first_step_; }
 
  private:
   std::optional<uint64_t> steps_;  // the most that were seen
   absl::Time at_;                  // when they were
+  bool sees_first_step_ = false;
   std::optional<absl::Duration> first_step_;
-  std::deque<absl::Duration> newest_;
+  // Steps that were made between two looks.
+  struct Made {
+    absl::Duration each;
+    uint64_t count = 0;
+  };
+  std::deque<Made> newest_;
 };
 
 }  // namespace strata::server

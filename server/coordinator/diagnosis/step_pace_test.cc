@@ -40,9 +40,10 @@ TEST_F(StepPaceTest, OfFewStepsTheFirstIsOneAndOfTwoTheLongerCounts) {
 TEST_F(StepPaceTest, StepsThatAreSeenTogetherShareTheTime) {
   See(kFirst, 0);
   See(kFirst + 1, 1);
-  See(kFirst + 5, 3);
-  See(kFirst + 9, 5);
-  EXPECT_EQ(pace_.Median(), absl::Seconds(0.5));
+  EXPECT_EQ(pace_.Median(), absl::Seconds(1));
+  See(kFirst + 2, 3);
+  See(kFirst + 5, 4.5);
+  EXPECT_EQ(pace_.Median(), absl::Seconds(0.5)) << "three of five";
 }
 
 TEST_F(StepPaceTest, StepsThatAreMadeAgainAreNone) {
@@ -52,7 +53,7 @@ TEST_F(StepPaceTest, StepsThatAreMadeAgainAreNone) {
   See(kFirst + 10, 60);
   EXPECT_EQ(pace_.Median(), absl::Seconds(1));
   See(kFirst + 11, 62);
-  EXPECT_EQ(pace_.Median(), absl::Seconds(52)) << "of two";
+  EXPECT_EQ(pace_.Median(), absl::Seconds(1)) << "of ten of a second and one of 52";
 }
 
 TEST_F(StepPaceTest, TheNewestCount) {
@@ -63,10 +64,17 @@ TEST_F(StepPaceTest, TheNewestCount) {
 }
 
 TEST_F(StepPaceTest, WhereStepsHadBeenMadeBeforeTheFirstIsNotKnown) {
-  See(kFirst + 50, 1);
-  See(kFirst + 52, 5);
-  EXPECT_EQ(pace_.Median(), absl::Seconds(2));
+  See(kFirst + 50, 11);
+  EXPECT_EQ(pace_.Median(), absl::Seconds(11) / 50);
+  See(kFirst + 101, 113);
+  EXPECT_EQ(pace_.Median(), absl::Seconds(2)) << "51 of 101";
   EXPECT_EQ(pace_.first_step(), std::nullopt);
+}
+
+TEST_F(StepPaceTest, StepsOfAFastJobAreThereAtTheFirstLook) {
+  See(kFirst + 20, 10);
+  EXPECT_EQ(pace_.Median(), absl::Seconds(0.5));
+  EXPECT_EQ(pace_.first_step(), absl::Seconds(10)) << "at most";
 }
 
 TEST_F(StepPaceTest, WhatTheCoordinatorStoodStillForIsNobodysTime) {

@@ -50,7 +50,8 @@ struct JobScene {
   bool has_quorum = false;            // clocks close without those who are late
   bool ranks_meet = false;            // by NCCL, before their first step
   absl::Duration hang_after;          // see HangWatch; 0: never
-  uint64_t first_step = 0;            // that the job began with
+  uint64_t first_step = 0;            // that the job began with,
+  absl::Time training_since;          // and when, maybe before the coordinator's start
   bool all_nodes_train = true;        // none is being replaced
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;

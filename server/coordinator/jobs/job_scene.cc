@@ -86,6 +86,7 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
   scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
   scene.staleness = StalenessInSteps(entry.job());
   scene.first_step = entry.stored.record().resume().step();
+  scene.training_since = absl::FromUnixMillis(entry.stored.training_began_ms());
   if (entry.job().has_replace()) {
     scene.hang_after = absl::Seconds(entry.job().replace().hang_after_s());
   }

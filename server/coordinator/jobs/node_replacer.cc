@@ -261,10 +261,24 @@ void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEn
 
 void NodeReplacer::OnActivity(const proto::NodeActivity& activity, const JobNode& node,
                               JobEntry* entry) {
-  if (!activity.has_rejoined_step() || node.incarnation == 1 || !node.ready) return;
+  if (activity.has_rejoined_step()) NoteStep(activity.rejoined_step(), node, entry);
+}
+
+// A rank says with which step it begins. A job of fast steps may be over before its nodes' activity
+// is told.
+void NodeReplacer::OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry) {
+  const bool only_says_where = report.first_step() == report.end_step() && !report.final() &&
+                               !report.has_test_accuracy() && !report.has_test_loss() &&
+                               report.values().empty();
+  if (!only_says_where || node.incarnation == 1 || NewestOf(node, entry)->step() > 0) return;
+  NoteStep(report.end_step(), node, entry);
+}
+
+void NodeReplacer::NoteStep(uint64_t step, const JobNode& node, JobEntry* entry) {
+  if (node.incarnation == 1 || !node.ready) return;
   proto::ReplacementStatus* shown = NewestOf(node, entry);
-  if (shown->step() == activity.rejoined_step()) return;
-  shown->set_step(activity.rejoined_step());
+  if (shown->step() == step) return;
+  shown->set_step(step);
   LogInfo("job %d (%s): %s goes on from step %d on worker %s", entry->id().value(),
           entry->job().name(), node.DescribeAlone(), shown->step(), node.daemon);
   announcer_->Save(*entry).IgnoreError();  // repeated

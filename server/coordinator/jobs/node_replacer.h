@@ -46,8 +46,9 @@ class NodeReplacer {
   // The newest processes of the node are ready: lets them train. REQUIRES: the entry trains,
   // !node->ready.
   void OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry, absl::Time now);
-  // Takes in from which step the node went on. REQUIRES: it speaks of its newest processes.
+  // Take in from which step the node went on. REQUIRES: it speaks of its newest processes.
   void OnActivity(const proto::NodeActivity& activity, const JobNode& node, JobEntry* entry);
+  void OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry);
 
  private:
   // What a look for workers has come to.
@@ -60,6 +61,8 @@ class NodeReplacer {
   // Why the job fails, in words; empty: the node is begun again.
   std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
                      absl::Time now) const;
+  // Writes down with which step the node goes on.
+  void NoteStep(uint64_t step, const JobNode& node, JobEntry* entry);
   // Writes down that the node is lost, and that nobody plays it.
   void NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
   Look LookForWorkers(JobEntry* entry, absl::Time now) const;
