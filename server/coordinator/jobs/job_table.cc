@@ -225,7 +225,11 @@ void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasur
 void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& report,
                             absl::Time now) {
   JobEntry* entry = FindRunning(report);
-  if (entry != nullptr) reports_.OnRankReport(daemon, report, entry, now);
+  if (entry == nullptr) return;
+  reports_.OnRankReport(daemon, report, entry, now);
+  const JobNode* node = entry->NodeOn(daemon);
+  const bool trains = node != nullptr && entry->stage() == JobStage::kTraining;
+  if (trains && node->HasRank(report.rank())) replacer_.OnReport(report, *node, entry);
 }
 
 void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters,
@@ -257,6 +261,7 @@ void JobTable::Tick(absl::Time now) {
     AddBackups(&entry, now);
     if (tell && entry.running()) {
       reports_.UpdateWaits(&entry, now);
+      replacer_.ReplaceHung(&entry, now);
       announcer_.TellNews(&entry);
     }
     announcer_.SaveAgain(entry);
