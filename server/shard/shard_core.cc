@@ -153,6 +153,12 @@ absl::Status ShardCore::FillBackup(JobId job, ShardId shard, uint32_t generation
   });
 }
 
+absl::Status ShardCore::FillNext(JobId job, ShardId shard, uint32_t generation,
+                                 const std::string& address, std::vector<ShardAction>* actions) {
+  return OnShard(job, shard, actions,
+                 [&](ShardJob& found) { return found.FillNext(generation, address, actions); });
+}
+
 bool ShardCore::RemoveShard(JobId job, ShardId shard, uint32_t generation,
                             std::vector<ShardAction>* actions) {
   const auto found = jobs_.find(JobShard(job, shard));
@@ -217,7 +223,8 @@ void ShardCore::OnConnected(const ShardAction& asked, transport::ConnectionId co
                             absl::Time now, std::vector<ShardAction>* actions) {
   const JobShard key(asked.job, asked.shard);
   const auto found = jobs_.find(key);
-  if (found == jobs_.end() || !found->second.job->OnConnected(connection, now, actions)) {
+  if (found == jobs_.end() ||
+      !found->second.job->OnConnected(asked.address, connection, now, actions)) {
     return actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
   }
   bound_[connection] = key;
@@ -226,7 +233,7 @@ void ShardCore::OnConnected(const ShardAction& asked, transport::ConnectionId co
 void ShardCore::OnConnectFailed(const ShardAction& asked, const absl::Status& why, absl::Time now,
                                 std::vector<ShardAction>* actions) {
   const auto found = jobs_.find(JobShard(asked.job, asked.shard));
-  if (found != jobs_.end()) found->second.job->OnConnectFailed(why, now, actions);
+  if (found != jobs_.end()) found->second.job->OnConnectFailed(asked.address, why, now, actions);
 }
 
 void ShardCore::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
@@ -309,7 +316,7 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
 std::vector<BackupState> ShardCore::BackupStates() const {
   std::vector<BackupState> states;
   for (const auto& [id, installed] : jobs_) {
-    if (std::optional<BackupState> state = installed.job->backup_state()) states.push_back(*state);
+    for (BackupState& state : installed.job->backup_states()) states.push_back(std::move(state));
   }
   return states;
 }

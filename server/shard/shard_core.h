@@ -92,6 +92,11 @@ class ShardCore {
   // above; FailedPrecondition, too, where this copy itself has not been filled.
   absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
                           bool is_whole, std::vector<ShardAction>* actions);
+  // The copy here, a primary or a whole backup, fills another one at `address` besides, and nodes
+  // learn of nothing that this does not have. FillBackup with this generation and address makes it
+  // the backup. Empty: there is to be none; older news changes nothing. Errors: as above.
+  absl::Status FillNext(JobId job, ShardId shard, uint32_t generation, const std::string& address,
+                        std::vector<ShardAction>* actions);
   // Forgets a copy of a shard that is older than this generation; its connections are closed.
   // Returns whether one is left that is not older.
   bool RemoveShard(JobId job, ShardId shard, uint32_t generation,
