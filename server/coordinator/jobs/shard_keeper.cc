@@ -23,6 +23,14 @@ bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
          static_cast<int>(message.shard()) < entry.stored.status().shards_size() &&
          HomeOf(entry, ShardId(message.shard())).backup() == daemon;
 }
+// Of a job without second copies: what it has of those for a while is lost, or can take over.
+bool CanGoOnWithout(const std::string& server, const proto::JobStatus& status) {
+  return std::none_of(
+      status.shards().begin(), status.shards().end(), [&](const proto::JobShardStatus& shard) {
+        const bool has_other = !shard.backup().empty() && !shard.backup_is_partial();
+        return shard.daemon() == server && !has_other;
+      });
+}
 bool IsNext(const std::string& daemon, uint32_t shard, uint32_t generation, const JobEntry& entry) {
   if (entry.stage() != JobStage::kTraining ||
       static_cast<int>(shard) >= entry.stored.status().shards_size()) {
@@ -40,12 +48,15 @@ void ShardKeeper::OnServerLost(std::string name, const std::string& reason, JobE
                                absl::Time now) {
   // Before it trains there is nothing to lose, and its shards may not be there yet.
   if (entry->stage() != JobStage::kTraining) return life_->Fail(reason, entry, now);
-  const ServerLoss loss = TakeFrom(name, entry->stored.mutable_record(), &entry->status());
   const bool has_copies = entry->job().replicas() > 0;
+  if (!has_copies && !CanGoOnWithout(name, entry->stored.status())) {
+    return life_->Fail(reason, entry, now);
+  }
+  const ServerLoss loss = TakeFrom(name, entry->stored.mutable_record(), &entry->status());
   if (!loss.lost.empty()) {
-    const std::string which =
-        absl::StrFormat("; it had the only copy of shard %d", loss.lost[0].value());
-    return life_->Fail(absl::StrCat(reason, has_copies ? which : ""), entry, now);
+    return life_->Fail(
+        absl::StrFormat("%s; it had the only copy of shard %d", reason, loss.lost[0].value()),
+        entry, now);
   }
   std::erase_if(entry->servers, [&](const JobServer& server) { return server.daemon == name; });
   entry->next_backup_at = now + options_.backup_pause;
@@ -80,19 +91,23 @@ void ShardKeeper::Forget(const std::vector<DroppedCopy>& copies, JobEntry* entry
         if (!filler.empty()) commands_->SendFillNext(*entry, copy.shard, filler);
       }
     }
-    if (HoldsAny(copy.server, entry->status())) continue;
-    const auto left = std::erase_if(
-        entry->servers, [&](const JobServer& server) { return server.daemon == copy.server; });
-    // Its shards without chunks are nobody's.
-    if (left == 0) continue;
-    bool has_empty = false;
-    for (proto::JobShardStatus& shard : *entry->status().mutable_shards()) {
-      if (shard.daemon() != copy.server) continue;
-      shard.clear_daemon();
-      has_empty = true;
-    }
-    if (has_empty) commands_->SendRemove(copy.server, entry->id());
+    if (!HoldsAny(copy.server, entry->status())) LetGo(copy.server, entry);
   }
+}
+
+// `server` is a copy: the entry that it may come from is erased.
+void ShardKeeper::LetGo(std::string server, JobEntry* entry) {
+  const auto left =
+      std::erase_if(entry->servers, [&](const JobServer& one) { return one.daemon == server; });
+  if (left == 0) return;
+  // Its shards without chunks are nobody's.
+  bool has_empty = false;
+  for (proto::JobShardStatus& shard : *entry->status().mutable_shards()) {
+    if (shard.daemon() != server) continue;
+    shard.clear_daemon();
+    has_empty = true;
+  }
+  if (has_empty) commands_->SendRemove(server, entry->id());
 }
 
 void ShardKeeper::SayUnprotected(JobEntry* entry) {
@@ -300,6 +315,15 @@ void ShardKeeper::LeaveServersOf(JobEntry* entry, FillsOfServers* fills, absl::T
     } else if (shard.backup().empty() && leaves(shard.daemon())) {
       entry->stays[shard.daemon()] = "its second copies come first, which have no place now";
     }
+  }
+  const auto is_empty = [&](const JobServer& server) {
+    return leaves(server.daemon) && !HoldsAny(server.daemon, entry->status());
+  };
+  auto empty = std::find_if(entry->servers.begin(), entry->servers.end(), is_empty);
+  while (entry->running() && empty != entry->servers.end()) {
+    LetGo(empty->daemon, entry);
+    announcer_->Save(*entry).IgnoreError();  // repeated
+    empty = std::find_if(entry->servers.begin(), entry->servers.end(), is_empty);
   }
 }
 

@@ -83,8 +83,9 @@ class ShardKeeper {
 
   // Saves the job with the new places of its shards, and tells those whom that concerns.
   void TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now);
-  // Has servers forget copies; those that hold no other one are the job's no more.
+  // Has servers forget copies, and lets go of those that hold no other one.
   void Forget(const std::vector<DroppedCopy>& copies, JobEntry* entry);
+  void LetGo(std::string server, JobEntry* entry);
   // It holds copies of the job from now on.
   static void AddServer(const ServerShards& server, JobEntry* entry);
   bool IsConnected(const std::string& server) const;
