@@ -44,9 +44,6 @@ class CoordinatorClient {
   virtual absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() = 0;
   virtual absl::StatusOr<proto::JobStatus> GetJob(JobId job) = 0;
   virtual absl::StatusOr<proto::ListNodesReply> ListNodes() = 0;
-  // Takes a daemon out of service, back into it, or asks how far that is. Errors besides: NotFound
-  // (no such daemon), FailedPrecondition (it cannot be now).
-  virtual absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request) = 0;
 
   // Calls `on_event` in this thread with the job's status now and after each change and with new
   // metrics; returns the final status. Goes on after a break, for which `deadline` holds again.
@@ -60,6 +57,10 @@ class CoordinatorClient {
                                 const std::function<void(const proto::TraceBatch&)>& on_batch) = 0;
   // Ends every Follow and GetTrace, also later ones; from any thread.
   virtual void StopFollowing() = 0;
+
+  // Takes a daemon out of service, back into it, or asks how far that is. Errors besides: NotFound
+  // (no such daemon), FailedPrecondition (it cannot be now).
+  virtual absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request) = 0;
 };
 
 // Waits until the last checkpoint of a job that has finished is written, or has failed, or for

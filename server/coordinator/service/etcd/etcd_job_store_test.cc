@@ -213,7 +213,7 @@ TEST_F(EtcdJobStoreTest, TheNextLeaderKnowsWhoIsOutOfService) {
   ASSERT_TRUE(Open()->SaveDraining({"s1", "w1"}).ok());
   ASSERT_TRUE(Open()->SaveDraining({"w1"}).ok());
   EXPECT_EQ(*Open()->LoadDraining(), std::vector<std::string>{"w1"});
-  ASSERT_TRUE(client_->Put(keys_.Draining(), "\xff").ok());
+  Change(Put(keys_.Draining(), "\xff"));
   EXPECT_TRUE(absl::IsDataLoss(Open()->LoadDraining().status()));
 }
 
