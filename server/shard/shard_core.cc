@@ -349,14 +349,29 @@ size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {
   return held;
 }
 
+namespace {
+
+// Several shards of a job that lie on one thread say of each node what is worst.
+void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
+  const auto same =
+      absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });
+  if (same == clocks->end()) return clocks->push_back(clock);
+  proto::NodeClock both = clock.clock() < same->clock() ? clock : *same;
+  both.set_connected(clock.connected() && same->connected());
+  both.set_unanswered(clock.unanswered() + same->unanswered());
+  *same = both;
+}
+
+}  // namespace
+
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
   for (auto& [id, installed] : jobs_) {
     ShardReport& report = reports[id.first];
     report.counters.Add(installed.job->counters());
     report.memory_bytes += installed.job->MemoryBytes();
-    for (proto::NodeClock& node : installed.job->NextNodeClocks()) {
-      report.nodes.push_back(std::move(node));
+    for (const proto::NodeClock& node : installed.job->NextNodeClocks()) {
+      AddNodeClock(node, &report.nodes);
     }
   }
   return reports;
