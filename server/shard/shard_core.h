@@ -96,6 +96,11 @@ class ShardCore {
   // Of copies that are installed from now on: bytes that are on their way to a backup that is being
   // filled, at most, but for one chunk. 0: one chunk after the other.
   void set_fill_ahead(uint64_t bytes) { fill_ahead_bytes_ = bytes; }
+  // The copy here, a primary or a whole backup, fills another one at `address` besides, and nodes
+  // learn of nothing that this does not have. FillBackup with this generation and address makes it
+  // the backup. Empty: there is to be none; older news changes nothing. Errors: as above.
+  absl::Status FillNext(JobId job, ShardId shard, uint32_t generation, const std::string& address,
+                        std::vector<ShardAction>* actions);
   // Forgets a copy of a shard that is older than this generation; its connections are closed.
   // Returns whether one is left that is not older.
   bool RemoveShard(JobId job, ShardId shard, uint32_t generation,

@@ -141,6 +141,16 @@ absl::Status ShardThread::FillBackup(JobId job, ShardId shard, uint32_t generati
   return ran.ok() ? begun : ran;
 }
 
+absl::Status ShardThread::FillNext(JobId job, ShardId shard, uint32_t generation,
+                                   const std::string& address) {
+  absl::Status begun;
+  absl::Status ran = RunOnThread([&] {
+    begun = core_.FillNext(job, shard, generation, address, &actions_);
+    Execute();
+  });
+  return ran.ok() ? begun : ran;
+}
+
 absl::StatusOr<bool> ShardThread::RemoveShard(JobId job, ShardId shard, uint32_t generation) {
   bool is_left = false;
   absl::Status ran = RunOnThread([&] {
