@@ -182,12 +182,22 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
   const bool plays_a_node =
       std::any_of(entry.nodes.begin(), entry.nodes.end(),
                   [&](const JobNode& node) { return node.daemon == daemon && !node.finished; });
+  const bool is_server =
+      std::any_of(entry.servers.begin(), entry.servers.end(),
+                  [&](const JobServer& server) { return server.daemon == daemon; });
   for (const ShardId shard : MovedShards(entry.stored.record())) {
     const proto::JobShardStatus& home = HomeOf(entry, shard);
     if (home.backup() == daemon && home.backup_is_partial()) {
       commands_->SendInstallBackup(entry, shard);
     }
     if (plays_a_node || home.daemon() == daemon) commands_->SendMove(entry, shard, daemon);
+    // That it was to forget its copy may be lost.
+    const bool has_none =
+        home.daemon() != daemon && home.backup() != daemon && home.next_backup() != daemon;
+    if (has_none && is_server) {
+      const uint32_t generation = ShardGeneration(entry.stored.record().placement(), shard);
+      commands_->SendRemoveShard(entry, {shard, daemon, generation});
+    }
   }
   const proto::JobStatus& status = entry.stored.status();
   for (int i = 0; i < status.shards_size(); ++i) {
