@@ -23,5 +23,12 @@ TEST(CopyInParts, CopiesAllAndNothingElseWhateverTheSize) {
   }
 }
 
+TEST(CopyHelpers, AreAsManyAsHaveCores) {
+  EXPECT_EQ(CopyHelpersFor(1, 16), 3u);
+  EXPECT_EQ(CopyHelpersFor(2, 4), 1u);
+  EXPECT_EQ(CopyHelpersFor(4, 4), 0u);
+  EXPECT_EQ(CopyHelpersFor(1, 1), 0u);
+}
+
 }  // namespace
 }  // namespace strata::worker

@@ -16,16 +16,6 @@
 
 namespace strata::worker {
 using device::Memory;
-namespace {
-
-// With more the memory, and not they, is what takes its time.
-constexpr uint32_t kHelpersMax = 3;
-
-}  // namespace
-
-uint32_t CopyHelpersFor(uint32_t local_ranks, uint32_t cores) {
-  return std::min(kHelpersMax, cores > local_ranks + 1 ? cores - local_ranks - 1 : 0);
-}
 
 absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
                                                                    AggregatorCore* core,
