@@ -1,27 +1,9 @@
 // Ranks whose processes are begun anew while the job goes on.
 #include "gtest/gtest.h"
-#include "server/coordinator/jobs/metrics/metrics_merge.h"
+#include "server/coordinator/jobs/metrics/metrics_merge_fixture.h"
 
 namespace strata::server {
 namespace {
-
-constexpr uint64_t kSamplesPerEpoch = 1000;
-constexpr uint64_t kTotalSteps = 100;
-
-proto::RankReport Report(uint32_t rank, uint64_t first, uint64_t end) {
-  proto::RankReport report;
-  report.set_rank(rank);
-  report.set_first_step(first);
-  report.set_end_step(end);
-  report.set_samples((end - first) * 10);
-  report.set_loss_sum((end - first) * 10 * 2.0);
-  report.set_wall_s(5);
-  report.set_wait_s(1);
-  report.set_lr(0.1);
-  return report;
-}
-
-MetricsMerge TwoRanks() { return MetricsMerge(2, 5, kSamplesPerEpoch, kTotalSteps); }
 
 // Rank 1 has reported until step 20 and was then made again from step 15 on.
 TEST(MetricsMergeReplace, StepsThatARankMakesAgainCountOnce) {
