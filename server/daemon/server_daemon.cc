@@ -168,6 +168,8 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
     InstallBackup(message.install_backup());
   } else if (message.has_remove_shard()) {
     RemoveShard(message.remove_shard());
+  } else if (message.has_change_view()) {
+    ChangeView(message.change_view());
   }
 }
 

@@ -102,6 +102,8 @@ class ServerDaemon {
   void InstallBackup(const proto::InstallBackup& install);
   absl::Status TakeBackup(const proto::InstallBackup& install);
   void RemoveShard(const proto::RemoveShard& remove);
+  // Has all shards of the job install it, and tells the coordinator how that went.
+  void ChangeView(const proto::ViewChange& change);
   // Forgets copies of a shard that are older than the generation, and the job with its last one.
   void Forget(JobId job, ShardId shard, uint32_t generation);
   // Has the shards go on from the job's checkpoint, and tells the coordinator how that went.

@@ -21,6 +21,12 @@ absl::Status NotHere(JobId job, ShardId shard) {
       absl::StrFormat("shard %d of job %d is not here", shard.value(), job.value()));
 }
 
+// Changes of the job's nodes come one by one, too.
+std::string TextOf(proto::JobRecord record) {
+  record.clear_view_changes();
+  return record.SerializeAsString();
+}
+
 }  // namespace
 
 void ShardCounters::Add(const ShardCounters& other) {
@@ -50,7 +56,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
                                              ShardCopy copy) {
   const JobId id(record.job_id());
   const JobShard key(id, own_shard);
-  std::string text = record.SerializeAsString();
+  std::string text = TextOf(record);
   const bool is_late = copy == ShardCopy::kEmptyBackup;  // other shards have moved since
   for (const auto* jobs : {&jobs_, &installing_}) {
     for (const auto& [known, installed] : *jobs) {
@@ -62,7 +68,11 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
       return absl::AlreadyExistsError(
           absl::StrFormat("job %d is installed with another record", id.value()));
     }
-    if (jobs->contains(key)) return jobs == &jobs_;
+    if (!jobs->contains(key)) continue;
+    for (const proto::ViewChange& change : record.view_changes()) {
+      if (absl::Status changed = ChangeView(change); !changed.ok()) return changed;
+    }
+    return jobs == &jobs_;
   }
   absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, own_shard);
   if (!plan.ok()) {
@@ -151,6 +161,19 @@ absl::Status ShardCore::FillBackup(JobId job, ShardId shard, uint32_t generation
   return OnShard(job, shard, actions, [&](ShardJob& found) {
     return found.FillBackup(generation, address, is_whole, actions);
   });
+}
+
+absl::Status ShardCore::ChangeView(const proto::ViewChange& change) {
+  const JobId job(change.job_id());
+  absl::Status status = absl::NotFoundError(absl::StrFormat("job %d is not here", job.value()));
+  for (auto* const jobs : {&jobs_, &installing_}) {
+    for (auto& [key, installed] : *jobs) {
+      if (key.first != job) continue;
+      status = installed.job->ChangeView(change);
+      if (!status.ok()) return status;
+    }
+  }
+  return status;
 }
 
 bool ShardCore::RemoveShard(JobId job, ShardId shard, uint32_t generation,

@@ -59,9 +59,10 @@ class ShardCore {
   ~ShardCore();
 
   // Takes a job's shard in: `own_shard` is its index in record.placement. Installing the same one
-  // again with the same record is fine. With record.resume the job goes on from `images`, which
-  // hold at least the shard's chunks. Errors: InvalidArgument (layout, placement, view, naming the
-  // field; images that do not fit), AlreadyExists (another record under this id).
+  // again with the same record is fine; that may have more changes of its nodes. With record.resume
+  // the job goes on from `images`, which hold at least the shard's chunks. Errors: InvalidArgument
+  // (layout, placement, view, naming the field; images that do not fit), AlreadyExists (another
+  // record under this id).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
                        absl::Span<const ChunkImage> images = {},
                        ShardCopy copy = ShardCopy::kPrimary);
@@ -92,6 +93,11 @@ class ShardCore {
   // above; FailedPrecondition, too, where this copy itself has not been filled.
   absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
                           bool is_whole, std::vector<ShardAction>* actions);
+  // Other nodes take part in the job from a clock on, in all of its shards here, whichever copies
+  // these are. Once each copy has the change, nodes may begin that clock. One that is known is
+  // fine. Errors: NotFound; InvalidArgument (it does not fit those before); FailedPrecondition (a
+  // node has pushed that clock).
+  absl::Status ChangeView(const proto::ViewChange& change);
   // Forgets a copy of a shard that is older than this generation; its connections are closed.
   // Returns whether one is left that is not older.
   bool RemoveShard(JobId job, ShardId shard, uint32_t generation,

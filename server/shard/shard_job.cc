@@ -43,6 +43,7 @@ ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kerne
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                    chunk.elements, chunk.runs));
   }
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) JoinAll(chunk);
   if (copy == ShardCopy::kEmptyBackup) lacks_.assign(chunks_.size(), true);
   if (is_backup_ || plan_.backup.empty()) return;
   backup_ = NewBackupLine();
@@ -200,6 +201,10 @@ void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const 
 void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                       size_t chunk, std::vector<ShardAction>* actions) {
   const ChunkState& state = *chunks_[chunk];
+  // The change by which it joins is on its way here.
+  if (!plan_.views->HasEver(plan_.nodes[node])) {
+    return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
+  }
   wire::Frame answer = Reply(frame.header, Op::kPulled);
   answer.header.flags = wire::kFlagEmpty;
   answer.header.received = kClockInfinity;
@@ -211,7 +216,11 @@ void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wir
   if (only_counts || !state.weights().seeded()) {
     return sender_.Send(connection, std::move(answer), actions);
   }
-  PulledWeights pulled = state.WeightsOf(node, frame.header.clock);
+  const std::optional<uint64_t> leaves_at = plan_.views->LeavesAt(plan_.nodes[node]);
+  const bool makes_no_step = leaves_at && frame.header.clock >= *leaves_at;
+  PulledWeights pulled = makes_no_step ? PulledWeights{.state = PulledWeights::State::kHere,
+                                                       .weights = state.WeightsToBeginWith(node)}
+                                       : state.WeightsOf(node, frame.header.clock);
   if (pulled.state == PulledWeights::State::kNotYet) {
     return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
   }

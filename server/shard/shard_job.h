@@ -57,6 +57,7 @@ class ShardJob {
   absl::Status GoOnAlone(uint32_t generation, std::vector<ShardAction>* actions);
   absl::Status FillBackup(uint32_t generation, const std::string& address, bool is_whole,
                           std::vector<ShardAction>* actions);
+  absl::Status ChangeView(const proto::ViewChange& change);
   uint32_t generation() const { return plan_.generation; }
   // None: there is no backup.
   std::optional<BackupState> backup_state() const;
@@ -127,6 +128,10 @@ class ShardJob {
   absl::Status FollowCopy(const wire::Frame& frame, size_t chunk);
   // The primary has yet to say the chunk.
   bool Lacks(size_t chunk) const { return !lacks_.empty() && lacks_[chunk]; }
+  // Lets nodes that have joined since the job began join the chunk, too, if they have not.
+  void JoinAll(size_t chunk);
+  // Errors: FailedPrecondition: a node has pushed the clock already.
+  absl::Status CheckAhead(uint64_t clock) const;
   // Errors: FailedPrecondition: it is not above that of now.
   absl::Status CheckNewer(uint32_t generation) const;
 

@@ -105,6 +105,7 @@ void ShardJob::LogSums(size_t chunk, absl::Time now) {
     wire::Frame change = {.header = HeaderOf(Op::kApply, chunk)};
     change.header.clock = applied.clock;
     change.header.received = applied.samples;
+    change.header.base_version = plan_.views->NumberAt(applied.clock);
     change.header.rate = applied.rate;
     change.header.element_count = static_cast<uint32_t>(applied.sum.float_count());
     if (applied.sum.empty()) change.header.flags = wire::kFlagEmpty;
@@ -224,6 +225,11 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
   if (header.op == Op::kPushPull) return FollowPush(frame, node, chunk, now);
   std::vector<DueAnswer> due;
   if (plan_.logs_sums) {
+    const uint32_t view = plan_.views->NumberAt(header.clock);
+    if (header.base_version != view) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "clock %d is of view %d, here of %d", header.clock, header.base_version, view));
+    }
     absl::Status done =
         state.Follow({header.clock, frame.payload, header.received, header.rate}, &due);
     if (!done.ok()) return done;
@@ -248,6 +254,7 @@ absl::Status ShardJob::FollowCopy(const wire::Frame& frame, size_t chunk) {
   absl::Status taken = chunks_[chunk]->TakeCopy(**copy);
   if (!taken.ok()) return taken;
   UpdateDeadline(chunk, deadline_before);
+  JoinAll(chunk);
   lacks_[chunk] = false;
   return absl::OkStatus();
 }

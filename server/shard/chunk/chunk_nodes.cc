@@ -29,4 +29,23 @@ void ChunkNodes::Withdraw(size_t node, uint64_t clock) {
   nodes_[node].checksum = 0;
 }
 
+void ChunkNodes::Join(size_t node, uint64_t clock) {
+  if (nodes_[node].joined_at >= clock) return;
+  nodes_[node] = {.received = clock, .joined_at = clock};
+}
+
+bool ChunkNodes::IsNew(size_t node) const {
+  const NodeProgress& progress = nodes_[node];
+  if (progress.joined_at == 0) return false;
+  return progress.received == progress.joined_at ||
+         (progress.received == progress.joined_at + 1 && progress.waiting);
+}
+
+uint64_t ChunkNodes::AppliedBy(size_t node, uint64_t clock) const {
+  const NodeProgress& progress = nodes_[node];
+  if (progress.retired) return std::max(progress.received, clock);
+  const bool has_pushed = progress.joined_at == 0 || progress.received > progress.joined_at;
+  return has_pushed ? progress.received : std::min(progress.received, clock);
+}
+
 }  // namespace strata::server
