@@ -216,11 +216,13 @@ void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wir
   if (only_counts || !state.weights().seeded()) {
     return sender_.Send(connection, std::move(answer), actions);
   }
+  PulledWeights pulled = state.WeightsOf(node, frame.header.clock);
   const std::optional<uint64_t> leaves_at = plan_.views->LeavesAt(plan_.nodes[node]);
-  const bool makes_no_step = leaves_at && frame.header.clock >= *leaves_at;
-  PulledWeights pulled = makes_no_step ? PulledWeights{.state = PulledWeights::State::kHere,
-                                                       .weights = state.WeightsToBeginWith(node)}
-                                       : state.WeightsOf(node, frame.header.clock);
+  const bool makes_no_step = leaves_at && frame.header.clock >= *leaves_at &&
+                             answer.header.received >= frame.header.clock;
+  if (makes_no_step && pulled.state == PulledWeights::State::kNowhere) {
+    pulled = {.state = PulledWeights::State::kHere, .weights = state.WeightsToBeginWith(node)};
+  }
   if (pulled.state == PulledWeights::State::kNotYet) {
     return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
   }

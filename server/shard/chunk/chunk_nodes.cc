@@ -15,10 +15,13 @@ uint64_t ChunkNodes::Gate() const {
 }
 
 uint64_t ChunkNodes::MinClock() const {
-  const uint64_t gate = Gate();
-  if (gate != kClockInfinity) return gate;
   uint64_t most = 0;
-  for (const NodeProgress& node : nodes_) most = std::max(most, node.received);
+  for (const NodeProgress& node : nodes_) {
+    // A node that joins may do so past the end of the job.
+    if (node.joined_at > 0 && node.received == node.joined_at) continue;
+    if (!node.retired) return Gate();
+    most = std::max(most, node.received);
+  }
   return most;
 }
 

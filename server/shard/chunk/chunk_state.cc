@@ -93,7 +93,7 @@ PulledWeights ChunkState::WeightsOf(size_t node, uint64_t clock) const {
   // Clocks that have been applied. Versions may count from elsewhere.
   const uint64_t applied = is_exact ? nodes_.MinClock() : clock;
   if (applied > clock + 1) return {};
-  const bool is_of_now = applied == clock;
+  const bool is_of_now = applied <= clock;
   if (copies_.encodes() && !IsNewWithoutCopy(node)) {
     NodeCopies::Answer copy = is_of_now ? copies_.WholeCopy(node) : copies_.previous();
     if (copy.payload.empty()) return {};

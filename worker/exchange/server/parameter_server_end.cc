@@ -4,6 +4,7 @@
 
 namespace strata::worker {
 
+using Phase = Exchange::Phase;
 using wire::Op;
 
 void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
