@@ -133,6 +133,12 @@ absl::Status CheckElastic(const proto::Job& job) {
                         "nor leave a job that trains",
                         field));
   }
+  if (!job.has_program()) {
+    return Refuse(absl::StrFormat(
+        "%s: needs a program: the built-in trainer draws its data by the ranks that "
+        "a job begins with, and does not follow nodes that join and leave yet",
+        field));
+  }
   return All({InRange(field, job.ranks_max(), 1, kRanksMax), CheckWholeNodes(job),
               CheckNodesKeepNothing(job, field, "a node that joins does not have")});
 }

@@ -149,30 +149,38 @@ TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
   }
 }
 
+proto::Job Elastic(const std::vector<std::string>& settings) {
+  proto::Job job =
+      *ParseJob("name: 'a' ranks: 4 program { path: '/p' samples_per_rank: 4 }", "job");
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  FillDefaults(&job);
+  return job;
+}
+
 TEST(CheckElastic, AJobHasAsManyRanksAtLeastAndAtMostWhereNothingIsSaid) {
-  const proto::Job grows = With({"ranks_max=8"}), shrinks = With({"ranks_min=2"});
+  const proto::Job grows = Elastic({"ranks_max=8"}), shrinks = Elastic({"ranks_min=2"});
   EXPECT_TRUE(ValidateJob(grows).ok()) << ValidateJob(grows);
   EXPECT_TRUE(ValidateJob(shrinks).ok()) << ValidateJob(shrinks);
   EXPECT_EQ(grows.ranks_min(), 4u);
   EXPECT_EQ(shrinks.ranks_max(), 4u);
   EXPECT_TRUE(IsElastic(grows) && IsElastic(shrinks));
-  EXPECT_FALSE(IsElastic(With({})));
+  EXPECT_FALSE(IsElastic(Elastic({})));
 }
 
 TEST(CheckElastic, GoesWithModesThatKeepAllWeightsOnServers) {
   for (const std::string preset :
        {"sync", "ssp(3)", "quorum(2)", "async", "async_damped", "async_dc"}) {
-    const proto::Job job = With({"ranks_min=2", "ranks_max=6", "ranks_per_node=2",
-                                 absl::StrCat("consistency.preset=\"", preset, "\"")});
+    const proto::Job job = Elastic({"ranks_min=2", "ranks_max=6", "ranks_per_node=2",
+                                    absl::StrCat("consistency.preset=\"", preset, "\"")});
     EXPECT_TRUE(ValidateJob(job).ok()) << preset << ValidateJob(job);
   }
 }
 
 class RefusedElastic : public testing::TestWithParam<Bad> {};
 TEST_P(RefusedElastic, NamesTheField) {
-  const absl::Status status = ValidateJob(With(GetParam().settings));
+  const absl::Status status = ValidateJob(Elastic(GetParam().settings));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
+  EXPECT_THAT(std::string(status.message()), testing::StartsElastic(GetParam().error));
 }
 constexpr char kMost[] = "ranks_max=8";
 INSTANTIATE_TEST_SUITE_P(
@@ -197,6 +205,11 @@ INSTANTIATE_TEST_SUITE_P(
             "ranks_max: optimizer.lars has the nodes keep weights "
             "and optimizer state, which a node that joins does not"},
         Bad{{"ranks_min=2", "optimizer.clip_norm=1"}, "ranks_min: optimizer.clip_norm"}));
+
+TEST(CheckElastic, TheBuiltInTrainerDoesNotFollowYet) {
+  EXPECT_THAT(std::string(ValidateJob(With({"ranks_max=8"})).message()),
+              testing::StartsWith("ranks_max: needs a program: the built-in trainer"));
+}
 
 TEST(CheckReplace, AnUnknownWayToGoOnUnprotectedIsRefused) {
   proto::Job job = With({"replicas=1"});

@@ -218,8 +218,8 @@ void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wir
   }
   PulledWeights pulled = state.WeightsOf(node, frame.header.clock);
   const std::optional<uint64_t> leaves_at = plan_.views->LeavesAt(plan_.nodes[node]);
-  const bool makes_no_step = leaves_at && frame.header.clock >= *leaves_at &&
-                             answer.header.received >= frame.header.clock;
+  const bool makes_no_step =
+      leaves_at && frame.header.clock >= *leaves_at && answer.header.received >= frame.header.clock;
   if (makes_no_step && pulled.state == PulledWeights::State::kNowhere) {
     pulled = {.state = PulledWeights::State::kHere, .weights = state.WeightsToBeginWith(node)};
   }

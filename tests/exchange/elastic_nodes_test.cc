@@ -114,7 +114,6 @@ TEST_P(SyncElastic, TheWeightsAreAtEveryClockThoseOfTheNodesThatAreThere) {
   EXPECT_GT(given_up, 20);
   if (GetParam().nodes_die || GetParam().has_backups) EXPECT_GT(deaths, 200);
   if (GetParam().has_backups) EXPECT_GT(filled, 100);
-  << " deaths " << filled << " filled\n";
 }
 
 const char kMomentum[] = "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";

@@ -41,6 +41,10 @@ class Views {
   // The number of the newest change that holds at the clock.
   uint32_t NumberAt(uint64_t clock) const { return At(clock).number; }
   bool Has(NodeId node, uint64_t clock) const;
+  // Whether the job has a place for the node, which does not take part then.
+  bool Lacks(NodeId node, uint64_t clock) const {
+    return PlaceOf(node.value()).has_value() && !Has(node, clock);
+  }
   // Whether the node takes part at any clock from first_clock on.
   bool HasEver(NodeId node) const;
   // In order of their first ranks.

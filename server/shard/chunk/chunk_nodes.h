@@ -42,8 +42,8 @@ class ChunkNodes {
   // Returns the least number of pushes received from any node that has not retired, and
   // kClockInfinity if all nodes have.
   uint64_t Gate() const;
-  // Returns the same, but once all nodes have retired that have pushed since they joined the job, the
-  // most pushes received from any of them.
+  // Returns the same, but once all nodes have retired that have pushed since they joined the job,
+  // the most pushes received from any of them.
   uint64_t MinClock() const;
   // Makes the node's last push, number `clock`, one that was not received.
   // REQUIRES: it is the node's last one.

@@ -18,7 +18,7 @@ bool TakesFirstWeights(const proto::JobRecord& record, NodeId node) {
 bool Rejoins(const proto::JobRecord& record, NodeId node, uint32_t incarnation) {
   if (incarnation > 1 && record.job().has_replace()) return true;
   const absl::StatusOr<Views> views = Views::Of(record);
-  return views.ok() && views->JoinedAt(node) > 0;
+  return views.ok() && (views->JoinedAt(node) > 0 || views->Lacks(node, views->first_clock()));
 }
 
 LinkIdentity MakeIdentity(const CoreOptions& options) {
