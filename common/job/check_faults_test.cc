@@ -180,7 +180,7 @@ class RefusedElastic : public testing::TestWithParam<Bad> {};
 TEST_P(RefusedElastic, NamesTheField) {
   const absl::Status status = ValidateJob(Elastic(GetParam().settings));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), testing::StartsElastic(GetParam().error));
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
 }
 constexpr char kMost[] = "ranks_max=8";
 INSTANTIATE_TEST_SUITE_P(
@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{{"ranks_min=1", "ranks_per_node=2"}, "ranks_min: 1 is not a multiple of"},
         Bad{{kMost, "ranks=3", "ranks_per_node=2"}, "ranks: 3 is not a multiple of"},
         Bad{{kMost, "exchange=RING"}, "ranks_max: belongs to exchange: PARAMETER_SERVER"},
-        Bad{{"ranks_min=1", "exchange=MPI"}, "ranks_min: belongs to exchange: PARAMETER_SERVER"},
+        Bad{{"ranks_min=1", "exchange=RING"}, "ranks_min: belongs to exchange: PARAMETER_SERVER"},
         Bad{{kMost, "exchange=NCCL", "device=GPU"}, "ranks_max: belongs to exchange"},
         Bad{{"ranks_max=2", "exchange=NONE", "ranks=1"}, "ranks_max: belongs to exchange"},
         Bad{{kMost, "consistency.preset=\"delay1\""}, "ranks_max: consistency: double buffering"},

@@ -130,6 +130,9 @@ class ShardJob {
   bool Lacks(size_t chunk) const { return !lacks_.empty() && lacks_[chunk]; }
   // Lets nodes that have joined since the job began join the chunk, too, if they have not.
   void JoinAll(size_t chunk);
+  // The number of the newest change that holds at the clock, from the view's on. Both copies of a
+  // shard have the same nodes at a clock, or the second one does not follow.
+  uint32_t ChangesBefore(uint64_t clock) const { return plan_.views->NumberAt(clock) - plan_.view; }
   // Errors: FailedPrecondition: a node has pushed the clock already.
   absl::Status CheckAhead(uint64_t clock) const;
   // Errors: FailedPrecondition: it is not above that of now.

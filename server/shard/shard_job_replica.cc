@@ -105,7 +105,7 @@ void ShardJob::LogSums(size_t chunk, absl::Time now) {
     wire::Frame change = {.header = HeaderOf(Op::kApply, chunk)};
     change.header.clock = applied.clock;
     change.header.received = applied.samples;
-    change.header.base_version = plan_.views->NumberAt(applied.clock);
+    change.header.base_version = ChangesBefore(applied.clock);
     change.header.rate = applied.rate;
     change.header.element_count = static_cast<uint32_t>(applied.sum.float_count());
     if (applied.sum.empty()) change.header.flags = wire::kFlagEmpty;
@@ -225,10 +225,10 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
   if (header.op == Op::kPushPull) return FollowPush(frame, node, chunk, now);
   std::vector<DueAnswer> due;
   if (plan_.logs_sums) {
-    const uint32_t view = plan_.views->NumberAt(header.clock);
-    if (header.base_version != view) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "clock %d is of view %d, here of %d", header.clock, header.base_version, view));
+    if (header.base_version != ChangesBefore(header.clock)) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("clock %d has had %d changes of the job's nodes, here %d", header.clock,
+                          header.base_version, ChangesBefore(header.clock)));
     }
     absl::Status done =
         state.Follow({header.clock, frame.payload, header.received, header.rate}, &due);
