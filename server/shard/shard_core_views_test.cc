@@ -127,6 +127,19 @@ TEST_F(ChangedViews, ANodeThatLeavesHoldsNobodyUpAndMayComeBack) {
   EXPECT_TRUE(Push(0, 0, 3, 1).empty());
 }
 
+// It may have died before it has retired everywhere.
+TEST_F(ChangedViews, AProcessInThePlaceOfOneThatHasLeftIsGivenAnyWeights) {
+  Install("");
+  ASSERT_TRUE(Take(Change(4, 1, {}, {1})).ok());
+  Push(1, 0, 0, 1);
+  EXPECT_EQ(Pull(1, 0, 1).header.op, Op::kRetry) << "its last push is not answered";
+  Push(0, 0, 0, 1);
+  EXPECT_EQ(ToFloats(Pull(1, 0, 1)), Floats(4, 99));
+  shard_.Deliver(nodes_[1], ControlFrame(record_, Op::kRetire, 1, 0, 1));
+  for (const uint64_t clock : {1, 2, 3}) Push(0, 0, clock, 1);
+  EXPECT_EQ(ToFloats(Pull(1, 0, 1)), Floats(4, 96));
+}
+
 TEST_F(ChangedViews, AChangeIsRefusedOnceANodeHasPushedItsClock) {
   Install("");
   PushFirstTwo(0, 0, 1);
