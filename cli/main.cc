@@ -50,6 +50,7 @@ int Main(int argc, char** argv) {
   AddTraceCommand(&app, &invocation);
   AddCheckpointCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
+  AddDrainCommand(&app, &invocation);
   AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);

@@ -30,6 +30,9 @@ class FakeClient final : public control::CoordinatorClient {
   }
   absl::StatusOr<proto::JobStatus> GetJob(JobId) override { return end; }
   absl::StatusOr<proto::ListNodesReply> ListNodes() override { return proto::ListNodesReply(); }
+  absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest&) override {
+    return proto::DrainReply();
+  }
   absl::StatusOr<proto::JobStatus> Follow(
       JobId, const std::function<void(const proto::FollowEvent&)>&) override {
     return end;

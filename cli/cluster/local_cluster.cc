@@ -89,9 +89,10 @@ std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalCluster
       command->add_option("--servers", options->servers, "Servers")
           ->check(CLI::Range(0, 64))
           ->capture_default_str(),
-      command->add_option("--shards", options->shards, "Shards per server")
-          ->check(CLI::Range(1, 64))
-          ->capture_default_str(),
+      command
+          ->add_option("--shards", options->shards,
+                       "Shards per server (default: one for each 4 cores, at most 8)")
+          ->check(CLI::Range(1, 64)),
       command->add_option("--nodes", options->nodes, "Worker nodes")
           ->check(CLI::Range(1, 64))
           ->capture_default_str(),
@@ -101,6 +102,8 @@ std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalCluster
           ->check(CLI::Range(1, 1024)),
   };
 }
+
+int DefaultShards(uint32_t cores) { return static_cast<int>(std::clamp(cores / 4, 1U, 8U)); }
 
 void FillSlots(uint32_t ranks, LocalClusterOptions* options) {
   if (options->slots > 0) return;

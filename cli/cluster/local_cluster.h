@@ -8,13 +8,18 @@
 #include "cli/cluster/cluster_run.h"
 #include "cli/options/gpu_options.h"
 #include "cli/program/invocation.h"
+#include "common/cores.h"
 
 namespace strata::cli {
+
+// How many threads apply updates on a machine with so many cores: enough of them that GPUs do not
+// wait for one, few enough that ranks on the CPU keep theirs.
+int DefaultShards(uint32_t cores);
 
 // A whole cluster on this machine.
 struct LocalClusterOptions {
   int servers = 1;
-  int shards = 1;  // per server
+  int shards = DefaultShards(UsableCores());  // per server
   int nodes = 1;
   int slots = 0;          // per node; 0: see FillSlots
   GpuOptions gpus;        // which nodes share (ShareGpus); ranks_per_gpu is of each node

@@ -199,6 +199,8 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["role"] = daemon.role() == proto::SERVER ? "server" : "worker";
     one["address"] = daemon.address();
     one["alive"] = daemon.alive();
+    one["draining"] = daemon.draining();
+    one["drained"] = daemon.drained();
     one["slots"] = daemon.slots();
     one["slots_used"] = daemon.slots_used();
     if (daemon.role() == proto::WORKER) {

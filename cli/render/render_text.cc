@@ -72,12 +72,12 @@ std::string ShardRows(const proto::JobStatus& job) {
                             "refused", "in", "out", "memory", "at most"}};
   for (const auto& shard : job.shards()) {
     const proto::ShardCounters& counters = shard.counters();
-    rows.push_back({absl::StrCat("  ", shard.daemon()), absl::StrCat(shard.shard()),
-                    absl::StrCat(shard.chunks()), absl::StrCat(counters.pushes()),
-                    absl::StrCat(counters.answers()), absl::StrCat(counters.duplicates()),
-                    absl::StrCat(counters.refused()), FormatBytes(counters.bytes_received()),
-                    FormatBytes(counters.bytes_sent()), MemoryText(shard.memory_bytes()),
-                    MemoryText(shard.memory_limit_bytes())});
+    rows.push_back({absl::StrCat("  ", shard.daemon().empty() ? "-" : shard.daemon()),
+                    absl::StrCat(shard.shard()), absl::StrCat(shard.chunks()),
+                    absl::StrCat(counters.pushes()), absl::StrCat(counters.answers()),
+                    absl::StrCat(counters.duplicates()), absl::StrCat(counters.refused()),
+                    FormatBytes(counters.bytes_received()), FormatBytes(counters.bytes_sent()),
+                    MemoryText(shard.memory_bytes()), MemoryText(shard.memory_limit_bytes())});
   }
   const MemorySum sum = AddUp(job.shards());
   rows.push_back({"  all", "", "", "", "", "", "", "", "", MemoryText(sum.memory_bytes),
@@ -120,6 +120,13 @@ std::string DeviceText(const proto::Job& job) {
   const std::string& device = proto::Job::Device_Name(job.device());
   if (job.node_sum() != proto::NodeSum::NCCL) return device;
   return absl::StrCat(device, ", a node's gradients added up by NCCL");
+}
+
+// "alive", "gone, drained"
+std::string StateText(const proto::DaemonStatus& daemon) {
+  return absl::StrCat(daemon.alive() ? "alive" : "gone", daemon.drained()    ? ", drained"
+                                                         : daemon.draining() ? ", draining"
+                                                                             : "");
 }
 
 // "2 of 4 used on 2 x NVIDIA H100", "2 of 4 used on 0 A, 1 B"
@@ -223,7 +230,7 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
   std::vector<Row> rows = {{"NAME", "ROLE", "STATE", "ADDRESS", "SLOTS", "GPUS", "PORTS", "JOBS"}};
   for (const auto& daemon : nodes.daemons()) {
     bool worker = daemon.role() == proto::WORKER;
-    rows.push_back({daemon.name(), worker ? "worker" : "server", daemon.alive() ? "alive" : "gone",
+    rows.push_back({daemon.name(), worker ? "worker" : "server", StateText(daemon),
                     daemon.address(),
                     worker ? absl::StrCat(daemon.slots_used(), "/", daemon.slots(), " used") : "-",
                     GpusText(daemon), worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),

@@ -86,6 +86,15 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return reply;
   }
 
+  absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request) override {
+    proto::DrainReply reply;
+    const absl::Status status = Call(
+        /*retry=*/true,
+        [&](Stub& stub, grpc::ClientContext* c) { return stub.Drain(c, request, &reply); });
+    if (!status.ok()) return status;
+    return reply;
+  }
+
   absl::StatusOr<proto::JobStatus> Follow(
       JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) override {
     absl::Time give_up_at = absl::Now() + options_.deadline;

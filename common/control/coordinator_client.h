@@ -57,6 +57,10 @@ class CoordinatorClient {
                                 const std::function<void(const proto::TraceBatch&)>& on_batch) = 0;
   // Ends every Follow and GetTrace, also later ones; from any thread.
   virtual void StopFollowing() = 0;
+
+  // Takes a daemon out of service, back into it, or asks how far that is. Errors besides: NotFound
+  // (no such daemon), FailedPrecondition (it cannot be now).
+  virtual absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request) = 0;
 };
 
 // Waits until the last checkpoint of a job that has finished is written, or has failed, or for

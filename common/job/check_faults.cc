@@ -16,6 +16,8 @@ constexpr uint32_t kKeepMax = 1000;
 constexpr uint32_t kAttemptsMax = 1000;
 constexpr uint32_t kReplacedPerHourMax = 100'000;
 constexpr uint32_t kPatienceSMax = 7 * 24 * 3600;
+// What is shorter is not seen.
+constexpr uint32_t kHangAfterSMin = 3;
 
 // What nodes keep of answers is weights.
 absl::Status CheckNodes(const proto::Job& job) {
@@ -87,6 +89,14 @@ absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, con
                       job.optimizer().has_lars() ? "optimizer.lars" : "optimizer.clip_norm", lost));
 }
 
+absl::Status CheckHangAfter(uint32_t seconds) {
+  if (seconds == 0 || (seconds >= kHangAfterSMin && seconds <= kPatienceSMax)) {
+    return absl::OkStatus();
+  }
+  return Refuse(absl::StrFormat("replace.hang_after_s: %d is neither 0 nor in %d to %d", seconds,
+                                kHangAfterSMin, kPatienceSMax));
+}
+
 absl::Status CheckReplace(const proto::Job& job) {
   if (absl::Status status = CheckCopies(job); !status.ok() || !job.has_replace()) return status;
   if (job.exchange() != proto::Job::PARAMETER_SERVER) {
@@ -98,6 +108,7 @@ absl::Status CheckReplace(const proto::Job& job) {
   if (replace.per_hour() == 0) return Refuse("replace.per_hour: is required, and at least 1");
   return All({InRange("replace.per_hour", replace.per_hour(), 1, kReplacedPerHourMax),
               InRange("replace.patience_s", replace.patience_s(), 1, kPatienceSMax),
+              CheckHangAfter(replace.hang_after_s()),
               CheckNodesKeepNothing(job, "replace", "are lost with a node that dies")});
 }
 

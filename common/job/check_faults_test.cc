@@ -86,6 +86,15 @@ TEST(CheckReplace, ANodeMayWaitForFiveMinutesWhereNothingIsSaid) {
   EXPECT_FALSE(With({}).has_replace());
 }
 
+TEST(CheckReplace, ANodeHangsAfterAMinuteWhereNothingIsSaidAndNeverWhereZeroIs) {
+  EXPECT_EQ(With({kReplace}).replace().hang_after_s(), 60);
+  for (const int seconds : {0, 3, 604800}) {
+    const proto::Job job = With({kReplace, absl::StrCat("replace.hang_after_s=", seconds)});
+    EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+    EXPECT_EQ(job.replace().hang_after_s(), seconds);
+  }
+}
+
 TEST(CheckReplace, GoesWithModesThatKeepAllWeightsOnServers) {
   for (const std::string preset :
        {"sync", "ssp(3)", "quorum(2)", "async", "async_damped", "async_dc"}) {
@@ -118,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{{"replace.patience_s=5"}, "replace.per_hour: is required"},
         Bad{{"replace.per_hour=100001"}, "replace.per_hour: 100001 is not in 1 to 100000"},
         Bad{{kReplace, "replace.patience_s=604801"}, "replace.patience_s: 604801 is not in 1 to"},
+        Bad{{kReplace, "replace.hang_after_s=2"}, "replace.hang_after_s: 2 is neither 0 nor in 3"},
+        Bad{{kReplace, "replace.hang_after_s=604801"}, "replace.hang_after_s: 604801 is neither"},
         Bad{{kReplace, "exchange=RING"}, "replace: belongs to exchange: PARAMETER_SERVER"},
         Bad{{kReplace, "exchange=NONE", "ranks=1"}, "replace: belongs to exchange"},
         Bad{{kReplace, "consistency.preset=\"delay1\""}, "replace: consistency: double buffering"},

@@ -125,8 +125,10 @@ void FillDefaults(proto::Job* job) {
   if (job->has_restart() && !job->restart().has_within_hours()) {
     job->mutable_restart()->set_within_hours(1);
   }
-  if (job->has_replace() && job->replace().patience_s() == 0) {
-    job->mutable_replace()->set_patience_s(300);
+  if (job->has_replace()) {
+    proto::Replace* replace = job->mutable_replace();
+    if (replace->patience_s() == 0) replace->set_patience_s(300);
+    if (!replace->has_hang_after_s()) replace->set_hang_after_s(60);
   }
   if (job->metrics().every_steps() == 0) job->mutable_metrics()->set_every_steps(50);
 }

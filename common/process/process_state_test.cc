@@ -2,8 +2,10 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -41,6 +43,20 @@ TEST(ProcessState, TellsRunningFromStoppedAndGone) {
   EXPECT_TRUE(Becomes(pid, "gone")) << "not reaped";
   (*process)->Reap();
   EXPECT_EQ(ProcessState(pid), "gone");
+}
+
+TEST(ProcessState, TellsTheCpuTimeThatAProcessHasUsed) {
+  const auto used = [] {
+    timespec time = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
+  };
+  while (used() < 100) {
+  }
+  // The kernel counts in ticks.
+  EXPECT_GE(ProcessCpuMs(getpid()) + 20, 100u);
+  EXPECT_LE(ProcessCpuMs(getpid()), used() + 20);
+  EXPECT_EQ(ProcessCpuMs(-1), 0u);
 }
 
 TEST(ProcessState, IsNotMisledByAProcessesName) {

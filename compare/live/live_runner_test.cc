@@ -44,6 +44,9 @@ class FakeCoordinator : public control::CoordinatorClient {
     state_.cancelled.push_back(job.value());
     return absl::OkStatus();
   }
+  absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest&) override {
+    return absl::UnimplementedError("not here");
+  }
   absl::StatusOr<proto::ListNodesReply> ListNodes() override {
     proto::ListNodesReply nodes;
     for (const char* name : {"w0", "s0"}) {

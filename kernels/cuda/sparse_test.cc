@@ -271,7 +271,10 @@ TEST_F(SparseTest, StreamsHaveWorkSpacesOfTheirOwn) {
   const size_t n = many.size(), room = n + kCandidateSlack;
   for (const std::vector<float>* source : sources) {
     streams.push_back(device_->NewStream(false).value());
-    memory.push_back(device_->Allocate(4 * (n + 2 * room + 1), "a test").value());
+    const size_t bytes = 4 * (n + 2 * room + 1);
+    memory.push_back(device_->Allocate(bytes, "a test").value());
+    // All of it is looked at, more than is chosen.
+    ASSERT_TRUE(streams.back()->Fill(memory.back().get(), 0, bytes).ok());
     ASSERT_TRUE(streams.back()->Copy(memory.back().get(), source->data(), 4 * n).ok());
   }
   const auto word_of = [&](size_t s, size_t at) {

@@ -147,8 +147,10 @@ struct Trained {
     std::mt19937 random(17);
     w.Fill(&random);
     gradient.Fill(&random, -40.0f, 40.0f);
-    state0.Fill(&random, -0.5f, 0.5f);
-    state1.Fill(&random, 0.0f, 0.5f);
+    // Means of squares have no sign: of the root of a negative number the bits are anybody's.
+    const bool squares_come_first = kind == OptimizerKind::kRmspropWarmup;
+    (squares_come_first ? state1 : state0).Fill(&random, -0.5f, 0.5f);
+    (squares_come_first ? state0 : state1).Fill(&random, 0.0f, 0.5f);
   }
   float* State(int i) {
     if (StateVectors(kind) <= i) return nullptr;

@@ -50,7 +50,9 @@ class Session:
 
         Jobs with `checkpoint` or `replace` take scripts with `can_resume=True`, which begin with
         step `first_step`. With `keeps_state=True` checkpoints hold what each rank gives to
-        `save_state`, too; a node of such ranks cannot be replaced.
+        `save_state`, too; a node of such ranks cannot be replaced. With `replace` a node whose
+        ranks make no step for a minute (`hang_after_s`), nor use their cores, is begun again while
+        all other ranks wait for it: a script that sleeps in its loop for longer sets it to 0.
 
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """

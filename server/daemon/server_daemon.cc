@@ -32,6 +32,7 @@ proto::BackupReport ReportOf(const BackupState& state) {
   }
   report.set_refusal(std::string(state.refusal.message()));
   report.set_chunks_missing(static_cast<uint32_t>(state.chunks_missing));
+  report.set_is_next(state.is_next);
   return report;
 }
 
@@ -168,6 +169,8 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
     InstallBackup(message.install_backup());
   } else if (message.has_remove_shard()) {
     RemoveShard(message.remove_shard());
+  } else if (message.has_fill_next()) {
+    FillNext(message.fill_next());
   } else if (message.has_change_view()) {
     ChangeView(message.change_view());
   }

@@ -102,6 +102,9 @@ class ServerDaemon {
   void InstallBackup(const proto::InstallBackup& install);
   absl::Status TakeBackup(const proto::InstallBackup& install);
   void RemoveShard(const proto::RemoveShard& remove);
+  void FillNext(const proto::FillNext& fill);
+  template <typename Message>
+  void TellNotMoved(const Message& asked, const absl::Status& why);
   // Has all shards of the job install it, and tells the coordinator how that went.
   void ChangeView(const proto::ViewChange& change);
   // Forgets copies of a shard that are older than the generation, and the job with its last one.

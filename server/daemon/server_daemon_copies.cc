@@ -32,14 +32,34 @@ void ServerDaemon::MoveShard(const proto::MoveShard& move) {
     return LogInfo("job %u: shard %u lies here in generation %u, with %s", move.job_id(),
                    move.shard(), move.generation(), backup);
   }
+  TellNotMoved(move, moved);
+}
+
+// `asked`: a MoveShard or FillNext.
+template <typename Message>
+void ServerDaemon::TellNotMoved(const Message& asked, const absl::Status& why) {
   proto::DaemonMessage reply;
   proto::ShardNotMoved* not_moved = reply.mutable_shard_not_moved();
-  not_moved->set_job_id(move.job_id());
-  not_moved->set_attempt(move.attempt());
-  not_moved->set_shard(move.shard());
-  not_moved->set_generation(move.generation());
-  not_moved->set_error(std::string(moved.message()));
+  not_moved->set_job_id(asked.job_id());
+  not_moved->set_attempt(asked.attempt());
+  not_moved->set_shard(asked.shard());
+  not_moved->set_generation(asked.generation());
+  not_moved->set_error(std::string(why.message()));
   session_->Send(std::move(reply));
+}
+
+void ServerDaemon::FillNext(const proto::FillNext& fill) {
+  const auto here = jobs_.find(fill.job_id());
+  if (here == jobs_.end() || here->second != fill.attempt()) return;
+  absl::Status begun = absl::NotFoundError("no thread here holds the shard");
+  for (size_t i = 0; i < shards_.size() && absl::IsNotFound(begun); ++i) {
+    begun = shards_[i]->FillNext(JobId(fill.job_id()), ShardId(fill.shard()), fill.generation(),
+                                 fill.endpoint());
+  }
+  if (!begun.ok() && !fill.endpoint().empty()) return TellNotMoved(fill, begun);
+  if (fill.endpoint().empty()) return;
+  LogInfo("job %u: shard %u is filled from here at %s, in generation %u", fill.job_id(),
+          fill.shard(), fill.endpoint(), fill.generation());
 }
 
 void ServerDaemon::InstallBackup(const proto::InstallBackup& install) {

@@ -79,6 +79,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
     return absl::InvalidArgumentError(
         absl::StrFormat("job %d: %s", id.value(), std::string(plan.status().message())));
   }
+  if (fill_ahead_bytes_) plan->fill_ahead_bytes = *fill_ahead_bytes_;
   std::unique_ptr<TraceLog> trace;
   const bool is_primary = copy == ShardCopy::kPrimary;
   if (trace_clock_ && is_primary) trace = TraceLog::Create(record.job(), {.now = trace_clock_});
@@ -163,6 +164,12 @@ absl::Status ShardCore::FillBackup(JobId job, ShardId shard, uint32_t generation
   });
 }
 
+absl::Status ShardCore::FillNext(JobId job, ShardId shard, uint32_t generation,
+                                 const std::string& address, std::vector<ShardAction>* actions) {
+  return OnShard(job, shard, actions,
+                 [&](ShardJob& found) { return found.FillNext(generation, address, actions); });
+}
+
 absl::Status ShardCore::ChangeView(const proto::ViewChange& change) {
   const JobId job(change.job_id());
   absl::Status status = absl::NotFoundError(absl::StrFormat("job %d is not here", job.value()));
@@ -240,7 +247,8 @@ void ShardCore::OnConnected(const ShardAction& asked, transport::ConnectionId co
                             absl::Time now, std::vector<ShardAction>* actions) {
   const JobShard key(asked.job, asked.shard);
   const auto found = jobs_.find(key);
-  if (found == jobs_.end() || !found->second.job->OnConnected(connection, now, actions)) {
+  if (found == jobs_.end() ||
+      !found->second.job->OnConnected(asked.address, connection, now, actions)) {
     return actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
   }
   bound_[connection] = key;
@@ -249,7 +257,7 @@ void ShardCore::OnConnected(const ShardAction& asked, transport::ConnectionId co
 void ShardCore::OnConnectFailed(const ShardAction& asked, const absl::Status& why, absl::Time now,
                                 std::vector<ShardAction>* actions) {
   const auto found = jobs_.find(JobShard(asked.job, asked.shard));
-  if (found != jobs_.end()) found->second.job->OnConnectFailed(why, now, actions);
+  if (found != jobs_.end()) found->second.job->OnConnectFailed(asked.address, why, now, actions);
 }
 
 void ShardCore::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
@@ -332,7 +340,7 @@ absl::flat_hash_map<JobId, ShardCounters> ShardCore::Counters() const {
 std::vector<BackupState> ShardCore::BackupStates() const {
   std::vector<BackupState> states;
   for (const auto& [id, installed] : jobs_) {
-    if (std::optional<BackupState> state = installed.job->backup_state()) states.push_back(*state);
+    for (BackupState& state : installed.job->backup_states()) states.push_back(std::move(state));
   }
   return states;
 }
@@ -365,14 +373,29 @@ size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {
   return held;
 }
 
+namespace {
+
+// Several shards of a job that lie on one thread say of each node what is worst.
+void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
+  const auto same =
+      absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });
+  if (same == clocks->end()) return clocks->push_back(clock);
+  proto::NodeClock both = clock.clock() < same->clock() ? clock : *same;
+  both.set_connected(clock.connected() && same->connected());
+  both.set_unanswered(clock.unanswered() + same->unanswered());
+  *same = both;
+}
+
+}  // namespace
+
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;
   for (auto& [id, installed] : jobs_) {
     ShardReport& report = reports[id.first];
     report.counters.Add(installed.job->counters());
     report.memory_bytes += installed.job->MemoryBytes();
-    for (proto::NodeClock& node : installed.job->NextNodeClocks()) {
-      report.nodes.push_back(std::move(node));
+    for (const proto::NodeClock& node : installed.job->NextNodeClocks()) {
+      AddNodeClock(node, &report.nodes);
     }
   }
   return reports;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,14 @@ class ShardCore {
   // above; FailedPrecondition, too, where this copy itself has not been filled.
   absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
                           bool is_whole, std::vector<ShardAction>* actions);
+  // Of copies that are installed from now on: bytes that are on their way to a backup that is being
+  // filled, at most, but for one chunk. 0: one chunk after the other.
+  void set_fill_ahead(uint64_t bytes) { fill_ahead_bytes_ = bytes; }
+  // The copy here, a primary or a whole backup, fills another one at `address` besides, and nodes
+  // learn of nothing that this does not have. FillBackup with this generation and address makes it
+  // the backup. Empty: there is to be none; older news changes nothing. Errors: as above.
+  absl::Status FillNext(JobId job, ShardId shard, uint32_t generation, const std::string& address,
+                        std::vector<ShardAction>* actions);
   // Other nodes take part in the job from a clock on, in all of its shards here, whichever copies
   // these are. Once each copy has the change, nodes may begin that clock. One that is known is
   // fine. Errors: NotFound; InvalidArgument (it does not fit those before); FailedPrecondition (a
@@ -179,7 +188,8 @@ class ShardCore {
   const NewMemory new_memory_;
   kernels::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
-  size_t traced_ = 0;  // jobs
+  size_t traced_ = 0;                         // jobs
+  std::optional<uint64_t> fill_ahead_bytes_;  // none: as plans say
   // In order, so that what is done for one after the other is done alike in every run.
   std::map<JobShard, Installed> jobs_;
   std::map<JobShard, Installed> installing_;  // not yet among them

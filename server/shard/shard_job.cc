@@ -46,7 +46,7 @@ ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kerne
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) JoinAll(chunk);
   if (copy == ShardCopy::kEmptyBackup) lacks_.assign(chunks_.size(), true);
   if (is_backup_ || plan_.backup.empty()) return;
-  backup_ = NewBackupLine();
+  backup_ = NewBackupLine(plan_.backup, plan_.generation);
   for (const auto& chunk : chunks_) chunk->sums().Keep(plan_.logs_sums);
 }
 
@@ -119,8 +119,13 @@ void ShardJob::OnFrame(transport::ConnectionId connection, const wire::Frame& fr
   counters_.bytes_received += wire::kHeaderBytes + frame.payload.size();
   if (backup_ != nullptr && backup_->Owns(connection)) {
     backup_->OnFrame(frame, now);
-    Fill(now);
-    return backup_->TakeActions(actions);
+    Fill(backup_.get(), &fill_, now);
+    return PassOn(actions);
+  }
+  if (next_ && next_->line->Owns(connection)) {
+    next_->line->OnFrame(frame, now);
+    Fill(next_->line.get(), &next_->fill, now);
+    return next_->line->TakeActions(actions);
   }
   if (primary_ == connection) return OnPrimaryFrame(connection, frame, now, actions);
   std::vector<ShardAction> made;
@@ -308,14 +313,16 @@ void ShardJob::UpdateDeadline(size_t chunk, absl::Time before) {
 }
 
 absl::Time ShardJob::deadline() const {
-  if (is_backup_) return absl::InfiniteFuture();
-  absl::Time due = backup_ == nullptr ? absl::InfiniteFuture() : backup_->deadline();
+  absl::Time due = next_ ? next_->line->deadline() : absl::InfiniteFuture();
+  if (is_backup_) return due;
+  if (backup_ != nullptr) due = std::min(due, backup_->deadline());
   if (!deadlines_.empty()) due = std::min(due, deadlines_.begin()->first - ahead_);
   return due;
 }
 
 void ShardJob::OnTime(absl::Time now, std::vector<ShardAction>* actions) {
-  if (is_backup_) return;
+  if (next_) next_->line->OnTime(now);
+  if (is_backup_) return PassOn(actions);
   std::vector<ShardAction> made;
   OnDeadlines(now, &made);
   if (backup_ != nullptr) backup_->OnTime(now);

@@ -18,6 +18,7 @@
 #include "server/shard/frames/node_connections.h"
 #include "server/shard/replica/backup_line.h"
 #include "server/shard/replica/copy_frames.h"
+#include "server/shard/replica/next_backup.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_cut.h"
 #include "server/shard/shard_plan.h"
@@ -49,18 +50,21 @@ class ShardJob {
   absl::Time deadline() const;
   void OnDisconnected(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
                       std::vector<ShardAction>* actions);
-  // False: the connection is not wanted any more.
-  bool OnConnected(transport::ConnectionId connection, absl::Time now,
+  // False: the connection to this address is not wanted any more.
+  bool OnConnected(const std::string& address, transport::ConnectionId connection, absl::Time now,
                    std::vector<ShardAction>* actions);
-  void OnConnectFailed(const absl::Status& why, absl::Time now, std::vector<ShardAction>* actions);
+  void OnConnectFailed(const std::string& address, const absl::Status& why, absl::Time now,
+                       std::vector<ShardAction>* actions);
   absl::Status Promote(uint32_t generation, std::vector<ShardAction>* actions);
   absl::Status GoOnAlone(uint32_t generation, std::vector<ShardAction>* actions);
   absl::Status FillBackup(uint32_t generation, const std::string& address, bool is_whole,
                           std::vector<ShardAction>* actions);
+  absl::Status FillNext(uint32_t generation, const std::string& address,
+                        std::vector<ShardAction>* actions);
   absl::Status ChangeView(const proto::ViewChange& change);
   uint32_t generation() const { return plan_.generation; }
-  // None: there is no backup.
-  std::optional<BackupState> backup_state() const;
+  // Of its backup and of the next one, where there are such.
+  std::vector<BackupState> backup_states() const;
 
   // Answers a frame with an error and counts it.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
@@ -106,13 +110,18 @@ class ShardJob {
   void OnDeadlines(absl::Time now, std::vector<ShardAction>* made);
   // What was made leaves once the backup has what went before it.
   void Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions);
-  std::unique_ptr<BackupLine> NewBackupLine() const;
+  std::unique_ptr<BackupLine> NewBackupLine(const std::string& address, uint32_t generation) const;
+  BackupLine* LineTo(const std::string& address);
   // Says chunks to a backup that lacks them, a few at a time.
-  void Fill(absl::Time now);
+  void Fill(BackupLine* line, std::optional<BackupFill>* fill, absl::Time now);
   wire::Header HeaderOf(wire::Op op, size_t chunk) const;
-  // Says a change to the backup, if there is one.
+  // Says a change to the backup and to the next one, if there are such.
   void Log(const wire::Frame& frame, absl::Time now);
-  void SayToBackup(wire::Frame change, absl::Time now);
+  void Say(BackupLine* line, wire::Frame change, absl::Time now);
+  void PassOn(std::vector<ShardAction>* actions);
+  // The next backup is the backup from now on. REQUIRES: there is one.
+  absl::Status TakeNext(bool is_whole, std::vector<ShardAction>* actions);
+  void DropNext(std::vector<ShardAction>* actions);
   void LogGraceIsOver(size_t chunk, absl::Time now);
   // The same for clocks that the chunk has applied.
   void LogSums(size_t chunk, absl::Time now);
@@ -122,6 +131,8 @@ class ShardJob {
                       const wire::Hello& hello, std::vector<ShardAction>* actions);
   void OnPrimaryFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                       std::vector<ShardAction>* actions);
+  void Confirm(transport::ConnectionId connection, wire::Frame reply,
+               std::vector<ShardAction>* actions);
   // Does what the primary has done. Errors: it cannot be done here.
   absl::Status Follow(const wire::Frame& frame, absl::Time now);
   absl::Status FollowPush(const wire::Frame& frame, size_t node, size_t chunk, absl::Time now);
@@ -179,6 +190,8 @@ class ShardJob {
   std::unique_ptr<BackupLine> backup_;
   std::optional<BackupFill> fill_;  // what the backup lacks; none: nothing
   bool stands_still_ = false;       // until it has a backup
+  std::optional<NextBackup> next_;
+  uint32_t next_generation_ = 0;  // the newest that was said of such a copy
   // A backup's: who says what is done, and the last of it that is done here.
   bool is_backup_ = false;
   std::vector<bool> lacks_;  // by chunk; empty: none

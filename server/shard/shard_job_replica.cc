@@ -17,21 +17,19 @@ using wire::Op;
 
 namespace {
 
-// Bytes that are on their way to a backup that is being filled: one chunk more than that at most.
-constexpr uint64_t kFillAhead = 4 << 20;
-
 // A server that does not have the job yet does not answer to those who seal its frames.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(1);
 
 }  // namespace
 
-std::unique_ptr<BackupLine> ShardJob::NewBackupLine() const {
+std::unique_ptr<BackupLine> ShardJob::NewBackupLine(const std::string& address,
+                                                    uint32_t generation) const {
   return std::make_unique<BackupLine>(
       BackupLine::Options{.shard = plan_.shard,
-                          .address = plan_.backup,
+                          .address = address,
                           .identity = {.job = plan_.job.value(),
                                        .view = plan_.view,
-                                       .generation = plan_.generation,
+                                       .generation = generation,
                                        .hello = {.protocol = kProtocolVersion,
                                                  .role = wire::Hello::Role::kPrimary,
                                                  .cluster = plan_.cluster,
@@ -43,7 +41,7 @@ std::unique_ptr<BackupLine> ShardJob::NewBackupLine() const {
 void ShardJob::Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions) {
   if (backup_ != nullptr && !stands_still_ && !fill_) {
     backup_->KeepBack(std::move(made));
-    return backup_->TakeActions(actions);
+    return PassOn(actions);
   }
   std::vector<ShardAction> kept_back;
   for (ShardAction& action : made) {
@@ -54,9 +52,8 @@ void ShardJob::Emit(std::vector<ShardAction> made, std::vector<ShardAction>* act
                                    (chunk.has_value() && fill_->IsSaid(*chunk)));
     (follows ? kept_back : *actions).push_back(std::move(action));
   }
-  if (backup_ == nullptr) return;
-  backup_->KeepBack(std::move(kept_back));
-  backup_->TakeActions(actions);
+  if (backup_ != nullptr) backup_->KeepBack(std::move(kept_back));
+  PassOn(actions);
 }
 
 wire::Header ShardJob::HeaderOf(Op op, size_t chunk) const {
@@ -68,36 +65,37 @@ wire::Header ShardJob::HeaderOf(Op op, size_t chunk) const {
   return header;
 }
 
-void ShardJob::Fill(absl::Time now) {
-  if (!fill_) return;
-  while (const std::optional<size_t> chunk = fill_->next()) {
-    if (!backup_->is_up() || backup_->bytes() >= kFillAhead) return;
+void ShardJob::Fill(BackupLine* line, std::optional<BackupFill>* fill, absl::Time now) {
+  if (!*fill) return;
+  while (const std::optional<size_t> chunk = (*fill)->next()) {
+    if (!line->is_up() || line->bytes() >= plan_.fill_ahead_bytes) return;
     ChunkState& state = *chunks_[*chunk];
     const ChunkCopy copy = state.Copy(plan_.logs_sums);
     for (wire::Frame& part : CopyFrames(copy, HeaderOf(Op::kCopy, *chunk))) {
-      SayToBackup(std::move(part), now);
+      Say(line, std::move(part), now);
     }
-    state.sums().Keep(plan_.logs_sums);
-    fill_->OnSaid(backup_->said());
+    // A backup says on what it hears.
+    state.sums().Keep(plan_.logs_sums && !is_backup_);
+    (*fill)->OnSaid(line->said());
   }
-  if (fill_->Missing(backup_->acknowledged()) == 0) fill_.reset();
+  if ((*fill)->Missing(line->acknowledged()) == 0) fill->reset();
 }
 
 void ShardJob::Log(const wire::Frame& frame, absl::Time now) {
-  if (backup_ == nullptr) return;
   // What is not said of a chunk yet will be in its copy.
-  if (fill_ && frame.header.op != Op::kRetire &&
-      !fill_->IsSaid(*gate_.IndexOf(ChunkId(frame.header.chunk)))) {
-    return;
-  }
-  SayToBackup(frame, now);
+  const auto concerns = [&](const std::optional<BackupFill>& fill) {
+    return !fill || frame.header.op == Op::kRetire ||
+           fill->IsSaid(*gate_.IndexOf(ChunkId(frame.header.chunk)));
+  };
+  if (backup_ != nullptr && concerns(fill_)) Say(backup_.get(), frame, now);
+  if (next_ && concerns(next_->fill)) Say(next_->line.get(), frame, now);
 }
 
-void ShardJob::SayToBackup(wire::Frame change, absl::Time now) {
+void ShardJob::Say(BackupLine* line, wire::Frame change, absl::Time now) {
   change.header.flags &= wire::kFlagEmpty;
   change.header.payload_kind = wire::PayloadKind::kInline;
   change.header.min_clock = static_cast<uint64_t>(absl::ToUnixNanos(now + ahead_));
-  backup_->Log(std::move(change), now);
+  line->Log(std::move(change), now);
 }
 
 void ShardJob::LogSums(size_t chunk, absl::Time now) {
@@ -115,30 +113,36 @@ void ShardJob::LogSums(size_t chunk, absl::Time now) {
 }
 
 void ShardJob::LogGraceIsOver(size_t chunk, absl::Time now) {
-  if (backup_ == nullptr) return;
   wire::Frame change = {.header = HeaderOf(Op::kApply, chunk)};
   change.header.flags = wire::kFlagEmpty;
   Log(change, now);
 }
 
-bool ShardJob::OnConnected(transport::ConnectionId connection, absl::Time now,
-                           std::vector<ShardAction>* actions) {
-  if (backup_ == nullptr) return false;
-  backup_->OnConnected(connection, now);
-  backup_->TakeActions(actions);
+bool ShardJob::OnConnected(const std::string& address, transport::ConnectionId connection,
+                           absl::Time now, std::vector<ShardAction>* actions) {
+  BackupLine* const line = LineTo(address);
+  if (line == nullptr) return false;
+  line->OnConnected(connection, now);
+  PassOn(actions);
   return true;
 }
 
-void ShardJob::OnConnectFailed(const absl::Status& why, absl::Time now,
+void ShardJob::OnConnectFailed(const std::string& address, const absl::Status& why, absl::Time now,
                                std::vector<ShardAction>* actions) {
-  if (backup_ == nullptr) return;
-  backup_->OnLost(why, now);
-  backup_->TakeActions(actions);
+  BackupLine* const line = LineTo(address);
+  if (line == nullptr) return;
+  line->OnLost(why, now);
+  PassOn(actions);
 }
 
 void ShardJob::OnDisconnected(transport::ConnectionId connection, const absl::Status& why,
                               absl::Time now, std::vector<ShardAction>* actions) {
-  if (backup_ != nullptr && backup_->Owns(connection)) return OnConnectFailed(why, now, actions);
+  if (backup_ != nullptr && backup_->Owns(connection)) {
+    return OnConnectFailed(plan_.backup, why, now, actions);
+  }
+  if (next_ && next_->line->Owns(connection)) {
+    return OnConnectFailed(next_->address, why, now, actions);
+  }
   if (primary_ == connection) return primary_.reset();
   connections_.OnDisconnected(connection);
 }
@@ -149,17 +153,8 @@ std::vector<transport::ConnectionId> ShardJob::Connections() const {
   if (backup_ != nullptr && backup_->connection().has_value()) {
     all.push_back(*backup_->connection());
   }
+  if (next_ && next_->line->connection().has_value()) all.push_back(*next_->line->connection());
   return all;
-}
-
-std::optional<BackupState> ShardJob::backup_state() const {
-  if (backup_ == nullptr) return std::nullopt;
-  return BackupState{.job = plan_.job,
-                     .shard = plan_.shard,
-                     .generation = plan_.generation,
-                     .waits_since = backup_->waits_since(),
-                     .refusal = backup_->refusal(),
-                     .chunks_missing = fill_ ? fill_->Missing(backup_->acknowledged()) : 0};
 }
 
 bool ShardJob::OnPrimaryHello(transport::ConnectionId connection, const wire::Frame& frame,
@@ -179,8 +174,18 @@ bool ShardJob::OnPrimaryHello(transport::ConnectionId connection, const wire::Fr
   primary_ = connection;
   wire::Frame reply = Reply(frame.header, Op::kHelloOk);
   reply.header.received = followed_;
-  sender_.Send(connection, std::move(reply), actions);
+  Confirm(connection, std::move(reply), actions);
   return true;
+}
+
+void ShardJob::Confirm(transport::ConnectionId connection, wire::Frame reply,
+                       std::vector<ShardAction>* actions) {
+  std::vector<ShardAction> confirmed;
+  sender_.Send(connection, std::move(reply), &confirmed);
+  if (!next_) return actions->push_back(std::move(confirmed.front()));
+  // What the primary tells nodes then the next backup has, too.
+  next_->line->KeepBack(std::move(confirmed));
+  PassOn(actions);
 }
 
 void ShardJob::OnPrimaryFrame(transport::ConnectionId connection, const wire::Frame& frame,
@@ -194,7 +199,7 @@ void ShardJob::OnPrimaryFrame(transport::ConnectionId connection, const wire::Fr
   }
   wire::Frame ack = Reply(frame.header, Op::kAck);
   ack.header.received = followed_;
-  sender_.Send(connection, std::move(ack), actions);
+  Confirm(connection, std::move(ack), actions);
 }
 
 absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
@@ -206,6 +211,7 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
   ahead_ = absl::FromUnixNanos(static_cast<int64_t>(header.min_clock)) - now;
   std::vector<ShardAction> nobody_hears;
   if (header.op == Op::kRetire) {
+    Log(frame, now);
     Retire(node, now, &nobody_hears);
     return absl::OkStatus();
   }
@@ -216,6 +222,7 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
   ChunkState& state = *chunks_[chunk];
   if (header.op == Op::kInit) {
     if (!state.weights().seeded()) state.Seed(frame.payload, wire::PayloadChecksum(frame.payload));
+    Log(frame, now);
     return absl::OkStatus();
   }
   if (!state.weights().seeded()) {
@@ -238,6 +245,7 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
     state.OnTime(now + ahead_, &due);
     UpdateDeadline(chunk, deadline_before);
   }
+  Log(frame, now);
   SendDue(chunk, due, &nobody_hears);
   return absl::OkStatus();
 }
@@ -269,6 +277,7 @@ absl::Status ShardJob::FollowPush(const wire::Frame& frame, size_t node, size_t 
   if (result.error != ErrorCode::kNone) {
     return absl::InvalidArgumentError(PushReason(frame.header, result.reason));
   }
+  Log(frame, now);
   std::vector<ShardAction> nobody_hears;
   SendDue(chunk, due, &nobody_hears);
   return absl::OkStatus();
@@ -289,6 +298,7 @@ absl::Status ShardJob::Promote(uint32_t generation, std::vector<ShardAction>* ac
         absl::StrFormat("job %d shard %d: %d of its chunks have not come here", plan_.job.value(),
                         plan_.shard.value(), lacking));
   }
+  DropNext(actions);
   is_backup_ = false;
   stands_still_ = plan_.waits_unprotected;
   plan_.backup.clear();
@@ -310,6 +320,7 @@ absl::Status ShardJob::GoOnAlone(uint32_t generation, std::vector<ShardAction>* 
     return absl::FailedPreconditionError(absl::StrFormat("job %d shard %d is a backup here",
                                                          plan_.job.value(), plan_.shard.value()));
   }
+  DropNext(actions);
   plan_.generation = generation;
   plan_.backup.clear();
   stands_still_ = plan_.waits_unprotected;
@@ -329,11 +340,14 @@ absl::Status ShardJob::FillBackup(uint32_t generation, const std::string& addres
     if (is_whole) stands_still_ = false;
     return absl::OkStatus();
   }
+  if (next_ && generation == next_generation_ && address == next_->address) {
+    return TakeNext(is_whole, actions);
+  }
   // It may hear at once that it is the primary and that it has another backup.
   absl::Status alone = is_backup_ ? Promote(generation, actions) : GoOnAlone(generation, actions);
   if (!alone.ok()) return alone;
   plan_.backup = address;
-  backup_ = NewBackupLine();
+  backup_ = NewBackupLine(address, generation);
   fill_.emplace(chunks_.size());
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ std::vector<proto::NodeClock> ShardJob::NextNodeClocks() {
 }
 
 std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
-  if (plan_.chunks.empty()) return {};
+  if (plan_.chunks.empty() || is_backup_) return {};  // no node speaks with a backup
   std::vector<proto::NodeClock> clocks(plan_.nodes.size());
   for (size_t node = 0; node < plan_.nodes.size(); ++node) {
     clocks[node].set_node(plan_.nodes[node].value());

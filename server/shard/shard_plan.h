@@ -45,6 +45,8 @@ struct ShardPlan {
   std::string backup;              // "tcp://host:port"; empty: none
   bool waits_unprotected = false;  // nodes are answered only while there is a backup
   uint64_t copy_vectors_max = 0;   // that a ChunkCopy has, each as long as the chunk
+  // Bytes on their way to a backup that is being filled: one chunk more than that at most.
+  uint64_t fill_ahead_bytes = 4 << 20;
   ChunkRules rules;
 };
 

@@ -32,6 +32,7 @@ struct BackupState {
       absl::InfiniteFuture();  // for the oldest change that it does not confirm
   absl::Status refusal;        // not OK: it follows no more, and why
   size_t chunks_missing = 0;   // that it has not been given yet
+  bool is_next = false;        // it is the one that is to be the backup in this generation
 };
 
 // What a shard has to say of one job.

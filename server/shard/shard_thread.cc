@@ -141,6 +141,16 @@ absl::Status ShardThread::FillBackup(JobId job, ShardId shard, uint32_t generati
   return ran.ok() ? begun : ran;
 }
 
+absl::Status ShardThread::FillNext(JobId job, ShardId shard, uint32_t generation,
+                                   const std::string& address) {
+  absl::Status begun;
+  absl::Status ran = RunOnThread([&] {
+    begun = core_.FillNext(job, shard, generation, address, &actions_);
+    Execute();
+  });
+  return ran.ok() ? begun : ran;
+}
+
 absl::Status ShardThread::ChangeView(const proto::ViewChange& change) {
   absl::Status changed;
   absl::Status ran = RunOnThread([&] { changed = core_.ChangeView(change); });

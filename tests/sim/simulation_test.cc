@@ -92,6 +92,15 @@ TEST(SimulationTest, NoStepIsLostWhileACopyOfEachShardIsLeftWhateverBefallsServe
   EXPECT_GE(campaign.modes.size(), 30u);
 }
 
+TEST(SimulationTest, NoStepIsLostWhileLostCopiesAreFilledAnewAndTakeOver) {
+  const Campaign campaign = RunProfile("new-copies", 500);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kNewCopyWhole)], 400u);
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kLateCopyTakesOver)], 150u);
+  EXPECT_GT(campaign.models_compared, 10u);
+  EXPECT_GE(campaign.modes.size(), 30u);
+}
+
 TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens) {
   const Campaign campaign = RunProfile("ring", 1000);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();

@@ -94,6 +94,10 @@ proto::NodeActivity JobProcesses::Activity() const {
     return process == nullptr ? std::string() : ProcessState(process->pid());
   };
   proto::NodeActivity activity = core_.watch().Now(state_of, clock_.Now());
+  for (int r = 0; r < activity.ranks_size(); ++r) {
+    const std::unique_ptr<Process>& process = children_[r].process;
+    if (process != nullptr) activity.mutable_ranks(r)->set_cpu_ms(ProcessCpuMs(process->pid()));
+  }
   activity.set_attempt(attempt());
   activity.set_incarnation(core_.incarnation());
   return activity;

@@ -30,7 +30,9 @@ absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
                             .ranks_add_up = of.job.node_sum() == proto::NodeSum::NCCL,
                             .encodes_for = exchange.takes_payloads ? &exchange.record : nullptr,
                             .node = exchange.node,
-                            .trace = exchange.trace});
+                            .trace = exchange.trace,
+                            .source = std::move(source),
+                            .helpers = of.helpers});
   if (!arenas.ok()) return arenas.status();
   return *std::move(arenas);
 }

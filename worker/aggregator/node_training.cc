@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/require.h"
 #include "worker/aggregator/create_arenas.h"
+#include "worker/aggregator/device/device_arenas.h"
 #include "worker/aggregator/exchange_text.h"
 #include "worker/aggregator/host/node_counters.h"
 #include "worker/aggregator/node_endpoint.h"
@@ -19,12 +20,22 @@
 
 namespace strata::worker {
 
+namespace {
+
+uint32_t Helpers(const NodeTraining::Parts& parts) {
+  if (parts.helpers.has_value()) return *parts.helpers;
+  const uint32_t ranks = parts.launch.local_ranks(), cores = UsableCores();
+  return parts.devices.empty() ? HelpersFor(ranks, cores) : CopyHelpersFor(ranks, cores);
+}
+
+}  // namespace
+
 NodeTraining::NodeTraining(const Parts& parts, const ChunkMap& map, Views views)
     : parts_(parts),
       memory_(*parts.memory),
       ranks_(*parts.ranks),
       core_(RankId(parts.launch.first_rank()), parts.launch.local_ranks(), map.chunks()),
-      helpers_(parts.helpers.value_or(HelpersFor(parts.launch.local_ranks(), UsableCores()))),
+      helpers_(Helpers(parts)),
       leave_taken_(parts.launch.local_ranks(), false),
       gate_(std::move(views)) {}
 

@@ -68,12 +68,12 @@ absl::Status Launch(CudaStream& stream, const void* in, void* out, size_t count,
   if (rows == 1 || columns == 1) {
     // Weights lie at multiples of 4 bytes.
     const bool packs = IsAligned(in) && IsAligned(out);
-    return stream.Launch("convert", BlocksFor(stream, n / (packs ? 4 : 1) + 1), ThreadsOfBlock(),
+    return stream.Launch("convert", BlocksForAll(n / (packs ? 4 : 1) + 1), ThreadsOfBlock(),
                          packs ? &ConvertKernel<From, To, 4> : &ConvertKernel<From, To, 1>, from,
                          to, n);
   }
   if (rows <= kShort || columns <= kShort) {
-    return stream.Launch("transpose", BlocksFor(stream, n), ThreadsOfBlock(),
+    return stream.Launch("transpose", BlocksForAll(n), ThreadsOfBlock(),
                          &GatherKernel<From, To>, from, to, static_cast<unsigned>(rows),
                          static_cast<unsigned>(columns), n);
   }

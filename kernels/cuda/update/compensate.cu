@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) CompensateKernel(Factors f, Vectors 
 template <typename T>
 absl::Status Launch(CudaStream& stream, bool adaptive, const Factors& f, const Vectors& v,
                     size_t n) {
-  return stream.Launch("compensate", BlocksFor(stream, n / kElements<T>), ThreadsOfBlock(),
+  return stream.Launch("compensate", BlocksForAll(n / kElements<T>), ThreadsOfBlock(),
                        adaptive ? &CompensateKernel<true, T> : &CompensateKernel<false, T>, f, v,
                        n);
 }

@@ -79,7 +79,7 @@ template <typename T>
 absl::Status Launch(CudaStream& stream, OptimizerKind kind, const Factors& f, const Vectors& v,
                     size_t n) {
   const auto launch = [&](auto kernel) {
-    return stream.Launch("optimize", BlocksFor(stream, n / kElements<T>), ThreadsOfBlock(), kernel,
+    return stream.Launch("optimize", BlocksForAll(n / kElements<T>), ThreadsOfBlock(), kernel,
                          f, v, n);
   };
   switch (kind) {

@@ -32,6 +32,8 @@ CallWords WordsOf(Call call) {
       return {"follow", "look at jobs"};
     case Call::kGetTrace:
       return {"get-trace", "look at jobs"};
+    case Call::kDrain:
+      return {"drain", "take servers and workers out of service"};
     case Call::kJoin:
       return {"join", "join"};
     case Call::kRenew:
@@ -64,6 +66,8 @@ UserRole RoleFor(Call call) {
       return UserPolicy::SUBMIT;
     case Call::kSubmitProgram:
       return UserPolicy::RUN_PROGRAMS;
+    case Call::kDrain:
+      return UserPolicy::OPERATE;
     case Call::kMakeToken:
     case Call::kListKeys:
     case Call::kRevoke:

@@ -23,6 +23,7 @@ enum class Call {
   kListNodes,
   kFollow,
   kGetTrace,
+  kDrain,  // to take a daemon out of service, or look how far that is
   kJoin,   // to become a member, with a token
   kRenew,  // to get a new certificate in place of one's own
   kMakeToken,

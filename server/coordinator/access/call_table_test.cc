@@ -29,14 +29,21 @@ Caller User(UserRole role, const std::string& tenant = "vision") {
 }
 const Caller kOwner{.kind = Caller::Kind::kOwner};
 
-constexpr std::pair<const char*, Call> kCalls[] = {
-    {"Session", Call::kSession},      {"Submit", Call::kSubmit},
-    {"Submit", Call::kSubmitProgram}, {"Cancel", Call::kCancel},
-    {"ListJobs", Call::kListJobs},    {"GetJob", Call::kGetJob},
-    {"ListNodes", Call::kListNodes},  {"Follow", Call::kFollow},
-    {"GetTrace", Call::kGetTrace},    {"Join", Call::kJoin},
-    {"Renew", Call::kRenew},          {"MakeToken", Call::kMakeToken},
-    {"ListKeys", Call::kListKeys},    {"Revoke", Call::kRevoke}};
+constexpr std::pair<const char*, Call> kCalls[] = {{"Session", Call::kSession},
+                                                   {"Submit", Call::kSubmit},
+                                                   {"Submit", Call::kSubmitProgram},
+                                                   {"Cancel", Call::kCancel},
+                                                   {"ListJobs", Call::kListJobs},
+                                                   {"GetJob", Call::kGetJob},
+                                                   {"ListNodes", Call::kListNodes},
+                                                   {"Follow", Call::kFollow},
+                                                   {"GetTrace", Call::kGetTrace},
+                                                   {"Drain", Call::kDrain},
+                                                   {"Join", Call::kJoin},
+                                                   {"Renew", Call::kRenew},
+                                                   {"MakeToken", Call::kMakeToken},
+                                                   {"ListKeys", Call::kListKeys},
+                                                   {"Revoke", Call::kRevoke}};
 
 char Letter(Verdict verdict) {
   switch (verdict) {
@@ -80,6 +87,7 @@ constexpr TableRow kTable[] = {
     {"list-nodes",    "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
     {"follow",        "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
     {"get-trace",     "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"drain",         "sssss",".....",".....",".....","...hh","...hh","...hh","yyyyy","yyyyy"},
     {"join",          "yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy"},
     {"renew",         "sssss","yyyyy",".....","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy"},
     {"make-token",    "sssss",".....",".....",".....","...hh","...hh","...hh",".....","yyyyy"},

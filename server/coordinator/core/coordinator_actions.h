@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_CORE_COORDINATOR_ACTIONS_H_
 #define STRATA_SERVER_COORDINATOR_CORE_COORDINATOR_ACTIONS_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +25,10 @@ class CoordinatorActions : public JobActions {
   virtual void WatchPorts(const Daemon& /*server*/) {}
   // Called several times a second with what has changed; a failed one is repeated.
   virtual absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>&) {
+    return absl::OkStatus();
+  }
+  // Returns once the names of all daemons that are out of service are on disk. Errors: the store's.
+  virtual absl::Status PersistDraining(const std::vector<std::string>& /*daemons*/) {
     return absl::OkStatus();
   }
 };

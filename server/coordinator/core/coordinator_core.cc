@@ -259,8 +259,9 @@ void CoordinatorCore::Tick(absl::Time now) {
 
 void CoordinatorCore::LoseDaemons(absl::Time now) {
   const std::vector<Membership::Lost> lost = membership_.Tick(now);
-  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
+  // Jobs that the loss of one lets begin go by what those that are lost, too, have said before.
   TakeLost(lost, now);
+  for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
 }
 
 void CoordinatorCore::TryPeers(absl::Time now) {
@@ -340,6 +341,8 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     for (proto::PeerReach& peer : reachability_.Tried(registration.name())) {
       *status->add_peers() = std::move(peer);
     }
+    status->set_draining(membership_.IsDraining(registration.name()));
+    status->set_drained(status->draining() && jobs_.RunningOn(registration.name()).empty());
     status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
     *status->mutable_resources() = daemon->report.resources();
     *status->mutable_refusals() = daemon->report.refusals();

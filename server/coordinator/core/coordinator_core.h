@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,9 @@ class CoordinatorCore {
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                const std::vector<SeenRegistrations::Entry>& seen, absl::Time now);
 
+  // The same of the names of daemons that are out of service. REQUIRES: as Restore, before it.
+  void RestoreDraining(const std::vector<std::string>& daemons);
+
   // A connection that is to become a daemon's has begun.
   void OnConnected(SessionId session, absl::Time now);
   // The connection says something, first Register, or ends.
@@ -78,6 +82,11 @@ class CoordinatorCore {
   std::optional<JobOwner> OwnerOf(JobId job) const;  // nullopt: no such job
   proto::ListJobsReply ListJobs() const;
   proto::ListNodesReply ListNodes(absl::Time now) const;
+  // Takes a daemon out of service, once that is saved, or back into it: a server's shards go to
+  // others, and neither servers nor workers take anything new. Errors, each in one line: NotFound
+  // (no daemon has the name), FailedPrecondition (running jobs need the server, and no other one is
+  // left; it is not being drained), the store's. Nothing has changed after one.
+  absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request, absl::Time now);
   struct TraceFound {
     TraceStore::Batches batches;
     bool complete = false;  // no more will come
@@ -89,6 +98,10 @@ class CoordinatorCore {
   std::map<std::string, uint64_t>& refusals() { return refusals_; }
 
  private:
+  proto::DrainReply TellDrain(const Daemon& daemon) const;
+  // Whether a server may be drained, as far as running jobs go.
+  absl::Status CheckOthersAreLeft(const Daemon& daemon) const;
+  absl::Status SaveDraining(std::set<std::string> names);
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
   // `session` has not registered and never will.
   void RefuseNewcomer(SessionId session, const std::string& cause);

@@ -238,6 +238,30 @@ TEST(CoreReach, AJobWhoseOnlyServerIsLostWhileItStartsWaitsForTheNextButNotForev
   }
 }
 
+TEST(CoreReach, WhatAWorkerDoesNotReachItDoesNotReachWhenItIsLostTogetherWithAServer) {
+  CoreHarness cluster;
+  cluster.JoinServer("a1", 1, {}, 0, "address-a1");
+  cluster.JoinServer("b1", 1, {}, 0, "address-b1");
+  cluster.JoinWorker("w1", 1);
+  const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
+  ASSERT_EQ(cluster.Status(job).state(), proto::RUNNING) << cluster.Status(job).reason();
+  // New processes: of one nothing is known, the other is not reached.
+  cluster.SetReach("w1", "tcp://address-a1:5000", std::nullopt);
+  cluster.SetReach("w1", "tcp://address-b1:5000", "connection refused");
+  for (const char* server : {"a1", "b1"}) {
+    cluster.Disconnect(server);
+    cluster.JoinServer(server, 1, {}, 0, std::string("address-") + server);
+  }
+  cluster.Ready("w1", job);
+  cluster.Sent("b1");
+  cluster.Disconnect("a1");
+  cluster.Disconnect("w1");
+  cluster.Advance(absl::Seconds(8));
+  EXPECT_EQ(cluster.Status(job).state(), proto::FAILED);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker w1"));
+  EXPECT_THAT(cluster.Sent("b1"), testing::IsEmpty()) << "nobody reaches it";
+}
+
 TEST(CoreReach, AServerThatIsStartedAnewTakesNoChunkBeforeItIsTried) {
   CoreHarness cluster;
   cluster.JoinServer("s1", 1);

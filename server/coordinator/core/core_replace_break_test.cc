@@ -113,6 +113,34 @@ TEST_F(CoreReplaceBreakTest, WhatIsSaidOfEarlierProcessesChangesNothing) {
   EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
 }
 
+TEST_F(CoreReplaceBreakTest, ARankMaySayWhereItsNodeGoesOnBeforeItsActivityIsTold) {
+  Train();
+  const auto say = [&](uint64_t first, uint64_t end, bool is_final) {
+    proto::DaemonMessage message;
+    message.mutable_rank_report()->set_job_id(job_);
+    message.mutable_rank_report()->set_rank(2);
+    message.mutable_rank_report()->set_first_step(first);
+    message.mutable_rank_report()->set_end_step(end);
+    message.mutable_rank_report()->set_final(is_final);
+    cluster_.Send("w2", message);
+  };
+  say(40, 40, false);
+  cluster_.Failed("w2", job_, "boom");
+  say(41, 41, false);  // of processes that are about to be gone
+  EXPECT_EQ(Newest().step(), 0u);
+  cluster_.Ready("w2", Layout(job_));
+  say(48, 60, false);
+  say(60, 60, true);
+  EXPECT_EQ(Newest().step(), 0u);
+  say(48, 48, false);
+  EXPECT_EQ(Newest().step(), 48u);
+  EXPECT_EQ(cluster_.stored().at(job_).status().replacements(0).step(), 48u);
+  say(60, 60, false);
+  EXPECT_EQ(Newest().step(), 48u) << "the first word counts";
+  cluster_.SayActivity("w2", job_, 1, 51, 47);
+  EXPECT_EQ(Newest().step(), 47u) << "but for the aggregator's";
+}
+
 TEST_F(CoreReplaceBreakTest, ShardsThatHaveMovedAreInTheRecordOfTheNewNode) {
   CoreHarness cluster;
   for (const char* server : {"s1", "s2"}) {

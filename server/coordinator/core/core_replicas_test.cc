@@ -200,6 +200,21 @@ TEST_F(CoreReplicasTest, WhoComesBackHearsAgainWhereShardsLie) {
   EXPECT_THAT(cluster_.Sent("s2"), testing::IsSupersetOf({"MoveShard 1 0", "MoveShard 1 1"}));
 }
 
+TEST_F(CoreReplicasTest, WhoComesBackHearsAgainWhichCopiesItIsToForget) {
+  Train();
+  SayOfBackup("s1", 0, 1, 3000);
+  cluster_.Disconnect("s2");  // that it was to forget its copy of shard 0 is lost
+  ForgetSent();
+  cluster_.JoinServer("s2", 1, {job_}, 0, "address-s2");
+  EXPECT_THAT(cluster_.Sent("s2"), testing::Contains("RemoveShard 1 0"));
+  EXPECT_EQ(cluster_.Newest("s2", Message::kRemoveShard).remove_shard().generation(), 2u);
+  // It has shard 1 as before, and the first server has shard 0.
+  cluster_.Disconnect("s1");
+  ForgetSent();
+  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
+  EXPECT_THAT(cluster_.Sent("s1"), testing::Not(testing::Contains("RemoveShard 1 0")));
+}
+
 TEST_F(CoreReplicasTest, ACoordinatorThatRestartsKnowsWhereShardsLie) {
   Train();
   Lose("s1");

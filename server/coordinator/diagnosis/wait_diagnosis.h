@@ -23,6 +23,7 @@ struct NodeScene {
   uint64_t reported_step = 0;  // that all its ranks have said to have finished, maybe since
   // Since when each of its servers' requests are the same.
   const std::vector<absl::Time>* lines_since = nullptr;
+  std::optional<uint64_t> first_step;  // that its processes began with; none: not known
 };
 
 // One shard of a running job.
@@ -48,6 +49,10 @@ struct JobScene {
   bool has_local_steps = false;       // nodes push only now and then
   bool has_quorum = false;            // clocks close without those who are late
   bool ranks_meet = false;            // by NCCL, before their first step
+  absl::Duration hang_after;          // see HangWatch; 0: never
+  uint64_t first_step = 0;            // that the job began with,
+  absl::Time training_since;          // and when, maybe before the coordinator's start
+  bool all_nodes_train = true;        // none is being replaced
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;
 };

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 
-#include "common/job/exchange/shard_generation.h"
 #include "common/require.h"
-#include "server/coordinator/placement/shard_homes.h"
 
 namespace strata::server {
 
@@ -58,16 +56,52 @@ void DaemonCommands::SendInstallBackup(const JobEntry& entry, ShardId shard) {
   SendTo(home.backup(), message);
 }
 
-void DaemonCommands::SendRemoveShard(const JobEntry& entry, ShardId shard,
+void DaemonCommands::SendInstallNext(const JobEntry& entry, ShardId shard) {
+  const int index = static_cast<int>(shard.value());
+  const proto::JobShardStatus& home = entry.stored.status().shards(index);
+  proto::CoordinatorMessage message;
+  proto::InstallBackup* const install = message.mutable_install_backup();
+  *install->mutable_record() = entry.stored.record();
+  // As it will be once the copy is the backup.
+  proto::Placement* const placement = install->mutable_record()->mutable_placement();
+  placement->set_backup_endpoints(index, home.next_endpoint());
+  placement->set_shard_generations(index, home.next_generation());
+  install->mutable_backup()->set_thread(home.next_backup_shard());
+  install->mutable_backup()->set_shard(shard.value());
+  SendTo(home.next_backup(), message);
+}
+
+void DaemonCommands::SendFillNext(const JobEntry& entry, ShardId shard, const std::string& server) {
+  const proto::JobShardStatus& home = entry.stored.status().shards(static_cast<int>(shard.value()));
+  proto::CoordinatorMessage message;
+  proto::FillNext* const fill = message.mutable_fill_next();
+  fill->set_job_id(entry.id().value());
+  fill->set_attempt(entry.stored.record().attempt());
+  fill->set_shard(shard.value());
+  fill->set_generation(home.next_generation());
+  fill->set_endpoint(home.next_endpoint());
+  SendTo(server, message);
+}
+
+void DaemonCommands::SendFillNothing(const JobEntry& entry, const proto::BackupReport& report,
                                      const std::string& server) {
-  const proto::JobRecord& record = entry.stored.record();
+  proto::CoordinatorMessage message;
+  proto::FillNext* const fill = message.mutable_fill_next();
+  fill->set_job_id(entry.id().value());
+  fill->set_attempt(entry.stored.record().attempt());
+  fill->set_shard(report.shard());
+  fill->set_generation(report.generation());
+  SendTo(server, message);
+}
+
+void DaemonCommands::SendRemoveShard(const JobEntry& entry, const DroppedCopy& copy) {
   proto::CoordinatorMessage message;
   proto::RemoveShard* const remove = message.mutable_remove_shard();
-  remove->set_job_id(record.job_id());
-  remove->set_attempt(record.attempt());
-  remove->set_shard(shard.value());
-  remove->set_generation(ShardGeneration(record.placement(), shard));
-  SendTo(server, message);
+  remove->set_job_id(entry.id().value());
+  remove->set_attempt(entry.stored.record().attempt());
+  remove->set_shard(copy.shard.value());
+  remove->set_generation(copy.generation);
+  SendTo(copy.server, message);
 }
 
 void DaemonCommands::SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record) {

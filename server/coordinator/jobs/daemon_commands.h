@@ -8,6 +8,7 @@
 #include "server/coordinator/jobs/job_actions.h"
 #include "server/coordinator/jobs/job_entry.h"
 #include "server/coordinator/members/membership.h"
+#include "server/coordinator/placement/shard_homes.h"
 
 namespace strata::server {
 
@@ -28,8 +29,15 @@ class DaemonCommands {
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
   // Has the server that is to hold the shard's second copy take it in.
   void SendInstallBackup(const JobEntry& entry, ShardId shard);
+  // The same of the server that is to hold it next.
+  void SendInstallNext(const JobEntry& entry, ShardId shard);
+  // Has a server fill the copy that is to be the backup next; where there is none, no more of it.
+  void SendFillNext(const JobEntry& entry, ShardId shard, const std::string& server);
+  // The copy that the server speaks of is to be filled no more.
+  void SendFillNothing(const JobEntry& entry, const proto::BackupReport& report,
+                       const std::string& server);
   // The server holds no copy of the shard any more.
-  void SendRemoveShard(const JobEntry& entry, ShardId shard, const std::string& server);
+  void SendRemoveShard(const JobEntry& entry, const DroppedCopy& copy);
   // Sends a record of the job's metrics to the worker of node 0. Where that node is being replaced,
   // nobody is there to take it: it is sent again later. REQUIRES: the job has nodes.
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);

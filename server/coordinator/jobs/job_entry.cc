@@ -370,14 +370,12 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
     if (stored.training() && !node.ready && is_of_it) entry.replaces = reason;
   }
   for (int i = 0; i < stored.status().shards_size(); ++i) {
-    const std::string& daemon = stored.status().shards(i).daemon();
-    if (entry.ServerOn(daemon) == nullptr) {
+    const proto::JobShardStatus& shard = stored.status().shards(i);
+    for (const std::string& daemon : {shard.daemon(), shard.backup(), shard.next_backup()}) {
+      if (daemon.empty() || entry.ServerOn(daemon) != nullptr) continue;
       entry.servers.push_back({.daemon = daemon, .installed = true, .present = false});
     }
-    entry.ServerOn(daemon)->job_shards.push_back(i);
-    const std::string& backup = stored.status().shards(i).backup();
-    if (backup.empty() || entry.ServerOn(backup) != nullptr) continue;
-    entry.servers.push_back({.daemon = backup, .installed = true, .present = false});
+    if (!shard.daemon().empty()) entry.ServerOn(shard.daemon())->job_shards.push_back(i);
   }
   entry.metrics = MetricsMerge(entry.job().ranks(), ShownEpochs(entry.job()),
                                stored.record().samples_per_epoch(), stored.total_steps(),

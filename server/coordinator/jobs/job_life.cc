@@ -4,10 +4,18 @@
 #include "absl/strings/str_format.h"
 #include "common/log.h"
 #include "common/require.h"
-#include "server/coordinator/jobs/restart_policy.h"
+#include "server/coordinator/checkpoints/restart_policy.h"
 #include "server/coordinator/jobs/ring_placement.h"
 
 namespace strata::server {
+namespace {
+
+bool MayGoOn(const JobEntry& entry, absl::Time now) {
+  return server::MayGoOn(entry.job(), entry.stored.status(), entry.stored.resume().has_trained(),
+                         now);
+}
+
+}  // namespace
 
 void JobLife::Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl::Time now) {
   STRATA_REQUIRE(entry->queued());
@@ -100,7 +108,7 @@ void JobLife::FailWithoutCheckpoint(const std::string& reason, JobEntry* entry, 
 }
 
 void JobLife::NoteRestart(const std::string& reason, JobEntry* entry, absl::Time now) {
-  const absl::Duration delay = DelayBeforeGoingOn(*entry);
+  const absl::Duration delay = DelayBeforeGoingOn(entry->stored.status());
   proto::RestartStatus* restart = entry->status().add_restarts();
   restart->set_failed_ms(absl::ToUnixMillis(now));
   restart->set_reason(reason);

@@ -51,7 +51,7 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
   const std::vector<NodeHost> nodes = LocateNodes(entry.nodes);
   std::vector<std::string> workers;
   for (const NodeHost& node : nodes) workers.push_back(node.daemon);
-  const ReachedServers::Common common = reached_->ByAll(workers, now);
+  const ReachedServers::Common common = Usable(workers, now);
   const uint64_t model_bytes = entry.stored.status().elements() * sizeof(float);
   const absl::StatusOr<PlacementChoice> choice =
       ChoosePlacement(entry.job().placement(), model_bytes, nodes, ListShards(common.reached));
@@ -125,24 +125,43 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
   return absl::OkStatus();
 }
 
+ReachedServers::Common JobPlacer::Usable(const std::vector<std::string>& workers,
+                                         absl::Time now) const {
+  ReachedServers::Common common = reached_->ByAll(workers, now);
+  std::erase_if(common.reached, [&](const Daemon* server) {
+    const std::string& name = server->registration.name();
+    if (!membership_->IsDraining(name)) return false;
+    common.left_out.emplace_back(name, absl::StrCat("server ", name, " is being drained"));
+    return true;
+  });
+  return common;
+}
+
 JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId shard,
-                                               absl::Time now) const {
+                                               const std::string& beside, absl::Time now) const {
   std::vector<std::string> workers;
   for (const JobNode& node : entry.nodes) {
     if (!node.finished) workers.push_back(node.daemon);
   }
-  NewBackup made;
-  std::string host;  // of the first copy
+  NewBackup made{.why = "no other server that all of its nodes reach takes it"};
+  std::string host;
+  for (const ServerShards& server : ListShards(reached_->ByAll(workers, now).reached)) {
+    if (server.daemon == beside) host = HostOf(server);
+  }
+  if (host.empty() && !beside.empty()) {  // who could fill another one?
+    made.why = absl::StrCat("server ", beside, " is not there now");
+    return made;
+  }
   const proto::JobStatus& status = entry.stored.status();
-  const std::string& primary = status.shards(static_cast<int>(shard.value())).daemon();
-  for (ServerShards& server : ListShards(reached_->ByAll(workers, now).reached)) {
-    if (server.daemon == primary) host = HostOf(server);
+  const proto::JobShardStatus& home = status.shards(static_cast<int>(shard.value()));
+  for (ServerShards& server : ListShards(Usable(workers, now).reached)) {
     const auto passed_over = entry.passed_over.find(server.daemon);
     if (passed_over != entry.passed_over.end() && now < passed_over->second) continue;
+    if (server.daemon == home.daemon() || server.daemon == home.backup()) continue;
     made.servers.push_back(std::move(server));
   }
-  if (host.empty()) return made;  // it is not there now: who could fill another one?
   made.place = server::PlaceOneBackup(status, shard, host, made.servers);
+  if (!host.empty()) absl::StrAppend(&made.why, ", on another host than ", host);
   return made;
 }
 

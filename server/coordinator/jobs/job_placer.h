@@ -53,13 +53,16 @@ class JobPlacer {
   // InvalidArgument and FailedPrecondition for the user, after which the job is to fail.
   absl::Status Place(const PlacementChoice& choice, const std::vector<ServerShards>& others,
                      JobEntry* entry) const;
-  // Chooses where a shard of a running job gets another second copy: a place on one of `servers`,
-  // which all of its nodes reach. None: nowhere now.
+  // Chooses where a shard of a running job gets another copy: a place on one of `servers`, which
+  // all of its nodes reach, and on another host than the server `beside`; empty: on any. None:
+  // nowhere now, and `why`.
   struct NewBackup {
     std::optional<BackupPlace> place;
     std::vector<ServerShards> servers;
+    std::string why;
   };
-  NewBackup PlaceOneBackup(const JobEntry& entry, ShardId shard, absl::Time now) const;
+  NewBackup PlaceOneBackup(const JobEntry& entry, ShardId shard, const std::string& beside,
+                           absl::Time now) const;
   // Lays a ring out over the nodes. REQUIRES and errors: as Place.
   absl::Status PlaceOnRing(JobEntry* entry) const;
 
@@ -69,6 +72,8 @@ class JobPlacer {
   void Forget(JobId job) { waits_since_.erase(job); }
 
  private:
+  // As ReachedServers, without those that are being drained.
+  ReachedServers::Common Usable(const std::vector<std::string>& workers, absl::Time now) const;
   std::vector<NodeHost> LocateNodes(const std::vector<JobNode>& nodes) const;
   // Gives the job one connection per peer where all nodes and `servers` share a host and its
   // memory: where all payloads go by reference, headers alone need no second connection.

@@ -90,17 +90,18 @@ std::vector<WorkerSlots> JobQueue::Workers() const {
   for (const Daemon* daemon : membership_->All()) {
     if (daemon->registration.role() != proto::WORKER) continue;
     // One whose connection has just ended takes no new job until it is back.
-    const bool connected = daemon->session != SessionId();
+    const std::string& name = daemon->registration.name();
+    const bool draining = membership_->IsDraining(name);
+    const bool takes_more = daemon->session != SessionId() && !draining;
     const proto::Register& registration = daemon->registration;
     const uint32_t slots = registration.slots(), gpu_slots = CountGpuSlots(registration);
-    const std::string& name = registration.name();
     workers.push_back(
         {.daemon = name,
          .slots = slots,
-         .used = connected ? SlotsHeldOn(name, SlotKind::kAny, *jobs_) : slots,
-         .alive = daemon->alive,
+         .used = takes_more ? SlotsHeldOn(name, SlotKind::kAny, *jobs_) : slots,
+         .alive = daemon->alive && !draining,
          .gpu_slots = gpu_slots,
-         .gpu_slots_used = connected ? SlotsHeldOn(name, SlotKind::kGpu, *jobs_) : gpu_slots});
+         .gpu_slots_used = takes_more ? SlotsHeldOn(name, SlotKind::kGpu, *jobs_) : gpu_slots});
   }
   return workers;
 }

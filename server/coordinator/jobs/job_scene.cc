@@ -42,10 +42,12 @@ NodeScene DescribeNode(const JobEntry& entry, const JobNode& node, absl::Time he
   scene.ready = node.ready;
   scene.heard_at = heard_at;
   scene.reported_step = entry.metrics.SlowestStep(node.first_rank, node.ranks);
+  if (node.incarnation == 1) scene.first_step = entry.stored.record().resume().step();
   if (const JobActivity::NodeReport* said = entry.waits.activity().Node(node.node)) {
     scene.activity = &said->activity;
     scene.activity_at = said->at;
     scene.lines_since = &said->lines_since;
+    if (said->activity.has_rejoined_step()) scene.first_step = said->activity.rejoined_step();
   }
   return scene;
 }
@@ -83,7 +85,13 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
       entry.job().exchange() == proto::Job::NCCL || entry.job().node_sum() == proto::NodeSum::NCCL;
   scene.has_aggregators = entry.job().exchange() != proto::Job::NONE;
   scene.staleness = StalenessInSteps(entry.job());
+  scene.first_step = entry.stored.record().resume().step();
+  scene.training_since = absl::FromUnixMillis(entry.stored.training_began_ms());
+  if (entry.job().has_replace()) {
+    scene.hang_after = absl::Seconds(entry.job().replace().hang_after_s());
+  }
   for (const JobNode& node : entry.nodes) {
+    scene.all_nodes_train = scene.all_nodes_train && (node.ready || node.finished);
     if (node.waits_for_worker()) continue;  // the job's reason says so
     scene.nodes.push_back(DescribeNode(entry, node, HeardAt(membership, node.daemon, now)));
   }

@@ -26,7 +26,8 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       announcer_(options.recent_max, &commands_, actions),
       reports_(options.diagnosis, membership, &announcer_),
       life_(options.new_secret, &placer_, &commands_, &announcer_),
-      replacer_(&reached_, &queue_, &commands_, &announcer_, &life_) {}
+      replacer_(&reached_, &queue_, &commands_, &announcer_, &life_),
+      keeper_(options, membership, &placer_, &commands_, &announcer_, &life_) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        bool is_restart, absl::Time now) {
@@ -141,7 +142,9 @@ bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return job.value() > 0 && job.value() < next_job_id_;
   const auto is_here = [&](const auto& part) { return part.daemon() == daemon; };
-  const auto backs_up = [&](const auto& shard) { return shard.backup() == daemon; };
+  const auto backs_up = [&](const auto& shard) {
+    return shard.backup() == daemon || shard.next_backup() == daemon;
+  };
   const proto::JobStatus& status = it->second.stored.status();
   return std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
          std::any_of(status.shards().begin(), status.shards().end(), is_here) ||
@@ -225,7 +228,11 @@ void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasur
 void JobTable::OnRankReport(const std::string& daemon, const proto::RankReport& report,
                             absl::Time now) {
   JobEntry* entry = FindRunning(report);
-  if (entry != nullptr) reports_.OnRankReport(daemon, report, entry, now);
+  if (entry == nullptr) return;
+  reports_.OnRankReport(daemon, report, entry, now);
+  const JobNode* node = entry->NodeOn(daemon);
+  const bool trains = node != nullptr && entry->stage() == JobStage::kTraining;
+  if (trains && node->HasRank(report.rank())) replacer_.OnReport(report, *node, entry);
 }
 
 void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& counters,
@@ -233,7 +240,7 @@ void JobTable::OnCounters(const std::string& daemon, const proto::JobCounters& c
   const auto it = jobs_.find(JobId(counters.job_id()));
   if (it == jobs_.end()) return;
   reports_.OnCounters(daemon, counters, &it->second, now);
-  OnBackups(daemon, counters, &it->second, now);
+  keeper_.OnBackups(daemon, counters, &it->second, now);
 }
 
 void JobTable::Excuse(absl::Duration gap, absl::Time now) {
@@ -254,13 +261,15 @@ void JobTable::Tick(absl::Time now) {
   if (tell) news_at_ = now;
   for (auto& [id, entry] : jobs_) {
     FailIfGone(&entry, now);
-    AddBackups(&entry, now);
+    keeper_.AddBackups(&entry, now);
     if (tell && entry.running()) {
       reports_.UpdateWaits(&entry, now);
+      replacer_.ReplaceHung(&entry, now);
       announcer_.TellNews(&entry);
     }
     announcer_.SaveAgain(entry);
   }
+  LeaveServers(now);
   ForgetOldest();
   StartQueued(now);
 }

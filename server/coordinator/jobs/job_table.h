@@ -23,6 +23,7 @@
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
 #include "server/coordinator/jobs/node_replacer.h"
+#include "server/coordinator/jobs/shard_keeper.h"
 #include "server/coordinator/jobs/slot_use.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
@@ -38,7 +39,7 @@ namespace strata::server {
 // own what is theirs.
 class JobTable {
  public:
-  struct Options {
+  struct Options : ShardKeeper::Options {
     // How long a job whose nodes are ready may wait for servers that its nodes do not reach now.
     absl::Duration place_patience = absl::Seconds(10);
     // How long a daemon that came back without a job may take to say how the job ended there.
@@ -52,14 +53,6 @@ class JobTable {
     size_t ended_max = 1000;  // jobs kept after their end
     size_t queued_max = 10000;
     DiagnosisTiming diagnosis;
-    // How long the backup of a shard may keep nodes waiting before the shard goes on without it.
-    absl::Duration backup_patience = absl::Seconds(3);
-    // The same of one that is being filled, whose chunks may be large.
-    absl::Duration fill_patience = absl::Seconds(10);
-    // Between the loss of a copy and the next try to have another one.
-    absl::Duration backup_pause = absl::Seconds(1);
-    // For how long a server is not asked again for copies that it has refused or not followed.
-    absl::Duration passed_over_for = absl::Seconds(30);
     // Records of a running job kept to be sent again after a break.
     size_t recent_max = 1024;
     // What the cluster says about protection, asked anew for each job.
@@ -121,6 +114,10 @@ class JobTable {
                       absl::Time now);
   // Takes in what running jobs hold of the daemon's memory.
   void TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat);
+  // Takes running jobs off the servers that are being drained, one step further.
+  void LeaveServers(absl::Time now) { keeper_.LeaveServers(&jobs_, now); }
+  // Adds what running jobs have on the daemon.
+  void TellDrain(const std::string& daemon, proto::DrainReply* reply) const;
   // Does what Membership::Excuse does.
   void Excuse(absl::Duration gap, absl::Time now);
   void Tick(absl::Time now);
@@ -154,23 +151,6 @@ class JobTable {
   void StopUnwanted(const Daemon& daemon);
   // The daemon of a server is back. `holds`: it still has the job's weights.
   void OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now);
-  // A server is gone for good, for `reason`, which names it: other copies of its shards go on.
-  void OnServerLost(std::string name, const std::string& reason, JobEntry* entry, absl::Time now);
-  // Saves the job with the new places of its shards, and tells those whom that concerns.
-  void TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now);
-  // Says again to a daemon that is back where shards lie that have moved.
-  void TellMovedAgain(const std::string& daemon, const JobEntry& entry);
-  void OnBackups(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
-                 absl::Time now);
-  // Has second copies made where they lack.
-  void AddBackups(JobEntry* entry, absl::Time now);
-  // Whether the daemon is to hold the second copy that it speaks of.
-  static bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
-                       const JobEntry& entry);
-  // A shard goes on without its second copy, says its primary of this generation.
-  void LoseBackup(const std::string& primary, ShardId shard, uint32_t generation,
-                  const std::string& why, JobEntry* entry, absl::Time now);
-  void SayUnprotected(JobEntry* entry);
   bool IsMissing(const JobNode& node) const;
   // Loses what of a running job has not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);
@@ -190,6 +170,7 @@ class JobTable {
   JobReports reports_;
   JobLife life_;
   NodeReplacer replacer_;
+  ShardKeeper keeper_;
   absl::Time started_at_ = absl::InfinitePast();
   bool is_restart_ = false;  // workers that were there before may still come back
   absl::Time news_at_ = absl::InfinitePast();

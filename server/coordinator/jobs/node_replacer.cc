@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -117,6 +118,19 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
   announcer_->TellStatus(entry);
 }
 
+void NodeReplacer::ReplaceHung(JobEntry* entry, absl::Time now) {
+  const std::optional<HungNode> hung = entry->waits.hung();
+  if (!hung) return;
+  const auto node = std::find_if(entry->nodes.begin(), entry->nodes.end(), [&](const JobNode& one) {
+    return one.node == hung->node && one.ready;
+  });
+  if (node == entry->nodes.end() || node->finished) return;
+  const std::string reason =
+      absl::StrFormat("%s made no progress for %d s: all waited for %s", node->DescribeAlone(),
+                      absl::ToInt64Seconds(hung->idle), hung->culprit);
+  OnLost({.reason = reason, .is_own_end = true, .hangs = true}, &*node, entry, now);
+}
+
 void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
   proto::ReplacementStatus* shown = nullptr;
   if (IsUnderWay(loss, *node)) {
@@ -131,10 +145,11 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   shown->clear_to();
   DropOld(now, entry);
   if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
-  // Only its processes are gone: its worker has room for it. Where they could not begin, another
-  // one may do better.
-  node->takes_first = loss.is_own_end && node->ready ? node->daemon : "";
-  node->takes_last = loss.is_own_end && !node->ready ? node->daemon : "";
+  // Only its processes are gone: its worker has room for it. Where they could not begin, or hung,
+  // another one may do better.
+  const bool is_at_fault = !node->ready || loss.hangs;
+  node->takes_first = loss.is_own_end && !is_at_fault ? node->daemon : "";
+  node->takes_last = loss.is_own_end && is_at_fault ? node->daemon : "";
   ++node->incarnation;
   node->daemon.clear();
   node->waits_since = now;
@@ -246,10 +261,24 @@ void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEn
 
 void NodeReplacer::OnActivity(const proto::NodeActivity& activity, const JobNode& node,
                               JobEntry* entry) {
-  if (!activity.has_rejoined_step() || node.incarnation == 1 || !node.ready) return;
+  if (activity.has_rejoined_step()) NoteStep(activity.rejoined_step(), node, entry);
+}
+
+// A rank says with which step it begins. A job of fast steps may be over before its nodes' activity
+// is told.
+void NodeReplacer::OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry) {
+  const bool only_says_where = report.first_step() == report.end_step() && !report.final() &&
+                               !report.has_test_accuracy() && !report.has_test_loss() &&
+                               report.values().empty();
+  if (!only_says_where || node.incarnation == 1 || NewestOf(node, entry)->step() > 0) return;
+  NoteStep(report.end_step(), node, entry);
+}
+
+void NodeReplacer::NoteStep(uint64_t step, const JobNode& node, JobEntry* entry) {
+  if (node.incarnation == 1 || !node.ready) return;
   proto::ReplacementStatus* shown = NewestOf(node, entry);
-  if (shown->step() == activity.rejoined_step()) return;
-  shown->set_step(activity.rejoined_step());
+  if (shown->step() == step) return;
+  shown->set_step(step);
   LogInfo("job %d (%s): %s goes on from step %d on worker %s", entry->id().value(),
           entry->job().name(), node.DescribeAlone(), shown->step(), node.daemon);
   announcer_->Save(*entry).IgnoreError();  // repeated

@@ -26,6 +26,7 @@ class NodeReplacer {
     // Its processes have ended by themselves: where they do that twice at one step, it is the job
     // that is wrong.
     bool is_own_end = false;
+    bool hangs = false;  // they have not ended: its worker is told to end them
   };
 
   // All outlive it.
@@ -36,6 +37,8 @@ class NodeReplacer {
   // Begins the node again on a worker that has room for it, or lets it wait for one; else fails the
   // job. The daemon that had it is told to stop it. REQUIRES: entry->running(), !node->finished.
   void OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
+  // Does so with the node that hangs, by the newest conclusion, if there is one.
+  void ReplaceHung(JobEntry* entry, absl::Time now);
   // Begins nodes again that wait for a worker, where there is one now. Fails the job whose node has
   // waited for too long, unless `may_return`: daemons of before the coordinator's restart may still
   // come back. Returns whether whoever asks for slots is to wait behind the job.
@@ -43,8 +46,9 @@ class NodeReplacer {
   // The newest processes of the node are ready: lets them train. REQUIRES: the entry trains,
   // !node->ready.
   void OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry, absl::Time now);
-  // Takes in from which step the node went on. REQUIRES: it speaks of its newest processes.
+  // Take in from which step the node went on. REQUIRES: it speaks of its newest processes.
   void OnActivity(const proto::NodeActivity& activity, const JobNode& node, JobEntry* entry);
+  void OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry);
 
  private:
   // What a look for workers has come to.
@@ -57,6 +61,8 @@ class NodeReplacer {
   // Why the job fails, in words; empty: the node is begun again.
   std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
                      absl::Time now) const;
+  // Writes down with which step the node goes on.
+  void NoteStep(uint64_t step, const JobNode& node, JobEntry* entry);
   // Writes down that the node is lost, and that nobody plays it.
   void NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
   Look LookForWorkers(JobEntry* entry, absl::Time now) const;

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -86,6 +88,10 @@ class Membership {
   SeenRegistrations& seen() { return seen_; }
   // Returns null when the daemon is unknown.
   const Daemon* Find(const std::string& name) const;
+  // Daemons that take nothing new, by name, whether they are there or not.
+  void SetDraining(std::set<std::string> names) { draining_ = std::move(names); }
+  const std::set<std::string>& draining() const { return draining_; }
+  bool IsDraining(const std::string& name) const { return draining_.contains(name); }
   // Both return daemons in the order of their first registration.
   std::vector<const Daemon*> All() const;
   std::vector<const Daemon*> Alive(proto::Role role) const;
@@ -100,6 +106,7 @@ class Membership {
   SeenRegistrations seen_;
   std::map<std::string, Daemon> daemons_;      // by name
   std::map<SessionId, std::string> sessions_;  // live ones
+  std::set<std::string> draining_;
 };
 
 }  // namespace strata::server

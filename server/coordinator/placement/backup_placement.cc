@@ -83,6 +83,8 @@ std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardI
   for (const proto::JobShardStatus& one : status.shards()) {
     chunks_on[{one.daemon(), one.shard()}] += one.chunks();
     if (!one.backup().empty()) chunks_on[{one.backup(), one.backup_shard()}] += one.chunks();
+    if (one.next_backup().empty()) continue;
+    chunks_on[{one.next_backup(), one.next_backup_shard()}] += one.chunks();
   }
   std::optional<BackupPlace> best;
   uint64_t least = 0;

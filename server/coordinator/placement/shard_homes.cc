@@ -8,14 +8,51 @@
 namespace strata::server {
 namespace {
 
-// The shard has the copy alone that its status names.
-void GoOnAlone(int shard, proto::JobRecord* record, proto::JobStatus* status) {
+// Above all that were given out for the shard.
+uint32_t NewGeneration(int shard, const proto::JobRecord& record, const proto::JobStatus& status) {
+  const ShardId id(static_cast<uint32_t>(shard));
+  return 1 +
+         std::max(ShardGeneration(record.placement(), id), status.shards(shard).next_generation());
+}
+
+// Jobs without second copies have no room for what is said of each shard.
+void MakeRoom(proto::JobRecord* record) {
   proto::Placement* const placement = record->mutable_placement();
+  while (placement->shard_generations_size() < placement->shard_endpoints_size()) {
+    placement->add_shard_generations(placement->generation());
+  }
+  while (placement->backup_endpoints_size() < placement->shard_endpoints_size()) {
+    placement->add_backup_endpoints("");
+  }
+}
+
+void ForgetNext(proto::JobShardStatus* shard) {
+  shard->clear_next_backup();
+  shard->clear_next_backup_shard();
+  shard->clear_next_endpoint();
+  shard->clear_replaces_primary();
+}
+
+// The shard has the copy alone that its status names. Adds the one that was to be its backup next.
+void GoOnAlone(int shard, proto::JobRecord* record, proto::JobStatus* status,
+               std::vector<DroppedCopy>* dropped) {
+  proto::Placement* const placement = record->mutable_placement();
+  if (!status->shards(shard).next_backup().empty()) {
+    dropped->push_back(DropNext(ShardId(static_cast<uint32_t>(shard)), status));
+  }
   placement->set_backup_endpoints(shard, "");
-  placement->set_shard_generations(shard, placement->shard_generations(shard) + 1);
+  placement->set_shard_generations(shard, NewGeneration(shard, *record, *status));
   status->mutable_shards(shard)->clear_backup();
   status->mutable_shards(shard)->clear_backup_shard();
   status->mutable_shards(shard)->clear_backup_is_partial();
+}
+
+// The backup takes the place of the primary.
+void MakePrimary(int shard, proto::JobRecord* record, proto::JobShardStatus* home) {
+  proto::Placement* const placement = record->mutable_placement();
+  placement->set_shard_endpoints(shard, placement->backup_endpoints(shard));
+  home->set_daemon(home->backup());
+  home->set_shard(home->backup_shard());
 }
 
 }  // namespace
@@ -25,41 +62,40 @@ ServerLoss TakeFrom(const std::string& daemon, proto::JobRecord* record, proto::
   for (int i = 0; i < status->shards_size(); ++i) {
     proto::JobShardStatus& shard = *status->mutable_shards(i);
     const bool had_first = shard.daemon() == daemon;
+    if (shard.next_backup() == daemon) loss.dropped.push_back(DropNext(ShardId(i), status));
     if (shard.chunks() == 0 || (!had_first && shard.backup() != daemon)) continue;
     if (had_first && (shard.backup().empty() || shard.backup_is_partial())) {
       loss.lost.emplace_back(i);
       continue;
     }
-    if (had_first) {
-      proto::Placement* const placement = record->mutable_placement();
-      placement->set_shard_endpoints(i, placement->backup_endpoints(i));
-      shard.set_daemon(shard.backup());
-      shard.set_shard(shard.backup_shard());
-    }
-    GoOnAlone(i, record, status);
+    if (had_first) MakePrimary(i, record, &shard);
+    GoOnAlone(i, record, status, &loss.dropped);
     loss.moved.emplace_back(i);
   }
   return loss;
 }
 
-bool DropBackup(const std::string& daemon, ShardId shard, uint32_t generation,
-                proto::JobRecord* record, proto::JobStatus* status) {
+std::vector<DroppedCopy> DropBackup(const std::string& daemon, ShardId shard, uint32_t generation,
+                                    proto::JobRecord* record, proto::JobStatus* status) {
   const int index = static_cast<int>(shard.value());
-  if (index >= status->shards_size()) return false;
+  if (index >= status->shards_size()) return {};
   const proto::JobShardStatus& home = status->shards(index);
   const uint32_t now = ShardGeneration(record->placement(), shard);
-  if (home.daemon() != daemon || home.backup().empty() || generation != now) return false;
-  GoOnAlone(index, record, status);
-  return true;
+  if (home.daemon() != daemon || home.backup().empty() || generation != now) return {};
+  std::vector<DroppedCopy> dropped = {{shard, home.backup(), 0}};
+  GoOnAlone(index, record, status, &dropped);
+  dropped[0].generation = ShardGeneration(record->placement(), shard);
+  return dropped;
 }
 
 void AddBackup(ShardId shard, const ServerShards& server, uint32_t thread, proto::JobRecord* record,
                proto::JobStatus* status) {
   const int index = static_cast<int>(shard.value());
+  MakeRoom(record);
   proto::Placement* const placement = record->mutable_placement();
   STRATA_REQUIRE(placement->backup_endpoints(index).empty());
   placement->set_backup_endpoints(index, ShardEndpoint(server, thread));
-  placement->set_shard_generations(index, placement->shard_generations(index) + 1);
+  placement->set_shard_generations(index, NewGeneration(index, *record, *status));
   proto::JobShardStatus* const home = status->mutable_shards(index);
   home->set_backup(server.daemon);
   home->set_backup_shard(thread);
@@ -78,11 +114,68 @@ bool CompleteBackup(const std::string& daemon, ShardId shard, uint32_t generatio
   return true;
 }
 
-bool HoldsAny(const std::string& daemon, const proto::JobStatus& status) {
-  return std::any_of(status.shards().begin(), status.shards().end(),
-                     [&](const proto::JobShardStatus& shard) {
-                       return shard.daemon() == daemon || shard.backup() == daemon;
-                     });
+DroppedCopy PromoteBackup(ShardId shard, proto::JobRecord* record, proto::JobStatus* status) {
+  const int index = static_cast<int>(shard.value());
+  proto::JobShardStatus* const home = status->mutable_shards(index);
+  STRATA_REQUIRE(!home->backup().empty() && !home->backup_is_partial());
+  DroppedCopy left{shard, home->daemon(), 0};
+  MakePrimary(index, record, home);
+  std::vector<DroppedCopy> dropped;
+  GoOnAlone(index, record, status, &dropped);
+  STRATA_REQUIRE(dropped.empty());
+  left.generation = ShardGeneration(record->placement(), shard);
+  return left;
+}
+
+void AddNext(ShardId shard, const ServerShards& server, uint32_t thread, bool replaces_primary,
+             proto::JobRecord* record, proto::JobStatus* status) {
+  const int index = static_cast<int>(shard.value());
+  proto::JobShardStatus* const home = status->mutable_shards(index);
+  STRATA_REQUIRE(!home->backup().empty() && !home->backup_is_partial());
+  STRATA_REQUIRE(home->next_backup().empty());
+  home->set_next_generation(NewGeneration(index, *record, *status));
+  home->set_next_backup(server.daemon);
+  home->set_next_backup_shard(thread);
+  home->set_next_endpoint(ShardEndpoint(server, thread));
+  home->set_replaces_primary(replaces_primary);
+}
+
+const std::string& FillerOf(const proto::JobShardStatus& shard) {
+  return shard.replaces_primary() ? shard.backup() : shard.daemon();
+}
+
+DroppedCopy TakeNext(ShardId shard, proto::JobRecord* record, proto::JobStatus* status) {
+  const int index = static_cast<int>(shard.value());
+  proto::JobShardStatus* const home = status->mutable_shards(index);
+  STRATA_REQUIRE(!home->next_backup().empty());
+  const DroppedCopy left{shard, home->replaces_primary() ? home->daemon() : home->backup(),
+                         home->next_generation()};
+  if (home->replaces_primary()) MakePrimary(index, record, home);
+  proto::Placement* const placement = record->mutable_placement();
+  placement->set_backup_endpoints(index, home->next_endpoint());
+  placement->set_shard_generations(index, home->next_generation());
+  home->set_backup(home->next_backup());
+  home->set_backup_shard(home->next_backup_shard());
+  ForgetNext(home);
+  return left;
+}
+
+DroppedCopy DropNext(ShardId shard, proto::JobStatus* status) {
+  proto::JobShardStatus* const home = status->mutable_shards(static_cast<int>(shard.value()));
+  STRATA_REQUIRE(!home->next_backup().empty());
+  // It is of that generation itself.
+  DroppedCopy dropped{shard, home->next_backup(), home->next_generation() + 1};
+  ForgetNext(home);
+  return dropped;
+}
+
+uint32_t CountCopies(const std::string& daemon, const proto::JobStatus& status) {
+  uint32_t copies = 0;
+  for (const proto::JobShardStatus& shard : status.shards()) {
+    if (shard.chunks() == 0) continue;
+    copies += shard.daemon() == daemon || shard.backup() == daemon || shard.next_backup() == daemon;
+  }
+  return copies;
 }
 
 proto::MoveShard PlaceOf(const proto::JobRecord& record, const proto::JobStatus& status,

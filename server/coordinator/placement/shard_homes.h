@@ -15,17 +15,27 @@ namespace strata::server {
 // status daemons. These change both. Whoever calls them saves the job before anybody is told: a
 // generation that was told and forgotten would be given out twice.
 
+// A copy of a shard that is not wanted any more: its server is to forget what is older than this
+// generation.
+struct DroppedCopy {
+  ShardId shard;
+  std::string server;
+  uint32_t generation = 0;
+};
+
 // What is left of a job's shards without a server.
 struct ServerLoss {
-  std::vector<ShardId> moved;  // their other copy goes on alone, in a generation of its own
-  std::vector<ShardId> lost;   // there was no other copy
+  std::vector<ShardId> moved;        // their other copy goes on alone, in a generation of its own
+  std::vector<ShardId> lost;         // there was no other copy
+  std::vector<DroppedCopy> dropped;  // those that were to be backups next
 };
 ServerLoss TakeFrom(const std::string& daemon, proto::JobRecord* record, proto::JobStatus* status);
 
-// The backup of a shard does not follow, says a daemon of this generation. Returns whether the
-// shard has one copy from now on; not where the daemon is not its primary, or speaks of before.
-bool DropBackup(const std::string& daemon, ShardId shard, uint32_t generation,
-                proto::JobRecord* record, proto::JobStatus* status);
+// The backup of a shard does not follow, says a daemon of this generation. Returns the copies that
+// are dropped, its backup first: the shard has one copy from now on. None where the daemon is not
+// its primary, or speaks of before.
+std::vector<DroppedCopy> DropBackup(const std::string& daemon, ShardId shard, uint32_t generation,
+                                    proto::JobRecord* record, proto::JobStatus* status);
 
 // The shard is to have a second copy on this thread of the server, which is empty as yet, in a
 // generation of its own. REQUIRES: it has none.
@@ -35,8 +45,30 @@ void AddBackup(ShardId shard, const ServerShards& server, uint32_t thread, proto
 // news; not where the daemon is not its primary, or speaks of before.
 bool CompleteBackup(const std::string& daemon, ShardId shard, uint32_t generation,
                     const proto::JobRecord& record, proto::JobStatus* status);
-// Whether the daemon holds any copy of a shard of the job.
-bool HoldsAny(const std::string& daemon, const proto::JobStatus& status);
+
+// The shard's backup, which is whole, takes its primary's place and goes on alone. Returns the
+// primary of before. REQUIRES: there is such a backup.
+DroppedCopy PromoteBackup(ShardId shard, proto::JobRecord* record, proto::JobStatus* status);
+
+// The shard is to have another backup, on this thread of the server, in the end: until it has been
+// filled, all stays as it is. `replaces_primary`: the backup of now is the primary then. REQUIRES:
+// its backup is whole, and no other one is under way.
+void AddNext(ShardId shard, const ServerShards& server, uint32_t thread, bool replaces_primary,
+             proto::JobRecord* record, proto::JobStatus* status);
+// Who fills it.
+const std::string& FillerOf(const proto::JobShardStatus& shard);
+// It has been filled, and is the backup from now on. Returns the copy whose place it has taken.
+// REQUIRES: one is under way.
+DroppedCopy TakeNext(ShardId shard, proto::JobRecord* record, proto::JobStatus* status);
+// It is not wanted any more. REQUIRES: one is under way.
+DroppedCopy DropNext(ShardId shard, proto::JobStatus* status);
+
+// Returns how many copies of shards with chunks the daemon holds, is to hold or fills.
+uint32_t CountCopies(const std::string& daemon, const proto::JobStatus& status);
+// Whether the daemon holds any.
+inline bool HoldsAny(const std::string& daemon, const proto::JobStatus& status) {
+  return CountCopies(daemon, status) > 0;
+}
 
 // What daemons are told of the shard's place.
 proto::MoveShard PlaceOf(const proto::JobRecord& record, const proto::JobStatus& status,

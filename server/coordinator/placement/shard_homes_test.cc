@@ -10,6 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 // Shard i lies on server si and, a second time, on the next of three.
 struct Job {
@@ -80,12 +81,14 @@ TEST(ShardHomes, ShardsWithoutAChunkAreNoLoss) {
 
 TEST(ShardHomes, ABackupIsDroppedByTheWordOfItsPrimaryOfNow) {
   Job job = ThreeShards();
-  EXPECT_FALSE(DropBackup("s0", ShardId(1), 1, &job.record, &job.status)) << "not its primary";
-  EXPECT_FALSE(DropBackup("s1", ShardId(1), 2, &job.record, &job.status))
+  EXPECT_THAT(DropBackup("s0", ShardId(1), 1, &job.record, &job.status), IsEmpty())
+      << "not its primary";
+  EXPECT_THAT(DropBackup("s1", ShardId(1), 2, &job.record, &job.status), IsEmpty())
       << "of another generation";
-  EXPECT_FALSE(DropBackup("s1", ShardId(9), 1, &job.record, &job.status)) << "no such shard";
-  EXPECT_TRUE(DropBackup("s1", ShardId(1), 1, &job.record, &job.status));
-  EXPECT_FALSE(DropBackup("s1", ShardId(1), 2, &job.record, &job.status))
+  EXPECT_THAT(DropBackup("s1", ShardId(9), 1, &job.record, &job.status), IsEmpty())
+      << "no such shard";
+  EXPECT_THAT(DropBackup("s1", ShardId(1), 1, &job.record, &job.status), SizeIs(1));
+  EXPECT_THAT(DropBackup("s1", ShardId(1), 2, &job.record, &job.status), IsEmpty())
       << "there is none any more";
   EXPECT_EQ(job.status.shards(1).daemon(), "s1");
   EXPECT_EQ(job.record.placement().shard_endpoints(1), "tcp://h1:1");
@@ -141,6 +144,72 @@ TEST(ShardHomes, APartialBackupTakesNothingOver) {
   EXPECT_THAT(own.lost, IsEmpty());
   EXPECT_FALSE(job.status.shards(1).backup_is_partial());
   EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(1)).generation(), 4u);
+}
+
+ServerShards Server(const std::string& name) {
+  return {.daemon = name, .address = "h-" + name, .ports = {1, 2}};
+}
+
+TEST(ShardHomes, AThirdCopyTakesThePlaceOfThePrimaryOnceItIsWhole) {
+  Job job = ThreeShards();
+  AddNext(ShardId(0), Server("s9"), 1, /*replaces_primary=*/true, &job.record, &job.status);
+  proto::JobShardStatus& shard = *job.status.mutable_shards(0);
+  EXPECT_EQ(FillerOf(shard), "s1");
+  EXPECT_EQ(shard.next_generation(), 2u);
+  EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(0)).generation(), 1u) << "all is as it was";
+  EXPECT_TRUE(HoldsAny("s9", job.status));
+  const DroppedCopy left = TakeNext(ShardId(0), &job.record, &job.status);
+  EXPECT_EQ(left.server, "s0");
+  EXPECT_EQ(left.generation, 2u);
+  const proto::MoveShard move = PlaceOf(job.record, job.status, ShardId(0));
+  EXPECT_EQ(move.endpoint(), "tcp://h1:2");
+  EXPECT_EQ(move.backup_endpoint(), "tcp://h-s9:2");
+  EXPECT_EQ(move.generation(), 2u);
+  EXPECT_TRUE(move.backup_is_whole());
+  EXPECT_EQ(shard.daemon(), "s1");
+  EXPECT_EQ(shard.shard(), 7u);
+  EXPECT_EQ(shard.backup(), "s9");
+  EXPECT_EQ(shard.next_backup(), "");
+}
+
+TEST(ShardHomes, AThirdCopyTakesThePlaceOfTheBackup) {
+  Job job = ThreeShards();
+  AddNext(ShardId(0), Server("s9"), 0, /*replaces_primary=*/false, &job.record, &job.status);
+  EXPECT_EQ(FillerOf(job.status.shards(0)), "s0");
+  EXPECT_EQ(TakeNext(ShardId(0), &job.record, &job.status).server, "s1");
+  EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(0)).endpoint(), "tcp://h0:1");
+  EXPECT_EQ(job.status.shards(0).backup(), "s9");
+}
+
+TEST(ShardHomes, NoGenerationIsGivenOutTwice) {
+  Job job = ThreeShards();
+  AddNext(ShardId(0), Server("s9"), 0, true, &job.record, &job.status);
+  EXPECT_EQ(DropNext(ShardId(0), &job.status).generation, 3u) << "above its own";
+  AddNext(ShardId(0), Server("s9"), 0, true, &job.record, &job.status);
+  EXPECT_EQ(job.status.shards(0).next_generation(), 3u);
+  const ServerLoss loss = TakeFrom("s0", &job.record, &job.status);
+  EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(0)).generation(), 4u);
+  ASSERT_THAT(loss.dropped, SizeIs(1));
+  EXPECT_EQ(loss.dropped[0].server, "s9");
+  EXPECT_EQ(loss.dropped[0].generation, 4u);
+}
+
+TEST(ShardHomes, AnOnlyCopyMovesByABackupForAWhile) {
+  Job job = ThreeShards();
+  job.record.mutable_job()->clear_replicas();
+  job.record.mutable_placement()->clear_backup_endpoints();
+  job.record.mutable_placement()->clear_shard_generations();
+  for (auto& shard : *job.status.mutable_shards()) shard.clear_backup();
+  AddBackup(ShardId(1), Server("s9"), 0, &job.record, &job.status);
+  EXPECT_THAT(job.record.placement().shard_generations(), ElementsAre(1, 2, 1));
+  ASSERT_TRUE(CompleteBackup("s1", ShardId(1), 2, job.record, &job.status));
+  const DroppedCopy left = PromoteBackup(ShardId(1), &job.record, &job.status);
+  EXPECT_EQ(left.server, "s1");
+  EXPECT_EQ(left.generation, 3u);
+  EXPECT_THAT(job.record.placement().shard_endpoints(),
+              ElementsAre("tcp://h0:1", "tcp://h-s9:1", "tcp://h2:1"));
+  EXPECT_THAT(job.record.placement().backup_endpoints(), ElementsAre("", "", ""));
+  EXPECT_EQ(job.status.shards(1).daemon(), "s9");
 }
 
 }  // namespace

@@ -91,6 +91,9 @@ absl::Status CoordinatorService::Start() {
   if (!jobs.ok()) return jobs.status();
   const auto seen = store_->LoadSeen();
   if (!seen.ok()) return seen.status();
+  const auto draining = store_->LoadDraining();
+  if (!draining.ok()) return draining.status();
+  core_.RestoreDraining(*draining);
   core_.Restore(*jobs, store_->next_job_id(), *seen, clock_.Now());
   loop_.Start();
   return absl::OkStatus();
@@ -295,19 +298,6 @@ grpc::Status CoordinatorService::StreamedSubmit(
                          request.job().name());
         return absl::OkStatus();
       });
-}
-
-grpc::Status CoordinatorService::StreamedCancel(
-    grpc::ServerContext* context, OneRequest<proto::CancelRequest, proto::CancelReply>* stream) {
-  return Ask(context, stream, Call::kCancel, [&](const Guest& guest, const auto& request, auto*) {
-    const JobId job(request.job_id());
-    absl::Status status = doorkeeper_.MayNow(guest, Call::kCancel, job, core_.OwnerOf(job));
-    if (status.ok()) status = core_.Cancel(job, clock_.Now());
-    if (status.ok()) {
-      doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kCancel), job.value(), "");
-    }
-    return status;
-  });
 }
 
 grpc::Status CoordinatorService::StreamedListJobs(

@@ -83,6 +83,9 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
       grpc::ServerContext* context,
       grpc::ServerSplitStreamer<proto::GetTraceRequest, proto::TraceBatch>* stream) override;
 
+  grpc::Status StreamedDrain(grpc::ServerContext* context,
+                             OneRequest<proto::DrainRequest, proto::DrainReply>* stream) override;
+
  private:
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
@@ -136,6 +139,9 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   void Forget(JobId job) override;
   absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override {
     return store_->SaveSeen(seen);
+  }
+  absl::Status PersistDraining(const std::vector<std::string>& daemons) override {
+    return store_->SaveDraining(daemons);
   }
   void LearnPorts(const Daemon& server) override;
   void WatchPorts(const Daemon& server) override;

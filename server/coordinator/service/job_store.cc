@@ -36,6 +36,10 @@ constexpr char kSeenSchema[] =
     "CREATE TABLE IF NOT EXISTS registrations (daemon_id INTEGER NOT NULL UNIQUE,"
     " attempt INTEGER NOT NULL)";
 
+// As the table of registrations.
+constexpr char kDrainingSchema[] =
+    "CREATE TABLE IF NOT EXISTS draining (name TEXT PRIMARY KEY) WITHOUT ROWID";
+
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close(database); }
 };
@@ -83,8 +87,9 @@ class SqliteJobStore final : public JobStore {
           absl::StrFormat("%s: its schema has version %s, this strata knows version %d", file_,
                           *version, kSchemaVersion));
     }
-    const absl::Status seen = Run(kSeenSchema);
-    if (!seen.ok()) return seen;
+    for (const char* schema : {kSeenSchema, kDrainingSchema}) {
+      if (const absl::Status made = Run(schema); !made.ok()) return made;
+    }
     const absl::Status meta = ReadMeta();
     if (!meta.ok()) return meta;
     return PrepareStatements();
@@ -176,6 +181,29 @@ class SqliteJobStore final : public JobStore {
     });
   }
 
+  absl::StatusOr<std::vector<std::string>> LoadDraining() override {
+    absl::StatusOr<Statement> select = Compile("SELECT name FROM draining ORDER BY name");
+    if (!select.ok()) return select.status();
+    std::vector<std::string> daemons;
+    int code;
+    while ((code = sqlite3_step(select->get())) == SQLITE_ROW) {
+      daemons.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(select->get(), 0)));
+    }
+    if (code != SQLITE_DONE) return Error(code);
+    return daemons;
+  }
+
+  absl::Status SaveDraining(const std::vector<std::string>& daemons) override {
+    return InTransaction([&] {
+      absl::Status status = Run("DELETE FROM draining");
+      for (const std::string& daemon : daemons) {
+        BindText(save_draining_.get(), 1, daemon);
+        if (status.ok()) status = Step(save_draining_.get());
+      }
+      return status;
+    });
+  }
+
  private:
   static void BindText(sqlite3_stmt* statement, int index, const std::string& text) {
     sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
@@ -256,6 +284,7 @@ class SqliteJobStore final : public JobStore {
              std::pair("DELETE FROM registrations WHERE rowid <="
                        " (SELECT max(rowid) FROM registrations) - ?",
                        &forget_seen_),
+             std::pair("INSERT INTO draining VALUES (?)", &save_draining_),
          }) {
       absl::StatusOr<Statement> statement = Compile(sql);
       if (!statement.ok()) return statement.status();
@@ -272,6 +301,7 @@ class SqliteJobStore final : public JobStore {
   Statement remove_;
   Statement save_seen_;
   Statement forget_seen_;
+  Statement save_draining_;
   std::string cluster_id_;
   uint32_t next_job_id_ = 1;
 };

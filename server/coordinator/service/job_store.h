@@ -43,6 +43,11 @@ class JobStore {
   virtual absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() = 0;
   // Saves all of them in one transaction.
   virtual absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) = 0;
+
+  // The names of the daemons that are out of service; what is saved takes the place of all of
+  // before.
+  virtual absl::StatusOr<std::vector<std::string>> LoadDraining() = 0;
+  virtual absl::Status SaveDraining(const std::vector<std::string>& daemons) = 0;
 };
 
 }  // namespace strata::server

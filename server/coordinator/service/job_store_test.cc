@@ -47,6 +47,18 @@ TEST_F(JobStoreTest, ANewStoreIsEmptyAndHasAnId) {
   EXPECT_TRUE(store->Load()->empty());
 }
 
+TEST_F(JobStoreTest, TheDaemonsThatAreOutOfServiceAreThereAfterARestart) {
+  {
+    const auto store = Open();
+    EXPECT_TRUE(store->LoadDraining()->empty());
+    ASSERT_TRUE(store->SaveDraining({"s1", "w 2"}).ok());
+    ASSERT_TRUE(store->SaveDraining({"s3", "w 2"}).ok());
+  }
+  EXPECT_THAT(*Open()->LoadDraining(), ::testing::ElementsAre("s3", "w 2"));
+  ASSERT_TRUE(Open()->SaveDraining({}).ok());
+  EXPECT_TRUE(Open()->LoadDraining()->empty());
+}
+
 TEST_F(JobStoreTest, WhatWasSavedIsThereAfterARestart) {
   std::string cluster_id;
   {

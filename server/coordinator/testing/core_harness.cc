@@ -36,6 +36,9 @@ std::string Text(const proto::CoordinatorMessage& message) {
     case proto::CoordinatorMessage::kInstallBackup:
       return absl::StrCat("InstallBackup ", message.install_backup().record().job_id(), " ",
                           message.install_backup().backup().shard());
+    case proto::CoordinatorMessage::kFillNext:
+      return absl::StrCat(message.fill_next().endpoint().empty() ? "FillNothing " : "FillNext ",
+                          message.fill_next().job_id(), " ", message.fill_next().shard());
     case proto::CoordinatorMessage::kRemoveShard:
       return absl::StrCat("RemoveShard ", message.remove_shard().job_id(), " ",
                           message.remove_shard().shard());
@@ -68,6 +71,7 @@ void CoreHarness::Restart() {
       std::make_unique<CoordinatorCore>(options_, kCluster, static_cast<CoordinatorActions*>(this));
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, job] : stored_) jobs.push_back(job);
+  core_->RestoreDraining(draining_);
   core_->Restore(jobs, next_job_id_, seen_, now_);
 }
 
@@ -345,6 +349,20 @@ absl::Status CoreHarness::Persist(const proto::StoredJob& job) {
 absl::Status CoreHarness::PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) {
   seen_.insert(seen_.end(), seen.begin(), seen.end());
   return absl::OkStatus();
+}
+
+absl::Status CoreHarness::PersistDraining(const std::vector<std::string>& daemons) {
+  if (std::exchange(fail_persist_, false)) return absl::InternalError("disk full");
+  draining_ = daemons;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::DrainReply> CoreHarness::Drain(const std::string& daemon,
+                                                     proto::DrainRequest::Action action) {
+  proto::DrainRequest request;
+  request.set_daemon(daemon);
+  request.set_action(action);
+  return core_->Drain(request, now_);
 }
 
 void CoreHarness::Forget(JobId job) { stored_.erase(job.value()); }

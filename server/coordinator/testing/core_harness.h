@@ -72,6 +72,8 @@ class CoreHarness : private CoordinatorActions {
   // Returns a valid job.
   static proto::Job SomeJob(uint32_t ranks);
   static proto::NodeReady SomeLayout(uint32_t job);
+  absl::StatusOr<proto::DrainReply> Drain(
+      const std::string& daemon, proto::DrainRequest::Action action = proto::DrainRequest::DRAIN);
   uint32_t Submit(const proto::Job& job, const std::string& resume_dir = "");
   proto::JobStatus Status(uint32_t job);
 
@@ -108,6 +110,7 @@ class CoreHarness : private CoordinatorActions {
   absl::Status Persist(const proto::StoredJob& job) override;
   void Forget(JobId job) override;
   absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>& seen) override;
+  absl::Status PersistDraining(const std::vector<std::string>& daemons) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
   void Warn(const std::string& line) override { warnings_.push_back(line); }
   void FindCheckpoint(const CheckpointQuery& query) override { queries_.push_back(query); }
@@ -136,6 +139,7 @@ class CoreHarness : private CoordinatorActions {
   std::vector<std::string> warnings_;
   std::map<uint32_t, proto::StoredJob> stored_;
   std::vector<SeenRegistrations::Entry> seen_;
+  std::vector<std::string> draining_;
   uint32_t next_job_id_ = 1;
   bool fail_persist_ = false;
   std::map<uint32_t, uint32_t> attempts_;

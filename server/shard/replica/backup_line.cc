@@ -154,6 +154,10 @@ void BackupLine::TakeActions(std::vector<ShardAction>* actions) {
     }
   }
   wire_.clear();
+  TakeReleased(actions);
+}
+
+void BackupLine::TakeReleased(std::vector<ShardAction>* actions) {
   std::move(out_.begin(), out_.end(), std::back_inserter(*actions));
   out_.clear();
 }

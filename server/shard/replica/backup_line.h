@@ -56,6 +56,8 @@ class BackupLine {
 
   // Appends what is to be done since the last call.
   void TakeActions(std::vector<ShardAction>* actions);
+  // Appends what was kept back, and is not any more, but nothing that is said to the backup.
+  void TakeReleased(std::vector<ShardAction>* actions);
   // There is no backup any more: all that was kept back may go. Appends that, and the line's end.
   void GiveUp(std::vector<ShardAction>* actions);
 

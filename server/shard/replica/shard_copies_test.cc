@@ -260,5 +260,40 @@ TEST(Primary, SaysHelloAgainSoonToABackupThatDoesNotAnswer) {
   EXPECT_LT(now, absl::UnixEpoch() + absl::Milliseconds(1500));
 }
 
+// As after a move: the coordinator hears of each node once, whatever else lies beside.
+TEST(Copies, OnOneThreadSayOfEachNodeHowFarItIsWithTheLeastOfThem) {
+  const proto::JobRecord record = RecordWithBackup({.shards = 2, .job_text = kSync});
+  ShardHarness shard;
+  for (const uint32_t own : {0u, 1u}) {
+    ASSERT_TRUE(shard.core().Install(record, ShardId(own), {}, ShardCopy::kBackup).ok());
+  }
+  EXPECT_TRUE(shard.core().NextReports().at(kJob).nodes.empty()) << "no node speaks with backups";
+  std::vector<ConnectionId> connections;
+  for (const uint32_t own : {0u, 1u}) {
+    std::vector<ShardAction> actions;
+    ASSERT_TRUE(shard.core().Promote(kJob, ShardId(own), 3, &actions).ok());
+  }
+  proto::JobRecord moved = record;
+  moved.mutable_placement()->set_generation(3);
+  for (const uint32_t own : {0u, 1u}) connections.push_back(shard.Join(moved, 0, 1, 0, own));
+  const auto say = [&](Frame frame, uint32_t own) {
+    frame.header.generation = 3;
+    shard.Deliver(connections[own], frame);
+  };
+  for (const uint32_t own : {0u, 1u}) say(InitFrame(record, 0, own, kWeights), own);
+  say(PushFrame(record, 0, 0, 0, kWeights, 4), 0);
+  std::vector<proto::NodeClock> nodes = shard.core().NextReports().at(kJob).nodes;
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].clock(), 0u);
+  EXPECT_EQ(nodes[0].chunk(), 1u);
+  EXPECT_EQ(nodes[0].unanswered(), 1u);
+  EXPECT_TRUE(nodes[0].connected());
+  EXPECT_FALSE(nodes[1].connected());
+  say(PushFrame(record, 0, 1, 0, kWeights, 4), 1);
+  nodes = shard.core().NextReports().at(kJob).nodes;
+  EXPECT_EQ(nodes[0].clock(), 1u);
+  EXPECT_EQ(nodes[0].unanswered(), 2u);
+}
+
 }  // namespace
 }  // namespace strata::server

@@ -15,6 +15,7 @@
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "server/shard/shard_core.h"
+#include "tests/sim/check/checked_chunk.h"
 #include "tests/sim/check/node_checker.h"
 #include "tests/sim/check/payload.h"
 #include "tests/sim/check/shard_copies.h"
@@ -41,6 +42,15 @@ class JobChecker final : public NodeChecker {
 
   // A process holds a shard, or the second copy of one.
   void OnInstalled(const Copy& copy, bool is_backup);
+  // A process holds a second copy that is empty, and is to be filled in this generation.
+  void OnEmptyInstalled(const Copy& copy, uint32_t generation);
+  // A shard's primary has heard where the copy lies that it is to fill.
+  void OnFill(const Copy& copy, uint32_t generation);
+  // It has heard that its second copy counts.
+  void OnWhole(const Copy& copy);
+  // Whether the shard's second copy has been filled.
+  bool IsFilled(uint32_t shard) const;
+  bool IsPrimary(const Copy& copy) const { return copies_[copy.shard].primary == copy.process; }
   // A copy has taken the frame of a node of this job and wants `actions` done; of the frame's chunk
   // it now holds so many gradient sums.
   void OnShardFrame(const Copy& copy, transport::ConnectionId connection, const wire::Frame& frame,
@@ -55,7 +65,7 @@ class JobChecker final : public NodeChecker {
   void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
   // It says something.
   void OnSaid(const Copy& copy, const server::ShardAction& said);
-  // Whether this push is the newest that was taken of its node, and of the same process.
+  // Whether this push is the newest that was taken of its node, here, and of the same process.
   bool IsNewest(const wire::Header& push) const;
   // A copy has learnt that a connection, of this job or another one, is gone.
   void OnDisconnected(const Copy& copy, transport::ConnectionId connection);
@@ -79,37 +89,8 @@ class JobChecker final : public NodeChecker {
   bool is_reproducible() const override;
 
  private:
-  // What must be true of one chunk.
-  struct Chunk {
-    uint32_t elements = 0, shard = 0, ledger = 0;
-    uint32_t line = 0;  // of a node's connections to the shard: the one that carries it
-    std::unique_ptr<ReferenceChunk> reference;
-    std::vector<uint64_t> received;        // by node
-    std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
-    std::vector<uint64_t> due;             // by node: pushes whose answers have been due
-    std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
-    std::vector<uint64_t> version_told;    // by node
-    std::vector<std::set<uint64_t>> told;  // by node and round: hashes of all answers
-    uint64_t first_hash = 0;               // of the first weights
-    std::vector<float> marks;              // what each ledger element must be once it is applied
-    uint64_t version = 0;
-    const std::byte* checked = nullptr;  // weights that were compared, of checked_version
-    uint64_t checked_version = 0, checked_hash = 0;
-    size_t held = 0;
-    std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
-    std::optional<uint64_t> final_hash;
-    std::map<uint64_t, PastWeights> past;  // by version; of shards that have had two copies
-  };
-  // What a shard knows of one of the connections that a node has by the job.
-  struct Peer {
-    uint32_t incarnation = 0;  // newest
-    // What was taken of it last came over this one; HELLO, that anybody can repeat, apart.
-    std::optional<transport::ConnectionId> speaks_on;
-    // Its connections, those that said HELLO or brought a new push last at the end.
-    std::vector<transport::ConnectionId> open;
-
-    void MoveToBack(transport::ConnectionId connection);
-  };
+  using Chunk = CheckedChunk;
+  using Peer = CheckedPeer;
   // What one process of a node has to keep.
   struct Process {
     uint32_t incarnation = 0;
@@ -142,8 +123,9 @@ class JobChecker final : public NodeChecker {
   // A repetition.
   void TakeAgain(const wire::Header& push, const std::vector<server::ShardAction>& actions);
   void TakeCut(const wire::Header& cut, const std::vector<server::ShardAction>& actions);
+  // Of those chunks of the shard that the backup follows, or of the others.
   void TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
-                  const std::vector<server::ShardAction>& actions);
+                  const std::vector<server::ShardAction>& actions, bool followed);
   void Mark(Chunk* chunk, const wire::Header& push);
   // Returns the rate that a push is to say; checks that it does.
   float CheckedRate(const wire::Header& push);
@@ -152,10 +134,23 @@ class JobChecker final : public NodeChecker {
   void AwaitBackup(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
                    bool refused, absl::Time now, size_t held);
   void AwaitBackup(uint32_t shard, absl::Time now);
+  bool IsFollowed(const Chunk& chunk) const {
+    return chunk.is_followed && copies_[chunk.shard].has_backup;
+  }
   void TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at);
+  // What is to be said of them is over: nobody follows.
+  void EndFollowing(uint32_t shard);
+  // The primary has said the first part of a copy of the chunk.
+  void OnCopySaid(const wire::Frame& head);
+  void TakeCopied(const wire::Frame& part);
+  // The model forgets a node's pushes from this clock on: they wait for the backup.
+  void TakeBack(Chunk* chunk, uint32_t node, uint64_t clock);
+  // Whether a copy may lack pushes of clocks that are not complete.
+  bool MayLeaveOpenClocksOut() const { return per_clock() && bound() == 0 && !has_quorum(); }
   void TakeAwaited(uint32_t shard);
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
+  void Remember(Chunk* chunk);
   bool IsOfOpenClock(const wire::Header& answer, const PastWeights& past) const;
   void CheckSaid(const wire::Frame& answer, bool is_primary);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
@@ -184,7 +179,7 @@ class JobChecker final : public NodeChecker {
   const Fail fail_;
   const uint32_t nodes_;
   std::vector<Chunk> chunks_;
-  std::vector<std::vector<bool>> retired_;  // by shard and node
+  std::vector<std::vector<bool>> retired_;  // by shard and node, as nodes may be told
   std::vector<ShardCopies> copies_;         // by shard
   bool nobody_is_answered_ = false;         // where a backup does what its primary has done
   // By shard, node and connection.

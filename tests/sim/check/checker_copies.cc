@@ -20,6 +20,11 @@ bool IsSame(const wire::Header& a, const wire::Header& b) {
          a.incarnation == b.incarnation;
 }
 
+bool TellsOfTheShard(Op op) {
+  return op == Op::kInitOk || op == Op::kFirst || op == Op::kRetireOk || op == Op::kAnswer ||
+         op == Op::kCutAnswer;
+}
+
 absl::Time TimeIn(const wire::Frame& change) {
   return absl::FromUnixNanos(static_cast<int64_t>(change.header.min_clock));
 }
@@ -29,6 +34,12 @@ absl::Time TimeIn(const wire::Frame& change) {
 void JobChecker::OnInstalled(const Copy& copy, bool is_backup) {
   ShardCopies& copies = copies_[copy.shard];
   (is_backup ? copies.backup : copies.primary) = copy.process;
+}
+
+bool JobChecker::IsFilled(uint32_t shard) const {
+  return std::all_of(chunks_.begin(), chunks_.end(), [shard](const Chunk& chunk) {
+    return chunk.shard != shard || chunk.is_filled;
+  });
 }
 
 void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
@@ -79,7 +90,7 @@ void JobChecker::OnChange(const Copy& copy, const wire::Frame& change, absl::Tim
     const bool has_it = is_next && reply.received == copies.followed + 1;
     if (has_it) {
       ++copies.followed;
-      copies.ahead = TimeIn(change) - now;
+      copies.backup_ahead = TimeIn(change) - now;
       TakeChange(copy.shard, change, TimeIn(change));
     } else if (reply.received != copies.followed) {
       Violate("a backup says what it has",
@@ -93,7 +104,9 @@ void JobChecker::TakeChange(uint32_t shard, const wire::Frame& change, absl::Tim
   std::deque<ShardCopies::Awaited>& awaited = copies_[shard].awaited;
   const wire::Header& header = change.header;
   const bool is_time = header.op == Op::kApply && has_quorum();
-  if (is_time) {
+  if (header.op == Op::kCopy) {
+    TakeCopied(change);
+  } else if (is_time) {
     std::erase_if(awaited, [&](const auto& one) {
       return one.frame.header.op == Op::kApply && one.at <= at;
     });
@@ -133,11 +146,12 @@ void JobChecker::TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::
       TakePush(frame, /*refused=*/false, at, {});
       break;
     case Op::kRetire:
-      TakeRetire(shard, frame, at, {});
+      TakeRetire(shard, frame, at, {}, /*followed=*/true);
       break;
     default:
       for (uint32_t c = 0; c < chunks_.size(); ++c) {
-        if (chunks_[c].shard == shard && chunks_[c].reference) TakeTime(c, at, {});
+        const bool is_meant = chunks_[c].shard == shard && IsFollowed(chunks_[c]);
+        if (is_meant && chunks_[c].reference) TakeTime(c, at, {});
       }
   }
   nobody_is_answered_ = false;
@@ -153,33 +167,44 @@ void JobChecker::TakeAwaited(uint32_t shard) {
 // Of all that a copy may say later, though it has been kept back or asked for again.
 void JobChecker::Remember(uint32_t shard) {
   for (Chunk& chunk : chunks_) {
-    if (chunk.shard != shard || !chunk.reference) continue;
-    PastWeights& past = chunk.past[chunk.reference->version()];
-    if (past.weights.empty()) past.weights = chunk.reference->weights();
-    for (uint32_t n = 0; n < nodes_; ++n) past.received.emplace(n, chunk.received[n]);
+    if (chunk.shard == shard) Remember(&chunk);
   }
 }
 
+void JobChecker::Remember(Chunk* chunk) {
+  if (!chunk->reference) return;
+  PastWeights& past = chunk->past[chunk->reference->version()];
+  if (past.weights.empty()) past.weights = chunk->reference->weights();
+  for (uint32_t n = 0; n < nodes_; ++n) past.received.emplace(n, chunk->received[n]);
+}
+
+// What is kept back leaves then, but where the job waits for a second copy.
 void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actions) {
   ShardCopies& copies = copies_[copy.shard];
+  const bool takes_over = copies.has_backup && copies.backup == copy.process;
+  if (!takes_over && copies.primary != copy.process) return;
+  copies.stands_still = plan_.waits_unprotected;
   if (!copies.has_backup) return;
-  if (copies.backup == copy.process) {
+  if (takes_over) {
+    if (!IsFilled(copy.shard)) {
+      Violate("only a whole copy takes over", absl::StrFormat("shard %d", copy.shard));
+    }
     copies.awaited.clear();
     copies.primary = copy.process;
+    copies.ahead = copies.backup_ahead;
     peers_[copy.shard].assign(nodes_, std::vector<Peer>(plan_.connections));
     held_[copy.shard] = 0;
     for (Chunk& chunk : chunks_) {
       if (chunk.shard != copy.shard) continue;
       chunk.held = 0;
       chunk.cuts.clear();
+      chunk.taken_over = chunk.received;
     }
   } else {
-    copies.ahead = absl::ZeroDuration();
     TakeAwaited(copy.shard);
   }
   for (const ShardAction& action : actions) OnSaid(copy, action);
-  copies.backup = 0;
-  copies.has_backup = false;
+  EndFollowing(copy.shard);
 }
 
 // In the step in which it is said, of a shard without a second copy, all is checked already. Who is
@@ -192,7 +217,20 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   if (header.op == Op::kAck && is_primary) {
     return Violate("who takes over follows nobody", absl::StrFormat("shard %d", copy.shard));
   }
+  if (header.op == Op::kCopy) {
+    if (is_primary && header.clock == 0) OnCopySaid(said.frame);
+    return;
+  }
+  if (is_primary && copies.stands_still && TellsOfTheShard(header.op)) {
+    return Violate("nobody is answered while a job that waits has one copy",
+                   wire::Describe(header));
+  }
+  const bool is_told_of_all = header.op == Op::kRetireOk;
   if (is_primary && !copies.has_backup) return;
+  if (is_primary && !is_told_of_all && header.chunk < chunks_.size() &&
+      !IsFollowed(chunks_[header.chunk])) {
+    return;
+  }
   const auto tell_only = [&](bool is_there) {
     if (!is_there) Violate(kToldOnly, wire::Describe(header));
   };

@@ -1,5 +1,6 @@
 // The part of JobChecker that counts: the mark that each push has left in the weights, the rate
-// that it says, the sums that a shard holds, and the pushes that it has applied.
+// that it says, how far it is ahead, the sums that a shard holds, and the pushes that it has
+// applied.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -47,6 +48,16 @@ void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
       }
     }
   }
+}
+
+// Counted from what the shard has really received.
+void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
+  if (!gated() || has_quorum()) return;
+  const uint64_t gate = Gate(chunk);
+  if (gate >= answer.clock + 1 || answer.clock + 1 - gate <= bound()) return;
+  Violate("G3 staleness bound",
+          absl::StrFormat("node %d chunk %d: push %d was answered when the slowest had pushed %d",
+                          answer.node, answer.chunk, answer.clock, gate));
 }
 
 // What waits for its clock to complete: less than every node's window, for the lowest chunk that is

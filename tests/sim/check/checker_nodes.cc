@@ -35,7 +35,7 @@ void JobChecker::CheckPlacement() {
   }
 }
 
-void JobChecker::Peer::MoveToBack(ConnectionId connection) {
+void CheckedPeer::MoveToBack(ConnectionId connection) {
   open.erase(std::remove(open.begin(), open.end(), connection), open.end());
   open.push_back(connection);
 }
@@ -77,7 +77,8 @@ bool JobChecker::IsOwed(const Peer& peer) const {
 // In the very step in which it is due: a node that has to ask again would hide that it was not.
 void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t clock,
                            const std::vector<ShardAction>& actions) {
-  if (nobody_is_answered_ || !IsOwed(PeerOf(node, c))) return;
+  if (nobody_is_answered_ || copies_[chunks_[c].shard].stands_still) return;
+  if (!IsOwed(PeerOf(node, c))) return;
   const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& action) {
     const wire::Header& answer = action.frame.header;
     return answer.op == op && answer.node == node && answer.chunk == c && answer.clock == clock;
@@ -107,7 +108,7 @@ void JobChecker::CheckReceiver(const ShardAction& answer, const std::vector<Shar
 bool JobChecker::IsNewest(const wire::Header& push) const {
   const Chunk& chunk = chunks_[push.chunk];
   if (copies_[chunk.shard].has_backup) return false;  // nobody but the primary knows
-  return chunk.received[push.node] == push.clock + 1 &&
+  return chunk.received[push.node] == push.clock + 1 && chunk.taken_over[push.node] <= push.clock &&
          chunk.pushed_by[push.node] == push.incarnation;
 }
 

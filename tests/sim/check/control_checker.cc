@@ -59,6 +59,10 @@ void ControlChecker::OnCommand(const proto::Register& daemon,
     TakeInstall(daemon, message.install_job());
   } else if (message.has_move_shard()) {
     CheckMove(message.move_shard());
+  } else if (message.has_install_backup()) {
+    CheckRecord(message.install_backup().record());
+    CheckPlacement(message.install_backup().record());
+    CheckNewBackup(daemon, message.install_backup());
   } else if (message.has_run_node()) {
     CheckRecord(message.run_node().record());
     CheckPlacement(message.run_node().record());
@@ -152,17 +156,37 @@ void ControlChecker::OnSaved(const proto::JobRecord& record) {
 // What is told and not saved is forgotten with the process, and then given out once more.
 void ControlChecker::CheckMove(const proto::MoveShard& move) {
   Job& job = jobs_[move.job_id()];
-  const auto where = absl::StrFormat("shard %d at %s in generation %d", move.shard(),
-                                     move.endpoint(), move.generation());
+  const std::string place = absl::StrFormat("%s and '%s'", move.endpoint(), move.backup_endpoint());
+  const auto where =
+      absl::StrFormat("shard %d at %s in generation %d", move.shard(), place, move.generation());
   if (job.saved[move.shard()] != move.generation()) {
     Violate("what is told is saved", move.job_id(),
             absl::StrFormat("%s, saved is %d", where, job.saved[move.shard()]));
   }
-  const auto [told, is_new] =
-      job.told.emplace(std::pair(move.shard(), move.generation()), move.endpoint());
-  if (is_new || told->second == move.endpoint()) return;
+  const auto [told, is_new] = job.told.emplace(std::pair(move.shard(), move.generation()), place);
+  if (is_new || told->second == place) return;
   Violate("a generation has one place", move.job_id(),
           absl::StrFormat("%s, before at %s", where, told->second));
+}
+
+void ControlChecker::CheckNewBackup(const proto::Register& daemon,
+                                    const proto::InstallBackup& install) {
+  const proto::JobRecord& record = install.record();
+  const uint32_t shard = install.backup().shard(), thread = install.backup().thread();
+  const proto::Placement& placement = record.placement();
+  const uint32_t generation = placement.shard_generations(static_cast<int>(shard));
+  if (jobs_[record.job_id()].saved[shard] != generation) {
+    Violate("what is told is saved", record.job_id(),
+            absl::StrFormat("a copy of shard %d in generation %d, saved is %d", shard, generation,
+                            jobs_[record.job_id()].saved[shard]));
+  }
+  const bool has_thread = static_cast<int>(thread) < daemon.shard_ports_size();
+  const std::string here =
+      absl::StrFormat("tcp://%s:%d", daemon.address(), has_thread ? daemon.shard_ports(thread) : 0);
+  const std::string& there = placement.backup_endpoints(static_cast<int>(shard));
+  if (here == there) return;
+  Violate("a generation has one place", record.job_id(),
+          absl::StrFormat("a copy of shard %d is to lie at %s and at %s", shard, here, there));
 }
 
 // All nodes have addresses, and the algorithm is one of the two, the same for all.

@@ -54,6 +54,8 @@ class ControlChecker {
   // What is wrong with a placement after the one before it; "": nothing.
   static std::string Compare(const proto::Placement& before, const proto::Placement& now);
   void CheckMove(const proto::MoveShard& move);
+  // A daemon is to hold a second copy from now on.
+  void CheckNewBackup(const proto::Register& daemon, const proto::InstallBackup& install);
   void CheckRing(const proto::JobRecord& record);
   void TakeInstall(const proto::Register& daemon, const proto::InstallJob& install);
   void CheckReach(const proto::JobRecord& record);

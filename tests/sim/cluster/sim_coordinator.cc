@@ -24,11 +24,18 @@ constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
 constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
 constexpr absl::Duration kCopyLate = absl::Seconds(30);
 constexpr absl::Duration kDownMax = absl::Seconds(20);
+// Not yet silence.
+constexpr absl::Duration kReportLate = absl::Seconds(2);
 
 std::vector<Causes::Home> HomesOf(const proto::StoredJob& job) {
   std::vector<Causes::Home> homes;
-  for (const proto::JobShardStatus& shard : job.status().shards()) {
-    homes.push_back({shard.daemon(), shard.backup()});
+  const auto& generations = job.record().placement().shard_generations();
+  for (int s = 0; s < job.status().shards_size(); ++s) {
+    const proto::JobShardStatus& shard = job.status().shards(s);
+    homes.push_back({.first = shard.daemon(),
+                     .second = shard.backup(),
+                     .is_partial = shard.backup_is_partial(),
+                     .generation = s < generations.size() ? generations[s] : 0});
   }
   return homes;
 }
@@ -50,8 +57,8 @@ SimCoordinator::SimCoordinator(World* world)
 void SimCoordinator::Start() {
   ++process_;
   server::CoordinatorCore::Options options;
-  // Servers here take no second copies of running jobs in.
-  options.jobs.backup_pause = absl::InfiniteDuration();
+  options.jobs.backup_pause = world_->scenario().control.backup_pause;
+  options.jobs.passed_over_for = world_->scenario().control.passed_over_for;
   options.jobs.protection = [has_keys = world_->scenario().is_sealed()] {
     return server::ProtectionRules{.has_keys = has_keys, .keeps_secrets = has_keys};
   };
@@ -120,17 +127,34 @@ void SimCoordinator::Beat() {
   const absl::Time now = world_->network().Now();
   world_->network().After(kBeat, [this] { Beat(); });
   if (core_ == nullptr || stands_still_) return;
-  std::vector<std::pair<server::SessionId, proto::DaemonMessage>> heard;
+  std::vector<std::pair<Line, proto::DaemonMessage>> heard;
   for (const auto& [session, line] : lines_) {
     const bool says = line->client != nullptr && line->client->is_registered();
     if (!says || line->broken || line->silent_until > now) continue;
-    *heard.emplace_back(session, proto::DaemonMessage()).second.mutable_heartbeat() =
+    *heard.emplace_back(line, proto::DaemonMessage()).second.mutable_heartbeat() =
         line->client->MakeHeartbeat();
   }
-  for (const auto& [session, message] : heard) {
-    if (!dies_) core_->OnMessage(session, message, now);
-  }
+  for (const auto& [line, message] : heard) TakeHeartbeat(line, message);
   if (!dies_) core_->Tick(now);
+}
+
+void SimCoordinator::TakeHeartbeat(const Line& line, const proto::DaemonMessage& message) {
+  const absl::Time now = world_->network().Now();
+  const bool may_be_late = world_->scenario().rare[static_cast<size_t>(Rare::kLateReport)] > 0;
+  // After a stall it would be silence.
+  if (may_be_late && now - line->silent_until > kReportLate && world_->Takes(Rare::kLateReport)) {
+    const absl::Duration late = world_->random().Between(absl::ZeroDuration(), kReportLate);
+    line->up_until = std::max(line->up_until, now + late);
+  }
+  const auto take = [this, line, message] {
+    if (!dies_ && !line->broken) {
+      core_->OnMessage(line->session, message, world_->network().Now());
+    }
+  };
+  if (!may_be_late || line->up_until <= now) return take();
+  world_->network().After(line->up_until - now, [this, line, take] {
+    if (!line->broken && line->process == process_) Do(take);
+  });
 }
 
 void SimCoordinator::Do(std::function<void()> what) {
@@ -264,6 +288,8 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
     world_->causes().OnPlaced(message.start_node().record().job_id(), daemon);
   } else if (message.has_install_job()) {
     world_->causes().OnPlaced(message.install_job().record().job_id(), daemon);
+  } else if (message.has_install_backup()) {
+    world_->causes().OnPlaced(message.install_backup().record().job_id(), daemon);
   }
   MaybeBreak(line);
   world_->network().After(InOrder(&line->down_until), [this, line, message] {
@@ -289,15 +315,17 @@ void SimCoordinator::Close(server::SessionId session) {
 absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
   if (dies_) return absl::OkStatus();
   const uint32_t id = job.record().job_id();
-  const auto& generations = job.record().placement().shard_generations();
-  const auto& before = stored_[id].record().placement().shard_generations();
-  const bool moves = !before.empty() && !std::equal(generations.begin(), generations.end(),
-                                                    before.begin(), before.end());
+  const std::vector<Causes::Home> before = HomesOf(stored_[id]), now = HomesOf(job);
+  const bool moves = !before.empty() && before[0].generation > 0 && before != now;
+  for (size_t s = 0; moves && s < now.size(); ++s) {
+    const bool is_whole_now = before[s].is_partial && !now[s].is_partial && !now[s].second.empty();
+    if (is_whole_now) world_->Count(Rare::kNewCopyWhole);
+  }
   stored_[id] = job;
   checker_.OnSaved(job.record());
   next_job_ = std::max(next_job_, id + 1);
   if (job.training() && job.record().job().replicas() > 0) {
-    const std::string wrong = world_->causes().OnHomes(id, HomesOf(job));
+    const std::string wrong = world_->causes().OnHomes(id, now);
     if (!wrong.empty()) world_->Fail("a copy is given up by what was done to it: " + wrong);
   }
   if (moves) MaybeDieAtSave();

@@ -69,6 +69,9 @@ class SimCoordinator final : public server::CoordinatorActions {
 
   void Start();
   void Beat();
+  // What a daemon says of its state comes over the line, perhaps after a while.
+  void TakeHeartbeat(const std::shared_ptr<ControlStream>& line,
+                     const proto::DaemonMessage& message);
   // What users see of a job.
   void TakeStatus(uint32_t job, const proto::JobStatus& status);
   // It is about to end: nothing that it still does leaves it.

@@ -77,16 +77,20 @@ void SimOperator::DisturbServers() {
     return *world_->servers()[world_->random().Below(world_->servers().size())];
   };
   const auto pause = [this] { return world_->random().Between(absl::ZeroDuration(), kApartLong); };
-  // One stays: jobs wait for servers for as long as there is none.
-  Repeat(faults.gone_for_good, [this, some] {
-    const auto& all = world_->servers();
-    const auto is_there = [](const auto& server) { return !server->is_gone(); };
-    if (std::count_if(all.begin(), all.end(), is_there) > 1) some().LoseForGood();
-  });
+  // Jobs wait for servers for as long as there is none, and some for a second one.
+  Repeat(faults.gone_for_good,
+         [this, some, least = world_->scenario().waits_unprotected() ? 2 : 1] {
+           const auto& all = world_->servers();
+           const auto is_there = [](const auto& server) { return !server->is_gone(); };
+           if (std::count_if(all.begin(), all.end(), is_there) > least) some().LoseForGood();
+         });
   Repeat(faults.back_empty, [some] { some().Lose(); });
   Repeat(faults.stops, [some, pause] { some().Stop(pause()); });
   Repeat(faults.cut_offs, [some, pause] { some().CutOff(pause()); });
-  Repeat(faults.apart, [this] { PartServers(); });
+  Repeat(faults.apart, [this] {
+    const auto [one, other] = TwoServers();
+    PartServers(*world_->servers()[one], *world_->servers()[other]);
+  });
   Repeat(faults.both_lost, [this] { LoseBoth(); });
 }
 
@@ -96,14 +100,60 @@ std::pair<size_t, size_t> SimOperator::TwoServers() {
   return {one, all < 2 ? one : (one + 1 + world_->random().Below(all - 1)) % all};
 }
 
-void SimOperator::PartServers() {
-  const auto [one, other] = TwoServers();
-  const uint32_t from = world_->servers()[one]->host(), to = world_->servers()[other]->host();
+void SimOperator::PartServers(const SimServer& one, const SimServer& other) {
+  const uint32_t from = one.host(), to = other.host();
   if (from == to) return;
   world_->Count(Rare::kServersApart);
   world_->network().CutPair(from, to, true);
   world_->network().After(world_->random().Between(absl::ZeroDuration(), kApartLong),
                           [this, from, to] { world_->network().CutPair(from, to, false); });
+}
+
+// Within the fill, or until it is known to be over.
+void SimOperator::OnFill(const std::string& primary, const std::string& address) {
+  if (!world_->Takes(Rare::kDisturbedFill)) return;
+  const absl::Duration most =
+      world_->random().Chance(0.5) ? absl::Milliseconds(2) : absl::Seconds(1);
+  DisturbCopies(primary, address, world_->random().Between(absl::ZeroDuration(), most));
+}
+
+void SimOperator::OnWhole(const std::string& primary, const std::string& address) {
+  if (!world_->Takes(Rare::kDisturbedNewCopy)) return;
+  DisturbCopies(primary, address,
+                world_->random().Between(absl::ZeroDuration(), absl::Milliseconds(300)));
+}
+
+void SimOperator::DisturbCopies(const std::string& primary, const std::string& address,
+                                absl::Duration later) {
+  const auto& all = world_->servers();
+  const auto first = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& server) { return server->name() == primary; });
+  const auto second = std::find_if(all.begin(), all.end(),
+                                   [&](const auto& server) { return server->Listens(address); });
+  if (first == all.end() || second == all.end()) return;
+  world_->network().After(later, [this, one = first->get(), other = second->get()] {
+    if (world_->random().Chance(0.6)) return one->Lose();
+    DisturbCopies(one, other);
+  });
+}
+
+void SimOperator::DisturbCopies(SimServer* primary, SimServer* backup) {
+  const absl::Duration pause = world_->random().Between(absl::ZeroDuration(), kApartLong);
+  switch (world_->random().Below(6)) {
+    case 0:
+      return backup->Lose();
+    case 1:
+      return primary->Stop(pause);
+    case 2:
+      return backup->Stop(pause);
+    case 3:
+      return (world_->random().Chance(0.5) ? primary : backup)->CutOff(pause);
+    case 4:
+      return PartServers(*primary, *backup);
+    default:
+      return world_->coordinator().Restart(
+          world_->random().Between(absl::ZeroDuration(), kRestartMax));
+  }
 }
 
 void SimOperator::LoseBoth() {

@@ -11,6 +11,7 @@
 
 namespace strata::sim {
 
+class SimServer;
 class World;
 
 // What users and hosts do: submits the scenario's jobs, cancels some, ends and starts processes of
@@ -21,6 +22,9 @@ class SimOperator {
 
   // Once, after the daemons are there.
   void Start();
+  // The primary on a server begins to fill a new copy at this address; or hears that it counts.
+  void OnFill(const std::string& primary, const std::string& address);
+  void OnWhole(const std::string& primary, const std::string& address);
   // Whether the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
@@ -30,8 +34,11 @@ class SimOperator {
   void KeepApart();
   // What befalls servers whose jobs have second copies.
   void DisturbServers();
+  // Does one of all that may happen to the two, and to who knows of them, so much later.
+  void DisturbCopies(const std::string& primary, const std::string& address, absl::Duration later);
+  void DisturbCopies(SimServer* primary, SimServer* backup);
   // Keeps two servers from each other for a while.
-  void PartServers();
+  void PartServers(const SimServer& one, const SimServer& other);
   void LoseBoth();
   // Two different ones, if there are two.
   std::pair<size_t, size_t> TwoServers();

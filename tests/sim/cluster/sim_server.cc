@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/exchange/shard_generation.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
@@ -12,6 +14,8 @@ namespace {
 constexpr uint32_t kNoShard = 0xffffffff;
 // How long a backup may keep nodes waiting.
 constexpr uint32_t kPatienceMs = 1000;
+// Time for the shard to have its next copy there again.
+constexpr absl::Duration kRemovedLate = absl::Seconds(5);
 
 }  // namespace
 
@@ -51,9 +55,18 @@ void SimServer::OnMessage(const proto::CoordinatorMessage& message) {
     Install(message.install_job());
   } else if (message.has_move_shard()) {
     Move(message.move_shard());
-  } else if (message.has_remove_job() && jobs_.erase(message.remove_job().job_id()) > 0) {
-    for (auto& shard : shards_) shard->Remove(message.remove_job().job_id());
+  } else if (message.has_install_backup()) {
+    InstallBackup(message.install_backup());
+  } else if (message.has_remove_shard()) {
+    RemoveShard(message.remove_shard());
+  } else if (message.has_remove_job()) {
+    RemoveJob(message.remove_job().job_id());
   }
+}
+
+void SimServer::RemoveJob(uint32_t job) {
+  if (jobs_.erase(job) == 0) return;
+  for (auto& shard : shards_) shard->Remove(job);
 }
 
 void SimServer::Install(const proto::InstallJob& install) {
@@ -72,11 +85,63 @@ void SimServer::Install(const proto::InstallJob& install) {
   Say(std::move(reply));
 }
 
+void SimServer::InstallBackup(const proto::InstallBackup& install) {
+  const proto::JobRecord& record = install.record();
+  const uint32_t shard = install.backup().shard();
+  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
+  proto::DaemonMessage reply;
+  proto::BackupInstalled* const installed = reply.mutable_backup_installed();
+  installed->set_job_id(record.job_id());
+  installed->set_attempt(record.attempt());
+  installed->set_shard(shard);
+  installed->set_generation(generation);
+  if (const absl::Status taken = TakeBackup(install); !taken.ok()) {
+    installed->set_error(std::string(taken.message()));
+    Forget(record.job_id(), shard, generation);
+  }
+  Say(std::move(reply));
+}
+
+absl::Status SimServer::TakeBackup(const proto::InstallBackup& install) {
+  const proto::JobRecord& record = install.record();
+  const uint32_t job = record.job_id(), shard = install.backup().shard();
+  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
+  bool is_here = false;
+  for (auto& one : shards_) is_here = one->RemoveShard(job, shard, generation) || is_here;
+  if (is_here) return absl::OkStatus();
+  if (world_->Takes(Rare::kNoRoomForCopy)) {
+    world_->causes().OnRefusedCopy(job, shard, generation);
+    return absl::ResourceExhaustedError("no room");
+  }
+  world_->Count(Rare::kNewCopy);
+  jobs_.insert(job);
+  shards_.at(install.backup().thread())->Install(record, shard, server::ShardCopy::kEmptyBackup);
+  return absl::OkStatus();
+}
+
+void SimServer::RemoveShard(const proto::RemoveShard& remove) {
+  if (jobs_.count(remove.job_id()) == 0) return;
+  const auto forget = [this, remove] {
+    if (jobs_.count(remove.job_id()) == 0) return;
+    Forget(remove.job_id(), remove.shard(), remove.generation());
+  };
+  if (!world_->Takes(Rare::kLateRemoval)) return forget();
+  After(world_->random().Between(absl::ZeroDuration(), kRemovedLate), forget);
+}
+
+void SimServer::Forget(uint32_t job, uint32_t shard, uint32_t generation) {
+  bool is_left = false;
+  for (auto& one : shards_) is_left = one->RemoveShard(job, shard, generation) || is_left;
+  const bool holds_more = std::any_of(shards_.begin(), shards_.end(),
+                                      [job](const auto& one) { return one->Holds(job); });
+  if (!is_left && !holds_more) RemoveJob(job);
+}
+
 void SimServer::Move(const proto::MoveShard& move) {
   if (jobs_.count(move.job_id()) == 0) return;
   absl::Status moved = absl::NotFoundError("no thread here holds the shard");
   for (size_t s = 0; s < shards_.size() && absl::IsNotFound(moved); ++s) {
-    moved = shards_[s]->GoOnAlone(move);
+    moved = shards_[s]->Move(move);
   }
   if (moved.ok()) return;
   proto::DaemonMessage reply;
@@ -105,11 +170,31 @@ proto::Heartbeat SimServer::MakeHeartbeat() {
         report->set_waits_ms(std::max<uint32_t>(1, absl::ToInt64Milliseconds(waits)));
       }
       report->set_refusal(std::string(state.refusal.message()));
-      const bool is_slow = report->waits_ms() >= kPatienceMs || !state.refusal.ok();
-      if (is_slow) world_->causes().OnSlowBackup(state.job.value(), state.shard.value());
+      report->set_chunks_missing(static_cast<uint32_t>(state.chunks_missing));
+      Check(*shards_[s], state, *report);
     }
   }
   return heartbeat;
+}
+
+// What is said of a second copy is true, and why it may be dropped.
+void SimServer::Check(const SimShard& here, const server::BackupState& state,
+                      const proto::BackupReport& report) {
+  const uint32_t job = state.job.value(), shard = state.shard.value();
+  const auto where = [&] { return absl::StrFormat(": job %d: shard %d", job, shard); };
+  if (report.waits_ms() >= kPatienceMs || !state.refusal.ok()) {
+    world_->causes().OnSlowBackup(job, shard);
+  }
+  const bool cannot_follow = absl::StrContains(report.refusal(), "CONFLICT");
+  if (cannot_follow && world_->scenario().faults.corrupt == 0) {
+    world_->Fail("a second copy can follow the first" + where() + ": " + report.refusal());
+  }
+  if (state.chunks_missing > 0) return;
+  world_->causes().OnWhole(job, shard, state.generation);
+  const JobChecker* const checker = world_->shard_checker(job);
+  if (checker->IsPrimary({shard, here.process()}) && !checker->IsFilled(shard)) {
+    world_->Fail("a second copy counts when it is whole" + where());
+  }
 }
 
 }  // namespace strata::sim

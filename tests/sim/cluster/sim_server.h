@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/control.pb.h"
 #include "tests/sim/cluster/sim_daemon.h"
 #include "tests/sim/cluster/sim_shard.h"
@@ -32,6 +33,15 @@ class SimServer final : public SimDaemon {
 
   void Move(const proto::MoveShard& move);
   void Install(const proto::InstallJob& install);
+  void InstallBackup(const proto::InstallBackup& install);
+  // Errors: there is no room for it.
+  absl::Status TakeBackup(const proto::InstallBackup& install);
+  void RemoveShard(const proto::RemoveShard& remove);
+  // A copy of a shard that is older is not here any more, nor is the job, if that was all of it.
+  void Forget(uint32_t job, uint32_t shard, uint32_t generation);
+  void RemoveJob(uint32_t job);
+  void Check(const SimShard& here, const server::BackupState& state,
+             const proto::BackupReport& report);
 
   std::vector<int> ports_;  // of the last process
   std::vector<std::unique_ptr<SimShard>> shards_;

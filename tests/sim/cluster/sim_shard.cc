@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/job_keys.h"
+#include "common/job/exchange/shard_generation.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
+#include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
@@ -33,6 +35,7 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
                    uint32_t host, int port)
     : world_(world),
       name_(name),
+      host_name_(host_name),
       core_(kernels::Cpu()),
       process_(world->NextShardProcess()),
       timers_(&world->network()) {
@@ -50,9 +53,18 @@ SimShard::SimShard(World* world, const std::string& name, const std::string& hos
 SimShard::~SimShard() = default;
 
 void SimShard::Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy) {
-  const bool is_backup = copy == server::ShardCopy::kBackup;
-  held_[{record.job_id(), shard}].is_backup = is_backup;
-  world_->shard_checker(record.job_id())->OnInstalled(CopyOf(shard), is_backup);
+  const bool is_backup = copy != server::ShardCopy::kPrimary;
+  const bool is_late = copy == server::ShardCopy::kEmptyBackup;
+  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
+  JobChecker* const checker = world_->shard_checker(record.job_id());
+  held_[{record.job_id(), shard}] = {
+      .is_backup = is_backup, .generation = generation, .is_late = is_late};
+  if (is_late) {
+    checker->OnEmptyInstalled(CopyOf(shard), generation);
+  } else {
+    checker->OnInstalled(CopyOf(shard), is_backup);
+  }
+  core_.set_fill_ahead(world_->scenario().control.fill_ahead_bytes);
   for (int times = world_->Takes(Rare::kInstallTwice) ? 2 : 1; times > 0; --times) {
     const absl::Status status = core_.Install(record, ShardId(shard), {}, copy);
     if (!status.ok()) world_->Fail("jobs end well: " + std::string(status.message()));
@@ -63,19 +75,60 @@ void SimShard::Install(const proto::JobRecord& record, uint32_t shard, server::S
   if (keys) (void)endpoint_->Protect(JobId(record.job_id()), *keys);
 }
 
-absl::Status SimShard::GoOnAlone(const proto::MoveShard& move) {
-  // Which of both it is to do, the core knows.
-  const absl::Status alone =
-      core_.Promote(JobId(move.job_id()), ShardId(move.shard()), move.generation(), &actions_);
-  if (!alone.ok()) return alone;
+absl::Status SimShard::Move(const proto::MoveShard& move) {
+  const JobId job(move.job_id());
+  const ShardId shard(move.shard());
+  const std::string& backup = move.backup_endpoint();
+  // Which of both a copy that is the only one is to do, the core knows.
+  const absl::Status moved = backup.empty()
+                                 ? core_.Promote(job, shard, move.generation(), &actions_)
+                                 : core_.FillBackup(job, shard, move.generation(), backup,
+                                                    move.backup_is_whole(), &actions_);
+  if (!moved.ok()) return moved;
   Held& held = held_[{move.job_id(), move.shard()}];
-  if (!std::exchange(held.is_alone, true)) {
-    world_->Count(held.is_backup ? Rare::kTakenOver : Rare::kGoneAlone);
+  JobChecker* const checker = world_->shard_checker(move.job_id());
+  const Copy copy = CopyOf(move.shard());
+  if (move.generation() > held.generation) {
+    held.generation = move.generation();
+    held.has_whole_backup = false;
+    checker->OnAlone(copy, actions_);
+    if (backup.empty()) world_->Count(held.is_backup ? Rare::kTakenOver : Rare::kGoneAlone);
+    if (held.is_backup && held.is_late) world_->Count(Rare::kLateCopyTakesOver);
+    held.took_over = held.took_over || held.is_backup;
+    held.is_backup = held.is_late = false;
+    if (!backup.empty()) {
+      checker->OnFill(copy, move.generation());
+      world_->operators().OnFill(host_name_, backup);
+    }
   }
-  if (std::exchange(held.is_backup, false)) held.took_over = true;
-  world_->shard_checker(move.job_id())->OnAlone(CopyOf(move.shard()), actions_);
+  if (move.backup_is_whole() && !std::exchange(held.has_whole_backup, true)) {
+    checker->OnWhole(copy);
+    world_->operators().OnWhole(host_name_, backup);
+  }
   Execute();
-  return alone;
+  timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // it may have somebody to connect to
+  return moved;
+}
+
+bool SimShard::RemoveShard(uint32_t job, uint32_t shard, uint32_t generation) {
+  const auto held = held_.find({job, shard});
+  const bool is_left = core_.RemoveShard(JobId(job), ShardId(shard), generation, &actions_);
+  if (held != held_.end() && !is_left) {
+    if (held->second.generation >= generation) {
+      world_->Fail(
+          absl::StrFormat("only older copies are forgotten: job %d: shard %d of generation "
+                          "%d in %d",
+                          job, shard, held->second.generation, generation));
+    }
+    held_.erase(held);
+  }
+  Execute();
+  return is_left;
+}
+
+bool SimShard::Holds(uint32_t job) const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [job](const auto& one) { return one.first.first == job; });
 }
 
 void SimShard::Remove(uint32_t job) {
@@ -198,15 +251,16 @@ void SimShard::OnFrame(const Event& event) {
   const absl::Time now = world_->network().Now();
   core_.OnFrame(event.connection, event.frame, now, &actions_);
   if (!is_reply) CheckTaken(event, now);
-  // It would be put off for that reason, too.
-  const bool is_of_another_place =
+  // A stray would be put off for that reason, too.
+  const bool is_put_off =
       std::any_of(actions_.begin(), actions_.end(), [](const server::ShardAction& action) {
-        return action.frame.header.error == wire::ErrorCode::kWrongGeneration;
+        return action.frame.header.error == wire::ErrorCode::kWrongGeneration ||
+               action.frame.header.op == Op::kRetry;
       });
   Execute();
   const bool is_here = bound_.count(event.connection) > 0 &&
                        held_.count(bound_[event.connection]) > 0 && header.sequence == 0 &&
-                       !is_of_another_place;
+                       !is_put_off;
   if (!is_here) return;
   const bool asks = header.op == Op::kInit && (header.flags & wire::kFlagEmpty) != 0;
   if (header.op == Op::kPushPull || (header.op == Op::kInit && !asks)) SendStrays(event);

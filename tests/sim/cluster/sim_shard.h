@@ -36,9 +36,14 @@ class SimShard {
   SimShard& operator=(const SimShard&) = delete;
 
   int port() const { return port_; }
+  uint64_t process() const { return process_; }
   void Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy);
-  // The copy that lies here is the only one. Errors: the core's; NotFound: none lies here.
-  absl::Status GoOnAlone(const proto::MoveShard& move);
+  // The copy that lies here is the only one, or has another second copy. Errors: the core's;
+  // NotFound: none lies here.
+  absl::Status Move(const proto::MoveShard& move);
+  // Forgets a copy that is older. Returns whether one is here that is not.
+  bool RemoveShard(uint32_t job, uint32_t shard, uint32_t generation);
+  bool Holds(uint32_t job) const;
   void Remove(uint32_t job);
   std::vector<server::BackupState> BackupStates() const { return core_.BackupStates(); }
   // With its process, by a signal; or no more.
@@ -54,8 +59,10 @@ class SimShard {
   using JobShard = std::pair<uint32_t, uint32_t>;
   struct Held {
     bool is_backup = false;
-    bool is_alone = false;  // what was to be the other copy is none any more
     bool took_over = false;
+    uint32_t generation = 0;        // of the last that it has heard of
+    bool is_late = false;           // it came when the job trained
+    bool has_whole_backup = false;  // as it has heard
   };
 
   // HELLO names the shard that all else is about.
@@ -74,7 +81,7 @@ class SimShard {
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
 
   World* const world_;
-  const std::string name_;
+  const std::string name_, host_name_;
   server::ShardCore core_;
   const uint64_t process_;
   std::map<JobShard, Held> held_;

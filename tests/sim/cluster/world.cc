@@ -159,7 +159,7 @@ void World::Partition() {
 }
 
 Outcome World::Run() {
-  causes_.set_servers(scenario_.shards_of_server.size());
+  causes_.set_servers(scenario_.shards_of_server.size(), scenario_.jobs[0].replicas > 0);
   coordinator_ = std::make_unique<SimCoordinator>(this);
   for (size_t s = 0; s < scenario_.shards_of_server.size(); ++s) {
     servers_.push_back(
@@ -185,19 +185,23 @@ Outcome World::Run() {
   }
   // All is taken down, by whoever comes back, too.
   const absl::Time end = network_.Now() + kSettledWithin;
-  while (outcome_.ok() && !IsIdle() && network_.RunOne()) {
+  while (outcome_.ok() && !WhoIsBusy().empty() && network_.RunOne()) {
     graveyard_.clear();
-    if (network_.Now() > end) Fail("ended jobs leave nothing behind: a daemon still holds one");
+    if (network_.Now() > end) Fail("ended jobs leave nothing behind: held by " + WhoIsBusy());
   }
   if (outcome_.ok()) coordinator_->Finish();
   Finish();
   return outcome_;
 }
 
-bool World::IsIdle() const {
-  const auto is_idle = [](const auto& daemon) { return daemon->is_idle(); };
-  return std::all_of(workers_.begin(), workers_.end(), is_idle) &&
-         std::all_of(servers_.begin(), servers_.end(), is_idle);
+std::string World::WhoIsBusy() const {
+  for (const auto& worker : workers_) {
+    if (!worker->is_idle()) return worker->Describe();
+  }
+  for (const auto& server : servers_) {
+    if (!server->is_idle()) return server->Describe();
+  }
+  return "";
 }
 
 void World::Finish() {

@@ -94,7 +94,8 @@ class World {
   void Observe();
   void WatchProgress();
   void Partition();
-  bool IsIdle() const;
+  // The first daemon that holds a job; "": none does.
+  std::string WhoIsBusy() const;
   void Finish();
 
   const Scenario scenario_;

@@ -147,6 +147,16 @@ std::vector<ReferenceChunk::Due> ReferenceChunk::OnReplay(uint32_t id) {
   return CollectDue();
 }
 
+void ReferenceChunk::TakeBack(uint32_t id, uint64_t clock) {
+  Node* const node = Find(id);
+  while (node != nullptr && node->received > clock) {
+    STRATA_REQUIRE(!node->open.empty() && !node->answered);
+    node->open.pop_back();
+    --node->received;
+    node->answered = true;
+  }
+}
+
 std::vector<ReferenceChunk::Due> ReferenceChunk::OnTime(absl::Time now) {
   if (has_quorum()) CloseClock(now);
   return CollectDue();

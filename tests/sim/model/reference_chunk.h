@@ -54,6 +54,9 @@ class ReferenceChunk {
   std::vector<Due> OnRetire(uint32_t node, absl::Time now = absl::UnixEpoch());
   // Its newest push, again from a process that has replaced the one before.
   std::vector<Due> OnReplay(uint32_t node);
+  // Its pushes from `clock` on were never received. REQUIRES: they wait for their clock to
+  // complete.
+  void TakeBack(uint32_t node, uint64_t clock);
   // It is that late, and nothing else has happened.
   std::vector<Due> OnTime(absl::Time now);
 

@@ -54,17 +54,34 @@ std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {
   for (uint32_t shard = 0; shard < homes.size(); ++shard) {
     const Home& was = before[shard];
     const Home& is = homes[shard];
-    if (is == was) continue;
-    const bool takes_over = is.first == was.second;
-    const std::string& gone = takes_over ? was.first : was.second;
-    const bool is_one_of_both = takes_over || is.first == was.first;
-    const bool is_lost = lost_.count(absl::StrCat("server ", gone)) > 0;
-    const bool is_slow = !takes_over && slow_backups_.count({job, shard}) > 0;
-    if (is_one_of_both && is.second.empty() && (is_lost || is_slow)) continue;
-    return absl::StrFormat("job %d shard %d lay on %s and %s, now on %s and %s", job, shard,
-                           was.first, was.second, is.first, is.second);
+    if (is == was || MayMove(job, shard, was, is)) continue;
+    const auto text = [](const Home& home) {
+      return absl::StrFormat("on %s and %s%s in generation %d", home.first, home.second,
+                             home.is_partial ? " (partial)" : "", home.generation);
+    };
+    return absl::StrFormat("job %d shard %d lay %s, now %s", job, shard, text(was), text(is));
   }
   return "";
+}
+
+bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const {
+  if (is.generation == was.generation) {  // the new copy has become whole
+    const bool is_same = is.first == was.first && is.second == was.second;
+    return is_same && was.is_partial && !is.is_partial &&
+           whole_copies_.count({job, shard, is.generation}) > 0;
+  }
+  if (is.generation != was.generation + 1) return false;
+  if (was.second.empty()) {  // a new one
+    return is.first == was.first && !is.second.empty() && is.second != is.first && is.is_partial;
+  }
+  const bool takes_over = is.first == was.second;
+  if (takes_over && was.is_partial) return false;
+  const std::string& gone = takes_over ? was.first : was.second;
+  const bool is_lost = lost_.count(absl::StrCat("server ", gone)) > 0;
+  const bool is_slow = !takes_over && (slow_backups_.count({job, shard}) > 0 ||
+                                       refused_copies_.count({job, shard, was.generation}) > 0);
+  const bool is_one_of_both = takes_over || is.first == was.first;
+  return is_one_of_both && is.second.empty() && !is.is_partial && (is_lost || is_slow);
 }
 
 // Servers are there, but not two of them when the job was placed.
@@ -75,7 +92,9 @@ bool Causes::MayLackHosts(const std::string& reason) const {
   const auto met = static_cast<size_t>(std::count_if(met_.begin(), met_.end(), is_server));
   const bool some_were_away = !kept_apart_.empty() || !silent_.empty() || met < servers_ ||
                               std::any_of(lost_.begin(), lost_.end(), is_server);
-  return some_were_away &&
+  if (!has_copies_ || !some_were_away) return false;
+  // The last word of the wait may be that of a worker that has just come back.
+  return absl::StartsWith(reason, "waits to hear whether worker ") ||
          absl::StartsWith(reason, "replicas: a second copy lies on another host, but all servers ");
 }
 
@@ -83,7 +102,8 @@ bool Causes::NamesOnlyCopy(uint32_t job, const std::string& server,
                            const std::string& reason) const {
   const std::vector<Home>& homes = homes_.at(job);
   for (uint32_t shard = 0; shard < homes.size(); ++shard) {
-    const bool was_alone = homes[shard] == Home{server, ""};
+    const Home& home = homes[shard];
+    const bool was_alone = home.first == server && (home.second.empty() || home.is_partial);
     const std::string end = absl::StrFormat("; it had the only copy of shard %d", shard);
     if (was_alone && absl::EndsWith(reason, end)) return true;
   }

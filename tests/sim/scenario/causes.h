@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,16 +35,29 @@ class Causes {
   // The coordinator's process ends. Jobs in `starting` have nodes that do not train yet;
   // `remembers`: the next process knows that there was one before.
   void OnRestart(std::set<uint32_t> starting, bool remembers);
-  // There are so many in all.
-  void set_servers(size_t servers) { servers_ = servers; }
+  // There are so many in all; jobs have second copies.
+  void set_servers(size_t servers, bool has_copies) {
+    servers_ = servers;
+    has_copies_ = has_copies;
+  }
   // A process of the coordinator begins, and lets a daemon in.
   void OnStart(absl::Time now) { started_at_ = now; }
   void OnMet(const std::string& daemon) { met_.insert(daemon); }
   // The shard's primary has said that its backup is slow, or refuses to follow.
   void OnSlowBackup(uint32_t job, uint32_t shard) { slow_backups_.emplace(job, shard); }
+  // A server has refused to take a shard's new copy in.
+  void OnRefusedCopy(uint32_t job, uint32_t shard, uint32_t generation) {
+    refused_copies_.insert({job, shard, generation});
+  }
+  // A primary has said that its second copy is whole.
+  void OnWhole(uint32_t job, uint32_t shard, uint32_t generation) {
+    whole_copies_.insert({job, shard, generation});
+  }
   // The servers that have a shard's first and second copy; empty: none has.
   struct Home {
     std::string first, second;
+    bool is_partial = false;  // the second
+    uint32_t generation = 0;
     bool operator==(const Home&) const = default;
   };
   // Where the shards of a job lie that trains, with second copies: by shard. "", or what nothing
@@ -63,6 +77,7 @@ class Causes {
 
  private:
   bool MayNotFit(absl::Time now) const;
+  bool MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const;
   bool MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const;
   bool NamesLost(uint32_t job, const std::string& reason) const;
   // Whether the server had the only copy of a shard, which the reason names.
@@ -75,9 +90,12 @@ class Causes {
   std::set<std::pair<std::string, std::string>> kept_apart_;
   std::set<std::pair<uint32_t, std::string>> placed_;
   std::set<std::pair<uint32_t, uint32_t>> slow_backups_;
+  // By job, shard and generation.
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> refused_copies_, whole_copies_;
   std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
   size_t servers_ = 0;
+  bool has_copies_ = false;
   bool restarted_ = false, remembers_ = false;
   absl::Time started_at_;
 };

@@ -1,5 +1,6 @@
 #include "tests/sim/scenario/profile.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -205,20 +206,47 @@ void MakeEncodedRings(Scenario* scenario) {
   }
 }
 
+// How second copies come that are lost, and what happens meanwhile.
+void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
+  ControlFaults& control = scenario->control;
+  const auto milliseconds = [&](double most) {
+    return absl::Milliseconds(std::exp2(std::log2(most) * random->Fraction()));
+  };
+  if (random->Chance(0.8)) control.backup_pause = milliseconds(1000);
+  if (random->Chance(0.5)) control.passed_over_for = milliseconds(30000);
+  if (random->Chance(0.7)) control.fill_ahead_bytes = random->Below(4000);
+  for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
+  // Where frames are lost or reordered without a break, beyond what a network does, a copy takes
+  // longer than it is waited for.
+  if (scenario->waits_unprotected()) {
+    scenario->faults.drop *= 0.1;
+    scenario->faults.reorder *= 0.1;
+  }
+  const auto maybe = [&](Rare rare, double p) {
+    if (random->Chance(0.3)) scenario->rare[static_cast<size_t>(rare)] = p;
+  };
+  maybe(Rare::kRestartAtSave, 0.5);
+  maybe(Rare::kNoRoomForCopy, 0.3);
+  maybe(Rare::kLateRemoval, 0.7);
+  maybe(Rare::kLateReport, 0.5);
+  maybe(Rare::kDisturbedFill, 0.5);
+  maybe(Rare::kDisturbedNewCopy, 0.7);
+}
+
 // Every job's shards lie on two servers, to which something happens while the job trains; in all
 // modes, encoded, with layers.
 void MakeReplicas(Scenario* scenario) {
   transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 6);
   void (*const kMake[])(Scenario*) = {MakeLayers, MakeQuorums, Encode, MakeEncodedLayers};
   if (const uint64_t choice = random.Below(8); choice < std::size(kMake)) kMake[choice](scenario);
-  while (scenario->shards_of_server.size() < 2 || random.Chance(0.3)) {
+  while (scenario->shards_of_server.size() < 2 || random.Chance(0.4)) {
     scenario->shards_of_server.push_back(static_cast<uint32_t>(random.Between(1, 2)));
   }
   for (JobPlan& job : scenario->jobs) {
     job.replicas = 1;
     if (random.Chance(0.3)) job.says_rates = true;
     // It takes as long as things take to happen.
-    job.last_node_step = absl::Milliseconds(std::exp2(9 * random.Fraction()));
+    job.last_node_step = absl::Milliseconds(std::exp2(10.5 * random.Fraction()));
   }
   ControlFaults& control = scenario->control;
   uint32_t* const kinds[] = {&control.gone_for_good, &control.back_empty, &control.stops,
@@ -230,7 +258,26 @@ void MakeReplicas(Scenario* scenario) {
   if (kind == std::size(kinds)) {
     for (uint32_t* const some : kinds) *some = random.Chance(0.5) ? 1 : 0;
   }
-  if (random.Chance(0.3)) scenario->rare[static_cast<size_t>(Rare::kRestartAtSave)] = 0.5;
+  DrawNewCopies(&random, scenario);
+}
+
+// The same: servers die and come back empty, and mostly it is the first copy that dies when the new
+// second one is whole.
+void MakeNewCopies(Scenario* scenario) {
+  MakeReplicas(scenario);
+  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 7);
+  while (scenario->shards_of_server.size() < 3) scenario->shards_of_server.push_back(1);
+  for (JobPlan& job : scenario->jobs) {
+    job.last_node_step = random.Between(absl::Milliseconds(50), absl::Milliseconds(500));
+  }
+  ControlFaults& control = scenario->control;
+  control = {.backup_pause = std::min(control.backup_pause, absl::Milliseconds(100)),
+             .passed_over_for = std::min(control.passed_over_for, absl::Seconds(2)),
+             .fill_ahead_bytes = control.fill_ahead_bytes};
+  control.back_empty = 1;
+  scenario->rare[static_cast<size_t>(Rare::kDisturbedFill)] = 0.15;
+  scenario->rare[static_cast<size_t>(Rare::kDisturbedNewCopy)] = 0.8;
+  scenario->rare[static_cast<size_t>(Rare::kNoRoomForCopy)] = 0;
 }
 
 // Two nodes whose ranks publish at their own pace.
@@ -288,6 +335,9 @@ const std::vector<Profile>& Profiles() {
        "jobs with second copies of their shards, while servers die, stand still and lose each "
        "other",
        {.nodes_max = 3, .chunks_max = 9, .control = 0.15, .change = MakeReplicas}},
+      {"new-copies",
+       "the same, whose servers come back empty, and whose new second copies take over",
+       {.nodes_max = 3, .chunks_max = 9, .jobs_max = 1, .control = 0, .change = MakeNewCopies}},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},
       {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},

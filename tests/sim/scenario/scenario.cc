@@ -154,16 +154,54 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 const char* ToString(Rare rare) {
   static constexpr const char* kNames[] = {
-      "queue full",    "early resend",    "HELLO twice",      "RETRY",
-      "reconnect",     "slow rank",       "stopped node",     "stopped shard",
-      "stale view",    "future view",     "other generation", "clock jump",
-      "other job",     "other node",      "other content",    "INIT conflict",
-      "install twice", "publish order",   "node restart",     "session break",
-      "slow start",    "stalled line",    "old Register",     "no answer",
-      "unreachable",   "cancel",          "restart",          "stopped coordinator",
-      "lost worker",   "lost server",     "silent daemon",    "repeated connection",
-      "gone for good", "stopped server",  "cut-off server",   "servers apart",
-      "both lost",     "restart at save", "taken over",       "gone alone",
+      "queue full",
+      "early resend",
+      "HELLO twice",
+      "RETRY",
+      "reconnect",
+      "slow rank",
+      "stopped node",
+      "stopped shard",
+      "stale view",
+      "future view",
+      "other generation",
+      "clock jump",
+      "other job",
+      "other node",
+      "other content",
+      "INIT conflict",
+      "install twice",
+      "publish order",
+      "node restart",
+      "session break",
+      "slow start",
+      "stalled line",
+      "old Register",
+      "no answer",
+      "unreachable",
+      "cancel",
+      "restart",
+      "stopped coordinator",
+      "lost worker",
+      "lost server",
+      "silent daemon",
+      "repeated connection",
+      "gone for good",
+      "stopped server",
+      "cut-off server",
+      "servers apart",
+      "both lost",
+      "restart at save",
+      "taken over",
+      "gone alone",
+      "new copy",
+      "new copy whole",
+      "late copy takes over",
+      "no room for copy",
+      "disturbed fill",
+      "disturbed new copy",
+      "late removal",
+      "late report",
   };
   static_assert(sizeof kNames / sizeof kNames[0] == kRares);
   return kNames[static_cast<size_t>(rare)];
@@ -205,6 +243,7 @@ proto::Job JobPlan::ToJob() const {
   job.set_window(window);
   job.set_connections(connections);
   job.set_replicas(replicas);
+  if (waits_unprotected) job.set_while_unprotected(proto::Job::WAIT);
   if (is_ring()) {
     job.set_exchange(proto::Job::RING);
     proto::AllReduce::Algorithm algorithm = proto::AllReduce::AUTO;
@@ -277,6 +316,11 @@ Scenario Scenario::Draw(uint64_t seed, const Limits& limits) {
   return scenario;
 }
 
+bool Scenario::waits_unprotected() const {
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [](const JobPlan& job) { return job.waits_unprotected; });
+}
+
 std::string Scenario::Describe() const {
   std::vector<std::string> parts;
   for (const JobPlan& job : jobs) {
@@ -285,6 +329,7 @@ std::string Scenario::Describe() const {
                                     job.takes_first_weights ? "rank 0's first weights, " : "",
                                     job.Shape()));
     if (job.replicas > 0) parts.back() += ", in two copies";
+    if (job.waits_unprotected) parts.back() += ", or it waits";
   }
   if (is_sealed()) parts.push_back(proto::Job::Protection_Name(protection));
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
@@ -319,6 +364,11 @@ std::string Scenario::Describe() const {
   count("servers cut off", control.cut_offs);
   count("servers apart", control.apart);
   count("pairs of servers lost", control.both_lost);
+  if (jobs[0].replicas > 0) {
+    parts.push_back(absl::StrFormat("new copies after %s, filled by %d bytes",
+                                    absl::FormatDuration(control.backup_pause),
+                                    control.fill_ahead_bytes));
+  }
   for (size_t i = 0; i < kRares; ++i) add(ToString(static_cast<Rare>(i)), rare[i]);
   return absl::StrJoin(parts, "; ");
 }

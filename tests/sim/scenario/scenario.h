@@ -61,8 +61,17 @@ enum class Rare : uint8_t {
   kRestartAtSave,  // the coordinator dies when it has saved where a shard lies, and told nobody
   kTakenOver,      // a second copy takes over
   kGoneAlone,      // a first copy goes on without the second
+  // The same, when a shard has lost one of them.
+  kNewCopy,            // a server takes a new one in, which is empty
+  kNewCopyWhole,       // it has been filled, and counts
+  kLateCopyTakesOver,  // it takes over
+  kNoRoomForCopy,      // a server refuses to take one in
+  kDisturbedFill,      // something happens to one of both while the new one is filled
+  kDisturbedNewCopy,   // or soon after it counts
+  kLateRemoval,        // a server forgets a copy that was dropped only after a while
+  kLateReport,         // what a server says of its copies arrives after a while
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kGoneAlone) + 1;
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kLateReport) + 1;
 // Those that need no second copies come first.
 inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
 const char* ToString(Rare rare);
@@ -80,6 +89,7 @@ struct JobPlan {
   uint32_t window = 4;
   uint32_t connections = 1;  // of each pair of peers
   uint32_t replicas = 0;
+  bool waits_unprotected = false;
   bool takes_first_weights = false;  // all nodes begin with rank 0's; they offer others
   bool says_rates = false;           // the program says SaidRate in each step
   std::string consistency = "sync {}";
@@ -122,6 +132,9 @@ struct ControlFaults {
   uint32_t lost_workers = 0, lost_servers = 0, silences = 0;
   // Of servers, from when the first jobs may train.
   uint32_t gone_for_good = 0, back_empty = 0, stops = 0, cut_offs = 0, apart = 0, both_lost = 0;
+  // Between the loss of a copy and the next one, and how long a server is not asked again.
+  absl::Duration backup_pause = absl::Seconds(1), passed_over_for = absl::Seconds(30);
+  uint64_t fill_ahead_bytes = 4 << 20;  // on their way to a copy that is being filled
   bool disturbs_servers() const {
     return gone_for_good + back_empty + stops + cut_offs + apart + both_lost > 0;
   }
@@ -164,6 +177,8 @@ struct Scenario {
   worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
 
   static Scenario Draw(uint64_t seed, const Limits& limits);
+  // A job waits for second copies.
+  bool waits_unprotected() const;
   bool is_sealed() const { return protection != proto::Job::PLAIN; }
   // One line.
   std::string Describe() const;

@@ -23,14 +23,15 @@ using device::Precision;
 
 // Of fp32's mantissa products lose 13 bits, or 16, and layers make more of it where they take
 // differences of like numbers or decide at a kink. The largest that is met with rounding to the
-// nearest is 0.018 (batch normalisation of a batch of 4 in ResNet-8) and 0.114 (ReLU behind sums);
-// tensor cores that cut TF32's bits off lose twice as much.
+// nearest is 0.018 (batch normalisation of a batch of 4 in ResNet-8) and 0.114 (ReLU behind sums).
+// Tensor cores cut TF32's bits off: an H200 decides otherwise at a ReLU of the bottleneck, 0.085;
+// without tensor cores (NVIDIA_TF32_OVERRIDE=0) it agrees.
 double ToleranceOf(Precision precision) {
   switch (precision) {
     case Precision::kFloat32:
       return 3e-5;
     case Precision::kTensorFloat32:
-      return 0.04;
+      return 0.12;
     case Precision::kBFloat16:
       return 0.15;
   }

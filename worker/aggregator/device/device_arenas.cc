@@ -15,14 +15,25 @@
 
 namespace strata::worker {
 using device::Memory;
+namespace {
+
+// What one thread copies at a time.
+constexpr size_t kPartBytes = size_t{256} << 10;
+// With more the memory, and not they, is what takes its time.
+constexpr uint32_t kHelpersMax = 3;
+
+}  // namespace
+
+uint32_t CopyHelpersFor(uint32_t local_ranks, uint32_t cores) {
+  return std::min(kHelpersMax, cores > local_ranks + 1 ? cores - local_ranks - 1 : 0);
+}
 
 absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
                                                                    AggregatorCore* core,
                                                                    const ChunkMap& map,
                                                                    DeviceArenasOptions options) {
-  auto pinned = std::make_shared<PinnedBlocks>(options.devices[0]);
-  auto arenas =
-      absl::WrapUnique(new DeviceArenas(memory, core, map, options.wake, std::move(pinned)));
+  auto pinned = std::make_shared<PinnedBlocks>(options.devices[0], options.source);
+  auto arenas = absl::WrapUnique(new DeviceArenas(memory, core, map, options, std::move(pinned)));
   if (absl::Status status = arenas->Init(options); !status.ok()) return status;
   return arenas;
 }
@@ -333,9 +344,20 @@ absl::Status DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element,
 }
 
 DeviceArenas::Upload DeviceArenas::StageWeights(const Bytes& weights) {
-  const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(weights.size());
-  CopyBytes(CopyReason::kIntoArena, buffer.get(), weights.data(), weights.size());
-  return {.buffer = buffer, .bytes = weights.size()};
+  const size_t bytes = weights.size();
+  const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(bytes);
+  const auto copy = [&](uint32_t part) {
+    const size_t at = part * kPartBytes;
+    CopyBytes(CopyReason::kIntoArena, buffer.get() + at, weights.data() + at,
+              std::min(kPartBytes, bytes - at));
+  };
+  const auto parts = static_cast<uint32_t>((bytes + kPartBytes - 1) / kPartBytes);
+  if (helpers_ != nullptr) {
+    helpers_->Run(parts, helpers_->helpers(), copy);
+  } else {
+    for (uint32_t part = 0; part < parts; ++part) copy(part);
+  }
+  return {.buffer = buffer, .bytes = bytes};
 }
 
 // Each device decodes for itself: what is encoded is shorter than what is not.

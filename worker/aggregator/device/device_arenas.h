@@ -10,8 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/block_source.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
+#include "common/fork_join.h"
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "kernels/device/device.h"
@@ -23,6 +25,10 @@
 #include "worker/contract/node_memory.h"
 
 namespace strata::worker {
+
+// How many threads are of use to help to copy, on a node with so many cores, whose ranks each keep
+// one busy, as the caller does.
+uint32_t CopyHelpersFor(uint32_t local_ranks, uint32_t cores);
 
 struct DeviceArenasOptions {
   // By local rank: the device that it computes on. Several ranks may have one.
@@ -38,6 +44,11 @@ struct DeviceArenasOptions {
   NodeId node{0};
   // What the devices do is noted there; outlives the arenas. Null: no event is timed.
   TraceLog* trace = nullptr;
+  // Where sums come to lie on the host, if it can be pinned: memory that the exchange may show to
+  // peers of this host. Null: the devices' own.
+  std::shared_ptr<BlockSource> source = nullptr;
+  // Help to copy what comes from the network; outlive the arenas. Null: there are none.
+  ForkJoin* helpers = nullptr;
 };
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
@@ -136,11 +147,12 @@ class DeviceArenas final : public Arenas {
   };
 
   DeviceArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
-               std::function<void()> wake, std::shared_ptr<BlockSource> pinned)
+               const DeviceArenasOptions& options, std::shared_ptr<BlockSource> pinned)
       : memory_(memory),
         core_(core),
         map_(map),
-        wake_(std::move(wake)),
+        wake_(options.wake),
+        helpers_(options.helpers),
         pool_(BufferPool::kRetainedBytesMax, std::move(pinned)),
         sums_(map.chunks()) {}
 
@@ -181,6 +193,7 @@ class DeviceArenas final : public Arenas {
   AggregatorCore* const core_;
   const ChunkMap map_;
   const std::function<void()> wake_;
+  ForkJoin* const helpers_;
   BufferPool pool_;
   bool ranks_add_up_ = false;
   std::unique_ptr<DeviceTrace> trace_;     // null: there is none

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/cores.h"
 #include "common/event_fd.h"
 #include "kernels/device/benchmark_support.h"
 #include "kernels/device/load_plugin.h"
@@ -63,6 +64,7 @@ class Node {
   std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<AggregatorCore> core_;
   std::unique_ptr<EventFd> woken_;
+  std::unique_ptr<ForkJoin> helpers_;
   std::unique_ptr<DeviceArenas> arenas_;
   std::unique_ptr<device::Stream> stream_;
   device::Memory pinned_;
@@ -77,8 +79,10 @@ absl::Status Node::Prepare() {
   auto woken = EventFd::Create();
   if (!woken.ok()) return woken.status();
   woken_ = std::make_unique<EventFd>(*std::move(woken));
+  helpers_ = std::make_unique<ForkJoin>(CopyHelpersFor(ranks_, UsableCores()));
   DeviceArenasOptions options;
   options.devices.assign(ranks_, device_);
+  options.helpers = helpers_.get();
   options.wake = [this] { woken_->Notify(); };
   auto arenas = DeviceArenas::Create(memory_.get(), core_.get(), map_, options);
   if (!arenas.ok()) return arenas.status();

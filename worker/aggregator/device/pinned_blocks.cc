@@ -4,12 +4,32 @@
 
 namespace strata::worker {
 
+// Its owner lets go of it before the source has it back, and may clear its pages.
+device::Memory PinnedBlocks::TakeFromSource(size_t bytes) {
+  std::byte* const block = source_ == nullptr ? nullptr : source_->Take(bytes);
+  if (block == nullptr) return nullptr;
+  absl::StatusOr<device::Memory> pinned = device_->Pin(block, bytes);
+  if (!pinned.ok()) {
+    source_->GiveBack(block, bytes);
+    return nullptr;
+  }
+  return device::Memory(block, [source = source_, pinned = *std::move(pinned),
+                                bytes](std::byte* at) mutable {
+    pinned.reset();
+    source->GiveBack(at, bytes);
+  });
+}
+
 std::byte* PinnedBlocks::Take(size_t bytes) {
-  absl::StatusOr<device::Memory> memory = device_->AllocatePinned(bytes, "send buffers");
-  if (!memory.ok()) return nullptr;  // the allocator's memory works, too
-  std::byte* const block = memory->get();
+  device::Memory memory = TakeFromSource(bytes);
+  if (memory == nullptr) {
+    absl::StatusOr<device::Memory> own = device_->AllocatePinned(bytes, "send buffers");
+    if (!own.ok()) return nullptr;  // the allocator's memory works, too
+    memory = *std::move(own);
+  }
+  std::byte* const block = memory.get();
   const absl::MutexLock lock(&mutex_);
-  taken_.emplace(block, *std::move(memory));
+  taken_.emplace(block, std::move(memory));
   return block;
 }
 

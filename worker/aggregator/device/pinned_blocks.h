@@ -12,16 +12,24 @@
 
 namespace strata::worker {
 
-// Host memory that a device's copies reach without a detour.
+// Host memory that a device's copies reach without a detour: `source`'s, which peers of this host
+// may be shown, while it has some that can be pinned, and else the device's own.
 class PinnedBlocks final : public BlockSource {
  public:
-  explicit PinnedBlocks(std::shared_ptr<device::Device> device) : device_(std::move(device)) {}
+  // `source`: null: there is none.
+  explicit PinnedBlocks(std::shared_ptr<device::Device> device,
+                        std::shared_ptr<BlockSource> source = nullptr)
+      : device_(std::move(device)), source_(std::move(source)) {}
 
   std::byte* Take(size_t bytes) override;
   bool GiveBack(std::byte* block, size_t bytes) override;
 
  private:
+  // Pins a block of the source's; null: it has none, or it cannot be pinned.
+  device::Memory TakeFromSource(size_t bytes);
+
   const std::shared_ptr<device::Device> device_;
+  const std::shared_ptr<BlockSource> source_;
   absl::Mutex mutex_;
   absl::flat_hash_map<std::byte*, device::Memory> taken_ ABSL_GUARDED_BY(mutex_);
 };

@@ -67,7 +67,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       identity.hello.connection = i;
       const LinkId id(i * static_cast<uint32_t>(held.size()) + s);
       links.emplace_back(id, placement.shard_endpoints(s), identity, options.timing,
-                         /*may_move=*/options.record.job().replicas() > 0);
+                         /*may_move=*/true);
     }
     shards_.push_back({std::move(links), held[s], PushWindow(held[s], window_, options.reserve)});
   }

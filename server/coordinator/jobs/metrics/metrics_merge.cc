@@ -87,11 +87,8 @@ std::vector<proto::MetricsRecord> MetricsMerge::Flush(double elapsed_s) {
 
 void MetricsMerge::Take(proto::RankReport report) {
   Rank& rank = ranks_[report.rank()];
-  if (report.end_step() <= report.first_step()) {
-    rank.began = std::max(rank.began, report.end_step());
-    return;
-  }
-  if (rank.newest.has_value() && report.end_step() <= rank.newest->end_step()) return;
+  if (report.end_step() <= report.first_step()) return Begin(&rank, report.end_step());
+  if (rank.newest.has_value() && report.end_step() <= StepsOf(rank)) return;
   SettleSteps(&report);
   if (report.has_node()) AddCounts(rank.earlier, report.mutable_node());
   rank.samples += report.samples();
@@ -102,9 +99,38 @@ void MetricsMerge::Take(proto::RankReport report) {
   windows_[report.end_step()][report.rank()] = report;
 }
 
+// It may have no window left to report, so what its last process had not reported counts from now.
+void MetricsMerge::Begin(Rank* rank, uint64_t step) {
+  if (step <= StepsOf(*rank)) return;
+  if (rank->newest.has_value()) AddMissed(StepsOf(*rank), step, *rank->newest, rank);
+  rank->began = step;
+}
+
+void MetricsMerge::AddMissed(uint64_t first, uint64_t end, const proto::RankReport& window,
+                             Rank* rank) {
+  const uint64_t steps = window.end_step() - window.first_step();
+  const uint64_t samples = (end - first) * window.samples() / steps;
+  rank->samples += samples;
+  if (samples > 0) missed_.push_back({first, end, samples});
+}
+
+uint64_t MetricsMerge::TakeMissedSamples(uint64_t end) {
+  uint64_t taken = 0;
+  for (Missed& missed : missed_) {
+    if (missed.first >= end) continue;
+    const uint64_t until = std::min(missed.end, end);
+    const uint64_t share = missed.samples * (until - missed.first) / (missed.end - missed.first);
+    taken += share;
+    missed.samples -= share;
+    missed.first = until;
+  }
+  std::erase_if(missed_, [](const Missed& missed) { return missed.first == missed.end; });
+  return taken;
+}
+
 void MetricsMerge::SettleSteps(proto::RankReport* report) {
   Rank& rank = ranks_[report->rank()];
-  const uint64_t known = rank.newest.has_value() ? rank.newest->end_step() : 0;
+  const uint64_t known = rank.newest.has_value() ? StepsOf(rank) : 0;
   const bool begins_anew = std::exchange(rank.begins_anew, false) || !rank.newest.has_value();
   const uint64_t first = report->first_step(), steps = report->end_step() - first;
   if (first < known) {
@@ -119,10 +145,7 @@ void MetricsMerge::SettleSteps(proto::RankReport* report) {
   }
   // Windows that were merged before a restart of the coordinator, steps before a checkpoint, or
   // what a process had not reported when it died: as many samples per step as in this one.
-  if (!begins_anew) return;
-  const uint64_t missed = (first - known) * report->samples() / steps;
-  rank.samples += missed;
-  samples_merged_ += missed;
+  if (begins_anew && first > known) AddMissed(known, first, *report, &rank);
 }
 
 void MetricsMerge::BeginAnew(uint32_t first, uint32_t count) {
@@ -182,7 +205,7 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
     // The first rank's stay.
     record.mutable_values()->insert(report.values().begin(), report.values().end());
   }
-  samples_merged_ += samples;
+  samples_merged_ += samples + TakeMissedSamples(record.step());
   record.set_samples(samples_merged_ + EarlierSamples());
   if (samples_per_epoch_ > 0) {
     record.set_epoch(static_cast<double>(record.samples()) / samples_per_epoch_);
@@ -245,7 +268,7 @@ proto::Progress MetricsMerge::GetProgress() const {
         static_cast<double>(report.node().bytes_pushed() + report.node().bytes_answered()) /
         (report.end_step() - first_step_);
     if (eta_s >= 0) {
-      const double steps_left = Difference(total_steps_, report.end_step());
+      const double steps_left = Difference(total_steps_, StepsOf(rank));
       // The rate of the whole run: one window's would jump.
       eta_s = std::max(eta_s, steps_left * rank.wall_s / rank.steps);
     }

@@ -31,8 +31,9 @@ class MetricsMerge {
   // comes last. `elapsed_s` since training began.
   std::vector<proto::MetricsRecord> Add(const proto::RankReport& report, double elapsed_s);
   // New processes take the place of those of ranks [first, first + count): their counters begin at
-  // 0, and their steps with any of those reported, or later. What was not reported in between is
-  // taken to have had as many samples in each step as their first window.
+  // 0, and their steps with any of those reported, or later. Steps in between that nobody has
+  // reported are made all the same: they are taken to have had as many samples each as those of the
+  // window before, or of the one after.
   void BeginAnew(uint32_t first, uint32_t count);
   // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
@@ -48,7 +49,7 @@ class MetricsMerge {
  private:
   struct Rank {
     std::optional<proto::RankReport> newest;
-    uint64_t began = 0;    // the step that it goes on with, where it has said so
+    uint64_t began = 0;    // the newest step that it has said to go on with
     uint64_t samples = 0;  // in all its steps
     uint64_t steps = 0;    // of all its reports
     double wall_s = 0;     // that these steps took
@@ -57,15 +58,25 @@ class MetricsMerge {
     bool begins_anew = false;     // the newest one has reported no window yet
   };
   using Window = std::map<uint32_t, proto::RankReport>;  // by rank
+  // Steps [first, end) of a rank that nobody has reported, and the samples that they had.
+  struct Missed {
+    uint64_t first = 0, end = 0, samples = 0;
+  };
 
   // Returns the steps that the rank is known to have finished.
   uint64_t StepsOf(const Rank& rank) const {
-    return rank.newest.has_value() ? rank.newest->end_step() : std::max(first_step_, rank.began);
+    return std::max(rank.newest.has_value() ? rank.newest->end_step() : first_step_, rank.began);
   }
   // Returns the samples of ranks that have reported no step yet, in those before the one that they
   // go on with: as many per step as the others'.
   uint64_t EarlierSamples() const;
   void Take(proto::RankReport report);
+  // The rank goes on with `step`.
+  void Begin(Rank* rank, uint64_t step);
+  // Adds what the rank's steps [first, end), which nobody has reported, had at the window's rate.
+  void AddMissed(uint64_t first, uint64_t end, const proto::RankReport& window, Rank* rank);
+  // Returns the samples of missed steps below `end`, each once.
+  uint64_t TakeMissedSamples(uint64_t end);
   // Fits the report to the steps that its rank is known to have made: it shrinks to those past
   // them, and the samples of steps that nobody has reported are added.
   void SettleSteps(proto::RankReport* report);
@@ -88,6 +99,7 @@ class MetricsMerge {
   uint64_t first_step_ = 0;
   std::vector<Rank> ranks_;
   std::map<uint64_t, Window> windows_;  // by end step; not yet merged
+  std::vector<Missed> missed_;          // likewise
   std::optional<proto::RankReport> final_;
   bool final_merged_ = false;
   uint64_t samples_merged_ = 0;

@@ -268,56 +268,6 @@ TEST(MetricsMerge, GoesOnAfterARestartWithTheSamplesOfEarlierSteps) {
   EXPECT_EQ(merge.GetProgress().samples(), 1200);
 }
 
-// Rank 1 has reported until step 20 and was then made again from step 15 on.
-TEST(MetricsMerge, StepsThatARankMakesAgainCountOnce) {
-  MetricsMerge merge = TwoRanks();
-  for (const uint64_t first : {0, 10}) {
-    for (const uint32_t rank : {0, 1}) merge.Add(Report(rank, first, first + 10), 1);
-  }
-  merge.BeginAnew(1, 1);
-  EXPECT_TRUE(merge.Add(Report(1, 15, 20), 2).empty());
-  EXPECT_EQ(merge.GetProgress().samples(), 400);
-  merge.Add(Report(0, 20, 30), 2);
-  proto::RankReport again = Report(1, 15, 30);
-  again.set_loss_sum(150 * 5.0);
-  const std::vector<proto::MetricsRecord> records = merge.Add(again, 2);
-  ASSERT_EQ(records.size(), 1);
-  EXPECT_EQ(records[0].samples(), 600);
-  EXPECT_DOUBLE_EQ(records[0].loss(), (100 * 2.0 + 100 * 5.0) / 200);
-  EXPECT_EQ(merge.GetProgress().samples(), 600);
-}
-
-TEST(MetricsMerge, StepsThatNobodyReportsAnyMoreHaveAsManySamplesAsLaterOnes) {
-  MetricsMerge merge = TwoRanks();
-  for (const uint32_t rank : {0, 1}) merge.Add(Report(rank, 0, 10), 1);
-  merge.BeginAnew(1, 1);  // from step 18, which it had not reported
-  merge.Add(Report(0, 10, 20), 1);
-  const std::vector<proto::MetricsRecord> records = merge.Add(Report(1, 18, 20), 1);
-  ASSERT_EQ(records.size(), 1);
-  EXPECT_EQ(records[0].samples(), 400);
-  EXPECT_EQ(merge.GetProgress().samples(), 400);
-}
-
-TEST(MetricsMerge, CountersOfNewProcessesAddToThoseBefore) {
-  MetricsMerge merge(1, 5, kSamplesPerEpoch, kTotalSteps);
-  const auto add = [&](uint64_t first, uint64_t bytes, uint64_t late) {
-    proto::RankReport report = Report(0, first, first + 10);
-    report.mutable_node()->set_bytes_pushed(bytes);
-    report.mutable_node()->add_staleness(0);
-    report.mutable_node()->add_staleness(late);
-    return merge.Add(report, 1).at(0);
-  };
-  EXPECT_EQ(add(0, 1000, 1).bytes_pushed(), 1000);
-  EXPECT_EQ(add(10, 2000, 2).bytes_pushed(), 1000);
-  merge.BeginAnew(0, 1);
-  EXPECT_EQ(add(20, 1200, 3).bytes_pushed(), 1200);
-  merge.BeginAnew(0, 1);
-  const proto::MetricsRecord record = add(30, 1500, 4);
-  EXPECT_EQ(record.bytes_pushed(), 1500);
-  EXPECT_EQ(record.staleness(1), 4);
-  EXPECT_DOUBLE_EQ(merge.GetProgress().bytes_per_step(), (2000 + 1200 + 1500) / 40.0);
-}
-
 TEST(MetricsMerge, IgnoresRanksThatTheJobDoesNotHave) {
   MetricsMerge merge = TwoRanks();
   EXPECT_TRUE(merge.Add(Report(2, 0, 10), 1).empty());

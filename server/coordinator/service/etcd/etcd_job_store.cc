@@ -91,6 +91,24 @@ class EtcdJobStore final : public JobStore {
     return saved;
   }
 
+  absl::StatusOr<std::vector<std::string>> LoadDraining() override {
+    const auto read = writer_->Read({Get(keys_.Draining())});
+    if (!read.ok()) return read.status();
+    const mvccpb::KeyValue* const value = OnlyKey(*read, 0);
+    if (value == nullptr) return std::vector<std::string>();
+    proto::StoredDraining draining;
+    if (!draining.ParseFromString(value->value())) {
+      return Damaged(keys_.Draining(), "is damaged: no list of daemons");
+    }
+    return std::vector<std::string>(draining.daemons().begin(), draining.daemons().end());
+  }
+
+  absl::Status SaveDraining(const std::vector<std::string>& daemons) override {
+    proto::StoredDraining draining;
+    for (const std::string& daemon : daemons) draining.add_daemons(daemon);
+    return writer_->Write({Put(keys_.Draining(), draining.SerializeAsString())});
+  }
+
  private:
   SplitPlace PlaceOf(JobId job) const { return {keys_.Job(job), keys_.Parts(job)}; }
 

@@ -208,6 +208,15 @@ TEST_F(EtcdJobStoreTest, RegistrationsAreThereForTheNextLeaderTheNewestLastUpToT
   EXPECT_EQ(seen[1].attempt, 2);
 }
 
+TEST_F(EtcdJobStoreTest, TheNextLeaderKnowsWhoIsOutOfService) {
+  EXPECT_TRUE(Open()->LoadDraining()->empty());
+  ASSERT_TRUE(Open()->SaveDraining({"s1", "w1"}).ok());
+  ASSERT_TRUE(Open()->SaveDraining({"w1"}).ok());
+  EXPECT_EQ(*Open()->LoadDraining(), std::vector<std::string>{"w1"});
+  Change(Put(keys_.Draining(), "\xff"));
+  EXPECT_TRUE(absl::IsDataLoss(Open()->LoadDraining().status()));
+}
+
 TEST_F(EtcdJobStoreTest, ADeposedLeaderChangesNothing) {
   const auto deposed = Open();
   ASSERT_TRUE(deposed->Save(Job(1, "a")).ok());
@@ -220,6 +229,7 @@ TEST_F(EtcdJobStoreTest, ADeposedLeaderChangesNothing) {
   EXPECT_EQ(deposed->Save(Job(2, "stale", 5 << 20)), refused);
   EXPECT_EQ(deposed->Remove(JobId(1)), refused);
   EXPECT_EQ(deposed->SaveSeen({{1, 1}}), refused);
+  EXPECT_EQ(deposed->SaveDraining({"s1"}), refused);
   EXPECT_EQ(KeysOf("c"), keys);
   const std::vector<proto::StoredJob> jobs = *leads->Load();
   ASSERT_EQ(jobs.size(), 1);

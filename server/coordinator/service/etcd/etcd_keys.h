@@ -29,6 +29,8 @@ class EtcdKeys {
   std::string KeyBook() const { return prefix_ + "key_book"; }
   std::string ClusterId() const { return prefix_ + "cluster_id"; }
   std::string LastJobId() const { return prefix_ + "last_job_id"; }
+  // Which daemons are out of service.
+  std::string Draining() const { return prefix_ + "draining"; }
   // Written by every change.
   std::string LastWrite() const { return prefix_ + "last_write"; }
 

@@ -1,0 +1,86 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/drain_text.h"
+#include "cli/options/options.h"
+
+namespace strata::cli {
+namespace {
+
+// Between looks at how far it is.
+constexpr absl::Duration kLook = absl::Milliseconds(500);
+
+struct Options {
+  CoordinatorOptions coordinator;
+  std::string daemon;
+  bool wait = false;
+  bool undo = false;
+};
+
+// Says each change in a line of its own, until nothing is left there.
+int Wait(control::CoordinatorClient* client, const Options& options, proto::DrainReply told) {
+  const uint32_t all = DrainLeft(told);
+  std::string said;
+  while (true) {
+    const std::string line = DrainProgress(options.daemon, all, told);
+    if (line != said) std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+    said = line;
+    if (told.drained()) return kExitOk;
+    if (!told.draining()) {
+      return PrintError(absl::StrCat(options.daemon, " is not being drained any more"),
+                        kExitFailed);
+    }
+    absl::SleepFor(kLook);
+    proto::DrainRequest look;
+    look.set_daemon(options.daemon);
+    look.set_action(proto::DrainRequest::TELL);
+    auto now = client->Drain(look);
+    if (!now.ok()) return PrintError(now.status());
+    told = *std::move(now);
+  }
+}
+
+int Run(const Options& options) {
+  auto client = ConnectTo(options.coordinator);
+  proto::DrainRequest request;
+  request.set_daemon(options.daemon);
+  request.set_action(options.undo ? proto::DrainRequest::UNDO : proto::DrainRequest::DRAIN);
+  auto told = client->Drain(request);
+  if (!told.ok()) return PrintError(told.status());
+  std::fputs(DrainText(options.daemon, *told).c_str(), stdout);
+  return options.wait ? Wait(client.get(), options, *std::move(told)) : kExitOk;
+}
+
+}  // namespace
+
+void AddDrainCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "drain", "Take a server or worker out of service without hurting the jobs on it");
+  command->add_option("name", options->daemon, "The server's or worker's name")->required();
+  CLI::Option* wait =
+      command->add_flag("--wait", options->wait, "Show progress until nothing is left there");
+  command->add_flag("--undo", options->undo, "Put it back into service")->excludes(wait);
+  AddCoordinatorOptions(command, &options->coordinator);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "A server takes no new shard from then on, and those of running jobs go to other servers\n"
+      "while the jobs train. A worker takes no new node; those that it runs go on to the job's\n"
+      "end. It stays so until --undo, also after the daemon was started again.\n"
+      "Examples:\n"
+      "  strata drain s1 --wait\n"
+      "  strata drain s1 --undo\n"
+      "Exit status: 0 done, with --wait once nothing is left there; 1 put back into service by\n"
+      "somebody else meanwhile; 2 no such daemon, or jobs that would have no server left.");
+  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,316 @@
+// Daemons that are taken out of service while jobs run.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/testing/drain_fixture.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using Message = proto::CoordinatorMessage;
+using Request = proto::DrainRequest;
+
+class CoreDrainTest : public DrainFixture {};
+
+TEST_F(CoreDrainTest, AJobWithOneCopyLeavesByASecondOne) {
+  Train(0);
+  ASSERT_EQ(Stored(0).daemon(), "s1");
+  const auto begun = cluster_.Drain("s1");
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(begun->shards_left(), 2u);
+  EXPECT_FALSE(begun->drained());
+  EXPECT_EQ(begun->jobs(0).stays(), "");
+  EXPECT_THAT(cluster_.Sent("s2"), IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1"}));
+  EXPECT_TRUE(Stored(0).backup_is_partial()) << "it is saved before anybody is told";
+  SayInstalled("s2", 0, Generation(0));
+  const proto::MoveShard fill = cluster_.Newest("s1", Message::kMoveShard).move_shard();
+  EXPECT_EQ(fill.generation(), 2u);
+  EXPECT_THAT(fill.backup_endpoint(), HasSubstr("address-s2"));
+  ForgetSent();
+  Report("s1", 0, 2, false, /*missing=*/3);
+  cluster_.Advance(absl::Milliseconds(200));
+  EXPECT_EQ(Stored(0).daemon(), "s1") << "it is not whole";
+  Report("s1", 0, 2, false);
+  cluster_.Advance(absl::Milliseconds(200));
+  EXPECT_EQ(Stored(0).daemon(), "s2");
+  EXPECT_EQ(Stored(0).backup(), "") << "one copy again";
+  EXPECT_EQ(Generation(0), 3u);
+  EXPECT_THAT(cluster_.Sent("s2"), Contains("MoveShard 1 0"));
+  EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("MoveShard 1 0"));
+  EXPECT_THAT(cluster_.Sent("s1"), Contains("RemoveShard 1 0"));
+  EXPECT_EQ(cluster_.Newest("s1", Message::kRemoveShard).remove_shard().generation(), 3u);
+  EXPECT_EQ(Tell("s1").shards_left(), 1u);
+  FillAll();
+  EXPECT_TRUE(Tell("s1").drained());
+  EXPECT_TRUE(Shown("s1").drained());
+  EXPECT_THAT(Shown("s1").jobs(), IsEmpty());
+  EXPECT_THAT(Servers(), ElementsAre("s2"));
+  // Its end is nothing to the job.
+  cluster_.Disconnect("s1");
+  cluster_.Advance(absl::Seconds(10));
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+  EXPECT_EQ(cluster_.Status(job_).reason(), "");
+}
+
+TEST_F(CoreDrainTest, AJobWithTwoCopiesNeverHasOne) {
+  Train(1);
+  Join("s3");
+  ForgetSent();
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  EXPECT_THAT(cluster_.Sent("s3"), IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1",
+                                                 "InstallBackup 1 2", "InstallBackup 1 3"}));
+  // Shard 0 lies on s1 and is to lie on s2 then, which fills s3.
+  ASSERT_EQ(Stored(0).daemon(), "s1");
+  EXPECT_EQ(Stored(0).backup(), "s2");
+  EXPECT_EQ(Stored(0).next_backup(), "s3");
+  EXPECT_TRUE(Stored(0).replaces_primary());
+  const proto::InstallBackup install =
+      cluster_.Newest("s3", Message::kInstallBackup).install_backup();
+  const auto shard = static_cast<int>(install.backup().shard());
+  EXPECT_EQ(install.record().placement().shard_generations(shard), 2u);
+  EXPECT_THAT(install.record().placement().backup_endpoints(shard), HasSubstr("address-s3"));
+  SayInstalled("s3", 0, 2);
+  EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("FillNext 1 0"));
+  SayInstalled("s3", 2, 2);
+  EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("FillNext 1 2")) << "its primary, which stays";
+  EXPECT_EQ(Generation(0), 1u) << "all is as it was";
+  ForgetSent();
+  FillAll();
+  EXPECT_EQ(Stored(0).daemon(), "s2");
+  EXPECT_EQ(Stored(0).backup(), "s3");
+  EXPECT_FALSE(Stored(0).backup_is_partial());
+  EXPECT_EQ(Generation(0), 2u);
+  EXPECT_EQ(Stored(2).daemon(), "s2");
+  EXPECT_EQ(Stored(2).backup(), "s3");
+  const proto::MoveShard move = cluster_.Newest("s2", Message::kMoveShard).move_shard();
+  EXPECT_TRUE(move.backup_is_whole());
+  EXPECT_THAT(cluster_.Sent("s1"), IsSupersetOf({"RemoveShard 1 0", "RemoveShard 1 2"}));
+  EXPECT_THAT(Servers(), ElementsAre("s2", "s3"));
+  EXPECT_TRUE(Tell("s1").drained());
+  EXPECT_EQ(cluster_.Status(job_).reason(), "");
+}
+
+TEST_F(CoreDrainTest, WhenTheDrainedServerDiesTheOthersGoOn) {
+  BeginOfThree();
+  Lose("s1");
+  EXPECT_EQ(Stored(0).daemon(), "s2");
+  EXPECT_EQ(Stored(0).next_backup(), "");
+  EXPECT_EQ(Stored(0).backup(), "s3") << "a second copy is made, as ever";
+  EXPECT_EQ(Generation(0), 4u) << "3 is the one that went on alone, 2 was given to the copy on s3";
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  EXPECT_TRUE(Tell("s1").drained());
+}
+
+TEST_F(CoreDrainTest, WhenTheOtherCopyDiesTheDrainedOneGoesOn) {
+  BeginOfThree();
+  Lose("s2");
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
+  EXPECT_EQ(Stored(0).daemon(), "s1");
+  EXPECT_EQ(Stored(0).backup(), "s3");
+  EXPECT_TRUE(Stored(0).backup_is_partial());
+  FillAll();
+  EXPECT_EQ(Stored(0).daemon(), "s1");
+  EXPECT_THAT(Tell("s1").jobs(0).stays(), HasSubstr("on another host than host of s3"));
+  Join("s4");
+  cluster_.Advance(absl::Seconds(2));
+  FillAll();
+  EXPECT_THAT(Servers(), ElementsAre("s3", "s4"));
+}
+
+TEST_F(CoreDrainTest, WhenTheNextCopyDiesAllIsAsItWas) {
+  BeginOfThree();
+  ForgetSent();
+  Lose("s3");
+  EXPECT_EQ(Stored(0).daemon(), "s1");
+  EXPECT_EQ(Stored(0).backup(), "s2");
+  EXPECT_EQ(Stored(0).next_backup(), "");
+  EXPECT_EQ(Generation(0), 1u);
+  EXPECT_THAT(cluster_.Sent("s2"), Contains("FillNothing 1 0"));
+  Join("s3");
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Stored(0).next_backup(), "s3");
+  EXPECT_EQ(Stored(0).next_generation(), 3u) << "2 was given out";
+}
+
+TEST_F(CoreDrainTest, ServersOnOneHostTakeOnlyCopiesOfEachOther) {
+  CoreHarness cluster;
+  cluster.JoinWorker("w1", 4);
+  for (const char* server : {"s1", "s2"}) {
+    cluster.SetHost(server, "rack7");
+    cluster.JoinServer(server, 1);
+  }
+  const uint32_t job = cluster.Train(CoreHarness::SomeJob(4), {"w1"}, {"s1", "s2"});
+  ASSERT_TRUE(cluster.Drain("s1").ok());
+  EXPECT_EQ(cluster.stored().at(job).status().shards(0).backup(), "s2");
+}
+
+TEST_F(CoreDrainTest, WhatHasNowhereToGoStaysAndSaysSo) {
+  Train(1);
+  const auto begun = cluster_.Drain("s1");
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  ASSERT_EQ(begun->jobs_size(), 1);
+  EXPECT_EQ(begun->jobs(0).job_id(), job_);
+  EXPECT_THAT(begun->jobs(0).stays(), HasSubstr("on another host than host of s2"));
+  cluster_.Advance(absl::Minutes(1));
+  EXPECT_EQ(Stored(0).daemon(), "s1");
+  EXPECT_EQ(Stored(0).backup(), "s2");
+  EXPECT_TRUE(Shown("s1").draining());
+  EXPECT_FALSE(Shown("s1").drained());
+  Join("s3");
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Stored(0).next_backup(), "s3");
+}
+
+TEST_F(CoreDrainTest, AServerWithoutAChunkOfTheJobIsLeftAtOnce) {
+  job_ = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1", "s2"});
+  const std::string empty = Stored(0).chunks() > 0 ? "s2" : "s1";
+  const auto drained = cluster_.Drain(empty);
+  ASSERT_TRUE(drained.ok());
+  EXPECT_TRUE(drained->drained());
+  EXPECT_THAT(cluster_.Sent(empty), Contains("RemoveJob 1"));
+  cluster_.Disconnect(empty);
+  cluster_.Advance(absl::Seconds(10));
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+}
+
+TEST_F(CoreDrainTest, TheLastServerIsNotDrainedUnderAJob) {
+  Train(0);
+  ASSERT_TRUE(cluster_.Drain("s2").ok());
+  EXPECT_EQ(Refusal("s1"),
+            "server s1 cannot be drained: no other server is there to take what it has of job 1 "
+            "(job)");
+  EXPECT_FALSE(Shown("s1").draining()) << "nothing changes";
+  ASSERT_TRUE(cluster_.core().Cancel(JobId(job_), cluster_.now()).ok());
+  const auto drained = cluster_.Drain("s1");
+  ASSERT_TRUE(drained.ok());
+  EXPECT_TRUE(drained->drained());
+  EXPECT_EQ(drained->note(), "no other server is left: jobs that need one do not start");
+}
+
+TEST_F(CoreDrainTest, WhatIsNotThereIsRefusedByName) {
+  EXPECT_EQ(Refusal("s9"), "no server or worker is called \"s9\" (see strata nodes)");
+  EXPECT_EQ(cluster_.Drain("s9").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Refusal("s1", Request::UNDO), "server s1 is not being drained");
+  cluster_.FailNextPersist();
+  EXPECT_EQ(Refusal("s1"), "disk full");
+  EXPECT_FALSE(Shown("s1").draining()) << "what is not saved does not count";
+}
+
+TEST_F(CoreDrainTest, NothingNewIsPlacedThere) {
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  Train(0);
+  EXPECT_THAT(Servers(), ElementsAre("s2"));
+  EXPECT_EQ(cluster_.Status(job_).reason(), "without server s1: server s1 is being drained");
+}
+
+TEST_F(CoreDrainTest, FailedFillsAreTriedElsewhereAfterAPause) {
+  Train(0);
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  Report("s1", 0, 2, false, 1, /*waits_ms=*/10000);
+  EXPECT_EQ(Stored(0).backup(), "");
+  EXPECT_THAT(cluster_.Sent("s2"), Contains("RemoveShard 1 0"));
+  Join("s3");
+  EXPECT_EQ(Stored(0).backup(), "") << "not at once";
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Stored(0).backup(), "s3");
+  EXPECT_EQ(Generation(0), 4u);
+}
+
+TEST_F(CoreDrainTest, AFewCopiesAreFilledAtOnce) {
+  CoordinatorCore::Options options;
+  options.jobs.fills_per_server = 2;
+  CoreHarness cluster(options);
+  cluster.JoinWorker("w1", 4);
+  for (const char* server : {"s1", "s2"}) cluster.JoinServer(server, 4);
+  proto::Job job = CoreHarness::SomeJob(4);
+  job.set_chunk_elements(256);
+  const uint32_t id = cluster.Train(job, {"w1"}, {"s1", "s2"});
+  ASSERT_TRUE(cluster.Drain("s1").ok());
+  cluster.Advance(absl::Seconds(1));
+  int fills = 0;
+  for (const auto& shard : cluster.stored().at(id).status().shards()) {
+    fills += shard.backup_is_partial();
+  }
+  EXPECT_EQ(fills, 2);
+}
+
+TEST_F(CoreDrainTest, UndoEndsWhatIsUnderWay) {
+  Train(0);
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  ASSERT_EQ(Stored(0).backup(), "s2");
+  ForgetSent();
+  const auto undone = cluster_.Drain("s1", Request::UNDO);
+  ASSERT_TRUE(undone.ok());
+  EXPECT_FALSE(undone->draining());
+  EXPECT_EQ(Stored(0).backup(), "");
+  EXPECT_EQ(Stored(0).daemon(), "s1");
+  EXPECT_THAT(cluster_.Sent("s2"), Contains("RemoveShard 1 0"));
+}
+
+TEST_F(CoreDrainTest, UndoLeavesTwoCopiesWhereTheyAre) {
+  BeginOfThree();
+  ASSERT_TRUE(cluster_.Drain("s1", Request::UNDO).ok());
+  EXPECT_THAT(Servers(), ElementsAre("s1", "s2"));
+  EXPECT_THAT(cluster_.Sent("s3"), IsSupersetOf({"RemoveShard 1 0", "RemoveShard 1 3"}));
+  // What it had said just before is old news.
+  Report("s2", 0, 2, /*is_next=*/true);
+  EXPECT_EQ(Stored(0).daemon(), "s1");
+}
+
+TEST_F(CoreDrainTest, ARestartedCoordinatorGoesOn) {
+  Train(1);
+  Join("s3");
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  SayInstalled("s3", 0, 2);
+  cluster_.Restart();
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.JoinWorker("w2", 2, {job_});
+  Join("s1", {job_});
+  ForgetSent();
+  Join("s2", {job_});
+  EXPECT_THAT(cluster_.Sent("s2"), Contains("FillNext 1 0"));
+  Join("s3", {job_});
+  EXPECT_THAT(cluster_.Sent("s3"), Contains("InstallBackup 1 0"));
+  EXPECT_TRUE(Shown("s1").draining());
+  FillAll();
+  EXPECT_THAT(Servers(), ElementsAre("s2", "s3"));
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+}
+
+TEST_F(CoreDrainTest, WhatWasForgottenToBeFilledIsSaidAgain) {
+  Train(1);
+  Report("s2", 0, 7, /*is_next=*/true);
+  EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("FillNothing 1 0"));
+}
+
+TEST_F(CoreDrainTest, AWorkerTakesNoNewNodeAndKeepsThoseOfRunningJobs) {
+  Train(0);
+  const auto begun = cluster_.Drain("w1");
+  ASSERT_TRUE(begun.ok());
+  EXPECT_EQ(begun->nodes_left(), 1u);
+  EXPECT_EQ(begun->role(), proto::WORKER);
+  const uint32_t second = cluster_.Submit(CoreHarness::SomeJob(2));
+  cluster_.Finished("w2", job_);
+  cluster_.Finished("w1", job_);
+  EXPECT_TRUE(Shown("w1").drained());
+  EXPECT_THAT(cluster_.Status(second).nodes(0).daemon(), "w2");
+  EXPECT_THAT(cluster_.Sent("w1"), Not(Contains("StartNode 2")));
+  const auto last = cluster_.Drain("w2");
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(last->note(), "no other worker is left: jobs wait until there is one");
+  const uint32_t third = cluster_.Submit(CoreHarness::SomeJob(2));
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_EQ(cluster_.Status(third).state(), proto::QUEUED) << cluster_.Status(third).reason();
+  ASSERT_TRUE(cluster_.Drain("w1", Request::UNDO).ok());
+  EXPECT_EQ(cluster_.Status(third).state(), proto::RUNNING);
+}
+
+}  // namespace
+}  // namespace strata::server

@@ -1,0 +1,139 @@
+// Servers on three hosts, each of which is taken out of service in turn, and back into it, while a
+// job trains whose shards lie on them: every shard moves, again and again.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/testing/jobs.h"
+#include "tests/netns/netns_cluster.h"
+
+namespace strata::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 500;
+constexpr int kStepMs = 15;  // at least
+constexpr int kServers = 3;
+
+class ServerDrain : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    std::filesystem::create_directories(TestDir() + "/state");
+    std::ofstream(TestDir() + "/state/policy.textproto") << "default_user { role: OPERATE }\n";
+    ASSERT_EQ(cluster_.StartHead(), absl::OkStatus());
+    for (int i = 0; i < kServers; ++i) {
+      ASSERT_EQ(cluster_.StartServer(absl::StrCat("w", i), absl::StrCat("s", i), {"--shards", "2"}),
+                absl::OkStatus());
+      if (i == 2) continue;
+      ASSERT_EQ(cluster_.StartWorker(i), absl::OkStatus());
+    }
+  }
+
+  static proto::Job SomeJob(const std::string& name, const std::string& consistency,
+                            uint32_t replicas) {
+    proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
+    job.set_replicas(replicas);
+    auto* delay = job.mutable_debug()->add_delays();
+    delay->set_node(0);
+    delay->set_delay_ms(kStepMs);
+    return job;
+  }
+
+  proto::DrainReply Drain(const std::string& server, proto::DrainRequest::Action action) {
+    proto::DrainRequest request;
+    request.set_daemon(server);
+    request.set_action(action);
+    const auto told = cluster_.client().Drain(request);
+    EXPECT_TRUE(told.ok()) << told.status();
+    return told.ok() ? *told : proto::DrainReply();
+  }
+  static bool LiesTwice(const proto::JobStatus& status) {
+    return absl::c_all_of(status.shards(), [](const proto::JobShardStatus& shard) {
+      return shard.chunks() == 0 || (!shard.backup().empty() && !shard.backup_is_partial());
+    });
+  }
+  static bool IsOn(const proto::JobStatus& status, const std::string& server) {
+    return absl::c_any_of(status.shards(), [&](const proto::JobShardStatus& shard) {
+      return shard.daemon() == server || shard.backup() == server;
+    });
+  }
+
+  JobId Submit(const proto::Job& job) {
+    const auto id = cluster_.client().Submit(job);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (!id.ok()) return JobId();
+    cluster_.WaitFor(*id, [](const proto::JobStatus& status) {
+      return status.progress().step() >= 20 || control::HasEnded(status.state());
+    });
+    return *id;
+  }
+  // Takes one server after the other out of service until the job has ended. Returns how many were
+  // empty while it trained.
+  int DrainInTurn(JobId id) {
+    int drained = 0;
+    const bool has_copies = cluster_.Status(id).job().replicas() > 0;
+    for (int turn = 0; cluster_.Status(id).state() == proto::RUNNING; ++turn) {
+      const std::string server = absl::StrCat("s", turn % kServers);
+      Drain(server, proto::DrainRequest::DRAIN);
+      const proto::JobStatus left = cluster_.WaitFor(id, [&](const proto::JobStatus& status) {
+        EXPECT_TRUE(!has_copies || status.state() != proto::RUNNING || LiesTwice(status))
+            << "a shard has one copy";
+        return control::HasEnded(status.state()) || !IsOn(status, server) || HasFailure();
+      });
+      if (left.state() == proto::RUNNING) ++drained;
+      Drain(server, proto::DrainRequest::UNDO);
+      if (HasFailure()) break;
+    }
+    return drained;
+  }
+
+  NetnsCluster cluster_{{.nodes = kServers}};
+};
+
+TEST_F(ServerDrain, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
+  const JobId alone = Submit(SomeJob("alone", "sync {}", 0));
+  const std::vector<std::string> expected = Hashes(cluster_.WaitForEnd(alone).run_dir(), 0);
+  ASSERT_EQ(expected.size(), kSteps + 1u);
+  for (const uint32_t replicas : {0, 1}) {
+    SCOPED_TRACE(absl::StrCat("replicas ", replicas));
+    const JobId id = Submit(SomeJob(absl::StrCat("moved", replicas), "sync {}", replicas));
+    EXPECT_GE(DrainInTurn(id), kServers) << "every shard has moved";
+    const proto::JobStatus end = cluster_.WaitForEnd(id);
+    EXPECT_EQ(end.state(), proto::FINISHED) << end.reason() << cluster_.CoordinatorLog();
+    EXPECT_EQ(Hashes(end.run_dir(), 0), expected);
+    EXPECT_EQ(Hashes(end.run_dir(), 1), expected);
+  }
+}
+
+TEST_F(ServerDrain, InAsyncTheJobGoesOn) {
+  const JobId id = Submit(SomeJob("moved", "async {}", 0));
+  EXPECT_GE(DrainInTurn(id), kServers);
+  const proto::JobStatus end = cluster_.WaitForEnd(id);
+  EXPECT_EQ(end.state(), proto::FINISHED) << end.reason() << cluster_.CoordinatorLog();
+  EXPECT_EQ(end.progress().step(), kSteps);
+}
+
+TEST_F(ServerDrain, WhatIsDrainedMayDie) {
+  const JobId id = Submit(SomeJob("moved", "sync {}", 0));
+  Drain("s0", proto::DrainRequest::DRAIN);
+  const auto is_empty = [&](const proto::JobStatus& status) {
+    return control::HasEnded(status.state()) || !IsOn(status, "s0");
+  };
+  EXPECT_EQ(cluster_.WaitFor(id, is_empty).state(), proto::RUNNING);
+  EXPECT_TRUE(Drain("s0", proto::DrainRequest::TELL).drained());
+  cluster_.Kill("server s0");
+  const proto::JobStatus end = cluster_.WaitForEnd(id);
+  EXPECT_EQ(end.state(), proto::FINISHED) << end.reason() << cluster_.CoordinatorLog();
+  EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("has left server s0"));
+}
+
+}  // namespace
+}  // namespace strata::tests
