@@ -27,6 +27,17 @@ std::string TextOf(proto::JobRecord record) {
   return record.SerializeAsString();
 }
 
+// Several shards of a job that lie on one thread say of each node what is worst.
+void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
+  const auto same =
+      absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });
+  if (same == clocks->end()) return clocks->push_back(clock);
+  proto::NodeClock both = clock.clock() < same->clock() ? clock : *same;
+  both.set_connected(clock.connected() && same->connected());
+  both.set_unanswered(clock.unanswered() + same->unanswered());
+  *same = both;
+}
+
 }  // namespace
 
 void ShardCounters::Add(const ShardCounters& other) {
@@ -372,21 +383,6 @@ size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {
   }
   return held;
 }
-
-namespace {
-
-// Several shards of a job that lie on one thread say of each node what is worst.
-void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
-  const auto same =
-      absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });
-  if (same == clocks->end()) return clocks->push_back(clock);
-  proto::NodeClock both = clock.clock() < same->clock() ? clock : *same;
-  both.set_connected(clock.connected() && same->connected());
-  both.set_unanswered(clock.unanswered() + same->unanswered());
-  *same = both;
-}
-
-}  // namespace
 
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;

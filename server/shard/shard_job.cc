@@ -24,6 +24,22 @@ std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
   return begins;
 }
 
+// Errors: FailedPrecondition: a node has pushed the clock already.
+absl::Status CheckAhead(const ShardPlan& plan, uint64_t clock,
+                        absl::Span<const std::unique_ptr<ChunkState>> chunks) {
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    for (size_t node = 0; node < plan.nodes.size(); ++node) {
+      const ChunkState& state = *chunks[chunk];
+      if (state.IsRetired(node) || state.Received(node) <= clock) continue;
+      return absl::FailedPreconditionError(
+          absl::StrFormat("the job's nodes are to change at clock %d, but node %d has pushed chunk "
+                          "%d of it already",
+                          clock, plan.nodes[node].value(), plan.chunks[chunk].id.value()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels,
@@ -89,6 +105,25 @@ void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
   }
   for (Cut<ChunkImage>& cut : cuts_.Take()) {
     cuts_out_->push_back({std::move(cut), plan_.job, plan_.shard});
+  }
+}
+
+// A node that leaves needs nothing here but its RETIRE.
+absl::Status ShardJob::ChangeView(const proto::ViewChange& change) {
+  Views changed = *plan_.views;
+  if (absl::Status added = changed.Add(change); !added.ok()) return added;
+  if (changed.number() == plan_.views->number()) return absl::OkStatus();
+  absl::Status ahead = CheckAhead(plan_, change.at_clock(), chunks_);
+  if (!ahead.ok()) return ahead;
+  *plan_.views = std::move(changed);
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) JoinAll(chunk);
+  return absl::OkStatus();
+}
+
+void ShardJob::JoinAll(size_t chunk) {
+  for (size_t node = 0; node < plan_.nodes.size(); ++node) {
+    const uint64_t clock = plan_.views->JoinedAt(plan_.nodes[node]);
+    if (clock > 0) chunks_[chunk]->Join(node, clock);
   }
 }
 
@@ -165,6 +200,11 @@ void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& fra
                       const FrameFault& fault, std::vector<ShardAction>* actions) {
   if (fault.retry) return sender_.Send(connection, RetryReply(frame.header, fault.code), actions);
   sender_.Refuse(connection, frame, fault.code, fault.reason, actions);
+}
+
+void ShardJob::Refuse(transport::ConnectionId connection, const wire::Frame& frame, ErrorCode code,
+                      const std::string& reason, std::vector<ShardAction>* actions) {
+  sender_.Refuse(connection, frame, code, reason, actions);
 }
 
 void ShardJob::OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,

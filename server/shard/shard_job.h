@@ -68,9 +68,7 @@ class ShardJob {
 
   // Answers a frame with an error and counts it.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
-              const std::string& reason, std::vector<ShardAction>* actions) {
-    sender_.Refuse(connection, frame, code, reason, actions);
-  }
+              const std::string& reason, std::vector<ShardAction>* actions);
 
   const ShardCounters& counters() const { return counters_; }
   TraceLog* trace() { return trace_.log(); }
@@ -141,13 +139,6 @@ class ShardJob {
   bool Lacks(size_t chunk) const { return !lacks_.empty() && lacks_[chunk]; }
   // Lets nodes that have joined since the job began join the chunk, too, if they have not.
   void JoinAll(size_t chunk);
-  // The number of the newest change that holds at the clock, from the view's on. Both copies of a
-  // shard have the same nodes at a clock, or the second one does not follow.
-  uint32_t ChangesBefore(uint64_t clock) const { return plan_.views->NumberAt(clock) - plan_.view; }
-  // Errors: FailedPrecondition: a node has pushed the clock already.
-  absl::Status CheckAhead(uint64_t clock) const;
-  // Errors: FailedPrecondition: it is not above that of now.
-  absl::Status CheckNewer(uint32_t generation) const;
 
   void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, absl::Time now, std::vector<ShardAction>* actions);
