@@ -44,7 +44,7 @@ ElasticCluster::ElasticCluster(const Options& options, uint32_t seed)
     proto::Placement* const placement = record_.mutable_placement();
     placement->set_shard_endpoints(static_cast<int>(shard), absl::StrCat("0.", shard));
     placement->add_shard_generations(2);
-    if (options.has_backups) placement->add_backup_endpoints(absl::StrCat("1.", shard));
+    placement->add_backup_endpoints(options.has_backups ? absl::StrCat("1.", shard) : "");
   }
   shards_.resize(kShards);
   for (uint32_t shard = 0; shard < kShards; ++shard) InstallFirst(shard);
@@ -59,9 +59,10 @@ ElasticCluster::ElasticCluster(const Options& options, uint32_t seed)
   if (options.nodes_die) {
     for (int i = 0; i < 3; ++i) Later([this] { KillNode(); }, absl::Milliseconds(150));
   }
+  if (options.shards_move) Later([this] { MoveNext(); });
   if (!options.has_backups) return;
   for (uint32_t shard = 0; shard < kShards; ++shard) {
-    Later([this, shard] { KillPrimary(shard); }, absl::Milliseconds(150));
+    Later([this, shard] { KillCopy(shard); }, absl::Milliseconds(150));
   }
 }
 
@@ -71,6 +72,7 @@ void ElasticCluster::InstallFirst(uint32_t shard) {
     if (copy == 1 && !options_.has_backups) break;
     of.copies.push_back(std::make_unique<SimCopy>(&network_, absl::StrCat(copy, ".", shard),
                                                   32 + 8 * copy + shard));
+    if (options_.shards_move) of.copies.back()->LetShardsLeave();
     const ShardCopy kind = copy == 0 ? ShardCopy::kPrimary : ShardCopy::kBackup;
     EXPECT_TRUE(of.copies.back()->core().Install(record_, ShardId(shard), {}, kind).ok());
   }
@@ -193,6 +195,7 @@ std::string ElasticCluster::Describe() const {
   for (const proto::ViewChange& change : record_.view_changes()) {
     absl::StrAppend(&text, " {", change.ShortDebugString(), "}");
   }
+  absl::StrAppend(&text, " ", moves_, " moves, ", deaths_, " deaths;");
   for (const Process* process : processes_) {
     if (process == nullptr) continue;
     absl::StrAppend(&text, " node ", process->node, ".", process->incarnation, " told ",

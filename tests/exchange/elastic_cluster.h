@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/job/exchange/views.h"
 #include "common/transport/sim/sim_network.h"
@@ -22,8 +23,8 @@ namespace strata::tests {
 // A job of two shards whose nodes come and go, over a network that repeats frames and cuts
 // connections, from a seed. The cluster plays the coordinator: it has changes agreed upon, one
 // after the other, and gives some of them up. What it says to a process takes its time; it comes in
-// order, and some of it a second time much later. Nodes and first copies of shards may die
-// meanwhile.
+// order, and some of it a second time much later. Nodes and copies of shards may die meanwhile, and
+// shards move.
 //
 // Threads: one.
 class ElasticCluster {
@@ -37,8 +38,9 @@ class ElasticCluster {
     std::string job = "optimizer { sgd {} } consistency { sync {} }";
     bool counts = false;  // pushes, in place of training
     bool takes_first_weights = false;
-    bool has_backups = false;  // and first copies die
+    bool has_backups = false;  // and copies die
     bool nodes_die = false;
+    bool shards_move = false;  // from server to server, one after the other
   };
 
   // A step that a process has begun, with these weights.
@@ -62,9 +64,13 @@ class ElasticCluster {
   uint64_t pushes();
   const proto::JobRecord& record() const { return record_; }
   int given_up() const { return given_up_; }
-  // First copies and nodes that have died, and second copies that were made anew.
+  // Copies and nodes that have died, and second copies that were made anew.
   int deaths() const { return deaths_; }
   int filled() const { return filled_; }
+  // Shards that have moved while nodes trained, and copies that learned of a change while they were
+  // filled to take part in a move.
+  int moves() const { return moves_; }
+  int changed_while_filled() const { return changed_while_filled_; }
 
   // Element i of the first weights, and of a node's gradient in a step that begins with `weights`.
   static float FirstWeight(uint64_t i) { return 0.25f + 0.01f * static_cast<float>(i % 13); }
@@ -85,8 +91,14 @@ class ElasticCluster {
     std::vector<std::unique_ptr<server::SimCopy>> copies;
     server::SimCopy* primary = nullptr;
     server::SimCopy* backup = nullptr;  // null: there is none
-    uint32_t generation = 2;
-    bool is_lost = false;  // nobody has been made the primary in its place yet
+    server::SimCopy* next = nullptr;    // is filled besides, to be the backup
+    uint32_t generation = 2;            // the newest that was given out
+    bool is_lost = false;               // nobody has been made the primary in its place yet
+    bool is_whole = true;               // its backup, where it has one
+    int fills = 0;
+    uint32_t era = 0;  // one more with a death, which ends what was under way
+
+    std::vector<server::SimCopy*> Current() const;
   };
   enum class Stage { kIdle, kProposing, kInstalling };
 
@@ -103,6 +115,7 @@ class ElasticCluster {
   void Decide();
   void GiveUp();
   void Install();
+  void Install(const Shard& shard, server::SimCopy* copy, const proto::ViewChange& change);
   void Tell();
   void ToNode(Process* process, std::function<void()> what);
   void TakeChange(Process* process, const proto::ViewChange& change);
@@ -110,10 +123,26 @@ class ElasticCluster {
   // Deaths.
   void KillNode();
   void BeginAgain(uint32_t node);
-  void KillPrimary(uint32_t shard);
+  void KillCopy(uint32_t shard);
   void Promote(uint32_t shard);
   void Fill(uint32_t shard);
-  void WaitUntilWhole(uint32_t shard);
+
+  // Moves.
+  void MoveNext();
+  void MoveBesideBackup(uint32_t shard, uint32_t generation);
+  void MoveAlone(uint32_t shard, uint32_t generation);
+  void HasMoved(uint32_t shard, server::SimCopy* from);
+
+  // An empty copy; Install has it learn of later changes once it is one of the shard's.
+  server::SimCopy* NewCopy(uint32_t shard, uint32_t generation);
+  void Do(server::SimCopy* copy,
+          const std::function<absl::Status(std::vector<server::ShardAction>*)>& what);
+  // Unless the shard has lost a copy meanwhile.
+  void LaterOf(uint32_t shard, std::function<void()> what);
+  void WhenWhole(uint32_t shard, server::SimCopy* filler, uint32_t generation,
+                 std::function<void()> then);
+  // The record has the shard where it lies now, and nodes are told.
+  void TellWhereItLies(uint32_t shard);
 
   void Later(std::function<void()> what, absl::Duration most = absl::Milliseconds(20));
   void Tick();
@@ -136,6 +165,8 @@ class ElasticCluster {
   std::vector<std::optional<uint64_t>> promised_;  // by node: of its newest process
   std::set<const server::SimCopy*> installed_;
   int begun_ = 0, given_up_ = 0, deaths_ = 0, filled_ = 0;
+  uint32_t turn_ = 0;  // of the shards to move
+  int moves_ = 0, changed_while_filled_ = 0;
 };
 
 }  // namespace strata::tests

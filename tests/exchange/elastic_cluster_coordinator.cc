@@ -1,4 +1,4 @@
-// The part of ElasticCluster that plays the coordinator: changes of nodes, and deaths.
+// The part of ElasticCluster that plays the coordinator: changes of nodes, and nodes that die.
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +8,6 @@
 
 namespace strata::tests {
 
-using server::ShardAction;
-using server::ShardCopy;
 using server::SimCopy;
 using worker::ViewGate;
 
@@ -110,20 +108,25 @@ void ElasticCluster::Install() {
   bool all = true;
   for (const Shard& shard : shards_) {
     all = all && !shard.is_lost;
-    for (SimCopy* const copy : {shard.primary, shard.backup}) {
-      if (copy == nullptr || installed_.count(copy) > 0) continue;
+    for (SimCopy* const copy : shard.Current()) {
+      if (installed_.count(copy) > 0) continue;
       all = false;
-      Later([this, copy, change = change_] {
-        if (!copy->is_alive()) return;
-        const absl::Status changed = copy->core().ChangeView(change);
-        EXPECT_TRUE(changed.ok()) << changed;
-        Later([this, copy, number = change.number()] {
-          if (number == change_.number()) installed_.insert(copy);
-        });
-      });
+      Later([this, &shard, copy, change = change_] { Install(shard, copy, change); });
     }
   }
   if (all) Tell();
+}
+
+void ElasticCluster::Install(const Shard& shard, SimCopy* copy, const proto::ViewChange& change) {
+  if (!copy->is_alive()) return;
+  const absl::Status changed = copy->core().ChangeView(change);
+  const std::vector<SimCopy*> current = shard.Current();
+  if (std::count(current.begin(), current.end(), copy) == 0) return;  // it has left
+  EXPECT_TRUE(changed.ok()) << changed;
+  Later([this, &shard, copy, number = change.number()] {
+    if (number != change_.number() || !installed_.insert(copy).second) return;
+    if (copy == shard.next) ++changed_while_filled_;
+  });
 }
 
 void ElasticCluster::Tell() {
@@ -178,66 +181,6 @@ void ElasticCluster::KillNode() {
 void ElasticCluster::BeginAgain(uint32_t node) {
   if (stage_ == Stage::kInstalling) return Later([this, node] { BeginAgain(node); });
   Begin(node);
-}
-
-void ElasticCluster::KillPrimary(uint32_t shard) {
-  Shard& of = shards_[shard];
-  if (of.backup == nullptr || of.is_lost) return;
-  ++deaths_;
-  of.primary->Die();
-  of.primary = std::exchange(of.backup, nullptr);
-  of.is_lost = true;
-  Later([this, shard] { Promote(shard); });
-}
-
-void ElasticCluster::Promote(uint32_t shard) {
-  Shard& of = shards_[shard];
-  of.is_lost = false;
-  const uint32_t generation = ++of.generation;
-  of.primary->Do([&](std::vector<ShardAction>* actions) {
-    EXPECT_TRUE(of.primary->core().Promote(job(), ShardId(shard), generation, actions).ok());
-  });
-  const std::string address = absl::StrCat(of.copies.size() - 1, ".", shard);
-  record_.mutable_placement()->set_shard_endpoints(static_cast<int>(shard), address);
-  record_.mutable_placement()->set_shard_generations(static_cast<int>(shard), generation);
-  for (const auto& process : all_) {
-    Later([process = process.get(), shard, address, generation] {
-      process->training->OnShardMoved({ShardId(shard), address, generation});
-    });
-  }
-  if (of.copies.size() < 4) Later([this, shard] { Fill(shard); });
-}
-
-// A further copy, of the one that is left.
-void ElasticCluster::Fill(uint32_t shard) {
-  Shard& of = shards_[shard];
-  const uint32_t generation = ++of.generation;
-  const std::string address = absl::StrCat(of.copies.size(), ".", shard);
-  proto::JobRecord record = record_;
-  record.mutable_placement()->set_backup_endpoints(static_cast<int>(shard), address);
-  record.mutable_placement()->set_shard_generations(static_cast<int>(shard), generation);
-  of.copies.push_back(std::make_unique<SimCopy>(
-      &network_, address, 32 + 8 * static_cast<uint32_t>(of.copies.size()) + shard));
-  SimCopy* const copy = of.copies.back().get();
-  EXPECT_TRUE(copy->core().Install(record, ShardId(shard), {}, ShardCopy::kEmptyBackup).ok());
-  of.primary->Do([&](std::vector<ShardAction>* actions) {
-    EXPECT_TRUE(of.primary->core()
-                    .FillBackup(job(), ShardId(shard), generation, address, false, actions)
-                    .ok());
-  });
-  // Changes that are decided from now on are for it, too.
-  of.backup = copy;
-  WaitUntilWhole(shard);
-}
-
-void ElasticCluster::WaitUntilWhole(uint32_t shard) {
-  Shard& of = shards_[shard];
-  const std::vector<server::BackupState> states = of.primary->core().BackupStates();
-  ASSERT_EQ(states.size(), 1u);
-  ASSERT_TRUE(states[0].refusal.ok()) << states[0].refusal;
-  if (states[0].chunks_missing > 0) return Later([this, shard] { WaitUntilWhole(shard); });
-  ++filled_;
-  Later([this, shard] { KillPrimary(shard); }, absl::Milliseconds(60));
 }
 
 }  // namespace strata::tests

@@ -1,5 +1,6 @@
-// Jobs whose nodes come and go at random times: in sync the weights must have, at every clock, the
-// bits of a plain sum over the nodes that are in the job then; elsewhere each push must count once.
+// Jobs whose nodes come and go at random times, in some also shards from server to server: in sync
+// the weights must have, at every clock, the bits of a plain sum over the nodes that are in the job
+// then; elsewhere each push must count once.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -18,7 +19,8 @@ namespace strata::tests {
 
 void PrintTo(const ElasticCluster::Options& options, std::ostream* out) {
   *out << options.job << (options.takes_first_weights ? ", first weights of node 0" : "")
-       << (options.has_backups ? ", second copies" : "") << (options.nodes_die ? ", deaths" : "");
+       << (options.has_backups ? ", second copies" : "") << (options.nodes_die ? ", deaths" : "")
+       << (options.shards_move ? ", moves" : "");
 }
 
 namespace {
@@ -87,7 +89,7 @@ std::vector<Floats> WeightsByClock(const proto::JobRecord& record, const Views& 
 class SyncElastic : public testing::TestWithParam<Options> {};
 
 TEST_P(SyncElastic, TheWeightsAreAtEveryClockThoseOfTheNodesThatAreThere) {
-  int changes = 0, joined = 0, given_up = 0, deaths = 0, filled = 0;
+  int changes = 0, joined = 0, given_up = 0, deaths = 0, filled = 0, moves = 0, while_filled = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     ElasticCluster cluster(GetParam(), seed);
@@ -108,12 +110,18 @@ TEST_P(SyncElastic, TheWeightsAreAtEveryClockThoseOfTheNodesThatAreThere) {
     given_up += cluster.given_up();
     deaths += cluster.deaths();
     filled += cluster.filled();
+    moves += cluster.moves();
+    while_filled += cluster.changed_while_filled();
   }
   EXPECT_GT(changes, 150);
   EXPECT_GT(joined, 100);
   EXPECT_GT(given_up, 20);
   if (GetParam().nodes_die || GetParam().has_backups) EXPECT_GT(deaths, 200);
   if (GetParam().has_backups) EXPECT_GT(filled, 100);
+  if (GetParam().shards_move) {
+    EXPECT_GT(moves, 400);
+    EXPECT_GT(while_filled, 50) << "changes that came while a shard moved";
+  }
 }
 
 const char kMomentum[] = "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
@@ -121,10 +129,14 @@ const char kAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 
 
 INSTANTIATE_TEST_SUITE_P(
     Jobs, SyncElastic,
-    testing::Values(Options{.job = kMomentum}, Options{.job = kAdamw, .takes_first_weights = true},
-                    Options{.job = kMomentum, .nodes_die = true},
-                    Options{.job = kMomentum, .has_backups = true},
-                    Options{.job = kAdamw, .has_backups = true, .nodes_die = true}));
+    testing::Values(
+        Options{.job = kMomentum}, Options{.job = kAdamw, .takes_first_weights = true},
+        Options{.job = kMomentum, .nodes_die = true},
+        Options{.job = kMomentum, .has_backups = true},
+        Options{.job = kAdamw, .has_backups = true, .nodes_die = true},
+        Options{.job = kMomentum, .shards_move = true},
+        Options{.job = kMomentum, .has_backups = true, .shards_move = true},
+        Options{.job = kAdamw, .has_backups = true, .nodes_die = true, .shards_move = true}));
 
 class CountedElastic : public testing::TestWithParam<Options> {};
 
