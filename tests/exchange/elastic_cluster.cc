@@ -81,6 +81,9 @@ void ElasticCluster::InstallFirst(uint32_t shard) {
 }
 
 void ElasticCluster::Begin(uint32_t node) {
+  // Whoever comes back to the job has left it before.
+  const Process* const before = processes_[node];
+  if (before != nullptr && before->training->alive()) before->training->Kill();
   all_.push_back(std::make_unique<Process>());
   Process* const process = processes_[node] = all_.back().get();
   process->node = node;
