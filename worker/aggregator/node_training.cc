@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "common/require.h"
 #include "worker/aggregator/create_arenas.h"
-#include "worker/aggregator/device/device_arenas.h"
+#include "worker/aggregator/device/copy_in_parts.h"
 #include "worker/aggregator/exchange_text.h"
 #include "worker/aggregator/host/node_counters.h"
 #include "worker/aggregator/node_endpoint.h"

@@ -121,8 +121,8 @@ absl::Status EncodeBFloat16(device::Stream& stream, const float* x, Feedback fee
   if (n == 0) return absl::OkStatus();
   if (feedback == Feedback::kNone) state = nullptr;
   const auto launch = [&](auto kernel, size_t items) {
-    return Cast(stream).Launch("encode", BlocksForAll(items), ThreadsOfBlock(), kernel,
-                               x, state, n, payload, verdict);
+    return Cast(stream).Launch("encode", BlocksForAll(items), ThreadsOfBlock(), kernel, x, state, n,
+                               payload, verdict);
   };
   const bool aligned = IsAligned(x) && IsAligned(state);
   return WithFeedback(feedback, [&](auto kind) {

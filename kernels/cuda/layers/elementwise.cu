@@ -147,8 +147,7 @@ template <typename... Expected, typename... Actual>
 absl::Status Over(device::Stream& stream, const char* name, size_t items,
                   void (*kernel)(Expected...), Actual... actual) {
   if (items == 0) return absl::OkStatus();
-  return Cast(stream).Launch(name, BlocksForAll(items), ThreadsOfBlock(), kernel,
-                             actual...);
+  return Cast(stream).Launch(name, BlocksForAll(items), ThreadsOfBlock(), kernel, actual...);
 }
 
 }  // namespace

@@ -73,9 +73,8 @@ absl::Status Launch(CudaStream& stream, const void* in, void* out, size_t count,
                          to, n);
   }
   if (rows <= kShort || columns <= kShort) {
-    return stream.Launch("transpose", BlocksForAll(n), ThreadsOfBlock(),
-                         &GatherKernel<From, To>, from, to, static_cast<unsigned>(rows),
-                         static_cast<unsigned>(columns), n);
+    return stream.Launch("transpose", BlocksForAll(n), ThreadsOfBlock(), &GatherKernel<From, To>,
+                         from, to, static_cast<unsigned>(rows), static_cast<unsigned>(columns), n);
   }
   const size_t tiles = count * ((rows + kTile - 1) / kTile) * ((columns + kTile - 1) / kTile);
   return stream.Launch("transpose", BlocksFor(stream, tiles * kThreads), ThreadsOfBlock(),

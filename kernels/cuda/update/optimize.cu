@@ -79,8 +79,8 @@ template <typename T>
 absl::Status Launch(CudaStream& stream, OptimizerKind kind, const Factors& f, const Vectors& v,
                     size_t n) {
   const auto launch = [&](auto kernel) {
-    return stream.Launch("optimize", BlocksForAll(n / kElements<T>), ThreadsOfBlock(), kernel,
-                         f, v, n);
+    return stream.Launch("optimize", BlocksForAll(n / kElements<T>), ThreadsOfBlock(), kernel, f, v,
+                         n);
   };
   switch (kind) {
     case OptimizerKind::kSgd:

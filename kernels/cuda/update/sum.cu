@@ -97,8 +97,8 @@ absl::Status Launch(CudaStream& stream, const Inputs& inputs, unsigned count, fl
                     device::Verdict* verdict) {
   constexpr size_t kWidth = sizeof(T) / sizeof(float);
   const auto launch = [&](auto kernel) {
-    return stream.Launch("sum", BlocksForAll(n / kWidth), ThreadsOfBlock(), kernel, inputs,
-                         count, out, n / kWidth, n % kWidth, verdict);
+    return stream.Launch("sum", BlocksForAll(n / kWidth), ThreadsOfBlock(), kernel, inputs, count,
+                         out, n / kWidth, n % kWidth, verdict);
   };
   switch (count) {
     case 1:
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 absl::Status Check(CudaStream& stream, const float* x, size_t n, device::Verdict* verdict) {
   constexpr size_t kWidth = sizeof(T) / sizeof(float);
-  return stream.Launch("check finite", BlocksForAll(n / kWidth), ThreadsOfBlock(),
-                       &CheckKernel<T>, x, n / kWidth, n % kWidth, verdict);
+  return stream.Launch("check finite", BlocksForAll(n / kWidth), ThreadsOfBlock(), &CheckKernel<T>,
+                       x, n / kWidth, n % kWidth, verdict);
 }
 
 }  // namespace

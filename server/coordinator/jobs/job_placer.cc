@@ -93,8 +93,14 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
     const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
     if (!may.ok()) return may;
   }
-  absl::StatusOr<JobPlacement> placement = PlaceChunks(
-      entry->stored.record().layout().elements(), entry->job().chunk_elements(), choice.servers);
+  const uint64_t elements = entry->stored.record().layout().elements();
+  uint32_t chunk_elements = entry->job().chunk_elements();
+  if (chunk_elements == 0 && entry->job().device() == proto::Job::GPU) {
+    uint32_t shards = 0;
+    for (const ServerShards& server : choice.servers) shards += server.ports.size();
+    chunk_elements = DeviceChunkElements(elements, shards);
+  }
+  absl::StatusOr<JobPlacement> placement = PlaceChunks(elements, chunk_elements, choice.servers);
   if (!placement.ok()) return placement.status();
   SettleConnections(choice.servers, entry);
   const int shards = placement->placement.shard_endpoints_size();

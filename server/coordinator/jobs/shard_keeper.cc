@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/own_shards.h"
@@ -23,6 +24,9 @@ bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
          static_cast<int>(message.shard()) < entry.stored.status().shards_size() &&
          HomeOf(entry, ShardId(message.shard())).backup() == daemon;
 }
+bool HasCopy(const proto::JobShardStatus& home, const std::string& server) {
+  return home.daemon() == server || home.backup() == server || home.next_backup() == server;
+}
 // Of a job without second copies: what it has of those for a while is lost, or can take over.
 bool CanGoOnWithout(const std::string& server, const proto::JobStatus& status) {
   return std::none_of(
@@ -32,10 +36,8 @@ bool CanGoOnWithout(const std::string& server, const proto::JobStatus& status) {
       });
 }
 bool IsNext(const std::string& daemon, uint32_t shard, uint32_t generation, const JobEntry& entry) {
-  if (entry.stage() != JobStage::kTraining ||
-      static_cast<int>(shard) >= entry.stored.status().shards_size()) {
-    return false;
-  }
+  const int shards = entry.stored.status().shards_size();
+  if (entry.stage() != JobStage::kTraining || static_cast<int>(shard) >= shards) return false;
   const proto::JobShardStatus& home = HomeOf(entry, ShardId(shard));
   return !home.next_backup().empty() && home.next_generation() == generation &&
          (home.next_backup() == daemon || FillerOf(home) == daemon);
@@ -182,9 +184,9 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
   const bool plays_a_node =
       std::any_of(entry.nodes.begin(), entry.nodes.end(),
                   [&](const JobNode& node) { return node.daemon == daemon && !node.finished; });
-  const bool is_server =
-      std::any_of(entry.servers.begin(), entry.servers.end(),
-                  [&](const JobServer& server) { return server.daemon == daemon; });
+  const auto is_it = [&](const JobServer& server) { return server.daemon == daemon; };
+  const bool is_server = absl::c_any_of(entry.servers, is_it);
+  const proto::Placement& placement = entry.stored.record().placement();
   for (const ShardId shard : MovedShards(entry.stored.record())) {
     const proto::JobShardStatus& home = HomeOf(entry, shard);
     if (home.backup() == daemon && home.backup_is_partial()) {
@@ -192,19 +194,16 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
     }
     if (plays_a_node || home.daemon() == daemon) commands_->SendMove(entry, shard, daemon);
     // That it was to forget its copy may be lost.
-    const bool has_none =
-        home.daemon() != daemon && home.backup() != daemon && home.next_backup() != daemon;
-    if (has_none && is_server) {
-      const uint32_t generation = ShardGeneration(entry.stored.record().placement(), shard);
-      commands_->SendRemoveShard(entry, {shard, daemon, generation});
+    if (!HasCopy(home, daemon) && is_server) {
+      commands_->SendRemoveShard(entry, {shard, daemon, ShardGeneration(placement, shard)});
     }
   }
-  const proto::JobStatus& status = entry.stored.status();
-  for (int i = 0; i < status.shards_size(); ++i) {
-    const ShardId shard(static_cast<uint32_t>(i));
-    if (status.shards(i).next_backup().empty()) continue;
-    if (status.shards(i).next_backup() == daemon) commands_->SendInstallNext(entry, shard);
-    if (FillerOf(status.shards(i)) == daemon) commands_->SendFillNext(entry, shard, daemon);
+  uint32_t shard = 0;
+  for (const proto::JobShardStatus& home : entry.stored.status().shards()) {
+    const ShardId id(shard++);
+    if (home.next_backup() == daemon) commands_->SendInstallNext(entry, id);
+    const bool fills = !home.next_backup().empty() && FillerOf(home) == daemon;
+    if (fills) commands_->SendFillNext(entry, id, daemon);
   }
 }
 

@@ -110,4 +110,12 @@ absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_eleme
   return result;
 }
 
+uint32_t DeviceChunkElements(uint64_t elements, uint32_t shards) {
+  constexpr uint64_t kAtLeast = (2 << 20) / sizeof(float);
+  constexpr uint64_t kAlignment = 64 / sizeof(float);
+  const uint64_t of_eight = elements / (uint64_t{8} * std::max(shards, 1u));
+  const uint64_t wanted = std::min(kAtLeast, of_eight) / kAlignment * kAlignment;
+  return std::max(DefaultChunkElements(elements, shards), static_cast<uint32_t>(wanted));
+}
+
 }  // namespace strata::server

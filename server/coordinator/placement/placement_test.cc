@@ -103,5 +103,13 @@ TEST(PlaceChunks, RefusesMoreChunksThanAMessageHolds) {
                                        "chunks; at most 1048576 are possible"));
 }
 
+TEST(DeviceChunkElements, AreTwoMebibytesWhereEachShardHasEight) {
+  EXPECT_EQ(DeviceChunkElements(25'557'032, 4), 524'288u);  // ResNet-50
+  EXPECT_EQ(DeviceChunkElements(8'000'000, 4), 250'000u);   // eight on each shard
+  EXPECT_EQ(DeviceChunkElements(61'706, 4), 61'706u);       // LeNet-5: one chunk, as ever
+  EXPECT_EQ(DeviceChunkElements(1'000'000'000, 0), 524'288u);
+  EXPECT_EQ(DeviceChunkElements(200'000, 1), 24'992u);  // of cache lines
+}
+
 }  // namespace
 }  // namespace strata::server

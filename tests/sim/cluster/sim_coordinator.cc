@@ -32,7 +32,8 @@ std::vector<Causes::Home> HomesOf(const proto::StoredJob& job) {
   const auto& generations = job.record().placement().shard_generations();
   for (int s = 0; s < job.status().shards_size(); ++s) {
     const proto::JobShardStatus& shard = job.status().shards(s);
-    homes.push_back({.first = shard.daemon(),
+    // One without chunks is its server's only while that has others of the job.
+    homes.push_back({.first = shard.chunks() > 0 ? shard.daemon() : "",
                      .second = shard.backup(),
                      .is_partial = shard.backup_is_partial(),
                      .generation = s < generations.size() ? generations[s] : 0});

@@ -10,23 +10,12 @@
 #include "common/copies.h"
 #include "common/require.h"
 #include "worker/aggregator/core/step_facts.h"
+#include "worker/aggregator/device/copy_in_parts.h"
 #include "worker/aggregator/device/decode_payload.h"
 #include "worker/aggregator/device/pinned_blocks.h"
 
 namespace strata::worker {
 using device::Memory;
-namespace {
-
-// What one thread copies at a time.
-constexpr size_t kPartBytes = size_t{256} << 10;
-// With more the memory, and not they, is what takes its time.
-constexpr uint32_t kHelpersMax = 3;
-
-}  // namespace
-
-uint32_t CopyHelpersFor(uint32_t local_ranks, uint32_t cores) {
-  return std::min(kHelpersMax, cores > local_ranks + 1 ? cores - local_ranks - 1 : 0);
-}
 
 absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
                                                                    AggregatorCore* core,
@@ -346,17 +335,7 @@ absl::Status DeviceArenas::TakeWeights(ChunkId chunk, uint32_t first_element,
 DeviceArenas::Upload DeviceArenas::StageWeights(const Bytes& weights) {
   const size_t bytes = weights.size();
   const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(bytes);
-  const auto copy = [&](uint32_t part) {
-    const size_t at = part * kPartBytes;
-    CopyBytes(CopyReason::kIntoArena, buffer.get() + at, weights.data() + at,
-              std::min(kPartBytes, bytes - at));
-  };
-  const auto parts = static_cast<uint32_t>((bytes + kPartBytes - 1) / kPartBytes);
-  if (helpers_ != nullptr) {
-    helpers_->Run(parts, helpers_->helpers(), copy);
-  } else {
-    for (uint32_t part = 0; part < parts; ++part) copy(part);
-  }
+  CopyInParts(CopyReason::kIntoArena, buffer.get(), weights.data(), bytes, helpers_);
   return {.buffer = buffer, .bytes = bytes};
 }
 

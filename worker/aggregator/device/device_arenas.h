@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/block_source.h"
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/fork_join.h"
@@ -20,36 +19,12 @@
 #include "kernels/device/device_kernels.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/core/arenas.h"
+#include "worker/aggregator/device/device_arenas_options.h"
 #include "worker/aggregator/device/device_encoder.h"
 #include "worker/contract/device_trace.h"
 #include "worker/contract/node_memory.h"
 
 namespace strata::worker {
-
-// How many threads are of use to help to copy, on a node with so many cores, whose ranks each keep
-// one busy, as the caller does.
-uint32_t CopyHelpersFor(uint32_t local_ranks, uint32_t cores);
-
-struct DeviceArenasOptions {
-  // By local rank: the device that it computes on. Several ranks may have one.
-  std::vector<std::shared_ptr<device::Device>> devices;
-  // Called from threads of the devices' when Poll has something to do.
-  std::function<void()> wake;
-  // Ranks, each with a device of its own, have added up a chunk's gradients before BeginSum: in
-  // place of those of the rank whose device has the chunk's turn.
-  bool ranks_add_up = false;
-  // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum gives
-  // their payloads. Null: it gives fp32. Not used after Create.
-  const proto::JobRecord* encodes_for = nullptr;
-  NodeId node{0};
-  // What the devices do is noted there; outlives the arenas. Null: no event is timed.
-  TraceLog* trace = nullptr;
-  // Where sums come to lie on the host, if it can be pinned: memory that the exchange may show to
-  // peers of this host. Null: the devices' own.
-  std::shared_ptr<BlockSource> source = nullptr;
-  // Help to copy what comes from the network; outlive the arenas. Null: there are none.
-  ForkJoin* helpers = nullptr;
-};
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
 // for each rank on its own. Devices take turns, chunk by chunk: one adds up a chunk's gradients in

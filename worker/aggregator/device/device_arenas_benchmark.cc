@@ -18,6 +18,7 @@
 #include "common/event_fd.h"
 #include "kernels/device/benchmark_support.h"
 #include "kernels/device/load_plugin.h"
+#include "worker/aggregator/device/copy_in_parts.h"
 #include "worker/aggregator/device/device_arenas.h"
 
 namespace strata::worker {

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/event_fd.h"
+#include "common/fork_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/device/test_devices.h"
@@ -54,6 +55,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
     DeviceArenasOptions options;
     for (uint32_t device : GetParam().devices) options.devices.push_back(used[device]);
     options.wake = [this] { woken_.Notify(); };
+    options.helpers = &helpers_;
     auto arenas = DeviceArenas::Create(memory_.get(), &core_, map_, options);
     ASSERT_TRUE(arenas.ok()) << arenas.status();
     arenas_ = *std::move(arenas);
@@ -124,6 +126,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
   const ChunkMap map_{kElements, kChunkElements};
   AggregatorCore core_{RankId(0), ranks(), map_.chunks()};
   const EventFd woken_ = *EventFd::Create();
+  ForkJoin helpers_{2};
   std::shared_ptr<device::Devices> found_;
   std::vector<std::shared_ptr<device::Device>> devices_;
   std::unique_ptr<DeviceArenas> arenas_;

@@ -13,11 +13,11 @@ device::Memory PinnedBlocks::TakeFromSource(size_t bytes) {
     source_->GiveBack(block, bytes);
     return nullptr;
   }
-  return device::Memory(block, [source = source_, pinned = *std::move(pinned),
-                                bytes](std::byte* at) mutable {
-    pinned.reset();
-    source->GiveBack(at, bytes);
-  });
+  return device::Memory(
+      block, [source = source_, pinned = *std::move(pinned), bytes](std::byte* at) mutable {
+        pinned.reset();
+        source->GiveBack(at, bytes);
+      });
 }
 
 std::byte* PinnedBlocks::Take(size_t bytes) {
