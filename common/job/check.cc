@@ -22,7 +22,6 @@
 namespace strata {
 namespace {
 
-constexpr uint32_t kRanksMax = 1024;
 constexpr uint32_t kDelayMsMax = 60'000;
 constexpr double kSlowMax = 1000;
 

@@ -1,9 +1,12 @@
 #include "common/job/check_faults.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
+#include "common/job/job.h"
 #include "common/job/number_check.h"
 
 namespace strata {
@@ -68,25 +71,22 @@ absl::Status CheckCopies(const proto::Job& job) {
   return absl::OkStatus();
 }
 
-// What a node has of its own, which is lost with its processes.
-absl::Status CheckNodesKeepNothing(const proto::Job& job) {
+// What a node has of its own, which another process in its place, or one that comes, does not have.
+// `field` asks for such processes, and `lost` says how it is lost.
+absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, const char* lost) {
   const proto::Lazy& lazy = job.consistency().lazy();
   if (HasLocalSteps(job) || lazy.double_buffering()) {
-    return Refuse(
-        absl::StrFormat("replace: consistency: %s keeps weights on the nodes, which are lost with "
-                        "a node that dies",
-                        ModeName(job.consistency())));
+    return Refuse(absl::StrFormat("%s: consistency: %s keeps weights on the nodes, which %s", field,
+                                  ModeName(job.consistency()), lost));
   }
   if (job.optimizer().has_mean()) {
-    return Refuse(
-        "replace: optimizer.mean has the ranks keep the weights, which are lost with a node that "
-        "dies");
+    return Refuse(absl::StrFormat("%s: optimizer.mean has the ranks keep the weights, which %s",
+                                  field, lost));
   }
   if (!AppliesOnNodes(job)) return absl::OkStatus();
   return Refuse(
-      absl::StrFormat("replace: %s has the nodes keep weights and optimizer state, which are lost "
-                      "with a node that dies",
-                      job.optimizer().has_lars() ? "optimizer.lars" : "optimizer.clip_norm"));
+      absl::StrFormat("%s: %s has the nodes keep weights and optimizer state, which %s", field,
+                      job.optimizer().has_lars() ? "optimizer.lars" : "optimizer.clip_norm", lost));
 }
 
 absl::Status CheckHangAfter(uint32_t seconds) {
@@ -108,13 +108,56 @@ absl::Status CheckReplace(const proto::Job& job) {
   if (replace.per_hour() == 0) return Refuse("replace.per_hour: is required, and at least 1");
   return All({InRange("replace.per_hour", replace.per_hour(), 1, kReplacedPerHourMax),
               InRange("replace.patience_s", replace.patience_s(), 1, kPatienceSMax),
-              CheckHangAfter(replace.hang_after_s()), CheckNodesKeepNothing(job)});
+              CheckHangAfter(replace.hang_after_s()),
+              CheckNodesKeepNothing(job, "replace", "are lost with a node that dies")});
+}
+
+// Nodes are laid out once, so that each has as many ranks.
+absl::Status CheckWholeNodes(const proto::Job& job) {
+  if (job.ranks_per_node() == 0) return absl::OkStatus();
+  for (const auto& [field, ranks] :
+       {std::pair("ranks", job.ranks()), std::pair("ranks_min", job.ranks_min()),
+        std::pair("ranks_max", job.ranks_max())}) {
+    if (ranks % job.ranks_per_node() == 0) continue;
+    return Refuse(absl::StrFormat(
+        "%s: %d is not a multiple of ranks_per_node: %d, as it is where nodes may join and leave",
+        field, ranks, job.ranks_per_node()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckElastic(const proto::Job& job) {
+  if (!IsElastic(job)) return absl::OkStatus();
+  if (job.ranks_min() > job.ranks()) {
+    return Refuse(
+        absl::StrFormat("ranks_min: %d is above ranks: %d", job.ranks_min(), job.ranks()));
+  }
+  if (job.ranks_max() < job.ranks()) {
+    return Refuse(
+        absl::StrFormat("ranks_max: %d is below ranks: %d", job.ranks_max(), job.ranks()));
+  }
+  // Both are there once defaults are; where they say the same, either may have been meant.
+  const char* const field = job.ranks_max() == job.ranks() ? "ranks_min" : "ranks_max";
+  if (job.exchange() != proto::Job::PARAMETER_SERVER) {
+    return Refuse(
+        absl::StrFormat("%s: belongs to exchange: PARAMETER_SERVER: elsewhere nodes neither join "
+                        "nor leave a job that trains",
+                        field));
+  }
+  if (!job.has_program()) {
+    return Refuse(absl::StrFormat(
+        "%s: needs a program: the built-in trainer draws its data by the ranks that "
+        "a job begins with, and does not follow nodes that join and leave yet",
+        field));
+  }
+  return All({InRange(field, job.ranks_max(), 1, kRanksMax), CheckWholeNodes(job),
+              CheckNodesKeepNothing(job, field, "a node that joins does not have")});
 }
 
 }  // namespace
 
 absl::Status CheckFaults(const proto::Job& job) {
-  return All({CheckCheckpoint(job), CheckReplace(job)});
+  return All({CheckCheckpoint(job), CheckReplace(job), CheckElastic(job)});
 }
 
 }  // namespace strata

@@ -160,6 +160,68 @@ TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
   }
 }
 
+proto::Job Elastic(const std::vector<std::string>& settings) {
+  proto::Job job =
+      *ParseJob("name: 'a' ranks: 4 program { path: '/p' samples_per_rank: 4 }", "job");
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  FillDefaults(&job);
+  return job;
+}
+
+TEST(CheckElastic, AJobHasAsManyRanksAtLeastAndAtMostWhereNothingIsSaid) {
+  const proto::Job grows = Elastic({"ranks_max=8"}), shrinks = Elastic({"ranks_min=2"});
+  EXPECT_TRUE(ValidateJob(grows).ok()) << ValidateJob(grows);
+  EXPECT_TRUE(ValidateJob(shrinks).ok()) << ValidateJob(shrinks);
+  EXPECT_EQ(grows.ranks_min(), 4u);
+  EXPECT_EQ(shrinks.ranks_max(), 4u);
+  EXPECT_TRUE(IsElastic(grows) && IsElastic(shrinks));
+  EXPECT_FALSE(IsElastic(Elastic({})));
+}
+
+TEST(CheckElastic, GoesWithModesThatKeepAllWeightsOnServers) {
+  for (const std::string preset :
+       {"sync", "ssp(3)", "quorum(2)", "async", "async_damped", "async_dc"}) {
+    const proto::Job job = Elastic({"ranks_min=2", "ranks_max=6", "ranks_per_node=2",
+                                    absl::StrCat("consistency.preset=\"", preset, "\"")});
+    EXPECT_TRUE(ValidateJob(job).ok()) << preset << ValidateJob(job);
+  }
+}
+
+class RefusedElastic : public testing::TestWithParam<Bad> {};
+TEST_P(RefusedElastic, NamesTheField) {
+  const absl::Status status = ValidateJob(Elastic(GetParam().settings));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
+}
+constexpr char kMost[] = "ranks_max=8";
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedElastic,
+    testing::Values(
+        Bad{{"ranks_min=5"}, "ranks_min: 5 is above ranks: 4"},
+        Bad{{"ranks_max=3"}, "ranks_max: 3 is below ranks: 4"},
+        Bad{{"ranks_max=1025"}, "ranks_max: 1025 is not in 1 to 1024"},
+        Bad{{"ranks_max=7", "ranks_per_node=2"},
+            "ranks_max: 7 is not a multiple of ranks_per_node: 2"},
+        Bad{{"ranks_min=1", "ranks_per_node=2"}, "ranks_min: 1 is not a multiple of"},
+        Bad{{kMost, "ranks=3", "ranks_per_node=2"}, "ranks: 3 is not a multiple of"},
+        Bad{{kMost, "exchange=RING"}, "ranks_max: belongs to exchange: PARAMETER_SERVER"},
+        Bad{{"ranks_min=1", "exchange=RING"}, "ranks_min: belongs to exchange: PARAMETER_SERVER"},
+        Bad{{kMost, "exchange=NCCL", "device=GPU"}, "ranks_max: belongs to exchange"},
+        Bad{{"ranks_max=2", "exchange=NONE", "ranks=1"}, "ranks_max: belongs to exchange"},
+        Bad{{kMost, "consistency.preset=\"delay1\""}, "ranks_max: consistency: double buffering"},
+        Bad{{kMost, "consistency.preset=\"local(4)\""}, "ranks_max: consistency: lazy(0, 4 loc"},
+        Bad{{kMost, "consistency.preset=\"diloco(4)\""}, "ranks_max: consistency: lazy(0, 4 lo"},
+        Bad{{kMost, "consistency.preset=\"easgd\""}, "ranks_max: consistency: async(elastic"},
+        Bad{{kMost, "optimizer.lars={}"},
+            "ranks_max: optimizer.lars has the nodes keep weights "
+            "and optimizer state, which a node that joins does not"},
+        Bad{{"ranks_min=2", "optimizer.clip_norm=1"}, "ranks_min: optimizer.clip_norm"}));
+
+TEST(CheckElastic, TheBuiltInTrainerDoesNotFollowYet) {
+  EXPECT_THAT(std::string(ValidateJob(With({"ranks_max=8"})).message()),
+              testing::StartsWith("ranks_max: needs a program: the built-in trainer"));
+}
+
 TEST(CheckReplace, AnUnknownWayToGoOnUnprotectedIsRefused) {
   proto::Job job = With({"replicas=1"});
   job.set_while_unprotected(static_cast<proto::Job::Unprotected>(9));

@@ -110,6 +110,8 @@ void FillDefaults(proto::Job* job) {
   FillSchedule(job->mutable_schedule());
   FillConsistency(job->mutable_consistency());
   if (job->ranks() == 0) job->set_ranks(1);
+  if (job->ranks_min() == 0 && job->ranks_max() > 0) job->set_ranks_min(job->ranks());
+  if (job->ranks_max() == 0 && job->ranks_min() > 0) job->set_ranks_max(job->ranks());
   if (job->epochs() == 0 && job->max_steps() == 0) job->set_epochs(1);
   if (job->seed() == 0) job->set_seed(1);
   if (job->window() == 0) job->set_window(4);

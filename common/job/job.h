@@ -16,6 +16,9 @@ namespace strata {
 // name.
 inline constexpr uint32_t kProtocolVersion = 4;
 
+// The most ranks that a job may have.
+inline constexpr uint32_t kRanksMax = 1024;
+
 // Parses protobuf text. `source` names it in errors ("job.textproto:3:5: ...").
 // Errors: InvalidArgument, one line: place, field and what is wrong.
 absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& source);
@@ -36,6 +39,9 @@ void FillDefaults(proto::Job* job);
 // Checks a job with defaults filled in. Errors: InvalidArgument naming field, value and what is
 // allowed.
 absl::Status ValidateJob(const proto::Job& job);
+
+// Whether nodes may join the job, or leave it, while it trains.
+inline bool IsElastic(const proto::Job& job) { return job.ranks_min() > 0 || job.ranks_max() > 0; }
 
 // The job's defaults are filled in.
 OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer);

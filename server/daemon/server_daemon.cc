@@ -171,6 +171,8 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
     RemoveShard(message.remove_shard());
   } else if (message.has_fill_next()) {
     FillNext(message.fill_next());
+  } else if (message.has_change_view()) {
+    ChangeView(message.change_view());
   }
 }
 

@@ -105,6 +105,8 @@ class ServerDaemon {
   void FillNext(const proto::FillNext& fill);
   template <typename Message>
   void TellNotMoved(const Message& asked, const absl::Status& why);
+  // Has all shards of the job install it, and tells the coordinator how that went.
+  void ChangeView(const proto::ViewChange& change);
   // Forgets copies of a shard that are older than the generation, and the job with its last one.
   void Forget(JobId job, ShardId shard, uint32_t generation);
   // Has the shards go on from the job's checkpoint, and tells the coordinator how that went.

@@ -1,4 +1,4 @@
-// The part of ServerDaemon that sees to copies of shards of running jobs.
+// The part of ServerDaemon that sees to copies of shards of running jobs, and to their nodes.
 #include <string>
 #include <utility>
 
@@ -112,6 +112,29 @@ void ServerDaemon::RemoveShard(const proto::RemoveShard& remove) {
   const auto here = jobs_.find(remove.job_id());
   if (here == jobs_.end() || here->second != remove.attempt()) return;
   Forget(JobId(remove.job_id()), ShardId(remove.shard()), remove.generation());
+}
+
+void ServerDaemon::ChangeView(const proto::ViewChange& change) {
+  const auto here = jobs_.find(change.job_id());
+  if (here != jobs_.end() && here->second != change.attempt()) return;
+  absl::Status changed = absl::NotFoundError("the job is not here");
+  for (const auto& thread : shards_) {
+    const absl::Status on_thread = thread->ChangeView(change);
+    if (absl::IsNotFound(on_thread)) continue;
+    changed = on_thread;
+    if (!changed.ok()) break;
+  }
+  if (changed.ok()) {
+    LogInfo("job %u: other nodes take part from clock %u on (change %u)", change.job_id(),
+            change.at_clock(), change.number());
+  }
+  proto::DaemonMessage reply;
+  proto::ViewInstalled* const installed = reply.mutable_view_installed();
+  installed->set_job_id(change.job_id());
+  installed->set_attempt(change.attempt());
+  installed->set_number(change.number());
+  if (!changed.ok()) installed->set_error(std::string(changed.message()));
+  session_->Send(std::move(reply));
 }
 
 void ServerDaemon::Forget(JobId job, ShardId shard, uint32_t generation) {

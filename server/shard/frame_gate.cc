@@ -136,8 +136,8 @@ std::optional<FrameFault> FrameGate::CheckSender(const Binding& binding,
   }
   switch (header.op) {
     case Op::kPull:
-      if (plan_.replaces) return CheckEra(header);
-      return FrameFault{ErrorCode::kWrongRole, "the job replaces no nodes"};
+      if (plan_.lets_begin_late) return CheckEra(header);
+      return FrameFault{ErrorCode::kWrongRole, "the job replaces no nodes, and none join it"};
     case Op::kInit:
     case Op::kPushPull:
     case Op::kCut:

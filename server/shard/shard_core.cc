@@ -21,6 +21,23 @@ absl::Status NotHere(JobId job, ShardId shard) {
       absl::StrFormat("shard %d of job %d is not here", shard.value(), job.value()));
 }
 
+// Changes of the job's nodes come one by one, too.
+std::string TextOf(proto::JobRecord record) {
+  record.clear_view_changes();
+  return record.SerializeAsString();
+}
+
+// Several shards of a job that lie on one thread say of each node what is worst.
+void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
+  const auto same =
+      absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });
+  if (same == clocks->end()) return clocks->push_back(clock);
+  proto::NodeClock both = clock.clock() < same->clock() ? clock : *same;
+  both.set_connected(clock.connected() && same->connected());
+  both.set_unanswered(clock.unanswered() + same->unanswered());
+  *same = both;
+}
+
 }  // namespace
 
 void ShardCounters::Add(const ShardCounters& other) {
@@ -50,7 +67,7 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
                                              ShardCopy copy) {
   const JobId id(record.job_id());
   const JobShard key(id, own_shard);
-  std::string text = record.SerializeAsString();
+  std::string text = TextOf(record);
   const bool is_late = copy == ShardCopy::kEmptyBackup;  // other shards have moved since
   for (const auto* jobs : {&jobs_, &installing_}) {
     for (const auto& [known, installed] : *jobs) {
@@ -62,7 +79,11 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
       return absl::AlreadyExistsError(
           absl::StrFormat("job %d is installed with another record", id.value()));
     }
-    if (jobs->contains(key)) return jobs == &jobs_;
+    if (!jobs->contains(key)) continue;
+    for (const proto::ViewChange& change : record.view_changes()) {
+      if (absl::Status changed = ChangeView(change); !changed.ok()) return changed;
+    }
+    return jobs == &jobs_;
   }
   absl::StatusOr<ShardPlan> plan = MakeShardPlan(record, own_shard);
   if (!plan.ok()) {
@@ -158,6 +179,19 @@ absl::Status ShardCore::FillNext(JobId job, ShardId shard, uint32_t generation,
                                  const std::string& address, std::vector<ShardAction>* actions) {
   return OnShard(job, shard, actions,
                  [&](ShardJob& found) { return found.FillNext(generation, address, actions); });
+}
+
+absl::Status ShardCore::ChangeView(const proto::ViewChange& change) {
+  const JobId job(change.job_id());
+  absl::Status status = absl::NotFoundError(absl::StrFormat("job %d is not here", job.value()));
+  for (auto* const jobs : {&jobs_, &installing_}) {
+    for (auto& [key, installed] : *jobs) {
+      if (key.first != job) continue;
+      status = installed.job->ChangeView(change);
+      if (!status.ok()) return status;
+    }
+  }
+  return status;
 }
 
 bool ShardCore::RemoveShard(JobId job, ShardId shard, uint32_t generation,
@@ -349,21 +383,6 @@ size_t ShardCore::HeldSums(JobId job, ChunkId chunk) const {
   }
   return held;
 }
-
-namespace {
-
-// Several shards of a job that lie on one thread say of each node what is worst.
-void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
-  const auto same =
-      absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });
-  if (same == clocks->end()) return clocks->push_back(clock);
-  proto::NodeClock both = clock.clock() < same->clock() ? clock : *same;
-  both.set_connected(clock.connected() && same->connected());
-  both.set_unanswered(clock.unanswered() + same->unanswered());
-  *same = both;
-}
-
-}  // namespace
 
 absl::flat_hash_map<JobId, ShardReport> ShardCore::NextReports() {
   absl::flat_hash_map<JobId, ShardReport> reports;

@@ -42,8 +42,7 @@ class ShardJob;
 enum class ShardCopy { kPrimary, kBackup, kEmptyBackup };
 
 // What lies on one thread of a server: shards of jobs, with their chunks' weights and optimizer
-// state, and the
-// modes of consistency, which say when a push is applied and answered. A pure state
+// state, and the modes of consistency, which say when a push is applied and answered. A pure state
 // machine: frames in, actions out; no sockets, clocks, threads or randomness, so the simulator runs
 // it as it is. Time comes with the events, and goes forward.
 //
@@ -60,9 +59,10 @@ class ShardCore {
   ~ShardCore();
 
   // Takes a job's shard in: `own_shard` is its index in record.placement. Installing the same one
-  // again with the same record is fine. With record.resume the job goes on from `images`, which
-  // hold at least the shard's chunks. Errors: InvalidArgument (layout, placement, view, naming the
-  // field; images that do not fit), AlreadyExists (another record under this id).
+  // again with the same record is fine; that may have more changes of its nodes. With record.resume
+  // the job goes on from `images`, which hold at least the shard's chunks. Errors: InvalidArgument
+  // (layout, placement, view, naming the field; images that do not fit), AlreadyExists (another
+  // record under this id).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
                        absl::Span<const ChunkImage> images = {},
                        ShardCopy copy = ShardCopy::kPrimary);
@@ -86,7 +86,6 @@ class ShardCore {
   // goes out. Errors: as above.
   absl::Status GoOnAlone(JobId job, ShardId shard, uint32_t generation,
                          std::vector<ShardAction>* actions);
-
   // The copy here is the shard's primary as of this generation, and has a backup at `address` from
   // now on, which it fills while it serves nodes. `is_whole`: it has been filled, as is known where
   // primaries are made; before, a job that waits while it is unprotected stands still. Errors: as
@@ -101,11 +100,14 @@ class ShardCore {
   // the backup. Empty: there is to be none; older news changes nothing. Errors: as above.
   absl::Status FillNext(JobId job, ShardId shard, uint32_t generation, const std::string& address,
                         std::vector<ShardAction>* actions);
+  // Other nodes take part in the job from a clock on, in all copies here of its shards. Nodes may
+  // begin that clock once each copy has the change. One that is known is fine. Errors: NotFound;
+  // InvalidArgument (it does not fit others); FailedPrecondition (a node has pushed that clock).
+  absl::Status ChangeView(const proto::ViewChange& change);
   // Forgets a copy of a shard that is older than this generation; its connections are closed.
   // Returns whether one is left that is not older.
   bool RemoveShard(JobId job, ShardId shard, uint32_t generation,
                    std::vector<ShardAction>* actions);
-
   // Forgets a job; its connections are closed. Unknown jobs are fine.
   void Remove(JobId job, std::vector<ShardAction>* actions);
 

@@ -24,6 +24,22 @@ std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
   return begins;
 }
 
+// Errors: FailedPrecondition: a node has pushed the clock already.
+absl::Status CheckAhead(const ShardPlan& plan, uint64_t clock,
+                        absl::Span<const std::unique_ptr<ChunkState>> chunks) {
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+    for (size_t node = 0; node < plan.nodes.size(); ++node) {
+      const ChunkState& state = *chunks[chunk];
+      if (state.IsRetired(node) || state.Received(node) <= clock) continue;
+      return absl::FailedPreconditionError(
+          absl::StrFormat("the job's nodes are to change at clock %d, but node %d has pushed chunk "
+                          "%d of it already",
+                          clock, plan.nodes[node].value(), plan.chunks[chunk].id.value()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels,
@@ -43,6 +59,7 @@ ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kerne
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,
                                                    chunk.elements, chunk.runs));
   }
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) JoinAll(chunk);
   if (copy == ShardCopy::kEmptyBackup) lacks_.assign(chunks_.size(), true);
   if (is_backup_ || plan_.backup.empty()) return;
   backup_ = NewBackupLine(plan_.backup, plan_.generation);
@@ -88,6 +105,25 @@ void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
   }
   for (Cut<ChunkImage>& cut : cuts_.Take()) {
     cuts_out_->push_back({std::move(cut), plan_.job, plan_.shard});
+  }
+}
+
+// A node that leaves needs nothing here but its RETIRE.
+absl::Status ShardJob::ChangeView(const proto::ViewChange& change) {
+  Views changed = *plan_.views;
+  if (absl::Status added = changed.Add(change); !added.ok()) return added;
+  if (changed.number() == plan_.views->number()) return absl::OkStatus();
+  absl::Status ahead = CheckAhead(plan_, change.at_clock(), chunks_);
+  if (!ahead.ok()) return ahead;
+  *plan_.views = std::move(changed);
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) JoinAll(chunk);
+  return absl::OkStatus();
+}
+
+void ShardJob::JoinAll(size_t chunk) {
+  for (size_t node = 0; node < plan_.nodes.size(); ++node) {
+    const uint64_t clock = plan_.views->JoinedAt(plan_.nodes[node]);
+    if (clock > 0) chunks_[chunk]->Join(node, clock);
   }
 }
 
@@ -166,6 +202,11 @@ void ShardJob::Reject(transport::ConnectionId connection, const wire::Frame& fra
   sender_.Refuse(connection, frame, fault.code, fault.reason, actions);
 }
 
+void ShardJob::Refuse(transport::ConnectionId connection, const wire::Frame& frame, ErrorCode code,
+                      const std::string& reason, std::vector<ShardAction>* actions) {
+  sender_.Refuse(connection, frame, code, reason, actions);
+}
+
 void ShardJob::OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                       size_t chunk, absl::Time now, std::vector<ShardAction>* actions) {
   ChunkState& state = *chunks_[chunk];
@@ -205,6 +246,10 @@ void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const 
 void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                       size_t chunk, std::vector<ShardAction>* actions) {
   const ChunkState& state = *chunks_[chunk];
+  // The change by which it joins is on its way here.
+  if (!plan_.views->HasEver(plan_.nodes[node])) {
+    return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
+  }
   wire::Frame answer = Reply(frame.header, Op::kPulled);
   answer.header.flags = wire::kFlagEmpty;
   answer.header.received = kClockInfinity;
@@ -217,6 +262,12 @@ void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wir
     return sender_.Send(connection, std::move(answer), actions);
   }
   PulledWeights pulled = state.WeightsOf(node, frame.header.clock);
+  const std::optional<uint64_t> leaves_at = plan_.views->LeavesAt(plan_.nodes[node]);
+  const bool makes_no_step =
+      leaves_at && frame.header.clock >= *leaves_at && answer.header.received >= frame.header.clock;
+  if (makes_no_step && pulled.state == PulledWeights::State::kNowhere) {
+    pulled = {.state = PulledWeights::State::kHere, .weights = state.WeightsToBeginWith(node)};
+  }
   if (pulled.state == PulledWeights::State::kNotYet) {
     return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
   }

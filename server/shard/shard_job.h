@@ -61,15 +61,14 @@ class ShardJob {
                           std::vector<ShardAction>* actions);
   absl::Status FillNext(uint32_t generation, const std::string& address,
                         std::vector<ShardAction>* actions);
+  absl::Status ChangeView(const proto::ViewChange& change);
   uint32_t generation() const { return plan_.generation; }
   // Of its backup and of the next one, where there are such.
   std::vector<BackupState> backup_states() const;
 
   // Answers a frame with an error and counts it.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
-              const std::string& reason, std::vector<ShardAction>* actions) {
-    sender_.Refuse(connection, frame, code, reason, actions);
-  }
+              const std::string& reason, std::vector<ShardAction>* actions);
 
   const ShardCounters& counters() const { return counters_; }
   TraceLog* trace() { return trace_.log(); }
@@ -138,8 +137,8 @@ class ShardJob {
   absl::Status FollowCopy(const wire::Frame& frame, size_t chunk);
   // The primary has yet to say the chunk.
   bool Lacks(size_t chunk) const { return !lacks_.empty() && lacks_[chunk]; }
-  // Errors: FailedPrecondition: it is not above that of now.
-  absl::Status CheckNewer(uint32_t generation) const;
+  // Lets nodes that have joined since the job began join the chunk, too, if they have not.
+  void JoinAll(size_t chunk);
 
   void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, absl::Time now, std::vector<ShardAction>* actions);

@@ -20,6 +20,20 @@ namespace {
 // A server that does not have the job yet does not answer to those who seal its frames.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(1);
 
+// The number of the newest change that holds at the clock, from the view's on. All copies of a
+// shard have the same nodes at a clock, or those that are told of it do not follow.
+uint32_t ChangesBefore(const ShardPlan& plan, uint64_t clock) {
+  return plan.views->NumberAt(clock) - plan.view;
+}
+
+// Errors: FailedPrecondition: the generation is not above that of now.
+absl::Status CheckNewer(const ShardPlan& plan, uint32_t generation) {
+  if (generation > plan.generation) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("job %d shard %d is in generation %d, %d is not newer", plan.job.value(),
+                      plan.shard.value(), plan.generation, generation));
+}
+
 }  // namespace
 
 std::unique_ptr<BackupLine> ShardJob::NewBackupLine(const std::string& address,
@@ -103,6 +117,7 @@ void ShardJob::LogSums(size_t chunk, absl::Time now) {
     wire::Frame change = {.header = HeaderOf(Op::kApply, chunk)};
     change.header.clock = applied.clock;
     change.header.received = applied.samples;
+    change.header.base_version = ChangesBefore(plan_, applied.clock);
     change.header.rate = applied.rate;
     change.header.element_count = static_cast<uint32_t>(applied.sum.float_count());
     if (applied.sum.empty()) change.header.flags = wire::kFlagEmpty;
@@ -231,6 +246,11 @@ absl::Status ShardJob::Follow(const wire::Frame& frame, absl::Time now) {
   if (header.op == Op::kPushPull) return FollowPush(frame, node, chunk, now);
   std::vector<DueAnswer> due;
   if (plan_.logs_sums) {
+    if (header.base_version != ChangesBefore(plan_, header.clock)) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("clock %d has had %d changes of the job's nodes, here %d", header.clock,
+                          header.base_version, ChangesBefore(plan_, header.clock)));
+    }
     absl::Status done =
         state.Follow({header.clock, frame.payload, header.received, header.rate}, &due);
     if (!done.ok()) return done;
@@ -256,6 +276,7 @@ absl::Status ShardJob::FollowCopy(const wire::Frame& frame, size_t chunk) {
   absl::Status taken = chunks_[chunk]->TakeCopy(**copy);
   if (!taken.ok()) return taken;
   UpdateDeadline(chunk, deadline_before);
+  JoinAll(chunk);
   lacks_[chunk] = false;
   return absl::OkStatus();
 }
@@ -276,16 +297,9 @@ absl::Status ShardJob::FollowPush(const wire::Frame& frame, size_t node, size_t 
   return absl::OkStatus();
 }
 
-absl::Status ShardJob::CheckNewer(uint32_t generation) const {
-  if (generation > plan_.generation) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrFormat("job %d shard %d is in generation %d, %d is not newer", plan_.job.value(),
-                      plan_.shard.value(), plan_.generation, generation));
-}
-
 absl::Status ShardJob::Promote(uint32_t generation, std::vector<ShardAction>* actions) {
   if (!is_backup_) return GoOnAlone(generation, actions);
-  if (absl::Status newer = CheckNewer(generation); !newer.ok()) return newer;
+  if (absl::Status newer = CheckNewer(plan_, generation); !newer.ok()) return newer;
   if (const auto lacking = std::count(lacks_.begin(), lacks_.end(), true); lacking > 0) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %d shard %d: %d of its chunks have not come here", plan_.job.value(),
@@ -308,7 +322,7 @@ absl::Status ShardJob::Promote(uint32_t generation, std::vector<ShardAction>* ac
 
 absl::Status ShardJob::GoOnAlone(uint32_t generation, std::vector<ShardAction>* actions) {
   if (backup_ == nullptr && !is_backup_ && generation == plan_.generation) return absl::OkStatus();
-  if (absl::Status newer = CheckNewer(generation); !newer.ok()) return newer;
+  if (absl::Status newer = CheckNewer(plan_, generation); !newer.ok()) return newer;
   if (is_backup_) {
     return absl::FailedPreconditionError(absl::StrFormat("job %d shard %d is a backup here",
                                                          plan_.job.value(), plan_.shard.value()));

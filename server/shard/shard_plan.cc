@@ -30,7 +30,8 @@ absl::Status CheckView(const proto::View& view) {
 }
 
 // Nodes in order of their first rank, which must follow each other without gaps.
-absl::Status PlanNodes(const proto::View& view, ShardPlan* plan) {
+absl::Status PlanNodes(const proto::JobRecord& record, ShardPlan* plan) {
+  const proto::View& view = record.view();
   if (absl::Status status = CheckView(view); !status.ok()) return status;
   std::vector<proto::LogicalNode> nodes(view.nodes().begin(), view.nodes().end());
   std::sort(nodes.begin(), nodes.end(),
@@ -45,7 +46,15 @@ absl::Status PlanNodes(const proto::View& view, ShardPlan* plan) {
     plan->ranks.of_node.push_back(node.ranks());
     plan->ranks.total += node.ranks();
   }
-  return absl::OkStatus();
+  absl::StatusOr<Views> views = Views::Of(record);
+  if (!views.ok()) return views.status();
+  plan->ranks.views = plan->views = std::make_shared<Views>(*std::move(views));
+  for (size_t i = 0; i < plan->nodes.size(); ++i) {
+    const bool is_there = plan->views->Has(plan->nodes[i], plan->views->first_clock());
+    if (!is_there) plan->rules.absent.push_back(i);
+  }
+  if (plan->rules.absent.size() < plan->nodes.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError("view: all nodes are absent");
 }
 
 absl::Status CheckPlacement(const proto::Placement& placement, ShardId own_shard) {
@@ -123,7 +132,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.view = record.view().number();
   plan.generation = plan.heard_from = ShardGeneration(record.placement(), own_shard);
   plan.resumes = record.has_resume();
-  if (absl::Status status = PlanNodes(record.view(), &plan); !status.ok()) return status;
+  if (absl::Status status = PlanNodes(record, &plan); !status.ok()) return status;
   if (absl::Status status = PlanChunks(record, own_shard, &plan); !status.ok()) return status;
   const proto::Job& job = record.job();
   plan.rules.nodes = plan.nodes.size();
@@ -144,14 +153,14 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   plan.rules.push_codec = kernels::WireCodec(job.push());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
   plan.logs_sums = plan.rules.mode->answers_alike() && SumsAreSmaller(plan.rules);
-  plan.replaces = job.has_replace();
+  plan.lets_begin_late = job.has_replace() || IsElastic(job);
   const bool is_exact = plan.rules.mode->answers_alike();
   const bool encodes = kernels::WireCodec(job.pull()) != wire::Codec::kNone;
-  plan.rules.keeps_previous = plan.replaces && is_exact && !encodes;
+  plan.rules.keeps_previous = job.has_replace() && is_exact && !encodes;
   plan.rules.answers = {
       .compression = kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
       .shared = is_exact,
-      .keeps_previous = plan.replaces && is_exact && encodes};
+      .keeps_previous = job.has_replace() && is_exact && encodes};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch(), record.says_rates());
   // Encoders read the new weights again.

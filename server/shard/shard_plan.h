@@ -2,12 +2,14 @@
 #define STRATA_SERVER_SHARD_SHARD_PLAN_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
+#include "common/job/exchange/views.h"
 #include "proto/control.pb.h"
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/chunk/consistency_modes.h"
@@ -34,9 +36,10 @@ struct ShardPlan {
   uint32_t heard_from = 0;    // the generation since which nodes are to ask this copy of the shard
   std::vector<NodeId> nodes;  // in order of their first rank; `ranks` goes along
   NodeRanks ranks;
-  uint32_t connections = 1;  // of each node
-  bool resumes = false;      // from a checkpoint, so that no node offers first weights
-  bool replaces = false;     // nodes that die
+  std::shared_ptr<Views> views;  // who takes part when, as far as that is decided; also in `ranks`
+  uint32_t connections = 1;      // of each node
+  bool resumes = false;          // from a checkpoint, so that no node offers first weights
+  bool lets_begin_late = false;  // nodes: in place of those that die, or as they join
   std::vector<OwnChunk> chunks;
   bool logs_sums = false;          // a backup is told of whole clocks, and else of each push
   std::string backup;              // "tcp://host:port"; empty: none

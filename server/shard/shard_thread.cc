@@ -151,6 +151,12 @@ absl::Status ShardThread::FillNext(JobId job, ShardId shard, uint32_t generation
   return ran.ok() ? begun : ran;
 }
 
+absl::Status ShardThread::ChangeView(const proto::ViewChange& change) {
+  absl::Status changed;
+  absl::Status ran = RunOnThread([&] { changed = core_.ChangeView(change); });
+  return ran.ok() ? changed : ran;
+}
+
 absl::StatusOr<bool> ShardThread::RemoveShard(JobId job, ShardId shard, uint32_t generation) {
   bool is_left = false;
   absl::Status ran = RunOnThread([&] {

@@ -67,6 +67,7 @@ class ShardThread {
   absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
                           bool is_whole);
   absl::Status FillNext(JobId job, ShardId shard, uint32_t generation, const std::string& address);
+  absl::Status ChangeView(const proto::ViewChange& change);
   absl::StatusOr<bool> RemoveShard(JobId job, ShardId shard, uint32_t generation);
   absl::Status Remove(JobId job);
   // Empty where it is not running.

@@ -102,6 +102,26 @@ TEST(ShardThread, InstallReportsWhatTheCoreReports) {
   EXPECT_EQ(shard->Install(record, ShardId(5)).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ShardThread, TakesChangesOfAJobsNodesWhileItRuns) {
+  JobOptions options = SomeChunks();
+  options.ranks = {1, 1, 1};
+  proto::JobRecord record = MakeRecord(options);
+  record.mutable_view()->mutable_nodes(2)->set_absent(true);
+  proto::ViewChange change;
+  change.set_job_id(record.job_id());
+  change.set_number(4);
+  change.set_at_clock(9);
+  change.add_joined(2);
+  auto shard = StartedShard();
+  EXPECT_EQ(shard->ChangeView(change).code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
+  EXPECT_TRUE(shard->NextReports().at(JobId(record.job_id())).nodes[2].retired());
+  EXPECT_EQ(shard->ChangeView(change), absl::OkStatus());
+  EXPECT_EQ(shard->NextReports().at(JobId(record.job_id())).nodes[2].clock(), 9u);
+  shard->Stop();
+  EXPECT_EQ(shard->ChangeView(change).code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(ShardThread, APortInUseIsNamed) {
   auto first = StartedShard();
   ShardThread::Options options;

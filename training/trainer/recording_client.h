@@ -10,6 +10,7 @@
 
 #include "worker/client/client.h"
 #include "worker/client/client_checkpoints.h"
+#include "worker/client/client_views.h"
 
 namespace strata::worker {
 
@@ -100,6 +101,7 @@ class RecordingClient final : public client::Client {
   client::ClientDevices& devices() override { return inner_->devices(); }
   client::ClientTrace& trace() override { return inner_->trace(); }
   client::ClientCheckpoints& checkpoints() override { return states; }
+  client::ClientViews& views() override { return inner_->views(); }
 
   int fail_at_step = -1;
   // What first_step says, and the first weights in place of the program's own.

@@ -138,23 +138,25 @@ void Agent::Stop() {
 }
 
 void Agent::OnMessage(const proto::CoordinatorMessage& message) {
-  // Null, too, where the processes are those of another attempt.
-  auto find = [this](const proto::JobRecord& record) {
-    auto found = jobs_.find(record.job_id());
-    const bool is_it = found != jobs_.end() && found->second->attempt() == record.attempt();
-    return is_it ? found->second.get() : nullptr;
-  };
   switch (message.message_case()) {
     case proto::CoordinatorMessage::kStartNode:
       return StartNode(message.start_node());
     case proto::CoordinatorMessage::kRunNode:
-      if (auto* job = find(message.run_node().record())) job->Run(message.run_node());
+      if (auto* job = FindJob(message.run_node().record())) job->Run(message.run_node());
       return;
     case proto::CoordinatorMessage::kMeasureLink:
-      if (auto* job = find(message.measure_link().record())) job->Measure(message.measure_link());
+      if (auto* job = FindJob(message.measure_link().record()))
+        job->Measure(message.measure_link());
       return;
     case proto::CoordinatorMessage::kMoveShard:
-      return MoveShard(message.move_shard());
+      if (auto* job = FindJob(message.move_shard())) job->MoveShard(message.move_shard());
+      return;
+    case proto::CoordinatorMessage::kProposeView:
+      if (auto* job = FindJob(message.propose_view())) job->ProposeView(message.propose_view());
+      return;
+    case proto::CoordinatorMessage::kChangeView:
+      if (auto* job = FindJob(message.change_view())) job->ChangeView(message.change_view());
+      return;
     case proto::CoordinatorMessage::kStopNode:
       return StopNode(message.stop_node().job_id());
     case proto::CoordinatorMessage::kTryPeers:
@@ -164,12 +166,6 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
     default:
       return;  // for servers, or about the session itself
   }
-}
-
-void Agent::MoveShard(const proto::MoveShard& move) {
-  const auto found = jobs_.find(move.job_id());
-  if (found == jobs_.end() || found->second->attempt() != move.attempt()) return;
-  found->second->MoveShard(move);
 }
 
 void Agent::StartNode(const proto::StartNode& start) {

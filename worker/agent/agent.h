@@ -83,7 +83,13 @@ class Agent {
 
   void OnMessage(const proto::CoordinatorMessage& message);
   void StartNode(const proto::StartNode& start);
-  void MoveShard(const proto::MoveShard& move);
+  // Returns the job whose attempt the message is about. Null: it is not here.
+  template <typename Message>
+  JobProcesses* FindJob(const Message& message) {
+    const auto found = jobs_.find(message.job_id());
+    const bool is_here = found != jobs_.end() && found->second->attempt() == message.attempt();
+    return is_here ? found->second.get() : nullptr;
+  }
   void StopNode(uint32_t job);
   proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);

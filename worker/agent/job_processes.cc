@@ -50,6 +50,16 @@ void JobProcesses::MoveShard(const proto::MoveShard& move) {
   Do();
 }
 
+void JobProcesses::ProposeView(const proto::ProposeView& propose) {
+  core_.ProposeView(propose);
+  Do();
+}
+
+void JobProcesses::ChangeView(const proto::ViewChange& change) {
+  core_.ChangeView(change);
+  Do();
+}
+
 void JobProcesses::Measure(const proto::MeasureLink& measure) {
   core_.Measure(measure);
   Do();

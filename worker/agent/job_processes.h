@@ -59,7 +59,10 @@ class JobProcesses {
   // Asks the aggregator, any number of times; what it finds is sent as LinkMeasured, again for
   // each.
   void Measure(const proto::MeasureLink& measure);
+  // See JobProcessesCore.
   void MoveShard(const proto::MoveShard& move);
+  void ProposeView(const proto::ProposeView& propose);
+  void ChangeView(const proto::ViewChange& change);
   // Ends all processes without further reports.
   void Stop();
   // Ends all processes and reports `reason`, if nothing was reported yet.

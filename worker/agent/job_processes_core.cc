@@ -114,6 +114,9 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
     case proto::ChildMessage::kDamaged:
       is_damaged_ = true;
       return OnFailedLine(child, OneLine(message.damaged()), now);
+    case proto::ChildMessage::kViewPromised:
+      if (life_.is_aggregator(child)) OnPromised(message.view_promised());
+      return;
     case proto::ChildMessage::kRefusals:
       if (life_.is_aggregator(child)) watch_.OnRefusals(message.refusals());
       return;
@@ -176,6 +179,15 @@ void JobProcessesCore::OnPart(const proto::CheckpointPart& part) {
   *up.mutable_checkpoint_part() = part;
   up.mutable_checkpoint_part()->set_job_id(job_id_);
   Send(std::move(up));
+}
+
+void JobProcessesCore::OnPromised(const proto::ViewPromised& promised) {
+  proto::DaemonMessage up;
+  *up.mutable_view_promised() = promised;
+  up.mutable_view_promised()->set_job_id(job_id_);
+  up.mutable_view_promised()->set_attempt(attempt_);
+  up.mutable_view_promised()->set_incarnation(incarnation_);
+  SendUnlessEnded(std::move(up));
 }
 
 void JobProcessesCore::OnUnreadable(int child, const absl::Status& status, absl::Time now) {
@@ -307,10 +319,25 @@ void JobProcessesCore::Measure(const proto::MeasureLink& measure) {
 }
 
 void JobProcessesCore::MoveShard(const proto::MoveShard& move) {
-  if (!told_to_run_ || ended()) return;
   proto::AgentMessage message;
   *message.mutable_move_shard() = move;
-  actions_.push_back(SendDown{std::move(message)});
+  SendToRunning(std::move(message));
+}
+
+void JobProcessesCore::ProposeView(const proto::ProposeView& propose) {
+  proto::AgentMessage message;
+  *message.mutable_propose_view() = propose;
+  SendToRunning(std::move(message));
+}
+
+void JobProcessesCore::ChangeView(const proto::ViewChange& change) {
+  proto::AgentMessage message;
+  *message.mutable_change_view() = change;
+  SendToRunning(std::move(message));
+}
+
+void JobProcessesCore::SendToRunning(proto::AgentMessage message) {
+  if (told_to_run_ && !ended()) actions_.push_back(SendDown{std::move(message)});
 }
 
 void JobProcessesCore::OnTime(absl::Time now) {

@@ -97,6 +97,10 @@ class JobProcessesCore {
   void Measure(const proto::MeasureLink& measure);
   // A shard lies elsewhere now: the aggregator hears of it. Before Run its record says so.
   void MoveShard(const proto::MoveShard& move);
+  // The aggregator hears of it, and answers with ViewPromised. Before Run nothing is promised.
+  void ProposeView(const proto::ProposeView& propose);
+  // The aggregator hears of it. Before Run its record says so.
+  void ChangeView(const proto::ViewChange& change);
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
   void OnMetricsFailed(const absl::Status& status, absl::Time now);
@@ -146,6 +150,9 @@ class JobProcessesCore {
   void OnMeasured(const proto::LinkMeasured& measured);
   void OnTrace(int child, const proto::TraceBatch& trace);
   void OnPart(const proto::CheckpointPart& part);
+  void OnPromised(const proto::ViewPromised& promised);
+  // To the aggregator, once it runs.
+  void SendToRunning(proto::AgentMessage message);
   void OnFailedLine(int child, const std::string& line, absl::Time now);
   void OnSymptom(absl::Time now);
   void OnAllGone(absl::Time now);

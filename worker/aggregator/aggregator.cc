@@ -163,14 +163,9 @@ absl::Status Aggregator::HearAgent() {
     absl::StatusOr<std::optional<proto::AgentMessage>> message = agent_.TryReceive();
     if (!message.ok()) return message.status();
     if (!message->has_value()) return absl::OkStatus();
-    if (training_ && (*message)->has_move_shard()) {
-      const proto::MoveShard& move = (*message)->move_shard();
-      absl::Status moved = training_->exchange()->OnShardMoved(
-          {ShardId(move.shard()), move.endpoint(), move.generation()});
-      if (!moved.ok()) return moved;
-    }
+    absl::Status status = training_ ? training_->Hear(**message) : absl::OkStatus();
+    if (!status.ok()) return status;
     if (gathering_ != Gathering::kAwaitingRun || training_) continue;
-    absl::Status status;
     if ((*message)->has_run()) status = Begin((*message)->run());
     if ((*message)->has_measure() && port_) status = port_->Measure((*message)->measure().record());
     if (!status.ok()) return status;
@@ -256,7 +251,9 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
 }
 
 absl::Status Aggregator::Load(const proto::JobRecord& record) {
-  if (Rejoins(record, launch_.incarnation())) return absl::OkStatus();  // it goes on from servers
+  // It goes on from servers.
+  const bool rejoins = Rejoins(record, NodeId(launch_.node()), launch_.incarnation());
+  if (rejoins) return absl::OkStatus();
   auto resume = LoadNodeResume(record, launch_.node(), options_.open_store);
   if (resume.ok()) {
     resume_ = *std::move(resume);
@@ -288,6 +285,11 @@ absl::Status Aggregator::Train() {
   if (checkpoints_) {
     checkpoints_->Take(training_->exchange());
     SendParts();
+  }
+  if (std::optional<proto::ViewPromised> promised = training_->TakePromised()) {
+    proto::ChildMessage message;
+    *message.mutable_view_promised() = *std::move(promised);
+    if (absl::Status status = agent_.Send(message); !status.ok()) return status;
   }
   const bool made_all = training_->steps_made().has_value();
   absl::Status advanced = training_->Advance();

@@ -48,5 +48,22 @@ TEST_F(CanRejoin, AFirstProcessTakesNobodysPlace) {
   EXPECT_EQ(CheckCanRejoin(launch_, offer_), absl::OkStatus());
 }
 
+// It is absent from its record's view.
+TEST_F(CanRejoin, ANodeThatJoinsTheJobMustBeAbleToo) {
+  launch_.set_incarnation(1);
+  proto::LogicalNode* const node = launch_.mutable_record()->mutable_view()->add_nodes();
+  node->set_node(3);
+  node->set_ranks(1);
+  node->set_absent(true);
+  EXPECT_EQ(CheckCanRejoin(launch_, offer_), absl::OkStatus());
+  offer_.set_can_resume(false);
+  EXPECT_THAT(std::string(CheckCanRejoin(launch_, offer_).message()),
+              testing::StartsWith("node 3 cannot join the job: its program has not said"));
+  offer_.set_can_resume(true);
+  offer_.set_keeps_state(true);
+  EXPECT_THAT(std::string(CheckCanRejoin(launch_, offer_).message()),
+              testing::StartsWith("node 3 cannot join the job: its ranks keep state"));
+}
+
 }  // namespace
 }  // namespace strata::worker

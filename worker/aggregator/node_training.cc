@@ -30,13 +30,14 @@ uint32_t Helpers(const NodeTraining::Parts& parts) {
 
 }  // namespace
 
-NodeTraining::NodeTraining(const Parts& parts, const ChunkMap& map)
+NodeTraining::NodeTraining(const Parts& parts, const ChunkMap& map, Views views)
     : parts_(parts),
       memory_(*parts.memory),
       ranks_(*parts.ranks),
       core_(RankId(parts.launch.first_rank()), parts.launch.local_ranks(), map.chunks()),
       helpers_(Helpers(parts)),
-      leave_taken_(parts.launch.local_ranks(), false) {}
+      leave_taken_(parts.launch.local_ranks(), false),
+      gate_(std::move(views)) {}
 
 absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& parts,
                                                                   const proto::RunNode& run) {
@@ -48,7 +49,9 @@ absl::StatusOr<std::unique_ptr<NodeTraining>> NodeTraining::Begin(const Parts& p
     return absl::InvalidArgumentError("the job's record does not fit what its ranks registered");
   }
   const ChunkMap map(elements, chunk_elements);
-  std::unique_ptr<NodeTraining> training(new NodeTraining(parts, map));
+  absl::StatusOr<Views> views = Views::Of(record);
+  if (!views.ok()) return views.status();
+  std::unique_ptr<NodeTraining> training(new NodeTraining(parts, map, *std::move(views)));
   if (absl::Status status = training->JoinExchange(record, map); !status.ok()) return status;
   training->intake_.emplace(parts.memory, &training->core_, training->arenas_.get(),
                             training->exchange_.get());
@@ -140,6 +143,9 @@ absl::Status NodeTraining::StartRanks() {
   core_.BeginAt(first_step);
   memory_.BeginAt(first_step, core_.chunks());
   started_.set_first_step(first_step);
+  for (const proto::ViewChange& change : gate_.views().changes()) {
+    *started_.add_view_changes() = change;
+  }
   std::vector<proto::Started> started(parts_.launch.local_ranks(), started_);
   for (uint32_t r = 0; r < started.size(); ++r) {
     if (absl::Status status = arenas_->Describe(r, &started[r]); !status.ok()) return status;
@@ -148,6 +154,7 @@ absl::Status NodeTraining::StartRanks() {
   arenas_->LandFirstWeights();
   memory_.header().state.store(NodeState::kTraining);
   ranks_.SendStarted(started);
+  Promise();
   return absl::OkStatus();
 }
 
@@ -201,8 +208,10 @@ RankWatch::Progress NodeTraining::MeasureProgress(uint32_t local_rank,
 }
 
 void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
-  activity->set_phase(PhaseName(exchange_->phase()));
-  if (ranks_train() && Rejoins(parts_.launch.record(), parts_.launch.incarnation())) {
+  activity->set_phase(ranks_await_view() ? "waiting for a change of the job's nodes"
+                                         : PhaseName(exchange_->phase()));
+  const NodeId node(parts_.launch.node());
+  if (ranks_train() && Rejoins(parts_.launch.record(), node, parts_.launch.incarnation())) {
     activity->set_rejoined_step(started_.first_step());
   }
   if (core_.steps()) activity->set_steps_made(*core_.steps());

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,7 @@
 #include "worker/aggregator/core/arenas.h"
 #include "worker/aggregator/core/busy_time.h"
 #include "worker/aggregator/core/rank_watch.h"
+#include "worker/aggregator/core/view_gate.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/aggregator/host/rank_group.h"
 #include "worker/aggregator/ring_port.h"
@@ -63,6 +65,10 @@ class NodeTraining {
   absl::Status MoveChunks(absl::Duration timeout);
   // Goes on with what has come of that, and of what the ranks have said.
   absl::Status Advance();
+  // What the worker daemon says while the node trains: where shards lie, and who takes part.
+  absl::Status Hear(const proto::AgentMessage& message);
+  // Returns what the node has promised since the last call, if it has; see ViewGate.
+  std::optional<proto::ViewPromised> TakePromised() { return std::exchange(promised_, {}); }
 
   // The first weights are there, and ranks compute with them.
   bool ranks_train() const { return phase_ >= Phase::kTraining; }
@@ -91,7 +97,7 @@ class NodeTraining {
     kReleased,   // ranks have been told that those are there
   };
 
-  NodeTraining(const Parts& parts, const ChunkMap& map);
+  NodeTraining(const Parts& parts, const ChunkMap& map, Views views);
 
   absl::Status JoinExchange(const proto::JobRecord& record, const ChunkMap& map);
   absl::Status StartRanks();
@@ -100,6 +106,12 @@ class NodeTraining {
   void ReleaseRanks();
   void NoteBusy();
   void ShowRanksCounters();
+  absl::Status ChangeView(const proto::ViewChange& change);
+  // Answers the newest proposal, once ranks train.
+  void Promise();
+  // Shows ranks how far they are told who makes a step; returns how far any of them has been.
+  uint64_t Close(uint64_t until);
+  bool ranks_await_view() const;
 
   const Parts parts_;
   NodeMemory& memory_;
@@ -113,6 +125,9 @@ class NodeTraining {
   Phase phase_ = Phase::kSeeding;
   std::vector<bool> leave_taken_;  // by local rank
   BusyTime busy_;                  // with chunks under way
+  ViewGate gate_;
+  std::optional<uint32_t> proposed_;  // the number of a change that is to be answered yet
+  std::optional<proto::ViewPromised> promised_;
 };
 
 }  // namespace strata::worker

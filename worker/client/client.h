@@ -18,6 +18,7 @@ namespace strata::client {
 class ClientCheckpoints;
 class ClientDevices;
 class ClientTrace;
+class ClientViews;
 
 // A rank's side of a job: gradients go out per tensor while backward runs, weights come back per
 // tensor while the next forward runs. The order of calls:
@@ -40,6 +41,7 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& launch_file);
 
   virtual uint32_t rank() const = 0;
+  // As many as the job says; where nodes join and leave it, views() has those of a step.
   virtual uint32_t ranks() const = 0;
 
   // Has every call that waits ask `interrupted`, on its thread and at least every 200 ms; once that
@@ -105,6 +107,7 @@ class Client {
   virtual ClientDevices& devices() = 0;          // client_devices.h: GPUs
   virtual ClientTrace& trace() = 0;              // client_trace.h: marks in the job's trace
   virtual ClientCheckpoints& checkpoints() = 0;  // client_checkpoints.h: a rank's own state
+  virtual ClientViews& views() = 0;              // client_views.h: who makes which step
 };
 
 }  // namespace strata::client

@@ -149,6 +149,7 @@ void NodeMemory::BeginAt(uint64_t steps, uint32_t chunks) const {
     for (uint32_t c = 0; c < chunks; ++c) ready(r, c).store(steps);
     rank(r).published.store(steps * chunks);
     rank(r).complete.store(steps);
+    rank(r).told.store(steps);
   }
 }
 

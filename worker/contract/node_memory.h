@@ -43,6 +43,10 @@ struct NodeHeader {
   // 1 while the aggregator waits in poll: who completes a chunk then takes it to 0 and rings.
   std::atomic<uint32_t> aggregator_asleep;
   char reason[512];  // why it was stopped; written before kStopped
+  // Where the job's nodes may change: ranks are not told yet who makes the steps from this one on;
+  // 0: of all steps they are. And the number of the newest change that was sent to them.
+  std::atomic<uint64_t> views_closed_at;
+  std::atomic<uint32_t> view_number;
 
   std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
   // Time in which a chunk was on its way: submitted, and its next weights not landed.
@@ -62,6 +66,8 @@ struct alignas(64) RankBlock {
   // and only now count in ready.
   std::atomic<uint64_t> reduced;
   std::atomic<uint64_t> device_bytes;  // of its device's memory, for the exchange: its own
+  std::atomic<uint64_t> told;          // steps of which it knows who makes them, or is about to
+  std::atomic<uint32_t> awaits_view;   // 1 while it waits to be told of one
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&

@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   const bool keeps_state = NodesKeepState(record.job());
   const bool reads = keeps_state || record.job().exchange() == proto::Job::RING;
   // Its checkpoint's is old by now: what the process before kept is lost with it.
-  const bool rejoins = Rejoins(record, options.incarnation);
+  const bool rejoins = Rejoins(record, options.node, options.incarnation);
   if (record.has_resume() && reads && !rejoins && options.resume == nullptr) {
     return absl::InvalidArgumentError(
         "the job goes on from a checkpoint, of which this node was given no part");

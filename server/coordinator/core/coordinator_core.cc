@@ -127,7 +127,9 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
     case proto::DaemonMessage::kBackupInstalled:
       return jobs_.OnBackupInstalled(daemon, message.backup_installed(), now);
     case proto::DaemonMessage::kRegister:
-    case proto::DaemonMessage::kRenew:  // the service answers it
+    case proto::DaemonMessage::kRenew:          // the service answers it
+    case proto::DaemonMessage::kViewInstalled:  // nodes change at nobody's wish here
+    case proto::DaemonMessage::kViewPromised:
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
   }

@@ -12,6 +12,19 @@
 #include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
+namespace {
+
+// Servers and nodes can do it, but nobody here says when. Errors: InvalidArgument.
+absl::Status CheckNodesStay(const proto::Job& job) {
+  if (!IsElastic(job)) return absl::OkStatus();
+  // Both are there once defaults are; where they say the same, either may have been meant.
+  return absl::InvalidArgumentError(absl::StrCat(
+      job.ranks_max() == job.ranks() ? "ranks_min" : "ranks_max",
+      ": this coordinator does not change the nodes of running jobs; leave out ranks_min and "
+      "ranks_max"));
+}
+
+}  // namespace
 
 JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
                    const Reachability* reachability, JobActions* actions)
@@ -63,6 +76,7 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
                                        uint64_t token, absl::Time now, const Submitter& by) {
   FillDefaults(&job);
   absl::Status valid = ValidateJob(job);
+  if (valid.ok()) valid = CheckNodesStay(job);
   if (job.has_checkpoint()) {
     job.mutable_checkpoint()->set_dir(NormalFolder(job.checkpoint().dir()));
   }

@@ -50,6 +50,10 @@ std::string Text(const proto::CoordinatorMessage& message) {
       return "TryPeers";
     case proto::CoordinatorMessage::kRenewed:
       return "Renewed";
+    case proto::CoordinatorMessage::kProposeView:
+      return absl::StrCat("ProposeView ", message.propose_view().job_id());
+    case proto::CoordinatorMessage::kChangeView:
+      return absl::StrCat("ChangeView ", message.change_view().job_id());
     case proto::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }

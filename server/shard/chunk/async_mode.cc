@@ -29,7 +29,8 @@ class AsyncChunk final : public ChunkMode {
   }
 
   PushResult Check(const Push& push) const override {
-    if (!compensator_) return {};
+    // One that joins was given weights that are not kept: its first push is taken as it is.
+    if (!compensator_ || chunk_.nodes.IsNew(push.node)) return {};
     const uint64_t given = compensator_->GivenTo(push.node).version;
     if (push.base_version == given) return {};
     return RefusePush(
@@ -42,6 +43,7 @@ class AsyncChunk final : public ChunkMode {
       chunk_.weights.Skip();
       return {};
     }
+    if (compensator_ && chunk_.nodes.IsNew(push.node)) compensator_->OnAnswered(push.node);
     Bytes gradient = sum.Decoded(chunk_.pool);
     auto scale = static_cast<float>(1.0 / static_cast<double>(push.samples));
     if (compensator_ && !gradient.empty()) {

@@ -6,7 +6,8 @@ void ChunkCuts::OnClockOf(uint64_t clock, const ChunkNodes& nodes) {
   // Once all nodes have retired there is nothing left to go on with.
   if (every_ == 0 || clock < next_ || clock == kClockInfinity) return;
   std::vector<uint64_t> applied;
-  for (size_t node = 0; node < nodes.size(); ++node) applied.push_back(nodes[node].received);
+  for (size_t node = 0; node < nodes.size(); ++node)
+    applied.push_back(nodes.AppliedBy(node, clock));
   CutUpTo(clock, applied);
 }
 

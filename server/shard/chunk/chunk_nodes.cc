@@ -15,10 +15,13 @@ uint64_t ChunkNodes::Gate() const {
 }
 
 uint64_t ChunkNodes::MinClock() const {
-  const uint64_t gate = Gate();
-  if (gate != kClockInfinity) return gate;
   uint64_t most = 0;
-  for (const NodeProgress& node : nodes_) most = std::max(most, node.received);
+  for (const NodeProgress& node : nodes_) {
+    // A node that joins may do so past the end of the job.
+    if (node.joined_at > 0 && node.received == node.joined_at) continue;
+    if (!node.retired) return Gate();
+    most = std::max(most, node.received);
+  }
   return most;
 }
 
@@ -27,6 +30,25 @@ void ChunkNodes::Withdraw(size_t node, uint64_t clock) {
   nodes_[node].received = clock;
   nodes_[node].waiting = false;
   nodes_[node].checksum = 0;
+}
+
+void ChunkNodes::Join(size_t node, uint64_t clock) {
+  if (nodes_[node].joined_at >= clock) return;
+  nodes_[node] = {.received = clock, .joined_at = clock};
+}
+
+bool ChunkNodes::IsNew(size_t node) const {
+  const NodeProgress& progress = nodes_[node];
+  if (progress.joined_at == 0) return false;
+  return progress.received == progress.joined_at ||
+         (progress.received == progress.joined_at + 1 && progress.waiting);
+}
+
+uint64_t ChunkNodes::AppliedBy(size_t node, uint64_t clock) const {
+  const NodeProgress& progress = nodes_[node];
+  if (progress.retired) return std::max(progress.received, clock);
+  const bool has_pushed = progress.joined_at == 0 || progress.received > progress.joined_at;
+  return has_pushed ? progress.received : std::min(progress.received, clock);
 }
 
 }  // namespace strata::server

@@ -22,6 +22,7 @@ ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
       cuts_(rules.cut_every, weights_),
       mode_(rules.mode->CreateForChunk({kernels, pool, weights_, nodes_, cuts_, sums_})) {
   if (rules.keeps_previous) weights_.KeepPrevious();
+  for (const size_t node : rules.absent) nodes_[node].retired = true;
 }
 
 void ChunkState::Seed(const Bytes& weights, uint64_t checksum) {
@@ -42,6 +43,7 @@ absl::Status ChunkState::Restore(const ChunkImage& image) {
   copies_.Seed(image.copy.empty() ? weights_.weights() : image.copy, weights_.version());
   const bool same_nodes = image.applied.size() == nodes_.size();
   for (size_t node = 0; node < nodes_.size(); ++node) {
+    if (nodes_[node].joined_at > 0) continue;  // it comes later
     nodes_[node].received = same_nodes ? image.applied[node] : image.clock;
   }
   cuts_.GoOnFrom(image.clock);
@@ -69,6 +71,7 @@ void ChunkState::CutIfDue() {
 
 WeightVersion ChunkState::WeightsToBeginWith(size_t node) const {
   STRATA_REQUIRE(weights_.seeded());
+  if (IsNewWithoutCopy(node)) return {weights_.version(), weights_.weights()};
   if (copies_.encodes()) {
     const NodeCopies::Answer copy = copies_.WholeCopy(node);
     return {copy.version, copy.payload};
@@ -84,12 +87,14 @@ PulledWeights ChunkState::WeightsOf(size_t node, uint64_t clock) const {
   if (nodes_[node].received < clock) return {};
   // Its next push may come once the last one is answered, as ever.
   if (nodes_[node].received == clock && nodes_[node].waiting) return {State::kNotYet, {}, 0};
+  const bool begins = nodes_.IsNew(node) && nodes_[node].received == clock;
+  if (begins && !mode_->MayAnswer(node, nodes_.Gate())) return {State::kNotYet, {}, 0};
   const bool is_exact = rules_.mode->answers_alike();
   // Clocks that have been applied. Versions may count from elsewhere.
   const uint64_t applied = is_exact ? nodes_.MinClock() : clock;
   if (applied > clock + 1) return {};
-  const bool is_of_now = applied == clock;
-  if (copies_.encodes()) {
+  const bool is_of_now = applied <= clock;
+  if (copies_.encodes() && !IsNewWithoutCopy(node)) {
     NodeCopies::Answer copy = is_of_now ? copies_.WholeCopy(node) : copies_.previous();
     if (copy.payload.empty()) return {};
     return {State::kHere, {copy.version, std::move(copy.payload)}, copy.base};
@@ -127,7 +132,7 @@ absl::Status ChunkState::Follow(const ClockSum& clock, std::vector<DueAnswer>* d
   STRATA_REQUIRE(weights_.seeded());
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const NodeProgress& node = nodes_[i];
-    if (node.retired || node.received == clock.clock) continue;
+    if (node.retired || node.received == clock.clock || node.joined_at > clock.clock) continue;
     return absl::InvalidArgumentError(absl::StrFormat(
         "clock %d, where node %d is to push number %d", clock.clock, i, node.received));
   }
@@ -136,9 +141,10 @@ absl::Status ChunkState::Follow(const ClockSum& clock, std::vector<DueAnswer>* d
         absl::StrFormat("%d elements, not %d", clock.sum.float_count(), weights_.elements()));
   }
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (nodes_[i].retired) continue;
+    const uint64_t joined_at = nodes_[i].joined_at;
+    if (nodes_[i].retired || joined_at > clock.clock) continue;
     // Of the push itself nothing is known: the process that repeats it is answered, whatever it is.
-    nodes_[i] = {.received = clock.clock + 1, .waiting = true};
+    nodes_[i] = {.received = clock.clock + 1, .waiting = true, .joined_at = joined_at};
   }
   first_ = Bytes();
   mode_->Follow(clock);
@@ -242,6 +248,7 @@ void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     NodeProgress& node = nodes_[i];
     if (node.waiting && mode_->MayAnswer(i, gate)) {
+      if (IsNewWithoutCopy(i)) copies_.BeginAnew(i);
       node.waiting = false;
       due->push_back(AnswerTo(i, gate));
       mode_->OnAnswered(i);

@@ -22,7 +22,8 @@ namespace strata::server {
 
 // What all chunks of a job share.
 struct ChunkRules {
-  size_t nodes = 0;  // they are indices in order of their first rank
+  size_t nodes = 0;            // they are indices in order of their first rank
+  std::vector<size_t> absent;  // of those, who is not in the job when it begins
   std::shared_ptr<const ConsistencyMode> mode;
   kernels::UpdateRule update;
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
@@ -66,9 +67,9 @@ class ChunkState {
   absl::Status Restore(const ChunkImage& image);
   // Returns the weights that a node is to begin with, which asks for them, and their version: the
   // first ones, as long as some node has not pushed. Else those of now: the node goes on from an
-  // image, or its process has taken another one's place, whose first answer is whole. Where answers
-  // are encoded, what they go on from; where a node computes with no others than it was given,
-  // those. REQUIRES: seeded.
+  // image or has joined the job, or its process has taken another one's place, whose first answer
+  // is whole. Where answers are encoded, what they go on from; where a node computes with no others
+  // than it was given, those. REQUIRES: seeded.
   WeightVersion WeightsToBeginWith(size_t node) const;
 
   // Returns all that the chunk is, see ChunkCopy. `whole_clocks`: for another copy that is told of
@@ -80,8 +81,9 @@ class ChunkState {
 
   // Returns the weights that the node makes its step of `clock` with once more. Where all nodes are
   // answered alike, they are those of before this clock: of now, or of the version before. Else
-  // they are what WeightsToBeginWith returns. Not yet: the push before is not answered. Nowhere:
-  // the node has pushed less, or they are gone. REQUIRES: seeded.
+  // they are what WeightsToBeginWith returns. Not yet: the push before is not answered, or would
+  // not be, of a node that joins. Nowhere: the node has pushed less, or they are gone. REQUIRES:
+  // seeded.
   PulledWeights WeightsOf(size_t node, uint64_t clock) const;
 
   // Returns the images that were cut since the last call, by clock; `begin` is not known here.
@@ -100,6 +102,9 @@ class ChunkState {
   absl::Status Follow(const ClockSum& clock, std::vector<DueAnswer>* due);
   // Those that have been applied since they are kept; see ClockSums.
   ClockSums& sums() { return sums_; }
+  // The node joins the job with push number `clock`; see ChunkNodes. REQUIRES: no node has pushed
+  // that one.
+  void Join(size_t node, uint64_t clock) { nodes_.Join(node, clock); }
   // The node pushes no more: it holds nobody up.
   void OnRetire(size_t node, absl::Time now, std::vector<DueAnswer>* due);
   // When OnTime is due; InfiniteFuture: never.
@@ -140,6 +145,10 @@ class ChunkState {
   // The weights may hold all of one clock more, where pushes are applied on arrival.
   void CutIfDue();
   DueAnswer AnswerTo(size_t node, uint64_t gate) const;
+  // A node without a copy of its own, that answers could add to.
+  bool IsNewWithoutCopy(size_t node) const {
+    return nodes_.IsNew(node) && !rules_.mode->answers_alike();
+  }
 
   const kernels::Kernels& kernels_;
   const ChunkRules& rules_;

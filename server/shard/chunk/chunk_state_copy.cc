@@ -19,6 +19,7 @@ proto::CopiedNode Copied(const NodeProgress& node) {
   copied.set_samples(node.samples);
   copied.set_rate(node.rate);
   copied.set_versions_behind(node.versions_behind);
+  copied.set_joined_at(node.joined_at);
   return copied;
 }
 
@@ -30,7 +31,8 @@ NodeProgress Progress(const proto::CopiedNode& node) {
           .checksum = node.checksum(),
           .samples = node.samples(),
           .rate = node.rate(),
-          .versions_behind = node.versions_behind()};
+          .versions_behind = node.versions_behind(),
+          .joined_at = node.joined_at()};
 }
 
 }  // namespace
@@ -42,7 +44,9 @@ ChunkCopy ChunkState::Copy(bool whole_clocks) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     NodeProgress node = nodes_[i];
     // What it has pushed of an incomplete clock is not there.
-    if (whole_clocks && !node.retired && node.received > gate) node = {.received = gate};
+    if (whole_clocks && !node.retired && node.received > gate) {
+      node = {.received = std::max(gate, node.joined_at), .joined_at = node.joined_at};
+    }
     *head.add_nodes() = Copied(node);
   }
   if (!weights_.seeded()) return copy;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/exchange/views.h"
 #include "proto/job.pb.h"
 #include "server/shard/chunk/consistency_mode.h"
 
@@ -13,8 +14,12 @@ namespace strata::server {
 
 // The ranks of a job's nodes, in order of their first rank.
 struct NodeRanks {
+  // How many take part in a clock.
+  uint32_t At(uint64_t clock) const { return views ? views->RanksAt(clock) : total; }
+
   std::vector<uint32_t> of_node;
   uint32_t total = 0;
+  std::shared_ptr<const Views> views;  // null: all of them in each clock
 };
 
 // Returns the mode of a job whose defaults are filled in.

@@ -48,11 +48,12 @@ class GatedArrivalChunk final : public ChunkMode {
  private:
   double ShareOfClock(const Push& push) const {
     const uint32_t own_ranks = rules_.ranks.of_node[push.node];
-    if (rules_.pushes_changes) return static_cast<double>(own_ranks) / rules_.ranks.total;
+    const uint32_t all_ranks = rules_.ranks.At(push.clock);
+    if (rules_.pushes_changes) return static_cast<double>(own_ranks) / all_ranks;
     const double samples = push.samples;
     const double rank_samples =
         rules_.batch_per_rank > 0 ? rules_.batch_per_rank : samples / own_ranks;
-    return samples / (rank_samples * rules_.ranks.total);
+    return samples / (rank_samples * all_ranks);
   }
 
   const ChunkParts chunk_;

@@ -30,6 +30,13 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
                                                     uint64_t version) {
   Copy& copy = copies_[rules_.shared ? 0 : node];
   if (rules_.shared && copy.answers > 0 && copy.last.version == version) return copy.last;
+  if (std::exchange(copy.begins_anew, false)) {
+    absl::Status taken =
+        copy.encoder->Restore({absl::MakeConstSpan(weights.floats(), weights.float_count())});
+    if (!taken.ok()) return taken;
+    copy.last = {wire::Codec::kNone, Bytes(), copy.answers, version};
+    return Answer{wire::Codec::kNone, weights, copy.answers, version};
+  }
   if (rules_.shared && rules_.keeps_previous) previous_ = WholeCopy(node);
   absl::StatusOr<Bytes> payload = kernels::EncodePayload(
       copy.encoder.get(), absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,

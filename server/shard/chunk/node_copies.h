@@ -54,6 +54,11 @@ class NodeCopies {
   // this is the same one for all nodes that are answered with that version.
   // Errors: InvalidArgument: the weights are not finite, or too far from the copy for the codec.
   absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
+  // The node has no copy: its next answer is the weights as they are, and makes one. REQUIRES:
+  // copies are not shared.
+  void BeginAnew(size_t node) {
+    if (encodes()) copies_[node].begins_anew = true;
+  }
   // Returns all of the node's copy.
   Answer WholeCopy(size_t node) const;
   // Returns all of the shared copy as it was before the newest answer. No payload: that is not
@@ -72,6 +77,7 @@ class NodeCopies {
     std::unique_ptr<kernels::Encoder> encoder;
     Answer last;
     uint64_t answers = 0;
+    bool begins_anew = false;  // from BeginAnew to the answer, which follows it
   };
   const Copy& CopyFor(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
 

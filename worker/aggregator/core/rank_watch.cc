@@ -31,7 +31,8 @@ RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_ran
   if (published > before) {
     progress.published = static_cast<uint32_t>(std::min<uint64_t>(published - before, chunks));
   }
-  progress.waiting = least_landed <= progress.steps;
+  progress.waiting =
+      least_landed <= progress.steps || memory.rank(local_rank).awaits_view.load() != 0;
   return progress;
 }
 

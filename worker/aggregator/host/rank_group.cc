@@ -222,6 +222,12 @@ void RankGroup::SendStarted(absl::Span<const proto::Started> started) {
   }
 }
 
+void RankGroup::SendChange(const proto::ViewChange& change) {
+  proto::AggregatorMessage message;
+  *message.mutable_change_view() = change;
+  SendAll(message);
+}
+
 void RankGroup::Release() {
   released_ = true;
   proto::AggregatorMessage message;

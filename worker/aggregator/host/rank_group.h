@@ -57,6 +57,8 @@ class RankGroup {
   }
   // By local rank.
   void SendStarted(absl::Span<const proto::Started> started);
+  // Other nodes take part from a clock on. REQUIRES: after SendStarted, before Release.
+  void SendChange(const proto::ViewChange& change);
 
   // Steps by local rank, of those that have left.
   const std::vector<std::optional<uint64_t>>& left() const { return left_; }

@@ -28,6 +28,7 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
     : launch_(std::move(launch)),
       agent_(std::move(agent)),
       link_(std::move(link)),
+      views_(launch_, link_.get()),
       clock_(launch_.record().job(), launch_.node(), launch_.rank()),
       checkpoints_(launch_, agent_.get(), link_.get()),
       trace_(TraceLog::Create(launch_.record().job())) {
@@ -114,6 +115,7 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   run_ = *run;
   step_ = run_.first_step;
   says_rates_ = facts.says_rates;
+  if (absl::Status status = views_.Begin(run_); !status.ok()) return ReportFailure(status);
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
   if (absl::Status status = MoveToDevice(); !status.ok()) return status;
@@ -213,10 +215,12 @@ absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) 
   checkpoints_.PassOn();
   BeginForward();
   Stopwatch watch(&waited_, &clock_);
+  const absl::StatusOr<StepRanks> made_by = views_.Expect(step_);
+  if (!made_by.ok()) return made_by.status();
   absl::Status begun = ReportFailure(link_->BeginStep(step_, samples, rate));
   if (!begun.ok()) return BrokenIfInterrupted(std::move(begun));
-  if (step_ == run_.first_step) samples_ = run_.first_step * samples;
-  samples_ += samples;
+  if (step_ == run_.first_step) samples_ = made_by->rank_steps_before * samples;
+  samples_ += uint64_t{samples} * made_by->ranks;
   rate_ = rate;
   book_->Begin();
   phase_ = Phase::kInStep;
@@ -371,8 +375,8 @@ absl::Status ArenaClient::Send(const Report& report) {
   out->set_wait_s(absl::ToDoubleSeconds(waited_));
   waited_before_ += std::exchange(waited_, absl::ZeroDuration());
   out->set_lr(says_rates_ ? rate_
-                          : LearningRateAt(JobSchedule(job), samples_ * ranks(),
-                                           run_.samples_per_epoch, job.epochs()));
+                          : LearningRateAt(JobSchedule(job), samples_, run_.samples_per_epoch,
+                                           job.epochs()));
   if (launch_.local_rank() == 0) {
     *out->mutable_node() = link_->Counters();
     out->mutable_node()->set_exposed_s(absl::ToDoubleSeconds(waited_before_));

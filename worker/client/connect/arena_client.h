@@ -16,6 +16,7 @@
 #include "worker/client/client_devices.h"
 #include "worker/client/client_trace.h"
 #include "worker/client/connect/rank_checkpoints.h"
+#include "worker/client/connect/rank_views.h"
 #include "worker/client/connect/step_clock.h"
 #include "worker/client/connect/tensor_set.h"
 #include "worker/client/link/arena_access.h"
@@ -69,6 +70,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   ClientDevices& devices() override { return *this; }
   ClientTrace& trace() override { return *this; }
   ClientCheckpoints& checkpoints() override { return checkpoints_; }
+  ClientViews& views() override { return views_; }
 
  private:
   void Accept() override { accepts_device_ = true; }
@@ -131,7 +133,9 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<bool> fetched_;      // by tensor, for step_
   std::vector<ChunkId> complete_;  // scratch
   uint64_t step_ = 0;              // the step in hand or the next one
-  // Of this rank, in all steps: in those before a checkpoint, as many as in the first after it.
+  RankViews views_;
+  // Of all ranks, in all steps: of others as many as of this one, and in steps that this process
+  // has not made as many as in its first one.
   uint64_t samples_ = 0;
   bool says_rates_ = false;  // the program, in each step
   float rate_ = 0;           // of the newest step, where it does

@@ -32,8 +32,6 @@ constexpr absl::Duration kConnectDeadline = absl::Seconds(30);
 // closed. So these waits end without a limit of their own.
 constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 constexpr absl::Duration kSpin = absl::Microseconds(20);
-// Between looks at whether the job still goes on, and the program still waits.
-constexpr int kSleepMs = 100;
 
 }  // namespace
 
@@ -166,7 +164,9 @@ absl::StatusOr<RunFacts> AggregatorLink::Start(const JobFacts& facts) {
   nccl_id_ = answer->started().nccl_id();
   RunFacts run{.chunk_elements = answer->started().chunk_elements(),
                .samples_per_epoch = answer->started().samples_per_epoch(),
-               .first_step = first_step};
+               .first_step = first_step,
+               .view_changes = {answer->started().view_changes().begin(),
+                                answer->started().view_changes().end()}};
   if (absl::Status status = OpenArenas(answer->started(), &run); !status.ok()) return status;
   if (!worker::RanksAddUp(launch_)) return run;
   if (absl::Status status = JoinRanks(run); !status.ok()) return status;
@@ -357,7 +357,10 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   if (absl::Status status = node_sum_ ? node_sum_->Finish() : absl::OkStatus(); !status.ok()) {
     return status;
   }
-  return Hear(kForOthers).status();
+  while (true) {
+    const absl::StatusOr<proto::AggregatorMessage> message = Hear(kForOthers);
+    if (!message.ok() || !message->has_change_view()) return message.status();
+  }
 }
 
 void AggregatorLink::SendTrace(AgentChannel* agent, bool all) {

@@ -62,6 +62,7 @@ class AggregatorLink final : public RankLink {
   absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) override;
   absl::Status Finish(uint64_t steps) override;
   absl::Status KeepWeights() override {
     return device_ == nullptr ? memory_->KeepWeights() : WeightsLieOnDevice();
@@ -70,6 +71,9 @@ class AggregatorLink final : public RankLink {
   proto::NodeCounters Counters() const override;
 
  private:
+  // Between looks at whether the job still goes on, and the program still waits.
+  static constexpr int kSleepMs = 100;
+
   AggregatorLink(const proto::Launch& launch, CreateNodeSum create_node_sum, UniqueFd socket,
                  absl::Duration answer_deadline);
 

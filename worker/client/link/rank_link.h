@@ -13,6 +13,7 @@
 #include "common/ids.h"
 #include "common/image/chunk_image.h"
 #include "common/job/arena.h"
+#include "common/job/exchange/views.h"
 #include "kernels/device/device.h"
 #include "proto/control.pb.h"
 #include "worker/client/job_facts.h"
@@ -31,7 +32,8 @@ struct ArenaView {
 struct RunFacts {
   uint32_t chunk_elements = 0;
   uint64_t samples_per_epoch = 0;
-  uint64_t first_step = 0;  // see Client
+  uint64_t first_step = 0;                      // see Client
+  std::vector<proto::ViewChange> view_changes;  // that are decided
   // With device: GPU: the arenas from now on, of as many elements. Else null.
   std::shared_ptr<device::Device> device;
   device::Memory weights, gradients;
@@ -66,6 +68,11 @@ class RankLink {
   virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
   // Offers the weights in the view as the first ones; blocks until training may begin.
   virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
+
+  // Of a job whose nodes may change: adds to `views` the changes that have been decided since. From
+  // then on who makes the step does not change. Waits until that is so where it `waits`; else
+  // false: it is not yet.
+  virtual absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) { return true; }
 
   // See ClientDevices::ComputeIn; with device: GPU alone.
   virtual void ComputeIn(device::Stream* stream) {}

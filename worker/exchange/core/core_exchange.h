@@ -39,6 +39,7 @@ class CoreExchange final : public Exchange {
       return absl::OkStatus();
     });
   }
+  void LeaveAt(uint64_t clock) override { core_->LeaveAt(clock); }
   const ExchangeCounters& counters() const override { return core_->counters(); }
   size_t memory_bytes() const override { return core_->memory_bytes(); }
   transport::Refusals refusals() const override { return driver_.refusals(); }

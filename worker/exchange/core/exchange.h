@@ -104,6 +104,9 @@ class Exchange {
   // What is unanswered is asked there; older news than what is known changes nothing. Exchanges
   // without shards ignore it.
   virtual absl::Status OnShardMoved(const ShardMove& move) { return absl::OkStatus(); }
+  // The node leaves the job by plan before this clock: where its ranks make as many steps, Finish
+  // waits for no other node, and brings no final weights. Before Finish.
+  virtual void LeaveAt(uint64_t clock) {}
 
   virtual Phase phase() const = 0;
   // The clock that the node begins with: 0, but where the job goes on from a checkpoint.

@@ -1,6 +1,7 @@
 #include "worker/exchange/core/exchange_core.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/job/exchange/views.h"
 #include "common/job/job.h"
 
 namespace strata::worker {
@@ -14,8 +15,10 @@ bool TakesFirstWeights(const proto::JobRecord& record, NodeId node) {
   });
 }
 
-bool Rejoins(const proto::JobRecord& record, uint32_t incarnation) {
-  return incarnation > 1 && record.job().has_replace();
+bool Rejoins(const proto::JobRecord& record, NodeId node, uint32_t incarnation) {
+  if (incarnation > 1 && record.job().has_replace()) return true;
+  const absl::StatusOr<Views> views = Views::Of(record);
+  return views.ok() && (views->JoinedAt(node) > 0 || views->Lacks(node, views->first_clock()));
 }
 
 LinkIdentity MakeIdentity(const CoreOptions& options) {

@@ -39,8 +39,9 @@ LinkIdentity MakeIdentity(const CoreOptions& options);
 // Whether the node begins with weights that it is given: those of another one, which has rank 0, or
 // those that the job goes on from.
 bool TakesFirstWeights(const proto::JobRecord& record, NodeId node);
-// Whether a node's process takes the place of one that died in the midst of the job.
-bool Rejoins(const proto::JobRecord& record, uint32_t incarnation);
+// Whether a node's process begins in the midst of the job: it takes the place of one that died, or
+// the node joins the job.
+bool Rejoins(const proto::JobRecord& record, NodeId node, uint32_t incarnation);
 // "node N: " before the message of an error.
 absl::Status NamedBy(NodeId node, const absl::Status& status);
 
@@ -81,6 +82,8 @@ class ExchangeCore : public ExchangeStage, public LinkCore {
   virtual size_t memory_bytes() const = 0;
   // Says where a shard lies now; nothing to exchanges without shards.
   virtual void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) {}
+  // See Exchange.
+  virtual void LeaveAt(uint64_t clock) {}
   // Adds how the node stands with each peer that it connects to. REQUIRES: started.
   virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
 };

@@ -81,6 +81,7 @@ class LayeredCore final : public ExchangeCore {
   bool goes_on() const override;
   const ExchangeCounters& counters() const override { return base_->counters(); }
   size_t memory_bytes() const override;
+  void LeaveAt(uint64_t clock) override { base_->LeaveAt(clock); }
   void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) override {
     base_->OnShardMoved(move, now, actions);
   }

@@ -4,10 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/connections.h"
 #include "common/job/exchange/shard_generation.h"
+#include "common/job/exchange/views.h"
 #include "common/job/job.h"
 #include "compression/job_compression.h"
 #include "worker/exchange/server/check_placement.h"
@@ -26,8 +28,11 @@ absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create
       options.takes_payloads ? PushEncoder::From::kPayloads : PushEncoder::From::kSums;
   auto encoder = PushEncoder::Create(options.record, options.node, map, kernels, from);
   if (!encoder.ok()) return encoder.status();
-  return std::unique_ptr<ParameterServerCore>(
-      new ParameterServerCore(options, map, kernels, *std::move(encoder)));
+  const absl::StatusOr<Views> views = Views::Of(options.record);
+  if (!views.ok()) return views.status();
+  auto core = absl::WrapUnique(new ParameterServerCore(options, map, kernels, *std::move(encoder)));
+  core->leaves_at_ = views->LeavesAt(options.node);
+  return core;
 }
 
 ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap map,
@@ -41,7 +46,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       window_(std::max<uint32_t>(1, options.record.job().window())),
       has_quorum_(options.record.job().consistency().lazy().has_quorum()),
       takes_first_weights_(TakesFirstWeights(options.record, options.node)),
-      rejoins_(Rejoins(options.record, options.incarnation)),
+      rejoins_(Rejoins(options.record, options.node, options.incarnation)),
       chunks_(map.chunks()) {
   const proto::Placement& placement = options.record.placement();
   std::vector<std::vector<ChunkId>> held(placement.shard_endpoints_size());
@@ -197,16 +202,6 @@ void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions*
   shard->links[0].Ask(header, Bytes(), now, &actions->wire);
 }
 
-void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
-  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
-    wire::Header header;
-    header.op = Op::kCut;
-    header.chunk = shard->chunks[shard->next++].value();
-    header.clock = clocks_;
-    LinkTo(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
-  }
-}
-
 void ParameterServerCore::OnConnected(LinkId link, transport::ConnectionId connection,
                                       absl::Time now, WireActions* actions) {
   LinkTo(link)->OnConnected(connection, now, actions);
@@ -269,6 +264,11 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
     case Op::kPushPull:
       return OnPushAnswer(shard, asked, frame, now, actions);
     case Op::kRetire:
+      // Final weights are there once all nodes have retired, for whom it does not wait.
+      if (leaves_at_ == clocks_) {
+        OnShardDone(actions);
+        break;
+      }
       shard->next = shard->confirmed = 0;
       Cut(shard, now, actions);
       break;
@@ -345,20 +345,6 @@ absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header&
   return absl::OkStatus();
 }
 
-void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now,
-                                      CoreActions* actions) {
-  actions->node.push_back({.kind = NodeAction::Kind::kDeliverFinal,
-                           .chunk = ChunkId(frame.header.chunk),
-                           .clock = frame.header.clock,
-                           .weights = frame.payload});
-  ++shard->confirmed;
-  Cut(shard, now, actions);
-  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
-    phase_ = Phase::kFinished;
-    Close(actions);
-  }
-}
-
 absl::Status ParameterServerCore::OnTime(absl::Time now, WireActions* actions) {
   for (Shard& shard : shards_) {
     for (ShardLink& link : shard.links) {
@@ -377,12 +363,6 @@ absl::Time ParameterServerCore::deadline() const {
     for (const ShardLink& link : shard.links) due = std::min(due, link.deadline());
   }
   return due;
-}
-
-void ParameterServerCore::Close(CoreActions* actions) {
-  for (Shard& shard : shards_) {
-    for (ShardLink& link : shard.links) link.Close(&actions->wire);
-  }
 }
 
 void ParameterServerCore::CountBytes() {

@@ -29,7 +29,9 @@ namespace strata::worker {
 //
 // A process that takes the place of one that died begins with the least clock of which not every
 // chunk has the node's push, and with the weights that this clock began with, where the job's mode
-// gives all nodes the same; else with the newest. What it pushes again counts once.
+// gives all nodes the same; else with the newest. What it pushes again counts once. So does the
+// first one of a node that joins the job, of which shards count the pushes of clocks before as
+// made.
 //
 // A pure state machine: events in, actions out; time comes with the events. Errors end the job and
 // name the node, the server's address and the chunk.
@@ -69,6 +71,7 @@ class ParameterServerCore final : public ExchangeCore {
     return encoder_->Restore(chunk, *image.push);
   }
   void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) override;
+  void LeaveAt(uint64_t clock) override { leaves_at_ = clock; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override { return encoder_->memory_bytes(); }
   // Adds the servers that hold a chunk.
@@ -136,6 +139,8 @@ class ParameterServerCore final : public ExchangeCore {
   absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
+  // A shard has no more for the node. Ends the exchange with the last one.
+  void OnShardDone(CoreActions* actions);
   // Returns the round of a quorum that the node's step belongs to, the same for all chunks: the
   // least version that the node has of any. A step of which the process before has pushed some
   // belongs to round 0, which is always too late.
@@ -156,7 +161,8 @@ class ParameterServerCore final : public ExchangeCore {
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
   std::optional<uint64_t> rejoin_clock_;  // none: not known yet
   uint64_t first_clock_ = 0;
-  uint64_t clocks_ = 0;  // kFinishing: pushes of every chunk
+  uint64_t clocks_ = 0;                // kFinishing: pushes of every chunk
+  std::optional<uint64_t> leaves_at_;  // clock; none: it stays to the job's end
   uint64_t steps_begun_ = 0, round_ = 0;
   uint32_t settled_ = 0;  // shards that are done with the phase
   std::vector<Chunk> chunks_;

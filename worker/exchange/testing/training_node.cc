@@ -34,10 +34,24 @@ TrainingNode::TrainingNode(transport::SimNetwork* network, Options options)
   exchange_ = *CreateExchange(options_.core, std::move(endpoint), -1, this, &network->clock());
 }
 
-void TrainingNode::Start() { GoOn(exchange_->Start()); }
+void TrainingNode::Start() { Took(exchange_->Start()); }
 
 void TrainingNode::OnShardMoved(const ShardMove& move) {
-  if (exchange_ && status_.ok()) GoOn(exchange_->OnShardMoved(move));
+  if (exchange_ && status_.ok()) Took(exchange_->OnShardMoved(move));
+}
+
+void TrainingNode::GoOn() {
+  if (exchange_ && status_.ok() && held_) BeginStep(*held_);
+}
+
+void TrainingNode::LeaveAt(uint64_t clock) {
+  if (!exchange_) return;
+  exchange_->LeaveAt(clock);
+  options_.clocks = std::min(options_.clocks, clock);
+  if (held_ && *held_ >= options_.clocks) {
+    held_.reset();
+    FinishIfLast();
+  }
 }
 
 void TrainingNode::Kill() {
@@ -84,13 +98,19 @@ absl::Status TrainingNode::Landed(ChunkId chunk, uint64_t clock) {
   } else if (!options_.in_step) {
     PublishSoon(chunk);
   } else if (std::all_of(landed_.begin(), landed_.end(), [&](auto l) { return l > clock; })) {
-    BeginStep();
+    BeginStep(clock + 1);
   }
   return absl::OkStatus();
 }
 
-void TrainingNode::BeginStep() {
+void TrainingNode::BeginStep(uint64_t clock) {
+  held_.reset();
+  if (options_.may_begin && !options_.may_begin(clock)) {
+    held_ = clock;
+    return;
+  }
   step_weights_ = weights_;
+  if (options_.on_step) options_.on_step(clock, weights_);
   for (uint32_t c = 0; c < map_.chunks(); ++c) PublishSoon(ChunkId(c));
 }
 
@@ -101,7 +121,7 @@ void TrainingNode::FinishIfLast() {
   });
   if (!all) return;
   network_.After(absl::ZeroDuration(), [this, first] {
-    if (exchange_ && status_.ok()) GoOn(exchange_->Finish(first));
+    if (exchange_ && status_.ok()) Took(exchange_->Finish(first));
   });
 }
 
@@ -126,11 +146,11 @@ void TrainingNode::PublishSoon(ChunkId chunk) {
   const absl::Duration delay =
       network_.random().Between(absl::Microseconds(1), absl::Milliseconds(1));
   network_.After(delay, [this, chunk] {
-    if (exchange_ && status_.ok()) GoOn(exchange_->Submit(chunk));
+    if (exchange_ && status_.ok()) Took(exchange_->Submit(chunk));
   });
 }
 
-void TrainingNode::GoOn(const absl::Status& status) {
+void TrainingNode::Took(const absl::Status& status) {
   status_ = status;
   Poll();
 }
@@ -146,7 +166,7 @@ void TrainingNode::Poll() {
   first_clock_ = exchange_->first_clock();
   landed_.assign(landed_.size(), first_clock_);
   if (first_clock_ >= options_.clocks) return FinishIfLast();
-  BeginStep();
+  BeginStep(first_clock_);
 }
 
 }  // namespace strata::worker

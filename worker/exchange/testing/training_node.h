@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class TrainingNode final : public ExchangeNode {
     bool in_step = false;  // it publishes nothing before all weights of the last step have landed
     uint32_t samples = 8;
     float rate = 0;  // that its ranks say
+    // Whether a node in step may begin the step now; else GoOn has it ask again. Null: always.
+    std::function<bool(uint64_t clock)> may_begin;
+    // Told of the weights that a node in step begins each step with. Null: nobody is.
+    std::function<void(uint64_t clock, const std::vector<float>& weights)> on_step;
     // Element i of the arena: of the first weights, and of the node's sum.
     std::function<float(uint64_t i)> first_weight;
     std::function<float(uint64_t clock, uint64_t i)> gradient;
@@ -40,6 +45,10 @@ class TrainingNode final : public ExchangeNode {
 
   void Start();
   void OnShardMoved(const ShardMove& move);
+  // What keeps it from the next step may be gone.
+  void GoOn();
+  // It leaves the job by plan before this clock. REQUIRES: in step, and that step has not begun.
+  void LeaveAt(uint64_t clock);
   // The process ends.
   void Kill();
 
@@ -77,15 +86,16 @@ class TrainingNode final : public ExchangeNode {
  private:
   Bytes Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const;
   void PublishSoon(ChunkId chunk);
-  void BeginStep();
+  // Of a node in step: all weights of the clocks before have landed.
+  void BeginStep(uint64_t clock);
   // Finishes soon if all clocks have landed.
   void FinishIfLast();
   // Takes the result of a call of the exchange; the node goes on if it can.
-  void GoOn(const absl::Status& status);
+  void Took(const absl::Status& status);
   void Poll();
 
   transport::SimNetwork& network_;
-  const Options options_;
+  Options options_;
   const ChunkMap map_;
   std::vector<float> weights_, first_weights_, step_weights_;
   std::vector<uint64_t> landed_;
@@ -95,6 +105,7 @@ class TrainingNode final : public ExchangeNode {
   ExchangeCounters counters_;  // once it was killed
   absl::Status status_;
   bool began_ = false;
+  std::optional<uint64_t> held_;  // the step that it may not begin yet
   int polls_after_end_ = 0;
 };
 

@@ -1,0 +1,59 @@
+#ifndef STRATA_WORKER_AGGREGATOR_CORE_VIEW_GATE_H_
+#define STRATA_WORKER_AGGREGATOR_CORE_VIEW_GATE_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "common/job/exchange/views.h"
+#include "proto/control.pb.h"
+
+namespace strata::worker {
+
+// How far a node's ranks may go while a change of the job's nodes is agreed upon: it promises not
+// to begin a clock before it hears of the outcome, so that the change can come with that clock.
+// Ranks ask who makes a step before they begin it, or draw data for it; none of these steps changes
+// its nodes any more.
+//
+// Threads: one.
+class ViewGate {
+ public:
+  // The clocks for which ranks go on while a change is agreed upon, which takes two round trips and
+  // a write to the disk. The change comes as much later.
+  static constexpr uint64_t kMargin = 4;
+  static constexpr uint64_t kOpen = std::numeric_limits<uint64_t>::max();
+
+  explicit ViewGate(Views views) : views_(std::move(views)) {}
+
+  // Ranks are told of no step from `until` on; returns how many steps, from the first on, any of
+  // them has been told of, or is being.
+  using Close = absl::FunctionRef<uint64_t(uint64_t until)>;
+  // Returns the clock from which on the job can have other nodes, as `number` is to say: the same
+  // one each time it is asked. None: that is old news.
+  std::optional<uint64_t> Promise(uint32_t number, Close close);
+  // The change is decided, or was given up; `told`: steps that any rank has been told of. Old news
+  // changes nothing. Errors: InvalidArgument (see Views); FailedPrecondition: it comes with a clock
+  // that ranks may have begun.
+  absl::Status Take(const proto::ViewChange& change, uint64_t told);
+
+  // Ranks are told of steps before this one.
+  uint64_t open_until() const { return promised_ ? promised_->from_clock : kOpen; }
+  const Views& views() const { return views_; }
+
+ private:
+  struct Promised {
+    uint32_t number = 0;
+    uint64_t from_clock = 0;
+  };
+
+  Views views_;
+  uint32_t heard_ = 0;                // the newest number of which the outcome is known
+  std::optional<Promised> promised_;  // until the outcome is known
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_CORE_VIEW_GATE_H_

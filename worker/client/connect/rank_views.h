@@ -1,0 +1,42 @@
+#ifndef STRATA_WORKER_CLIENT_CONNECT_RANK_VIEWS_H_
+#define STRATA_WORKER_CLIENT_CONNECT_RANK_VIEWS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/job/exchange/views.h"
+#include "proto/control.pb.h"
+#include "worker/client/client_views.h"
+#include "worker/client/link/rank_link.h"
+
+namespace strata::client {
+
+// Who makes which step, as a rank's link learns it.
+//
+// Threads: one.
+class RankViews final : public ClientViews {
+ public:
+  // Both outlive it; `link` may be null until Begin.
+  RankViews(const proto::Launch& launch, RankLink* link) : launch_(launch), link_(link) {}
+
+  // The link has started. Errors: InvalidArgument: its changes are not those of a job.
+  absl::Status Begin(const RunFacts& run);
+
+  absl::StatusOr<StepRanks> At(uint64_t step) override;
+  absl::StatusOr<std::optional<StepRanks>> AtIfKnown(uint64_t step) override;
+  // Returns the same where this rank makes the step. Errors: those of At; OutOfRange.
+  absl::StatusOr<StepRanks> Expect(uint64_t step);
+
+ private:
+  StepRanks Of(uint64_t step) const;
+
+  const proto::Launch& launch_;
+  RankLink* const link_;
+  std::optional<Views> views_;  // of a job whose nodes may change
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_CONNECT_RANK_VIEWS_H_
