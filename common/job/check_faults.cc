@@ -114,7 +114,10 @@ absl::Status CheckReplace(const proto::Job& job) {
 
 // Nodes are laid out once, so that each has as many ranks.
 absl::Status CheckWholeNodes(const proto::Job& job) {
-  if (job.ranks_per_node() == 0) return absl::OkStatus();
+  if (job.ranks_per_node() == 0) {
+    return Refuse(
+        "ranks_per_node: is required where nodes may join and leave (ranks_min, ranks_max)");
+  }
   for (const auto& [field, ranks] :
        {std::pair("ranks", job.ranks()), std::pair("ranks_min", job.ranks_min()),
         std::pair("ranks_max", job.ranks_max())}) {

@@ -162,7 +162,8 @@ TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
 
 proto::Job Elastic(const std::vector<std::string>& settings) {
   proto::Job job =
-      *ParseJob("name: 'a' ranks: 4 program { path: '/p' samples_per_rank: 4 }", "job");
+      *ParseJob("name: 'a' ranks: 4 ranks_per_node: 1 program { path: '/p' samples_per_rank: 4 }",
+                "job");
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
   FillDefaults(&job);
   return job;
@@ -204,6 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
             "ranks_max: 7 is not a multiple of ranks_per_node: 2"},
         Bad{{"ranks_min=1", "ranks_per_node=2"}, "ranks_min: 1 is not a multiple of"},
         Bad{{kMost, "ranks=3", "ranks_per_node=2"}, "ranks: 3 is not a multiple of"},
+        Bad{{kMost, "ranks_per_node=0"}, "ranks_per_node: is required where nodes may join and "},
         Bad{{kMost, "exchange=RING"}, "ranks_max: belongs to exchange: PARAMETER_SERVER"},
         Bad{{"ranks_min=1", "exchange=RING"}, "ranks_min: belongs to exchange: PARAMETER_SERVER"},
         Bad{{kMost, "exchange=NCCL", "device=GPU"}, "ranks_max: belongs to exchange"},

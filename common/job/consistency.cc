@@ -180,6 +180,8 @@ bool AppliesOnNodes(const proto::Job& job) {
 }
 
 bool NodesKeepState(const proto::Job& job) {
+  // Other nodes may go on than have come to the checkpoint.
+  if (IsElastic(job)) return false;
   const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
   // A ring encodes without feedback.
   return (by_servers && IsEncoded(job.push())) || AppliesOnNodes(job) || NodesMakeLocalSteps(job) ||

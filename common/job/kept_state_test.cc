@@ -17,8 +17,9 @@ proto::Job JobWith(const std::string& text) {
 }
 
 TEST(KeptStateTest, NodesKeepWhatPushesLeaveOutAndWeightsOfTheirOwn) {
-  for (const char* plain : {"", "consistency { async {} }", "exchange: RING",
-                            "exchange: RING push { codec: BF16 }", "pull { codec: INT8 }"}) {
+  for (const char* plain :
+       {"", "consistency { async {} }", "exchange: RING", "exchange: RING push { codec: BF16 }",
+        "pull { codec: INT8 }", "ranks_max: 4 push { codec: INT8 }"}) {
     EXPECT_FALSE(NodesKeepState(JobWith(plain))) << plain;
   }
   for (const char* own : {"push { codec: INT8 }", "consistency { preset: 'local(4)' }",

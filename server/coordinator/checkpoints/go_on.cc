@@ -68,6 +68,16 @@ absl::Status SameWork(const proto::Job& job, const proto::Job& from) {
   return SameMessage("model", job.model(), from.model());
 }
 
+// Who took part in which step is known by place, where nodes came and went.
+absl::Status SameNodes(const proto::Job& job, const proto::Job& from) {
+  if (!IsElastic(from)) return absl::OkStatus();
+  if (!IsElastic(job)) return Differ("ranks_max", "none", absl::StrCat(from.ranks_max()));
+  if (job.ranks_max() < from.ranks_max()) {
+    return SameNumber("ranks_max", job.ranks_max(), from.ranks_max());
+  }
+  return SameNumber("ranks_per_node", job.ranks_per_node(), from.ranks_per_node());
+}
+
 }  // namespace
 
 absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest) {
@@ -84,6 +94,7 @@ absl::Status CheckGoesOn(const proto::Job& job, const proto::JobRecord& record) 
       SameData(job, from),
       SameNumber("seed", job.seed(), from.seed()),
       SameNumber("ranks", job.ranks(), from.ranks()),
+      SameNodes(job, from),
       SameText("exchange", proto::Job::Exchange_Name(job.exchange()),
                proto::Job::Exchange_Name(from.exchange())),
       SameMessage("consistency", job.consistency(), from.consistency()),

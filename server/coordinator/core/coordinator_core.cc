@@ -36,6 +36,10 @@ std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
       return message.shard_not_moved().job_id();
     case proto::DaemonMessage::kBackupInstalled:
       return message.backup_installed().job_id();
+    case proto::DaemonMessage::kViewInstalled:
+      return message.view_installed().job_id();
+    case proto::DaemonMessage::kViewPromised:
+      return message.view_promised().job_id();
     default:
       return std::nullopt;
   }
@@ -126,10 +130,14 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return jobs_.OnShardNotMoved(daemon, message.shard_not_moved(), now);
     case proto::DaemonMessage::kBackupInstalled:
       return jobs_.OnBackupInstalled(daemon, message.backup_installed(), now);
-    case proto::DaemonMessage::kRegister:
-    case proto::DaemonMessage::kRenew:          // the service answers it
-    case proto::DaemonMessage::kViewInstalled:  // nodes change at nobody's wish here
+    case proto::DaemonMessage::kViewInstalled:
+      return jobs_.OnViewInstalled(daemon, message.view_installed(), now);
     case proto::DaemonMessage::kViewPromised:
+      return jobs_.OnViewPromised(daemon, message.view_promised(), now);
+    case proto::DaemonMessage::kLeaving:
+      return OnLeaving(daemon, now);
+    case proto::DaemonMessage::kRegister:
+    case proto::DaemonMessage::kRenew:  // the service answers it
     case proto::DaemonMessage::MESSAGE_NOT_SET:
       return;
   }

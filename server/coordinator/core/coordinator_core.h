@@ -106,6 +106,7 @@ class CoordinatorCore {
   // `session` has not registered and never will.
   void RefuseNewcomer(SessionId session, const std::string& cause);
   void OnHeartbeat(const std::string& daemon, const proto::Heartbeat& heartbeat, absl::Time now);
+  void OnLeaving(const std::string& daemon, absl::Time now);
   void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
   bool MayHaveMoreFrom(JobId job, const std::string& daemon) const;
   bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;

@@ -72,6 +72,14 @@ absl::Status CoordinatorCore::CheckOthersAreLeft(const Daemon& daemon) const {
                       NameOf(daemon), NameJobs(reply)));
 }
 
+void CoordinatorCore::OnLeaving(const std::string& daemon, absl::Time now) {
+  if (membership_.IsDraining(daemon)) return;
+  membership_.SetLeaving(daemon);
+  LogInfo("%s is about to end, and is being drained", daemon);
+  jobs_.LeaveDrained(now);
+  jobs_.StartQueued(now);
+}
+
 absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainRequest& request,
                                                          absl::Time now) {
   const std::string& name = request.daemon();
@@ -92,7 +100,7 @@ absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainReque
   if (draining != membership_.draining()) {
     if (absl::Status saved = SaveDraining(std::move(draining)); !saved.ok()) return saved;
     LogInfo("%s is %s", name, membership_.IsDraining(name) ? "being drained" : "back in service");
-    jobs_.LeaveServers(now);
+    jobs_.LeaveDrained(now);
     jobs_.StartQueued(now);
   }
   if (daemon != nullptr) return TellDrain(*daemon);

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include "common/require.h"
-
 namespace strata::server {
 
 void DaemonCommands::SendStart(const JobEntry& entry, const JobNode& node) {
@@ -38,6 +36,21 @@ void DaemonCommands::SendRun(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   *message.mutable_run_node()->mutable_record() = entry.stored.record();
   SendTo(node.daemon, message);
+}
+
+void DaemonCommands::SendPropose(const JobEntry& entry, const JobNode& node, uint32_t number) {
+  proto::CoordinatorMessage message;
+  proto::ProposeView* const propose = message.mutable_propose_view();
+  propose->set_job_id(entry.id().value());
+  propose->set_attempt(entry.stored.record().attempt());
+  propose->set_number(number);
+  SendTo(node.daemon, message);
+}
+
+void DaemonCommands::SendChange(const proto::ViewChange& change, const std::string& daemon) {
+  proto::CoordinatorMessage message;
+  *message.mutable_change_view() = change;
+  SendTo(daemon, message);
 }
 
 void DaemonCommands::SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon) {
@@ -105,12 +118,12 @@ void DaemonCommands::SendRemoveShard(const JobEntry& entry, const DroppedCopy& c
 }
 
 void DaemonCommands::SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record) {
-  STRATA_REQUIRE(!entry.nodes.empty());
-  if (!entry.nodes[0].ready) return;
+  const JobNode& leader = entry.leader();
+  if (!leader.ready) return;
   proto::CoordinatorMessage message;
   message.mutable_job_metrics()->set_job_id(entry.id().value());
   *message.mutable_job_metrics()->mutable_record() = record;
-  SendTo(entry.nodes[0].daemon, message);
+  SendTo(leader.daemon, message);
 }
 
 void DaemonCommands::SendStop(const std::string& daemon, JobId job, const std::string& reason) {

@@ -25,6 +25,10 @@ class DaemonCommands {
   void SendMeasure(const JobEntry& entry, const JobNode& node);
   void SendInstall(const JobEntry& entry, const JobServer& server);
   void SendRun(const JobEntry& entry, const JobNode& node);
+  // Asks the node from which clock on the job can have other nodes, for the change of this number.
+  void SendPropose(const JobEntry& entry, const JobNode& node, uint32_t number);
+  // Tells a server or a worker of the job that its nodes change.
+  void SendChange(const proto::ViewChange& change, const std::string& daemon);
   // Tells a daemon of the job where the shard lies now.
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
   // Has the server that is to hold the shard's second copy take it in.
@@ -38,8 +42,8 @@ class DaemonCommands {
                        const std::string& server);
   // The server holds no copy of the shard any more.
   void SendRemoveShard(const JobEntry& entry, const DroppedCopy& copy);
-  // Sends a record of the job's metrics to the worker of node 0. Where that node is being replaced,
-  // nobody is there to take it: it is sent again later. REQUIRES: the job has nodes.
+  // Sends a record of the job's metrics to the worker of the first node. Where that one is being
+  // replaced, nobody is there to take it: it is sent again later. REQUIRES: the job has nodes.
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);

@@ -39,9 +39,9 @@ class JobAnnouncer {
   void TellNews(JobEntry* entry);
   void TellReport(JobId job, const proto::RankReport& report);
 
-  // Tells followers and the worker of node 0 the records, and keeps them.
+  // Tells followers and the worker of the first node the records, and keeps them.
   void TellRecords(const std::vector<proto::MetricsRecord>& records, JobEntry* entry);
-  // Sends the worker of node 0 the records that are kept; it drops those that it has.
+  // Sends the worker of the first node the records that are kept; it drops those that it has.
   void SendRecordsAgain(const JobEntry& entry);
   void DropRecords(JobId job) { announced_[job].records.clear(); }
 

@@ -3,11 +3,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
@@ -16,7 +14,8 @@
 #include "common/job/program_optimizer.h"
 #include "common/require.h"
 #include "server/coordinator/checkpoints/go_on.h"
-#include "server/coordinator/jobs/node_agreement.h"
+#include "server/coordinator/jobs/nodes/node_agreement.h"
+#include "server/coordinator/jobs/nodes/view_layout.h"
 
 namespace strata::server {
 namespace {
@@ -24,30 +23,19 @@ namespace {
 // Returns the clock of a finished job's last checkpoint; 0: there is none, or it is not known.
 uint64_t LastCheckpoint(const JobEntry& entry) {
   const uint64_t every = ClocksPerCheckpoint(entry.job());
-  if (every == 0 || entry.has_missed_parts || entry.nodes.empty() || !entry.nodes[0].steps_made)
-    return 0;
-  const uint64_t clocks = *entry.nodes[0].steps_made / StepsPerClock(entry.job());
+  if (every == 0 || entry.has_missed_parts || entry.nodes.empty()) return 0;
+  const JobNode& leader = entry.leader();
+  if (!leader.steps_made) return 0;
+  const uint64_t clocks = *leader.steps_made / StepsPerClock(entry.job());
   const uint64_t last = clocks / every * every;
   return last > entry.stored.record().resume().clock() ? last : 0;
-}
-
-// A script's name says more than its interpreter's.
-std::string ModelName(const proto::Job& job) {
-  if (job.has_model()) return job.model().zoo();
-  const proto::Program& program = job.program();
-  const bool is_script = program.args_size() > 0 && absl::EndsWith(program.args(0), ".py");
-  return is_script ? std::filesystem::path(program.args(0)).filename().string() : program.path();
-}
-
-// A program decides itself how many epochs it makes; the default says nothing of that.
-uint32_t ShownEpochs(const proto::Job& job) {
-  return job.has_program() && job.epochs() <= 1 ? 0 : job.epochs();
 }
 
 }  // namespace
 
 bool JobEntry::all_ready() const {
-  return std::all_of(nodes.begin(), nodes.end(), [](const JobNode& node) { return node.ready; });
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [](const JobNode& node) { return node.ready || node.absent; });
 }
 
 JobNode* JobEntry::NodeOn(const std::string& daemon) {
@@ -62,40 +50,64 @@ JobServer* JobEntry::ServerOn(const std::string& daemon) {
   return it == servers.end() ? nullptr : &*it;
 }
 
+const JobNode& JobEntry::leader() const {
+  STRATA_REQUIRE(!nodes.empty());
+  const auto first = std::find_if(nodes.begin(), nodes.end(),
+                                  [](const JobNode& node) { return node.takes_part(); });
+  return first == nodes.end() ? nodes.front() : *first;
+}
+
+uint32_t JobEntry::held_ranks() const {
+  if (!is_elastic() || !running()) return job().ranks();
+  uint32_t ranks = 0;
+  for (const JobNode& node : nodes) {
+    if (!node.absent) ranks += node.ranks;
+  }
+  return ranks;
+}
+
 void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
   STRATA_REQUIRE(queued());
-  proto::View* view = stored.mutable_record()->mutable_view();
-  view->Clear();
-  view->set_number(1);
+  LayOutNodes(blocks, stored.resume().from(), stored.mutable_record());
+  stored.set_view_proposed(HighestViewNumber(stored.record()));
+  stored.set_view_told(stored.view_proposed());
   nodes.clear();
   stored.clear_nodes();
+  stored.clear_node_finished();
   status().clear_nodes();
-  for (const RankBlock& block : blocks) {
+  status().set_ranks(0);
+  for (const proto::LogicalNode& logical : stored.record().view().nodes()) {
     JobNode node;
-    node.daemon = block.daemon;
     node.node = nodes.size();
-    node.first_rank = block.first_rank;
-    node.ranks = block.ranks;
-    proto::LogicalNode* logical = view->add_nodes();
-    logical->set_node(node.node);
-    logical->set_first_rank(node.first_rank);
-    logical->set_ranks(node.ranks);
+    node.first_rank = logical.first_rank();
+    node.ranks = logical.ranks();
+    node.absent = nodes.size() >= blocks.size();
+    node.finished = node.absent;
+    if (!node.absent) node.daemon = blocks[nodes.size()].daemon;
+    if (!node.absent) status().set_ranks(status().ranks() + node.ranks);
     proto::JobNodeStatus* shown = status().add_nodes();
     shown->set_node(node.node);
     shown->set_daemon(node.daemon);
     shown->set_first_rank(node.first_rank);
     shown->set_ranks(node.ranks);
     shown->set_incarnation(node.incarnation);
+    shown->set_absent(node.absent);
+    stored.add_node_finished(node.finished);
     nodes.push_back(std::move(node));
-    stored.add_node_finished(false);
   }
 }
 
 void JobEntry::StoreNode(const JobNode& node) {
   const int index = static_cast<int>(node.node);
   proto::JobNodeStatus* shown = status().mutable_nodes(index);
-  shown->set_daemon(node.daemon);
+  // Whose it was last: that one may still speak of it.
+  if (!node.absent) shown->set_daemon(node.daemon);
   shown->set_incarnation(node.incarnation);
+  shown->set_absent(node.absent);
+  shown->set_joins(node.joins);
+  shown->clear_leaves_at();
+  if (node.leaves_at) shown->set_leaves_at(*node.leaves_at);
+  stored.set_node_finished(index, node.finished);
   while (stored.nodes_size() < status().nodes_size()) stored.add_nodes()->set_is_told_to_run(true);
   proto::StoredNode* kept = stored.mutable_nodes(index);
   kept->set_is_told_to_run(node.ready);
@@ -170,19 +182,21 @@ absl::Status JobEntry::TakeLayout() {
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());
   const bool is_to_resume = has_checkpoints() || record->has_resume();
+  // Nodes begin anew, or join, while it trains.
+  const char* const asks = job().has_replace() ? "replace" : is_elastic() ? "ranks_max" : nullptr;
   record->set_ranks_keep_state(is_to_resume && first.ranks_keep_state());
-  if ((is_to_resume || job().has_replace()) && !first.can_resume()) {
+  if ((is_to_resume || asks != nullptr) && !first.can_resume()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        !is_to_resume       ? "replace"
+        !is_to_resume       ? asks
         : has_checkpoints() ? "checkpoint"
                             : "resume",
         ": the program does not say that it can go on from a step that is not its first "
         "(can_resume)"));
   }
-  if (job().has_replace() && first.ranks_keep_state()) {
-    return absl::InvalidArgumentError(
-        "replace: the program's ranks keep state of their own (keeps_state), which is lost with a "
-        "node that dies");
+  if (asks != nullptr && first.ranks_keep_state()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        asks, ": the program's ranks keep state of their own (keeps_state), which ",
+        job().has_replace() ? "is lost with a node that dies" : "a node that joins does not have"));
   }
   if (record->has_resume()) {
     absl::Status same = CheckGoesOn(*record, stored.resume().from());
@@ -227,8 +241,7 @@ void JobEntry::BeginTraining(absl::Time now) {
     BeginLedger();
   }
   stored.set_training_began_ms(absl::ToUnixMillis(now));
-  metrics = MetricsMerge(job().ranks(), ShownEpochs(job()), stored.record().samples_per_epoch(),
-                         stored.total_steps(), stored.record().resume().step());
+  metrics = MakeMetrics();
   RefreshProgress();
 }
 
@@ -236,6 +249,10 @@ void JobEntry::BeginLedger() {
   has_missed_parts = false;
   ledger = CheckpointLedger(stored.record());
   ledger.Close(status().mutable_checkpoints());
+  RenewLedgerRecord();
+}
+
+void JobEntry::RenewLedgerRecord() {
   proto::JobRecord record = stored.record();
   record.clear_token();  // it opens the shards to whoever says it
   record.clear_secret();
@@ -257,6 +274,7 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
                              XXH3_64bits(record.secret().data(), record.secret().size())};
   record.set_token(XXH3_64bits(tokens, sizeof(tokens)));
   record.clear_view();
+  record.clear_view_changes();
   record.clear_placement();
   record.clear_layout();
   record.clear_ring();
@@ -265,12 +283,17 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
   stored.set_training(false);
   stored.clear_node_finished();
   stored.clear_nodes();
+  stored.set_view_proposed(0);
+  stored.set_view_told(0);
   replaces.clear();
+  agreement.End();
+  keeps.clear();
   nodes.clear();
   servers.clear();
   waits = JobWaits();
   status().set_state(proto::QUEUED);
   status().set_reason(reason);
+  status().set_ranks(job().ranks());
   status().clear_nodes();
   status().clear_shards();
   status().mutable_progress()->set_eta_s(-1);
@@ -308,6 +331,7 @@ proto::JobStatus JobEntry::WithProgress() const {
   *shown.mutable_progress() = metrics.GetProgress();
   if (metrics.hidden_share()) shown.set_hidden_share(*metrics.hidden_share());
   for (proto::JobNodeStatus& node : *shown.mutable_nodes()) {
+    if (node.absent() || node.joins()) continue;
     node.set_step(metrics.SlowestStep(node.first_rank(), node.ranks()));
   }
   return shown;
@@ -320,67 +344,6 @@ void JobEntry::RefreshProgress() {
 
 double JobEntry::ElapsedSeconds(absl::Time now) const {
   return static_cast<double>(absl::ToUnixMillis(now) - stored.training_began_ms()) / 1e3;
-}
-
-JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,
-                             const std::string& resume_dir, absl::Time now) {
-  JobEntry entry;
-  entry.stored.mutable_resume()->set_dir(resume_dir);
-  entry.stored.mutable_resume()->set_origin_dir(resume_dir);
-  proto::JobRecord* record = entry.stored.mutable_record();
-  record->set_job_id(id.value());
-  record->set_token(token);
-  record->set_cluster(cluster);
-  *record->mutable_job() = job;
-  proto::JobStatus& status = entry.status();
-  status.set_job_id(id.value());
-  status.set_name(job.name());
-  status.set_state(proto::QUEUED);
-  status.set_mode(ModeName(job.consistency()));
-  status.set_model(ModelName(job));
-  status.set_exchange(proto::Job::Exchange_Name(job.exchange()));
-  status.set_ranks(job.ranks());
-  status.set_submitted_ms(absl::ToUnixMillis(now));
-  status.mutable_progress()->set_epochs(job.epochs());
-  status.mutable_progress()->set_test_accuracy(-1);
-  status.mutable_progress()->set_eta_s(-1);
-  *status.mutable_job() = job;
-  return entry;
-}
-
-JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
-  JobEntry entry;
-  entry.stored = stored;
-  const proto::JobState state = stored.status().state();
-  if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
-  // Nobody completes what an ended job had under way.
-  if (state != proto::QUEUED && state != proto::RUNNING)
-    entry.status().mutable_checkpoints()->clear_writing_step();
-  if (state != proto::RUNNING) return entry;
-  if (stored.training() && stored.record().job().has_checkpoint()) {
-    entry.BeginLedger();
-    entry.has_missed_parts = true;
-  }
-  entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
-  for (int i = 0; i < stored.status().nodes_size(); ++i) {
-    entry.nodes.push_back(JobNode::Restored(stored, i));
-    const JobNode& node = entry.nodes.back();
-    const std::string& reason = stored.status().reason();
-    const bool is_of_it = absl::StartsWith(reason, node.DescribeAlone());
-    if (stored.training() && !node.ready && is_of_it) entry.replaces = reason;
-  }
-  for (int i = 0; i < stored.status().shards_size(); ++i) {
-    const proto::JobShardStatus& shard = stored.status().shards(i);
-    for (const std::string& daemon : {shard.daemon(), shard.backup(), shard.next_backup()}) {
-      if (daemon.empty() || entry.ServerOn(daemon) != nullptr) continue;
-      entry.servers.push_back({.daemon = daemon, .installed = true, .present = false});
-    }
-    if (!shard.daemon().empty()) entry.ServerOn(shard.daemon())->job_shards.push_back(i);
-  }
-  entry.metrics = MetricsMerge(entry.job().ranks(), ShownEpochs(entry.job()),
-                               stored.record().samples_per_epoch(), stored.total_steps(),
-                               stored.record().resume().step());
-  return entry;
 }
 
 }  // namespace strata::server

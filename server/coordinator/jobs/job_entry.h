@@ -10,12 +10,14 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/job/job.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/checkpoints/checkpoint_ledger.h"
 #include "server/coordinator/jobs/job_node.h"
 #include "server/coordinator/jobs/job_stage.h"
 #include "server/coordinator/jobs/job_waits.h"
 #include "server/coordinator/jobs/metrics/metrics_merge.h"
+#include "server/coordinator/jobs/nodes/view_agreement.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 #include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"
@@ -43,13 +45,19 @@ class JobEntry {
   bool queued() const { return stage_ == JobStage::kQueued; }
   bool running() const { return !queued() && !ended(); }
   bool ended() const { return stage_ == JobStage::kEnded; }
-  bool all_ready() const;
+  bool all_ready() const;  // of those that begin with it
+  bool is_elastic() const { return IsElastic(job()); }
   bool is_ring() const { return job().exchange() == proto::Job::RING; }
   bool on_gpus() const { return job().device() == proto::Job::GPU; }
   bool needs_servers() const { return job().exchange() == proto::Job::PARAMETER_SERVER; }
 
   JobNode* NodeOn(const std::string& daemon);      // null: plays none
   JobServer* ServerOn(const std::string& daemon);  // null: holds none of its shards
+  // The first node of those that take part, which measures and writes for all. REQUIRES: it has
+  // nodes.
+  const JobNode& leader() const;
+  // How many ranks hold slots, or are to be begun again.
+  uint32_t held_ranks() const;
 
   // Lays the job out over worker nodes: the view, and the nodes in the status. REQUIRES: queued().
   void SetView(const std::vector<RankBlock>& blocks);
@@ -58,12 +66,16 @@ class JobEntry {
   // placement is made of the first.
   void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers,
                     const std::vector<std::optional<BackupPlace>>& backups = {});
-  // Brings what is stored and shown of a node in step with it, after it was replaced.
+  // Brings what is stored and shown of a node in step with it, after it was replaced, or has joined
+  // or left the job.
   void StoreNode(const JobNode& node);
   // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
   // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
   // nodes that differ, or the job's field that does not go with what they say.
   absl::Status TakeLayout();
+
+  // Has the manifests of checkpoints say what the record says now of who takes part.
+  void RenewLedgerRecord();
 
   // The transitions. Each REQUIRES one of the stages that its comment names.
   void BeginStarting(absl::Time now);  // kQueued, with nodes
@@ -102,6 +114,13 @@ class JobEntry {
   std::map<std::string, std::string> stays;  // by server that is drained: why shards stay there now
   std::string left_out;  // why the job does without some servers; empty: it has all
   std::string replaces;  // what the status's reason says of nodes that are being replaced
+  // Of a job whose nodes may join and leave it: a change that is on its way, when its nodes and
+  // servers are asked again, and when the next one may begin, or the next node.
+  ViewAgreement agreement;
+  absl::Time asks_again_at = absl::InfinitePast();
+  absl::Time next_change_at = absl::InfinitePast();
+  absl::Time next_joiner_at = absl::InfinitePast();
+  std::map<std::string, std::string> keeps;  // by worker that is drained: why nodes stay there now
   MetricsMerge metrics;
   JobWaits waits;
   CheckpointLedger ledger;            // of this attempt, and until it trains of the one before
@@ -115,6 +134,7 @@ class JobEntry {
   void SetBackups(const std::vector<ServerShards>& servers,
                   const std::vector<std::optional<BackupPlace>>& backups);
   void BeginLedger();
+  MetricsMerge MakeMetrics() const;
 
   JobStage stage_ = JobStage::kQueued;
 };

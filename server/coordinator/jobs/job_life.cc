@@ -183,7 +183,7 @@ void JobLife::OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time 
   const bool is_known_to_run =
       node->incarnation == 1 && entry->metrics.HasReported(node->first_rank);
   if (!is_known_to_run) commands_->SendRun(*entry, *node);
-  if (node->node == 0) announcer_->SendRecordsAgain(*entry);
+  if (node == &entry->leader()) announcer_->SendRecordsAgain(*entry);
 }
 
 }  // namespace strata::server

@@ -21,6 +21,14 @@ JobNode JobNode::Restored(const proto::StoredJob& stored, int index) {
     if (kept.has_died_at_step()) node.died_at_step = kept.died_at_step();
   }
   node.finished = index < stored.node_finished_size() && stored.node_finished(index);
+  node.absent = shown.absent();
+  node.joins = shown.joins();
+  if (shown.has_leaves_at()) node.leaves_at = shown.leaves_at();
+  const auto& all = stored.status().replacements();
+  node.replaced =
+      std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.node() == node.node; });
+  if (node.absent) node.daemon.clear();
+  if (node.joins) node.ready = false;
   node.present = node.finished || node.waits_for_worker();
   if (!node.waits_for_worker()) return node;
   for (const proto::ReplacementStatus& one : stored.status().replacements()) {
@@ -47,14 +55,24 @@ std::string NameFirstRank(const JobNode& node) {
   return absl::StrFormat("rank %d (node %d, %s)", node.first_rank, node.node, node.daemon);
 }
 
+// Whether it makes the job's last step, for all that is known: it does not leave before, nor come
+// after.
+bool MakesTheLast(const JobNode& node) {
+  if (!node.takes_part()) return false;
+  if (!node.steps_made) return !node.leaves_at;
+  return *node.steps_made > node.joined_at && (!node.leaves_at || node.steps_made < node.leaves_at);
+}
+
 }  // namespace
 
 absl::Status CheckEqualSteps(const std::vector<JobNode>& nodes) {
-  const auto done = std::find_if(nodes.begin(), nodes.end(),
-                                 [](const JobNode& node) { return node.steps_made.has_value(); });
+  const auto done = std::find_if(nodes.begin(), nodes.end(), [](const JobNode& node) {
+    return node.steps_made.has_value() && MakesTheLast(node);
+  });
   if (done == nodes.end()) return absl::OkStatus();
   const uint64_t made = *done->steps_made;
   for (const JobNode& node : nodes) {
+    if (!MakesTheLast(node) || node.joined_at >= made) continue;
     if (node.steps_made.value_or(made) != made) {
       return absl::InvalidArgumentError(
           absl::StrFormat("%s has finished after %d steps, %s after %d", NameFirstRank(*done), made,

@@ -43,12 +43,22 @@ struct JobNode {
   std::string takes_first, takes_last;
   // The step that it was known to be in when its processes last ended by themselves.
   std::optional<uint64_t> died_at_step;
+  bool replaced = false;  // its processes take the place of others that died
+
+  // Of a job whose nodes may join and leave it:
+  bool absent = false;  // nobody takes its place, and nobody waits for it: it is finished, too
+  bool joins = false;   // its processes begin, and no change that was decided has it
+  bool waits_to_run = false;  // they are ready, and are told to run with a change of the nodes
+  uint64_t joined_at = 0;     // the first step that it makes; 0: it was there from the start
+  std::optional<uint64_t> leaves_at;  // the step before which it makes its last one
 
   // "worker w2 (node 1, ranks 2 to 3)"
   std::string Describe() const;
   // "node 1 (ranks 2 to 3)"
   std::string DescribeAlone() const;
-  bool waits_for_worker() const { return daemon.empty(); }
+  bool waits_for_worker() const { return daemon.empty() && !absent; }
+  // Whether it is one of those that make the job's steps, or is to be begun again as such.
+  bool takes_part() const { return !absent && !joins; }
   // Whether a message is about its newest processes. Daemons of before say no incarnation: theirs
   // are the first.
   template <typename Message>
@@ -58,8 +68,9 @@ struct JobNode {
   bool HasRank(uint32_t rank) const { return rank >= first_rank && rank - first_rank < ranks; }
 };
 
-// Whether nodes make as many steps as one another, as far as is known. Errors: InvalidArgument:
-// one that has made its last goes on or has made less or more than another; names a rank of each.
+// Whether nodes make as many steps as one another, as far as is known; those that leave before the
+// last step, or would only come after it, are of no account. Errors: InvalidArgument: one that has
+// made its last goes on or has made less or more than another; names a rank of each.
 absl::Status CheckEqualSteps(const std::vector<JobNode>& nodes);
 
 // A server of a job.

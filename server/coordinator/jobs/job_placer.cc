@@ -89,7 +89,8 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
 absl::Status JobPlacer::Place(const PlacementChoice& choice,
                               const std::vector<ServerShards>& others, JobEntry* entry) const {
   STRATA_REQUIRE(entry->all_ready());
-  if (!IsOnOneHost({}, *entry)) {
+  // Nodes may join from anywhere.
+  if (entry->is_elastic() || !IsOnOneHost({}, *entry)) {
     const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
     if (!may.ok()) return may;
   }
@@ -185,6 +186,7 @@ void JobPlacer::Excuse(absl::Duration gap, absl::Time now) {
 std::vector<NodeHost> JobPlacer::LocateNodes(const std::vector<JobNode>& nodes) const {
   std::vector<NodeHost> hosts;
   for (const JobNode& node : nodes) {
+    if (node.absent) continue;
     NodeHost& host = hosts.emplace_back();
     host.daemon = node.daemon;
     const Daemon* daemon = membership_->Find(node.daemon);

@@ -1,5 +1,6 @@
 #include "server/coordinator/jobs/job_queue.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,20 @@ RankWish WishOf(const JobEntry& entry) {
   return wish;
 }
 
+// What the job can begin with, the best first: one whose nodes may leave goes on with what there
+// is, once it has begun.
+std::vector<RankWish> WishesOf(const JobEntry& entry) {
+  std::vector<RankWish> wishes = {WishOf(entry)};
+  if (!entry.is_elastic() || !entry.stored.resume().has_trained()) return wishes;
+  RankWish wish = wishes.front();
+  while (wish.ranks > wish.ranks_per_node &&
+         wish.ranks - wish.ranks_per_node >= entry.job().ranks_min()) {
+    wish.ranks -= wish.ranks_per_node;
+    wishes.push_back(wish);
+  }
+  return wishes;
+}
+
 }  // namespace
 
 JobQueue::JobQueue(absl::Duration settle_after, const std::map<JobId, JobEntry>* jobs,
@@ -38,13 +53,18 @@ JobQueue::Verdict JobQueue::Decide(const JobEntry& entry, bool may_return, absl:
   STRATA_REQUIRE(entry.queued());
   const std::vector<WorkerSlots> workers = Workers();
   if (workers.empty()) return {Kind::kWaits, "waits for a worker node: none has registered", {}};
-  const RankAllocation allocation = AllocateRanks(WishOf(entry), workers);
+  const std::vector<RankWish> wishes = WishesOf(entry);
+  const auto fits = std::find_if(wishes.begin(), wishes.end(), [&](const RankWish& wish) {
+    return AllocateRanks(wish, workers).outcome == RankAllocation::Outcome::kFits;
+  });
+  const RankWish& wish = fits == wishes.end() ? wishes.front() : *fits;
+  const RankAllocation allocation = AllocateRanks(wish, workers);
   switch (allocation.outcome) {
     case RankAllocation::Outcome::kFits:
       if (entry.needs_servers() && membership_->Alive(proto::SERVER).empty()) {
         return {Kind::kWaits, "waits for a server: none is alive", {}};
       }
-      return StartWhereReached(entry, workers, now);
+      return StartWhereReached(wish, entry, workers, now);
     case RankAllocation::Outcome::kWaitsForSlots: {
       const SlotKind kind = allocation.lacks_gpus ? SlotKind::kGpu : SlotKind::kAny;
       const std::string holders = DescribeHolders(kind, entry, *jobs_);
@@ -62,10 +82,9 @@ JobQueue::Verdict JobQueue::Decide(const JobEntry& entry, bool may_return, absl:
   return {};
 }
 
-JobQueue::Verdict JobQueue::StartWhereReached(const JobEntry& entry,
+JobQueue::Verdict JobQueue::StartWhereReached(const RankWish& wish, const JobEntry& entry,
                                               const std::vector<WorkerSlots>& workers,
                                               absl::Time now) const {
-  const RankWish wish = WishOf(entry);
   if (!entry.needs_servers()) {
     const RankAllocation allocation = AllocateRanks(wish, workers);
     STRATA_REQUIRE(allocation.outcome == RankAllocation::Outcome::kFits);

@@ -50,9 +50,9 @@ class JobQueue {
   std::vector<WorkerSlots> Workers() const;
 
  private:
-  // REQUIRES: the job fits on `workers`.
-  Verdict StartWhereReached(const JobEntry& entry, const std::vector<WorkerSlots>& workers,
-                            absl::Time now) const;
+  // REQUIRES: the job, with what it wishes, fits on `workers`.
+  Verdict StartWhereReached(const RankWish& wish, const JobEntry& entry,
+                            const std::vector<WorkerSlots>& workers, absl::Time now) const;
 
   const absl::Duration settle_after_;
   const std::map<JobId, JobEntry>* const jobs_;

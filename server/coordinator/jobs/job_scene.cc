@@ -43,6 +43,7 @@ NodeScene DescribeNode(const JobEntry& entry, const JobNode& node, absl::Time he
   scene.heard_at = heard_at;
   scene.reported_step = entry.metrics.SlowestStep(node.first_rank, node.ranks);
   if (node.incarnation == 1) scene.first_step = entry.stored.record().resume().step();
+  if (node.joined_at > 0) scene.first_step = node.joined_at;
   if (const JobActivity::NodeReport* said = entry.waits.activity().Node(node.node)) {
     scene.activity = &said->activity;
     scene.activity_at = said->at;
@@ -91,6 +92,7 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
     scene.hang_after = absl::Seconds(entry.job().replace().hang_after_s());
   }
   for (const JobNode& node : entry.nodes) {
+    if (!node.takes_part()) continue;
     scene.all_nodes_train = scene.all_nodes_train && (node.ready || node.finished);
     if (node.waits_for_worker()) continue;  // the job's reason says so
     scene.nodes.push_back(DescribeNode(entry, node, HeardAt(membership, node.daemon, now)));

@@ -12,20 +12,6 @@
 #include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
-namespace {
-
-// Servers and nodes can do it, but nobody here says when. Errors: InvalidArgument.
-absl::Status CheckNodesStay(const proto::Job& job) {
-  if (!IsElastic(job)) return absl::OkStatus();
-  // Both are there once defaults are; where they say the same, either may have been meant.
-  return absl::InvalidArgumentError(absl::StrCat(
-      job.ranks_max() == job.ranks() ? "ranks_min" : "ranks_max",
-      ": this coordinator does not change the nodes of running jobs; leave out ranks_min and "
-      "ranks_max"));
-}
-
-}  // namespace
-
 JobTable::JobTable(Options options, uint64_t cluster, const Membership* membership,
                    const Reachability* reachability, JobActions* actions)
     : options_(options),
@@ -40,7 +26,9 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       reports_(options.diagnosis, membership, &announcer_),
       life_(options.new_secret, &placer_, &commands_, &announcer_),
       replacer_(&reached_, &queue_, &commands_, &announcer_, &life_),
-      keeper_(options, membership, &placer_, &commands_, &announcer_, &life_) {}
+      keeper_(options, membership, &placer_, &commands_, &announcer_, &life_),
+      views_(options, membership, &reached_, &queue_, &commands_, &announcer_, &life_, &replacer_) {
+}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        bool is_restart, absl::Time now) {
@@ -76,7 +64,6 @@ absl::StatusOr<JobId> JobTable::Submit(proto::Job job, const proto::ResumeFrom& 
                                        uint64_t token, absl::Time now, const Submitter& by) {
   FillDefaults(&job);
   absl::Status valid = ValidateJob(job);
-  if (valid.ok()) valid = CheckNodesStay(job);
   if (job.has_checkpoint()) {
     job.mutable_checkpoint()->set_dir(NormalFolder(job.checkpoint().dir()));
   }
@@ -192,7 +179,9 @@ void JobTable::StartQueued(absl::Time now) {
     using Kind = JobQueue::Verdict::Kind;
     const JobQueue::Verdict verdict = queue_.Decide(entry, may_return, now);
     if (verdict.kind == Kind::kStarts) {
-      slots.OnStarted(entry);
+      uint32_t ranks = 0;
+      for (const RankBlock& block : verdict.blocks) ranks += block.ranks;
+      slots.OnStarted(entry, ranks);
       life_.Start(verdict.blocks, &entry, now);
     } else if (verdict.kind == Kind::kFails && entry.stored.status().restarts().empty()) {
       life_.Fail(verdict.reason, &entry, now);
@@ -201,6 +190,8 @@ void JobTable::StartQueued(absl::Time now) {
     }
     if (verdict.kind == Kind::kBlocks) blocker = &entry;
   }
+  if (blocker != nullptr) return;
+  for (auto& [id, entry] : jobs_) views_.AddNodes(&slots, &entry, now);
 }
 
 void JobTable::OnJobInstalled(const std::string& daemon, const proto::JobInstalled& message,
@@ -283,7 +274,7 @@ void JobTable::Tick(absl::Time now) {
     }
     announcer_.SaveAgain(entry);
   }
-  LeaveServers(now);
+  LeaveDrained(now);
   ForgetOldest();
   StartQueued(now);
 }

@@ -23,6 +23,7 @@
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
 #include "server/coordinator/jobs/node_replacer.h"
+#include "server/coordinator/jobs/nodes/view_keeper.h"
 #include "server/coordinator/jobs/shard_keeper.h"
 #include "server/coordinator/jobs/slot_use.h"
 #include "server/coordinator/members/membership.h"
@@ -39,7 +40,7 @@ namespace strata::server {
 // own what is theirs.
 class JobTable {
  public:
-  struct Options : ShardKeeper::Options {
+  struct Options : ShardKeeper::Options, ViewKeeper::Options {
     // How long a job whose nodes are ready may wait for servers that its nodes do not reach now.
     absl::Duration place_patience = absl::Seconds(10);
     // How long a daemon that came back without a job may take to say how the job ended there.
@@ -109,13 +110,17 @@ class JobTable {
                        absl::Time now);
   void OnBackupInstalled(const std::string& daemon, const proto::BackupInstalled& message,
                          absl::Time now);
+  void OnViewPromised(const std::string& daemon, const proto::ViewPromised& message,
+                      absl::Time now);
+  void OnViewInstalled(const std::string& daemon, const proto::ViewInstalled& message,
+                       absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
   // Takes in what running jobs hold of the daemon's memory.
   void TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat);
-  // Takes running jobs off the servers that are being drained, one step further.
-  void LeaveServers(absl::Time now) { keeper_.LeaveServers(&jobs_, now); }
+  // Takes running jobs off the servers and workers that are being drained, one step further.
+  void LeaveDrained(absl::Time now);
   // Adds what running jobs have on the daemon.
   void TellDrain(const std::string& daemon, proto::DrainReply* reply) const;
   // Does what Membership::Excuse does.
@@ -152,6 +157,8 @@ class JobTable {
   // The daemon of a server is back. `holds`: it still has the job's weights.
   void OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now);
   bool IsMissing(const JobNode& node) const;
+  // A node is lost, which makes the job's steps or was to.
+  void LoseNode(const NodeReplacer::Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
   // Loses what of a running job has not come back in time.
   void FailIfGone(JobEntry* entry, absl::Time now);
   void ForgetOldest();
@@ -171,6 +178,7 @@ class JobTable {
   JobLife life_;
   NodeReplacer replacer_;
   ShardKeeper keeper_;
+  ViewKeeper views_;
   absl::Time started_at_ = absl::InfinitePast();
   bool is_restart_ = false;  // workers that were there before may still come back
   absl::Time news_at_ = absl::InfinitePast();

@@ -22,7 +22,10 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
     JobNode* node = worker ? entry.NodeOn(name) : nullptr;
     JobServer* server = worker ? nullptr : entry.ServerOn(name);
     if (!returned) entry.passed_over.erase(name);  // a new process
-    if (node != nullptr && !node->finished) life_.OnNodeBack(holds, node, &entry, now);
+    if (node != nullptr && !node->finished) {
+      life_.OnNodeBack(holds, node, &entry, now);
+      views_.TellAgain(*node, entry);
+    }
     if (server != nullptr) OnServerBack(holds, server, &entry, now);
     if (entry.running() && (node != nullptr || server != nullptr)) {
       keeper_.TellMovedAgain(name, entry);
@@ -63,7 +66,7 @@ void JobTable::OnLost(const Membership::Lost& lost, absl::Time now) {
     if (!entry.running()) continue;
     if (JobNode* node = entry.NodeOn(lost.name);
         node != nullptr && lost.role == proto::WORKER && !node->finished) {
-      replacer_.OnLost({absl::StrCat(node->Describe(), " is lost: ", lost.why)}, node, &entry, now);
+      LoseNode({absl::StrCat(node->Describe(), " is lost: ", lost.why)}, node, &entry, now);
     } else if (lost.role == proto::SERVER && entry.ServerOn(lost.name) != nullptr) {
       keeper_.OnServerLost(lost.name, absl::StrFormat("server %s is lost: %s", lost.name, lost.why),
                            &entry, now);
@@ -83,10 +86,9 @@ void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
   for (JobNode& node : entry->nodes) {
     if (node.finished) continue;
     if (IsMissing(node)) {
-      replacer_.OnLost({absl::StrCat(node.Describe(), " no longer runs the job")}, &node, entry,
-                       now);
+      LoseNode({absl::StrCat(node.Describe(), " no longer runs the job")}, &node, entry, now);
     } else if (!node.present && is_late) {
-      replacer_.OnLost({not_back(node.Describe())}, &node, entry, now);
+      LoseNode({not_back(node.Describe())}, &node, entry, now);
     }
     if (!entry->running()) return;  // nor does it have those nodes any more
   }
@@ -121,6 +123,11 @@ void JobTable::OnShardNotMoved(const std::string& daemon, const proto::ShardNotM
   StartQueued(now);
 }
 
+void JobTable::LeaveDrained(absl::Time now) {
+  keeper_.LeaveServers(&jobs_, now);
+  for (auto& [id, entry] : jobs_) views_.Step(&entry, now);
+}
+
 void JobTable::TellDrain(const std::string& daemon, proto::DrainReply* reply) const {
   for (const auto& [id, entry] : jobs_) {
     if (!entry.running()) continue;
@@ -134,8 +141,9 @@ void JobTable::TellDrain(const std::string& daemon, proto::DrainReply* reply) co
     proto::DrainedJob* const job = reply->add_jobs();
     job->set_job_id(id.value());
     job->set_name(entry.job().name());
-    const auto stays = entry.stays.find(daemon);
-    if (stays != entry.stays.end()) job->set_stays(stays->second);
+    for (const auto* const why : {&entry.stays, &entry.keeps}) {
+      if (const auto stays = why->find(daemon); stays != why->end()) job->set_stays(stays->second);
+    }
   }
 }
 

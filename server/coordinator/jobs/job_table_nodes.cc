@@ -21,7 +21,11 @@ void JobTable::OnNodeReady(const std::string& daemon, const proto::NodeReady& me
   JobNode* node = FindNode(daemon, message, &entry);
   if (node == nullptr || node->ready) return;
   if (entry->stage() == JobStage::kTraining) {
-    replacer_.OnReady(message, node, entry, now);
+    if (node->joins) {
+      views_.OnJoinerReady(message, node, entry, now);
+    } else {
+      replacer_.OnReady(message, node, entry, now);
+    }
     return StartQueued(now);
   }
   if (entry->stage() != JobStage::kStarting) return;
@@ -42,16 +46,26 @@ void JobTable::OnNodeFinished(const std::string& daemon, const proto::NodeFinish
   JobEntry* entry = nullptr;
   JobNode* node = FindNode(daemon, message, &entry);
   if (node == nullptr || node->finished) return;
+  if (node->joins) {
+    views_.OnJoinerLost("its processes have ended", node, entry, now);
+    return StartQueued(now);
+  }
   if (message.has_steps_made()) node->steps_made = message.steps_made();
   if (entry->stage() != JobStage::kTraining || !node->ready) {
     life_.Fail(absl::StrCat(node->Describe(), " ended before training began"), entry, now);
   } else if (absl::Status equal = CheckEqualSteps(entry->nodes); !equal.ok()) {
     life_.Fail(std::string(equal.message()), entry, now);
   } else {
-    node->finished = true;
-    entry->stored.set_node_finished(node->node, true);
+    const bool leaves =
+        node->leaves_at && node->steps_made.value_or(*node->leaves_at) >= *node->leaves_at;
+    if (leaves) {
+      views_.OnLeft(node, entry);
+    } else {
+      node->finished = true;
+      entry->stored.set_node_finished(node->node, true);
+    }
     const bool all_finished = std::all_of(entry->nodes.begin(), entry->nodes.end(),
-                                          [](const JobNode& n) { return n.finished; });
+                                          [](const JobNode& n) { return n.finished || n.joins; });
     if (all_finished) {
       life_.End(proto::FINISHED, "", entry, now);
     } else {
@@ -74,7 +88,7 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   } else if (node->finished) {
     life_.Fail(reason, entry, now);
   } else {
-    replacer_.OnLost({.reason = reason, .is_own_end = true}, node, entry, now);
+    LoseNode({.reason = reason, .is_own_end = true}, node, entry, now);
   }
   StartQueued(now);
 }
@@ -91,6 +105,29 @@ void JobTable::OnNodeActivity(const std::string& daemon, const proto::NodeActivi
   if (equal.ok()) return;
   life_.Fail(std::string(equal.message()), entry, now);
   StartQueued(now);
+}
+
+void JobTable::OnViewPromised(const std::string& daemon, const proto::ViewPromised& message,
+                              absl::Time now) {
+  JobEntry* entry = nullptr;
+  const JobNode* node = FindNode(daemon, message, &entry);
+  if (node != nullptr && node->node == message.node()) {
+    views_.OnPromised(message, *node, entry, now);
+  }
+}
+
+void JobTable::OnViewInstalled(const std::string& daemon, const proto::ViewInstalled& message,
+                               absl::Time now) {
+  JobEntry* entry = FindRunning(message);
+  if (entry == nullptr || entry->stage() != JobStage::kTraining) return;
+  views_.OnInstalled(daemon, message, entry, now);
+  StartQueued(now);
+}
+
+void JobTable::LoseNode(const NodeReplacer::Loss& loss, JobNode* node, JobEntry* entry,
+                        absl::Time now) {
+  if (node->joins) return views_.OnJoinerLost(loss.reason, node, entry, now);
+  replacer_.OnLost(loss, node, entry, now);
 }
 
 void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& heartbeat) {

@@ -11,7 +11,8 @@
 #include "common/counted.h"
 #include "common/log.h"
 #include "common/require.h"
-#include "server/coordinator/jobs/node_agreement.h"
+#include "server/coordinator/jobs/nodes/find_worker.h"
+#include "server/coordinator/jobs/nodes/node_agreement.h"
 
 namespace strata::server {
 namespace {
@@ -44,7 +45,7 @@ std::string TimeOf(absl::Time time) {
 // Its processes have not begun to train when its worker is lost, too: that is no other death of the
 // node.
 bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node) {
-  return !node.ready && !loss.is_own_end;
+  return node.replaced && !node.ready && !loss.is_own_end;
 }
 
 // Drops the oldest replacements beyond those that are kept, but for what counts: those of the last
@@ -70,7 +71,7 @@ void DropOld(absl::Time now, JobEntry* entry) {
 std::string DescribeReplaced(const JobEntry& entry) {
   std::vector<std::string> texts;
   for (const JobNode& node : entry.nodes) {
-    if (node.ready || node.finished) continue;
+    if (node.ready || node.finished || !node.replaced) continue;
     texts.push_back(
         node.waits_for_worker()
             ? absl::StrFormat("%s waits since %s for a worker with %s: %s", node.DescribeAlone(),
@@ -151,6 +152,9 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   node->takes_first = loss.is_own_end && !is_at_fault ? node->daemon : "";
   node->takes_last = loss.is_own_end && is_at_fault ? node->daemon : "";
   ++node->incarnation;
+  node->replaced = true;
+  node->waits_to_run = false;
+  entry->agreement.ForgetPromise(node->node);
   node->daemon.clear();
   node->waits_since = now;
   node->ready = false;
@@ -167,26 +171,11 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   entry->StoreNode(*node);
 }
 
-SpareWorker NodeReplacer::FindWorker(const JobNode& node, const JobEntry& entry,
-                                     absl::Time now) const {
-  SpareWish wish{.ranks = node.ranks,
-                 .on_gpus = entry.on_gpus(),
-                 .first = node.takes_first,
-                 .last = node.takes_last};
-  for (const JobServer& server : entry.servers) wish.servers.push_back(server.daemon);
-  std::vector<WorkerSlots> workers = queue_->Workers();
-  std::erase_if(workers, [&](const WorkerSlots& worker) {
-    return std::any_of(entry.nodes.begin(), entry.nodes.end(),
-                       [&](const JobNode& other) { return other.daemon == worker.daemon; });
-  });
-  return ChooseSpareWorker(wish, std::move(workers), *reached_, now);
-}
-
 NodeReplacer::Look NodeReplacer::LookForWorkers(JobEntry* entry, absl::Time now) const {
   Look look;
   for (JobNode& node : entry->nodes) {
     if (!node.waits_for_worker()) continue;
-    const SpareWorker spare = FindWorker(node, *entry, now);
+    const SpareWorker spare = FindWorker(node, *entry, *queue_, *reached_, now);
     if (spare.daemon.empty()) {
       node.waits_for = spare.reason;
       look.waits_for_slots |= spare.waits_for_slots;
@@ -248,14 +237,23 @@ void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEn
   const absl::Status same =
       CheckTakesPlace(entry->stored.record(), entry->stored.total_steps(), *node);
   if (!same.ok()) return life_->Fail(std::string(same.message()), entry, now);
+  // It has promised nothing: it may begin clocks that are to have other nodes.
+  node->waits_to_run = entry->agreement.is_installing();
+  if (!node->waits_to_run) LetRun(node, entry, now);
+}
+
+void NodeReplacer::LetRun(JobNode* node, JobEntry* entry, absl::Time now) {
+  STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready && node->takes_part());
+  node->waits_to_run = false;
   node->ready = true;
   entry->metrics.BeginAnew(node->first_rank, node->ranks);
-  if (node->node == 0) entry->status().set_run_dir(message.run_dir());
+  const bool leads = node == &entry->leader();
+  if (leads) entry->status().set_run_dir(node->info.run_dir());
   entry->StoreNode(*node);
   UpdateReason(entry);
   if (!life_->SaveOrFail(entry, now)) return;
   commands_->SendRun(*entry, *node);
-  if (node->node == 0) announcer_->SendRecordsAgain(*entry);
+  if (leads) announcer_->SendRecordsAgain(*entry);
   announcer_->TellStatus(entry);
 }
 
@@ -270,12 +268,12 @@ void NodeReplacer::OnReport(const proto::RankReport& report, const JobNode& node
   const bool only_says_where = report.first_step() == report.end_step() && !report.final() &&
                                !report.has_test_accuracy() && !report.has_test_loss() &&
                                report.values().empty();
-  if (!only_says_where || node.incarnation == 1 || NewestOf(node, entry)->step() > 0) return;
+  if (!only_says_where || !node.replaced || NewestOf(node, entry)->step() > 0) return;
   NoteStep(report.end_step(), node, entry);
 }
 
 void NodeReplacer::NoteStep(uint64_t step, const JobNode& node, JobEntry* entry) {
-  if (node.incarnation == 1 || !node.ready) return;
+  if (!node.replaced || !node.ready) return;
   proto::ReplacementStatus* shown = NewestOf(node, entry);
   if (shown->step() == step) return;
   shown->set_step(step);

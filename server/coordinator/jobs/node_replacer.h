@@ -12,7 +12,6 @@
 #include "server/coordinator/jobs/job_life.h"
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/placement/reached_servers.h"
-#include "server/coordinator/placement/spare_worker.h"
 
 namespace strata::server {
 
@@ -43,9 +42,11 @@ class NodeReplacer {
   // waited for too long, unless `may_return`: daemons of before the coordinator's restart may still
   // come back. Returns whether whoever asks for slots is to wait behind the job.
   bool PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now);
-  // The newest processes of the node are ready: lets them train. REQUIRES: the entry trains,
-  // !node->ready.
+  // The newest processes of the node are ready: lets them train, once no change of the nodes is
+  // being installed. REQUIRES: the entry trains, !node->ready.
   void OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry, absl::Time now);
+  // Does so now. REQUIRES: the same, and that it waits for that.
+  void LetRun(JobNode* node, JobEntry* entry, absl::Time now);
   // Take in from which step the node went on. REQUIRES: it speaks of its newest processes.
   void OnActivity(const proto::NodeActivity& activity, const JobNode& node, JobEntry* entry);
   void OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry);
@@ -66,7 +67,6 @@ class NodeReplacer {
   // Writes down that the node is lost, and that nobody plays it.
   void NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
   Look LookForWorkers(JobEntry* entry, absl::Time now) const;
-  SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, absl::Time now) const;
   void TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry);
   // Has the status's reason say which nodes do not train, and why. Returns whether it has changed.
   static bool UpdateReason(JobEntry* entry);

@@ -69,7 +69,7 @@ std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
     if (!Holds(entry, kind)) continue;
     if (++count > kNamesMax) return holders + ", ...";
     absl::StrAppend(&holders, holders.empty() ? "" : ", ", NameFor(reader, entry), " holds ",
-                    entry.job().ranks());
+                    entry.held_ranks());
   }
   return holders;
 }
@@ -77,7 +77,7 @@ std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
 UserSlots::User& UserSlots::Find(const std::string& user) {
   if (!is_counted_) {
     for (const auto& [id, entry] : jobs_) {
-      if (entry.running()) users_[entry.owner().user].used += entry.job().ranks();
+      if (entry.running()) users_[entry.owner().user].used += entry.held_ranks();
     }
     for (auto& [name, found] : users_) found.rights = rights_of_(name);
     is_counted_ = true;
@@ -99,9 +99,17 @@ std::string UserSlots::WhyWaits(const JobEntry& entry) {
                       " at once, running jobs have ", user.used, ", and this job needs ", ranks);
 }
 
-void UserSlots::OnStarted(const JobEntry& entry) {
+bool UserSlots::MayTakeMore(const JobEntry& entry, uint32_t ranks) {
   const std::string& name = entry.stored.status().owner();
-  if (!name.empty() && rights_of_) Find(name).used += entry.job().ranks();
+  if (name.empty() || !rights_of_) return true;
+  User& user = Find(name);
+  const uint32_t slots = user.rights.slots;
+  return WhyMayNot(user.rights, entry).empty() && (slots == 0 || user.used + ranks <= slots);
+}
+
+void UserSlots::OnStarted(const JobEntry& entry, uint32_t ranks) {
+  const std::string& name = entry.stored.status().owner();
+  if (!name.empty() && rights_of_) Find(name).used += ranks;
 }
 
 }  // namespace strata::server

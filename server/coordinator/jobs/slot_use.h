@@ -40,7 +40,7 @@ absl::Status CheckQueueHasRoom(const std::string& user, size_t queued_max,
                                const std::map<JobId, JobEntry>& jobs,
                                size_t per_user_max = kQueuedPerUserMax);
 
-// Which queued jobs wait for others of the same user, or for their user's rights. For one look at
+// Which jobs wait for others of the same user, or for their user's rights. For one look at
 // the queue: it asks for each user's rights once, and counts running jobs once.
 class UserSlots {
  public:
@@ -50,8 +50,10 @@ class UserSlots {
 
   // Why a queued job waits, in words; empty: it need not.
   std::string WhyWaits(const JobEntry& entry);
-  // A job of the queue runs from now on.
-  void OnStarted(const JobEntry& entry);
+  // Whether a running job may take slots besides those that it has.
+  bool MayTakeMore(const JobEntry& entry, uint32_t ranks);
+  // So many ranks of a job run from now on.
+  void OnStarted(const JobEntry& entry, uint32_t ranks);
 
  private:
   struct User {

@@ -160,6 +160,17 @@ std::string Membership::Heard(SessionId session, absl::Time now) {
   return it->second;
 }
 
+void Membership::SetLeaving(const std::string& name) {
+  const auto found = daemons_.find(name);
+  if (found != daemons_.end()) found->second.registration.set_leaves(true);
+}
+
+bool Membership::IsDraining(const std::string& name) const {
+  const auto found = daemons_.find(name);
+  return draining_.contains(name) ||
+         (found != daemons_.end() && found->second.registration.leaves());
+}
+
 void Membership::Report(const std::string& name, const proto::Heartbeat& heartbeat) {
   const auto found = daemons_.find(name);
   STRATA_REQUIRE(found != daemons_.end());

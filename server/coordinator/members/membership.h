@@ -91,7 +91,9 @@ class Membership {
   // Daemons that take nothing new, by name, whether they are there or not.
   void SetDraining(std::set<std::string> names) { draining_ = std::move(names); }
   const std::set<std::string>& draining() const { return draining_; }
-  bool IsDraining(const std::string& name) const { return draining_.contains(name); }
+  // The same of one process, which is about to end: until another one has its name.
+  void SetLeaving(const std::string& name);
+  bool IsDraining(const std::string& name) const;
   // Both return daemons in the order of their first registration.
   std::vector<const Daemon*> All() const;
   std::vector<const Daemon*> Alive(proto::Role role) const;

@@ -42,9 +42,9 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
                                                     double elapsed_s) {
   if (report.rank() >= ranks_.size()) return {};
   if (report.final() && report.end_step() <= report.first_step()) {
-    // No window of steps, only a measurement. Rank 0 measures the final model; the others have
-    // nothing to add.
-    if (report.rank() == 0 && !final_.has_value()) final_ = report;
+    // No window of steps, only a measurement. The first rank measures the final model; the others
+    // have nothing to add.
+    if (IsFirst(report.rank(), report.end_step()) && !final_.has_value()) final_ = report;
   } else if (report.end_step() == report.first_step() &&
              (report.has_test_accuracy() || report.has_test_loss() || !report.values().empty())) {
     return AddMeasured(report);
@@ -55,7 +55,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankReport& report) {
-  if (report.rank() != 0 || report.end_step() < measured_step_) return {};
+  if (!IsFirst(report.rank(), report.end_step()) || report.end_step() < measured_step_) return {};
   if (report.end_step() > measured_step_) measured_names_.clear();
   measured_step_ = report.end_step();
   // A program may measure one thing after the other; what was told before is told again.
@@ -75,7 +75,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankRep
 
 void MetricsMerge::NoteMeasured(const proto::RankReport& report) {
   if (report.has_test_accuracy()) accuracy_ = report.test_accuracy();
-  if (report.rank() != 0) return;
+  if (!IsFirst(report.rank(), report.end_step())) return;
   for (const auto& [name, value] : report.values()) {
     if (values_.size() < kValuesShownMax || values_.contains(name)) values_[name] = value;
   }
@@ -130,7 +130,7 @@ uint64_t MetricsMerge::TakeMissedSamples(uint64_t end) {
 
 void MetricsMerge::SettleSteps(proto::RankReport* report) {
   Rank& rank = ranks_[report->rank()];
-  const uint64_t known = rank.newest.has_value() ? StepsOf(rank) : 0;
+  const uint64_t known = rank.newest.has_value() ? StepsOf(rank) : rank.from;
   const bool begins_anew = std::exchange(rank.begins_anew, false) || !rank.newest.has_value();
   const uint64_t first = report->first_step(), steps = report->end_step() - first;
   if (first < known) {
@@ -156,18 +156,48 @@ void MetricsMerge::BeginAnew(uint32_t first, uint32_t count) {
   }
 }
 
+void MetricsMerge::Join(uint32_t first, uint32_t count, uint64_t step) {
+  for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
+    ranks_[rank].from = step;
+    ranks_[rank].until.reset();
+    ranks_[rank].began = std::max(ranks_[rank].began, step);
+  }
+}
+
+void MetricsMerge::Leave(uint32_t first, uint32_t count, uint64_t step) {
+  for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
+    ranks_[rank].until = step;
+  }
+}
+
+bool MetricsMerge::IsFirst(uint32_t rank, uint64_t end_step) const {
+  for (uint32_t earlier = 0; earlier < rank; ++earlier) {
+    const Rank& one = ranks_[earlier];
+    const bool comes_later = one.from > 0 && one.from >= end_step;
+    if (!comes_later && (!one.until || *one.until >= end_step)) return false;
+  }
+  return true;
+}
+
 uint64_t MetricsMerge::EarlierSamples() const {
   uint64_t samples = 0, steps = 0, earlier_steps = 0;
   for (const Rank& rank : ranks_) {
-    (rank.newest ? steps : earlier_steps) += StepsOf(rank);
     samples += rank.samples;
+    if (rank.from > 0) {
+      steps += rank.steps;
+    } else if (rank.newest) {
+      steps += StepsOf(rank);
+    } else if (!HasLeft(rank)) {
+      earlier_steps += StepsOf(rank);
+    }
   }
   return steps > 0 ? earlier_steps * samples / steps : 0;
 }
 
 bool MetricsMerge::IsComplete(uint64_t end_step) const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [this, end_step](const Rank& rank) { return StepsOf(rank) >= end_step; });
+  return std::all_of(ranks_.begin(), ranks_.end(), [this, end_step](const Rank& rank) {
+    return StepsOf(rank) >= std::min(end_step, rank.until.value_or(end_step));
+  });
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::Complete(bool all, double elapsed_s) {
@@ -255,6 +285,10 @@ proto::Progress MetricsMerge::GetProgress() const {
   uint64_t samples = EarlierSamples(), window_samples = 0;
   double loss_sum = 0, samples_per_s = 0, bytes_per_step = 0, eta_s = total_steps_ > 0 ? 0 : -1;
   for (const Rank& rank : ranks_) {
+    if (HasLeft(rank) || (rank.newest && rank.newest->end_step() <= rank.from)) {
+      samples += rank.samples;
+      continue;
+    }
     if (!rank.newest.has_value()) {
       if (total_steps_ == 0 || StepsOf(rank) < total_steps_) eta_s = -1;
       continue;
@@ -266,7 +300,7 @@ proto::Progress MetricsMerge::GetProgress() const {
     samples_per_s += PerSecond(static_cast<double>(report.samples()), report.wall_s());
     bytes_per_step +=
         static_cast<double>(report.node().bytes_pushed() + report.node().bytes_answered()) /
-        (report.end_step() - first_step_);
+        (report.end_step() - std::max(first_step_, rank.from));
     if (eta_s >= 0) {
       const double steps_left = Difference(total_steps_, StepsOf(rank));
       // The rate of the whole run: one window's would jump.
@@ -288,7 +322,7 @@ proto::Progress MetricsMerge::GetProgress() const {
 uint64_t MetricsMerge::SlowestStep(uint32_t first, uint32_t count) const {
   uint64_t slowest = UINT64_MAX;
   for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
-    slowest = std::min(slowest, StepsOf(ranks_[rank]));
+    if (!HasLeft(ranks_[rank])) slowest = std::min(slowest, StepsOf(ranks_[rank]));
   }
   return slowest == UINT64_MAX ? 0 : slowest;
 }

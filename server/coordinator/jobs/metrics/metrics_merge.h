@@ -35,6 +35,10 @@ class MetricsMerge {
   // reported are made all the same: they are taken to have had as many samples each as those of the
   // window before, or of the one after.
   void BeginAnew(uint32_t first, uint32_t count);
+  // Ranks [first, first + count) make steps from `step` on, or none from it on any more: nobody
+  // waits for reports of the others.
+  void Join(uint32_t first, uint32_t count, uint64_t step);
+  void Leave(uint32_t first, uint32_t count, uint64_t step);
   // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
 
@@ -54,8 +58,10 @@ class MetricsMerge {
     uint64_t steps = 0;    // of all its reports
     double wall_s = 0;     // that these steps took
     bool final = false;
-    proto::NodeCounters earlier;  // of its processes before the newest one
-    bool begins_anew = false;     // the newest one has reported no window yet
+    proto::NodeCounters earlier;    // of its processes before the newest one
+    bool begins_anew = false;       // the newest one has reported no window yet
+    uint64_t from = 0;              // it makes no step before
+    std::optional<uint64_t> until;  // nor this one, or one after it
   };
   using Window = std::map<uint32_t, proto::RankReport>;  // by rank
   // Steps [first, end) of a rank that nobody has reported, and the samples that they had.
@@ -67,6 +73,10 @@ class MetricsMerge {
   uint64_t StepsOf(const Rank& rank) const {
     return std::max(rank.newest.has_value() ? rank.newest->end_step() : first_step_, rank.began);
   }
+  // Whether it has made its last step, as others go on.
+  bool HasLeft(const Rank& rank) const { return rank.until && StepsOf(rank) >= *rank.until; }
+  // Whether it is the first of those that make the step before `end_step`, which measures for all.
+  bool IsFirst(uint32_t rank, uint64_t end_step) const;
   // Returns the samples of ranks that have reported no step yet, in those before the one that they
   // go on with: as many per step as the others'.
   uint64_t EarlierSamples() const;

@@ -1,0 +1,18 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_NODES_FIND_WORKER_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_NODES_FIND_WORKER_H_
+
+#include "absl/time/time.h"
+#include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/jobs/job_queue.h"
+#include "server/coordinator/placement/reached_servers.h"
+#include "server/coordinator/placement/spare_worker.h"
+
+namespace strata::server {
+
+// Chooses a worker for a node of a running job, which plays no other node of it.
+SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
+                       const ReachedServers& reached, absl::Time now);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_NODES_FIND_WORKER_H_

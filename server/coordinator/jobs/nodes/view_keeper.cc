@@ -1,0 +1,369 @@
+#include "server/coordinator/jobs/nodes/view_keeper.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/counted.h"
+#include "common/job/exchange/views.h"
+#include "common/log.h"
+#include "common/require.h"
+#include "server/coordinator/jobs/nodes/find_worker.h"
+#include "server/coordinator/jobs/nodes/node_agreement.h"
+#include "server/coordinator/jobs/nodes/view_layout.h"
+#include "server/coordinator/placement/shard_homes.h"
+
+namespace strata::server {
+namespace {
+
+// Whether all nodes train, and go on to: none is begun again, about to leave, or done.
+bool AllTrain(const JobEntry& entry) {
+  return std::all_of(entry.nodes.begin(), entry.nodes.end(), [](const JobNode& node) {
+    return !node.takes_part() ||
+           (node.ready && !node.finished && !node.leaves_at && !node.steps_made);
+  });
+}
+
+bool NearsItsEnd(const JobEntry& entry) {
+  return std::any_of(entry.nodes.begin(), entry.nodes.end(), [](const JobNode& node) {
+    return node.takes_part() && !node.leaves_at && (node.finished || node.steps_made);
+  });
+}
+
+bool IsNewest(const proto::ViewChange& change, const JobEntry& entry) {
+  return entry.stored.view_told() < change.number() &&
+         change.at_clock() > entry.stored.record().resume().clock();
+}
+
+std::set<std::string> ServersOf(const JobEntry& entry) {
+  std::set<std::string> names;
+  for (const JobServer& server : entry.servers) names.insert(server.daemon);
+  return names;
+}
+
+// The number alone: a change that does not come.
+proto::ViewChange Void(const JobEntry& entry) {
+  proto::ViewChange change;
+  change.set_job_id(entry.id().value());
+  change.set_attempt(entry.stored.record().attempt());
+  change.set_number(entry.stored.view_proposed());
+  return change;
+}
+
+std::string NameNodes(const google::protobuf::RepeatedField<uint32_t>& nodes) {
+  return absl::StrCat(nodes.size() == 1 ? "node " : "nodes ", absl::StrJoin(nodes, ", "));
+}
+
+// "node 2 joins from step 40 on" for the log.
+std::string Describe(const proto::ViewChange& change) {
+  const bool both = !change.joined().empty() && !change.left().empty();
+  const std::string joined = NameNodes(change.joined()), left = NameNodes(change.left());
+  return absl::StrFormat(
+      "%s%s%s from step %d on", change.joined().empty() ? "" : absl::StrCat(joined, " in"),
+      both ? ", " : "", change.left().empty() ? "" : absl::StrCat(left, " out"), change.at_clock());
+}
+
+void ShowChange(const proto::ViewChange& change, JobEntry* entry, absl::Time now) {
+  proto::NodesChange* const shown = entry->status().add_nodes_changes();
+  shown->set_decided_ms(absl::ToUnixMillis(now));
+  shown->set_step(change.at_clock());
+  *shown->mutable_joined() = change.joined();
+  *shown->mutable_left() = change.left();
+  std::vector<std::string> drained;
+  uint32_t ranks = 0;
+  for (const JobNode& node : entry->nodes) {
+    if (node.leaves_at) drained.push_back(node.daemon);
+    if (node.takes_part() && !node.leaves_at) ranks += node.ranks;
+  }
+  shown->set_ranks(ranks);
+  if (drained.empty()) return;
+  shown->set_reason(absl::StrCat(drained.size() == 1 ? "worker " : "workers ",
+                                 absl::StrJoin(drained, ", "), drained.size() == 1 ? " is" : " are",
+                                 " being drained"));
+}
+
+}  // namespace
+
+// ---- nodes that come ----
+
+void ViewKeeper::AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now) {
+  if (entry->stage() != JobStage::kTraining || !entry->is_elastic()) return;
+  if (now < entry->next_joiner_at || NearsItsEnd(*entry)) return;
+  std::vector<JobNode*> begun;
+  for (JobNode& node : entry->nodes) {
+    if (!node.absent) continue;
+    if (!slots->MayTakeMore(*entry, node.ranks)) break;
+    const SpareWorker spare = FindWorker(node, *entry, *queue_, *reached_, now);
+    if (spare.daemon.empty()) break;
+    node.daemon = spare.daemon;
+    node.absent = node.finished = node.ready = false;
+    node.joins = true;
+    entry->StoreNode(node);
+    slots->OnStarted(*entry, node.ranks);
+    begun.push_back(&node);
+  }
+  if (begun.empty() || !life_->SaveOrFail(entry, now)) return;
+  for (const JobNode* node : begun) {
+    LogInfo("job %d (%s): %s is to join, and begins on worker %s", entry->id().value(),
+            entry->job().name(), node->DescribeAlone(), node->daemon);
+    commands_->SendStart(*entry, *node);
+  }
+  announcer_->TellStatus(entry);
+}
+
+void ViewKeeper::OnJoinerReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry,
+                               absl::Time now) {
+  STRATA_REQUIRE(node->joins);
+  node->info = message;
+  const absl::Status same =
+      CheckTakesPlace(entry->stored.record(), entry->stored.total_steps(), *node);
+  if (!same.ok()) return OnJoinerLost(std::string(same.message()), node, entry, now);
+  node->waits_to_run = true;
+  Step(entry, now);
+}
+
+void ViewKeeper::OnJoinerLost(const std::string& reason, JobNode* node, JobEntry* entry,
+                              absl::Time now) {
+  STRATA_REQUIRE(node->joins);
+  announcer_->Warn(absl::StrFormat("job %d (%s): node %d does not join: %s", entry->id().value(),
+                                   entry->job().name(), node->node, reason));
+  const std::string daemon = node->daemon;
+  MakeAbsent(node, entry);
+  entry->next_joiner_at = now + options_.joiner_pause;
+  commands_->SendStop(daemon, entry->id(), reason);
+  announcer_->Save(*entry).IgnoreError();  // repeated
+  announcer_->TellStatus(entry);
+  if (!entry->agreement.is_proposing()) return;
+  if (!entry->agreement.RemoveJoiner(node->node)) GiveUp("nobody joins any more", entry, now);
+}
+
+void ViewKeeper::MakeAbsent(JobNode* node, JobEntry* entry) {
+  ++node->incarnation;
+  node->absent = node->finished = node->present = true;
+  node->joins = node->ready = node->replaced = node->waits_to_run = false;
+  node->joined_at = node->steps = 0;
+  node->leaves_at.reset();
+  node->steps_made.reset();
+  node->died_at_step.reset();
+  node->info.Clear();
+  node->missing_since = absl::InfiniteFuture();
+  node->daemon.clear();
+  entry->waits.activity().ForgetNode(node->node);
+  entry->StoreNode(*node);
+}
+
+// ---- one change ----
+
+void ViewKeeper::Step(JobEntry* entry, absl::Time now) {
+  if (entry->stage() != JobStage::kTraining) return;
+  if (entry->agreement.is_idle()) return Begin(entry, now);
+  if (entry->agreement.is_proposing()) {
+    if (now - entry->agreement.since() >= options_.promise_patience) {
+      return GiveUp(
+          absl::StrCat("no answer from ", Counted(entry->agreement.Unanswered().size(), "node")),
+          entry, now);
+    }
+    return Ask(entry, now);
+  }
+  const std::set<std::string> servers = ServersOf(*entry), waited = entry->agreement.uninstalled();
+  for (const std::string& server : waited) {
+    if (!servers.contains(server)) entry->agreement.OnInstalled(server);
+  }
+  if (entry->agreement.is_installed()) return Tell(entry, now);
+  Ask(entry, now);
+}
+
+void ViewKeeper::Begin(JobEntry* entry, absl::Time now) {
+  entry->keeps.clear();
+  if (entry->is_elastic()) {
+    const auto& changes = entry->stored.record().view_changes();
+    // Of a coordinator before this one.
+    if (!changes.empty() && IsNewest(*changes.rbegin(), *entry)) {
+      entry->agreement.Install(*changes.rbegin(), ServersOf(*entry));
+      return Ask(entry, now);
+    }
+  }
+  proto::ViewChange change;
+  uint32_t ranks = 0;
+  for (JobNode& node : entry->nodes) {
+    if (node.joins && membership_->IsDraining(node.daemon)) {
+      return OnJoinerLost(absl::StrCat("worker ", node.daemon, " is being drained"), &node, entry,
+                          now);
+    }
+    if (node.joins && node.waits_to_run) change.add_joined(node.node);
+    if (node.takes_part() || node.waits_to_run) ranks += node.ranks;
+  }
+  for (const uint32_t node : ChooseLeavers(ranks, entry)) change.add_left(node);
+  if (change.joined().empty() && change.left().empty()) return;
+  if (now < entry->next_change_at || !AllTrain(*entry)) return;
+  change.set_job_id(entry->id().value());
+  change.set_attempt(entry->stored.record().attempt());
+  change.set_number(
+      std::max(HighestViewNumber(entry->stored.record()), entry->stored.view_proposed()) + 1);
+  entry->stored.set_view_proposed(change.number());
+  if (!life_->SaveOrFail(entry, now)) return;
+  std::set<uint32_t> asked;
+  for (const JobNode& node : entry->nodes) {
+    if (node.takes_part()) asked.insert(node.node);
+  }
+  entry->agreement.Propose(change, asked, now);
+  entry->asks_again_at = now;
+  Ask(entry, now);
+}
+
+std::vector<uint32_t> ViewKeeper::ChooseLeavers(uint32_t ranks, JobEntry* entry) const {
+  std::vector<uint32_t> leavers;
+  for (const JobNode& node : entry->nodes) {
+    if (!node.takes_part() || node.finished || !membership_->IsDraining(node.daemon)) continue;
+    if (node.leaves_at) continue;
+    if (!entry->is_elastic()) {
+      entry->keeps[node.daemon] =
+          absl::StrFormat("node %d stays to its end: no node may leave it (ranks_min)", node.node);
+    } else if (ranks - node.ranks < entry->job().ranks_min()) {
+      entry->keeps[node.daemon] = absl::StrFormat(
+          "node %d stays until another one has joined: the job has %s, and goes on with no less "
+          "than ranks_min: %d",
+          node.node, Counted(ranks, "rank"), entry->job().ranks_min());
+    } else {
+      ranks -= node.ranks;
+      leavers.push_back(node.node);
+    }
+  }
+  return leavers;
+}
+
+void ViewKeeper::Ask(JobEntry* entry, absl::Time now) {
+  if (now < entry->asks_again_at) return;
+  entry->asks_again_at = now + options_.ask_every;
+  const ViewAgreement& agreement = entry->agreement;
+  if (agreement.is_installing()) {
+    for (const std::string& server : agreement.uninstalled()) {
+      commands_->SendChange(agreement.change(), server);
+    }
+    return;
+  }
+  for (const uint32_t number : agreement.Unanswered()) {
+    const JobNode& node = entry->nodes[number];
+    if (node.ready) commands_->SendPropose(*entry, node, agreement.change().number());
+  }
+}
+
+void ViewKeeper::OnPromised(const proto::ViewPromised& message, const JobNode& node,
+                            JobEntry* entry, absl::Time now) {
+  ViewAgreement& agreement = entry->agreement;
+  if (entry->stage() != JobStage::kTraining || !node.ready) return;
+  agreement.OnPromised(node.node, message.number(), message.from_clock());
+  if (agreement.is_proposing() && agreement.is_agreed()) Decide(entry, now);
+}
+
+void ViewKeeper::Decide(JobEntry* entry, absl::Time now) {
+  proto::JobRecord* const record = entry->stored.mutable_record();
+  absl::StatusOr<Views> views = Views::Of(*record);
+  STRATA_REQUIRE(views.ok());
+  const proto::ViewChange change = entry->agreement.Decide(views->newest_clock());
+  const uint64_t total = entry->stored.total_steps();
+  if (total > 0 && change.at_clock() >= total) return GiveUp("the job ends before", entry, now);
+  STRATA_REQUIRE(views->Add(change).ok());
+  *record->add_view_changes() = change;
+  if (entry->job().has_checkpoint()) entry->RenewLedgerRecord();
+  for (const uint32_t number : change.joined()) {
+    entry->nodes[number].joins = false;
+    entry->nodes[number].joined_at = change.at_clock();
+  }
+  for (const uint32_t number : change.left()) {
+    entry->nodes[number].leaves_at = change.at_clock();
+  }
+  for (const JobNode& node : entry->nodes) {
+    if (node.joined_at == change.at_clock() || node.leaves_at) entry->StoreNode(node);
+  }
+  ShowChange(change, entry, now);
+  if (!life_->SaveOrFail(entry, now)) return;
+  LogInfo("job %d (%s): %s (change %d)", entry->id().value(), entry->job().name(), Describe(change),
+          change.number());
+  entry->agreement.Install(change, ServersOf(*entry));
+  entry->asks_again_at = now;
+  Ask(entry, now);
+}
+
+void ViewKeeper::OnInstalled(const std::string& daemon, const proto::ViewInstalled& message,
+                             JobEntry* entry, absl::Time now) {
+  ViewAgreement& agreement = entry->agreement;
+  if (!agreement.is_installing() || message.number() != agreement.change().number()) return;
+  if (!message.error().empty() && HoldsAny(daemon, entry->status())) {
+    return life_->Fail(absl::StrFormat("server %s does not take in that the job's nodes change: %s",
+                                       daemon, message.error()),
+                       entry, now);
+  }
+  agreement.OnInstalled(daemon);
+  if (agreement.is_installed()) Tell(entry, now);
+}
+
+void ViewKeeper::Tell(JobEntry* entry, absl::Time now) {
+  const proto::ViewChange change = entry->agreement.change();
+  entry->agreement.End();
+  entry->stored.set_view_told(change.number());
+  const auto& shown = entry->stored.status().nodes_changes();
+  if (!shown.empty()) entry->status().set_ranks(shown.rbegin()->ranks());
+  if (!life_->SaveOrFail(entry, now)) return;
+  for (const uint32_t number : change.joined()) {
+    const JobNode& node = entry->nodes[number];
+    entry->metrics.Join(node.first_rank, node.ranks, change.at_clock());
+  }
+  for (const uint32_t number : change.left()) {
+    const JobNode& node = entry->nodes[number];
+    entry->metrics.Leave(node.first_rank, node.ranks, change.at_clock());
+  }
+  for (const JobNode& node : entry->nodes) {
+    if (node.ready && !node.finished) commands_->SendChange(change, node.daemon);
+  }
+  for (JobNode& node : entry->nodes) {
+    if (node.waits_to_run && node.takes_part()) replacer_->LetRun(&node, entry, now);
+    if (!entry->running()) return;
+  }
+  announcer_->TellStatus(entry);
+}
+
+void ViewKeeper::GiveUp(const std::string& why, JobEntry* entry, absl::Time now) {
+  LogWarning("job %d (%s): change %d of its nodes is given up: %s", entry->id().value(),
+             entry->job().name(), entry->agreement.change().number(), why);
+  entry->agreement.End();
+  entry->next_change_at = now + options_.change_pause;
+  for (const JobNode& node : entry->nodes) {
+    if (node.takes_part() && !node.finished) commands_->SendChange(Void(*entry), node.daemon);
+  }
+}
+
+void ViewKeeper::TellAgain(const JobNode& node, const JobEntry& entry) {
+  if (entry.stage() != JobStage::kTraining || !entry.is_elastic() || !node.ready) return;
+  for (const proto::ViewChange& change : entry.stored.record().view_changes()) {
+    const bool is_told = change.number() <= entry.stored.view_told();
+    if (is_told && change.at_clock() > entry.stored.record().resume().clock()) {
+      commands_->SendChange(change, node.daemon);
+    }
+  }
+  if (entry.agreement.is_proposing()) {
+    commands_->SendPropose(entry, node, entry.agreement.change().number());
+  } else if (entry.stored.view_proposed() > HighestViewNumber(entry.stored.record())) {
+    commands_->SendChange(Void(entry), node.daemon);
+  }
+}
+
+// ---- nodes that go ----
+
+void ViewKeeper::OnLeft(JobNode* node, JobEntry* entry) {
+  STRATA_REQUIRE(node->leaves_at.has_value());
+  LogInfo("job %d (%s): %s has left worker %s, before step %d", entry->id().value(),
+          entry->job().name(), node->DescribeAlone(), node->daemon, *node->leaves_at);
+  const bool led = node == &entry->leader();
+  MakeAbsent(node, entry);
+  const std::string& run_dir = entry->leader().info.run_dir();
+  if (led && !run_dir.empty()) entry->status().set_run_dir(run_dir);
+  announcer_->Save(*entry).IgnoreError();  // repeated
+  if (led) announcer_->SendRecordsAgain(*entry);
+  announcer_->TellStatus(entry);
+}
+
+}  // namespace strata::server

@@ -1,0 +1,90 @@
+#include "server/coordinator/jobs/nodes/view_layout.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "common/job/exchange/views.h"
+#include "common/job/job.h"
+#include "common/require.h"
+
+namespace strata::server {
+namespace {
+
+void AddNode(uint32_t first_rank, uint32_t ranks, proto::View* view) {
+  const auto number = static_cast<uint32_t>(view->nodes_size());
+  proto::LogicalNode* const node = view->add_nodes();
+  node->set_node(number);
+  node->set_first_rank(first_rank);
+  node->set_ranks(ranks);
+}
+
+// Has the record say who took part in the job that it goes on from, as that one's does.
+void TakeHistory(const proto::JobRecord& from, proto::JobRecord* record) {
+  const uint32_t began =
+      IsElastic(from.job()) ? 0 : record->job().ranks() / record->job().ranks_per_node();
+  for (proto::LogicalNode& node : *record->mutable_view()->mutable_nodes()) {
+    const int place = static_cast<int>(node.node());
+    const bool was_there = place < from.view().nodes_size() && !from.view().nodes(place).absent();
+    node.set_absent(IsElastic(from.job()) ? !was_there : node.node() >= began);
+  }
+  for (const proto::ViewChange& change : from.view_changes()) {
+    const bool is_past = change.at_clock() <= record->resume().clock();
+    if (is_past) *record->add_view_changes() = change;
+  }
+}
+
+// Has those of the first `count` nodes go on that do, from the checkpoint's clock.
+void ChangeTo(size_t count, proto::JobRecord* record) {
+  const absl::StatusOr<Views> views = Views::Of(*record);
+  STRATA_REQUIRE(views.ok());
+  proto::ViewChange change;
+  change.set_number(HighestViewNumber(*record) + 1);
+  change.set_at_clock(record->resume().clock());
+  for (const proto::LogicalNode& node : record->view().nodes()) {
+    const bool has = views->Has(NodeId(node.node()), record->resume().clock());
+    const bool goes_on = node.node() < count;
+    if (goes_on && !has) change.add_joined(node.node());
+    if (!goes_on && has) change.add_left(node.node());
+  }
+  if (change.joined().empty() && change.left().empty()) return;
+  *record->add_view_changes() = change;
+}
+
+}  // namespace
+
+void LayOutNodes(const std::vector<RankBlock>& blocks, const proto::JobRecord& from,
+                 proto::JobRecord* record) {
+  proto::View* const view = record->mutable_view();
+  view->Clear();
+  view->set_number(1);
+  record->clear_view_changes();
+  for (const RankBlock& block : blocks) AddNode(block.first_rank, block.ranks, view);
+  const proto::Job& job = record->job();
+  if (!IsElastic(job)) return;
+  STRATA_REQUIRE(job.ranks_per_node() > 0);
+  for (const RankBlock& block : blocks) STRATA_REQUIRE(block.ranks == job.ranks_per_node());
+  for (uint32_t first = blocks.size() * job.ranks_per_node(); first < job.ranks_max();
+       first += job.ranks_per_node()) {
+    AddNode(first, job.ranks_per_node(), view);
+    view->mutable_nodes(view->nodes_size() - 1)->set_absent(true);
+  }
+  if (!record->has_resume()) return;
+  TakeHistory(from, record);
+  ChangeTo(blocks.size(), record);
+  for (proto::ViewChange& change : *record->mutable_view_changes()) {
+    change.set_job_id(record->job_id());
+    change.set_attempt(record->attempt());
+  }
+}
+
+uint32_t HighestViewNumber(const proto::JobRecord& record) {
+  uint32_t highest = record.view().number();
+  for (const proto::ViewChange& change : record.view_changes()) {
+    highest = std::max(highest, change.number());
+  }
+  return highest;
+}
+
+}  // namespace strata::server

@@ -1,0 +1,25 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_NODES_VIEW_LAYOUT_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_NODES_VIEW_LAYOUT_H_
+
+#include <vector>
+
+#include "proto/control.pb.h"
+#include "server/coordinator/placement/rank_allocation.h"
+
+namespace strata::server {
+
+// Lays a job's nodes out: those of `blocks` begin with it, in order. Where nodes may join the job,
+// all that it may have get their places now, each with as many ranks. Where it goes on from a
+// checkpoint of such a job, `from` of its record, the record has all changes up to the checkpoint
+// and one more if other nodes go on than were there: how many samples the job has taken follows
+// from them. Fills in the view and its changes. REQUIRES: blocks as AllocateRanks makes them; the
+// record's resume goes with `from` (CheckGoesOn).
+void LayOutNodes(const std::vector<RankBlock>& blocks, const proto::JobRecord& from,
+                 proto::JobRecord* record);
+
+// Returns the highest number that the view, or a change of it, has.
+uint32_t HighestViewNumber(const proto::JobRecord& record);
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_NODES_VIEW_LAYOUT_H_
