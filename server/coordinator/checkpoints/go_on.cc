@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/part_name.h"
 #include "common/job/consistency.h"
+#include "common/job/job.h"
 #include "common/job/number_check.h"
 #include "common/job/tensor_text.h"
 #include "google/protobuf/text_format.h"
