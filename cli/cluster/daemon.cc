@@ -5,10 +5,28 @@
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "cli/program/invocation.h"
 #include "common/log.h"
 
 namespace strata::cli {
+
+namespace {
+
+// Waits until what the daemon has is elsewhere; at most for its notice, or until another signal.
+void Leave(StopRequest* request, const DaemonSteps& steps) {
+  steps.leave();
+  LogInfo("leaves the cluster: waits up to %s for what is here to go elsewhere",
+          absl::FormatDuration(steps.notice));
+  const absl::Time deadline = absl::Now() + steps.notice;
+  while (!steps.has_left()) {
+    if (absl::Now() >= deadline) return LogWarning("has not left the cluster in time");
+    if (request->WaitForMore(absl::Milliseconds(100))) return LogWarning("is told to stop at once");
+  }
+  LogInfo("has left the cluster");
+}
+
+}  // namespace
 
 int RunDaemon(StopRequest* request, const DaemonSteps& steps) {
   // Start may take long (a coordinator that is not there yet), so a thread waits for signals
@@ -38,6 +56,7 @@ int RunDaemon(StopRequest* request, const DaemonSteps& steps) {
     request->Raise(status);
   }
   waiter.join();
+  if (status.ok() && end.ok() && steps.notice > absl::ZeroDuration()) Leave(request, steps);
   steps.stop();
   if (!status.ok()) return PrintError(status);
   if (!end.ok()) return PrintError(std::string(end.message()), kExitFailed);

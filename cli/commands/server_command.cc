@@ -32,6 +32,7 @@ struct Options {
   KeyOptions keys;
   std::string ports;
   double link_gbit_per_s = 0;
+  absl::Duration notice;
 };
 
 // Makes endpoints for shards, which take what payloads of this host they can by reference.
@@ -108,6 +109,9 @@ int Run(const Options& given, const Invocation& invocation) {
     return absl::StrCat("strata server ready name=", options.name, " address=", options.address,
                         " ports=", absl::StrJoin(daemon->ports(), ","));
   };
+  steps.notice = given.notice;
+  steps.leave = [&] { daemon->Leave(); };
+  steps.has_left = [&] { return daemon->is_idle(); };
   steps.stop = [&] {
     stop.request_stop();
     if (daemon != nullptr) daemon->Stop();
@@ -125,6 +129,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
   AddCoordinatorAddress(command, &server.coordinator);
   AddDaemonKeyOptions(command, &options->keys);
   AddSessionOptions(command, &server.connect_deadline, &server.reconnect_deadline);
+  AddNoticeOption(command, &options->notice);
   AddInterfaceOption(command, &options->address.interface,
                      "Interface that the shards bind to (default: that of the route to the "
                      "coordinator)");

@@ -30,6 +30,7 @@ struct Options {
   std::string ports;
   GpuOptions gpus;
   double link_gbit_per_s = 0;
+  absl::Duration notice;
 };
 
 // "0,1"
@@ -103,6 +104,9 @@ int Run(const Options& given, const Invocation& invocation) {
     return started;
   };
   steps.ready_line = [&] { return ReadyLine(options); };
+  steps.notice = given.notice;
+  steps.leave = [&] { agent->Leave(); };
+  steps.has_left = [&] { return agent->is_idle(); };
   steps.stop = [&] {
     if (agent != nullptr) agent->Stop();
   };
@@ -120,6 +124,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   AddCoordinatorAddress(command, &agent.coordinator);
   AddDaemonKeyOptions(command, &options->keys);
   AddSessionOptions(command, &agent.connect_deadline, &agent.reconnect_deadline);
+  AddNoticeOption(command, &options->notice);
   command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();

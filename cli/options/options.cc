@@ -75,6 +75,16 @@ void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
       reconnect_deadline);
 }
 
+void AddNoticeOption(CLI::App* command, absl::Duration* notice) {
+  command
+      ->add_option_function<double>(
+          "--notice", [notice](double seconds) { *notice = absl::Seconds(seconds); },
+          "Seconds to go on after SIGTERM, as `strata drain` does, until what is here is "
+          "elsewhere; "
+          "a second signal ends at once (default: 0: end at once)")
+      ->check(Within(0.0, 86400.0));
+}
+
 void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes) {
   command
       ->add_option_function<std::string>(

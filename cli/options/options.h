@@ -32,6 +32,8 @@ struct CoordinatorOptions {
 void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
 // Adds the options of daemons that say how long the first contact and a later break may take.
+// How long a daemon goes on after SIGTERM, for what it has to go elsewhere.
+void AddNoticeOption(CLI::App* command, absl::Duration* notice);
 void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
                        absl::Duration* reconnect_deadline);
 // `bytes` stays 0 (half of this machine's memory) where the option is not given.

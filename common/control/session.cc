@@ -63,6 +63,7 @@ class GrpcSession final : public Session {
 
   void Send(proto::DaemonMessage message) override {
     absl::MutexLock lock(&mutex_);
+    leaves_ = leaves_ || message.has_leaving();
     if (!outbox_.Add(std::move(message))) overflown_ = true;
   }
 
@@ -173,6 +174,7 @@ class GrpcSession final : public Session {
 
   absl::Status RegisterOn(SessionStream* line, absl::Duration timeout) {
     options_.registration.set_attempt(options_.registration.attempt() + 1);
+    options_.registration.set_leaves(Leaves());
     proto::DaemonMessage message;
     *message.mutable_register_() = options_.registration;
     for (uint32_t job : callbacks_.running_jobs())
@@ -307,6 +309,10 @@ class GrpcSession final : public Session {
     absl::MutexLock lock(&mutex_);
     return overflown_;
   }
+  bool Leaves() {
+    absl::MutexLock lock(&mutex_);
+    return leaves_;
+  }
   absl::Status TooMuchWaits() const {
     return absl::ResourceExhaustedError(
         absl::StrCat("more than ", kQueuedMessagesMax, " messages or ", kQueuedBytesMax >> 20,
@@ -373,6 +379,7 @@ class GrpcSession final : public Session {
   size_t inbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t inbox_message_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;
   bool overflown_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leaves_ ABSL_GUARDED_BY(mutex_) = false;                 // this daemon is about to end
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
   absl::Time closed_at_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);

@@ -62,6 +62,7 @@ class Session {
   // that does not count; or the coordinator is not to be trusted, or there are no keys for it),
   // ResourceExhausted (the coordinator takes no more daemons).
   virtual absl::Status Start() = 0;
+  // Leaving holds for the registrations after it, too.
   virtual void Send(proto::DaemonMessage message) = 0;
   virtual Use use() = 0;
   // Ends the line after what is queued has been sent (bounded by 2 s). Idempotent.

@@ -33,6 +33,18 @@ absl::Status StopRequest::Wait() {
   }
 }
 
+bool StopRequest::WaitForMore(absl::Duration timeout) {
+  const auto take = [this] {
+    signalfd_siginfo signal;
+    return read(signal_fd_, &signal, sizeof(signal)) == sizeof(signal);
+  };
+  if (!took_first_) take();
+  took_first_ = true;
+  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {raised_fd_, POLLIN, 0}};
+  if (poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(timeout))) <= 0) return false;
+  return fds[1].revents != 0 || take();
+}
+
 void StopRequest::Raise(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);

@@ -4,6 +4,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace strata {
 
@@ -21,6 +22,10 @@ class StopRequest {
   // Blocks until a signal (then Ok) or Raise (then its status, the first one's).
   absl::Status Wait();
 
+  // Blocks until another signal, or Raise; at most for `timeout`. Returns whether there was one.
+  // REQUIRES: Wait has returned.
+  bool WaitForMore(absl::Duration timeout);
+
   void Raise(const absl::Status& status);
 
   // Readable from the first signal on; for an EventLoop instead of Wait.
@@ -28,6 +33,7 @@ class StopRequest {
 
  private:
   int signal_fd_;
+  bool took_first_ = false;  // the signal that ended Wait
   int raised_fd_;
   absl::Mutex mutex_;
   bool raised_ ABSL_GUARDED_BY(mutex_) = false;

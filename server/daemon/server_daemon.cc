@@ -140,6 +140,12 @@ absl::Status ServerDaemon::Start() {
   return session_->Start();
 }
 
+void ServerDaemon::Leave() {
+  proto::DaemonMessage message;
+  message.mutable_leaving();
+  session_->Send(std::move(message));
+}
+
 void ServerDaemon::Stop() {
   if (session_ != nullptr) session_->Stop();
   checkpoints_->Stop();
@@ -174,6 +180,7 @@ void ServerDaemon::OnMessage(const proto::CoordinatorMessage& message) {
   } else if (message.has_change_view()) {
     ChangeView(message.change_view());
   }
+  is_idle_ = jobs_.empty();
 }
 
 void ServerDaemon::TakeIn(const proto::InstallJob& install) {

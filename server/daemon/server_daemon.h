@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_DAEMON_SERVER_DAEMON_H_
 #define STRATA_SERVER_DAEMON_SERVER_DAEMON_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -72,6 +73,11 @@ class ServerDaemon {
   // descriptors than shards and connections ask for, naming both), those of Endpoint::Listen and
   // control::Session::Start.
   absl::Status Start();
+  // Tells the coordinator that this daemon ends before long: it gets nothing new, and other servers
+  // get its shards. REQUIRES: Start has succeeded.
+  void Leave();
+  // Whether no job has weights here.
+  bool is_idle() const { return is_idle_; }
   // Signs off and ends the shards. Idempotent.
   void Stop();
 
@@ -129,6 +135,7 @@ class ServerDaemon {
   // Owned by the session's thread:
   std::map<uint32_t, uint32_t> jobs_;  // their attempts
   std::set<uint32_t> traced_;          // those of jobs_ that have a trace
+  std::atomic<bool> is_idle_ = true;   // jobs_ is empty
   control::TraceSender trace_sender_;
   JobAdmission admission_;
 };

@@ -124,6 +124,17 @@ absl::Status Agent::Start() {
   return session_->Start();
 }
 
+void Agent::Leave() {
+  proto::DaemonMessage message;
+  message.mutable_leaving();
+  session_->Send(std::move(message));
+}
+
+bool Agent::is_idle() {
+  absl::MutexLock lock(&mutex_);
+  return running_.empty();
+}
+
 void Agent::Stop() {
   if (!thread_.joinable()) return;
   absl::Notification ended;

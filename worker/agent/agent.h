@@ -74,6 +74,11 @@ class Agent {
   // Blocks until registered. Errors: ResourceExhausted (fewer file descriptors than the slots ask
   // for, naming both), and see control::Session::Start.
   absl::Status Start();
+  // Tells the coordinator that this daemon ends before long: it gets nothing new, and its nodes
+  // leave jobs that let them. REQUIRES: Start has succeeded.
+  void Leave();
+  // Whether no job has processes here.
+  bool is_idle();
   // Ends all jobs (each is reported as failed), waits for their processes and signs off.
   // Idempotent.
   void Stop();

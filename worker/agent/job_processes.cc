@@ -81,9 +81,13 @@ void JobProcesses::RepeatReady() {
 }
 
 void JobProcesses::Append(const proto::MetricsRecord& record) {
-  if (absl::Status status = metrics_.Append(record); !status.ok()) {
-    core_.OnMetricsFailed(status, clock_.Now());
-  }
+  absl::Status status;
+  // Another node wrote them before, maybe to this file.
+  const bool takes_over = core_.self().first_rank() != 0 && !writes_metrics_;
+  if (takes_over) status = metrics_.GoOn();
+  writes_metrics_ = true;
+  if (status.ok()) status = metrics_.Append(record);
+  if (!status.ok()) core_.OnMetricsFailed(status, clock_.Now());
   if (metrics_.final_written()) core_.OnFinalMetrics();
   Do();
 }

@@ -2,8 +2,11 @@
 
 #include <signal.h>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/ids.h"
+#include "common/job/job.h"
 #include "common/require.h"
 #include "common/trace/trace_log.h"
 
@@ -230,8 +233,14 @@ void JobProcessesCore::OnSymptom(absl::Time now) {
 void JobProcessesCore::OnAllGone(absl::Time now) {
   if (ended()) return BeGone();
   if (life_.failed()) return;  // when the symptoms are collected, its reason is known
-  if (self_.first_rank() != 0 || final_metrics_ != FinalMetrics::kReported) return Finish();
+  if (!Leads() || final_metrics_ != FinalMetrics::kReported) return Finish();
   Enter(Phase::kAwaitingMetrics, now + deadlines_.final_metrics_deadline);
+}
+
+bool JobProcessesCore::Leads() const {
+  if (!IsElastic(job_) || views_.number() == 0) return self_.first_rank() == 0;
+  const std::vector<NodeId> nodes = views_.NodesAt(views_.newest_clock());
+  return !nodes.empty() && nodes.front() == NodeId(node_);
 }
 
 void JobProcessesCore::OnFinalMetrics() {
@@ -299,6 +308,7 @@ void JobProcessesCore::Run(const proto::RunNode& run, absl::Time now) {
   if (told_to_run_) return;
   told_to_run_ = true;
   const proto::JobRecord& record = run.record();
+  if (absl::StatusOr<Views> views = Views::Of(record); views.ok()) views_ = *std::move(views);
   if (!IsAdmitted(record.job(), record.layout(), record.placement(), now)) return;
   proto::AgentMessage message;
   *message.mutable_run() = run;
@@ -331,6 +341,7 @@ void JobProcessesCore::ProposeView(const proto::ProposeView& propose) {
 }
 
 void JobProcessesCore::ChangeView(const proto::ViewChange& change) {
+  views_.Add(change).IgnoreError();  // the aggregator says what is wrong with it
   proto::AgentMessage message;
   *message.mutable_change_view() = change;
   SendToRunning(std::move(message));

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/job/exchange/views.h"
 #include "common/process/process.h"
 #include "proto/control.pb.h"
 #include "worker/agent/node_life.h"
@@ -150,6 +151,8 @@ class JobProcessesCore {
   void OnMeasured(const proto::LinkMeasured& measured);
   void OnTrace(int child, const proto::TraceBatch& trace);
   void OnPart(const proto::CheckpointPart& part);
+  // Whether it is the first of the job's nodes, which writes the job's metrics.
+  bool Leads() const;
   void OnPromised(const proto::ViewPromised& promised);
   // To the aggregator, once it runs.
   void SendToRunning(proto::AgentMessage message);
@@ -186,6 +189,7 @@ class JobProcessesCore {
   bool told_to_measure_ = false;
   std::optional<proto::LinkMeasured> measured_;
   bool told_to_run_ = false;
+  Views views_;              // from then on
   bool is_damaged_ = false;  // the checkpoint that the job is to go on from
   FinalMetrics final_metrics_ = FinalMetrics::kNotReported;
   std::vector<Action> actions_;
