@@ -161,9 +161,8 @@ TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
 }
 
 proto::Job Elastic(const std::vector<std::string>& settings) {
-  proto::Job job =
-      *ParseJob("name: 'a' ranks: 4 ranks_per_node: 1 program { path: '/p' samples_per_rank: 4 }",
-                "job");
+  proto::Job job = *ParseJob(
+      "name: 'a' ranks: 4 ranks_per_node: 1 program { path: '/p' samples_per_rank: 4 }", "job");
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
   FillDefaults(&job);
   return job;

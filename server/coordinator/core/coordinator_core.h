@@ -16,7 +16,7 @@
 #include "proto/control.pb.h"
 #include "server/coordinator/core/coordinator_actions.h"
 #include "server/coordinator/diagnosis/trace_store.h"
-#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/jobs/table/job_table.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
 #include "server/coordinator/tenants/job_owner.h"

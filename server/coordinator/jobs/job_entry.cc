@@ -14,8 +14,8 @@
 #include "common/job/program_optimizer.h"
 #include "common/require.h"
 #include "server/coordinator/checkpoints/go_on.h"
-#include "server/coordinator/jobs/nodes/node_agreement.h"
-#include "server/coordinator/jobs/nodes/view_layout.h"
+#include "server/coordinator/jobs/node_agreement.h"
+#include "server/coordinator/jobs/views/view_layout.h"
 
 namespace strata::server {
 namespace {

@@ -11,8 +11,8 @@
 #include "common/counted.h"
 #include "common/log.h"
 #include "common/require.h"
-#include "server/coordinator/jobs/nodes/find_worker.h"
-#include "server/coordinator/jobs/nodes/node_agreement.h"
+#include "server/coordinator/jobs/find_worker.h"
+#include "server/coordinator/jobs/node_agreement.h"
 
 namespace strata::server {
 namespace {

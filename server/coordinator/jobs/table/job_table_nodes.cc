@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/jobs/table/job_table.h"
 
 namespace strata::server {
 

@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/nodes/node_agreement.h"
+#include "server/coordinator/jobs/node_agreement.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include "common/job/consistency.h"
 #include "common/log.h"
 #include "server/coordinator/checkpoints/go_on.h"
-#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/jobs/table/job_table.h"
 
 namespace strata::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/nodes/view_layout.h"
+#include "server/coordinator/jobs/views/view_layout.h"
 
 #include <algorithm>
 #include <cstddef>

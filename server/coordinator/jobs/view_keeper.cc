@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/nodes/view_keeper.h"
+#include "server/coordinator/jobs/view_keeper.h"
 
 #include <algorithm>
 #include <set>
@@ -11,9 +11,9 @@
 #include "common/job/exchange/views.h"
 #include "common/log.h"
 #include "common/require.h"
-#include "server/coordinator/jobs/nodes/find_worker.h"
-#include "server/coordinator/jobs/nodes/node_agreement.h"
-#include "server/coordinator/jobs/nodes/view_layout.h"
+#include "server/coordinator/jobs/find_worker.h"
+#include "server/coordinator/jobs/node_agreement.h"
+#include "server/coordinator/jobs/views/view_layout.h"
 #include "server/coordinator/placement/shard_homes.h"
 
 namespace strata::server {

@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/nodes/view_agreement.h"
+#include "server/coordinator/jobs/views/view_agreement.h"
 
 #include <algorithm>
 

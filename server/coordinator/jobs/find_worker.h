@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_COORDINATOR_JOBS_NODES_FIND_WORKER_H_
-#define STRATA_SERVER_COORDINATOR_JOBS_NODES_FIND_WORKER_H_
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_FIND_WORKER_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_FIND_WORKER_H_
 
 #include "absl/time/time.h"
 #include "server/coordinator/jobs/job_entry.h"
@@ -15,4 +15,4 @@ SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueu
 
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_COORDINATOR_JOBS_NODES_FIND_WORKER_H_
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_FIND_WORKER_H_

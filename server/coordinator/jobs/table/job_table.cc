@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/jobs/table/job_table.h"
 
 #include <algorithm>
 #include <string>

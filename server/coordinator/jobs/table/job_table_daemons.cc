@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/jobs/table/job_table.h"
 #include "server/coordinator/placement/shard_homes.h"
 
 namespace strata::server {

@@ -1,4 +1,4 @@
-#include "server/coordinator/jobs/nodes/find_worker.h"
+#include "server/coordinator/jobs/find_worker.h"
 
 #include <algorithm>
 #include <utility>

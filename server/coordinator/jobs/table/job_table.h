@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_COORDINATOR_JOBS_JOB_TABLE_H_
-#define STRATA_SERVER_COORDINATOR_JOBS_JOB_TABLE_H_
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_TABLE_JOB_TABLE_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_TABLE_JOB_TABLE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +23,9 @@
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
 #include "server/coordinator/jobs/node_replacer.h"
-#include "server/coordinator/jobs/nodes/view_keeper.h"
 #include "server/coordinator/jobs/shard_keeper.h"
 #include "server/coordinator/jobs/slot_use.h"
+#include "server/coordinator/jobs/view_keeper.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
 #include "server/coordinator/placement/reached_servers.h"
@@ -186,4 +186,4 @@ class JobTable {
 
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_COORDINATOR_JOBS_JOB_TABLE_H_
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_TABLE_JOB_TABLE_H_
