@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/counted.h"
 #include "common/job/encoding.h"
 #include "worker/agent/metrics_line.h"
@@ -109,6 +110,20 @@ std::string FormatDuration(double seconds) {
     return absl::StrFormat("%d:%02d:%02d", hours, total % 3600 / 60, total % 60);
   }
   return absl::StrFormat("%d:%02d", total / 60, total % 60);
+}
+
+std::string NodesChangeText(const proto::NodesChange& change) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](const auto& nodes, absl::string_view one, absl::string_view more) {
+    if (nodes.empty()) return;
+    parts.push_back(absl::StrCat(nodes.size() == 1 ? "node " : "nodes ", absl::StrJoin(nodes, ", "),
+                                 " ", nodes.size() == 1 ? one : more));
+  };
+  add(change.joined(), "joins", "join");
+  add(change.left(), "leaves", "leave");
+  return absl::StrCat(absl::StrJoin(parts, ", "), " with step ", change.step(), ": ",
+                      Counted(change.ranks(), "rank"), change.reason().empty() ? "" : ": ",
+                      change.reason());
 }
 
 std::string ReplacementText(const proto::ReplacementStatus& one, const proto::JobStatus& job) {
@@ -226,6 +241,7 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
   }
   if (status.state() >= proto::FINISHED) return ClearLive();
   TellReplaced(status);
+  TellChange(status);
   const bool waits = status.state() == proto::RUNNING && !status.waits().empty();
   if (columns_ == 0 && waits) return TellWait(status.waits(0));
   if (columns_ > 0 && status.state() == proto::RUNNING && (waits || status.progress().step() > 0)) {
@@ -245,6 +261,15 @@ void ProgressDisplay::TellReplaced(const proto::JobStatus& status) {
       absl::StrCat("replaced: ", ReplacementText(newest, status), ": ", newest.reason());
   if (text == said_replaced_) return;
   said_replaced_ = text;
+  Line(text);
+}
+
+void ProgressDisplay::TellChange(const proto::JobStatus& status) {
+  if (status.nodes_changes().empty()) return;
+  const std::string text =
+      absl::StrCat("nodes: ", NodesChangeText(*status.nodes_changes().rbegin()));
+  if (text == said_change_) return;
+  said_change_ = text;
   Line(text);
 }
 

@@ -24,6 +24,9 @@ int TerminalColumns();
 // "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)": where a node of the job went.
 std::string ReplacementText(const proto::ReplacementStatus& one, const proto::JobStatus& job);
 
+// Which nodes join and leave with which step: "node 2 joins, node 0 leaves with step 40: 3 ranks"
+std::string NodesChangeText(const proto::NodesChange& change);
+
 // "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
 // what is not known yet is left out.
 std::string ProgressLine(const proto::JobStatus& status);
@@ -56,6 +59,8 @@ class ProgressDisplay {
   void ShowStatus(const proto::JobStatus& status);
   // One line per long wait, where there is no live line to show it.
   void TellReplaced(const proto::JobStatus& status);
+  // Nodes that have joined or left.
+  void TellChange(const proto::JobStatus& status);
   void TellWait(const proto::Wait& wait);
   void Line(const std::string& text);
   void ClearLive();
@@ -63,7 +68,7 @@ class ProgressDisplay {
   std::FILE* out_;
   const int columns_;
   bool live_ = false;
-  std::string said_, said_replaced_;
+  std::string said_, said_replaced_, said_change_;
   proto::Wait said_wait_;
   uint64_t shown_step_ = 0;  // see IsNews
   proto::JobStatus status_;

@@ -153,6 +153,19 @@ TEST(Progress, TellsWhereANodeWent) {
             "replaced: node 1 (w1 -> w3): w1 is lost\n");
 }
 
+TEST(Progress, TellsOnceThatNodesJoinAndLeave) {
+  proto::FollowEvent before, after;
+  *before.mutable_status() = Running();
+  after = before;
+  proto::NodesChange* change = after.mutable_status()->add_nodes_changes();
+  change->set_step(40);
+  change->add_left(1);
+  change->set_ranks(2);
+  EXPECT_EQ(Shown(0, {before, after, after}),
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "nodes: node 1 leaves with step 40: 2 ranks\n");
+}
+
 TEST(Progress, CutsTheLiveLineToTheTerminalsWidth) {
   proto::FollowEvent status;
   *status.mutable_status() = Running();

@@ -63,6 +63,12 @@ std::vector<Row> CheckpointRows(const proto::JobStatus& job) {
                     absl::StrFormat("%s, %s%s: %s", TimeOf(one.lost_ms()),
                                     ReplacementText(one, job), step, one.reason())});
   }
+  for (int i = 0; i < job.nodes_changes_size(); ++i) {
+    const proto::NodesChange& change = job.nodes_changes(i);
+    rows.push_back(
+        {absl::StrCat("  nodes ", i + 1),
+         absl::StrFormat("%s, %s", TimeOf(change.decided_ms()), NodesChangeText(change))});
+  }
   return rows;
 }
 
@@ -105,6 +111,16 @@ void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json) {
                                        {"from", one.from()},
                                        {"to", one.to()},
                                        {"step", one.step()}});
+  }
+  for (const proto::NodesChange& change : job.nodes_changes()) {
+    using Nodes = std::vector<uint32_t>;
+    (*json)["nodes_changes"].push_back(
+        {{"decided_ms", change.decided_ms()},
+         {"step", change.step()},
+         {"joined", Nodes(change.joined().begin(), change.joined().end())},
+         {"left", Nodes(change.left().begin(), change.left().end())},
+         {"ranks", change.ranks()},
+         {"reason", change.reason()}});
   }
 }
 

@@ -9,11 +9,11 @@
 
 namespace strata::cli {
 
-// What a job's checkpoints come to, what it went on from, its restarts and its nodes that were
-// replaced, for its table; none where it has none of these.
+// What a job's checkpoints come to, what it went on from, its restarts, its nodes that were
+// replaced and those that joined or left it, for its table; none where it has none of these.
 std::vector<Row> CheckpointRows(const proto::JobStatus& job);
 
-// Adds the same as "checkpoints", "restarts" and "replacements".
+// Adds the same as "checkpoints", "restarts", "replacements" and "nodes_changes".
 void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json);
 
 }  // namespace strata::cli

@@ -89,6 +89,26 @@ TEST(RenderCheckpoints, AJobThatOnlyGoesOnSaysFromWhat) {
   EXPECT_EQ(json.dump(), R"({"checkpoints":{"resumed":{"dir":"/b","step":10},"passed_over":[]}})");
 }
 
+TEST(RenderCheckpoints, NodesThatJoinAndLeaveAreNamedWithTheStep) {
+  proto::JobStatus job;
+  proto::NodesChange* change = job.add_nodes_changes();
+  change->set_decided_ms(3600000);
+  change->set_step(40);
+  change->add_joined(2);
+  change->add_joined(3);
+  change->add_left(0);
+  change->set_ranks(3);
+  change->set_reason("worker w1 is being drained");
+  EXPECT_THAT(Lines(job),
+              ElementsAre("  nodes 1|01:00:00 UTC, nodes 2, 3 join, node 0 leaves with step 40: "
+                          "3 ranks: worker w1 is being drained"));
+  nlohmann::ordered_json json;
+  AddCheckpoints(job, &json);
+  EXPECT_EQ(json["nodes_changes"].dump(),
+            R"([{"decided_ms":3600000,"step":40,"joined":[2,3],"left":[0],"ranks":3,)"
+            R"("reason":"worker w1 is being drained"}])");
+}
+
 TEST(RenderCheckpoints, NodesThatWereReplacedAreNamedWithWhereTheyWent) {
   proto::JobStatus job;
   job.set_state(proto::RUNNING);

@@ -137,6 +137,8 @@ Json ToJson(const proto::JobStatus& job) {
                              {"first_rank", node.first_rank()},
                              {"ranks", node.ranks()},
                              {"step", node.step()},
+                             {"joins", node.joins()},
+                             {"leaves_at", node.has_leaves_at() ? Json(node.leaves_at()) : Json()},
                              {"memory_bytes", node.memory_bytes()},
                              {"memory_limit_bytes", node.memory_limit_bytes()},
                              {"memory_parts", ToJson(node.memory_parts())},

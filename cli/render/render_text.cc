@@ -40,13 +40,20 @@ std::string OwnerText(const proto::JobStatus& job) {
                       job.tenant().empty() ? "" : ")");
 }
 
+// "0-1", "2 (joins)", "3 (leaves before step 40)"
+std::string RanksOf(const proto::JobNodeStatus& node) {
+  std::string text = absl::StrCat(node.first_rank(), "-", node.first_rank() + node.ranks() - 1);
+  if (node.joins()) return absl::StrCat(text, " (joins)");
+  if (node.has_leaves_at()) absl::StrAppend(&text, " (leaves before step ", node.leaves_at(), ")");
+  return text;
+}
+
 std::string NodeRows(const proto::JobStatus& job) {
   std::vector<Row> rows = {{"  node", "worker", "ranks", "step", "memory", "at most"}};
   MemorySum gpus;
   for (const auto& node : job.nodes()) {
     rows.push_back({absl::StrCat("  ", node.node()), node.daemon().empty() ? "-" : node.daemon(),
-                    absl::StrCat(node.first_rank(), "-", node.first_rank() + node.ranks() - 1),
-                    absl::StrCat(node.step()), MemoryText(node.memory_bytes()),
+                    RanksOf(node), absl::StrCat(node.step()), MemoryText(node.memory_bytes()),
                     MemoryText(node.memory_limit_bytes())});
     gpus.memory_bytes += node.gpu_memory_bytes();
     gpus.memory_limit_bytes += node.gpu_memory_limit_bytes();

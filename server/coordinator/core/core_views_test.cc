@@ -31,7 +31,7 @@ TEST_F(CoreViewsTest, ANodeJoinsWhereAWorkerHasRoom) {
   cluster_.JoinWorker("w3", 1);
   cluster_.Advance(absl::Seconds(1));
   EXPECT_EQ(cluster_.Newest("w3", Message::kStartNode).start_node().node(), 2u);
-  EXPECT_TRUE(Status().nodes(2).joins());
+  EXPECT_TRUE(Stored().nodes(2).joins());
   EXPECT_THAT(cluster_.Sent("w1"), IsEmpty()) << "its processes begin first";
 
   cluster_.Ready("w3", Layout(job_));
@@ -57,7 +57,7 @@ TEST_F(CoreViewsTest, ANodeJoinsWhereAWorkerHasRoom) {
             40u);
 
   EXPECT_EQ(Status().ranks(), 3u);
-  EXPECT_FALSE(Status().nodes(2).joins());
+  EXPECT_FALSE(Stored().nodes(2).joins());
   ASSERT_EQ(Status().nodes_changes_size(), 1);
   EXPECT_EQ(Status().nodes_changes(0).step(), 40u);
   EXPECT_EQ(Status().nodes_changes(0).ranks(), 3u);
@@ -91,13 +91,13 @@ TEST_F(CoreViewsTest, ANodeLeavesAWorkerThatIsDrained) {
   Promise("w1", 0, 20);
   Promise("w2", 1, 24);
   for (const char* server : {"s1", "s2"}) InstallChange(server);
-  EXPECT_EQ(Status().nodes(1).leaves_at(), 24u);
+  EXPECT_EQ(Stored().nodes(1).leaves_at(), 24u);
   EXPECT_EQ(Status().ranks(), 1u);
   EXPECT_EQ(Status().nodes_changes(0).reason(), "worker w2 is being drained");
   EXPECT_THAT(ChangeTold("w1").left(), ElementsAre(1));
   EXPECT_FALSE(cluster_.Drain("w2", proto::DrainRequest::TELL)->drained());
   cluster_.Finished("w2", job_, 24);
-  EXPECT_TRUE(Status().nodes(1).absent());
+  EXPECT_TRUE(Stored().nodes(1).absent());
   EXPECT_TRUE(cluster_.Drain("w2", proto::DrainRequest::TELL)->drained());
   EXPECT_EQ(Status().state(), proto::RUNNING);
   cluster_.Finished("w1", job_, 100);
@@ -188,7 +188,7 @@ TEST_F(CoreViewsTest, AJoinerThatDiesIsForgottenAndTheJobGoesOn) {
   cluster_.Advance(absl::Seconds(1));
   cluster_.Failed("w3", job_, "no such program");
   EXPECT_EQ(Status().state(), proto::RUNNING);
-  EXPECT_TRUE(Status().nodes(2).absent());
+  EXPECT_TRUE(Stored().nodes(2).absent());
   cluster_.Sent("w3");
   cluster_.Advance(absl::Seconds(10));
   EXPECT_THAT(cluster_.Sent("w3"), Not(Contains("StartNode 1"))) << "not again at once";

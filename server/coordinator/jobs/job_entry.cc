@@ -318,6 +318,11 @@ void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time 
 proto::JobStatus JobEntry::Shown() const {
   proto::JobStatus shown = WithProgress();
   AddWaits(&shown);
+  // Places that nobody takes are no news.
+  auto* const nodes = shown.mutable_nodes();
+  nodes->erase(std::remove_if(nodes->begin(), nodes->end(),
+                              [](const proto::JobNodeStatus& node) { return node.absent(); }),
+               nodes->end());
   return shown;
 }
 

@@ -88,6 +88,7 @@ class ElasticFixture : public ::testing::Test {
     ForgetSent();
   }
   proto::JobStatus Status() { return cluster_.Status(job_); }
+  const proto::JobStatus& Stored() { return cluster_.stored().at(job_).status(); }
   const proto::JobRecord& Record() { return cluster_.stored().at(job_).record(); }
 
   CoreHarness cluster_;
