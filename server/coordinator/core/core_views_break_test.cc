@@ -169,7 +169,7 @@ TEST_F(CoreViewsBreakTest, AJobThatBeganAgainGoesOnWithWhatIsThere) {
   cluster_.Disconnect("w2");
   cluster_.Advance(absl::Seconds(10));
   for (const CheckpointQuery& query : cluster_.TakeQueries()) {
-    cluster_.Found(query.job, CheckpointFound());
+    cluster_.Found(query.job, absl::NotFoundError("none"));
   }
   cluster_.Advance(absl::Seconds(10));
   EXPECT_EQ(Status().ranks(), 1u) << Status().reason();
