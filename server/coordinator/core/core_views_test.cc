@@ -113,7 +113,7 @@ TEST_F(CoreViewsTest, ALeaverThatMakesOtherStepsThanItWasToFailsTheJob) {
   cluster_.Finished("w2", job_, 23);
   cluster_.Finished("w1", job_, 100);
   EXPECT_EQ(Status().state(), proto::FAILED);
-  EXPECT_THAT(Status().reason(), HasSubstr("has finished after 23 steps"));
+  EXPECT_THAT(Status().reason(), HasSubstr("rank 1 (node 1, w2) after 23"));
 }
 
 TEST_F(CoreViewsTest, NoLessStayThanTheJobNeeds) {
