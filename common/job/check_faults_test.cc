@@ -217,6 +217,11 @@ INSTANTIATE_TEST_SUITE_P(
             "and optimizer state, which a node that joins does not"},
         Bad{{"ranks_min=2", "optimizer.clip_norm=1"}, "ranks_min: optimizer.clip_norm"}));
 
+proto::Job ElasticModel(std::vector<std::string> settings) {
+  settings.push_back("ranks_per_node=1");
+  return With(settings);
+}
+
 TEST(CheckElastic, GoesWithModelsOfTheZooWhoseRanksKeepNothing) {
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"ranks_max=8"},
@@ -225,14 +230,14 @@ TEST(CheckElastic, GoesWithModelsOfTheZooWhoseRanksKeepNothing) {
          "consistency.preset=\"async\""},
         {"ranks_max=8", "replace.per_hour=1", "replicas=1", "checkpoint.dir=/c",
          "checkpoint.every_steps=10"}}) {
-    const absl::Status valid = ValidateJob(With(more));
+    const absl::Status valid = ValidateJob(ElasticModel(more));
     EXPECT_TRUE(valid.ok()) << valid;
   }
 }
 
 class RefusedElasticModel : public testing::TestWithParam<Bad> {};
 TEST_P(RefusedElasticModel, NamesTheField) {
-  const absl::Status status = ValidateJob(With(GetParam().settings));
+  const absl::Status status = ValidateJob(ElasticModel(GetParam().settings));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
 }

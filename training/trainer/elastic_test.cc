@@ -177,6 +177,8 @@ TEST_F(ElasticTest, ARankThatLeavesAtTheEndOfAnEpochLeavesTheMeasurementToTheNex
   EXPECT_THAT(Windows(),
               ElementsAre(Window(0, 4), Window(4, 5), Window(5, 8), Window(8, 12), Window(12, 15)));
   EXPECT_THAT(Measured(), ElementsAre(5, 15));
+  EXPECT_EQ(client_->reports[1].first_step, 4u) << "the window has the measurement, not one alone";
+  EXPECT_TRUE(client_->reports[1].has_test);
   EXPECT_GE(outcome->test_accuracy, 0);
   EXPECT_TRUE(SavedModel());
 }

@@ -1,6 +1,7 @@
 // The part of RankTrainer that measures, and reports windows of steps.
 #include <utility>
 
+#include "common/job/job.h"
 #include "common/log.h"
 #include "training/trainer/rank_trainer.h"
 
@@ -48,7 +49,9 @@ absl::Status RankTrainer::CloseWindow(uint64_t step) {
   client::Report report = std::exchange(window_, client::Report());
   window_.first_step = window_.end_step = step + 1;
   measurement_due_ = plan_.Evaluates(step, by_);
-  if (!measurement_due_ || !measures() || job_.evaluation().deferred()) return Send(report);
+  // Where nodes come and go, any rank may be the first one of the next step.
+  const bool may_measure = IsElastic(job_) ? data_.test.size() > 0 : measures();
+  if (!measurement_due_ || !may_measure || job_.evaluation().deferred()) return Send(report);
   held_ = report;
   return absl::OkStatus();
 }

@@ -74,8 +74,8 @@ Views RandomViews(std::mt19937* random) {
 
 class RankViews final : public client::ClientViews {
  public:
-  RankViews(const Views& views, uint32_t rank, std::mt19937* random)
-      : views_(views), rank_(rank), random_(*random) {}
+  RankViews(const Views& views, const ViewPlan& plan, uint32_t rank, std::mt19937* random)
+      : views_(views), plan_(plan), rank_(rank), random_(*random) {}
 
   absl::StatusOr<StepRanks> At(uint64_t step) override {
     const std::optional<uint32_t> index = views_.IndexOf(RankId(rank_), step);
@@ -85,12 +85,14 @@ class RankViews final : public client::ClientViews {
                      .rank_steps_before = views_.RankStepsBefore(step)};
   }
   absl::StatusOr<std::optional<StepRanks>> AtIfKnown(uint64_t step) override {
+    EXPECT_FALSE(plan_.IsOver(step, *At(step))) << "it is no step of the job";
     if (random_() % 3 == 0) return std::nullopt;
     return *At(step);
   }
 
  private:
   const Views& views_;
+  const ViewPlan& plan_;
   const uint32_t rank_;
   std::mt19937& random_;
 };
@@ -107,7 +109,7 @@ class Job {
 
   // Has the rank's processes make all of its steps.
   void Train(uint32_t rank) {
-    RankViews views(views_, rank, &random_);
+    RankViews views(views_, plan_, rank, &random_);
     uint64_t step = 0;
     while (!plan_.IsOver(step, *views.At(step))) {
       if (views.At(step)->makes_it) {
