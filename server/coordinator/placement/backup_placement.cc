@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace strata::server {
 namespace {
@@ -31,6 +32,14 @@ std::optional<BackupPlace> LeastLoaded(const std::vector<ServerShards>& servers,
   return best;
 }
 
+// "s1, s2"
+std::string NameServers(const std::vector<ServerShards>& servers) {
+  constexpr size_t kNamesMax = 6;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < servers.size() && i < kNamesMax; ++i) names.push_back(servers[i].daemon);
+  return absl::StrCat(absl::StrJoin(names, ", "), servers.size() > kNamesMax ? ", ..." : "");
+}
+
 }  // namespace
 
 const std::string& HostOf(const ServerShards& server) {
@@ -43,8 +52,10 @@ absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers) {
     return HostOf(server) == host;
   });
   if (!is_one) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrFormat(
-      "replicas: a second copy lies on another host, but all servers are on %s", host));
+  // A host has no name that its user knows.
+  return absl::FailedPreconditionError(
+      absl::StrCat("replicas: a second copy lies on another host, but all servers are on one: ",
+                   NameServers(servers)));
 }
 
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
