@@ -36,8 +36,11 @@ std::optional<BackupPlace> LeastLoaded(const std::vector<ServerShards>& servers,
 std::string NameServers(const std::vector<ServerShards>& servers) {
   constexpr size_t kNamesMax = 6;
   std::vector<std::string> names;
-  for (size_t i = 0; i < servers.size() && i < kNamesMax; ++i) names.push_back(servers[i].daemon);
-  return absl::StrCat(absl::StrJoin(names, ", "), servers.size() > kNamesMax ? ", ..." : "");
+  for (const ServerShards& server : servers) names.push_back(server.daemon);
+  std::sort(names.begin(), names.end());
+  const bool are_many = names.size() > kNamesMax;
+  if (are_many) names.resize(kNamesMax);
+  return absl::StrCat(absl::StrJoin(names, ", "), are_many ? ", ..." : "");
 }
 
 }  // namespace

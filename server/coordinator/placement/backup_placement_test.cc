@@ -107,7 +107,7 @@ TEST(PlaceBackups, AShardWithoutAChunkHasNone) {
 }
 
 TEST(PlaceBackups, OneHostIsRefusedByTheNamesOfItsServers) {
-  const std::vector<ServerShards> servers = {Server(0, 1, "rack1"), Server(1, 1, "rack1")};
+  const std::vector<ServerShards> servers = {Server(1, 1, "rack1"), Server(0, 1, "rack1")};
   EXPECT_EQ(
       PlaceBackups(PlacedOn(servers, 4), servers).status(),
       absl::FailedPreconditionError(
