@@ -203,6 +203,19 @@ TEST_F(CoreDrainTest, WhatIsNotThereIsRefusedByName) {
   EXPECT_FALSE(Shown("s1").draining()) << "what is not saved does not count";
 }
 
+TEST_F(CoreDrainTest, AskedTwiceItGoesOnAndBeginsNothingAnew) {
+  Train(1);
+  Join("s3");
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  ForgetSent();
+  cluster_.FailNextPersist();
+  const auto again = cluster_.Drain("s1");
+  ASSERT_TRUE(again.ok()) << "nothing is to be saved: " << again.status();
+  EXPECT_TRUE(again->draining());
+  EXPECT_EQ(again->shards_left(), 4u);
+  for (const char* server : {"s1", "s2", "s3"}) EXPECT_THAT(cluster_.Sent(server), IsEmpty());
+}
+
 TEST_F(CoreDrainTest, NothingNewIsPlacedThere) {
   ASSERT_TRUE(cluster_.Drain("s1").ok());
   Train(0);
