@@ -273,12 +273,11 @@ TEST(BadPlace, AnEtcdThatIsNotThereIsNamed) {
 }
 
 TEST(BadPlace, WhatCannotBeDrainedIsRefusedByName) {
-  Cluster cluster({1, 1, 1, 2});
+  Cluster cluster({.slots = 2, .insecure = true});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   const auto drain = [&](std::vector<std::string> args) {
     args.insert(args.begin(), "drain");
-    args.insert(args.end(), {"--coordinator", cluster.address()});
-    return RunStrata(args);
+    return RunStrata(cluster.Asking(std::move(args)));
   };
   const auto expect_refused = [&](const std::vector<std::string>& args, int exit_status,
                                   const std::string& why) {
