@@ -12,7 +12,7 @@ from torch import Tensor
 from strata import _library, errors
 from strata._client import Client
 from strata._library import lib
-from strata.torch import _memory, _tensors
+from strata.torch import _elastic, _memory, _tensors
 from strata.torch._tensors import Entry
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Exchange:
         self._averaged: list[tuple[int, torch.nn.Module, str]] = []
         self._hooks: list[Any] = []
         self.keeper: Keeper | None = None  # in jobs with checkpoints
+        self.knows_first_step = False  # the script has asked for it
         self.on_pass_begin: Callable[[], None] = _nothing
         self.on_backward_end: Callable[[], None] = _nothing
         self.on_published: Callable[[Entry], None] = _nothing
@@ -149,6 +150,8 @@ class Exchange:
         if self.keeper is not None:
             self.keeper.check_script()
             self.keeper.capture()
+        elif self.client.is_elastic:
+            _elastic.check_script(self.knows_first_step)
 
     def _publish(self, entry: Entry) -> None:
         gradient = entry.param.grad
