@@ -132,8 +132,13 @@ class Exchange:
                 " passes of a step but the last one under no_sync(), or, with reentrant"
                 ' checkpoints, give DistributedOptimizer publish="step"'
             )
+        if self.client.has_left:
+            return
         if not self.in_pass:
-            self.begin_pass()
+            try:
+                self.begin_pass()
+            except errors.NoMoreSteps:
+                return  # step() says so: a backward pass that fails leaves its graph in memory
             torch.autograd.Variable._execution_engine.queue_callback(self.on_backward_end)
         self._publish(entry)
 

@@ -57,8 +57,8 @@ class Distributed:
 
         In a job with `ranks_min` or `ranks_max` it blocks while a change of the nodes is agreed
         upon that may come with the step. Where this rank does not make it, the script ends its
-        loop; `backward()` or `step()` then raises `errors.NoMoreSteps`. A script that takes its
-        data from an `ElasticSampler` need not ask.
+        loop; `step()` then raises `errors.NoMoreSteps`. A script that takes its data from an
+        `ElasticSampler` need not ask.
         """
         client = self._strata_trainer.exchange.client
         return client.step_ranks(_checks.whole("step_ranks: step", step, 0))
@@ -79,7 +79,7 @@ class Distributed:
         With `publish="backward"` gradients are given before this call: set the property `samples`
         before `backward()` in its place.
         Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its
-        calls.
+        calls; `errors.NoMoreSteps`: this rank has made its last step.
         """
         if closure is not None:
             raise errors.InvalidArgument(
