@@ -93,6 +93,15 @@ class ElasticSampler:
             return int(os.environ.get("WORLD_SIZE", "1"))
         return self._last().ranks
 
+    @property
+    def samples_before(self) -> int:
+        """How many samples all ranks together take before the step that this one makes next, of all
+        epochs. The same on all ranks, which a learning rate that follows from it is, too."""
+        if process.client is None:
+            return 0
+        client = _started()
+        return self._begin(client.step_ranks(client.steps))
+
     def set_epoch(self, epoch: int) -> None:
         """Says which epoch the next iteration has; the first one is 0. The same on all ranks."""
         self.epoch = whole(f"{_NAME}: epoch", epoch, 0)

@@ -228,6 +228,23 @@ def test_its_rank_is_that_of_the_last_step(processes: Processes) -> None:
     assert seen == [(2, 5)] * 5 + [(0, 3)] * 5 + [(1, 4)] * 2
 
 
+def test_it_tells_how_many_samples_come_before_a_step(processes: Processes) -> None:
+    for rank, first_step, expected in (
+        (0, 0, [0, 4, 8, 12, 22, 32]),
+        (3, 3, [12, 22, 32, 42, 52, 62, 68]),
+    ):
+        client = FakeClient(CHANGES, rank, first_step)
+        processes.begin(client)
+        sampler = strata.ElasticSampler(10**6, 2)
+        seen = []
+        for _ in draw(sampler, 2 if rank else 0):
+            seen.append(sampler.samples_before)
+            client.steps += 1
+            if len(seen) == len(expected):
+                break
+        assert seen == expected
+
+
 def test_it_tells_how_many_batches_are_left_of_the_epoch(processes: Processes) -> None:
     client = FakeClient(STAYS, 0)
     processes.begin(client)
@@ -337,7 +354,7 @@ def test_rank_ranks_and_length_are_the_environments_before_the_session(
     monkeypatch.setenv("WORLD_SIZE", "3")
     sampler = strata.ElasticSampler(range(25), 2)
     assert (sampler.rank, sampler.ranks, len(sampler)) == (2, 3, 5)
-    assert not sampler.has_left
+    assert not sampler.has_left and sampler.samples_before == 0
 
 
 @pytest.mark.parametrize(
