@@ -71,6 +71,7 @@ class Client:
         self.is_elastic = is_elastic(self.job)
         # A process of the job may begin with a step that is not the first.
         self.may_begin_later = self.has_checkpoints or self.is_elastic or "replace" in self.job
+        self._last: StepRanks | None = None
         self._ends_at: int | None = None  # the first step that this rank is known not to make
         self.has_started = False
         self.in_step = False
@@ -178,9 +179,14 @@ class Client:
         step."""
         if not self.is_elastic:
             return self.rank == 0
-        if self.has_left:
-            return False
-        return self.step_ranks(max(self.first_step, self.steps - 1)).rank == 0
+        return not self.has_left and self.last_ranks().rank == 0
+
+    def last_ranks(self) -> StepRanks:
+        """Returns who made the last step, or, before the first one, makes that. Also after
+        `finish`."""
+        if self.is_open or self._last is None:
+            self._last = self.step_ranks(max(self.first_step, self.steps - 1))
+        return self._last
 
     def checkpoint_due(self) -> bool:
         """Whether this is the moment of a checkpoint whose state has not been given."""
@@ -237,6 +243,8 @@ class Client:
 
     def finish(self) -> None:
         """Says that this rank is done, and blocks until all are."""
+        if self.has_started:
+            self.last_ranks()
         self._call(lib.strata_finish)
 
     def keep_weights(self) -> None:

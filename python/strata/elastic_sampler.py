@@ -81,17 +81,17 @@ class ElasticSampler:
     @property
     def rank(self) -> int | None:
         """This rank's number, from 0, among those that made the last step, or, before the first
-        one, make that; None once it has left."""
+        one, make that; None once it has left. Also when the job is over."""
         if process.client is None:
             return int(os.environ.get("RANK", "0"))
-        return None if self.has_left else self._last().rank
+        return None if self.has_left else _started().last_ranks().rank
 
     @property
     def ranks(self) -> int:
         """How many ranks these are."""
         if process.client is None:
             return int(os.environ.get("WORLD_SIZE", "1"))
-        return self._last().ranks
+        return _started().last_ranks().ranks
 
     @property
     def samples_before(self) -> int:
@@ -144,10 +144,6 @@ class ElasticSampler:
     def _share(self) -> int:
         """How many samples each rank takes in each step."""
         return self.batch_size * self.batches_per_step
-
-    def _last(self) -> StepRanks:
-        client = _started()
-        return client.step_ranks(max(client.first_step, client.steps - 1))
 
     def _next_epoch(self) -> int:
         return self.epoch if self._has_epochs else self._passes

@@ -40,6 +40,9 @@ class FakeClient:
         rank = makers.index(self._rank) if makes_it else 0
         return strata.StepRanks(makes_it, rank, len(makers), before)
 
+    def last_ranks(self) -> strata.StepRanks:
+        return self.step_ranks(max(self.first_step, self.steps - 1))
+
     @property
     def has_left(self) -> bool:
         return self.steps >= self._ends_at

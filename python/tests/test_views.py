@@ -151,6 +151,8 @@ def test_a_pytorch_script_trains_the_steps_that_are_its_ranks(
     assert optimizer.step_ranks(3) == strata.StepRanks(True, rank, 4, 6)
     strata.finish()
     assert library.finished == 1
+    # Who saves the model asks when all is over.
+    assert (batches.rank, batches.ranks) == {0: (None, 4), 2: (0, 2), 3: (1, 2)}[rank]
 
 
 @pytest.mark.parametrize("publish", ["backward", "step"])
