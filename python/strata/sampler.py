@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from strata import errors
+from strata import _rendezvous, errors
 from strata._checks import whole
 from strata._client import Client
 from strata._lifetime import process
-from strata.views import refuse_in_elastic
+from strata.views import refuse
 
 
 def count(who: str, data: Sized | int) -> int:
@@ -161,8 +161,9 @@ class Sampler:
     ) -> None:
         self.samples = count("Sampler", data)
         client, environment = process.client, os.environ
-        if rank is None or ranks is None:
-            refuse_in_elastic("Sampler", "strata.ElasticSampler does")
+        is_elastic = client.is_elastic if client else _rendezvous.is_elastic()
+        if is_elastic and (rank is None or ranks is None):
+            refuse("Sampler", "strata.ElasticSampler does")
         if ranks is None:
             ranks = client.ranks if client else int(environment.get("WORLD_SIZE", "1"))
         if rank is None:

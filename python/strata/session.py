@@ -125,8 +125,8 @@ class Session:
 
     @property
     def first_step(self) -> int:
-        """The first step that this script makes: 0, but where the job goes on from a checkpoint, or
-        this rank takes another one's place, or joins while the job trains."""
+        """The first step that this script makes: 0, but where the job goes on from a checkpoint,
+        or this rank takes another one's place, or joins while the job trains."""
         return self._client.first_step
 
     def step_ranks(self, step: int) -> StepRanks:

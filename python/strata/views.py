@@ -12,16 +12,18 @@ from strata import _rendezvous, errors
 @dataclass(frozen=True)
 class StepRanks:
     """Who makes a step. In jobs with `ranks_min` or `ranks_max` each step has ranks of its own;
-    elsewhere all ranks make every step."""
+    elsewhere all ranks make every step.
+
+    - `makes_it`: whether this rank does; else it has made its last step.
+    - `rank`: this rank's number among those that make the step, from 0; 0 where it does not.
+    - `ranks`: how many they are.
+    - `rank_steps_before`: how many steps all ranks together have made before, each rank's counted.
+    """
 
     makes_it: bool
-    """Whether this rank does; else it has made its last step."""
     rank: int
-    """This rank's number among those that make the step, from 0; 0 where it does not."""
     ranks: int
-    """How many they are."""
     rank_steps_before: int
-    """How many steps all ranks together have made before, each rank's counted."""
 
 
 def is_elastic(job: Mapping[str, Any]) -> bool:

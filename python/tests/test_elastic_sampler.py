@@ -28,10 +28,13 @@ class FakeClient:
         self.first_step = self.steps = first_step
         self.has_started = True
         self.has_checkpoints = False
+        self.is_elastic = False  # as Sampler asks, of ranks that stay
+        self.asked = 0  # the furthest step that was asked for
         self._ends_at = float("inf")
         self.job: dict[str, Any] = {"seed": 7}
 
     def step_ranks(self, step: int) -> strata.StepRanks:
+        self.asked = max(step, self.asked)
         makers = self._makers(step)
         makes_it = self._rank in makers
         if not makes_it:
@@ -229,6 +232,14 @@ def test_its_rank_is_that_of_the_last_step(processes: Processes) -> None:
         if client.steps == 15:
             break
     assert seen == [(2, 5)] * 5 + [(0, 3)] * 5 + [(1, 4)] * 2
+
+
+def test_steps_of_the_next_epoch_are_not_asked_for(processes: Processes) -> None:
+    """What ranks have asked for, no node can leave or join at."""
+    client = FakeClient(STAYS, 0)
+    processes.begin(client)
+    train(client, strata.ElasticSampler(24, 2), 2)
+    assert client.steps == 12 and client.asked == 11
 
 
 def test_it_tells_how_many_samples_come_before_a_step(processes: Processes) -> None:

@@ -210,6 +210,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a kept scheduler": (keeps, "keep: scheduler: .* optimizer.first_step"),
     "what was kept before": (kept_before, "keep: one: "),
+    "a Sampler": (
+        lambda: distribute(model()) and st.Sampler(8),
+        "Sampler: does not go .* strata.ElasticSampler does",
+    ),
     "DDP's hook": (lambda: st.state(model()), "comm_hook: does not go .* DDP's ranks stay"),
     "mean gradients": (
         lambda: session(optimizer=strata.Mean()),
@@ -303,7 +307,6 @@ def fit() -> None:
     [
         pytest.param(run_task, "Task: does not go .* strata.ElasticSampler", id="a task"),
         pytest.param(st.init_process_group, "process group: does not go", id="a process group"),
-        pytest.param(lambda: st.Sampler(8), "Sampler: does not go .* strata.Elas", id="a Sampler"),
         pytest.param(
             fit,
             "StrataStrategy: does not go .* Lightning divides data",

@@ -145,7 +145,8 @@ def state(
     with weight decay shrinks the weights in it. `DistributedOptimizer` leaves this step out.
 
     Raises `errors.InvalidArgument`: a mode other than sync, ring and delay1, a job with `ranks_min`
-    or `ranks_max`, or a parameter that cannot be exchanged, by name; `errors.JobStopped` where ranks disagree, with the tensor's name.
+    or `ranks_max`, or a parameter that cannot be exchanged, by name; `errors.JobStopped` where
+    ranks disagree, with the tensor's name.
     """
     if isinstance(model, DistributedDataParallel):
         model = model.module

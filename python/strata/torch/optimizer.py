@@ -40,8 +40,8 @@ class Distributed:
 
     @property
     def first_step(self) -> int:
-        """The first step that this process makes: 0, but where the job goes on from a checkpoint, or
-        this rank joins while it trains.
+        """The first step that this process makes: 0, but where the job goes on from a checkpoint,
+        or this rank joins while it trains.
 
         A script that takes its data from a `Sampler` need not ask; others begin with it, as in
         `for step in range(optimizer.first_step, 1000)`.
