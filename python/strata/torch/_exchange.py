@@ -132,8 +132,6 @@ class Exchange:
                 " passes of a step but the last one under no_sync(), or, with reentrant"
                 ' checkpoints, give DistributedOptimizer publish="step"'
             )
-        if self.client.has_left:
-            return
         if not self.in_pass:
             try:
                 self.begin_pass()
