@@ -2,7 +2,8 @@
 """Trains a network while nodes join and leave the job: each sample is used once in each epoch.
 
   strata run -n 4 elastic.py         # ranks that stay
-  strata run -n 4 --nodes 2 --set ranks_min=2 --set ranks_max=8 elastic.py
+  strata run -n 4 --coordinator head:7070 --set ranks_per_node=2 \\
+      --set ranks_min=2 --set ranks_max=8 elastic.py
   python3 elastic.py                 # one process, no cluster
 
 The data is made up: points of two spirals. What such a script has besides: an ElasticSampler,
@@ -77,6 +78,8 @@ def main():
 
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
+        if len(sampler) == 0:
+            continue  # it was over when this rank joined
         for x, y in loader:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)

@@ -4,11 +4,15 @@ weights. Later it is checked that each sample was used once in each epoch.
 usage: comes_and_goes.py FOLDER [--samples N --batch N --epochs N --pause S --die-at STEP]
        comes_and_goes.py FOLDER --check [--samples N --batch N --epochs N]
 
-As a job with views: start it with ranks_min and ranks_max, on a cluster with room,
+As a job whose nodes come and go, on a cluster with room for more of them, which join by themselves:
 
-  strata run -n 2 --nodes 2 --set ranks_min=1 --set ranks_max=4 comes_and_goes.py FOLDER --pause 0.2
+  strata local --nodes 4 --slots 1 --listen unix:$PWD/cluster
+  strata run -n 2 --coordinator unix:$PWD/cluster --set ranks_per_node=1 --set ranks_min=1 \\
+      --set ranks_max=4 comes_and_goes.py $PWD/out --samples 501 --pause 0.2
+  strata drain w0 --coordinator unix:$PWD/cluster
 
-have nodes join and leave while it trains, and run it once more with --check when it has finished.
+Node 0 leaves then. A file out/go ends the pauses. When the job has finished:
+comes_and_goes.py out --check --samples 501.
 """
 
 import argparse
@@ -32,7 +36,7 @@ def options():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds in each step")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds in a step, without go")
     parser.add_argument("--die-at", type=int, default=-1, help="where rank 1 dies, once")
     return parser.parse_args()
 
@@ -61,7 +65,8 @@ def train(args):
                 used = {"step": step, "rank": of.rank, "ranks": of.ranks, "used": indices.tolist()}
                 file.write(json.dumps(used) + "\n")
                 step += 1
-                time.sleep(args.pause)
+                if not os.path.exists(os.path.join(args.folder, "go")):
+                    time.sleep(args.pause)
         has_left = sampler.has_left
         st.finish()
         weights = [number for p in model.parameters() for number in p.flatten().tolist()]
