@@ -110,8 +110,8 @@ def measure(options):
 
 
 def show(result):
-    print(f"{result['bytes'] / MIB:g} MiB, a step {result['step_s']:.3f} s, {len(result['rounds'])} "
-          "rounds; medians, least to most\n")
+    print(f"{result['bytes'] / MIB:g} MiB, a step {result['step_s']:.3f} s, "
+          f"{len(result['rounds'])} rounds; medians, least to most\n")
     print("| | begins | change | until (s) |")
     print("| --- | --- | --- | --- |")
     for what in ("join", "leave"):

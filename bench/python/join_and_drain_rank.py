@@ -1,5 +1,5 @@
-"""The rank of join_and_drain.py: ELEMENTS HOST:PORT PAUSE_S. Rests for PAUSE_S in each step, as if it
-computed on a device; each element of each gradient is 1. Tells the port of each step's end: its
+"""The rank of join_and_drain.py: ELEMENTS HOST:PORT PAUSE_S. Rests for PAUSE_S in each step, as if
+it computed on a device; each element of each gradient is 1. Tells the port of each step's end: its
 rank, its process, the step, and whether weights are right, of which it looks at a few."""
 
 import os
