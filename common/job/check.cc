@@ -107,11 +107,11 @@ absl::Status CheckDebug(const proto::Job& job) {
     if (!nodes.insert(delay.node()).second) {
       return Refuse(absl::StrFormat("debug.delays: node %d stands there twice", delay.node()));
     }
-    const absl::Status status =
-        All({InRange("debug.delays.node", delay.node(), 0, job.ranks() - 1),
-             InRange("debug.delays.delay_ms", delay.delay_ms(), 0, kDelayMsMax),
-             InRange("debug.delays.jitter_ms", delay.jitter_ms(), 0, delay.delay_ms()),
-             InHalfOpenRange("debug.delays.slow", delay.slow(), 0, kSlowMax)});
+    const absl::Status status = All(
+        {InRange("debug.delays.node", delay.node(), 0, std::max(job.ranks(), job.ranks_max()) - 1),
+         InRange("debug.delays.delay_ms", delay.delay_ms(), 0, kDelayMsMax),
+         InRange("debug.delays.jitter_ms", delay.jitter_ms(), 0, delay.delay_ms()),
+         InHalfOpenRange("debug.delays.slow", delay.slow(), 0, kSlowMax)});
     if (!status.ok()) return status;
   }
   if (!job.debug().has_nan_rank()) return absl::OkStatus();

@@ -178,6 +178,12 @@ TEST(CheckElastic, AJobHasAsManyRanksAtLeastAndAtMostWhereNothingIsSaid) {
   EXPECT_FALSE(IsElastic(Elastic({})));
 }
 
+TEST(CheckElastic, NodesThatMayComeMayBeDelayed) {
+  EXPECT_TRUE(ValidateJob(Elastic({"ranks_max=8", "debug.delays={node: 7 delay_ms: 1}"})).ok());
+  EXPECT_EQ(ValidateJob(Elastic({"ranks_max=8", "debug.delays={node: 8 delay_ms: 1}"})).message(),
+            "debug.delays.node: 8 is not in 0 to 7");
+}
+
 TEST(CheckElastic, GoesWithModesThatKeepAllWeightsOnServers) {
   for (const std::string preset :
        {"sync", "ssp(3)", "quorum(2)", "async", "async_damped", "async_dc"}) {
