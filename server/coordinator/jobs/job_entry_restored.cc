@@ -98,6 +98,8 @@ MetricsMerge JobEntry::MakeMetrics() const {
                     record.resume().step());
   const absl::StatusOr<Views> views = Views::Of(record);
   STRATA_REQUIRE(views.ok());
+  const uint64_t resumed = record.resume().clock();
+  if (is_elastic() && resumed > 0) made.SetEarlier(views->RankStepsBefore(resumed));
   for (const proto::LogicalNode& node : record.view().nodes()) {
     const NodeId id(node.node());
     if (!views->HasEver(id)) made.Leave(node.first_rank(), node.ranks(), 0);

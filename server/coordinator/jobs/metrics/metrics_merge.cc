@@ -156,6 +156,11 @@ void MetricsMerge::BeginAnew(uint32_t first, uint32_t count) {
   }
 }
 
+void MetricsMerge::SetEarlier(uint64_t rank_steps) {
+  earlier_rank_steps_ = rank_steps;
+  for (Rank& rank : ranks_) rank.from = first_step_;
+}
+
 void MetricsMerge::Join(uint32_t first, uint32_t count, uint64_t step) {
   for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
     ranks_[rank].from = step;
@@ -182,7 +187,7 @@ bool MetricsMerge::IsFirst(uint32_t rank, uint64_t step) const {
 }
 
 uint64_t MetricsMerge::EarlierSamples() const {
-  uint64_t samples = 0, steps = 0, earlier_steps = 0;
+  uint64_t samples = 0, steps = 0, earlier_steps = earlier_rank_steps_;
   for (const Rank& rank : ranks_) {
     samples += rank.samples;
     if (rank.from > 0) {

@@ -35,6 +35,9 @@ class MetricsMerge {
   // reported are made all the same: they are taken to have had as many samples each as those of the
   // window before, or of the one after.
   void BeginAnew(uint32_t first, uint32_t count);
+  // Of a job that goes on from a checkpoint with other ranks than have come to it: these have made
+  // so many steps, all together. REQUIRES: nothing was added.
+  void SetEarlier(uint64_t rank_steps);
   // Ranks [first, first + count) make steps from `step` on, or none from it on any more: nobody
   // waits for reports of the others.
   void Join(uint32_t first, uint32_t count, uint64_t step);
@@ -110,6 +113,7 @@ class MetricsMerge {
   uint64_t samples_per_epoch_ = 0;
   uint64_t total_steps_ = 0;
   uint64_t first_step_ = 0;
+  uint64_t earlier_rank_steps_ = 0;  // before it, where ranks do not say
   std::vector<Rank> ranks_;
   std::map<uint64_t, Window> windows_;  // by end step; not yet merged
   std::vector<Missed> missed_;          // likewise

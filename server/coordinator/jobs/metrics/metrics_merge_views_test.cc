@@ -63,6 +63,22 @@ TEST(MetricsMergeViews, ARankMayComeBack) {
   EXPECT_EQ(records[0].samples(), 500);
 }
 
+// Three ranks made 50 steps, and one goes on.
+TEST(MetricsMergeViews, SamplesBeforeACheckpointAreThoseOfTheRanksOfThatTime) {
+  MetricsMerge merge(3, 5, kSamplesPerEpoch, kTotalSteps, 50);
+  merge.SetEarlier(150);
+  merge.Leave(1, 2, 0);
+  const std::vector<proto::MetricsRecord> records = merge.Add(Report(0, 50, 60), 1);
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].samples(), 1600);
+  EXPECT_EQ(merge.GetProgress().samples(), 1600);
+  EXPECT_EQ(merge.GetProgress().step(), 60u);
+  merge.Join(1, 1, 70);
+  merge.Add(Report(0, 60, 80), 2);
+  EXPECT_EQ(merge.Add(Report(1, 70, 80), 2).size(), 1);
+  EXPECT_EQ(merge.GetProgress().samples(), 1900);
+}
+
 // It measures the weights that its first step begins with.
 TEST(MetricsMergeViews, TheFirstRankOfTheNextStepMeasures) {
   MetricsMerge merge = ThreePlaces();
