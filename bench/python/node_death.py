@@ -21,6 +21,7 @@ names the client library. No figure is judged.
 """
 
 import argparse
+import collections
 import json
 import os
 import random
@@ -56,7 +57,7 @@ class Notes:
         self._socket.bind(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self._socket.getsockname()[1]
         self._changed = threading.Condition()
-        self._steps = {0: [], 1: []}
+        self._steps = collections.defaultdict(list)
         self._wrong = None
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import re
+import tempfile
 import signal
 import subprocess
 import sys
@@ -90,19 +91,20 @@ def read_until(lines: IO[str], pattern: str) -> str:
 def test_nodes_join_and_leave_and_each_sample_is_used_once(
     tmp_path: pathlib.Path, mode: str, workers: int
 ) -> None:
-    at = f"unix:{tmp_path}/cluster"
     settings = ("ranks_per_node=1", "ranks_min=1", "ranks_max=3")
     job = [word for setting in settings for word in ("--set", setting)]
     job += ["--mode", mode, str(SCRIPTS / SCRIPT), str(tmp_path / "out"), "--samples", "3001"]
     job += ["--workers", str(workers), "--pause", "0.3"]
-    local = ("local", "--nodes", "3", "--slots", "1", "--shards", "1", "--listen", at)
-    with command(tmp_path, *local) as cluster:
-        read_until(cluster, "strata local ready")
-        with command(tmp_path, "run", "-n", "2", "--coordinator", at, *job) as running:
-            read_until(running, "^nodes: node 2 joins with step")
-            must_finish(execute([STRATA, "drain", "w0", "--coordinator", at], tmp_path))
-            read_until(running, "^nodes: node 0 leaves with step")
-            (tmp_path / "out" / "go").touch()  # all that was to happen has
-            read_until(running, ": finished after")
+    with tempfile.TemporaryDirectory() as short:  # a socket's path is
+        at = f"unix:{short}/cluster"
+        local = ("local", "--nodes", "3", "--slots", "1", "--shards", "1", "--listen", at)
+        with command(tmp_path, *local) as cluster:
+            read_until(cluster, "strata local ready")
+            with command(tmp_path, "run", "-n", "2", "--coordinator", at, *job) as running:
+                read_until(running, "^nodes: node 2 joins with step")
+                must_finish(execute([STRATA, "drain", "w0", "--coordinator", at], tmp_path))
+                read_until(running, "^nodes: node 0 leaves with step")
+                (tmp_path / "out" / "go").touch()  # all that was to happen has
+                read_until(running, ": finished after")
     found = check(tmp_path, "--samples", "3001")
     assert re.fullmatch(r"\d+ steps of 2 or 3 ranks, 3 ends, 1 left before", found), found
