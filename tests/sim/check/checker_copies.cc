@@ -46,7 +46,7 @@ void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
                              const wire::Frame& frame, bool refused, absl::Time now, size_t held) {
   const wire::Header& header = frame.header;
   if (header.op == Op::kPushPull) CheckHeld(shard, &chunks_[header.chunk], held);
-  if (refused || header.op == Op::kHello) return;
+  if (refused || header.op == Op::kHello || header.op == Op::kPull) return;
   if (header.op == Op::kInit && (header.flags & wire::kFlagEmpty) != 0) return;
   ShardCopies& copies = copies_[shard];
   if (header.op == Op::kCut) {
@@ -213,6 +213,7 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   if (said.kind != ShardAction::Kind::kSend) return;
   const ShardCopies& copies = copies_[copy.shard];
   const wire::Header& header = said.frame.header;
+  if (header.op == Op::kPulled) return CheckPulled(said.frame);
   const bool is_primary = copies.primary == copy.process;
   if (header.op == Op::kAck && is_primary) {
     return Violate("who takes over follows nobody", absl::StrFormat("shard %d", copy.shard));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
@@ -60,6 +61,8 @@ void SimCoordinator::Start() {
   server::CoordinatorCore::Options options;
   options.jobs.backup_pause = world_->scenario().control.backup_pause;
   options.jobs.passed_over_for = world_->scenario().control.passed_over_for;
+  options.jobs.change_pause = world_->scenario().nodes.change_pause;
+  options.jobs.joiner_pause = world_->scenario().nodes.joiner_pause;
   options.jobs.protection = [has_keys = world_->scenario().is_sealed()] {
     return server::ProtectionRules{.has_keys = has_keys, .keeps_secrets = has_keys};
   };
@@ -72,6 +75,7 @@ void SimCoordinator::Start() {
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, stored] : stored_) jobs.push_back(stored);
   world_->causes().OnStart(world_->network().Now());
+  core_->RestoreDraining(draining_);
   core_->Restore(jobs, next_job_, seen_, world_->network().Now());
   // Whoever follows a job asks again.
   for (const proto::StoredJob& job : jobs) {
@@ -253,6 +257,15 @@ void SimCoordinator::MaybeBreak(const Line& line) {
                           [this, line] { Break(line); });
 }
 
+void SimCoordinator::BreakLine(const std::string& daemon) {
+  if (world_->network().Now() < break_no_sooner_[daemon]) return;
+  break_no_sooner_[daemon] = world_->network().Now() + kBetweenBreaks;
+  const auto lines = lines_;
+  for (const auto& [session, line] : lines) {
+    if (line->daemon == daemon) Break(line);
+  }
+}
+
 void SimCoordinator::Break(const Line& line) {
   if (line->broken) return;
   line->broken = true;
@@ -282,6 +295,7 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   if (found == lines_.end()) return;
   const Line line = found->second;
   checker_.OnCommand(line->registration, message);
+  world_->views().OnCommand(line->registration, message);
   const bool is_worker = line->registration.role() == proto::WORKER;
   const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
   if (message.has_registered()) world_->causes().OnMet(daemon);
@@ -322,20 +336,44 @@ absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
     const bool is_whole_now = before[s].is_partial && !now[s].is_partial && !now[s].second.empty();
     if (is_whole_now) world_->Count(Rare::kNewCopyWhole);
   }
-  stored_[id] = job;
+  if (world_->plan(id).is_elastic()) world_->views().OnSaved(job);
+  const proto::StoredJob saved = std::exchange(stored_[id], job);
   checker_.OnSaved(job.record());
   next_job_ = std::max(next_job_, id + 1);
   if (job.training() && job.record().job().replicas() > 0) {
     const std::string wrong = world_->causes().OnHomes(id, now);
     if (!wrong.empty()) world_->Fail("a copy is given up by what was done to it: " + wrong);
   }
-  if (moves) MaybeDieAtSave();
+  if (moves) MaybeDieAtSave(Rare::kRestartAtSave);
+  if (world_->plan(id).is_elastic()) NoteChanges(saved, job);
   return absl::OkStatus();
 }
 
+void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job) {
+  const uint32_t id = job.record().job_id();
+  const auto& changes = job.record().view_changes();
+  for (int i = before.record().view_changes_size(); i < changes.size(); ++i) {
+    if (JobChecker* const checker = world_->shard_checker(id)) checker->OnChangeDecided(changes[i]);
+    if (!changes[i].joined().empty()) world_->Count(Rare::kJoined);
+    if (!changes[i].left().empty()) world_->Count(Rare::kLeft);
+  }
+  bool begins = false;
+  for (int n = 0; n < job.status().nodes_size(); ++n) {
+    const bool joined = n < before.status().nodes_size() && before.status().nodes(n).joins();
+    if (job.status().nodes(n).joins() && !joined) begins = true;
+  }
+  if (begins) world_->Count(Rare::kJoinerBegins);
+  const bool is_step = changes.size() != before.record().view_changes_size() || begins ||
+                       job.view_proposed() != before.view_proposed() ||
+                       job.view_told() != before.view_told();
+  if (!is_step) return;
+  MaybeDieAtSave(Rare::kRestartAtChange);
+  world_->operators().OnChange(job);
+}
+
 // Between saving and telling.
-void SimCoordinator::MaybeDieAtSave() {
-  if (!world_->Takes(Rare::kRestartAtSave)) return;
+void SimCoordinator::MaybeDieAtSave(Rare rare) {
+  if (dies_ || !world_->Takes(rare)) return;
   dies_ = stands_still_ = true;
   world_->network().After(absl::ZeroDuration(), [this] {
     if (dies_) Restart(world_->random().Between(absl::ZeroDuration(), kDownMax));
@@ -350,6 +388,19 @@ absl::Status SimCoordinator::PersistSeen(
     const std::vector<server::SeenRegistrations::Entry>& seen) {
   if (!dies_) seen_.insert(seen_.end(), seen.begin(), seen.end());
   return absl::OkStatus();
+}
+
+absl::Status SimCoordinator::PersistDraining(const std::vector<std::string>& daemons) {
+  if (!dies_) draining_ = daemons;
+  return absl::OkStatus();
+}
+
+absl::Status SimCoordinator::Drain(const std::string& daemon, bool undo) {
+  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
+  proto::DrainRequest request;
+  request.set_daemon(daemon);
+  request.set_action(undo ? proto::DrainRequest::UNDO : proto::DrainRequest::DRAIN);
+  return core_->Drain(request, world_->network().Now()).status();
 }
 
 absl::StatusOr<JobId> SimCoordinator::Submit(const proto::Job& job) {

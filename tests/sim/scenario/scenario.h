@@ -70,10 +70,23 @@ enum class Rare : uint8_t {
   kDisturbedNewCopy,   // or soon after it counts
   kLateRemoval,        // a server forgets a copy that was dropped only after a while
   kLateReport,         // what a server says of its copies arrives after a while
+  // Of jobs whose nodes come and go.
+  kLateWorker,       // a worker joins the cluster while jobs run
+  kDrain,            // a user takes a worker out of service
+  kUndrain,          // and back into it
+  kLeaving,          // a worker says that it is about to end, and does; another process begins
+  kNodeDies,         // the processes of a node end
+  kJoinerBegins,     // a node that is to join begins on a worker
+  kJoined,           // a change is decided by which a node joins
+  kLeft,             // or leaves
+  kVoidChange,       // one that nodes were asked about does not come
+  kDisturbedChange,  // something happens to somebody who has a part in a change
+  kRestartAtChange,  // the coordinator dies when it has saved a change, and told nobody
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kLateReport) + 1;
-// Those that need no second copies come first.
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kRestartAtChange) + 1;
+// Those that need no second copies come first, then those of jobs whose nodes stay.
 inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
+inline constexpr size_t kRaresOfStayingNodes = static_cast<size_t>(Rare::kLateWorker);
 const char* ToString(Rare rare);
 
 // Returns the learning rate of a step, in jobs whose program says rates: another one than that of
@@ -100,6 +113,10 @@ struct JobPlan {
   std::string push, pull;  // encodings; empty: fp32
   // The ranks of the last node compute for so long in each step; zero: as the others do.
   absl::Duration last_node_step;
+  // Nodes come and go: it goes on with so many, and takes so many; zero: they stay.
+  uint32_t nodes_min = 0, nodes_max = 0;
+  bool replaces = false;     // nodes that die are begun again
+  absl::Duration step_time;  // of all ranks, besides
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
@@ -109,6 +126,10 @@ struct JobPlan {
            consistency.find("quorum") == std::string::npos;
   }
   bool is_ring() const { return !all_reduce.empty(); }
+  bool is_elastic() const { return nodes_max > 0; }
+  // Nodes that have a place in the job, and their ranks.
+  uint32_t places() const { return is_elastic() ? nodes_max : nodes; }
+  uint32_t all_ranks() const { return places() * ranks_per_node; }
   // LARS and clipping.
   bool has_norms() const {
     return optimizer.find("lars") != std::string::npos ||
@@ -140,6 +161,15 @@ struct ControlFaults {
   }
 };
 
+// What befalls workers of jobs whose nodes come and go: how often.
+struct NodeFaults {
+  uint32_t spare_workers = 0;  // besides those that the jobs begin with
+  uint32_t late_workers = 0;   // of these: that join the cluster later
+  uint32_t drains = 0, leaves = 0, deaths = 0;
+  // Of the coordinator: see ViewKeeper.
+  absl::Duration change_pause = absl::Seconds(5), joiner_pause = absl::Seconds(20);
+};
+
 // A whole run: what takes part and what goes wrong. Drawn from a seed.
 struct Scenario {
   // What may be drawn.
@@ -163,6 +193,7 @@ struct Scenario {
   // Slots of each worker; 0: enough for all jobs at once.
   uint32_t slots = 0;
   ControlFaults control;
+  NodeFaults nodes;
   transport::SimFaults faults;
   bool encode = false;  // frames pass as bytes
   // Of all jobs. Where they are sealed, a frame that is lost, changed or doubled ends its
