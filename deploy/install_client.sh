@@ -30,7 +30,7 @@ mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd)
 version=$(sed -n 's/^#define STRATA_VERSION "\(.*\)"$/\1/p' "$root/common/version.h")
 headers=$root/worker/client/c
-for header in strata_client.h strata_client_checkpoints.h strata_client_devices.h; do
+for header in strata_client.h strata_client_{checkpoints,devices,views}.h; do
   install -D -m 644 "$headers/$header" "$prefix/include/$header"
 done
 install -D -m 755 "$library" "$prefix/lib/libstrata_client.so.$version"

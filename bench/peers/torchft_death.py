@@ -134,8 +134,11 @@ def measure(options, address):
             begin = time.monotonic()
             replicas[1] = Replica(1, options, address)
             back = replicas[0].await_step(begin, of_both)[-1][0] - begin
+            ends = [step[0] for step in replicas[0].steps if committed(step)]
+            ends = ends[max(sum(end <= killed for end in ends) - 1, 0):]
             rounds.append({"next_step_s": until[-1][0] - killed,
                            "alone_s": alone[-1][0] - killed, "thrown_away": thrown,
+                           "longest_s": max(b - a for a, b in zip(ends, ends[1:])),
                            "back_s": back})
             if not options.json:
                 print(f"{number}: next step after {rounds[-1]['next_step_s']:.3f} s, alone after "

@@ -13,7 +13,6 @@
 #include "cli/options/within.h"
 #include "cli/render/memory_parts.h"
 #include "common/checkpoint/open_store.h"
-#include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/log.h"
 #include "common/process/environment.h"
@@ -84,13 +83,7 @@ void AddEtcdOptions(CLI::App* command, server::Coordinator::Etcd* etcd) {
       "--etcd", etcd->endpoints,
       "HOST:PORT,HOST:PORT of the etcd in which this and other coordinators keep their cluster's "
       "state: one of them leads, the others stand by");
-  endpoints->check([](const std::string& text) {
-    std::string wrong;
-    for (const std::string& member : control::SplitAddresses(text)) {
-      if (wrong.empty()) wrong = CheckHostAndPort(member);
-    }
-    return wrong;
-  });
+  endpoints->check(CheckHostsAndPorts);
   const auto add = [&](const std::string& name, std::string* value, const std::string& text) {
     return command->add_option(name, *value, text)->needs(endpoints);
   };

@@ -78,8 +78,9 @@ void AddDrainCommand(CLI::App* app, Invocation* invocation) {
       "Examples:\n"
       "  strata drain s1 --wait\n"
       "  strata drain s1 --undo\n"
-      "Exit status: 0 done, with --wait once nothing is left there; 1 put back into service by\n"
-      "somebody else meanwhile; 2 no such daemon, or jobs that would have no server left.");
+      "Exit status: 0 done, with --wait once nothing is left there; 1 jobs would have no server\n"
+      "left, it was not being drained, or somebody has put it back into service; 2 no such "
+      "daemon.");
   command->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/control/addresses.h"
 #include "common/ipc/unix_socket.h"
 #include "common/process/environment.h"
@@ -73,25 +74,34 @@ std::string CheckHostAndPort(const std::string& text) {
   return good ? "" : absl::StrCat("expected HOST:PORT, not \"", text, "\"");
 }
 
-std::string CheckCoordinatorAddress(const std::string& text) {
-  if (const std::optional<std::string> path = UnixPath(text)) {
-    if (path->size() > 1 && path->front() == '/') return "";
-  }
-  const std::vector<std::string> addresses = control::SplitAddresses(text);
-  if (addresses.size() == 1) {
-    return CheckHostAndPort(text).empty()
-               ? ""
-               : absl::StrCat("expected HOST:PORT or unix:/PATH, not \"", text, "\"");
-  }
+std::string CheckHostsAndPorts(const std::string& text) {
+  const std::vector<std::string> addresses = absl::StrSplit(text, ',');
+  if (addresses.size() == 1) return CheckHostAndPort(text);
   if (addresses.size() > control::kAddressesMax) {
     return absl::StrCat(addresses.size(), " addresses are more than ", control::kAddressesMax);
   }
   std::set<std::string> known;
   for (const std::string& address : addresses) {
+    if (address.empty()) {
+      return absl::StrCat("expected HOST:PORT,HOST:PORT, not \"", text,
+                          "\": one of its addresses is empty");
+    }
     if (const std::string wrong = CheckHostAndPort(address); !wrong.empty()) return wrong;
     if (!known.insert(address).second) return absl::StrCat(address, " is named twice");
   }
   return "";
+}
+
+std::string CheckCoordinatorAddress(const std::string& text) {
+  if (const std::optional<std::string> path = UnixPath(text)) {
+    if (path->size() > 1 && path->front() == '/') return "";
+  }
+  if (control::SplitAddresses(text).size() == 1) {
+    return CheckHostAndPort(text).empty()
+               ? ""
+               : absl::StrCat("expected HOST:PORT or unix:/PATH, not \"", text, "\"");
+  }
+  return CheckHostsAndPorts(text);
 }
 
 }  // namespace strata::cli

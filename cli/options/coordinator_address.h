@@ -20,6 +20,8 @@ absl::Status MakeCoordinatorFolder();
 
 // Empty, or what is wrong with it: "expected HOST:PORT, not ...".
 std::string CheckHostAndPort(const std::string& text);
+// Likewise with "HOST:PORT,HOST:PORT", one or several, of which none is named twice.
+std::string CheckHostsAndPorts(const std::string& text);
 // Empty, or what is wrong with the address of a coordinator, or with those of several of which one
 // leads: "expected HOST:PORT or unix:/PATH, not ...".
 std::string CheckCoordinatorAddress(const std::string& text);

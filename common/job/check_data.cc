@@ -1,5 +1,6 @@
 #include "common/job/check_data.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -69,10 +70,11 @@ absl::Status CheckEpochHoldsABatch(const proto::Job& job) {
   if (data.has_synthetic_imagenet()) {
     take("data.synthetic_imagenet.train_samples", data.synthetic_imagenet().train_samples());
   }
-  const uint64_t batch = static_cast<uint64_t>(data.batch_per_rank()) * job.ranks();
+  const uint32_t ranks = std::max(job.ranks(), job.ranks_max());
+  const uint64_t batch = static_cast<uint64_t>(data.batch_per_rank()) * ranks;
   if (samples == 0 || samples >= batch) return absl::OkStatus();
   return Refuse(absl::StrFormat("%s: %d is less than one step of all ranks (%d x %d = %d)", field,
-                                samples, job.ranks(), data.batch_per_rank(), batch));
+                                samples, ranks, data.batch_per_rank(), batch));
 }
 
 // The images' shape and the field that says so, where the job alone tells: IDX files have any.

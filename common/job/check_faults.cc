@@ -8,6 +8,7 @@
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/job/number_check.h"
+#include "common/job/zoo/zoo.h"
 
 namespace strata {
 namespace {
@@ -129,6 +130,25 @@ absl::Status CheckWholeNodes(const proto::Job& job) {
   return absl::OkStatus();
 }
 
+// What a rank of a model of the zoo has of its own; a program says when it starts whether its ranks
+// do. `field` lets nodes come and go.
+absl::Status CheckRanksKeepNothing(const proto::Job& job, const char* field) {
+  if (!job.has_model()) return absl::OkStatus();
+  if (job.model().batch_norm() == proto::Model::RUNNING && HasBatchNorm(job.model().zoo())) {
+    return Refuse(absl::StrFormat(
+        "%s: model.batch_norm: RUNNING has each rank of %s keep statistics of its own, which a "
+        "node that joins does not have; LAST_BATCH exchanges them",
+        field, job.model().zoo()));
+  }
+  if (job.evaluation().deferred()) {
+    return Refuse(
+        absl::StrFormat("%s: evaluation.deferred has a rank keep copies of the weights until "
+                        "training is over, which leave the job with its node",
+                        field));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckElastic(const proto::Job& job) {
   if (!IsElastic(job)) return absl::OkStatus();
   if (job.ranks_min() > job.ranks()) {
@@ -147,14 +167,9 @@ absl::Status CheckElastic(const proto::Job& job) {
                         "nor leave a job that trains",
                         field));
   }
-  if (!job.has_program()) {
-    return Refuse(absl::StrFormat(
-        "%s: needs a program: the built-in trainer draws its data by the ranks that "
-        "a job begins with, and does not follow nodes that join and leave yet",
-        field));
-  }
   return All({InRange(field, job.ranks_max(), 1, kRanksMax), CheckWholeNodes(job),
-              CheckNodesKeepNothing(job, field, "a node that joins does not have")});
+              CheckNodesKeepNothing(job, field, "a node that joins does not have"),
+              CheckRanksKeepNothing(job, field)});
 }
 
 }  // namespace

@@ -218,10 +218,40 @@ INSTANTIATE_TEST_SUITE_P(
             "and optimizer state, which a node that joins does not"},
         Bad{{"ranks_min=2", "optimizer.clip_norm=1"}, "ranks_min: optimizer.clip_norm"}));
 
-TEST(CheckElastic, TheBuiltInTrainerDoesNotFollowYet) {
-  EXPECT_THAT(std::string(ValidateJob(With({"ranks_max=8"})).message()),
-              testing::StartsWith("ranks_max: needs a program: the built-in trainer"));
+proto::Job ElasticModel(std::vector<std::string> settings) {
+  settings.push_back("ranks_per_node=1");
+  return With(settings);
 }
+
+TEST(CheckElastic, GoesWithModelsOfTheZooWhoseRanksKeepNothing) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"ranks_max=8"},
+        {"ranks_min=1", "model.zoo=\"vgg16\"", "data.cifar10.dir=\"/d\""},
+        {"ranks_max=8", "model={zoo: 'cnn' batch_norm: LAST_BATCH}",
+         "consistency.preset=\"async\""},
+        {"ranks_max=8", "replace.per_hour=1", "replicas=1", "checkpoint.dir=/c",
+         "checkpoint.every_steps=10"}}) {
+    const absl::Status valid = ValidateJob(ElasticModel(more));
+    EXPECT_TRUE(valid.ok()) << valid;
+  }
+}
+
+class RefusedElasticModel : public testing::TestWithParam<Bad> {};
+TEST_P(RefusedElasticModel, NamesTheField) {
+  const absl::Status status = ValidateJob(ElasticModel(GetParam().settings));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedElasticModel,
+    testing::Values(
+        Bad{{kMost, "model.zoo=\"resnet8\""},
+            "ranks_max: model.batch_norm: RUNNING has each rank of resnet8 keep statistics"},
+        Bad{{"ranks_min=2", "model.zoo=\"cnn\""}, "ranks_min: model.batch_norm: RUNNING"},
+        Bad{{kMost, "evaluation.deferred=true"}, "ranks_max: evaluation.deferred has a rank keep"},
+        Bad{{kMost, "data.synthetic.train_samples=511"},
+            "data.synthetic.train_samples: 511 is less than one step of all ranks (8 x 64 = "
+            "512)"}));
 
 TEST(CheckReplace, AnUnknownWayToGoOnUnprotectedIsRefused) {
   proto::Job job = With({"replicas=1"});

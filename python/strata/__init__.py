@@ -6,13 +6,22 @@ SCRIPT` makes four ranks of a script; by itself it is one.
 
 from strata._lifetime import fail, finish
 from strata._library import version
-from strata.errors import InvalidArgument, JobStopped, LibraryMissing, OutOfOrder, StrataError
+from strata.elastic_sampler import ElasticSampler
+from strata.errors import (
+    InvalidArgument,
+    JobStopped,
+    LibraryMissing,
+    NoMoreSteps,
+    OutOfOrder,
+    StrataError,
+)
 from strata.launching import launch
 from strata.optimizers import SGD, Adam, AdamW, Mean, Optimizer
 from strata.reporting import report
 from strata.sampler import Sampler
 from strata.session import Session
 from strata.task import Step, Task
+from strata.views import StepRanks
 
 __version__ = version()
 
@@ -20,15 +29,18 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "ElasticSampler",
     "InvalidArgument",
     "JobStopped",
     "LibraryMissing",
     "Mean",
+    "NoMoreSteps",
     "Optimizer",
     "OutOfOrder",
     "Sampler",
     "Session",
     "Step",
+    "StepRanks",
     "StrataError",
     "Task",
     "fail",

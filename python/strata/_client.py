@@ -15,6 +15,7 @@ from typing import Any
 
 from strata import _library, errors
 from strata._library import check, lib
+from strata.views import StepRanks, is_elastic
 
 
 def _signals() -> Generator[int, object, None]:
@@ -66,8 +67,13 @@ class Client:
         self.first_step = 0  # that this process makes
         # The job writes checkpoints, or goes on from one.
         self.has_checkpoints = "checkpoint" in self.job or bool(lib.strata_goes_on(self._handle))
+        # Nodes may join and leave while it trains.
+        self.is_elastic = is_elastic(self.job)
         # A process of the job may begin with a step that is not the first.
-        self.may_begin_later = self.has_checkpoints or "replace" in self.job
+        self.may_begin_later = self.has_checkpoints or self.is_elastic or "replace" in self.job
+        self._last: StepRanks | None = None
+        self._ends_at: int | None = None  # the first step that this rank is known not to make
+        self.has_started = False
         self.in_step = False
         self.is_open = True
         self.on_begin: Callable[[], None] = lambda: None
@@ -139,6 +145,48 @@ class Client:
         )
         self._call(lib.strata_start, ctypes.byref(facts))
         self.first_step = self.steps = lib.strata_first_step(self.handle)
+        self.has_started = True
+
+    def step_ranks(self, step: int) -> StepRanks:
+        """Returns who makes a step, which does not change from then on. Blocks while a change of
+        the nodes is agreed upon that may come with it."""
+        found = _library.StepRanks(ctypes.sizeof(_library.StepRanks))
+        self._call(lib.strata_ranks_at, step, ctypes.byref(found))
+        return self._note(step, found)
+
+    def step_ranks_if_known(self, step: int) -> StepRanks | None:
+        """Returns the same without blocking; None: it is not known yet."""
+        found, known = _library.StepRanks(ctypes.sizeof(_library.StepRanks)), ctypes.c_int()
+        places = ctypes.byref(known), ctypes.byref(found)
+        self._call(lib.strata_ranks_at_if_known, step, *places)
+        return self._note(step, found) if known.value else None
+
+    def _note(self, step: int, found: _library.StepRanks) -> StepRanks:
+        # Steps before the first one were others'.
+        if not found.makes_it and step >= self.first_step:
+            self._ends_at = step if self._ends_at is None else min(step, self._ends_at)
+        return StepRanks(
+            bool(found.makes_it), found.rank, found.ranks, found.rank_steps_before
+        )
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this rank knows that it has made its last step, while the job goes on."""
+        return self._ends_at is not None and self.steps >= self._ends_at
+
+    def leads(self) -> bool:
+        """Whether what this rank measures is the job's: it is the first of those that made the last
+        step."""
+        if not self.is_elastic:
+            return self.rank == 0
+        return not self.has_left and self.last_ranks().rank == 0
+
+    def last_ranks(self) -> StepRanks:
+        """Returns who made the last step, or, before the first one, makes that. Also after
+        `finish`."""
+        if self.is_open or self._last is None:
+            self._last = self.step_ranks(max(self.first_step, self.steps - 1))
+        return self._last
 
     def checkpoint_due(self) -> bool:
         """Whether this is the moment of a checkpoint whose state has not been given."""
@@ -169,10 +217,14 @@ class Client:
 
     def begin_step(self, samples: int, rate: float | None) -> None:
         self.on_begin()
-        if rate is None:
-            self._call(lib.strata_begin_step, samples)
-        else:
-            self._call(lib.strata_begin_step_at, samples, rate)
+        try:
+            if rate is None:
+                self._call(lib.strata_begin_step, samples)
+            else:
+                self._call(lib.strata_begin_step_at, samples, rate)
+        except errors.NoMoreSteps:
+            self._ends_at = self.steps
+            raise
         self.in_step = True
 
     def wait(self, tensor: int) -> None:
@@ -191,6 +243,8 @@ class Client:
 
     def finish(self) -> None:
         """Says that this rank is done, and blocks until all are."""
+        if self.has_started:
+            self.last_ranks()
         self._call(lib.strata_finish)
 
     def keep_weights(self) -> None:

@@ -24,10 +24,11 @@ from typing import Any, NoReturn
 from strata import errors
 
 # What this package knows of strata_client.h; an older library is refused.
-ABI = 5
+ABI = 6
 NAME = "libstrata_client.so.1"
 
-INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED, INTERRUPTED = 1, 2, 3, 5, 7
+INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED = 1, 2, 3, 5
+INTERRUPTED, NO_MORE_STEPS = 7, 8
 FLOAT32, FLOAT64, FLOAT16, BFLOAT16 = range(4)
 
 WaitCheck = CFUNCTYPE(c_int, c_void_p)
@@ -77,6 +78,16 @@ class Report(Structure):
     ]
 
 
+class StepRanks(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("makes_it", c_int),
+        ("rank", c_uint32),
+        ("ranks", c_uint32),
+        ("rank_steps_before", c_uint64),
+    ]
+
+
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_client_abi": (c_uint32, []),
     "strata_version": (c_char_p, []),
@@ -94,6 +105,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_start": (c_int, [c_void_p, POINTER(Facts)]),
     "strata_goes_on": (c_int, [c_void_p]),
     "strata_first_step": (c_uint64, [c_void_p]),
+    "strata_ranks_at": (c_int, [c_void_p, c_uint64, POINTER(StepRanks)]),
+    "strata_ranks_at_if_known": (
+        c_int,
+        [c_void_p, c_uint64, POINTER(c_int), POINTER(StepRanks)],
+    ),
     "strata_checkpoint_due": (c_int, [c_void_p]),
     "strata_give_state": (c_int, [c_void_p, c_char_p, c_size_t]),
     "strata_read_state": (c_int, [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_size_t)]),
@@ -174,6 +190,11 @@ def fail(code: int) -> NoReturn:
     text = lib.strata_error_text().decode(errors="replace")
     if code == INTERRUPTED:
         raise _interruptions.pop() if _interruptions else KeyboardInterrupt
+    if code == NO_MORE_STEPS:
+        raise errors.NoMoreSteps(
+            f"{text.partition(':')[0]}: the script's loop is to end there, as strata.ElasticSampler"
+            " and step_ranks say"
+        )
     if code == STOPPED:
         raise errors.JobStopped(text)
     if code in (INVALID_ARGUMENT, NOT_FOUND):

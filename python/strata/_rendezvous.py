@@ -56,6 +56,11 @@ def node() -> int:
     return int(found.group(1)) if found else 0
 
 
+def is_elastic() -> bool:
+    """Whether nodes may join and leave this process's job while it trains."""
+    return re.search(r"^\s*ranks_(min|max): [1-9]", _launch(), re.MULTILINE) is not None
+
+
 def find() -> Meeting:
     """Returns where the ranks of this job meet.
 

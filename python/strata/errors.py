@@ -21,10 +21,15 @@ class JobStopped(StrataError, RuntimeError):
     """The job was stopped, or a process that this rank needs is gone. The script is to exit."""
 
 
+class NoMoreSteps(StrataError, RuntimeError):
+    """This rank has made its last step: its node leaves the job, which goes on without it. The
+    script ends its loop, and then itself. Nothing has changed."""
+
+
 class LibraryMissing(StrataError, ImportError):
     """libstrata_client.so.1 is not there, or is of another version."""
 
 
 # The names under which scripts know them, and tracebacks and reasons show them.
-for _error in (StrataError, InvalidArgument, OutOfOrder, JobStopped, LibraryMissing):
+for _error in (StrataError, InvalidArgument, OutOfOrder, JobStopped, NoMoreSteps, LibraryMissing):
     _error.__module__ = "strata"

@@ -31,6 +31,7 @@ from strata.sampler import Sampler
 from strata.torch._on_servers import Served
 from strata.torch.optimizer import Distributed, DistributedOptimizer
 from strata.torch.process_group import init_process_group
+from strata.views import refuse_in_elastic
 
 try:
     from lightning.fabric.plugins import ClusterEnvironment
@@ -159,6 +160,9 @@ class StrataStrategy(ParallelStrategy):
                 " rank has one device: give devices=1, num_nodes=1, and run: strata run -n RANKS"
                 " --nodes NODES SCRIPT"
             )
+        refuse_in_elastic(
+            "StrataStrategy", "Lightning divides data and reduces metrics by ranks that stay"
+        )
         super().setup_environment()
         if self.is_distributed:
             init_process_group()

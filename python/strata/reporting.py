@@ -60,7 +60,9 @@ class Reporter:
         self._client.send(report)
         self._window_start = self._step_end = now
         self._first_step = self._client.steps
-        self._samples = self._taken = self._losses = self._made = 0
+        self._samples = self._taken = self._losses = 0
+        # Windows of a rank that joins end with those of the others.
+        self._made = self._first_step % self._every if self._client.is_elastic else 0
         self._loss_sum = 0.0
 
     def send_values(self, values: dict[str, float], is_final: bool = False) -> None:
@@ -124,7 +126,8 @@ def report(*, loss: float | None = None, **values: float) -> None:
 
     `loss` is the mean loss of the last step's samples, of every rank that says it. All other values
     are those of rank 0, so every rank may call this: `report(test_accuracy=0.97, test_loss=0.1,
-    perplexity=12.5)`. `test_accuracy` is a share, from 0 to 1.
+    perplexity=12.5)`. Where nodes join and leave, they are those of the first rank that made the
+    last step. `test_accuracy` is a share, from 0 to 1.
 
     In a job that goes on from a checkpoint nothing is reported of epochs that a `Sampler` leaves
     out.
@@ -151,7 +154,7 @@ def report(*, loss: float | None = None, **values: float) -> None:
         )
     if loss is not None:
         reporter.on_loss(real("report: loss", loss))
-    if numbers and client.rank == 0:
+    if numbers and client.leads():
         reporter.send_values(numbers)
         if client.is_alone:
             shown = "  ".join(f"{name} {number:.6g}" for name, number in numbers.items())

@@ -11,23 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from strata import errors
+from strata import _rendezvous, errors
 from strata._checks import whole
 from strata._client import Client
 from strata._lifetime import process
+from strata.views import refuse
 
 
-def _count(data: Sized | int) -> int:
+def count(who: str, data: Sized | int) -> int:
+    """Returns how many samples a sampler of that name was given: at least 1."""
     if isinstance(data, (int, np.integer)):
-        return whole("Sampler: samples", data, 1)
+        return whole(f"{who}: samples", data, 1)
     try:
         samples = len(data)
     except TypeError:
         raise errors.InvalidArgument(
-            f"Sampler: a {type(data).__name__} has no length: give a data set that has one, or the"
+            f"{who}: a {type(data).__name__} has no length: give a data set that has one, or the"
             " number of its samples"
         ) from None
-    return whole("Sampler: samples", samples, 1)
+    return whole(f"{who}: samples", samples, 1)
+
+
+def seed_of_job() -> int:
+    job = process.client.job if process.client else {}
+    return int(job.get("seed", os.environ.get("STRATA_SEED", "1")))
+
+
+def order(samples: int, shuffle: bool, seed: int, epoch: int) -> np.ndarray[Any, Any]:
+    """Returns an epoch's samples in their order, of all ranks."""
+    if not shuffle:
+        return np.arange(samples)
+    return np.random.default_rng([seed, epoch]).permutation(samples)
 
 
 class _Course:
@@ -44,12 +58,14 @@ class _Course:
         self.on_reached: Callable[[], None] = lambda: None
         """Called when the sampler that was in use comes to where the checkpoint has it."""
         self.has_drawn = False
+        self._is_over = False  # what a sampler goes through was made before this process began
+        self._has_reached = False
         self._late = 0
 
     @property
     def skips(self) -> bool:
         """Whether the script is still where it was before the checkpoint that it goes on from."""
-        return self._awaited >= 0
+        return self._awaited >= 0 or self._is_over
 
     def add(self, sampler: Sampler) -> int:
         """Takes a sampler in, and returns its number."""
@@ -66,6 +82,15 @@ class _Course:
         self.has_drawn = True
         if has_reached and number == self._awaited:
             self._awaited = -1
+            self.on_reached()
+
+    def begin_by_step(self, is_over: bool) -> None:
+        """A sampler that goes by the number of the step begins a pass, of an epoch that was over
+        before this process began or not."""
+        self.has_drawn = True
+        self._is_over = is_over
+        if not is_over and not self._has_reached and self._awaited < 0:
+            self._has_reached = True
             self.on_reached()
 
     def use_late(self, place: tuple[str, int]) -> None:
@@ -134,8 +159,11 @@ class Sampler:
         rank: int | None = None,
         ranks: int | None = None,
     ) -> None:
-        self.samples = _count(data)
+        self.samples = count("Sampler", data)
         client, environment = process.client, os.environ
+        is_elastic = client.is_elastic if client else _rendezvous.is_elastic()
+        if is_elastic and (rank is None or ranks is None):
+            refuse("Sampler", "strata.ElasticSampler does")
         if ranks is None:
             ranks = client.ranks if client else int(environment.get("WORLD_SIZE", "1"))
         if rank is None:
@@ -173,8 +201,7 @@ class Sampler:
         """What the order follows from: as given, else the job's. It is settled when it is first
         needed."""
         if self._seed is None:
-            job = process.client.job if process.client else {}
-            self._seed = int(job.get("seed", os.environ.get("STRATA_SEED", "1")))
+            self._seed = seed_of_job()
         return self._seed
 
     def set_epoch(self, epoch: int) -> None:
@@ -186,9 +213,7 @@ class Sampler:
 
     def order(self) -> np.ndarray[Any, Any]:
         """Returns the epoch's samples in their order, of all ranks."""
-        if not self.shuffle:
-            return np.arange(self.samples)
-        return np.random.default_rng([self.seed, self.epoch]).permutation(self.samples)
+        return order(self.samples, self.shuffle, self.seed, self.epoch)
 
     def __len__(self) -> int:
         """Returns how many samples the next iteration gives this rank."""
@@ -202,7 +227,7 @@ class Sampler:
         self._passes += 1
         # The next iteration is the whole epoch, also where this one is left before its end.
         self.consumed, self._start = start, 0
-        self._loader = _loader_that_draws()
+        self._loader = loader_that_draws()
         self._trains = _is_training()
         if has_reached:
             self._saved = None
@@ -313,7 +338,7 @@ def _is_training() -> bool:
     return torch is None or bool(torch.is_grad_enabled())
 
 
-def _loader_that_draws() -> Callable[[], Any]:
+def loader_that_draws() -> Callable[[], Any]:
     """Returns a weak reference to the iterator with workers of PyTorch's DataLoader that begins to
     draw samples now: it draws ahead. To nothing where there is none."""
     frame = sys._getframe(1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from strata import _checks, _lifetime, _places, errors, reporting
 from strata.optimizers import Mean, Optimizer
+from strata.views import StepRanks, refuse
 
 
 class Session:
@@ -54,12 +55,18 @@ class Session:
         ranks make no step for a minute (`hang_after_s`), nor use their cores, is begun again while
         all other ranks wait for it: a script that sleeps in its loop for longer sets it to 0.
 
+        Jobs with `ranks_min` or `ranks_max`, whose nodes join and leave while they train, take
+        scripts with `can_resume=True`, without `keeps_state=True` and `strata.Mean()`. They draw
+        their data from `strata.ElasticSampler`, or ask `step_ranks` in each step.
+
         Raises `errors.InvalidArgument` naming the array, `errors.JobStopped`.
         """
         if not params:
             raise errors.InvalidArgument("Session: there are no params")
         self._params = dict(params)
         self._client = _lifetime.connect()
+        if self._client.is_elastic:
+            _check_elastic(optimizer, can_resume, keeps_state)
         self._place = _places.of(self._client)
         memories = {name: self._place.take(name, array, 1) for name, array in params.items()}
         if isinstance(optimizer, Mean):
@@ -107,18 +114,34 @@ class Session:
 
     @property
     def rank(self) -> int:
-        """This rank's number, from 0."""
+        """This rank's number, from 0. Where nodes join and leave, `step_ranks` has those of a
+        step."""
         return self._client.rank
 
     @property
     def ranks(self) -> int:
-        """How many ranks the job has."""
+        """How many ranks the job has; where nodes join and leave, how many it began with."""
         return self._client.ranks
 
     @property
     def first_step(self) -> int:
-        """The first step that this script makes: 0, but where the job goes on from a checkpoint."""
+        """The first step that this script makes: 0, but where the job goes on from a checkpoint,
+        or this rank takes another one's place, or joins while the job trains."""
         return self._client.first_step
+
+    def step_ranks(self, step: int) -> StepRanks:
+        """Returns who makes a step, which does not change from then on.
+
+        In a job with `ranks_min` or `ranks_max` it blocks while a change of the nodes is agreed
+        upon that may come with the step. Where this rank does not make it, the script ends its
+        loop, and closes the session; `step` then raises `errors.NoMoreSteps`.
+        """
+        return self._client.step_ranks(_checks.whole("step_ranks: step", step, 0))
+
+    def step_ranks_if_known(self, step: int) -> StepRanks | None:
+        """Returns the same for a step whose data is to be read ahead, without blocking; None: it is
+        not known yet."""
+        return self._client.step_ranks_if_known(_checks.whole("step_ranks: step", step, 0))
 
     @property
     def checkpoint_due(self) -> bool:
@@ -185,7 +208,8 @@ class Session:
         step; else nothing: `weights()` waits for the new weights.
 
         Raises `errors.InvalidArgument` naming a gradient that is missing or of another shape, after
-        which the step may be tried again, or one that is not finite.
+        which the step may be tried again, or one that is not finite; `errors.NoMoreSteps`: this
+        rank has made its last step, and its node leaves the job, which goes on.
         """
         samples = _checks.samples("step: samples", samples)
         mean_loss = None if loss is None else _checks.real("step: loss", loss)
@@ -246,3 +270,20 @@ class Session:
     ) -> None:
         if error is None:
             self.close()
+
+
+def _check_elastic(optimizer: Optimizer | None, can_resume: bool, keeps_state: bool) -> None:
+    """Raises `errors.InvalidArgument` naming what a rank that joins would not have."""
+    if isinstance(optimizer, Mean):
+        refuse(
+            "Session: strata.Mean()",
+            "the weights would be the script's own, which one that joins does not have: give the"
+            " session an optimizer",
+        )
+    if keeps_state:
+        refuse("Session: keeps_state=True", "ranks that join have no state of their own")
+    if not can_resume:
+        refuse(
+            "Session: can_resume=False",
+            "ranks that join begin with step first_step, so a script must say can_resume=True",
+        )

@@ -20,6 +20,7 @@ from strata._checks import real, whole
 from strata.optimizers import Mean, Optimizer
 from strata.sampler import Sampler
 from strata.session import Session
+from strata.views import refuse_in_elastic
 
 Params = Mapping[str, Any]
 Gradients = tuple[Mapping[str, Any], int, float]
@@ -230,6 +231,9 @@ class Task:
         """
         if _lifetime.process.serves:
             raise Serving(self)
+        refuse_in_elastic(
+            "Task", "its steps are of all ranks: strata.Session with strata.ElasticSampler"
+        )
         all_ranks = int(os.environ.get("WORLD_SIZE", "1"))
         with Session(
             self.first_params(int(os.environ.get("STRATA_SEED", "1"))),

@@ -86,6 +86,12 @@ def test_the_script_of_ddp_that_stands_beside_it_runs(tmp_path: pathlib.Path) ->
     assert float(accuracy) > 0.7
 
 
+def test_the_script_for_nodes_that_join_and_leave_runs(tmp_path: pathlib.Path) -> None:
+    script = script_of(PAGE, "st.ElasticSampler")
+    result = must_finish(run_job(tmp_path, saved(tmp_path, script), nodes=2))
+    assert sorted(result.load("net.pt")) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+
+
 def test_the_session_of_the_page_finds_the_line(tmp_path: pathlib.Path) -> None:
     script = script_of(PAGE, "strata.Session")
     result = must_finish(run_job(tmp_path, saved(tmp_path, script), nodes=2))

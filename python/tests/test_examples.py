@@ -146,6 +146,19 @@ def test_the_recommender_explains_ratings_with_numpy_alone(
     assert imported == {"argparse", "os", "numpy", "strata"}
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_elastic_example_tells_spirals_apart(tmp_path: pathlib.Path, mode: str) -> None:
+    words = ("--samples", "4000", "--epochs", "5", "--save", "model.pt")
+    result = run_example(tmp_path, "elastic.py", *words, nodes=2, mode=mode)
+    must_fall(result)
+    assert recorded(result, "test_accuracy")[-1] > 0.9
+    reached = pytest.approx(recorded(result, "test_accuracy"), abs=1e-4)
+    assert printed(result, "test accuracy") == reached
+    model = result.load("model.pt")
+    # Those of all ranks, which were averaged.
+    assert float(model["1.running_mean"].abs().max()) > 0
+
+
 def test_the_notebook_runs_cell_by_cell(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("cloudpickle", reason="the functions of notebooks need it")
     runner = tmp_path / "runner.py"

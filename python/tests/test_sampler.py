@@ -259,7 +259,9 @@ def test_samplers_that_are_made_in_the_loop_over_epochs_are_warned_of_once(
     goes: Goes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes.process()
-    client = SimpleNamespace(has_checkpoints=True, steps=5, first_step=5, rank=0, ranks=1, job={})
+    client = SimpleNamespace(
+        has_checkpoints=True, is_elastic=False, steps=5, first_step=5, rank=0, ranks=1, job={}
+    )
     monkeypatch.setattr(sampler_module.process, "client", client)
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")

@@ -20,6 +20,7 @@
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/key_store.h"
+#include "server/coordinator/access/known_cluster.h"
 #include "server/coordinator/access/own_keys.h"
 #include "server/coordinator/access/policy_file.h"
 #include "server/coordinator/service/acceptor.h"
@@ -70,6 +71,7 @@ class GrpcCoordinator final : public Coordinator {
     const absl::Status may = there.ok() ? CheckKeys(*there) : absl::OkStatus();
     if (!may.ok()) return may;
     if (!options_.etcd.endpoints.empty()) return there.ok() ? StandBy(*there) : there.status();
+    if (absl::Status own = KeepToNoCluster(options_.state_dir); !own.ok()) return own;
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
@@ -184,6 +186,8 @@ class GrpcCoordinator final : public Coordinator {
     auto etcd = EtcdState::Open(EtcdOptions(own));
     if (!etcd.ok()) return etcd.status();
     etcd_ = *std::move(etcd);
+    const absl::Status is_own = KeepToCluster(options_.state_dir, etcd_->found());
+    if (!is_own.ok()) return is_own;
     const absl::Status campaign =
         etcd_->Campaign(Advertised(), [on_lost = options_.on_lost](const absl::Status& why) {
           on_lost(absl::Status(why.code(),
@@ -236,6 +240,8 @@ class GrpcCoordinator final : public Coordinator {
   absl::Status LeadFrom(const Leadership& leadership) {
     auto store = etcd_->OpenStore(leadership);
     if (!store.ok()) return store.status();
+    const absl::Status is_own = KeepToCluster(options_.state_dir, etcd_->found());
+    if (!is_own.ok()) return is_own;
     store_ = *std::move(store);
     const auto epoch = static_cast<uint64_t>(leadership.create_revision);
     const absl::Status leads = Lead({.epoch = epoch,

@@ -11,6 +11,7 @@
 #include "common/keys/join_token.h"
 #include "gmock/gmock.h"
 #include "server/coordinator/access/key_store.h"
+#include "server/coordinator/service/etcd/requests.h"
 #include "server/coordinator/testing/fake_daemon.h"
 #include "server/coordinator/testing/standby_fixture.h"
 
@@ -253,6 +254,43 @@ TEST_F(StandbyTest, OneOfAnotherClusterIsRefused) {
   const absl::Status status = StandingCoordinator(options).Start();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to a cluster with the authority"));
+}
+
+TEST_F(StandbyTest, AFolderOfAnotherClusterIsRefusedAndBothAreNamed) {
+  std::string own, others;
+  for (const auto& [name, id] : {std::pair("a", &own), std::pair("b", &others)}) {
+    Coordinator::Options options = OptionsOf(name);
+    options.etcd.cluster = name;
+    StandingCoordinator leads(options);
+    ASSERT_TRUE(leads.Start().ok());
+    *id = ClientOf(leads.address())->ListNodes()->cluster_id();
+  }
+  const auto refusal = [&](const std::string& cluster) {
+    Coordinator::Options options = OptionsOf("a");
+    options.etcd.cluster = cluster;
+    return std::string(StandingCoordinator(options).Start().message());
+  };
+  EXPECT_EQ(refusal("a"), "");
+  const std::string of_a = absl::StrCat("this folder is of cluster a (", own, "), and etcd at ",
+                                        etcd_->endpoint(), " has ");
+  EXPECT_THAT(refusal("b"), HasSubstr(absl::StrCat(of_a, "cluster b (", others, ")")));
+  EXPECT_THAT(refusal("new"), HasSubstr(of_a + "no cluster new"));
+  Coordinator::Options options = OptionsOf("a");
+  options.etcd = {};
+  EXPECT_THAT(
+      std::string(StandingCoordinator(options).Start().message()),
+      HasSubstr(absl::StrCat("this folder is of cluster a (", own, "), whose jobs are in etcd")));
+}
+
+TEST_F(StandbyTest, KeysOfSomethingElseAreRefusedBeforeItStandsBy) {
+  etcdserverpb::TxnRequest request;
+  *request.add_success() = Put("strata/c/mine", "x");
+  ASSERT_TRUE(etcd_->Client()->Txn(request).ok());
+  Coordinator::Options options = OptionsOf("a");
+  options.etcd.cluster = "c";
+  EXPECT_THAT(std::string(StandingCoordinator(options).Start().message()),
+              HasSubstr("strata/c/mine is there and strata/c/schema is not: these are not the keys "
+                        "of a cluster of strata"));
 }
 
 TEST_F(StandbyTest, ADaemonThatKnowsALaterLeaderIsSentOnAndNotRefused) {

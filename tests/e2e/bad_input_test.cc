@@ -3,6 +3,8 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/control/session.h"
@@ -56,6 +58,28 @@ TEST(BadJobFile, WithAnImpossibleValueIsRefusedByFieldAndValue) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("window"), HasSubstr("1"), HasSubstr("2 to 64")));
 }
 
+TEST(BadJobFile, ThatAsksForWhatCannotOutliveADeathIsRefusedByField) {
+  const std::string path = WriteFile(
+      "job.textproto", "name: \"x\" model { zoo: \"mlp\" } data { synthetic {} } ranks: 4");
+  for (const auto& [settings, field] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"replicas=1", "exchange=MPI"}, "replicas: belongs to exchange: PARAMETER_SERVER"},
+           {{"replicas=1", "exchange=NONE", "ranks=1"}, "replicas: belongs to exchange"},
+           {{"replicas=2"}, "replicas: 2 is not in 0 to 1"},
+           {{"replace={per_hour: 4}", "optimizer={lars {}}"}, "replace: optimizer.lars"},
+           {{"replace={per_hour: 4}", "optimizer.clip_norm=1"}, "replace: optimizer.clip_norm"},
+           {{"replace={per_hour: 4}", "consistency.preset=\"easgd\""},
+            "replace: consistency: async"},
+           {{"ranks_min=5"}, "ranks_min: 5 is above ranks: 4"},
+           {{"ranks_max=3"}, "ranks_max: 3 is below ranks: 4"}}) {
+    std::vector<std::string> args = {"validate", path};
+    for (const std::string& setting : settings) args.insert(args.end(), {"--set", setting});
+    const CommandResult result = RunStrata(args);
+    ExpectOneErrorLine(result, 2);
+    EXPECT_THAT(result.err, HasSubstr(field));
+  }
+}
+
 TEST(BadJobFile, ThatIsMissingIsNamed) {
   CommandResult result = RunStrata({"submit", "/nonexistent.textproto"});
   ExpectOneErrorLine(result, 2);
@@ -107,6 +131,18 @@ TEST(BadUsage, AnAddressThatIsNoneIsRefusedAtOnce) {
       CommandResult result = RunStrata({command, "--coordinator", address});
       ExpectOneErrorLine(result, 2);
       EXPECT_THAT(result.err, HasSubstr("expected HOST:PORT")) << command << " " << address;
+    }
+  }
+}
+
+TEST(BadUsage, AnEmptyAddressAmongSeveralIsNamedWithThem) {
+  for (const char* addresses : {"a:7070,,b:7070", "a:7070,", ",a:7070"}) {
+    for (const std::vector<std::string>& args : {std::vector<std::string>{"jobs", "--coordinator"},
+                                                 {"worker", "--coordinator"},
+                                                 {"coordinator", "--etcd"}}) {
+      const CommandResult result = RunStrata({args[0], args[1], addresses});
+      ExpectOneErrorLine(result, 2);
+      EXPECT_THAT(result.err, HasSubstr(absl::StrCat("\"", addresses, "\": one of its addresses")));
     }
   }
 }
@@ -224,6 +260,44 @@ TEST(BadPlace, ACoordinatorThatCannotBeReachedIsNamed) {
     ExpectOneErrorLine(result, 1);
     EXPECT_THAT(result.err, HasSubstr("127.0.0.1:1")) << args[0];
     EXPECT_THAT(result.err, testing::ContainsRegex("[Cc]onnection refused")) << args[0];
+  }
+}
+
+TEST(BadPlace, AnEtcdThatIsNotThereIsNamed) {
+  const CommandResult result =
+      RunStrata({"coordinator", "--listen", "127.0.0.1:0", "--insecure", "--etcd", "127.0.0.1:1",
+                 "--state", TestDir() + "/state", "--log-level", "off"});
+  ExpectOneErrorLine(result, 1);
+  EXPECT_THAT(result.err, HasSubstr("etcd at 127.0.0.1:1 does not answer: 127.0.0.1:1: connection "
+                                    "refused"));
+}
+
+TEST(BadPlace, WhatCannotBeDrainedIsRefusedByName) {
+  Cluster cluster({.slots = 2, .insecure = true});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  const auto drain = [&](std::vector<std::string> args) {
+    args.insert(args.begin(), "drain");
+    return RunStrata(cluster.Asking(std::move(args)));
+  };
+  const auto expect_refused = [&](const std::vector<std::string>& args, int exit_status,
+                                  const std::string& why) {
+    const CommandResult result = drain(args);
+    ExpectOneErrorLine(result, exit_status);
+    EXPECT_THAT(result.err, HasSubstr(why));
+  };
+  expect_refused({"s9"}, 2, "no server or worker is called \"s9\"");
+  expect_refused({"s9", "--undo"}, 2, "no server or worker is called \"s9\"");
+  expect_refused({"s0", "--undo"}, 1, "server s0 is not being drained");
+  const auto job = cluster.Submit(LenetJob("job", 2, 0, 10'000'000));
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_EQ(cluster.WaitForStep(*job, 1).state(), proto::RUNNING);
+  expect_refused({"s0"}, 1, "server s0 cannot be drained: no other server is there");
+  ASSERT_EQ(cluster.client().Cancel(*job), absl::OkStatus());
+  cluster.WaitForEnd(*job);
+  for (int times = 0; times < 2; ++times) {
+    const CommandResult drained = drain({"s0"});
+    EXPECT_EQ(drained.status.code, 0) << drained.err;
+    EXPECT_THAT(drained.out, HasSubstr("s0 is drained: nothing is left there\n"));
   }
 }
 

@@ -1,8 +1,8 @@
 #include "tests/netns/netns_cluster.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -64,12 +64,21 @@ absl::Status NetnsCluster::StartServer(const std::string& host, const std::strin
   return StartOn(host, absl::StrCat("server ", name), args);
 }
 
-absl::Status NetnsCluster::StartWorker(int i) {
+absl::Status NetnsCluster::StartWorker(int i, const std::vector<std::string>& more) {
   const std::string name = absl::StrCat("w", i);
-  return StartOn(name, absl::StrCat("worker ", name),
-                 {"worker", "--coordinator", address_, "--name", name, "--keys",
-                  keys_->PathOf(keys::Role::kWorker, name), "--slots", absl::StrCat(options_.slots),
-                  "--runs", TestDir() + "/runs"});
+  std::vector<std::string> args = {"worker",
+                                   "--coordinator",
+                                   address_,
+                                   "--name",
+                                   name,
+                                   "--keys",
+                                   keys_->PathOf(keys::Role::kWorker, name),
+                                   "--slots",
+                                   absl::StrCat(options_.slots),
+                                   "--runs",
+                                   TestDir() + "/runs"};
+  args.insert(args.end(), more.begin(), more.end());
+  return StartOn(name, absl::StrCat("worker ", name), args);
 }
 
 absl::Status NetnsCluster::Start() {
@@ -81,13 +90,23 @@ absl::Status NetnsCluster::Start() {
   return status;
 }
 
-void NetnsCluster::Kill(const std::string& title) {
-  for (Daemon& daemon : daemons_) {
-    if (daemon.title != title) continue;
-    daemon.process->Signal(SIGKILL);
-    return;
-  }
+Daemon* NetnsCluster::Find(const std::string& title) {
+  const auto found = std::find_if(daemons_.rbegin(), daemons_.rend(),
+                                  [&](const Daemon& daemon) { return daemon.title == title; });
+  if (found != daemons_.rend()) return &*found;
   ADD_FAILURE() << "no " << title << " was started";
+  return nullptr;
+}
+
+void NetnsCluster::Signal(const std::string& title, int signal) {
+  if (Daemon* const daemon = Find(title); daemon != nullptr) daemon->process->Signal(signal);
+}
+
+bool NetnsCluster::WaitForExit(const std::string& title) {
+  Daemon* const daemon = Find(title);
+  if (daemon == nullptr) return false;
+  std::optional<ExitStatus> exit;
+  return WaitUntil([&] { return (exit = daemon->process->TryReap()).has_value(); }) && exit->ok();
 }
 
 std::string NetnsCluster::CoordinatorLog() const {

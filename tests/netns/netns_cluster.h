@@ -1,6 +1,8 @@
 #ifndef STRATA_TESTS_NETNS_NETNS_CLUSTER_H_
 #define STRATA_TESTS_NETNS_NETNS_CLUSTER_H_
 
+#include <signal.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,11 +37,14 @@ class NetnsCluster {
   absl::Status StartHead();
   absl::Status StartServer(const std::string& host, const std::string& name,
                            const std::vector<std::string>& more = {});
-  absl::Status StartWorker(int i);
+  absl::Status StartWorker(int i, const std::vector<std::string>& more = {});
   // All of it.
   absl::Status Start();
   // Ends a daemon by SIGKILL: "server s1". REQUIRES: it was started.
-  void Kill(const std::string& title);
+  void Kill(const std::string& title) { Signal(title, SIGKILL); }
+  void Signal(const std::string& title, int signal);
+  // Returns whether the daemon has ended well within the time that WaitUntil gives.
+  bool WaitForExit(const std::string& title);
 
   Network& network() { return *network_; }
   control::CoordinatorClient& client() { return *client_; }
@@ -52,6 +57,7 @@ class NetnsCluster {
   proto::JobStatus WaitForEnd(JobId job);
 
  private:
+  Daemon* Find(const std::string& title);  // the newest of that title
   absl::Status StartOn(const std::string& host, const std::string& title,
                        std::vector<std::string> args);
 

@@ -7,12 +7,9 @@ namespace strata::worker {
 
 BatchSource::BatchSource(const Dataset* data, const Normalisation& normalisation,
                          const Options& options)
-    : data_(data),
-      normalisation_(normalisation),
-      options_(options),
-      prepared_(options.first_step),
-      taken_(options.first_step) {
-  STRATA_REQUIRE(StepsPerEpoch(data->size(), options.ranks, options.batch) >= 1);
+    : data_(data), normalisation_(normalisation), options_(options) {
+  STRATA_REQUIRE(options.batches_per_epoch >= 1);
+  STRATA_REQUIRE(data->size() / options.batch >= options.batches_per_epoch);
   for (Batch& slot : slots_) {
     slot.images.resize(options.batch * data->PixelsPerImage());
     slot.labels.resize(options.batch);
@@ -31,9 +28,15 @@ void BatchSource::Start() {
   thread_ = std::thread([this] { Prepare(); });
 }
 
+void BatchSource::Expect(uint64_t number) {
+  absl::MutexLock lock(&mutex_);
+  expected_.push_back(number);
+  ++asked_;
+}
+
 const Batch& BatchSource::Next() {
   absl::MutexLock lock(&mutex_);
-  STRATA_REQUIRE(taken_ < options_.total_steps);
+  STRATA_REQUIRE(taken_ < asked_);
   const uint64_t wanted = taken_++;
   const auto ready = [this, wanted]()
                          ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return prepared_ > wanted; };
@@ -42,28 +45,30 @@ const Batch& BatchSource::Next() {
 }
 
 void BatchSource::Prepare() {
-  const uint64_t steps_per_epoch = StepsPerEpoch(data_->size(), options_.ranks, options_.batch);
   std::vector<uint32_t> order;
-  for (uint64_t step = options_.first_step; step < options_.total_steps; ++step) {
-    const uint64_t step_in_epoch = step % steps_per_epoch;
-    if (step_in_epoch == 0 || order.empty()) {
-      order = EpochOrder(data_->size(), options_.seed, step / steps_per_epoch);
-    }
+  uint64_t epoch = 0;  // that `order` is of, unless that is empty
+  for (uint64_t k = 0;; ++k) {
+    BatchPlace place;
     {
       absl::MutexLock lock(&mutex_);
-      // The slot's last content is batch step - 2; it is free once batch step - 1 was taken.
-      const auto free = [this, step]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return stopping_ || step < options_.first_step + 2 || taken_ >= step;
+      // The slot's last content is the batch k - 2; it is free once the batch k - 1 was taken.
+      const auto may_begin = [this, k]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || (!expected_.empty() && (k < 2 || taken_ >= k));
       };
-      mutex_.Await(absl::Condition(&free));
+      mutex_.Await(absl::Condition(&may_begin));
       if (stopping_) return;
+      place = PlaceOfBatch(expected_.front(), options_.batches_per_epoch);
+      expected_.pop_front();
     }
-    Batch& slot = slots_[step % 2];
-    FillBatch(*data_, normalisation_,
-              RankSlice(order, step_in_epoch, options_.rank, options_.ranks, options_.batch),
+    if (order.empty() || place.epoch != epoch) {
+      order = EpochOrder(data_->size(), options_.seed, place.epoch);
+      epoch = place.epoch;
+    }
+    Batch& slot = slots_[k % 2];
+    FillBatch(*data_, normalisation_, BatchSlice(order, place.index, options_.batch),
               slot.images.data(), slot.labels.data());
     absl::MutexLock lock(&mutex_);
-    prepared_ = step + 1;
+    prepared_ = k + 1;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <thread>
 #include <vector>
 
@@ -17,21 +18,20 @@ struct Batch {
   std::vector<uint16_t> labels;
 };
 
-// One rank's batches in order, the next one prepared on a thread of its own while the current one
-// is trained on. What comes is a pure function of the options; see sampler.h.
+// One rank's batches in the order in which they were asked for, the next one prepared on a thread
+// of its own while the current one is trained on. What comes is a pure function of the options and
+// of the batches' numbers; see sampler.h.
 //
 // Threads: one caller. The data set must outlive this.
 class BatchSource {
  public:
   struct Options {
     uint64_t seed = 1;
-    uint32_t rank = 0, ranks = 1;
-    uint32_t batch = 64;       // samples of this rank per step
-    uint64_t first_step = 0;   // whose batch is the first one
-    uint64_t total_steps = 0;  // and after these there is none; batches before count too
+    uint32_t batch = 64;             // samples in each
+    uint64_t batches_per_epoch = 1;  // of all ranks
   };
 
-  // REQUIRES: the data holds at least one full step.
+  // REQUIRES: the data holds the batches of an epoch, and these are one at least.
   BatchSource(const Dataset* data, const Normalisation& normalisation, const Options& options);
   ~BatchSource();
   BatchSource(const BatchSource&) = delete;
@@ -40,8 +40,11 @@ class BatchSource {
   // Starts the thread. Called once.
   void Start();
 
-  // The next batch, valid until the next call. Blocks until it is prepared.
-  // REQUIRES: called at most total_steps - first_step times.
+  // Asks for the job's batch of this number. It is prepared once those asked for before have been,
+  // and all of them but one have been taken.
+  void Expect(uint64_t number);
+  // The next batch that was asked for, valid until the next call. Blocks until it is prepared.
+  // REQUIRES: there is one.
   const Batch& Next();
 
  private:
@@ -51,12 +54,14 @@ class BatchSource {
   const Normalisation normalisation_;
   const Options options_;
 
-  // The batch of step k is in slot k % 2; the preparing thread is at most one batch ahead of the
-  // one in use.
+  // The k-th batch that was asked for is in slot k % 2; the preparing thread is at most one batch
+  // ahead of the one in use.
   std::array<Batch, 2> slots_;
   absl::Mutex mutex_;
-  uint64_t prepared_ ABSL_GUARDED_BY(mutex_);  // batches of steps before it have been filled
-  uint64_t taken_ ABSL_GUARDED_BY(mutex_);     // likewise handed out, the last is in use
+  std::deque<uint64_t> expected_ ABSL_GUARDED_BY(mutex_);  // numbers, not yet begun
+  uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;             // batches
+  uint64_t prepared_ ABSL_GUARDED_BY(mutex_) = 0;          // likewise filled
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // likewise handed out, the last is in use
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

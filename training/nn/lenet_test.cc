@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "training/data/batch_source.h"
+#include "training/data/sampler.h"
 #include "training/nn/bound_network.h"
 #include "training/nn/models/zoo.h"
 #include "training/nn/testing/reference_network.h"
@@ -32,8 +33,9 @@ TEST(LeNet5, LossOfTheFirst100StepsIsThatOfScalarLoops) {
   config.mutable_synthetic()->set_test_samples(1);
   const TrainAndTest data = LoadData(config, 1).value();
   const ModelSpec model = MakeModel("lenet5", {1, 28, 28}, 10).value();
-  BatchSource source(&data.train, Normalisation::Of(data.train),
-                     {.batch = kBatch, .total_steps = 100});
+  BatchSource source(
+      &data.train, Normalisation::Of(data.train),
+      {.batch = kBatch, .batches_per_epoch = StepsPerEpoch(data.train.size(), 1, kBatch)});
   source.Start();
   BoundNetwork bound(model, {.batch = kBatch});
   ReferenceNetwork<float> reference(model, kBatch);
@@ -43,6 +45,7 @@ TEST(LeNet5, LossOfTheFirst100StepsIsThatOfScalarLoops) {
   }
   double first = 0, loss = 0;
   for (int step = 0; step < 100; ++step) {
+    source.Expect(step);
     const Batch& batch = source.Next();
     loss = bound.Forward(batch.images, batch.labels, step) / kBatch;
     if (step == 0) first = loss;

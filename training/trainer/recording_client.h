@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,16 @@ class RecordingClient final : public client::Client {
     std::string given;
     std::string saved;  // what Read returns
   };
+  // Of a job whose nodes come and go as `made_by` says.
+  struct MadeViews final : client::ClientViews {
+    explicit MadeViews(const RecordingClient& client) : client(client) {}
+    absl::StatusOr<client::StepRanks> At(uint64_t step) override { return client.made_by(step); }
+    absl::StatusOr<std::optional<client::StepRanks>> AtIfKnown(uint64_t step) override {
+      if (step % 3 == 0) return std::nullopt;  // as where a change is being agreed upon
+      return client.made_by(step);
+    }
+    const RecordingClient& client;
+  };
 
  public:
   RecordingClient(const std::string& job, const std::string& dir) {
@@ -44,7 +55,7 @@ class RecordingClient final : public client::Client {
     inner_ = client::Client::Connect(path).value();
   }
 
-  uint32_t rank() const override { return inner_->rank(); }
+  uint32_t rank() const override { return as_rank; }
   uint32_t ranks() const override { return inner_->ranks(); }
   void OnWait(std::function<bool()> interrupted) override { inner_->OnWait(interrupted); }
   absl::StatusOr<int> Register(client::Tensor tensor) override {
@@ -65,6 +76,9 @@ class RecordingClient final : public client::Client {
   absl::Span<float> Gradients(int tensor) override { return inner_->Gradients(tensor); }
   absl::StatusOr<absl::Span<const float>> ReadWeights() override { return inner_->ReadWeights(); }
   absl::Status BeginStep(uint32_t samples) override {
+    if (made_by && !made_by(goes_on_at + steps).makes_it) {
+      return absl::OutOfRangeError("this rank does not make the step");
+    }
     if (steps == fail_at_step) return absl::UnavailableError("aggregator of node 0 is gone");
     if (steps == keep_at_step)
       kept.assign(inner_->ReadWeights()->begin(), inner_->ReadWeights()->end());
@@ -101,12 +115,18 @@ class RecordingClient final : public client::Client {
   client::ClientDevices& devices() override { return inner_->devices(); }
   client::ClientTrace& trace() override { return inner_->trace(); }
   client::ClientCheckpoints& checkpoints() override { return states; }
-  client::ClientViews& views() override { return inner_->views(); }
+  client::ClientViews& views() override {
+    if (made_by) return made_views_;
+    return inner_->views();
+  }
 
   int fail_at_step = -1;
   // What first_step says, and the first weights in place of the program's own.
   uint64_t goes_on_at = 0;
   std::vector<float> begins_with;
+  // Who makes a step; null: this rank alone.
+  std::function<client::StepRanks(uint64_t step)> made_by;
+  uint32_t as_rank = 0;
   // The weights that this step begins with are kept, and a state is due then.
   int keep_at_step = -1;
   std::vector<float> kept;
@@ -122,6 +142,7 @@ class RecordingClient final : public client::Client {
 
  private:
   std::unique_ptr<client::Client> inner_;
+  MadeViews made_views_{*this};
 };
 
 }  // namespace strata::worker

@@ -9,6 +9,10 @@
 
 namespace strata::worker {
 
+uint64_t EpochsOf(const proto::Job& job) {
+  return job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
+}
+
 absl::StatusOr<StepPlan> MakeStepPlan(const proto::Job& job, uint64_t samples, uint32_t ranks) {
   StepPlan plan;
   plan.batch = job.data().batch_per_rank() == 0 ? 64 : job.data().batch_per_rank();
@@ -20,7 +24,7 @@ absl::StatusOr<StepPlan> MakeStepPlan(const proto::Job& job, uint64_t samples, u
   }
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const uint64_t limit = job.max_steps() == 0 ? kNoLimit : job.max_steps();
-  const uint64_t epochs = job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
+  const uint64_t epochs = EpochsOf(job);
   plan.total_steps = epochs == 0 ? limit : std::min(limit, epochs * plan.steps_per_epoch);
   plan.report_every = job.metrics().every_steps() == 0 ? 50 : job.metrics().every_steps();
   const uint64_t epochs_between = std::max(1U, job.evaluation().every_epochs());

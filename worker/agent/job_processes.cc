@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "absl/strings/strip.h"
+#include "common/job/job.h"
 #include "common/process/process_state.h"
 #include "worker/agent/child_launch.h"
 #include "worker/agent/run_directory.h"
@@ -81,12 +82,10 @@ void JobProcesses::RepeatReady() {
 }
 
 void JobProcesses::Append(const proto::MetricsRecord& record) {
-  absl::Status status;
-  // Another node wrote them before, maybe to this file.
-  const bool takes_over = core_.self().first_rank() != 0 && !writes_metrics_;
-  if (takes_over) status = metrics_.GoOn();
-  writes_metrics_ = true;
-  if (status.ok()) status = metrics_.Append(record);
+  // Another node may have written them before, maybe to this file.
+  const bool among_others = IsElastic(start_.record().job());
+  const absl::Status status =
+      among_others ? metrics_.AppendAmongOthers(record) : metrics_.Append(record);
   if (!status.ok()) core_.OnMetricsFailed(status, clock_.Now());
   if (metrics_.final_written()) core_.OnFinalMetrics();
   Do();

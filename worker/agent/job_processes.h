@@ -113,7 +113,6 @@ class JobProcesses {
   const std::string socket_name_;
   JobProcessesCore core_;
   MetricsLog metrics_;
-  bool writes_metrics_ = false;
   UniqueFd claim_;              // of the run directory; outlives children_
   std::vector<uint32_t> gpus_;  // by local rank
   std::vector<Child> children_;

@@ -25,6 +25,9 @@ class MetricsLog {
   // a repetition and is dropped (after a restart the coordinator merges what it may not have seen).
   // Errors: those of AppendLine.
   absl::Status Append(const proto::MetricsRecord& record);
+  // The same where other nodes may have written to the file since, as one after the other leads a
+  // job: takes their lines for written, too.
+  absl::Status AppendAmongOthers(const proto::MetricsRecord& record);
 
   // Whether the final model's line is there, the last one.
   bool final_written() const { return final_written_; }
@@ -34,6 +37,7 @@ class MetricsLog {
   uint64_t last_step_;
   uint64_t last_measured_step_ = 0;  // of late measurements
   bool final_written_ = false;
+  int64_t bytes_ = 0;  // of the file, after the last line of this one
 };
 
 }  // namespace strata::worker

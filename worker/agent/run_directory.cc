@@ -114,6 +114,10 @@ absl::StatusOr<MetricsWritten> KeepMetricsUpTo(uint64_t step, const std::string&
     newest = std::max(newest, of);
     written.final = written.final || absl::StrContains(rest, "\"final\":true");
   }
+  in.clear();
+  if (in.seekg(0, std::ios::end).tellg() == static_cast<std::streamoff>(kept.size())) {
+    return written;
+  }
   const absl::Status status = WriteFileAtomically(path, kept);
   if (!status.ok()) return status;
   return written;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/metrics_line.h"
 #include "worker/agent/metrics_log.h"
@@ -136,6 +137,30 @@ TEST(RunDirectory, KeepsOfANodesEarlierProcessesWhatIsTheJobsOwn) {
   EXPECT_FALSE(std::filesystem::exists(RankLog(dir, 1)));
   EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
   EXPECT_TRUE(std::filesystem::exists(dir + "/job.textproto"));
+}
+
+// Two nodes lead a job, one after the other, and are told the newest records again.
+TEST(MetricsLog, WritesEachLineOnceWhereOthersWriteToo) {
+  const std::string dir = testing::TempDir() + "/metrics_among_others";
+  std::filesystem::create_directories(dir);
+  const std::string path = MetricsFile(dir);
+  std::filesystem::remove(path);
+  proto::MetricsRecord record;
+  record.set_samples(8);
+  MetricsLog first(path, 0), second(path, 0);
+  const auto append = [&](MetricsLog* log, int step) {
+    record.set_step(step);
+    ASSERT_TRUE(log->AppendAmongOthers(record).ok());
+  };
+  for (const int step : {10, 20}) append(&first, step);
+  for (const int step : {10, 20, 30}) append(&second, step);
+  for (const int step : {20, 30, 40}) append(&first, step);
+  std::ifstream in(path);
+  std::string line;
+  std::vector<std::string> steps;
+  while (std::getline(in, line)) steps.push_back(line.substr(0, line.find(',')));
+  EXPECT_THAT(steps,
+              testing::ElementsAre("{\"step\":10", "{\"step\":20", "{\"step\":30", "{\"step\":40"));
 }
 
 TEST(MetricsLog, GoesOnAfterTheLinesThatAreThere) {

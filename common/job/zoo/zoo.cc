@@ -13,18 +13,26 @@ namespace {
 struct Wanted {
   const char* name;
   uint32_t size_min;
+  bool has_batch_norm = false;
   bool is_mnist = false;  // 1 x 28 x 28 and 10 classes, nothing else
 };
 
-constexpr std::array<Wanted, 9> kZoo = {{{"mlp", 1},
-                                         {"lenet5", 28, true},
-                                         {"cnn", 4},
-                                         {"resnet8", 1},
-                                         {"resnet20", 1},
-                                         {"alexnet", 63},
-                                         {"vgg16", 32},
-                                         {"googlenet", 32},
-                                         {"resnet50", 32}}};
+constexpr std::array<Wanted, 9> kZoo = {
+    {{.name = "mlp", .size_min = 1},
+     {.name = "lenet5", .size_min = 28, .is_mnist = true},
+     {.name = "cnn", .size_min = 4, .has_batch_norm = true},
+     {.name = "resnet8", .size_min = 1, .has_batch_norm = true},
+     {.name = "resnet20", .size_min = 1, .has_batch_norm = true},
+     {.name = "alexnet", .size_min = 63},
+     {.name = "vgg16", .size_min = 32},
+     {.name = "googlenet", .size_min = 32, .has_batch_norm = true},
+     {.name = "resnet50", .size_min = 32, .has_batch_norm = true}}};
+
+const Wanted* Find(const std::string& model) {
+  const auto wanted = std::find_if(kZoo.begin(), kZoo.end(),
+                                   [&](const Wanted& entry) { return model == entry.name; });
+  return wanted == kZoo.end() ? nullptr : &*wanted;
+}
 
 }  // namespace
 
@@ -37,11 +45,15 @@ const std::vector<std::string>& ZooNames() {
   return names;
 }
 
+bool HasBatchNorm(const std::string& model) {
+  const Wanted* const wanted = Find(model);
+  return wanted != nullptr && wanted->has_batch_norm;
+}
+
 absl::Status CheckZooInput(const std::string& model, const std::string& data,
                            const ImageShape& shape) {
-  const auto wanted = std::find_if(kZoo.begin(), kZoo.end(),
-                                   [&](const Wanted& entry) { return model == entry.name; });
-  if (wanted == kZoo.end()) {
+  const Wanted* const wanted = Find(model);
+  if (wanted == nullptr) {
     return absl::NotFoundError(absl::StrFormat("no model '%s' in the zoo: %s are there", model,
                                                absl::StrJoin(ZooNames(), ", ")));
   }

@@ -18,6 +18,9 @@ struct ImageShape {
 // The models that a job may name; what they are made of says training/nn/models.
 const std::vector<std::string>& ZooNames();
 
+// Whether a model of the zoo has layers of batch normalisation.
+bool HasBatchNorm(const std::string& model);
+
 // Whether a model takes such images. `data` names the data set in the error. Errors: NotFound (no
 // such model, naming those that are); InvalidArgument (both shapes), one line each.
 absl::Status CheckZooInput(const std::string& model, const std::string& data,

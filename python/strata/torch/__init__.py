@@ -6,7 +6,8 @@
 """
 
 from strata._lifetime import fail, finish
-from strata.errors import InvalidArgument, JobStopped, OutOfOrder, StrataError
+from strata.elastic_sampler import ElasticSampler
+from strata.errors import InvalidArgument, JobStopped, NoMoreSteps, OutOfOrder, StrataError
 from strata.launching import launch
 from strata.reporting import report
 from strata.sampler import Sampler
@@ -14,15 +15,19 @@ from strata.torch._keeper import keep
 from strata.torch.comm_hook import HookState, comm_hook, state
 from strata.torch.optimizer import Distributed, DistributedOptimizer
 from strata.torch.process_group import init_process_group
+from strata.views import StepRanks
 
 __all__ = [
     "Distributed",
     "DistributedOptimizer",
+    "ElasticSampler",
     "HookState",
     "InvalidArgument",
     "JobStopped",
+    "NoMoreSteps",
     "OutOfOrder",
     "Sampler",
+    "StepRanks",
     "StrataError",
     "comm_hook",
     "fail",

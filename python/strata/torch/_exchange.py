@@ -12,7 +12,7 @@ from torch import Tensor
 from strata import _library, errors
 from strata._client import Client
 from strata._library import lib
-from strata.torch import _memory, _tensors
+from strata.torch import _elastic, _memory, _tensors
 from strata.torch._tensors import Entry
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Exchange:
         self._averaged: list[tuple[int, torch.nn.Module, str]] = []
         self._hooks: list[Any] = []
         self.keeper: Keeper | None = None  # in jobs with checkpoints
+        self.knows_first_step = False  # the script has asked for it
         self.on_pass_begin: Callable[[], None] = _nothing
         self.on_backward_end: Callable[[], None] = _nothing
         self.on_published: Callable[[Entry], None] = _nothing
@@ -132,7 +133,10 @@ class Exchange:
                 ' checkpoints, give DistributedOptimizer publish="step"'
             )
         if not self.in_pass:
-            self.begin_pass()
+            try:
+                self.begin_pass()
+            except errors.NoMoreSteps:
+                return  # step() says so: a backward pass that fails leaves its graph in memory
             torch.autograd.Variable._execution_engine.queue_callback(self.on_backward_end)
         self._publish(entry)
 
@@ -149,6 +153,8 @@ class Exchange:
         if self.keeper is not None:
             self.keeper.check_script()
             self.keeper.capture()
+        elif self.client.is_elastic:
+            _elastic.check_script(self.knows_first_step)
 
     def _publish(self, entry: Entry) -> None:
         gradient = entry.param.grad

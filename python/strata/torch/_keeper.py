@@ -12,8 +12,9 @@ import torch
 
 from strata import errors
 from strata._client import Client
+from strata._lifetime import process
 from strata.sampler import course
-from strata.torch import _state_file
+from strata.torch import _elastic, _state_file
 from strata.torch._exchange import Exchange
 
 _kept: dict[str, Any] = {}
@@ -31,7 +32,7 @@ def keep(**objects: Any) -> None:
     object goes on, too. Each rank has its own. In jobs without `checkpoint` it does nothing.
 
     Raises `errors.InvalidArgument` naming an object without such methods, or that the checkpoint
-    does not have.
+    does not have; any in jobs with `ranks_min` or `ranks_max`, whose ranks keep nothing.
     """
     for name, one in objects.items():
         for method in ("state_dict", "load_state_dict"):
@@ -41,9 +42,16 @@ def keep(**objects: Any) -> None:
                 )
         if _kept.get(name, one) is not one:
             raise errors.InvalidArgument(f"keep: {name}: another object is kept under this name")
+        if process.client is not None and process.client.is_elastic:
+            _elastic.refuse_kept([name])
         _kept[name] = one
         for keeper in _current:
             keeper.on_keep(name)
+
+
+def kept() -> list[str]:
+    """Returns the names of what is kept."""
+    return list(_kept)
 
 
 class Keeper:

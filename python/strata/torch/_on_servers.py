@@ -43,6 +43,8 @@ class Served(Trainer):
             self._places[entry.index] = entry.param.data_ptr()
         if exchange.memory.device_type == "cpu":
             exchange.client.guard_weights()
+        if exchange.client.is_elastic:
+            exchange.client.wait_all()  # of a rank that joins, the weights come with its first step
         exchange.read_buffers()
         exchange.install_hooks()
         exchange.on_published = self._note

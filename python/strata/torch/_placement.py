@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strata import errors
+from strata import errors, views
 
 RANKS, SERVERS = "ranks", "servers"
 
@@ -84,6 +84,14 @@ def choose(job: dict[str, Any], wanted: str | None) -> str:
     """
     if wanted not in (None, RANKS, SERVERS):
         raise errors.InvalidArgument(f'optimizer_on: "{wanted}", must be "ranks" or "servers"')
+    if views.is_elastic(job):
+        if wanted == RANKS:
+            views.refuse(
+                'optimizer_on: "ranks"',
+                "one that joins has neither weights nor the optimizer's state: they are the"
+                " servers'",
+            )
+        return SERVERS
     own = RANKS if ranks_may_optimize(job) else SERVERS
     if wanted == RANKS and own == SERVERS:
         raise errors.InvalidArgument(

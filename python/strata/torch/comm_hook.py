@@ -19,7 +19,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from strata import _checks, _library, _lifetime, errors, reporting
+from strata import _checks, _library, _lifetime, errors, reporting, views
 from strata.reporting import Reporter
 from strata.torch import _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -121,6 +121,8 @@ def _trained(model: torch.nn.Module) -> torch.optim.Optimizer:
 
 
 def _check_mode(job: dict[str, Any]) -> None:
+    if views.is_elastic(job):
+        views.refuse("comm_hook", "DDP's ranks stay, and have weights of their own")
     if not _placement.ranks_may_optimize(job) or _placement.local_steps(job):
         raise errors.InvalidArgument(
             f"comm_hook: does not go with mode {_placement.mode_name(job)}: DDP makes its"
@@ -142,8 +144,9 @@ def state(
     In mode `delay1` the means of the first pass are zeros, of which the optimizer makes a step; one
     with weight decay shrinks the weights in it. `DistributedOptimizer` leaves this step out.
 
-    Raises `errors.InvalidArgument`: a mode other than sync, ring and delay1, or a parameter that
-    cannot be exchanged, by name; `errors.JobStopped` where ranks disagree, with the tensor's name.
+    Raises `errors.InvalidArgument`: a mode other than sync, ring and delay1, a job with `ranks_min`
+    or `ranks_max`, or a parameter that cannot be exchanged, by name; `errors.JobStopped` where
+    ranks disagree, with the tensor's name.
     """
     if isinstance(model, DistributedDataParallel):
         model = model.module

@@ -12,9 +12,10 @@ import torch
 
 from strata import _checks, _heap, _lifetime, errors, reporting
 from strata._client import Client
-from strata.torch import _keeper, _on_ranks, _on_servers, _placement, _tensors
+from strata.torch import _elastic, _keeper, _on_ranks, _on_servers, _placement, _tensors
 from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
+from strata.views import StepRanks
 
 _Optimizer = TypeVar("_Optimizer", bound=torch.optim.Optimizer)
 
@@ -39,13 +40,28 @@ class Distributed:
 
     @property
     def first_step(self) -> int:
-        """The first step that this process makes: 0, but where the job goes on from a checkpoint.
+        """The first step that this process makes: 0, but where the job goes on from a checkpoint,
+        or this rank joins while it trains.
 
         A script that takes its data from a `Sampler` need not ask; others begin with it, as in
         `for step in range(optimizer.first_step, 1000)`.
         """
-        keeper = self._strata_trainer.exchange.keeper
-        return 0 if keeper is None else keeper.first_step()
+        exchange = self._strata_trainer.exchange
+        exchange.knows_first_step = True
+        if exchange.keeper is None:
+            return exchange.client.first_step
+        return exchange.keeper.first_step()
+
+    def step_ranks(self, step: int) -> StepRanks:
+        """Returns who makes a step, which does not change from then on.
+
+        In a job with `ranks_min` or `ranks_max` it blocks while a change of the nodes is agreed
+        upon that may come with the step. Where this rank does not make it, the script ends its
+        loop; `step()` then raises `errors.NoMoreSteps`. A script that takes its data from an
+        `ElasticSampler` need not ask.
+        """
+        client = self._strata_trainer.exchange.client
+        return client.step_ranks(_checks.whole("step_ranks: step", step, 0))
 
     @property
     def samples(self) -> int:
@@ -63,7 +79,7 @@ class Distributed:
         With `publish="backward"` gradients are given before this call: set the property `samples`
         before `backward()` in its place.
         Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its
-        calls.
+        calls; `errors.NoMoreSteps`: this rank has made its last step.
         """
         if closure is not None:
             raise errors.InvalidArgument(
@@ -174,7 +190,7 @@ def _check_kind(optimizer: torch.optim.Optimizer) -> None:
 def _keeper_of(exchange: Exchange, model: torch.nn.Module, place: str) -> _keeper.Keeper | None:
     """Returns what keeps this rank's state in checkpoints; None: the job has none."""
     client = exchange.client
-    if not client.has_checkpoints:
+    if not client.has_checkpoints or client.is_elastic:
         return None
     if _lifetime.process.loop_of:
         raise errors.InvalidArgument(
@@ -269,6 +285,10 @@ def DistributedOptimizer(
     buffers, optimizer, random numbers and data that it had (docs/faults.md); what else it needs,
     `strata.torch.keep` keeps.
 
+    In a job with `ranks_min` or `ranks_max` nodes join and leave while it trains. There the
+    optimizer is on the servers, `buffers="mean"` averages the statistics of BatchNorm, and data
+    comes from an `ElasticSampler`.
+
     Raises `errors.InvalidArgument` naming the parameter, group or option that cannot be had;
     `errors.JobStopped` where ranks disagree, with the tensor's name.
     """
@@ -291,7 +311,10 @@ def DistributedOptimizer(
     exchange = Exchange(client, entries, publish, scaler is not None)
     exchange.optimizers = optimizers
     keeper = _keeper_of(exchange, model, place)
-    facts["can_resume"] = facts["keeps_state"] = keeper is not None
+    if client.is_elastic:
+        _elastic.check_model(model, buffers, _keeper.kept())
+    facts["keeps_state"] = keeper is not None
+    facts["can_resume"] = keeper is not None or client.is_elastic
     if overlap not in (None, "forward"):
         raise errors.InvalidArgument(f'overlap: "{overlap}", must be None or "forward"')
     trainer: Trainer

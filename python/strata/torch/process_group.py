@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import FileStore, HashStore, Store
 
 from strata import _rendezvous, errors
 from strata._lifetime import process
+from strata.views import refuse_in_elastic
 
 _FILE = "torch-process-group"
 
@@ -27,10 +28,12 @@ def init_process_group(timeout_s: float = 1800.0) -> None:
     process's end it is destroyed, where nobody has done that.
 
     Ranks on one host meet in the run directory, others at $MASTER_ADDR:$MASTER_PORT. Raises
-    `errors.InvalidArgument` where ranks are on several hosts and these are not set.
+    `errors.InvalidArgument` where ranks are on several hosts and these are not set, or in a job
+    with `ranks_min` or `ranks_max`, whose ranks join and leave.
     """
     if dist.is_initialized():
         return
+    refuse_in_elastic("process group", "its ranks are those that it is made with")
     if not dist.is_available() or not dist.is_gloo_available():
         raise errors.InvalidArgument("process group: this PyTorch was built without Gloo")
     atexit.register(_destroy)

@@ -117,7 +117,7 @@ TEST_F(CoreDrainTest, WhenTheOtherCopyDiesTheDrainedOneGoesOn) {
   EXPECT_TRUE(Stored(0).backup_is_partial());
   FillAll();
   EXPECT_EQ(Stored(0).daemon(), "s1");
-  EXPECT_THAT(Tell("s1").jobs(0).stays(), HasSubstr("on another host than host of s3"));
+  EXPECT_THAT(Tell("s1").jobs(0).stays(), HasSubstr("on another host than server s3"));
   Join("s4");
   cluster_.Advance(absl::Seconds(2));
   FillAll();
@@ -157,7 +157,7 @@ TEST_F(CoreDrainTest, WhatHasNowhereToGoStaysAndSaysSo) {
   ASSERT_TRUE(begun.ok()) << begun.status();
   ASSERT_EQ(begun->jobs_size(), 1);
   EXPECT_EQ(begun->jobs(0).job_id(), job_);
-  EXPECT_THAT(begun->jobs(0).stays(), HasSubstr("on another host than host of s2"));
+  EXPECT_THAT(begun->jobs(0).stays(), HasSubstr("on another host than server s2"));
   cluster_.Advance(absl::Minutes(1));
   EXPECT_EQ(Stored(0).daemon(), "s1");
   EXPECT_EQ(Stored(0).backup(), "s2");
@@ -201,6 +201,19 @@ TEST_F(CoreDrainTest, WhatIsNotThereIsRefusedByName) {
   cluster_.FailNextPersist();
   EXPECT_EQ(Refusal("s1"), "disk full");
   EXPECT_FALSE(Shown("s1").draining()) << "what is not saved does not count";
+}
+
+TEST_F(CoreDrainTest, AskedTwiceItGoesOnAndBeginsNothingAnew) {
+  Train(1);
+  Join("s3");
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  ForgetSent();
+  cluster_.FailNextPersist();
+  const auto again = cluster_.Drain("s1");
+  ASSERT_TRUE(again.ok()) << "nothing is to be saved: " << again.status();
+  EXPECT_TRUE(again->draining());
+  EXPECT_EQ(again->shards_left(), 4u);
+  for (const char* server : {"s1", "s2", "s3"}) EXPECT_THAT(cluster_.Sent(server), IsEmpty());
 }
 
 TEST_F(CoreDrainTest, NothingNewIsPlacedThere) {

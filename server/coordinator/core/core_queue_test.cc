@@ -138,24 +138,6 @@ TEST(CoreQueue, ABadJobIsRefusedAndTakesNoId) {
   EXPECT_EQ(cluster.Submit(CoreHarness::SomeJob(1)), 1);
 }
 
-TEST(CoreQueue, AJobWhoseNodesComeAndGoIsRefused) {
-  CoreHarness cluster;
-  const auto refusal = [&](uint32_t ranks_min, uint32_t ranks_max) {
-    proto::Job job = CoreHarness::SomeJob(2);
-    job.set_ranks_min(ranks_min);
-    job.set_ranks_max(ranks_max);
-    return std::string(cluster.core().Submit(job, {}, 1, cluster.now()).status().message());
-  };
-  const std::string what =
-      ": this coordinator does not change the nodes of running jobs; leave out ranks_min and "
-      "ranks_max";
-  EXPECT_EQ(refusal(1, 4), "ranks_max" + what);
-  EXPECT_EQ(refusal(0, 4), "ranks_max" + what);
-  EXPECT_EQ(refusal(1, 0), "ranks_min" + what);
-  EXPECT_EQ(refusal(2, 2), "ranks_min" + what);
-  EXPECT_EQ(cluster.core().ListJobs().jobs_size(), 0);
-}
-
 TEST(CoreQueue, AJobThatCannotBeSavedIsRefused) {
   CoreHarness cluster;
   cluster.FailNextPersist();

@@ -145,7 +145,7 @@ TEST_F(CoreReplicasTest, ServersOfOneHostAreRefused) {
   }
   cluster.JoinWorker("w1", 4);
   const std::string why =
-      "replicas: a second copy lies on another host, but all servers are on rack7";
+      "replicas: a second copy lies on another host, but all servers are on one: s1, s2";
   const uint32_t job = cluster.Submit(JobWithReplicas());
   cluster.Ready("w1", job);
   EXPECT_EQ(cluster.Status(job).state(), proto::RUNNING) << "one on another host may come";

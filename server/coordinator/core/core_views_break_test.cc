@@ -149,7 +149,8 @@ TEST_F(CoreViewsBreakTest, ALeaverThatDiesMakesItsLastStepsAgainAndLeaves) {
   EXPECT_EQ(cluster_.Newest("w3", Message::kRunNode).run_node().record().view_changes(0).at_clock(),
             24u);
   cluster_.Finished("w3", job_, 24);
-  EXPECT_TRUE(Stored().nodes(1).absent());
+  EXPECT_TRUE(Stored().nodes(1).joins()) << "there is room for it again";
+  EXPECT_EQ(Stored().nodes(1).incarnation(), 3u);
 }
 
 TEST_F(CoreViewsBreakTest, AJobThatBeganAgainGoesOnWithWhatIsThere) {
@@ -169,7 +170,7 @@ TEST_F(CoreViewsBreakTest, AJobThatBeganAgainGoesOnWithWhatIsThere) {
   cluster_.Disconnect("w2");
   cluster_.Advance(absl::Seconds(10));
   for (const CheckpointQuery& query : cluster_.TakeQueries()) {
-    cluster_.Found(query.job, CheckpointFound());
+    cluster_.Found(query.job, absl::NotFoundError("none"));
   }
   cluster_.Advance(absl::Seconds(10));
   EXPECT_EQ(Status().ranks(), 1u) << Status().reason();

@@ -113,7 +113,7 @@ TEST_F(CoreViewsTest, ALeaverThatMakesOtherStepsThanItWasToFailsTheJob) {
   cluster_.Finished("w2", job_, 23);
   cluster_.Finished("w1", job_, 100);
   EXPECT_EQ(Status().state(), proto::FAILED);
-  EXPECT_THAT(Status().reason(), HasSubstr("has finished after 23 steps"));
+  EXPECT_THAT(Status().reason(), HasSubstr("rank 1 (node 1, w2) after 23"));
 }
 
 TEST_F(CoreViewsTest, NoLessStayThanTheJobNeeds) {
@@ -142,7 +142,55 @@ TEST_F(CoreViewsTest, NodesOfOtherJobsStayToTheirEndAndThatIsSaid) {
   const absl::StatusOr<proto::DrainReply> reply = cluster_.Drain("w2");
   ASSERT_TRUE(reply.ok());
   ASSERT_EQ(reply->jobs_size(), 1);
-  EXPECT_EQ(reply->jobs(0).stays(), "node 1 stays to its end: no node may leave it (ranks_min)");
+  EXPECT_EQ(reply->jobs(0).stays(),
+            "node 1 stays to its end: none may leave it (ranks_min) or be begun again (replace)");
+}
+
+// A job whose nodes stay, but are begun again when they die.
+class CoreMoveTest : public ElasticFixture {
+ protected:
+  static proto::Job ReplacedJob(uint32_t per_hour) {
+    proto::Job job = CoreHarness::SomeJob(2);
+    job.set_ranks_per_node(1);
+    job.set_chunk_elements(256);
+    job.mutable_replace()->set_per_hour(per_hour);
+    job.mutable_replace()->set_patience_s(60);
+    return job;
+  }
+  std::string WhyStays(const std::string& worker) {
+    const auto reply = cluster_.Drain(worker);
+    EXPECT_TRUE(reply.ok() && reply->jobs_size() == 1);
+    return reply.ok() && reply->jobs_size() == 1 ? reply->jobs(0).stays() : "";
+  }
+};
+
+TEST_F(CoreMoveTest, ANodeMovesToAWorkerThatHasRoom) {
+  cluster_.JoinWorker("w3", 1);
+  Train(ReplacedJob(2));
+  ASSERT_TRUE(cluster_.Drain("w2").ok());
+  EXPECT_THAT(cluster_.Sent("w2"), Contains("StopNode 1"));
+  EXPECT_EQ(cluster_.Newest("w3", Message::kStartNode).start_node().incarnation(), 2u);
+  EXPECT_EQ(Status().replacements(0).reason(), "worker w2 is being drained");
+  EXPECT_TRUE(cluster_.Drain("w2", proto::DrainRequest::TELL)->drained());
+}
+
+TEST_F(CoreMoveTest, ANodeStaysUntilAWorkerHasRoom) {
+  Train(ReplacedJob(2));
+  EXPECT_THAT(WhyStays("w2"), StartsWith("node 1 stays for now: "));
+  EXPECT_EQ(Status().state(), proto::RUNNING);
+  cluster_.JoinWorker("w3", 1);
+  cluster_.Advance(absl::Seconds(2));
+  EXPECT_THAT(cluster_.Sent("w3"), Contains("StartNode 1"));
+}
+
+TEST_F(CoreMoveTest, ANodeStaysWhereNoMoreMayBeBegunAgain) {
+  cluster_.JoinWorker("w3", 1);
+  cluster_.JoinWorker("w4", 1);
+  Train(ReplacedJob(1));
+  cluster_.Failed("w1", job_, "killed");
+  cluster_.Ready("w1", Layout(job_));
+  EXPECT_THAT(WhyStays("w2"), HasSubstr("replace.per_hour allows no more"));
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
 }
 
 TEST_F(CoreViewsTest, ANodeThatHasLeftMayJoinAgainAsAnotherProcess) {

@@ -168,7 +168,7 @@ JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId sh
     made.servers.push_back(std::move(server));
   }
   made.place = server::PlaceOneBackup(status, shard, host, made.servers);
-  if (!host.empty()) absl::StrAppend(&made.why, ", on another host than ", host);
+  if (!host.empty()) absl::StrAppend(&made.why, ", on another host than server ", beside);
   return made;
 }
 

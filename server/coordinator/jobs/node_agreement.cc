@@ -120,6 +120,7 @@ absl::Status CheckNodesAgree(const std::vector<JobNode>& nodes) {
   STRATA_REQUIRE(!nodes.empty());
   const proto::NodeReady& first = nodes[0].info;
   for (const JobNode& node : nodes) {
+    if (node.absent) continue;
     if (const absl::Status valid = ValidateLayout(node.info.layout()); !valid.ok()) {
       return absl::InvalidArgumentError(
           absl::StrFormat("node %d (%s): %s", node.node, node.daemon, valid.message()));

@@ -36,6 +36,9 @@ class NodeReplacer {
   // Begins the node again on a worker that has room for it, or lets it wait for one; else fails the
   // job. The daemon that had it is told to stop it. REQUIRES: entry->running(), !node->finished.
   void OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
+  // Why that would fail the job, in words; empty: the node is begun again.
+  std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
+                     absl::Time now) const;
   // Does so with the node that hangs, by the newest conclusion, if there is one.
   void ReplaceHung(JobEntry* entry, absl::Time now);
   // Begins nodes again that wait for a worker, where there is one now. Fails the job whose node has
@@ -59,9 +62,6 @@ class NodeReplacer {
     std::string late;  // why a node has waited for too long; empty: none has
   };
 
-  // Why the job fails, in words; empty: the node is begun again.
-  std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
-                     absl::Time now) const;
   // Writes down with which step the node goes on.
   void NoteStep(uint64_t step, const JobNode& node, JobEntry* entry);
   // Writes down that the node is lost, and that nobody plays it.

@@ -197,7 +197,7 @@ void ViewKeeper::Begin(JobEntry* entry, absl::Time now) {
     if (node.takes_part() || node.waits_to_run) ranks += node.ranks;
   }
   for (const uint32_t node : ChooseLeavers(ranks, entry)) change.add_left(node);
-  if (change.joined().empty() && change.left().empty()) return;
+  if (change.joined().empty() && change.left().empty()) return MoveOne(entry, now);
   if (now < entry->next_change_at || !AllTrain(*entry)) return;
   change.set_job_id(entry->id().value());
   change.set_attempt(entry->stored.record().attempt());
@@ -220,8 +220,9 @@ std::vector<uint32_t> ViewKeeper::ChooseLeavers(uint32_t ranks, JobEntry* entry)
     if (!node.takes_part() || node.finished || !membership_->IsDraining(node.daemon)) continue;
     if (node.leaves_at) continue;
     if (!entry->is_elastic()) {
-      entry->keeps[node.daemon] =
-          absl::StrFormat("node %d stays to its end: no node may leave it (ranks_min)", node.node);
+      entry->keeps[node.daemon] = absl::StrFormat(
+          "node %d stays to its end: none may leave it (ranks_min) or be begun again (replace)",
+          node.node);
     } else if (ranks - node.ranks < entry->job().ranks_min()) {
       entry->keeps[node.daemon] = absl::StrFormat(
           "node %d stays until another one has joined: the job has %s, and goes on with no less "
@@ -233,6 +234,19 @@ std::vector<uint32_t> ViewKeeper::ChooseLeavers(uint32_t ranks, JobEntry* entry)
     }
   }
   return leavers;
+}
+
+void ViewKeeper::MoveOne(JobEntry* entry, absl::Time now) {
+  if (!entry->job().has_replace() || entry->keeps.empty() || !AllTrain(*entry)) return;
+  for (JobNode& node : entry->nodes) {
+    if (!node.takes_part() || !entry->keeps.contains(node.daemon)) continue;
+    const NodeReplacer::Loss loss{.reason =
+                                      absl::StrCat("worker ", node.daemon, " is being drained")};
+    std::string why = replacer_->WhyNot(loss, node, *entry, now);
+    if (why.empty()) why = FindWorker(node, *entry, *queue_, *reached_, now).reason;
+    if (why.empty()) return replacer_->OnLost(loss, &node, entry, now);
+    entry->keeps[node.daemon] = absl::StrFormat("node %d stays for now: %s", node.node, why);
+  }
 }
 
 void ViewKeeper::Ask(JobEntry* entry, absl::Time now) {

@@ -20,9 +20,9 @@
 namespace strata::server {
 
 // Nodes that join jobs while they train, as there are workers for them, and leave those that are
-// drained (ranks_max, ranks_min). A node that is to join begins its processes first; once they are
-// ready a change is agreed upon (ViewAgreement). Each step is saved before anybody is told. Owns
-// nothing; what is known of a change is the entry's.
+// drained (ranks_max, ranks_min), or are begun again elsewhere (replace). A node that is to join
+// begins its processes first; once they are ready a change is agreed upon (ViewAgreement). Each
+// step is saved before anybody is told. Owns nothing; what is known of a change is the entry's.
 class ViewKeeper {
  public:
   struct Options {
@@ -72,6 +72,9 @@ class ViewKeeper {
   void Begin(JobEntry* entry, absl::Time now);
   // Returns the nodes that leave; says why others stay that are to.
   std::vector<uint32_t> ChooseLeavers(uint32_t ranks, JobEntry* entry) const;
+  // Begins one of the nodes that are to leave, but may not, on another worker, where the job has
+  // nodes that die begun again; says why others stay.
+  void MoveOne(JobEntry* entry, absl::Time now);
   // Asks nodes, and servers, that have not answered, if it is time to.
   void Ask(JobEntry* entry, absl::Time now);
   void Decide(JobEntry* entry, absl::Time now);

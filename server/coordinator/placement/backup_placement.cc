@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace strata::server {
 namespace {
@@ -31,6 +32,17 @@ std::optional<BackupPlace> LeastLoaded(const std::vector<ServerShards>& servers,
   return best;
 }
 
+// "s1, s2"
+std::string NameServers(const std::vector<ServerShards>& servers) {
+  constexpr size_t kNamesMax = 6;
+  std::vector<std::string> names;
+  for (const ServerShards& server : servers) names.push_back(server.daemon);
+  std::sort(names.begin(), names.end());
+  const bool are_many = names.size() > kNamesMax;
+  if (are_many) names.resize(kNamesMax);
+  return absl::StrCat(absl::StrJoin(names, ", "), are_many ? ", ..." : "");
+}
+
 }  // namespace
 
 const std::string& HostOf(const ServerShards& server) {
@@ -43,8 +55,10 @@ absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers) {
     return HostOf(server) == host;
   });
   if (!is_one) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrFormat(
-      "replicas: a second copy lies on another host, but all servers are on %s", host));
+  // A host has no name that its user knows.
+  return absl::FailedPreconditionError(
+      absl::StrCat("replicas: a second copy lies on another host, but all servers are on one: ",
+                   NameServers(servers)));
 }
 
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(

@@ -24,8 +24,8 @@ struct BackupPlace {
 // Chooses a second place for each of a job's shards: on another host than the first, and so that
 // the threads of all servers hold about as many chunks, first and second copies together. None for
 // shards without a chunk. `placement` was made of the first of `servers`; the others hold second
-// copies alone. The same input gives the same answer. Errors: FailedPrecondition: a shard's host is
-// the only one, which it names.
+// copies alone. The same input gives the same answer. Errors: FailedPrecondition: all servers are
+// on one host; it names them.
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
     const JobPlacement& placement, const std::vector<ServerShards>& servers);
 
@@ -35,8 +35,8 @@ absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
 std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardId shard,
                                           const std::string& host,
                                           const std::vector<ServerShards>& servers);
-// Whether second copies could lie anywhere. Errors: FailedPrecondition naming the host that all
-// servers are on. REQUIRES: there is a server.
+// Whether second copies could lie anywhere. Errors: FailedPrecondition naming the servers, which
+// are all on one host. REQUIRES: there is a server.
 absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers);
 // The host of a server; those whose host is not known are on one where they have one address.
 const std::string& HostOf(const ServerShards& server);

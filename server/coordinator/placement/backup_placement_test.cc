@@ -106,18 +106,24 @@ TEST(PlaceBackups, AShardWithoutAChunkHasNone) {
   EXPECT_FALSE((*backups)[3].has_value());
 }
 
-TEST(PlaceBackups, OneHostIsRefusedByName) {
-  const std::vector<ServerShards> servers = {Server(0, 1, "rack1"), Server(1, 1, "rack1")};
-  EXPECT_EQ(PlaceBackups(PlacedOn(servers, 4), servers).status(),
-            absl::FailedPreconditionError(
-                "replicas: a second copy lies on another host, but all servers are on rack1"));
+TEST(PlaceBackups, OneHostIsRefusedByTheNamesOfItsServers) {
+  const std::vector<ServerShards> servers = {Server(1, 1, "rack1"), Server(0, 1, "rack1")};
+  EXPECT_EQ(
+      PlaceBackups(PlacedOn(servers, 4), servers).status(),
+      absl::FailedPreconditionError(
+          "replicas: a second copy lies on another host, but all servers are on one: s0, s1"));
   std::vector<ServerShards> unknown = {Server(0, 1), Server(1, 1)};
   for (ServerShards& server : unknown) {
     server.host.clear();
     server.address = "10.0.0.9";
   }
   EXPECT_EQ(PlaceBackups(PlacedOn(unknown, 4), unknown).status().message(),
-            "replicas: a second copy lies on another host, but all servers are on 10.0.0.9");
+            "replicas: a second copy lies on another host, but all servers are on one: s0, s1");
+  std::vector<ServerShards> many;
+  for (size_t i = 0; i < 7; ++i) many.push_back(Server(i, 1, "rack1"));
+  EXPECT_EQ(CheckTwoHosts(many).message(),
+            "replicas: a second copy lies on another host, but all servers are on one: s0, s1, s2, "
+            "s3, s4, s5, ...");
 }
 
 TEST(PlaceOneBackup, LiesOnAnotherHostWhereTheJobHasFewestChunks) {

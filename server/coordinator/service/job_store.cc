@@ -61,6 +61,7 @@ class SqliteJobStore final : public JobStore {
 
   // Brings the database into shape and reads what stands in it once.
   absl::Status Prepare() {
+    if (absl::Status own = CheckIsOwn(); !own.ok()) return own;
     const absl::StatusOr<std::string> journal = ReadText("PRAGMA journal_mode = WAL");
     if (!journal.ok()) return journal.status();
     // Where the file system cannot do it, that is no error to SQLite.
@@ -255,6 +256,18 @@ class SqliteJobStore final : public JobStore {
     if (code != SQLITE_ROW) return Error(code);
     const auto* text = sqlite3_column_text(statement->get(), 0);
     return text == nullptr ? std::string() : reinterpret_cast<const char*>(text);
+  }
+
+  // Before anything is changed.
+  absl::Status CheckIsOwn() {
+    const absl::StatusOr<std::string> version = ReadText("PRAGMA user_version");
+    if (!version.ok() || *version != "0") return version.status();
+    const absl::StatusOr<std::string> table = ReadText("SELECT name FROM sqlite_master LIMIT 1");
+    if (!table.ok() || table->empty()) return table.status();
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: has a table \"%s\" and is not the state of a coordinator; name another "
+        "folder with --state",
+        file_, *table));
   }
 
   absl::Status ReadMeta() {

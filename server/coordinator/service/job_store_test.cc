@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -129,6 +130,26 @@ TEST_F(JobStoreTest, AFileThatIsNoDatabaseIsNamed) {
   const absl::Status status = JobStore::Open(directory_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(status.message(), absl::StrCat(Database(), ": file is not a database"));
+}
+
+TEST_F(JobStoreTest, ADatabaseOfSomethingElseIsRefusedAndStaysAsItIs) {
+  std::filesystem::create_directories(directory_);
+  sqlite3* database = nullptr;
+  ASSERT_EQ(sqlite3_open(Database().c_str(), &database), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(database, "CREATE TABLE mine (a INTEGER)", nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(database);
+  const auto content = [&] {
+    std::ifstream file(Database(), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = content();
+  EXPECT_EQ(JobStore::Open(directory_).status(),
+            absl::FailedPreconditionError(absl::StrCat(
+                Database(),
+                ": has a table \"mine\" and is not the state of a coordinator; name another folder "
+                "with --state")));
+  EXPECT_EQ(content(), before);
 }
 
 TEST_F(JobStoreTest, ADamagedDatabaseIsNamed) {

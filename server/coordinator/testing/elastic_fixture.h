@@ -26,7 +26,7 @@ class ElasticFixture : public ::testing::Test {
     job.set_ranks_per_node(1);
     job.set_ranks_min(1);
     job.set_ranks_max(4);
-    job.set_chunk_elements(100);
+    job.set_chunk_elements(256);
     return job;
   }
   static proto::NodeReady Layout(uint32_t job) {

@@ -143,6 +143,15 @@ TEST(Zoo, EveryNameIsAModelThatTakesTheSmallestImagesThatItSays) {
   }
 }
 
+TEST(Zoo, ModelsHaveBatchNormalisationWhereTheirNamesAreSaidToHaveIt) {
+  for (const std::string& name : ZooNames()) {
+    const bool is_for_mnist = name == "lenet5";
+    const ModelSpec model = MakeModel(name, is_for_mnist ? kMnist : kImageNet, 10).value();
+    EXPECT_EQ(HasBatchNorm(name), !ListBuffers(model).empty()) << name;
+  }
+  EXPECT_FALSE(HasBatchNorm("none"));
+}
+
 TEST(Zoo, ModelThatDoesNotFitTheDataSaysWhy) {
   EXPECT_EQ(MakeModel("lenet5", {1, 8, 8}, 10).status().message(),
             "model lenet5 does not fit the data (images of 1 x 8 x 8, 10 classes): it needs 1 x 28 "

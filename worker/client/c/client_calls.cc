@@ -14,7 +14,6 @@ strata_code CodeOf(absl::StatusCode code) {
     case absl::StatusCode::kOk:
       return STRATA_OK;
     case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
       return STRATA_INVALID_ARGUMENT;
     case absl::StatusCode::kFailedPrecondition:
@@ -27,6 +26,8 @@ strata_code CodeOf(absl::StatusCode code) {
       return STRATA_STOPPED;
     case absl::StatusCode::kCancelled:
       return STRATA_INTERRUPTED;
+    case absl::StatusCode::kOutOfRange:
+      return STRATA_NO_MORE_STEPS;
     default:
       return STRATA_INTERNAL;
   }

@@ -34,6 +34,7 @@ struct strata_client {
   strata::Bytes state;                                    // that strata_read_state gave
   pid_t process = getpid();
   std::atomic<bool> busy{false};
+  bool has_started = false;
   bool guards_weights = false;
   bool finishes_at_exit = false;
 };

@@ -16,6 +16,13 @@ Struct Sized(const Struct& from) {
   return full;
 }
 
+// Writes such a struct to the caller's, as far as its `size` says that it goes.
+template <typename Struct>
+void WriteSized(Struct from, Struct* to) {
+  from.size = to->size;
+  std::memcpy(static_cast<void*>(to), &from, std::min(to->size, sizeof(Struct)));
+}
+
 }  // namespace strata::client
 
 #endif  // STRATA_WORKER_CLIENT_C_SIZED_H_

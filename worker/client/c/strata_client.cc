@@ -164,13 +164,16 @@ strata_code strata_allocate(strata_client* client) {
 strata_code strata_start(strata_client* client, const strata_facts* facts) {
   return Run(client, "strata_start", [&] {
     const strata_facts from = strata::client::Sized(*facts);
-    return client->client->Start({.samples_per_epoch = from.samples_per_epoch,
-                                  .total_steps = from.total_steps,
-                                  .takes_first_weights = from.takes_first_weights != 0,
-                                  .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
-                                  .says_rates = from.says_rates != 0,
-                                  .can_resume = from.can_resume != 0,
-                                  .keeps_state = from.keeps_state != 0});
+    absl::Status started =
+        client->client->Start({.samples_per_epoch = from.samples_per_epoch,
+                               .total_steps = from.total_steps,
+                               .takes_first_weights = from.takes_first_weights != 0,
+                               .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
+                               .says_rates = from.says_rates != 0,
+                               .can_resume = from.can_resume != 0,
+                               .keeps_state = from.keeps_state != 0});
+    client->has_started |= started.ok();
+    return started;
   });
 }
 

@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
  * library reads as many as `size` says that the caller's has. */
-#define STRATA_CLIENT_ABI 5
+#define STRATA_CLIENT_ABI 6
 
 /* Returns the STRATA_CLIENT_ABI that the library was built with. */
 STRATA_API uint32_t strata_client_abi(void);
@@ -44,7 +44,8 @@ typedef enum strata_code {
   STRATA_RESOURCE_EXHAUSTED = 4,
   STRATA_STOPPED = 5,
   STRATA_INTERNAL = 6,
-  STRATA_INTERRUPTED = 7 /* see strata_on_wait */
+  STRATA_INTERRUPTED = 7,  /* see strata_on_wait */
+  STRATA_NO_MORE_STEPS = 8 /* this rank leaves: see strata_client_views.h */
 } strata_code;
 
 /* Returns the calling thread's last error in one line, or "". Valid until its next one. */
@@ -122,8 +123,7 @@ STRATA_API strata_code strata_start(strata_client* client, const strata_facts* f
 STRATA_API strata_code strata_guard_weights(strata_client* client);
 
 /* Return where the tensor lies in the node's arena of weights, read-only from strata_start on, and
- * in the rank's arena of gradients; null before strata_allocate or if there is no such tensor. The
- * address never changes. */
+ * in the rank's of gradients, for good; null before strata_allocate or if there is no such one. */
 STRATA_API float* strata_weights(strata_client* client, int32_t tensor);
 STRATA_API float* strata_gradients(strata_client* client, int32_t tensor);
 /* Returns the tensor's elements; 0 if there is no such tensor. */

@@ -20,8 +20,9 @@ extern "C" {
 /* Returns not 0 where the job goes on from a checkpoint, whether it writes any or not. Since
  * ABI 5. */
 STRATA_API int strata_goes_on(const strata_client* client);
-/* Returns the first step that this process makes: 0, but where the job goes on from a checkpoint.
- * From strata_start on; 0 before. */
+/* Returns the first step that this process makes: 0, but where the job goes on from a checkpoint,
+ * or this process takes the place of one that died, or joins a job that trains. From strata_start
+ * on; 0 before. */
 STRATA_API uint64_t strata_first_step(const strata_client* client);
 /* Returns not 0 where this is the moment of a checkpoint whose state of this rank has not been
  * given: after strata_finish_step and before the next strata_begin_step, or before strata_finish.

@@ -12,6 +12,7 @@
 
 #include "worker/client/c/strata_client_checkpoints.h"
 #include "worker/client/c/strata_client_devices.h"
+#include "worker/client/c/strata_client_views.h"
 
 static int failures = 0;
 
@@ -121,6 +122,21 @@ static void TrainsByItsOwnOptimizerAndRates(void) {
   /* 0.5, then 0.25 * (1 - 0.25) more. */
   CHECK(strata_wait_all(client) == STRATA_OK);
   CHECK(strata_weights(client, 0)[0] == 0.6875f);
+  strata_close(client);
+}
+
+static void ItsRanksMakeAllSteps(void) {
+  strata_client* client = Connect();
+  const strata_tensor w = Tensor("w", NULL, 0);
+  int32_t index = -1;
+  int known = 0;
+  strata_step_ranks ranks = {.size = sizeof ranks, .rank = 9};
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_start(client, &kFacts) == STRATA_OK);
+  CHECK(strata_ranks_at(client, 5, &ranks) == STRATA_OK);
+  CHECK(ranks.makes_it && ranks.rank == 0 && ranks.ranks == 1 && ranks.rank_steps_before == 5);
+  CHECK(strata_ranks_at_if_known(client, 7, &known, &ranks) == STRATA_OK);
+  CHECK(known == 1 && ranks.rank_steps_before == 7);
   strata_close(client);
 }
 
@@ -335,6 +351,7 @@ int main(void) {
   TrainsByTheJobsOptimizer();
   TrainsByItsOwnOptimizerAndRates();
   FactsOfAnOlderHeaderNameNoOptimizer();
+  ItsRanksMakeAllSteps();
   SaysWhichJobAndRankItIs();
   NamesWhatIsWrong();
   AChildCannotUseIt();

@@ -44,7 +44,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
   if (report.final() && report.end_step() <= report.first_step()) {
     // No window of steps, only a measurement. The first rank measures the final model; the others
     // have nothing to add.
-    if (IsFirst(report.rank(), report.end_step()) && !final_.has_value()) final_ = report;
+    if (Measures(report.rank(), report.end_step()) && !final_.has_value()) final_ = report;
   } else if (report.end_step() == report.first_step() &&
              (report.has_test_accuracy() || report.has_test_loss() || !report.values().empty())) {
     return AddMeasured(report);
@@ -55,7 +55,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
 }
 
 std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankReport& report) {
-  if (!IsFirst(report.rank(), report.end_step()) || report.end_step() < measured_step_) return {};
+  if (!Measures(report.rank(), report.end_step()) || report.end_step() < measured_step_) return {};
   if (report.end_step() > measured_step_) measured_names_.clear();
   measured_step_ = report.end_step();
   // A program may measure one thing after the other; what was told before is told again.
@@ -75,7 +75,7 @@ std::vector<proto::MetricsRecord> MetricsMerge::AddMeasured(const proto::RankRep
 
 void MetricsMerge::NoteMeasured(const proto::RankReport& report) {
   if (report.has_test_accuracy()) accuracy_ = report.test_accuracy();
-  if (!IsFirst(report.rank(), report.end_step())) return;
+  if (!Measures(report.rank(), report.end_step())) return;
   for (const auto& [name, value] : report.values()) {
     if (values_.size() < kValuesShownMax || values_.contains(name)) values_[name] = value;
   }
@@ -170,13 +170,15 @@ void MetricsMerge::Leave(uint32_t first, uint32_t count, uint64_t step) {
   }
 }
 
-bool MetricsMerge::IsFirst(uint32_t rank, uint64_t end_step) const {
-  for (uint32_t earlier = 0; earlier < rank; ++earlier) {
-    const Rank& one = ranks_[earlier];
-    const bool comes_later = one.from > 0 && one.from >= end_step;
-    if (!comes_later && (!one.until || *one.until >= end_step)) return false;
-  }
-  return true;
+bool MetricsMerge::Measures(uint32_t rank, uint64_t end_step) const {
+  return IsFirst(rank, end_step) || (end_step > 0 && IsFirst(rank, end_step - 1));
+}
+
+bool MetricsMerge::IsFirst(uint32_t rank, uint64_t step) const {
+  const auto makes_it = [step](const Rank& one) {
+    return one.from <= step && step < one.until.value_or(step + 1);
+  };
+  return makes_it(ranks_[rank]) && std::none_of(ranks_.begin(), ranks_.begin() + rank, makes_it);
 }
 
 uint64_t MetricsMerge::EarlierSamples() const {

@@ -75,8 +75,11 @@ class MetricsMerge {
   }
   // Whether it has made its last step, as others go on.
   bool HasLeft(const Rank& rank) const { return rank.until && StepsOf(rank) >= *rank.until; }
-  // Whether it is the first of those that make the step before `end_step`, which measures for all.
-  bool IsFirst(uint32_t rank, uint64_t end_step) const;
+  // Whether it is the first of those that make the step before `end_step`, or this one, which
+  // measures for all.
+  bool Measures(uint32_t rank, uint64_t end_step) const;
+  // Whether it makes the step, and no rank before it does.
+  bool IsFirst(uint32_t rank, uint64_t step) const;
   // Returns the samples of ranks that have reported no step yet, in those before the one that they
   // go on with: as many per step as the others'.
   uint64_t EarlierSamples() const;

@@ -63,6 +63,24 @@ TEST(MetricsMergeViews, ARankMayComeBack) {
   EXPECT_EQ(records[0].samples(), 500);
 }
 
+// It measures the weights that its first step begins with.
+TEST(MetricsMergeViews, TheFirstRankOfTheNextStepMeasures) {
+  MetricsMerge merge = ThreePlaces();
+  merge.Leave(0, 1, 10);
+  merge.Leave(1, 1, 10);
+  merge.Join(2, 1, 10);
+  for (const uint32_t rank : {0, 1}) merge.Add(Report(rank, 0, 10), 1);
+  proto::RankReport measured;
+  measured.set_rank(1);
+  measured.set_first_step(10);
+  measured.set_end_step(10);
+  measured.set_test_accuracy(0.5);
+  EXPECT_TRUE(merge.Add(measured, 2).empty()) << "neither of the step before nor of this one";
+  measured.set_rank(2);
+  ASSERT_EQ(merge.Add(measured, 2).size(), 1);
+  EXPECT_DOUBLE_EQ(merge.GetProgress().test_accuracy(), 0.5);
+}
+
 TEST(MetricsMergeViews, TheFirstRankThatIsThereMeasures) {
   MetricsMerge merge = ThreePlaces();
   merge.Leave(0, 1, 10);

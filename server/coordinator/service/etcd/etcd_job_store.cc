@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/coordinator/access/known_cluster.h"
 #include "server/coordinator/service/etcd/etcd_keys.h"
 #include "server/coordinator/service/etcd/fenced_writer.h"
 #include "server/coordinator/service/etcd/requests.h"
@@ -21,7 +21,6 @@ namespace strata::server {
 namespace {
 
 constexpr uint32_t kSchemaVersion = 1;
-constexpr size_t kClusterIdBytes = 16;
 // Where etcd drops its history while it is read.
 constexpr int kLoadsMax = 3;
 
@@ -131,18 +130,7 @@ class EtcdJobStore final : public JobStore {
   }
 
   absl::Status Create() {
-    etcdserverpb::RangeRequest all = RangeOf(keys_.prefix(), EtcdKeys::EndOf(keys_.prefix()));
-    all.set_keys_only(true);
-    all.set_limit(2);  // one that is not the leader's is enough
-    const auto range = client_->Range(all);
-    if (!range.ok()) return range.status();
-    for (const mvccpb::KeyValue& kv : range->kvs()) {
-      if (kv.key() == keys_.Leader()) continue;
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "%s: %s is there and %s is not: these are not the keys of a cluster of strata, or "
-          "damaged; name another cluster, or remove them",
-          client_->name(), kv.key(), keys_.Schema()));
-    }
+    if (absl::Status own = CheckKeysAreOwn(client_.get(), keys_); !own.ok()) return own;
     cluster_id_ = RandomName();
     return writer_->Write({Put(keys_.Schema(), absl::StrCat(kSchemaVersion)),
                            Put(keys_.ClusterId(), cluster_id_), Put(keys_.LastJobId(), "0")});
@@ -160,8 +148,7 @@ class EtcdJobStore final : public JobStore {
                           client_->name(), schema.key(), version, kSchemaVersion));
     }
     const mvccpb::KeyValue* id = OnlyKey(meta, 1);
-    if (id == nullptr || id->value().size() != kClusterIdBytes ||
-        !std::all_of(id->value().begin(), id->value().end(), absl::ascii_isxdigit)) {
+    if (id == nullptr || !IsClusterId(id->value())) {
       return Damaged(keys_.ClusterId(), "is damaged: no id of 16 hexadecimal digits");
     }
     cluster_id_ = id->value();
@@ -215,6 +202,26 @@ class EtcdJobStore final : public JobStore {
 };
 
 }  // namespace
+
+absl::Status CheckKeysAreOwn(EtcdClient* client, const EtcdKeys& keys) {
+  etcdserverpb::TxnRequest request;  // as of one moment: another one may just make the state
+  *request.add_success() = Get(keys.Schema());
+  etcdserverpb::RequestOp* const all = request.add_success();
+  *all = Get(keys.prefix(), EtcdKeys::EndOf(keys.prefix()));
+  all->mutable_request_range()->set_keys_only(true);
+  all->mutable_request_range()->set_limit(2);  // one that is not the leader's is enough
+  const auto read = client->Txn(request);
+  if (!read.ok()) return read.status();
+  if (OnlyKey(*read, 0) != nullptr || read->responses_size() < 2) return absl::OkStatus();
+  for (const mvccpb::KeyValue& kv : read->responses(1).response_range().kvs()) {
+    if (kv.key() == keys.Leader()) continue;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: %s is there and %s is not: these are not the keys of a cluster of strata, or "
+        "damaged; name another cluster, or remove them",
+        client->name(), kv.key(), keys.Schema()));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<JobStore>> OpenEtcdJobStore(std::shared_ptr<EtcdClient> client,
                                                            std::shared_ptr<FencedWriter> writer) {

@@ -5,10 +5,15 @@
 
 #include "absl/status/statusor.h"
 #include "server/coordinator/service/etcd/etcd_client.h"
+#include "server/coordinator/service/etcd/etcd_keys.h"
 #include "server/coordinator/service/etcd/fenced_writer.h"
 #include "server/coordinator/service/job_store.h"
 
 namespace strata::server {
+
+// Whether a cluster is below its prefix, or nothing, but for the key of a leader that is about to
+// make it. Errors: FailedPrecondition naming a key of something else; those of EtcdClient.
+absl::Status CheckKeysAreOwn(EtcdClient* client, const EtcdKeys& keys);
 
 // Opens the coordinator's state on etcd, for the coordinator that leads the cluster: all others
 // see what it has saved once they lead. Makes the state where there is none.

@@ -27,6 +27,8 @@ absl::StatusOr<std::unique_ptr<EtcdState>> EtcdState::Open(Options options) {
   if (!recorded.ok()) return recorded.status();
   const absl::Status may = state->CheckRootsNow(OnlyKey(*recorded));
   if (!may.ok()) return may;
+  const absl::Status found = state->FindCluster();
+  if (!found.ok()) return found;
   return state;
 }
 
@@ -39,6 +41,19 @@ EtcdState::EtcdState(Options options, std::shared_ptr<EtcdClient> lease_client,
       stop_(std::move(stop)) {}
 
 EtcdState::~EtcdState() { StopCalls(); }
+
+absl::Status EtcdState::FindCluster() {
+  const auto read = lease_client_->Range(RangeOf(keys_.ClusterId()));
+  if (!read.ok()) return read.status();
+  found_ = {.etcd = client_->name(), .name = options_.cluster, .id = ""};
+  const mvccpb::KeyValue* const id = OnlyKey(*read);
+  if (id == nullptr) return CheckKeysAreOwn(lease_client_.get(), keys_);
+  if (!IsClusterId(id->value())) {
+    return Damaged(*client_, keys_.ClusterId(), "is damaged: no id of 16 hexadecimal digits");
+  }
+  found_.id = id->value();
+  return absl::OkStatus();
+}
 
 absl::Status EtcdState::CheckRootsNow(const mvccpb::KeyValue* recorded) const {
   if (recorded == nullptr) return absl::OkStatus();
@@ -76,6 +91,7 @@ absl::StatusOr<std::unique_ptr<JobStore>> EtcdState::OpenStore(const Leadership&
   if (absl::Status may = CheckRootsNow(value); !may.ok()) return may;
   auto store = OpenEtcdJobStore(client_, writer_);
   if (!store.ok()) return store;
+  found_.id = (*store)->cluster_id();
   const std::string own = RootsValue(options_.roots);
   if (value != nullptr && value->value() == own) return store;
   const absl::Status written = writer_->Write({Put(keys_.Authority(), own)});

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/keys.pb.h"
+#include "server/coordinator/access/known_cluster.h"
 #include "server/coordinator/service/etcd/etcd_client.h"
 #include "server/coordinator/service/etcd/etcd_keys.h"
 #include "server/coordinator/service/etcd/fenced_writer.h"
@@ -39,12 +40,15 @@ class EtcdState {
     absl::Duration failover = absl::Seconds(3);
   };
   // Errors: InvalidArgument (endpoints, cluster's name, files of keys), Unavailable (etcd does not
-  // answer), FailedPrecondition (the cluster has other keys), each naming what is wrong.
+  // answer), FailedPrecondition (the cluster has other keys, or what is there is no cluster),
+  // DataLoss (its id is damaged), each naming what is wrong.
   static absl::StatusOr<std::unique_ptr<EtcdState>> Open(Options options);
   // Ends what is under way, gives up leading, or waiting to.
   ~EtcdState();
 
   const std::string& cluster() const { return options_.cluster; }
+  // The cluster that is there, as of Open and then of OpenStore.
+  const ClusterInEtcd& found() const { return found_; }
 
   // Begins to wait to lead. `on_deposed`: see LeaderLease; all calls have ended by then, or do so
   // at once. Errors: those of LeaderLease::Start.
@@ -69,6 +73,7 @@ class EtcdState {
  private:
   EtcdState(Options options, std::shared_ptr<EtcdClient> lease_client,
             std::shared_ptr<EtcdClient> client, std::stop_source stop);
+  absl::Status FindCluster();
   absl::Status CheckRootsNow(const mvccpb::KeyValue* recorded) const;
 
   const Options options_;
@@ -76,6 +81,7 @@ class EtcdState {
   const std::shared_ptr<EtcdClient> lease_client_;
   const std::shared_ptr<EtcdClient> client_;
   std::stop_source stop_;  // of `client_`
+  ClusterInEtcd found_;
   std::shared_ptr<FencedWriter> writer_;
   std::unique_ptr<LeaderLease> lease_;
 };
