@@ -221,6 +221,10 @@ void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights)
     return Violate("exactly one delivery",
                    absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
   }
+  if (views_.LeavesAt(NodeId(node)).has_value()) {
+    return Violate("who leaves waits for nobody",
+                   absl::StrFormat("node %d chunk %d has final weights", node, id.value()));
+  }
   const std::string wrong =
       layers_.OnFinal(id, absl::MakeConstSpan(weights.floats(), weights.float_count()));
   if (!wrong.empty()) {

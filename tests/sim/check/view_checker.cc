@@ -33,7 +33,11 @@ void ViewChecker::OnSaved(const proto::StoredJob& stored) {
   Job& job = jobs_[id];
   const auto& before = job.stored.record().view_changes();
   const auto& now = stored.record().view_changes();
-  if (before.empty()) job.views = *Views::Of(stored.record());
+  if (before.empty()) {
+    proto::JobRecord record = stored.record();
+    record.clear_view_changes();
+    job.views = *Views::Of(record);
+  }
   bool goes_on = now.size() >= before.size();
   for (int i = 0; goes_on && i < before.size(); ++i) {
     goes_on = BytesOf(now[i]) == BytesOf(before[i]);
@@ -108,9 +112,11 @@ void ViewChecker::OnCommand(const proto::Register& daemon,
     Violate("a number is saved before anybody is asked", propose.job_id(),
             absl::StrFormat("%d, saved is %d", propose.number(), stored.view_proposed()));
   }
-  if (FindChange(stored.record(), propose.number()) == nullptr) return;
+  const bool is_over = FindChange(stored.record(), propose.number()) != nullptr ||
+                       propose.number() <= jobs_[propose.job_id()].given_up;
+  if (!is_over) return;
   Violate("numbers of changes only grow", propose.job_id(),
-          absl::StrFormat("%d is asked about, which is decided", propose.number()));
+          absl::StrFormat("%d is asked about, which is decided or void", propose.number()));
 }
 
 void ViewChecker::CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change) {
@@ -118,6 +124,8 @@ void ViewChecker::CheckChangeSaid(const proto::Register& daemon, const proto::Vi
   const proto::StoredJob& stored = jobs_[id].stored;
   const proto::ViewChange* const saved = FindChange(stored.record(), change.number());
   if (IsVoid(change)) {
+    uint32_t& given_up = jobs_[id].given_up;
+    given_up = std::max(given_up, change.number());
     if (saved == nullptr) return;
     return Violate(
         "a decided change is never undone", id,

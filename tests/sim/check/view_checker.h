@@ -50,6 +50,7 @@ class ViewChecker {
   struct Job {
     proto::StoredJob stored;  // as it was saved last
     Views views;
+    uint32_t given_up = 0;  // the highest number that nodes have been told is void
     std::map<uint32_t, Process> processes;      // the newest, by node
     std::map<std::string, uint32_t> installed;  // by server
   };

@@ -322,6 +322,11 @@ void MakeElastic(Scenario* scenario) {
     job.step_time = absl::Milliseconds(std::exp2(10 * random.Fraction()));
     if (random.Chance(0.6)) job.consistency = "sync {}";
   }
+  if (scenario->slots > 0) {
+    for (const JobPlan& job : scenario->jobs) {
+      scenario->slots = std::max(scenario->slots, job.ranks_per_node);
+    }
+  }
   scenario->other_bits = false;
   DrawNodeFaults(&random, scenario);
 }
