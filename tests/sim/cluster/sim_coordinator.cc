@@ -296,6 +296,9 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   const Line line = found->second;
   checker_.OnCommand(line->registration, message);
   world_->views().OnCommand(line->registration, message);
+  const proto::ViewChange& change = message.change_view();
+  const bool is_void = message.has_change_view() && change.joined().empty() && change.left().empty();
+  if (is_void) world_->Count(Rare::kVoidChange);
   const bool is_worker = line->registration.role() == proto::WORKER;
   const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
   if (message.has_registered()) world_->causes().OnMet(daemon);

@@ -153,10 +153,11 @@ void ReferenceChunk::OnChange(const proto::ViewChange& change) {
     Node* const node = Find(joined);
     if (node == nullptr) return;
     ranks += node->ranks;
+    // What it pushed before it left may still wait for others.
     *node = {.id = node->id,
              .ranks = node->ranks,
              .received = change.at_clock(),
-             .joined_at = change.at_clock(),
+             .open = std::move(node->open),
              .base = weights_};
   }
   ranks_at_[change.at_clock()] = ranks;
@@ -243,7 +244,7 @@ void ReferenceChunk::ApplyClocks() {
     bool anybody = false;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Node& node = nodes_[i];
-      if (node.received <= applied_clocks_ || node.joined_at > applied_clocks_) continue;
+      if (node.open.empty() || node.open.front().clock != applied_clocks_) continue;
       anybody = true;
       leaves[i] = std::move(node.open.front().sum);
       samples += node.open.front().samples;

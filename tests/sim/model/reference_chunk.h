@@ -85,7 +85,6 @@ class ReferenceChunk {
     uint32_t id = 0;
     uint32_t ranks = 0;
     uint64_t received = 0;
-    uint64_t joined_at = 0;          // the clock of its first push
     std::deque<ReferencePush> open;  // received and not applied, by clock
     uint64_t versions_behind = 0;    // the last push
     // What its last answer held, with delay compensation or elastic averaging.
