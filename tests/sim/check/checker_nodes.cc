@@ -122,7 +122,10 @@ void JobChecker::OnDisconnected(const Copy& copy, ConnectionId connection) {
 void JobChecker::OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
                          const std::vector<float>& weights) {
   const auto elements = static_cast<uint32_t>(weights.size());
+  if (incarnation != processes_[node].incarnation) return;
   const uint64_t clock = processes_[node].first_clock;
+  // Who begins again after its last step makes none.
+  if (plan_.is_elastic() && !views_.Has(NodeId(node), clock)) return;
   if (plan_.is_elastic() && clock > 0 && is_exact()) {
     const auto past = chunks_[chunk.value()].past.find(clock);
     const bool is_right =
@@ -137,6 +140,7 @@ void JobChecker::OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
 }
 
 void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation < processes_[node].incarnation) return;  // it begins late
   if (incarnation > 1) ++restarts_;
   layers_.OnNodeStart(node, incarnation);
   codecs_.OnNodeStart(node, incarnation);

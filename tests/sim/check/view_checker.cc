@@ -92,6 +92,8 @@ void ViewChecker::CheckDecided(const Job& job, const proto::StoredJob& stored,
 void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored) {
   const uint32_t number = stored.view_told();
   for (const proto::JobShardStatus& shard : stored.status().shards()) {
+    // Who has no chunk of it is named there also when it is gone.
+    if (shard.chunks() == 0) continue;
     for (const std::string& server : {shard.daemon(), shard.backup()}) {
       const auto installed = job.installed.find(server);
       if (installed == job.installed.end() || installed->second >= number) continue;
@@ -146,12 +148,17 @@ void ViewChecker::OnInstalled(const std::string& server, uint32_t job, uint32_t 
   installed = std::max(installed, number);
 }
 
+void ViewChecker::OnRemoved(const std::string& server, uint32_t job) {
+  jobs_[job].installed.erase(server);
+}
+
 void ViewChecker::OnServerGone(const std::string& server) {
   for (auto& [id, job] : jobs_) job.installed.erase(server);
 }
 
 void ViewChecker::OnRun(uint32_t node, uint32_t incarnation, const proto::JobRecord& record) {
   Job& job = jobs_[record.job_id()];
+  if (incarnation < job.processes[node].incarnation) return;  // it begins late
   job.processes[node] = {.incarnation = incarnation};
   for (const proto::ViewChange& change : record.view_changes()) {
     if (change.number() <= job.stored.view_told()) continue;
@@ -159,6 +166,13 @@ void ViewChecker::OnRun(uint32_t node, uint32_t incarnation, const proto::JobRec
                    absl::StrFormat("node %d begins with change %d, told is %d", node,
                                    change.number(), job.stored.view_told()));
   }
+}
+
+bool ViewChecker::IsNewest(uint32_t id, uint32_t node, uint32_t incarnation) const {
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) return true;
+  const auto process = job->second.processes.find(node);
+  return process == job->second.processes.end() || process->second.incarnation <= incarnation;
 }
 
 void ViewChecker::OnPromised(uint32_t job, uint32_t node, uint32_t number, uint64_t from_clock) {

@@ -30,10 +30,13 @@ class ViewChecker {
   // A server holds copies of the job's shards, all of which have the changes up to this one; or its
   // process is gone.
   void OnInstalled(const std::string& server, uint32_t job, uint32_t number);
+  void OnRemoved(const std::string& server, uint32_t job);
   void OnServerGone(const std::string& server);
 
   // A node's process. It begins to run, with this record.
   void OnRun(uint32_t node, uint32_t incarnation, const proto::JobRecord& record);
+  // Whether no process of a later incarnation runs.
+  bool IsNewest(uint32_t job, uint32_t node, uint32_t incarnation) const;
   void OnPromised(uint32_t job, uint32_t node, uint32_t number, uint64_t from_clock);
   // It has heard of the outcome.
   void OnHeard(uint32_t job, uint32_t node, uint32_t number);

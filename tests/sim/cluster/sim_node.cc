@@ -95,7 +95,7 @@ uint32_t SimNode::JobOf(const std::string& endpoint) {
 bool SimNode::Goes(const absl::Status& status) {
   if (status.ok()) return true;
   stopped_ = true;
-  if (replaced_) return false;  // refused, as it should be
+  if (is_replaced()) return false;  // refused, as it should be
   const std::string reason(status.message());
   if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
   return false;
@@ -135,7 +135,7 @@ void SimNode::Advance() {
   }
   if (exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
-    if (!replaced_) options_.on_finished(*core_.steps());
+    if (!is_replaced()) options_.on_finished(*core_.steps());
   }
 }
 
@@ -284,7 +284,7 @@ absl::Status SimNode::TakeFirstWeights(ChunkId chunk, const Bytes& weights) {
 
 worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   NodeChecker* const checker = world_->checker(job_);
-  if (!replaced_) checker->OnPush(options_.node, chunk, clock);
+  if (!is_replaced()) checker->OnPush(options_.node, chunk, clock);
   const uint32_t count = map_.ElementsOf(chunk);
   inputs_.clear();
   for (const std::vector<float>& gradient : gradients_[chunk.value()]) {
@@ -316,7 +316,7 @@ absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
   const std::vector<float>& weights = weights_[chunk.value()];
   NodeChecker* const checker = world_->checker(job_);
   checker->OnTaken(options_.node, options_.incarnation, chunk, clock, weights);
-  if (!replaced_) checker->OnWeights(options_.node, chunk, clock, weights);
+  if (!is_replaced()) checker->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
@@ -328,7 +328,7 @@ absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
 
 absl::Status SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   world_->Progress();
-  if (!replaced_) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
+  if (!is_replaced()) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
   return absl::OkStatus();
 }
 

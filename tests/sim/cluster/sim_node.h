@@ -75,6 +75,8 @@ class SimNode final : public worker::ExchangeNode {
     std::vector<uint32_t> order;  // of publishing
   };
 
+  // Another process has begun in its place, here or on another worker.
+  bool is_replaced() const;
   // Whether the node goes on after a call of its exchange; else it has ended with the call's error.
   bool Goes(const absl::Status& status);
   // One turn of the aggregator's loop.

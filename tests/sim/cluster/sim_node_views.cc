@@ -29,7 +29,7 @@ void SimNode::TakeViews() {
 
 void SimNode::TakeView(const proto::ViewChange& change) {
   if (!Goes(gate_.Take(change, Close()))) return;
-  world_->views().OnHeard(job_, options_.node, change.number());
+  if (!is_replaced()) world_->views().OnHeard(job_, options_.node, change.number());
   const std::optional<uint64_t> leaves_at = gate_.views().LeavesAt(NodeId(options_.node));
   if (leaves_at) exchange_->LeaveAt(*leaves_at);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
@@ -42,8 +42,13 @@ void SimNode::Promise() {
   const uint32_t number = std::exchange(proposed_, 0);
   const std::optional<uint64_t> from = gate_.Promise(number, [this](uint64_t) { return Close(); });
   if (!from) return;
+  if (is_replaced()) return;
   world_->views().OnPromised(job_, options_.node, number, *from);
   options_.on_promised(number, *from);
+}
+
+bool SimNode::is_replaced() const {
+  return replaced_ || !world_->views().IsNewest(job_, options_.node, options_.incarnation);
 }
 
 uint64_t SimNode::Close() {
@@ -66,7 +71,7 @@ bool SimNode::MayBegin(uint32_t r) {
     if (rank.held) return false;
   }
   if (!world_->plan(job_).is_elastic()) return true;
-  if (rank.waited == 0 && !replaced_) world_->views().OnStep(job_, options_.node, rank.step);
+  if (rank.waited == 0 && !is_replaced()) world_->views().OnStep(job_, options_.node, rank.step);
   return true;
 }
 

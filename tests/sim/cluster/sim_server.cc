@@ -96,6 +96,7 @@ void SimServer::NoteViews(const proto::JobRecord& record) {
 
 void SimServer::RemoveJob(uint32_t job) {
   if (jobs_.erase(job) == 0) return;
+  world_->views().OnRemoved(name(), job);
   for (auto& shard : shards_) shard->Remove(job);
 }
 

@@ -214,7 +214,9 @@ void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
   };
   if (random->Chance(0.8)) control.backup_pause = milliseconds(1000);
   if (random->Chance(0.5)) control.passed_over_for = milliseconds(30000);
-  if (random->Chance(0.7)) control.fill_ahead_bytes = random->Below(4000);
+  if (random->Chance(0.7)) {
+    control.fill_ahead_bytes = std::max<uint64_t>(1, random->Below(4000));
+  }
   for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
   // Where frames are lost or reordered without a break, beyond what a network does, a copy takes
   // longer than it is waited for.
