@@ -272,6 +272,7 @@ void JobChecker::TakeCut(const wire::Header& cut, const std::vector<ShardAction>
 void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
                             const std::vector<ShardAction>& actions, bool followed) {
   const uint32_t node = frame.header.node;
+  if (frame.header.clock < views_.JoinedAt(NodeId(node))) return;  // it has left before
   if (followed || !copies_[shard].has_backup) retired_[shard][node] = true;
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     const bool is_meant = chunks_[c].shard == shard && IsFollowed(chunks_[c]) == followed;

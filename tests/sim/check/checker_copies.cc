@@ -56,6 +56,7 @@ void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
   // Repetitions of what waits, or of what both have, change nothing.
   if (header.op == Op::kInit && chunks_[header.chunk].reference != nullptr) return;
   if (header.op == Op::kRetire && retired_[shard][header.node]) return;
+  if (header.op == Op::kRetire && header.clock < views_.JoinedAt(NodeId(header.node))) return;
   const bool waits = std::any_of(copies.awaited.begin(), copies.awaited.end(),
                                  [&](const auto& one) { return IsSame(one.frame.header, header); });
   if (waits) return;
@@ -240,7 +241,8 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
     case Op::kFirst:
       return tell_only(chunks_[header.chunk].reference != nullptr);
     case Op::kRetireOk:
-      return tell_only(retired_[copy.shard][header.node]);
+      return tell_only(retired_[copy.shard][header.node] ||
+                       header.clock < views_.JoinedAt(NodeId(header.node)));
     case Op::kAnswer:
     case Op::kCutAnswer:
       break;

@@ -97,6 +97,8 @@ void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored)
     for (const std::string& server : {shard.daemon(), shard.backup()}) {
       const auto installed = job.installed.find(server);
       if (installed == job.installed.end() || installed->second >= number) continue;
+      const auto given = job.in_record.find(server);
+      if (given != job.in_record.end() && given->second >= number) continue;
       return Violate(
           "nodes are told once all servers have it", stored.record().job_id(),
           absl::StrFormat("change %d, server %s has %d", number, server, installed->second));
@@ -107,6 +109,12 @@ void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored)
 void ViewChecker::OnCommand(const proto::Register& daemon,
                             const proto::CoordinatorMessage& message) {
   if (message.has_change_view()) return CheckChangeSaid(daemon, message.change_view());
+  if (message.has_install_backup()) {
+    const proto::JobRecord& record = message.install_backup().record();
+    const auto& changes = record.view_changes();
+    if (changes.empty()) return;
+    jobs_[record.job_id()].in_record[daemon.name()] = changes.rbegin()->number();
+  }
   if (!message.has_propose_view()) return;
   const proto::ProposeView& propose = message.propose_view();
   const proto::StoredJob& stored = jobs_[propose.job_id()].stored;

@@ -55,7 +55,8 @@ class ViewChecker {
     Views views;
     uint32_t given_up = 0;  // the highest number that nodes have been told is void
     std::map<uint32_t, Process> processes;      // the newest, by node
-    std::map<std::string, uint32_t> installed;  // by server
+    // By server; and the changes in the record of the newest copy that is to be made there.
+    std::map<std::string, uint32_t> installed, in_record;
   };
 
   void Violate(const std::string& invariant, uint32_t job, const std::string& what);

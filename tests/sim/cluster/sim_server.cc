@@ -218,6 +218,9 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
   if (report.waits_ms() >= kPatienceMs || !state.refusal.ok()) {
     world_->causes().OnSlowBackup(job, shard);
   }
+  if (!state.refusal.ok()) {
+    world_->Log(25, [&] { return name() + where() + ": is refused: " + report.refusal(); });
+  }
   const bool cannot_follow = absl::StrContains(report.refusal(), "CONFLICT");
   if (cannot_follow && world_->scenario().faults.corrupt == 0) {
     world_->Fail("a second copy can follow the first" + where() + ": " + report.refusal());
