@@ -76,9 +76,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     chunk.received.assign(nodes_, 0);
     chunk.pushed_by.assign(nodes_, 0);
     chunk.due.assign(nodes_, 0);
-    for (const proto::LogicalNode& node : record.view().nodes()) {
-      chunk.retired.push_back(node.absent());
-    }
+    for (const auto& node : record.view().nodes()) chunk.retired.push_back(node.absent());
     chunk.taken_over.assign(nodes_, 0);
     chunk.is_followed = chunk.is_filled = copies_[chunk.shard].has_backup;
     chunk.version_told.assign(nodes_, 0);
@@ -138,8 +136,7 @@ void JobChecker::OnShardFrame(const Copy& copy, transport::ConnectionId connecti
       break;
   }
   CheckAnswers(actions);
-  if (!keeps_past()) return;
-  is_of_chunk ? Remember(&chunks_[frame.header.chunk]) : Remember(shard);
+  if (keeps_past()) is_of_chunk ? Remember(&chunks_[frame.header.chunk]) : Remember(shard);
 }
 
 void JobChecker::OnShardTime(const Copy& copy, absl::Time now,

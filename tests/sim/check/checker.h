@@ -95,15 +95,7 @@ class JobChecker final : public NodeChecker {
  private:
   using Chunk = CheckedChunk;
   using Peer = CheckedPeer;
-  // What one process of a node has to keep.
-  struct Process {
-    uint32_t incarnation = 0;
-    uint64_t first_clock = 0;
-    std::vector<uint64_t> pushed, answered;  // by chunk
-    std::vector<uint32_t> unanswered;        // by shard
-    std::set<uint32_t> finals;
-  };
-
+  using Process = CheckedProcess;
   static constexpr uint64_t kAllRetired = UINT64_MAX;
   // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
@@ -156,13 +148,10 @@ class JobChecker final : public NodeChecker {
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
   void Remember(Chunk* chunk);
-  // Whether weights are remembered that somebody may be told later.
   bool keeps_past() const { return plan_.replicas > 0 || plan_.is_elastic(); }
   // What a process that joins the job, or takes another one's place, is given to begin with.
   void CheckPulled(const wire::Frame& pulled);
   void CheckTakesPart(const wire::Header& push);
-  // Of jobs whose nodes come and go: who has pushed what at the end, and that each clock's weights
-  // are a plain sum of those of its nodes.
   void CheckEndOfElastic();
   void CheckPlainSum(uint32_t chunk);
   bool IsOfOpenClock(const wire::Header& answer, const PastWeights& past) const;
@@ -178,8 +167,7 @@ class JobChecker final : public NodeChecker {
   void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
   // Least number of pushes of nodes that have not retired there; kAllRetired where all have.
   uint64_t Gate(const Chunk& chunk) const;
-  // Whether the weights after each clock follow from the nodes that take part.
-  bool is_exact() const;
+  bool is_exact() const;  // the weights after each clock follow from its nodes
   bool gated() const { return !consistency_.has_async(); }
   bool has_quorum() const { return consistency_.lazy().has_quorum(); }
   bool per_clock() const;

@@ -53,8 +53,8 @@ class ViewChecker {
   struct Job {
     proto::StoredJob stored;  // as it was saved last
     Views views;
-    uint32_t given_up = 0;  // the highest number that nodes have been told is void
-    std::map<uint32_t, Process> processes;      // the newest, by node
+    uint32_t given_up = 0;                  // the highest number that nodes have been told is void
+    std::map<uint32_t, Process> processes;  // the newest, by node
     // By server; and the changes in the record of the newest copy that is to be made there.
     std::map<std::string, uint32_t> installed, in_record;
   };

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
@@ -24,7 +23,6 @@ constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
 constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
 constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
 constexpr absl::Duration kCopyLate = absl::Seconds(30);
-constexpr absl::Duration kDownMax = absl::Seconds(20);
 // Not yet silence.
 constexpr absl::Duration kReportLate = absl::Seconds(2);
 
@@ -297,7 +295,8 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   checker_.OnCommand(line->registration, message);
   world_->views().OnCommand(line->registration, message);
   const proto::ViewChange& change = message.change_view();
-  const bool is_void = message.has_change_view() && change.joined().empty() && change.left().empty();
+  const bool is_void =
+      message.has_change_view() && change.joined().empty() && change.left().empty();
   if (is_void) world_->Count(Rare::kVoidChange);
   const bool is_worker = line->registration.role() == proto::WORKER;
   const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
@@ -352,37 +351,6 @@ absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
   return absl::OkStatus();
 }
 
-void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job) {
-  const uint32_t id = job.record().job_id();
-  const auto& changes = job.record().view_changes();
-  for (int i = before.record().view_changes_size(); i < changes.size(); ++i) {
-    if (JobChecker* const checker = world_->shard_checker(id)) checker->OnChangeDecided(changes[i]);
-    if (!changes[i].joined().empty()) world_->Count(Rare::kJoined);
-    if (!changes[i].left().empty()) world_->Count(Rare::kLeft);
-  }
-  bool begins = false;
-  for (int n = 0; n < job.status().nodes_size(); ++n) {
-    const bool joined = n < before.status().nodes_size() && before.status().nodes(n).joins();
-    if (job.status().nodes(n).joins() && !joined) begins = true;
-  }
-  if (begins) world_->Count(Rare::kJoinerBegins);
-  const bool is_step = changes.size() != before.record().view_changes_size() || begins ||
-                       job.view_proposed() != before.view_proposed() ||
-                       job.view_told() != before.view_told();
-  if (!is_step) return;
-  MaybeDieAtSave(Rare::kRestartAtChange);
-  world_->operators().OnChange(job);
-}
-
-// Between saving and telling.
-void SimCoordinator::MaybeDieAtSave(Rare rare) {
-  if (dies_ || !world_->Takes(rare)) return;
-  dies_ = stands_still_ = true;
-  world_->network().After(absl::ZeroDuration(), [this] {
-    if (dies_) Restart(world_->random().Between(absl::ZeroDuration(), kDownMax));
-  });
-}
-
 void SimCoordinator::Forget(JobId job) {
   if (!dies_) stored_.erase(job.value());
 }
@@ -391,19 +359,6 @@ absl::Status SimCoordinator::PersistSeen(
     const std::vector<server::SeenRegistrations::Entry>& seen) {
   if (!dies_) seen_.insert(seen_.end(), seen.begin(), seen.end());
   return absl::OkStatus();
-}
-
-absl::Status SimCoordinator::PersistDraining(const std::vector<std::string>& daemons) {
-  if (!dies_) draining_ = daemons;
-  return absl::OkStatus();
-}
-
-absl::Status SimCoordinator::Drain(const std::string& daemon, bool undo) {
-  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
-  proto::DrainRequest request;
-  request.set_daemon(daemon);
-  request.set_action(undo ? proto::DrainRequest::UNDO : proto::DrainRequest::DRAIN);
-  return core_->Drain(request, world_->network().Now()).status();
 }
 
 absl::StatusOr<JobId> SimCoordinator::Submit(const proto::Job& job) {

@@ -104,7 +104,8 @@ class SimCoordinator final : public server::CoordinatorActions {
   uint64_t process_ = 0;
   std::unique_ptr<server::CoordinatorCore> core_;  // null: no process
   bool stands_still_ = false;
-  bool dies_ = false;                           // now
+  bool dies_ = false;  // now
+  uint32_t deaths_at_save_ = 0;
   std::vector<std::function<void()>> waiting_;  // until it goes on
   uint64_t next_session_ = 1;
   std::map<server::SessionId, Line> lines_;            // that the process knows

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/transport/sim/random.h"
+#include "tests/sim/scenario/profile_elastic.h"
 
 namespace strata::sim {
 namespace {
@@ -206,35 +207,6 @@ void MakeEncodedRings(Scenario* scenario) {
   }
 }
 
-// How second copies come that are lost, and what happens meanwhile.
-void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
-  ControlFaults& control = scenario->control;
-  const auto milliseconds = [&](double most) {
-    return absl::Milliseconds(std::exp2(std::log2(most) * random->Fraction()));
-  };
-  if (random->Chance(0.8)) control.backup_pause = milliseconds(1000);
-  if (random->Chance(0.5)) control.passed_over_for = milliseconds(30000);
-  if (random->Chance(0.7)) {
-    control.fill_ahead_bytes = std::max<uint64_t>(1, random->Below(4000));
-  }
-  for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
-  // Where frames are lost or reordered without a break, beyond what a network does, a copy takes
-  // longer than it is waited for.
-  if (scenario->waits_unprotected()) {
-    scenario->faults.drop *= 0.1;
-    scenario->faults.reorder *= 0.1;
-  }
-  const auto maybe = [&](Rare rare, double p) {
-    if (random->Chance(0.3)) scenario->rare[static_cast<size_t>(rare)] = p;
-  };
-  maybe(Rare::kRestartAtSave, 0.5);
-  maybe(Rare::kNoRoomForCopy, 0.3);
-  maybe(Rare::kLateRemoval, 0.7);
-  maybe(Rare::kLateReport, 0.5);
-  maybe(Rare::kDisturbedFill, 0.5);
-  maybe(Rare::kDisturbedNewCopy, 0.7);
-}
-
 // Every job's shards lie on two servers, to which something happens while the job trains; in all
 // modes, encoded, with layers.
 void MakeReplicas(Scenario* scenario) {
@@ -282,76 +254,6 @@ void MakeNewCopies(Scenario* scenario) {
   scenario->rare[static_cast<size_t>(Rare::kNoRoomForCopy)] = 0;
 }
 
-// What happens to those who have a part in changes of a job's nodes.
-void DrawNodeFaults(transport::SimRandom* random, Scenario* scenario) {
-  const auto milliseconds = [&](double most) {
-    return absl::Milliseconds(std::exp2(std::log2(most) * random->Fraction()));
-  };
-  const auto times = [&](double p) {
-    return random->Chance(p) ? static_cast<uint32_t>(random->Between(1, 3)) : 0;
-  };
-  NodeFaults& nodes = scenario->nodes;
-  nodes = {.drains = times(0.5), .leaves = times(0.3), .deaths = times(0.4)};
-  nodes.spare_workers = static_cast<uint32_t>(random->Between(1, 4));
-  nodes.late_workers = static_cast<uint32_t>(random->Between(0, nodes.spare_workers));
-  if (random->Chance(0.7)) nodes.change_pause = milliseconds(5000);
-  if (random->Chance(0.7)) nodes.joiner_pause = milliseconds(20000);
-  ControlFaults& control = scenario->control;
-  if (random->Chance(0.3)) control.lost_workers += times(0.7);
-  const auto maybe = [&](Rare rare, double chance, double p) {
-    if (random->Chance(chance)) scenario->rare[static_cast<size_t>(rare)] = p * random->Fraction();
-  };
-  maybe(Rare::kDisturbedChange, 0.5, 0.3);
-  maybe(Rare::kRestartAtChange, 0.3, 0.3);
-  maybe(Rare::kSessionBreak, 0.2, 0.1);
-  maybe(Rare::kSlowStart, 0.2, 1);
-}
-
-// Nodes of every job come and go, in all modes that keep no weights on nodes but what these begin
-// a step with.
-void MakeElastic(Scenario* scenario) {
-  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 8);
-  const uint32_t some = static_cast<uint32_t>(scenario->jobs.size());
-  for (uint32_t i = 0; i < some; ++i) {
-    JobPlan& job = scenario->jobs[i];
-    job.nodes_max = static_cast<uint32_t>(random.Between(2, 4));
-    job.nodes = static_cast<uint32_t>(random.Between(1, job.nodes_max));
-    job.nodes_min = static_cast<uint32_t>(random.Between(1, job.nodes));
-    job.ranks_per_node = static_cast<uint32_t>(random.Between(1, 2));
-    // In the smallest chunk each push has an element of its own.
-    job.clocks = random.Between(10, 90 / job.all_ranks());
-    job.replaces = random.Chance(0.6);
-    job.step_time = absl::Milliseconds(std::exp2(10 * random.Fraction()));
-    if (random.Chance(0.6)) job.consistency = "sync {}";
-  }
-  if (scenario->slots > 0) {
-    for (const JobPlan& job : scenario->jobs) {
-      scenario->slots = std::max(scenario->slots, job.ranks_per_node);
-    }
-  }
-  scenario->other_bits = false;
-  DrawNodeFaults(&random, scenario);
-}
-
-// The same, with second copies of shards, whose servers die.
-void MakeElasticReplicas(Scenario* scenario) {
-  MakeElastic(scenario);
-  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 9);
-  while (scenario->shards_of_server.size() < 2 || random.Chance(0.4)) {
-    scenario->shards_of_server.push_back(static_cast<uint32_t>(random.Between(1, 2)));
-  }
-  for (JobPlan& job : scenario->jobs) {
-    job.replicas = 1;
-    job.step_time = absl::Milliseconds(std::exp2(4 + 6 * random.Fraction()));
-  }
-  ControlFaults& control = scenario->control;
-  if (random.Chance(0.3)) control.back_empty = 1;
-  if (random.Chance(0.2)) control.gone_for_good = 1;
-  if (random.Chance(0.2)) control.stops = 1;
-  if (random.Chance(0.2)) control.cut_offs = 1;
-  DrawNewCopies(&random, scenario);
-}
-
 // Two nodes whose ranks publish at their own pace.
 Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   JobPlan plan;
@@ -361,6 +263,11 @@ Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   plan.window = 4;
   return {.shards_max = 1, .faults = false, .job = plan, .reserve = reserve};
 }
+
+const Scenario::Limits kElastic = {
+    .chunks_max = 9, .control = 0.15, .sealed = 0.1, .change = MakeElastic};
+const Scenario::Limits kElasticReplicas = {
+    .chunks_max = 5, .jobs_max = 1, .control = 0.1, .sealed = 0, .change = MakeElasticReplicas};
 
 }  // namespace
 
@@ -410,16 +317,8 @@ const std::vector<Profile>& Profiles() {
       {"new-copies",
        "the same, whose servers come back empty, and whose new second copies take over",
        {.nodes_max = 3, .chunks_max = 9, .jobs_max = 1, .control = 0, .change = MakeNewCopies}},
-      {"elastic",
-       "jobs whose nodes come and go, while something befalls all who have a part in that",
-       {.chunks_max = 9, .control = 0.15, .sealed = 0.1, .change = MakeElastic}},
-      {"elastic-replicas",
-       "the same, with second copies of the shards",
-       {.chunks_max = 5,
-        .jobs_max = 1,
-        .control = 0.1,
-        .sealed = 0,
-        .change = MakeElasticReplicas}},
+      {"elastic", "jobs whose nodes come and go, whatever befalls who has a part in it", kElastic},
+      {"elastic-replicas", "the same, with second copies of the shards", kElasticReplicas},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},
       {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},
