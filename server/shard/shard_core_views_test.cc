@@ -127,6 +127,20 @@ TEST_F(ChangedViews, ANodeThatLeavesHoldsNobodyUpAndMayComeBack) {
   EXPECT_TRUE(Push(0, 0, 3, 1).empty());
 }
 
+TEST_F(ChangedViews, TheRetireOfAProcessThatHasLeftIsOldNewsOnceItsNodeHasJoinedAgain) {
+  Install("");
+  ASSERT_TRUE(Take(Change(4, 1, {}, {1})).ok());
+  PushFirstTwo(0, 0, 1);
+  const wire::Frame retire = ControlFrame(record_, Op::kRetire, 1, 0, 1);
+  shard_.Deliver(nodes_[1], retire);
+  EXPECT_EQ(Push(0, 0, 1, 1).size(), 1u);
+  ASSERT_TRUE(Take(Change(5, 3, {1})).ok());
+  EXPECT_EQ(shard_.DeliverForOne(nodes_[1], retire).header.op, Op::kRetireOk);
+  EXPECT_FALSE(ClockOf(1).retired());
+  EXPECT_EQ(Push(0, 0, 2, 1).size(), 1u);
+  EXPECT_TRUE(Push(0, 0, 3, 1).empty()) << "node 1 is waited for";
+}
+
 // It may have died before it has retired everywhere.
 TEST_F(ChangedViews, AProcessInThePlaceOfOneThatHasLeftIsGivenAnyWeights) {
   Install("");

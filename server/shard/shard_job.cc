@@ -326,6 +326,8 @@ void ShardJob::OnCut(size_t node, const wire::Frame& frame, size_t chunk,
 void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                         absl::Time now, std::vector<ShardAction>* actions) {
   sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
+  // A process that has left asks again, and another one has joined the job since.
+  if (frame.header.clock < plan_.views->JoinedAt(plan_.nodes[node])) return;
   if (!chunks_.empty() && chunks_[0]->IsRetired(node)) return;  // it asks again
   Log(frame, now);
   Retire(node, now, actions);

@@ -84,7 +84,7 @@ TEST(SimulationTest, JobsEndWellOrByWhatWasDoneToThemWhateverBefallsCoordinatorA
 TEST(SimulationTest, NoStepIsLostWhileACopyOfEachShardIsLeftWhateverBefallsServers) {
   const Campaign campaign = RunProfile("replicas", 600);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
-  for (size_t i = kRaresWithoutCopies; i < kRares; ++i) {
+  for (size_t i = kRaresWithoutCopies; i < kRaresOfStayingNodes; ++i) {
     EXPECT_GT(campaign.rare[i], 20u) << ToString(static_cast<Rare>(i));
   }
   EXPECT_GT(campaign.jobs_failed, 50u);  // both copies of a shard were lost, or it was to begin
@@ -99,6 +99,23 @@ TEST(SimulationTest, NoStepIsLostWhileLostCopiesAreFilledAnewAndTakeOver) {
   EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kLateCopyTakesOver)], 150u);
   EXPECT_GT(campaign.models_compared, 10u);
   EXPECT_GE(campaign.modes.size(), 30u);
+}
+
+TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhoeverComesAndGoes) {
+  const Campaign campaign = RunProfile("elastic", kSeeds);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  for (size_t i = kRaresOfStayingNodes; i < kRares; ++i) {
+    EXPECT_GT(campaign.rare[i], 100u) << ToString(static_cast<Rare>(i));
+  }
+  EXPECT_GE(campaign.modes.size(), 9u);
+}
+
+TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhileServersDie) {
+  const Campaign campaign = RunProfile("elastic-replicas", kSeeds);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  for (const Rare rare : {Rare::kJoined, Rare::kLeft, Rare::kTakenOver, Rare::kNewCopyWhole}) {
+    EXPECT_GT(campaign.rare[static_cast<size_t>(rare)], 100u) << ToString(rare);
+  }
 }
 
 TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens) {

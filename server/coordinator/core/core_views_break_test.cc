@@ -64,6 +64,24 @@ TEST_F(CoreViewsBreakTest, WhatWasDecidedIsGoneOnWithAfterARestart) {
   EXPECT_THAT(cluster_.Sent("w3"), Contains("RunNode 1"));
 }
 
+TEST_F(CoreViewsBreakTest, AJoinerThatIsReadyRightAfterARestartWaitsForTheServers) {
+  Train();
+  Join("w3");
+  Promise("w1", 0, 40);
+  Promise("w2", 1, 38);
+  InstallChange("s1");
+  ForgetSent();
+  cluster_.Restart();
+  cluster_.JoinWorker("w3", 1, {job_});
+  cluster_.Ready("w3", Layout(job_));
+  EXPECT_THAT(cluster_.Sent("w3"), Not(Contains("RunNode 1"))) << "no server is known to have it";
+  for (const char* server : {"s1", "s2"}) cluster_.JoinServer(server, 1, {job_});
+  for (const char* worker : {"w1", "w2"}) cluster_.JoinWorker(worker, 1, {job_});
+  cluster_.Advance(absl::Seconds(2));
+  for (const char* server : {"s1", "s2"}) InstallChange(server);
+  EXPECT_THAT(cluster_.Sent("w3"), Contains("RunNode 1"));
+}
+
 TEST_F(CoreViewsBreakTest, WorkersHearAfterARestartWhatTheyMayHaveMissed) {
   Train();
   LetJoin();

@@ -135,6 +135,21 @@ TEST_F(CoreViewsTest, NoLessStayThanTheJobNeeds) {
   EXPECT_THAT(Record().view_changes(0).left(), ElementsAre(1));
 }
 
+TEST_F(CoreViewsTest, WhereWhoWasToJoinDiesNoOtherNodeLeavesInItsPlace) {
+  proto::Job job = Job();
+  job.set_ranks_min(2);
+  Train(job);
+  ASSERT_TRUE(cluster_.Drain("w2").ok());
+  Join("w3");
+  const uint32_t number = Asked("w1");
+  Promise("w1", 0, 40);
+  cluster_.Failed("w3", job_, "killed");
+  EXPECT_EQ(ChangeTold("w1").number(), number) << "it is void";
+  Promise("w2", 1, 38, number);
+  EXPECT_EQ(Record().view_changes_size(), 0);
+  EXPECT_EQ(Status().ranks(), 2u);
+}
+
 TEST_F(CoreViewsTest, NodesOfOtherJobsStayToTheirEndAndThatIsSaid) {
   job_ = cluster_.Submit(CoreHarness::SomeJob(2));
   for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, Layout(job_));

@@ -53,6 +53,16 @@ proto::ViewChange Void(const JobEntry& entry) {
   return change;
 }
 
+uint32_t RanksAfter(const proto::ViewChange& change, const JobEntry& entry) {
+  uint32_t ranks = 0;
+  for (const JobNode& node : entry.nodes) {
+    if (node.takes_part()) ranks += node.ranks;
+  }
+  for (const uint32_t node : change.joined()) ranks += entry.nodes[node].ranks;
+  for (const uint32_t node : change.left()) ranks -= entry.nodes[node].ranks;
+  return ranks;
+}
+
 std::string NameNodes(const google::protobuf::RepeatedField<uint32_t>& nodes) {
   return absl::StrCat(nodes.size() == 1 ? "node " : "nodes ", absl::StrJoin(nodes, ", "));
 }
@@ -137,7 +147,11 @@ void ViewKeeper::OnJoinerLost(const std::string& reason, JobNode* node, JobEntry
   announcer_->Save(*entry).IgnoreError();  // repeated
   announcer_->TellStatus(entry);
   if (!entry->agreement.is_proposing()) return;
-  if (!entry->agreement.RemoveJoiner(node->node)) GiveUp("nobody joins any more", entry, now);
+  if (!entry->agreement.RemoveJoiner(node->node)) {
+    GiveUp("nobody joins any more", entry, now);
+  } else if (RanksAfter(entry->agreement.change(), *entry) < entry->job().ranks_min()) {
+    GiveUp("nobody joins in place of nodes that leave", entry, now);
+  }
 }
 
 void ViewKeeper::MakeAbsent(JobNode* node, JobEntry* entry) {

@@ -58,6 +58,15 @@ struct CheckedPeer {
   void MoveToBack(transport::ConnectionId connection);
 };
 
+// What one process of a node has to keep.
+struct CheckedProcess {
+  uint32_t incarnation = 0;
+  uint64_t first_clock = 0;
+  std::vector<uint64_t> pushed, answered;  // by chunk
+  std::vector<uint32_t> unanswered;        // by shard
+  std::set<uint32_t> finals;
+};
+
 }  // namespace strata::sim
 
 #endif  // STRATA_TESTS_SIM_CHECK_CHECKED_CHUNK_H_

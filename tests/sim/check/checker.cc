@@ -52,7 +52,8 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
       codecs_(record),
       reserve_(reserve),
       fail_(std::move(fail)),
-      nodes_(plan.nodes) {
+      nodes_(plan.places()),
+      views_(*Views::Of(record)) {
   const ChunkMap map(record.layout().elements(), record.placement().chunk_elements());
   const int shards = record.placement().shard_endpoints_size();
   retired_.assign(shards, std::vector<bool>(nodes_, false));
@@ -75,7 +76,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     chunk.received.assign(nodes_, 0);
     chunk.pushed_by.assign(nodes_, 0);
     chunk.due.assign(nodes_, 0);
-    chunk.retired.assign(nodes_, false);
+    for (const auto& node : record.view().nodes()) chunk.retired.push_back(node.absent());
     chunk.taken_over.assign(nodes_, 0);
     chunk.is_followed = chunk.is_filled = copies_[chunk.shard].has_backup;
     chunk.version_told.assign(nodes_, 0);
@@ -135,8 +136,7 @@ void JobChecker::OnShardFrame(const Copy& copy, transport::ConnectionId connecti
       break;
   }
   CheckAnswers(actions);
-  if (plan_.replicas == 0) return;
-  is_of_chunk ? Remember(&chunks_[frame.header.chunk]) : Remember(shard);
+  if (keeps_past()) is_of_chunk ? Remember(&chunks_[frame.header.chunk]) : Remember(shard);
 }
 
 void JobChecker::OnShardTime(const Copy& copy, absl::Time now,
@@ -157,7 +157,7 @@ void JobChecker::OnShardTime(const Copy& copy, absl::Time now,
     if (is_own) TakeTime(c, now, own);
   }
   CheckAnswers(own);
-  if (plan_.replicas > 0) Remember(shard);
+  if (keeps_past()) Remember(shard);
 }
 
 void JobChecker::TakeTime(uint32_t c, absl::Time now, const std::vector<ShardAction>& actions) {
@@ -186,6 +186,7 @@ void JobChecker::TakeInit(const wire::Frame& frame, bool refused) {
   if (refused || chunk.reference) return;
   chunk.reference = std::make_unique<ReferenceChunk>(record_, ChunkId(frame.header.chunk),
                                                      FloatsOf(frame.payload));
+  for (const proto::ViewChange& change : views_.changes()) chunk.reference->OnChange(change);
   codecs_.OnInit(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
   layers_.OnFirstWeights(ChunkId(frame.header.chunk), FloatsOf(frame.payload));
   chunk.first_hash = Hash(frame.payload);
@@ -212,6 +213,7 @@ bool JobChecker::TakePush(const wire::Frame& frame, bool refused, absl::Time now
     TakeAgain(push, actions);
     return false;
   }
+  CheckTakesPart(push);
   ++received;
   chunk.pushed_by[push.node] = push.incarnation;
   Mark(&chunk, push);
@@ -267,6 +269,7 @@ void JobChecker::TakeCut(const wire::Header& cut, const std::vector<ShardAction>
 void JobChecker::TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
                             const std::vector<ShardAction>& actions, bool followed) {
   const uint32_t node = frame.header.node;
+  if (frame.header.clock < views_.JoinedAt(NodeId(node))) return;  // it has left before
   if (followed || !copies_[shard].has_backup) retired_[shard][node] = true;
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
     const bool is_meant = chunks_[c].shard == shard && IsFollowed(chunks_[c]) == followed;

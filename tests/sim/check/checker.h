@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/job/arena.h"
+#include "common/job/exchange/views.h"
 #include "common/wire/frame.h"
 #include "proto/control.pb.h"
 #include "server/shard/shard_core.h"
@@ -61,6 +62,8 @@ class JobChecker final : public NodeChecker {
   // A copy has taken what the shard's primary says.
   void OnChange(const Copy& copy, const wire::Frame& change, absl::Time now,
                 const std::vector<server::ShardAction>& actions);
+  // It is decided that other nodes take part from a clock on.
+  void OnChangeDecided(const proto::ViewChange& change);
   // It is the only one from now on, and wants `actions` done.
   void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
   // It says something.
@@ -73,6 +76,7 @@ class JobChecker final : public NodeChecker {
   void OnRemove(const Copy& copy, const server::ShardCounters& counters);
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
+  void OnFirstClock(uint32_t node, uint32_t incarnation, uint64_t clock) override;
   void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
                const std::vector<float>& weights) override;
   void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) override;
@@ -91,14 +95,7 @@ class JobChecker final : public NodeChecker {
  private:
   using Chunk = CheckedChunk;
   using Peer = CheckedPeer;
-  // What one process of a node has to keep.
-  struct Process {
-    uint32_t incarnation = 0;
-    std::vector<uint64_t> pushed, answered;  // by chunk
-    std::vector<uint32_t> unanswered;        // by shard
-    std::set<uint32_t> finals;
-  };
-
+  using Process = CheckedProcess;
   static constexpr uint64_t kAllRetired = UINT64_MAX;
   // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
@@ -151,6 +148,12 @@ class JobChecker final : public NodeChecker {
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
   void Remember(Chunk* chunk);
+  bool keeps_past() const { return plan_.replicas > 0 || plan_.is_elastic(); }
+  // What a process that joins the job, or takes another one's place, is given to begin with.
+  void CheckPulled(const wire::Frame& pulled);
+  void CheckTakesPart(const wire::Header& push);
+  void CheckEndOfElastic();
+  void CheckPlainSum(uint32_t chunk);
   bool IsOfOpenClock(const wire::Header& answer, const PastWeights& past) const;
   void CheckSaid(const wire::Frame& answer, bool is_primary);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
@@ -164,6 +167,7 @@ class JobChecker final : public NodeChecker {
   void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
   // Least number of pushes of nodes that have not retired there; kAllRetired where all have.
   uint64_t Gate(const Chunk& chunk) const;
+  bool is_exact() const;  // the weights after each clock follow from its nodes
   bool gated() const { return !consistency_.has_async(); }
   bool has_quorum() const { return consistency_.lazy().has_quorum(); }
   bool per_clock() const;
@@ -177,7 +181,8 @@ class JobChecker final : public NodeChecker {
   CodecModel codecs_;
   const worker::PushWindow::Reserve reserve_;
   const Fail fail_;
-  const uint32_t nodes_;
+  const uint32_t nodes_;  // places
+  Views views_;           // as they are decided
   std::vector<Chunk> chunks_;
   std::vector<std::vector<bool>> retired_;  // by shard and node, as nodes may be told
   std::vector<ShardCopies> copies_;         // by shard

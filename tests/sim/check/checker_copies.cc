@@ -46,7 +46,7 @@ void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
                              const wire::Frame& frame, bool refused, absl::Time now, size_t held) {
   const wire::Header& header = frame.header;
   if (header.op == Op::kPushPull) CheckHeld(shard, &chunks_[header.chunk], held);
-  if (refused || header.op == Op::kHello) return;
+  if (refused || header.op == Op::kHello || header.op == Op::kPull) return;
   if (header.op == Op::kInit && (header.flags & wire::kFlagEmpty) != 0) return;
   ShardCopies& copies = copies_[shard];
   if (header.op == Op::kCut) {
@@ -56,6 +56,7 @@ void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
   // Repetitions of what waits, or of what both have, change nothing.
   if (header.op == Op::kInit && chunks_[header.chunk].reference != nullptr) return;
   if (header.op == Op::kRetire && retired_[shard][header.node]) return;
+  if (header.op == Op::kRetire && header.clock < views_.JoinedAt(NodeId(header.node))) return;
   const bool waits = std::any_of(copies.awaited.begin(), copies.awaited.end(),
                                  [&](const auto& one) { return IsSame(one.frame.header, header); });
   if (waits) return;
@@ -213,6 +214,7 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   if (said.kind != ShardAction::Kind::kSend) return;
   const ShardCopies& copies = copies_[copy.shard];
   const wire::Header& header = said.frame.header;
+  if (header.op == Op::kPulled) return CheckPulled(said.frame);
   const bool is_primary = copies.primary == copy.process;
   if (header.op == Op::kAck && is_primary) {
     return Violate("who takes over follows nobody", absl::StrFormat("shard %d", copy.shard));
@@ -239,7 +241,8 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
     case Op::kFirst:
       return tell_only(chunks_[header.chunk].reference != nullptr);
     case Op::kRetireOk:
-      return tell_only(retired_[copy.shard][header.node]);
+      return tell_only(retired_[copy.shard][header.node] ||
+                       header.clock < views_.JoinedAt(NodeId(header.node)));
     case Op::kAnswer:
     case Op::kCutAnswer:
       break;

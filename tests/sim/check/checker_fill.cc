@@ -67,6 +67,9 @@ void JobChecker::OnCopySaid(const wire::Frame& frame) {
   }
   for (uint32_t n = 0; n < nodes_; ++n) {
     const uint64_t received = head.nodes(static_cast<int>(n)).received();
+    // It has pushed nothing yet, and the primary may not know that it joins.
+    const uint64_t joins_at = views_.JoinedAt(NodeId(n));
+    if (joins_at > 0 && chunk.received[n] == joins_at && received <= joins_at) continue;
     if (received < chunk.received[n]) TakeBack(&chunk, n, received);
     if (received == chunk.received[n]) continue;
     Violate("a primary says what it has taken",

@@ -122,12 +122,25 @@ void JobChecker::OnDisconnected(const Copy& copy, ConnectionId connection) {
 void JobChecker::OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
                          const std::vector<float>& weights) {
   const auto elements = static_cast<uint32_t>(weights.size());
-  if (incarnation > 1 || weights == payload_.FirstWeights(chunk, elements)) return;
+  if (incarnation != processes_[node].incarnation) return;
+  const uint64_t clock = processes_[node].first_clock;
+  // Who begins again after its last step makes none.
+  if (plan_.is_elastic() && !views_.Has(NodeId(node), clock)) return;
+  if (plan_.is_elastic() && clock > 0 && is_exact()) {
+    const auto past = chunks_[chunk.value()].past.find(clock);
+    const bool is_right =
+        past != chunks_[chunk.value()].past.end() && past->second.weights == weights;
+    if (is_right) return;
+    return Violate("who joins begins with the weights of its clock",
+                   absl::StrFormat("node %d chunk %d clock %d", node, chunk.value(), clock));
+  }
+  if (incarnation > 1 || clock > 0 || weights == payload_.FirstWeights(chunk, elements)) return;
   Violate("nodes begin with the first weights",
           absl::StrFormat("node %d chunk %d begins with others", node, chunk.value()));
 }
 
 void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation < processes_[node].incarnation) return;  // it begins late
   if (incarnation > 1) ++restarts_;
   layers_.OnNodeStart(node, incarnation);
   codecs_.OnNodeStart(node, incarnation);
@@ -135,6 +148,14 @@ void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
                       .pushed = std::vector<uint64_t>(chunks_.size(), 0),
                       .answered = std::vector<uint64_t>(chunks_.size(), 0),
                       .unanswered = std::vector<uint32_t>(held_.size(), 0)};
+}
+
+void JobChecker::OnFirstClock(uint32_t node, uint32_t incarnation, uint64_t clock) {
+  Process& process = processes_[node];
+  if (process.incarnation != incarnation) return;
+  process.first_clock = clock;
+  std::fill(process.pushed.begin(), process.pushed.end(), clock);
+  std::fill(process.answered.begin(), process.answered.end(), clock);
 }
 
 void JobChecker::OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
@@ -191,7 +212,7 @@ void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
                    absl::StrFormat("node %d chunk %d clock %d", node, id.value(), clock));
   }
   // Where the gate waits for everyone, the answer is the state after that clock and no other.
-  if (!is_reproducible() || restarts_ > 0) return;
+  if (!is_exact() || (restarts_ > 0 && !plan_.is_elastic())) return;
   const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
   if (is_new || known->second == hash) return;
   Violate("G2 order of bits", absl::StrFormat("node %d chunk %d: other weights after clock %d than "
@@ -203,6 +224,10 @@ void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights)
   if (!processes_[node].finals.insert(id.value()).second) {
     return Violate("exactly one delivery",
                    absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
+  }
+  if (views_.LeavesAt(NodeId(node)).has_value()) {
+    return Violate("who leaves waits for nobody",
+                   absl::StrFormat("node %d chunk %d has final weights", node, id.value()));
   }
   const std::string wrong =
       layers_.OnFinal(id, absl::MakeConstSpan(weights.floats(), weights.float_count()));
@@ -219,6 +244,7 @@ void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights)
 }
 
 void JobChecker::OnFinished() {
+  if (plan_.is_elastic()) return CheckEndOfElastic();
   for (uint32_t n = 0; n < nodes_; ++n) {
     for (uint32_t c = 0; c < chunks_.size(); ++c) {
       const uint64_t answered = processes_[n].answered[c];
@@ -244,7 +270,9 @@ uint64_t JobChecker::ModelHash() const {
   return hash;
 }
 
-bool JobChecker::is_reproducible() const {
+bool JobChecker::is_reproducible() const { return is_exact() && !plan_.is_elastic(); }
+
+bool JobChecker::is_exact() const {
   return gated() && bound() == 0 && per_clock() && !has_quorum();
 }
 

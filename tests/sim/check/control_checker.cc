@@ -1,5 +1,7 @@
 #include "tests/sim/check/control_checker.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/job/arena.h"
@@ -98,7 +100,8 @@ void ControlChecker::CheckView(const proto::JobRecord& record) {
     }
     next_rank += node.ranks();
   }
-  if (next_rank == record.job().ranks()) return;
+  // Where nodes may join, all that may have their places.
+  if (next_rank == std::max(record.job().ranks(), record.job().ranks_max())) return;
   Violate("each rank has one node", record.job_id(), view.ShortDebugString());
 }
 

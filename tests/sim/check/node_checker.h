@@ -16,6 +16,8 @@ class NodeChecker {
 
   // A node's process has begun. Its first has the incarnation 1.
   virtual void OnNodeStart(uint32_t node, uint32_t incarnation) = 0;
+  // A process begins to train with this clock.
+  virtual void OnFirstClock(uint32_t /*node*/, uint32_t /*incarnation*/, uint64_t /*clock*/) {}
   // A process begins to train with these weights.
   virtual void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
                        const std::vector<float>& weights) = 0;

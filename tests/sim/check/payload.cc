@@ -30,11 +30,12 @@ const float* Stretch(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint32_t el
 }  // namespace
 
 uint32_t Payload::LedgerElements(uint32_t chunk_elements) const {
-  const uint64_t wanted = plan_.ranks() * plan_.clocks;
+  const uint64_t wanted = plan_.all_ranks() * plan_.clocks;
   return plan_.has_ledger() && wanted <= chunk_elements ? static_cast<uint32_t>(wanted) : 0;
 }
 
 uint32_t Payload::SamplesOf(uint32_t rank) const {
+  if (plan_.is_elastic()) return 1;
   uint32_t total = 1;
   while (total < plan_.ranks()) total *= 2;
   return rank + 1 < plan_.ranks() ? 1 : total - rank;
@@ -48,7 +49,7 @@ std::vector<float> Payload::FirstWeights(ChunkId chunk, uint32_t elements) const
 }
 
 void Payload::Gradient(uint32_t rank, ChunkId chunk, uint64_t clock, uint32_t node_samples,
-                       uint32_t variant, uint32_t elements, float* out) const {
+                       uint32_t variant, uint32_t elements, float* out, uint32_t ranks) const {
   std::memcpy(out, Stretch(plan_.data + 16 * variant, rank, chunk.value(), clock, elements),
               elements * sizeof(float));
   const uint32_t ledger = LedgerElements(elements);
@@ -59,7 +60,9 @@ void Payload::Gradient(uint32_t rank, ChunkId chunk, uint64_t clock, uint32_t no
   if (absl::StrContains(plan_.consistency, "async")) {
     weight = node_samples;
   } else if (absl::StrContains(plan_.consistency, "ON_ARRIVAL")) {
-    weight = node_samples * plan_.nodes;
+    weight = plan_.is_elastic() ? ranks : node_samples * plan_.nodes;
+  } else if (plan_.is_elastic()) {
+    weight = ranks;
   } else {
     for (uint32_t r = 0; r < plan_.ranks(); ++r) weight += SamplesOf(r);
   }

@@ -22,14 +22,14 @@ class Payload {
 
   // Elements of the chunk that are ledger, from its start; 0 where it has none.
   uint32_t LedgerElements(uint32_t chunk_elements) const;
-  // Samples of one rank in every step; of all together: a power of two.
+  // Samples of one rank in every step; of all together: a power of two, where nodes stay.
   uint32_t SamplesOf(uint32_t rank) const;
 
   std::vector<float> FirstWeights(ChunkId chunk, uint32_t elements) const;
   // The gradient of global rank `rank`. `node_samples`: of all ranks of its node; `variant`: other
-  // bits, but the same ledger.
+  // bits, but the same ledger; `ranks`: that make the step, where nodes come and go.
   void Gradient(uint32_t rank, ChunkId chunk, uint64_t clock, uint32_t node_samples,
-                uint32_t variant, uint32_t elements, float* out) const;
+                uint32_t variant, uint32_t elements, float* out, uint32_t ranks = 0) const;
 
  private:
   const JobPlan plan_;

@@ -23,7 +23,6 @@ constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
 constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
 constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
 constexpr absl::Duration kCopyLate = absl::Seconds(30);
-constexpr absl::Duration kDownMax = absl::Seconds(20);
 // Not yet silence.
 constexpr absl::Duration kReportLate = absl::Seconds(2);
 
@@ -60,6 +59,8 @@ void SimCoordinator::Start() {
   server::CoordinatorCore::Options options;
   options.jobs.backup_pause = world_->scenario().control.backup_pause;
   options.jobs.passed_over_for = world_->scenario().control.passed_over_for;
+  options.jobs.change_pause = world_->scenario().nodes.change_pause;
+  options.jobs.joiner_pause = world_->scenario().nodes.joiner_pause;
   options.jobs.protection = [has_keys = world_->scenario().is_sealed()] {
     return server::ProtectionRules{.has_keys = has_keys, .keeps_secrets = has_keys};
   };
@@ -72,6 +73,7 @@ void SimCoordinator::Start() {
   std::vector<proto::StoredJob> jobs;
   for (const auto& [id, stored] : stored_) jobs.push_back(stored);
   world_->causes().OnStart(world_->network().Now());
+  core_->RestoreDraining(draining_);
   core_->Restore(jobs, next_job_, seen_, world_->network().Now());
   // Whoever follows a job asks again.
   for (const proto::StoredJob& job : jobs) {
@@ -253,6 +255,15 @@ void SimCoordinator::MaybeBreak(const Line& line) {
                           [this, line] { Break(line); });
 }
 
+void SimCoordinator::BreakLine(const std::string& daemon) {
+  if (world_->network().Now() < break_no_sooner_[daemon]) return;
+  break_no_sooner_[daemon] = world_->network().Now() + kBetweenBreaks;
+  const auto lines = lines_;
+  for (const auto& [session, line] : lines) {
+    if (line->daemon == daemon) Break(line);
+  }
+}
+
 void SimCoordinator::Break(const Line& line) {
   if (line->broken) return;
   line->broken = true;
@@ -282,6 +293,11 @@ void SimCoordinator::Send(server::SessionId session, const proto::CoordinatorMes
   if (found == lines_.end()) return;
   const Line line = found->second;
   checker_.OnCommand(line->registration, message);
+  world_->views().OnCommand(line->registration, message);
+  const proto::ViewChange& change = message.change_view();
+  const bool is_void =
+      message.has_change_view() && change.joined().empty() && change.left().empty();
+  if (is_void) world_->Count(Rare::kVoidChange);
   const bool is_worker = line->registration.role() == proto::WORKER;
   const std::string daemon = absl::StrCat(is_worker ? "worker " : "server ", line->daemon);
   if (message.has_registered()) world_->causes().OnMet(daemon);
@@ -322,24 +338,17 @@ absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
     const bool is_whole_now = before[s].is_partial && !now[s].is_partial && !now[s].second.empty();
     if (is_whole_now) world_->Count(Rare::kNewCopyWhole);
   }
-  stored_[id] = job;
+  if (world_->plan(id).is_elastic()) world_->views().OnSaved(job);
+  const proto::StoredJob saved = std::exchange(stored_[id], job);
   checker_.OnSaved(job.record());
   next_job_ = std::max(next_job_, id + 1);
   if (job.training() && job.record().job().replicas() > 0) {
     const std::string wrong = world_->causes().OnHomes(id, now);
     if (!wrong.empty()) world_->Fail("a copy is given up by what was done to it: " + wrong);
   }
-  if (moves) MaybeDieAtSave();
+  if (moves) MaybeDieAtSave(Rare::kRestartAtSave);
+  if (world_->plan(id).is_elastic()) NoteChanges(saved, job);
   return absl::OkStatus();
-}
-
-// Between saving and telling.
-void SimCoordinator::MaybeDieAtSave() {
-  if (!world_->Takes(Rare::kRestartAtSave)) return;
-  dies_ = stands_still_ = true;
-  world_->network().After(absl::ZeroDuration(), [this] {
-    if (dies_) Restart(world_->random().Between(absl::ZeroDuration(), kDownMax));
-  });
 }
 
 void SimCoordinator::Forget(JobId job) {

@@ -15,6 +15,7 @@
 #include "server/coordinator/core/coordinator_core.h"
 #include "tests/sim/check/control_checker.h"
 #include "tests/sim/cluster/control_stream.h"
+#include "tests/sim/scenario/scenario.h"
 
 namespace strata::sim {
 
@@ -39,6 +40,8 @@ class SimCoordinator final : public server::CoordinatorActions {
   // Errors besides the core's: Unavailable (nobody answers).
   absl::StatusOr<JobId> Submit(const proto::Job& job);
   absl::Status Cancel(uint32_t job);
+  // Likewise. NotFound: it does not know the daemon.
+  absl::Status Drain(const std::string& daemon, bool undo);
 
   // ---- what may happen to it ----
 
@@ -50,12 +53,16 @@ class SimCoordinator final : public server::CoordinatorActions {
   // False: there is no such line.
   bool Silence(const std::string& daemon, absl::Duration pause);
 
+  // The daemon's line breaks.
+  void BreakLine(const std::string& daemon);
+
   // What must be true of jobs that have ended; once, at the end of the run.
   void Finish();
 
   void Send(server::SessionId session, const proto::CoordinatorMessage& message) override;
   void Close(server::SessionId session) override;
   absl::Status Persist(const proto::StoredJob& job) override;
+  absl::Status PersistDraining(const std::vector<std::string>& daemons) override;
   absl::Status PersistSeen(const std::vector<server::SeenRegistrations::Entry>& seen) override;
   void Forget(JobId job) override;
   void Notify(JobId job, const proto::FollowEvent& event) override;
@@ -74,8 +81,10 @@ class SimCoordinator final : public server::CoordinatorActions {
                      const proto::DaemonMessage& message);
   // What users see of a job.
   void TakeStatus(uint32_t job, const proto::JobStatus& status);
-  // It is about to end: nothing that it still does leaves it.
-  void MaybeDieAtSave();
+  // It is about to end, by such a chance: nothing that it still does leaves it.
+  void MaybeDieAtSave(Rare rare);
+  // What has happened to the job's nodes, between two saves.
+  void NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job);
   // Has the process that runs now do it, once it does not stand still.
   void Do(std::function<void()> what);
   // Has it take what comes over the line.
@@ -95,7 +104,8 @@ class SimCoordinator final : public server::CoordinatorActions {
   uint64_t process_ = 0;
   std::unique_ptr<server::CoordinatorCore> core_;  // null: no process
   bool stands_still_ = false;
-  bool dies_ = false;                           // now
+  bool dies_ = false;  // now
+  uint32_t deaths_at_save_ = 0;
   std::vector<std::function<void()>> waiting_;  // until it goes on
   uint64_t next_session_ = 1;
   std::map<server::SessionId, Line> lines_;            // that the process knows
@@ -105,6 +115,7 @@ class SimCoordinator final : public server::CoordinatorActions {
   // The store.
   std::map<uint32_t, proto::StoredJob> stored_;
   std::vector<server::SeenRegistrations::Entry> seen_;
+  std::vector<std::string> draining_;
   uint32_t next_job_ = 1;
 };
 

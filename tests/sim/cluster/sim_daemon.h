@@ -36,6 +36,7 @@ class SimDaemon {
   // The coordinator and the process do not reach each other for so long; it goes on.
   void CutOff(absl::Duration pause);
   bool is_gone() const { return is_gone_; }
+  bool is_there() const { return session_ != nullptr; }
   // It is there and holds no job, or is gone for good.
   bool is_idle() const { return is_gone_ || (session_ != nullptr && RunningJobs().empty()); }
 

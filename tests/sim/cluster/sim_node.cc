@@ -46,6 +46,7 @@ SimNode::SimNode(World* world, const proto::JobRecord& record, const Options& op
       consumed_(map_.chunks(), 0),
       landed_(map_.chunks(), 0),
       complete_(self_.ranks(), 0),
+      gate_(*Views::Of(record)),
       timers_(&world->network()) {
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     weights_.emplace_back(map_.ElementsOf(ChunkId(c)));
@@ -94,7 +95,7 @@ uint32_t SimNode::JobOf(const std::string& endpoint) {
 bool SimNode::Goes(const absl::Status& status) {
   if (status.ok()) return true;
   stopped_ = true;
-  if (replaced_) return false;  // refused, as it should be
+  if (is_replaced()) return false;  // refused, as it should be
   const std::string reason(status.message());
   if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
   return false;
@@ -123,26 +124,40 @@ void SimNode::Turn() {
     });
   }
   TakeMoves();
+  TakeViews();
   if (stopped_ || !Goes(exchange_->Poll(kIdlePoll))) return;
   Advance();
 }
 
 void SimNode::Advance() {
   if (!training_ && exchange_->phase() == Exchange::Phase::kTraining) {
-    training_ = true;
-    for (uint32_t c = 0; c < map_.chunks(); ++c) {
-      world_->checker(job_)->OnBegin(options_.node, options_.incarnation, ChunkId(c), weights_[c]);
-    }
-    std::fill(landed_.begin(), landed_.end(), 1);
-    for (uint32_t r = 0; r < ranks_.size(); ++r) {
-      BeginStep(r);
-      WakeRank(r, absl::ZeroDuration());
-    }
+    Begin();
   }
   if (exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
-    if (!replaced_) options_.on_finished();
+    if (!is_replaced()) options_.on_finished(*core_.steps());
   }
+}
+
+void SimNode::Begin() {
+  training_ = true;
+  const uint64_t first = exchange_->first_clock();
+  NodeChecker* const checker = world_->checker(job_);
+  checker->OnFirstClock(options_.node, options_.incarnation, first);
+  for (uint32_t c = 0; c < map_.chunks(); ++c) {
+    checker->OnBegin(options_.node, options_.incarnation, ChunkId(c), weights_[c]);
+    ready_[c].assign(self_.ranks(), first);
+  }
+  core_.BeginAt(first);
+  std::fill(landed_.begin(), landed_.end(), first + 1);
+  std::fill(consumed_.begin(), consumed_.end(), first);
+  std::fill(complete_.begin(), complete_.end(), first);
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    ranks_[r].step = ranks_[r].told = first;
+    BeginStep(r);
+    WakeRank(r, absl::ZeroDuration());
+  }
+  Promise();
 }
 
 void SimNode::WakeRank(uint32_t r, absl::Duration delay) {
@@ -169,6 +184,8 @@ void SimNode::BeginStep(uint32_t r) {
 
 void SimNode::RankTurn(uint32_t r) {
   Rank& rank = ranks_[r];
+  if (rank.published == 0 && rank.step >= End()) return LeaveRank(r);
+  if (rank.published == 0 && !MayBegin(r)) return;
   if (rank.waited < map_.chunks()) {
     while (rank.waited < map_.chunks()) {
       const uint32_t chunk = map_.chunks() - 1 - rank.waited;  // forward: the last layers first
@@ -181,9 +198,10 @@ void SimNode::RankTurn(uint32_t r) {
     const bool slow = world_->Takes(Rare::kSlowRank);
     const bool is_last = options_.node + 1 == world_->plan(job_).nodes;
     const absl::Duration more = is_last ? world_->plan(job_).last_node_step : absl::ZeroDuration();
-    return WakeRank(
-        r, more + world_->random().Between(absl::Microseconds(10),
-                                           slow ? absl::Seconds(3) : absl::Milliseconds(1)));
+    return WakeRank(r,
+                    more + world_->plan(job_).step_time +
+                        world_->random().Between(absl::Microseconds(10),
+                                                 slow ? absl::Seconds(3) : absl::Milliseconds(1)));
   }
   Publish(r);
 }
@@ -224,16 +242,19 @@ void SimNode::WriteGradient(uint32_t r, ChunkId chunk) {
   }
   std::vector<float>& gradient = gradients_[chunk.value()][r];
   payload_.Gradient(self_.first_rank() + r, chunk, step, samples_, options_.variant,
-                    map_.ElementsOf(chunk), gradient.data());
+                    map_.ElementsOf(chunk), gradient.data(), gate_.views().RanksAt(step));
 }
 
 void SimNode::FinishStep(uint32_t r) {
   Rank& rank = ranks_[r];
   ++rank.step;
-  if (rank.step < clocks_) {
-    BeginStep(r);
-    return WakeRank(r, absl::Microseconds(1));
-  }
+  if (rank.step >= End()) return LeaveRank(r);
+  BeginStep(r);
+  WakeRank(r, absl::Microseconds(1));
+}
+
+void SimNode::LeaveRank(uint32_t r) {
+  Rank& rank = ranks_[r];
   rank.left = true;
   if (const absl::Status left = core_.OnLeave(r, rank.step); !left.ok()) {
     return world_->Fail("jobs end well: " + std::string(left.message()));
@@ -263,7 +284,7 @@ absl::Status SimNode::TakeFirstWeights(ChunkId chunk, const Bytes& weights) {
 
 worker::ExchangeNode::Sum SimNode::TakeSum(ChunkId chunk, uint64_t clock) {
   NodeChecker* const checker = world_->checker(job_);
-  if (!replaced_) checker->OnPush(options_.node, chunk, clock);
+  if (!is_replaced()) checker->OnPush(options_.node, chunk, clock);
   const uint32_t count = map_.ElementsOf(chunk);
   inputs_.clear();
   for (const std::vector<float>& gradient : gradients_[chunk.value()]) {
@@ -295,7 +316,7 @@ absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
   const std::vector<float>& weights = weights_[chunk.value()];
   NodeChecker* const checker = world_->checker(job_);
   checker->OnTaken(options_.node, options_.incarnation, chunk, clock, weights);
-  if (!replaced_) checker->OnWeights(options_.node, chunk, clock, weights);
+  if (!is_replaced()) checker->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
@@ -307,7 +328,7 @@ absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
 
 absl::Status SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   world_->Progress();
-  if (!replaced_) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
+  if (!is_replaced()) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@
 #include "proto/control.pb.h"
 #include "tests/sim/check/payload.h"
 #include "worker/aggregator/core/aggregator_core.h"
+#include "worker/aggregator/core/view_gate.h"
 #include "worker/exchange/core/exchange.h"
 
 namespace strata::sim {
@@ -31,8 +32,11 @@ class SimNode final : public worker::ExchangeNode {
     uint32_t node = 0;
     uint32_t incarnation = 1;
     uint32_t variant = 0;  // of the gradients
-    std::function<void()> on_finished;
+    // With the steps that its ranks have made.
+    std::function<void(uint64_t steps)> on_finished;
     std::function<void(const std::string& reason)> on_failed;
+    // It begins no clock from this one on before it hears of the change.
+    std::function<void(uint32_t number, uint64_t from_clock)> on_promised;
   };
 
   // `record` with placement. Starts to train.
@@ -46,6 +50,8 @@ class SimNode final : public worker::ExchangeNode {
   void Replace() { replaced_ = true; }
   // As the agent does. A process that stands still hears of it when it goes on.
   void MoveShard(const proto::MoveShard& move);
+  void ProposeView(uint32_t number);
+  void ChangeView(const proto::ViewChange& change);
 
   Bytes FirstWeights(ChunkId chunk) override;
   absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override;
@@ -59,19 +65,35 @@ class SimNode final : public worker::ExchangeNode {
  private:
   struct Rank {
     uint64_t step = 0;
+    uint64_t told = 0;       // steps that it knows the nodes of
     uint32_t waited = 0;     // chunks whose weights are there in this step
     uint32_t published = 0;  // chunks in this step
     bool asleep = true;      // for weights
+    bool held = false;       // the nodes of its step are not known
     bool scheduled = false;
     bool left = false;
     std::vector<uint32_t> order;  // of publishing
   };
 
+  // Another process has begun in its place, here or on another worker.
+  bool is_replaced() const;
   // Whether the node goes on after a call of its exchange; else it has ended with the call's error.
   bool Goes(const absl::Status& status);
   // One turn of the aggregator's loop.
   void Turn();
   void TakeMoves();
+  void Begin();
+  void TakeViews();
+  void TakeView(const proto::ViewChange& change);
+  void Promise();
+  // As the aggregator does: ranks are told of no step from `until` on; returns how many any of them
+  // has been told of.
+  uint64_t Close();
+  // The ranks' last step is before this one.
+  uint64_t End() const;
+  // Whether the rank may begin its step; else it asks again.
+  bool MayBegin(uint32_t rank);
+  void LeaveRank(uint32_t rank);
   void Advance();
   void WakeRank(uint32_t rank, absl::Duration delay);
   void RankTurn(uint32_t rank);
@@ -100,6 +122,9 @@ class SimNode final : public worker::ExchangeNode {
   bool stopped_ = false, replaced_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
   std::vector<worker::ShardMove> moves_;  // that it has not heard of
+  worker::ViewGate gate_;
+  std::vector<proto::ViewChange> views_;  // likewise
+  uint32_t proposed_ = 0;                 // the number that is to be promised; 0: none
   std::unique_ptr<worker::Exchange> exchange_;
   OwnedTimers<transport::SimNetwork> timers_;
 };

@@ -68,6 +68,7 @@ void SimOperator::Start() {
     world_->Count(Rare::kSilentDaemon);
     world_->causes().OnLost(daemon.Describe());
   });
+  DisturbWorkers();
   if (faults.disturbs_servers()) world_->network().After(kFirstTrain, [this] { DisturbServers(); });
 }
 

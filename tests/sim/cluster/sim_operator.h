@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/coordinator/jobs/stored_job.pb.h"
 
 namespace strata::sim {
 
 class SimServer;
+class SimWorker;
 class World;
 
 // What users and hosts do: submits the scenario's jobs, cancels some, ends and starts processes of
@@ -25,6 +27,8 @@ class SimOperator {
   // The primary on a server begins to fill a new copy at this address; or hears that it counts.
   void OnFill(const std::string& primary, const std::string& address);
   void OnWhole(const std::string& primary, const std::string& address);
+  // A change of a job's nodes has come a step further.
+  void OnChange(const proto::StoredJob& job);
   // Whether the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
@@ -40,6 +44,14 @@ class SimOperator {
   // Keeps two servers from each other for a while.
   void PartServers(const SimServer& one, const SimServer& other);
   void LoseBoth();
+  // What befalls workers of jobs whose nodes come and go.
+  void DisturbWorkers();
+  void Drain();
+  void Undrain(const std::string& worker);
+  // Does one of all that may happen to those who have a part in a change.
+  void DisturbChange(const proto::StoredJob& job);
+  SimWorker& SomeWorker();
+  SimWorker* FindWorker(const std::string& name);
   // Two different ones, if there are two.
   std::pair<size_t, size_t> TwoServers();
   // Does it so often, at times that follow each other closely or not at all.

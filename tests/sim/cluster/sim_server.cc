@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/exchange/shard_generation.h"
+#include "tests/sim/check/view_checker.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
@@ -38,6 +39,7 @@ void SimServer::Begin(proto::Register* registration) {
 void SimServer::Clear() {
   shards_.clear();
   jobs_.clear();
+  world_->views().OnServerGone(name());
 }
 
 bool SimServer::Listens(const std::string& address) const {
@@ -61,11 +63,40 @@ void SimServer::OnMessage(const proto::CoordinatorMessage& message) {
     RemoveShard(message.remove_shard());
   } else if (message.has_remove_job()) {
     RemoveJob(message.remove_job().job_id());
+  } else if (message.has_change_view()) {
+    ChangeView(message.change_view());
   }
+}
+
+void SimServer::ChangeView(const proto::ViewChange& change) {
+  absl::Status changed = absl::NotFoundError("the job is not here");
+  for (auto& shard : shards_) {
+    const absl::Status there = shard->ChangeView(change);
+    if (absl::IsNotFound(there)) continue;
+    changed = there;
+    if (!changed.ok()) break;
+  }
+  if (changed.ok()) world_->views().OnInstalled(name(), change.job_id(), change.number());
+  proto::DaemonMessage reply;
+  proto::ViewInstalled* const installed = reply.mutable_view_installed();
+  installed->set_job_id(change.job_id());
+  installed->set_attempt(change.attempt());
+  installed->set_number(change.number());
+  if (!changed.ok()) installed->set_error(std::string(changed.message()));
+  Say(std::move(reply));
+}
+
+void SimServer::NoteViews(const proto::JobRecord& record) {
+  uint32_t number = record.view().number();
+  for (const proto::ViewChange& change : record.view_changes()) {
+    number = std::max(number, change.number());
+  }
+  world_->views().OnInstalled(name(), record.job_id(), number);
 }
 
 void SimServer::RemoveJob(uint32_t job) {
   if (jobs_.erase(job) == 0) return;
+  world_->views().OnRemoved(name(), job);
   for (auto& shard : shards_) shard->Remove(job);
 }
 
@@ -80,6 +111,7 @@ void SimServer::Install(const proto::InstallJob& install) {
   for (const proto::OwnBackup& backup : install.own_backups()) {
     shards_.at(backup.thread())->Install(record, backup.shard(), server::ShardCopy::kBackup);
   }
+  NoteViews(record);
   proto::DaemonMessage reply;
   reply.mutable_job_installed()->set_job_id(record.job_id());
   Say(std::move(reply));
@@ -116,6 +148,7 @@ absl::Status SimServer::TakeBackup(const proto::InstallBackup& install) {
   world_->Count(Rare::kNewCopy);
   jobs_.insert(job);
   shards_.at(install.backup().thread())->Install(record, shard, server::ShardCopy::kEmptyBackup);
+  NoteViews(record);
   return absl::OkStatus();
 }
 
@@ -184,6 +217,9 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
   const auto where = [&] { return absl::StrFormat(": job %d: shard %d", job, shard); };
   if (report.waits_ms() >= kPatienceMs || !state.refusal.ok()) {
     world_->causes().OnSlowBackup(job, shard);
+  }
+  if (!state.refusal.ok()) {
+    world_->Log(25, [&] { return name() + where() + ": is refused: " + report.refusal(); });
   }
   const bool cannot_follow = absl::StrContains(report.refusal(), "CONFLICT");
   if (cannot_follow && world_->scenario().faults.corrupt == 0) {

@@ -36,6 +36,9 @@ class SimServer final : public SimDaemon {
   void InstallBackup(const proto::InstallBackup& install);
   // Errors: there is no room for it.
   absl::Status TakeBackup(const proto::InstallBackup& install);
+  void ChangeView(const proto::ViewChange& change);
+  // All copies here have the changes of the record.
+  void NoteViews(const proto::JobRecord& record);
   void RemoveShard(const proto::RemoveShard& remove);
   // A copy of a shard that is older is not here any more, nor is the job, if that was all of it.
   void Forget(uint32_t job, uint32_t shard, uint32_t generation);

@@ -44,6 +44,8 @@ class SimShard {
   // Forgets a copy that is older. Returns whether one is here that is not.
   bool RemoveShard(uint32_t job, uint32_t shard, uint32_t generation);
   bool Holds(uint32_t job) const;
+  // As ShardCore::ChangeView.
+  absl::Status ChangeView(const proto::ViewChange& change) { return core_.ChangeView(change); }
   void Remove(uint32_t job);
   std::vector<server::BackupState> BackupStates() const { return core_.BackupStates(); }
   // With its process, by a signal; or no more.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/program_optimizer.h"
+#include "tests/sim/check/view_checker.h"
 #include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/sim_server.h"
 #include "tests/sim/cluster/world.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr int kRingPort = 5000;  // and the job's number
 constexpr absl::Duration kCrashCheck = absl::Milliseconds(3);
 constexpr uint32_t kRestartsMax = 4;
+constexpr absl::Duration kIdleCheck = absl::Milliseconds(100);
 
 proto::Layout LayoutOf(const JobPlan& plan) {
   proto::Layout layout;
@@ -35,9 +38,22 @@ proto::Layout LayoutOf(const JobPlan& plan) {
 
 }  // namespace
 
-SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots)
+SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots,
+                     absl::Duration joins_after)
     : SimDaemon(world, proto::WORKER, name), slots_(slots) {
-  Start();
+  if (joins_after == absl::ZeroDuration()) {
+    Start();
+    return;
+  }
+  world->network().After(joins_after, [this] {
+    world_->Count(Rare::kLateWorker);
+    Start();
+  });
+}
+
+bool SimWorker::Plays(uint32_t job, uint32_t node) const {
+  const auto found = playing_.find(job);
+  return found != playing_.end() && found->second.node == node;
 }
 
 void SimWorker::Begin(proto::Register* registration) { registration->set_slots(slots_); }
@@ -67,22 +83,41 @@ void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
     TryPeers(message.try_peers());
   } else if (message.has_measure_link()) {
     MeasureLink(message.measure_link().record().job_id());
+  } else if (message.has_propose_view()) {
+    ProposeView(message.propose_view());
+  } else if (message.has_change_view()) {
+    ChangeView(message.change_view());
   }
+}
+
+void SimWorker::ProposeView(const proto::ProposeView& propose) {
+  const auto found = playing_.find(propose.job_id());
+  if (found == playing_.end() || found->second.node_process == nullptr) return;
+  found->second.node_process->ProposeView(propose.number());
+}
+
+void SimWorker::ChangeView(const proto::ViewChange& change) {
+  const auto found = playing_.find(change.job_id());
+  if (found == playing_.end() || found->second.node_process == nullptr) return;
+  found->second.node_process->ChangeView(change);
 }
 
 void SimWorker::StartNode(const proto::StartNode& start) {
   const uint32_t job = start.record().job_id();
-  if (over_.count(job) > 0) return;
-  if (playing_.count(job) > 0) {
-    if (playing_[job].said_ready) SayReady(job);
-    return;
+  if (over_.count({job, start.node(), start.incarnation()}) > 0) return;
+  if (const auto found = playing_.find(job); found != playing_.end()) {
+    const Playing& now = found->second;
+    const bool is_it = now.node == start.node() && now.started >= start.incarnation();
+    if (is_it && now.said_ready) SayReady(job);
+    if (is_it) return;
+    Forget(job);
   }
   uint32_t used = 0;
   for (const auto& [id, playing] : playing_) used += playing.ranks;
   Playing& playing = playing_[job];
   playing.node = start.node();
   playing.ranks = start.record().view().nodes(static_cast<int>(start.node())).ranks();
-  playing.incarnation = start.incarnation();
+  playing.incarnation = playing.started = start.incarnation();
   if (used + playing.ranks > slots_) {
     world_->Fail(absl::StrFormat("slots are given once: job %d gets %d of %s's %d, %d are in use",
                                  job, playing.ranks, name(), slots_, used));
@@ -91,8 +126,11 @@ void SimWorker::StartNode(const proto::StartNode& start) {
   const bool slow = world_->Takes(Rare::kSlowStart);
   After(world_->random().Between(absl::ZeroDuration(),
                                  slow ? absl::Seconds(8) : absl::Milliseconds(20)),
-        [this, job] {
-          if (playing_.count(job) > 0) SayReady(job);
+        [this, job, node = start.node(), started = start.incarnation()] {
+          const auto found = playing_.find(job);
+          const bool is_it = found != playing_.end() && found->second.node == node &&
+                             found->second.started == started;
+          if (is_it) SayReady(job);
         });
 }
 
@@ -101,6 +139,8 @@ void SimWorker::SayReady(uint32_t job) {
   proto::DaemonMessage message;
   proto::NodeReady* ready = message.mutable_node_ready();
   ready->set_job_id(job);
+  ready->set_incarnation(playing_[job].started);
+  ready->set_can_resume(world_->plan(job).is_elastic());
   *ready->mutable_layout() = LayoutOf(world_->plan(job));
   ready->set_samples_per_epoch(1000);
   ready->set_total_steps(world_->plan(job).clocks);
@@ -136,6 +176,9 @@ void SimWorker::RunNode(const proto::JobRecord& record) {
     return world_->Fail(absl::StrFormat("no job trains without shards: job %d", record.job_id()));
   }
   found->second.record = record;
+  if (world_->plan(record.job_id()).is_elastic()) {
+    world_->views().OnRun(found->second.node, found->second.incarnation, record);
+  }
   StartProcess(record.job_id());
   MaybeCrash(record.job_id());
 }
@@ -175,15 +218,29 @@ void SimWorker::StartProcess(uint32_t job) {
   options.node = playing.node;
   options.incarnation = playing.incarnation;
   options.variant = world_->scenario().other_bits ? playing.incarnation - 1 : 0;
-  options.on_finished = [this, job] {
+  options.on_promised = [this, job, node = playing.node, started = playing.started](
+                            uint32_t number, uint64_t from_clock) {
+    proto::DaemonMessage message;
+    proto::ViewPromised* const promised = message.mutable_view_promised();
+    promised->set_job_id(job);
+    promised->set_node(node);
+    promised->set_incarnation(started);
+    promised->set_number(number);
+    promised->set_from_clock(from_clock);
+    Say(std::move(message));
+  };
+  options.on_finished = [this, job](uint64_t steps) {
     proto::DaemonMessage message;
     message.mutable_node_finished()->set_job_id(job);
+    message.mutable_node_finished()->set_incarnation(playing_[job].started);
+    message.mutable_node_finished()->set_steps_made(steps);
     Say(std::move(message));
     Forget(job);
   };
   options.on_failed = [this, job](const std::string& reason) {
     proto::DaemonMessage message;
     message.mutable_node_failed()->set_job_id(job);
+    message.mutable_node_failed()->set_incarnation(playing_[job].started);
     message.mutable_node_failed()->set_reason(reason);
     Say(std::move(message));
     Forget(job);
@@ -196,8 +253,41 @@ void SimWorker::Forget(uint32_t job) {
   const auto found = playing_.find(job);
   if (found == playing_.end()) return;
   Bury(&found->second);
+  over_.emplace(job, found->second.node, found->second.started);
   playing_.erase(found);
-  over_.insert(job);
+}
+
+void SimWorker::KillNodes() {
+  std::vector<uint32_t> jobs;
+  for (const auto& [job, playing] : playing_) {
+    if (world_->plan(job).replaces) jobs.push_back(job);
+  }
+  for (const uint32_t job : jobs) {
+    world_->Count(Rare::kNodeDies);
+    world_->causes().OnNodeDeath(job);
+    world_->Log(23, [&] { return absl::StrFormat("%s: job %d's processes end", name(), job); });
+    proto::DaemonMessage message;
+    message.mutable_node_failed()->set_job_id(job);
+    message.mutable_node_failed()->set_incarnation(playing_[job].started);
+    message.mutable_node_failed()->set_reason("killed");
+    Say(std::move(message));
+    Forget(job);
+  }
+}
+
+void SimWorker::Leave(absl::Duration notice) {
+  if (!is_there()) return;
+  world_->Count(Rare::kLeaving);
+  world_->Log(24, [&] { return absl::StrCat(name(), " is about to end"); });
+  proto::DaemonMessage message;
+  message.mutable_leaving();
+  Say(std::move(message));
+  EndOnceIdle(world_->network().Now() + notice);
+}
+
+void SimWorker::EndOnceIdle(absl::Time at_latest) {
+  if (playing_.empty() || world_->network().Now() >= at_latest) return Lose();
+  After(kIdleCheck, [this, at_latest] { EndOnceIdle(at_latest); });
 }
 
 void SimWorker::Bury(Playing* playing) {
@@ -218,7 +308,8 @@ void SimWorker::LeaveBehind(Playing* playing) {
 
 void SimWorker::MaybeCrash(uint32_t job) {
   const double chance = world_->scenario().rare[static_cast<size_t>(Rare::kNodeRestart)];
-  if (world_->plan(job).is_ring()) return;  // the others could not go on
+  // The others could not go on; or the coordinator begins it again.
+  if (world_->plan(job).is_ring() || world_->plan(job).is_elastic()) return;
   if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
   absl::Duration alive = kCrashCheck;
   while (!world_->random().Chance(chance)) alive += kCrashCheck;

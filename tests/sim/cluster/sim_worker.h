@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "proto/control.pb.h"
@@ -21,12 +22,22 @@ class World;
 // daemon start anew.
 class SimWorker final : public SimDaemon {
  public:
-  SimWorker(World* world, const std::string& name, uint32_t slots);
+  // `joins_after`: the cluster.
+  SimWorker(World* world, const std::string& name, uint32_t slots,
+            absl::Duration joins_after = absl::ZeroDuration());
+
+  // Whether it plays this node of the job.
+  bool Plays(uint32_t job, uint32_t node) const;
+  // The processes of all of its nodes that are begun again end.
+  void KillNodes();
+  // It says that it is about to end, and does so once it is idle, or after `notice`.
+  void Leave(absl::Duration notice);
 
  private:
   struct Playing {
     uint32_t node = 0, ranks = 0;
     uint32_t incarnation = 0;
+    uint32_t started = 0;  // the incarnation that it was told to start
     bool said_ready = false;
     proto::JobRecord record;                     // with placement, once it runs
     std::map<uint32_t, proto::MoveShard> moves;  // since, by shard
@@ -46,6 +57,9 @@ class SimWorker final : public SimDaemon {
   void TryPeers(proto::TryPeers peers);
   void StartProcess(uint32_t job);
   void MaybeCrash(uint32_t job);
+  void ProposeView(const proto::ProposeView& propose);
+  void ChangeView(const proto::ViewChange& change);
+  void EndOnceIdle(absl::Time at_latest);
   // The job is over here.
   void Forget(uint32_t job);
   void Bury(Playing* playing);
@@ -53,7 +67,8 @@ class SimWorker final : public SimDaemon {
 
   const uint32_t slots_;
   std::map<uint32_t, Playing> playing_;  // by job
-  std::set<uint32_t> over_;              // jobs
+  // Jobs; nodes and incarnations whose processes have ended here.
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> over_;
   std::vector<std::unique_ptr<SimNode>> left_behind_;
 };
 

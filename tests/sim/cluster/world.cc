@@ -1,6 +1,7 @@
 #include "tests/sim/cluster/world.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -171,8 +172,13 @@ Outcome World::Run() {
     slots += plan.ranks_per_node;
   }
   if (scenario_.slots > 0) slots = scenario_.slots;
-  for (uint32_t w = 0; w < workers; ++w) {
-    workers_.push_back(std::make_unique<SimWorker>(this, absl::StrCat("w", w), slots));
+  const NodeFaults& nodes = scenario_.nodes;
+  for (uint32_t w = 0; w < workers + nodes.spare_workers; ++w) {
+    const bool is_late = w + nodes.late_workers >= workers + nodes.spare_workers;
+    workers_.push_back(std::make_unique<SimWorker>(
+        this, absl::StrCat("w", w), slots,
+        is_late ? absl::Milliseconds(std::exp2(1 + 13 * random_.Fraction()))
+                : absl::ZeroDuration()));
   }
   operator_ = std::make_unique<SimOperator>(this);
   if (scenario_.is_sealed()) eavesdropper_ = std::make_unique<Eavesdropper>(this);

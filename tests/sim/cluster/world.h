@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/transport/sim/sim_network.h"
 #include "tests/sim/check/checker.h"
+#include "tests/sim/check/view_checker.h"
 #include "tests/sim/cluster/early_resends.h"
 #include "tests/sim/cluster/event_log.h"
 #include "tests/sim/cluster/outcome.h"
@@ -52,6 +53,7 @@ class World {
   const std::vector<std::unique_ptr<SimServer>>& servers() const { return servers_; }
   const std::vector<std::unique_ptr<SimWorker>>& workers() const { return workers_; }
   Causes& causes() { return causes_; }
+  ViewChecker& views() { return views_; }
   // Whether to take a rare branch now; counts it if so.
   bool Takes(Rare rare);
   void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
@@ -109,6 +111,7 @@ class World {
   absl::Time progress_at_ = absl::UnixEpoch();
   std::map<uint32_t, std::unique_ptr<NodeChecker>> checkers_;
   Causes causes_;
+  ViewChecker views_{[this](const std::string& v) { Fail(v); }};
   std::set<uint32_t> ended_, failed_;
   std::string late_violation_;
   std::unique_ptr<Eavesdropper> eavesdropper_;  // hears of endpoints that end with the others below

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -62,7 +63,8 @@ ReferenceChunk::ReferenceChunk(const proto::JobRecord& record, ChunkId chunk,
   }
   for (const auto& [first_rank, node] : by_first_rank) {
     nodes_.push_back({.id = node.node(), .ranks = node.ranks()});
-    ranks_ += node.ranks();
+    nodes_.back().retired = node.absent();
+    if (!node.absent()) ranks_at_[0] += node.ranks();
   }
   for (Node& node : nodes_) node.base = weights_;
   mean_square_.assign(weights_.size(), 0.0f);
@@ -142,6 +144,29 @@ std::vector<ReferenceChunk::Due> ReferenceChunk::OnRetire(uint32_t id, absl::Tim
   return CollectDue();
 }
 
+void ReferenceChunk::OnChange(const proto::ViewChange& change) {
+  uint32_t ranks = ranks_at_.rbegin()->second;
+  for (const uint32_t left : change.left()) {
+    if (const Node* const node = Find(left)) ranks -= node->ranks;
+  }
+  for (const uint32_t joined : change.joined()) {
+    Node* const node = Find(joined);
+    if (node == nullptr) return;
+    ranks += node->ranks;
+    // What it pushed before it left may still wait for others.
+    *node = {.id = node->id,
+             .ranks = node->ranks,
+             .received = change.at_clock(),
+             .open = std::move(node->open),
+             .base = weights_};
+  }
+  ranks_at_[change.at_clock()] = ranks;
+}
+
+uint32_t ReferenceChunk::RanksAt(uint64_t clock) const {
+  return std::prev(ranks_at_.upper_bound(clock))->second;
+}
+
 std::vector<ReferenceChunk::Due> ReferenceChunk::OnReplay(uint32_t id) {
   if (Node* const node = Find(id)) node->held = false;
   return CollectDue();
@@ -219,7 +244,7 @@ void ReferenceChunk::ApplyClocks() {
     bool anybody = false;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Node& node = nodes_[i];
-      if (node.received <= applied_clocks_) continue;
+      if (node.open.empty() || node.open.front().clock != applied_clocks_) continue;
       anybody = true;
       leaves[i] = std::move(node.open.front().sum);
       samples += node.open.front().samples;
@@ -240,12 +265,12 @@ void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
     const double samples = push.samples;
     double factor = 1.0;
     if (consistency_.lazy().local_steps() > 0) {
-      factor = static_cast<double>(node.ranks) / ranks_;
+      factor = static_cast<double>(node.ranks) / RanksAt(push.clock);
     } else if (consistency_.has_lazy()) {
       // Its share of a clock's samples. Where a rank's batch is not known, every rank's is taken to
       // be the mean over this node's.
       const double per_rank = batch_per_rank_ > 0 ? batch_per_rank_ : samples / node.ranks;
-      factor = samples / (per_rank * ranks_);
+      factor = samples / (per_rank * RanksAt(push.clock));
     } else if (consistency_.async().damping() == proto::Async::INVERSE_STALENESS) {
       if (node.versions_behind > 0) factor = 1.0 / static_cast<double>(node.versions_behind);
     }

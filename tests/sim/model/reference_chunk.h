@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ class ReferenceChunk {
   // The first receipt of each (node, clock), in order of arrival. Returns what is due, by node.
   std::vector<Due> OnPush(ReferencePush push);
   std::vector<Due> OnRetire(uint32_t node, absl::Time now = absl::UnixEpoch());
+  // Other nodes take part from this clock on. Who joins has pushed all clocks before, as it were;
+  // who leaves does not push, and retires as any. REQUIRES: no node has pushed it.
+  void OnChange(const proto::ViewChange& change);
   // Its newest push, again from a process that has replaced the one before.
   std::vector<Due> OnReplay(uint32_t node);
   // Its pushes from `clock` on were never received. REQUIRES: they wait for their clock to
@@ -107,13 +111,15 @@ class ReferenceChunk {
   void ApplyPush(const Node& node, const ReferencePush& push);
   // Its mean gradient, corrected.
   std::vector<float> Compensate(const Node& node, const ReferencePush& push);
+  // Of those that take part in a clock.
+  uint32_t RanksAt(uint64_t clock) const;
   uint32_t StalenessOf(const Node& node) const;
   std::vector<Due> CollectDue();
 
   const proto::Consistency consistency_;
-  const uint32_t batch_per_rank_;  // 0: not known
-  uint32_t ranks_ = 0;
-  std::vector<Node> nodes_;  // in order of first ranks
+  const uint32_t batch_per_rank_;          // 0: not known
+  std::map<uint64_t, uint32_t> ranks_at_;  // from this clock on
+  std::vector<Node> nodes_;                // in order of first ranks
   ReferenceOptimizer optimizer_;
   std::vector<float> weights_;
   std::vector<float> mean_square_;  // of adaptive compensation

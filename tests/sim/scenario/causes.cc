@@ -44,8 +44,16 @@ bool Causes::Explain(uint32_t job, proto::JobState state, const std::string& rea
     return starting_.count(job) > 0;
   }
   if (absl::StartsWith(reason, "can never fit: ")) return MayNotFit(now);
-  return ExplainNodeError(job, reason) || NamesLost(job, reason) ||
+  return ExplainNodeError(job, reason) || NamesLost(job, reason) || NamesDeaths(job, reason) ||
          MayLackServers(job, reason, now) || MayLackHosts(reason);
+}
+
+bool Causes::NamesDeaths(uint32_t job, const std::string& reason) const {
+  const auto deaths = node_deaths_.find(job);
+  if (deaths == node_deaths_.end()) return false;
+  // Before it trains, there is nothing that it could be begun again with.
+  if (absl::EndsWith(reason, ": killed")) return true;
+  return deaths->second > 1 && absl::StrContains(reason, ": killed; it was begun again before");
 }
 
 std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {

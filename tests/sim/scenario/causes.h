@@ -22,6 +22,8 @@ class Causes {
  public:
   // A frame of the job was changed on its way to a shard.
   void OnCorrupted(uint32_t job) { corrupted_.insert(job); }
+  // The processes of a node of the job have ended by themselves.
+  void OnNodeDeath(uint32_t job) { ++node_deaths_[job]; }
   void OnCancel(uint32_t job) { cancelled_.insert(job); }
   // A daemon's process has died, or the coordinator does not hear of it for too long.
   void OnLost(const std::string& daemon) { lost_.insert(daemon); }
@@ -80,6 +82,8 @@ class Causes {
   bool MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const;
   bool MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const;
   bool NamesLost(uint32_t job, const std::string& reason) const;
+  // A node has died twice, and come no further in between.
+  bool NamesDeaths(uint32_t job, const std::string& reason) const;
   // Whether the server had the only copy of a shard, which the reason names.
   bool NamesOnlyCopy(uint32_t job, const std::string& server, const std::string& reason) const;
   bool MayLackHosts(const std::string& reason) const;
@@ -94,6 +98,7 @@ class Causes {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> refused_copies_, whole_copies_;
   std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
+  std::map<uint32_t, uint32_t> node_deaths_;  // by job
   size_t servers_ = 0;
   bool has_copies_ = false;
   bool restarted_ = false, remembers_ = false;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/transport/sim/random.h"
+#include "tests/sim/scenario/profile_elastic.h"
 
 namespace strata::sim {
 namespace {
@@ -206,33 +207,6 @@ void MakeEncodedRings(Scenario* scenario) {
   }
 }
 
-// How second copies come that are lost, and what happens meanwhile.
-void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
-  ControlFaults& control = scenario->control;
-  const auto milliseconds = [&](double most) {
-    return absl::Milliseconds(std::exp2(std::log2(most) * random->Fraction()));
-  };
-  if (random->Chance(0.8)) control.backup_pause = milliseconds(1000);
-  if (random->Chance(0.5)) control.passed_over_for = milliseconds(30000);
-  if (random->Chance(0.7)) control.fill_ahead_bytes = random->Below(4000);
-  for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
-  // Where frames are lost or reordered without a break, beyond what a network does, a copy takes
-  // longer than it is waited for.
-  if (scenario->waits_unprotected()) {
-    scenario->faults.drop *= 0.1;
-    scenario->faults.reorder *= 0.1;
-  }
-  const auto maybe = [&](Rare rare, double p) {
-    if (random->Chance(0.3)) scenario->rare[static_cast<size_t>(rare)] = p;
-  };
-  maybe(Rare::kRestartAtSave, 0.5);
-  maybe(Rare::kNoRoomForCopy, 0.3);
-  maybe(Rare::kLateRemoval, 0.7);
-  maybe(Rare::kLateReport, 0.5);
-  maybe(Rare::kDisturbedFill, 0.5);
-  maybe(Rare::kDisturbedNewCopy, 0.7);
-}
-
 // Every job's shards lie on two servers, to which something happens while the job trains; in all
 // modes, encoded, with layers.
 void MakeReplicas(Scenario* scenario) {
@@ -290,6 +264,11 @@ Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   return {.shards_max = 1, .faults = false, .job = plan, .reserve = reserve};
 }
 
+const Scenario::Limits kElastic = {
+    .chunks_max = 9, .control = 0.15, .sealed = 0.1, .change = MakeElastic};
+const Scenario::Limits kElasticReplicas = {
+    .chunks_max = 5, .jobs_max = 1, .control = 0.1, .sealed = 0, .change = MakeElasticReplicas};
+
 }  // namespace
 
 const std::vector<Profile>& Profiles() {
@@ -338,6 +317,8 @@ const std::vector<Profile>& Profiles() {
       {"new-copies",
        "the same, whose servers come back empty, and whose new second copies take over",
        {.nodes_max = 3, .chunks_max = 9, .jobs_max = 1, .control = 0, .change = MakeNewCopies}},
+      {"elastic", "jobs whose nodes come and go, whatever befalls who has a part in it", kElastic},
+      {"elastic-replicas", "the same, with second copies of the shards", kElasticReplicas},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},
       {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},

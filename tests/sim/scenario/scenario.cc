@@ -152,61 +152,6 @@ void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* sc
 
 }  // namespace
 
-const char* ToString(Rare rare) {
-  static constexpr const char* kNames[] = {
-      "queue full",
-      "early resend",
-      "HELLO twice",
-      "RETRY",
-      "reconnect",
-      "slow rank",
-      "stopped node",
-      "stopped shard",
-      "stale view",
-      "future view",
-      "other generation",
-      "clock jump",
-      "other job",
-      "other node",
-      "other content",
-      "INIT conflict",
-      "install twice",
-      "publish order",
-      "node restart",
-      "session break",
-      "slow start",
-      "stalled line",
-      "old Register",
-      "no answer",
-      "unreachable",
-      "cancel",
-      "restart",
-      "stopped coordinator",
-      "lost worker",
-      "lost server",
-      "silent daemon",
-      "repeated connection",
-      "gone for good",
-      "stopped server",
-      "cut-off server",
-      "servers apart",
-      "both lost",
-      "restart at save",
-      "taken over",
-      "gone alone",
-      "new copy",
-      "new copy whole",
-      "late copy takes over",
-      "no room for copy",
-      "disturbed fill",
-      "disturbed new copy",
-      "late removal",
-      "late report",
-  };
-  static_assert(sizeof kNames / sizeof kNames[0] == kRares);
-  return kNames[static_cast<size_t>(rare)];
-}
-
 float SaidRate(uint64_t step) {
   static constexpr float kRates[] = {0.1f, 0.025f, 0.3f, 0.07f, 0.01f};
   return kRates[step % std::size(kRates)];
@@ -222,6 +167,7 @@ std::string JobPlan::Shape() const {
     absl::StrAppend(&how, "push { ", push, " } pull { ", pull, " } of ", nodes, ", ");
   }
   if (says_rates) how += "said rates, ";
+  if (is_elastic()) absl::StrAppendFormat(&how, "%d to %d nodes, ", nodes_min, nodes_max);
   return absl::StrFormat("%s%d ranks, %d chunks, %d elements, %d clocks, %s data %d", how, ranks(),
                          chunks, elements(), clocks, optimizer, data);
 }
@@ -244,6 +190,15 @@ proto::Job JobPlan::ToJob() const {
   job.set_connections(connections);
   job.set_replicas(replicas);
   if (waits_unprotected) job.set_while_unprotected(proto::Job::WAIT);
+  if (is_elastic()) {
+    job.set_ranks_min(nodes_min * ranks_per_node);
+    job.set_ranks_max(nodes_max * ranks_per_node);
+  }
+  if (replaces) {
+    // As often, and with as much patience, as anything befalls a job here.
+    job.mutable_replace()->set_per_hour(1000);
+    job.mutable_replace()->set_patience_s(600);
+  }
   if (is_ring()) {
     job.set_exchange(proto::Job::RING);
     proto::AllReduce::Algorithm algorithm = proto::AllReduce::AUTO;
@@ -330,6 +285,10 @@ std::string Scenario::Describe() const {
                                     job.Shape()));
     if (job.replicas > 0) parts.back() += ", in two copies";
     if (job.waits_unprotected) parts.back() += ", or it waits";
+    if (job.replaces) parts.back() += ", nodes are replaced";
+    if (job.step_time > absl::ZeroDuration()) {
+      absl::StrAppend(&parts.back(), ", steps of ", absl::FormatDuration(job.step_time));
+    }
   }
   if (is_sealed()) parts.push_back(proto::Job::Protection_Name(protection));
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
@@ -364,6 +323,11 @@ std::string Scenario::Describe() const {
   count("servers cut off", control.cut_offs);
   count("servers apart", control.apart);
   count("pairs of servers lost", control.both_lost);
+  count("spare workers", nodes.spare_workers);
+  count("of them late", nodes.late_workers);
+  count("drains", nodes.drains);
+  count("workers that leave", nodes.leaves);
+  count("deaths of nodes", nodes.deaths);
   if (jobs[0].replicas > 0) {
     parts.push_back(absl::StrFormat("new copies after %s, filled by %d bytes",
                                     absl::FormatDuration(control.backup_pause),

@@ -10,71 +10,11 @@
 #include "absl/time/time.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/job.pb.h"
+#include "tests/sim/scenario/rare.h"
 #include "worker/exchange/core/push_window.h"
 #include "worker/exchange/server/shard_link.h"
 
 namespace strata::sim {
-
-// Rare branches that the world takes on purpose. Each stands for something that a real network,
-// process or peer may do at any time.
-enum class Rare : uint8_t {
-  kQueueFull,        // an endpoint does not take a frame
-  kEarlyResend,      // a repeated push comes before an answer to the first can be back
-  kHelloTwice,       // a shard gets a HELLO again, out of the blue
-  kRetry,            // a shard says RETRY
-  kReconnect,        // a connection breaks while all is well
-  kSlowRank,         // a rank computes for seconds
-  kStoppedNode,      // a node's process stands still, then goes on
-  kStoppedShard,     // a shard stands still, then goes on
-  kStaleView,        // a push of the view before
-  kFutureView,       // a push of a view that is not installed yet
-  kOtherGeneration,  // a push for the placement before
-  kClockJump,        // a push ahead of what the node has pushed
-  kOtherJob,         // a push that names another job
-  kOtherNode,        // a push in the name of another node
-  kOtherContent,     // a repetition with another checksum from the same process
-  kInitConflict,     // other first weights than before
-  kInstallTwice,     // InstallJob is repeated
-  kPublishOrder,     // a rank publishes in an order of its own
-  kNodeRestart,      // a node starts over with the next incarnation
-  // From here on those of the control plane.
-  kSessionBreak,        // a daemon's line to the coordinator breaks
-  kSlowStart,           // a node's ranks take seconds to start
-  kStalledLine,         // what a daemon says after Register takes seconds
-  kOldRegister,         // a Register is said again by somebody else, at once or later
-  kNoAnswer,            // a worker does not say which shards it reaches
-  kUnreachable,         // a worker reaches a server's shards only after a while
-  kCancel,              // a user cancels a job
-  kCoordinatorRestart,  // the coordinator's process dies, another one begins
-  kStoppedCoordinator,  // it stands still, then goes on
-  kLostWorker,          // a worker's processes die; the daemon comes back with nothing
-  kLostServer,          // a server's process, likewise
-  kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
-  // Of sealed jobs.
-  kRepeatedConnection,  // all that a node has said over a connection is said again from elsewhere
-  // Of jobs whose shards have second copies.
-  kGoneForGood,    // a server's process dies, and no other one begins
-  kStoppedServer,  // a server's process is stopped, then goes on
-  kCutOffServer,   // a server and the coordinator do not reach each other for a while
-  kServersApart,   // two servers do not reach each other for a while
-  kBothLost,       // two servers die at once
-  kRestartAtSave,  // the coordinator dies when it has saved where a shard lies, and told nobody
-  kTakenOver,      // a second copy takes over
-  kGoneAlone,      // a first copy goes on without the second
-  // The same, when a shard has lost one of them.
-  kNewCopy,            // a server takes a new one in, which is empty
-  kNewCopyWhole,       // it has been filled, and counts
-  kLateCopyTakesOver,  // it takes over
-  kNoRoomForCopy,      // a server refuses to take one in
-  kDisturbedFill,      // something happens to one of both while the new one is filled
-  kDisturbedNewCopy,   // or soon after it counts
-  kLateRemoval,        // a server forgets a copy that was dropped only after a while
-  kLateReport,         // what a server says of its copies arrives after a while
-};
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kLateReport) + 1;
-// Those that need no second copies come first.
-inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
-const char* ToString(Rare rare);
 
 // Returns the learning rate of a step, in jobs whose program says rates: another one than that of
 // the steps before and after it.
@@ -100,6 +40,10 @@ struct JobPlan {
   std::string push, pull;  // encodings; empty: fp32
   // The ranks of the last node compute for so long in each step; zero: as the others do.
   absl::Duration last_node_step;
+  // Nodes come and go: it goes on with so many, and takes so many; zero: they stay.
+  uint32_t nodes_min = 0, nodes_max = 0;
+  bool replaces = false;     // nodes that die are begun again
+  absl::Duration step_time;  // of all ranks, besides
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
@@ -109,6 +53,10 @@ struct JobPlan {
            consistency.find("quorum") == std::string::npos;
   }
   bool is_ring() const { return !all_reduce.empty(); }
+  bool is_elastic() const { return nodes_max > 0; }
+  // Nodes that have a place in the job, and their ranks.
+  uint32_t places() const { return is_elastic() ? nodes_max : nodes; }
+  uint32_t all_ranks() const { return places() * ranks_per_node; }
   // LARS and clipping.
   bool has_norms() const {
     return optimizer.find("lars") != std::string::npos ||
@@ -140,6 +88,15 @@ struct ControlFaults {
   }
 };
 
+// What befalls workers of jobs whose nodes come and go: how often.
+struct NodeFaults {
+  uint32_t spare_workers = 0;  // besides those that the jobs begin with
+  uint32_t late_workers = 0;   // of these: that join the cluster later
+  uint32_t drains = 0, leaves = 0, deaths = 0;
+  // Of the coordinator: see ViewKeeper.
+  absl::Duration change_pause = absl::Seconds(5), joiner_pause = absl::Seconds(20);
+};
+
 // A whole run: what takes part and what goes wrong. Drawn from a seed.
 struct Scenario {
   // What may be drawn.
@@ -163,6 +120,7 @@ struct Scenario {
   // Slots of each worker; 0: enough for all jobs at once.
   uint32_t slots = 0;
   ControlFaults control;
+  NodeFaults nodes;
   transport::SimFaults faults;
   bool encode = false;  // frames pass as bytes
   // Of all jobs. Where they are sealed, a frame that is lost, changed or doubled ends its

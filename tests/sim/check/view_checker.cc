@@ -1,0 +1,210 @@
+#include "tests/sim/check/view_checker.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace strata::sim {
+namespace {
+
+bool IsVoid(const proto::ViewChange& change) {
+  return change.joined().empty() && change.left().empty();
+}
+
+const proto::ViewChange* FindChange(const proto::JobRecord& record, uint32_t number) {
+  for (const proto::ViewChange& change : record.view_changes()) {
+    if (change.number() == number) return &change;
+  }
+  return nullptr;
+}
+
+std::string BytesOf(const google::protobuf::Message& message) {
+  return message.SerializeAsString();
+}
+
+}  // namespace
+
+void ViewChecker::Violate(const std::string& invariant, uint32_t job, const std::string& what) {
+  fail_(absl::StrFormat("%s: job %d: %s", invariant, job, what));
+}
+
+void ViewChecker::OnSaved(const proto::StoredJob& stored) {
+  const uint32_t id = stored.record().job_id();
+  Job& job = jobs_[id];
+  const auto& before = job.stored.record().view_changes();
+  const auto& now = stored.record().view_changes();
+  if (before.empty()) {
+    proto::JobRecord record = stored.record();
+    record.clear_view_changes();
+    job.views = *Views::Of(record);
+  }
+  bool goes_on = now.size() >= before.size();
+  for (int i = 0; goes_on && i < before.size(); ++i) {
+    goes_on = BytesOf(now[i]) == BytesOf(before[i]);
+  }
+  if (!goes_on) {
+    return Violate("a decided change is never undone", id,
+                   absl::StrFormat("%d changes after %d", now.size(), before.size()));
+  }
+  const bool grows = stored.view_proposed() >= job.stored.view_proposed() &&
+                     stored.view_told() >= job.stored.view_told();
+  if (!grows) {
+    return Violate(
+        "numbers of changes only grow", id,
+        absl::StrFormat("%d asked, %d told, after %d and %d", stored.view_proposed(),
+                        stored.view_told(), job.stored.view_proposed(), job.stored.view_told()));
+  }
+  for (int i = before.size(); i < now.size(); ++i) {
+    CheckDecided(job, stored, now[i]);
+    if (const absl::Status added = job.views.Add(now[i]); !added.ok()) {
+      return Violate("each clock has one view", id, std::string(added.message()));
+    }
+  }
+  if (stored.view_told() > job.stored.view_told()) CheckInstalled(job, stored);
+  job.stored = stored;
+}
+
+void ViewChecker::CheckDecided(const Job& job, const proto::StoredJob& stored,
+                               const proto::ViewChange& change) {
+  const uint32_t id = stored.record().job_id();
+  if (change.number() > job.stored.view_proposed()) {
+    Violate("a number is saved before anybody is asked", id,
+            absl::StrFormat("change %d is decided, saved is %d", change.number(),
+                            job.stored.view_proposed()));
+  }
+  for (const NodeId node : job.views.NodesAt(job.views.newest_clock())) {
+    const auto found = job.processes.find(node.value());
+    const Process process = found == job.processes.end() ? Process() : found->second;
+    const uint32_t incarnation =
+        std::max(1u, stored.status().nodes(static_cast<int>(node.value())).incarnation());
+    const bool has_promised = process.incarnation == incarnation &&
+                              process.promised == change.number() &&
+                              process.from_clock <= change.at_clock();
+    if (has_promised) continue;
+    return Violate("all nodes promise before a change is decided", id,
+                   absl::StrFormat("change %d is at clock %d: node %d, incarnation %d: promised %d "
+                                   "from %d on, in incarnation %d",
+                                   change.number(), change.at_clock(), node.value(), incarnation,
+                                   process.promised, process.from_clock, process.incarnation));
+  }
+}
+
+void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored) {
+  const uint32_t number = stored.view_told();
+  for (const proto::JobShardStatus& shard : stored.status().shards()) {
+    // Who has no chunk of it is named there also when it is gone.
+    if (shard.chunks() == 0) continue;
+    for (const std::string& server : {shard.daemon(), shard.backup()}) {
+      const auto installed = job.installed.find(server);
+      if (installed == job.installed.end() || installed->second >= number) continue;
+      const auto given = job.in_record.find(server);
+      if (given != job.in_record.end() && given->second >= number) continue;
+      return Violate(
+          "nodes are told once all servers have it", stored.record().job_id(),
+          absl::StrFormat("change %d, server %s has %d", number, server, installed->second));
+    }
+  }
+}
+
+void ViewChecker::OnCommand(const proto::Register& daemon,
+                            const proto::CoordinatorMessage& message) {
+  if (message.has_change_view()) return CheckChangeSaid(daemon, message.change_view());
+  if (message.has_install_backup()) {
+    const proto::JobRecord& record = message.install_backup().record();
+    const auto& changes = record.view_changes();
+    if (changes.empty()) return;
+    jobs_[record.job_id()].in_record[daemon.name()] = changes.rbegin()->number();
+  }
+  if (!message.has_propose_view()) return;
+  const proto::ProposeView& propose = message.propose_view();
+  const proto::StoredJob& stored = jobs_[propose.job_id()].stored;
+  if (stored.view_proposed() < propose.number()) {
+    Violate("a number is saved before anybody is asked", propose.job_id(),
+            absl::StrFormat("%d, saved is %d", propose.number(), stored.view_proposed()));
+  }
+  const bool is_over = FindChange(stored.record(), propose.number()) != nullptr ||
+                       propose.number() <= jobs_[propose.job_id()].given_up;
+  if (!is_over) return;
+  Violate("numbers of changes only grow", propose.job_id(),
+          absl::StrFormat("%d is asked about, which is decided or void", propose.number()));
+}
+
+void ViewChecker::CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change) {
+  const uint32_t id = change.job_id();
+  const proto::StoredJob& stored = jobs_[id].stored;
+  const proto::ViewChange* const saved = FindChange(stored.record(), change.number());
+  if (IsVoid(change)) {
+    uint32_t& given_up = jobs_[id].given_up;
+    given_up = std::max(given_up, change.number());
+    if (saved == nullptr) return;
+    return Violate(
+        "a decided change is never undone", id,
+        absl::StrFormat("%s hears that change %d is void", daemon.name(), change.number()));
+  }
+  if (saved == nullptr || BytesOf(*saved) != BytesOf(change)) {
+    return Violate("a change is saved before it is said", id,
+                   absl::StrFormat("change %d to %s", change.number(), daemon.name()));
+  }
+  if (daemon.role() == proto::SERVER || change.number() <= stored.view_told()) return;
+  Violate("nodes are told once all servers have it", id,
+          absl::StrFormat("change %d to %s, saved is %d", change.number(), daemon.name(),
+                          stored.view_told()));
+}
+
+void ViewChecker::OnInstalled(const std::string& server, uint32_t job, uint32_t number) {
+  uint32_t& installed = jobs_[job].installed[server];
+  installed = std::max(installed, number);
+}
+
+void ViewChecker::OnRemoved(const std::string& server, uint32_t job) {
+  jobs_[job].installed.erase(server);
+}
+
+void ViewChecker::OnServerGone(const std::string& server) {
+  for (auto& [id, job] : jobs_) job.installed.erase(server);
+}
+
+void ViewChecker::OnRun(uint32_t node, uint32_t incarnation, const proto::JobRecord& record) {
+  Job& job = jobs_[record.job_id()];
+  if (incarnation < job.processes[node].incarnation) return;  // it begins late
+  job.processes[node] = {.incarnation = incarnation};
+  for (const proto::ViewChange& change : record.view_changes()) {
+    if (change.number() <= job.stored.view_told()) continue;
+    return Violate("nodes are told once all servers have it", record.job_id(),
+                   absl::StrFormat("node %d begins with change %d, told is %d", node,
+                                   change.number(), job.stored.view_told()));
+  }
+}
+
+bool ViewChecker::IsNewest(uint32_t id, uint32_t node, uint32_t incarnation) const {
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) return true;
+  const auto process = job->second.processes.find(node);
+  return process == job->second.processes.end() || process->second.incarnation <= incarnation;
+}
+
+void ViewChecker::OnPromised(uint32_t job, uint32_t node, uint32_t number, uint64_t from_clock) {
+  Process& process = jobs_[job].processes[node];
+  process.promised = number;
+  process.from_clock = from_clock;
+  process.is_bound = true;
+}
+
+void ViewChecker::OnHeard(uint32_t job, uint32_t node, uint32_t number) {
+  Process& process = jobs_[job].processes[node];
+  if (number >= process.promised) process.is_bound = false;
+}
+
+void ViewChecker::OnStep(uint32_t job, uint32_t node, uint64_t step) {
+  const Process& process = jobs_[job].processes[node];
+  if (process.is_bound && step >= process.from_clock) {
+    return Violate(
+        "no node begins a clock that it has promised not to", job,
+        absl::StrFormat("node %d step %d, promised from %d on", node, step, process.from_clock));
+  }
+  if (jobs_[job].views.Has(NodeId(node), step)) return;
+  Violate("each clock has the pushes of its nodes", job,
+          absl::StrFormat("node %d begins step %d, in which it takes no part", node, step));
+}
+
+}  // namespace strata::sim

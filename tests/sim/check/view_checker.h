@@ -1,0 +1,75 @@
+#ifndef STRATA_TESTS_SIM_CHECK_VIEW_CHECKER_H_
+#define STRATA_TESTS_SIM_CHECK_VIEW_CHECKER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "common/job/exchange/views.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/jobs/stored_job.pb.h"
+
+namespace strata::sim {
+
+// Holds changes of jobs' nodes against what docs/semantics.md promises: what the coordinator saves
+// and says, what servers install, and what nodes promise and begin. Outlives all of their
+// processes. A violation is one line that begins with the name of the invariant.
+class ViewChecker {
+ public:
+  using Fail = std::function<void(const std::string& violation)>;
+
+  explicit ViewChecker(Fail fail) : fail_(std::move(fail)) {}
+
+  // The coordinator has saved the job.
+  void OnSaved(const proto::StoredJob& stored);
+  // What it says to the daemon that has registered so.
+  void OnCommand(const proto::Register& daemon, const proto::CoordinatorMessage& message);
+
+  // A server holds copies of the job's shards, all of which have the changes up to this one; or its
+  // process is gone.
+  void OnInstalled(const std::string& server, uint32_t job, uint32_t number);
+  void OnRemoved(const std::string& server, uint32_t job);
+  void OnServerGone(const std::string& server);
+
+  // A node's process. It begins to run, with this record.
+  void OnRun(uint32_t node, uint32_t incarnation, const proto::JobRecord& record);
+  // Whether no process of a later incarnation runs.
+  bool IsNewest(uint32_t job, uint32_t node, uint32_t incarnation) const;
+  void OnPromised(uint32_t job, uint32_t node, uint32_t number, uint64_t from_clock);
+  // It has heard of the outcome.
+  void OnHeard(uint32_t job, uint32_t node, uint32_t number);
+  // One of its ranks begins a step.
+  void OnStep(uint32_t job, uint32_t node, uint64_t step);
+
+ private:
+  struct Process {
+    uint32_t incarnation = 0;
+    uint32_t promised = 0;  // the newest number; 0: none
+    uint64_t from_clock = 0;
+    bool is_bound = false;  // it has not heard of the outcome
+  };
+  struct Job {
+    proto::StoredJob stored;  // as it was saved last
+    Views views;
+    uint32_t given_up = 0;                  // the highest number that nodes have been told is void
+    std::map<uint32_t, Process> processes;  // the newest, by node
+    // By server; and the changes in the record of the newest copy that is to be made there.
+    std::map<std::string, uint32_t> installed, in_record;
+  };
+
+  void Violate(const std::string& invariant, uint32_t job, const std::string& what);
+  void CheckDecided(const Job& job, const proto::StoredJob& stored,
+                    const proto::ViewChange& change);
+  // All copies have the change that nodes may be told now.
+  void CheckInstalled(const Job& job, const proto::StoredJob& stored);
+  void CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change);
+
+  const Fail fail_;
+  std::map<uint32_t, Job> jobs_;
+};
+
+}  // namespace strata::sim
+
+#endif  // STRATA_TESTS_SIM_CHECK_VIEW_CHECKER_H_

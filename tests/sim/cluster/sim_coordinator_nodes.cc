@@ -1,0 +1,64 @@
+// The part of SimCoordinator that sees to nodes that come and go, and to its own death when it has
+// saved something.
+#include <algorithm>
+
+#include "tests/sim/cluster/sim_coordinator.h"
+#include "tests/sim/cluster/sim_operator.h"
+#include "tests/sim/cluster/world.h"
+
+namespace strata::sim {
+namespace {
+
+constexpr absl::Duration kDownMax = absl::Seconds(20);
+constexpr uint32_t kDeathsAtSaveMax = 8;
+
+}  // namespace
+
+void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job) {
+  const uint32_t id = job.record().job_id();
+  const auto& changes = job.record().view_changes();
+  for (int i = before.record().view_changes_size(); i < changes.size(); ++i) {
+    if (JobChecker* const checker = world_->shard_checker(id)) checker->OnChangeDecided(changes[i]);
+    if (!changes[i].joined().empty()) world_->Count(Rare::kJoined);
+    if (!changes[i].left().empty()) world_->Count(Rare::kLeft);
+  }
+  bool begins = false;
+  for (int n = 0; n < job.status().nodes_size(); ++n) {
+    const bool joined = n < before.status().nodes_size() && before.status().nodes(n).joins();
+    if (job.status().nodes(n).joins() && !joined) begins = true;
+  }
+  if (begins) world_->Count(Rare::kJoinerBegins);
+  const bool is_step = changes.size() != before.record().view_changes_size() || begins ||
+                       job.view_proposed() != before.view_proposed() ||
+                       job.view_told() != before.view_told();
+  if (!is_step) return;
+  MaybeDieAtSave(Rare::kRestartAtChange);
+  world_->operators().OnChange(job);
+}
+
+// Between saving and telling.
+void SimCoordinator::MaybeDieAtSave(Rare rare) {
+  // Who dies again and again waits for nobody long enough to give it up.
+  const bool is_elastic = world_->scenario().jobs[0].is_elastic();
+  if (dies_ || (is_elastic && deaths_at_save_ >= kDeathsAtSaveMax) || !world_->Takes(rare)) return;
+  ++deaths_at_save_;
+  dies_ = stands_still_ = true;
+  world_->network().After(absl::ZeroDuration(), [this] {
+    if (dies_) Restart(world_->random().Between(absl::ZeroDuration(), kDownMax));
+  });
+}
+
+absl::Status SimCoordinator::PersistDraining(const std::vector<std::string>& daemons) {
+  if (!dies_) draining_ = daemons;
+  return absl::OkStatus();
+}
+
+absl::Status SimCoordinator::Drain(const std::string& daemon, bool undo) {
+  if (core_ == nullptr || stands_still_) return absl::UnavailableError("nobody answers");
+  proto::DrainRequest request;
+  request.set_daemon(daemon);
+  request.set_action(undo ? proto::DrainRequest::UNDO : proto::DrainRequest::DRAIN);
+  return core_->Drain(request, world_->network().Now()).status();
+}
+
+}  // namespace strata::sim
