@@ -14,16 +14,23 @@ namespace strata::cli {
 namespace {
 
 // Waits until what the daemon has is elsewhere; at most for its notice, or until another signal.
-void Leave(StopRequest* request, const DaemonSteps& steps) {
+// Returns what `request` was raised with meanwhile: the daemon cannot go on.
+absl::Status Leave(StopRequest* request, const DaemonSteps& steps) {
   steps.leave();
   LogInfo("leaves the cluster: waits up to %s for what is here to go elsewhere",
           absl::FormatDuration(steps.notice));
   const absl::Time deadline = absl::Now() + steps.notice;
   while (!steps.has_left()) {
-    if (absl::Now() >= deadline) return LogWarning("has not left the cluster in time");
-    if (request->WaitForMore(absl::Milliseconds(100))) return LogWarning("is told to stop at once");
+    if (absl::Now() >= deadline) {
+      LogWarning("has not left the cluster in time");
+      return absl::OkStatus();
+    }
+    if (!request->WaitForMore(absl::Milliseconds(100))) continue;
+    if (request->raised().ok()) LogWarning("is told to stop at once");
+    return request->raised();
   }
-  LogInfo("has left the cluster");
+  if (request->raised().ok()) LogInfo("has left the cluster");
+  return request->raised();
 }
 
 }  // namespace
@@ -56,7 +63,7 @@ int RunDaemon(StopRequest* request, const DaemonSteps& steps) {
     request->Raise(status);
   }
   waiter.join();
-  if (status.ok() && end.ok() && steps.notice > absl::ZeroDuration()) Leave(request, steps);
+  if (status.ok() && end.ok() && steps.notice > absl::ZeroDuration()) end = Leave(request, steps);
   steps.stop();
   if (!status.ok()) return PrintError(status);
   if (!end.ok()) return PrintError(std::string(end.message()), kExitFailed);

@@ -45,6 +45,11 @@ bool StopRequest::WaitForMore(absl::Duration timeout) {
   return fds[1].revents != 0 || take();
 }
 
+absl::Status StopRequest::raised() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
 void StopRequest::Raise(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);

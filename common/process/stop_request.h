@@ -27,6 +27,8 @@ class StopRequest {
   bool WaitForMore(absl::Duration timeout);
 
   void Raise(const absl::Status& status);
+  // What it was raised with; Ok: it was not.
+  absl::Status raised() const;
 
   // Readable from the first signal on; for an EventLoop instead of Wait.
   int signal_fd() const { return signal_fd_; }
@@ -35,7 +37,7 @@ class StopRequest {
   int signal_fd_;
   bool took_first_ = false;  // the signal that ended Wait
   int raised_fd_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool raised_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

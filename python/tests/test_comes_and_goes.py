@@ -7,10 +7,10 @@ import contextlib
 import os
 import pathlib
 import re
-import tempfile
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 

@@ -73,8 +73,9 @@ absl::Status CoordinatorCore::CheckOthersAreLeft(const Daemon& daemon) const {
 }
 
 void CoordinatorCore::OnLeaving(const std::string& daemon, absl::Time now) {
-  if (membership_.IsDraining(daemon)) return;
+  const bool was_draining = membership_.IsDraining(daemon);
   membership_.SetLeaving(daemon);
+  if (was_draining) return;
   LogInfo("%s is about to end, and is being drained", daemon);
   jobs_.LeaveDrained(now);
   jobs_.StartQueued(now);
@@ -91,7 +92,10 @@ absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainReque
   }
   if (request.action() == proto::DrainRequest::UNDO) {
     if (draining.erase(name) == 0) {
-      return absl::FailedPreconditionError(absl::StrCat(NameOf(*daemon), " is not being drained"));
+      const char* const why = membership_.IsDraining(name)
+                                  ? " is about to end: it was told to (--notice)"
+                                  : " is not being drained";
+      return absl::FailedPreconditionError(absl::StrCat(NameOf(*daemon), why));
     }
   } else if (request.action() == proto::DrainRequest::DRAIN && !draining.contains(name)) {
     if (absl::Status left = CheckOthersAreLeft(*daemon); !left.ok()) return left;

@@ -22,8 +22,7 @@ void JobAnnouncer::TellStatus(JobEntry* entry) {
   entry->RefreshProgress();
   announced_[entry->id()].has_news = false;
   proto::FollowEvent event;
-  *event.mutable_status() = entry->status();
-  entry->AddWaits(event.mutable_status());
+  *event.mutable_status() = entry->Shown();
   actions_->Notify(entry->id(), event);
 }
 

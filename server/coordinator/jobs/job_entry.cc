@@ -50,6 +50,12 @@ JobServer* JobEntry::ServerOn(const std::string& daemon) {
   return it == servers.end() ? nullptr : &*it;
 }
 
+std::set<std::string> JobEntry::server_names() const {
+  std::set<std::string> names;
+  for (const JobServer& server : servers) names.insert(server.daemon);
+  return names;
+}
+
 const JobNode& JobEntry::leader() const {
   STRATA_REQUIRE(!nodes.empty());
   const auto first = std::find_if(nodes.begin(), nodes.end(),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class JobEntry {
 
   JobNode* NodeOn(const std::string& daemon);      // null: plays none
   JobServer* ServerOn(const std::string& daemon);  // null: holds none of its shards
+  std::set<std::string> server_names() const;
   // The first node of those that take part, which measures and writes for all. REQUIRES: it has
   // nodes.
   const JobNode& leader() const;
@@ -101,7 +103,6 @@ class JobEntry {
   void RefreshProgress();
   // Returns the status as users see it now.
   proto::JobStatus Shown() const;
-  void AddWaits(proto::JobStatus* shown) const;
   double ElapsedSeconds(absl::Time now) const;
 
   proto::StoredJob stored;
@@ -131,10 +132,13 @@ class JobEntry {
 
  private:
   proto::JobStatus WithProgress() const;
+  void AddWaits(proto::JobStatus* shown) const;
   void SetBackups(const std::vector<ServerShards>& servers,
                   const std::vector<std::optional<BackupPlace>>& backups);
   void BeginLedger();
   MetricsMerge MakeMetrics() const;
+  // Has servers install the change that a coordinator before this one has decided, and told nobody.
+  void GoOnWithChange();
 
   JobStage stage_ = JobStage::kQueued;
 };

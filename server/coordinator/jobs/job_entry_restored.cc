@@ -85,8 +85,19 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
     }
     if (!shard.daemon().empty()) entry.ServerOn(shard.daemon())->job_shards.push_back(i);
   }
+  entry.GoOnWithChange();
   entry.metrics = entry.MakeMetrics();
   return entry;
+}
+
+// Nobody that has promised nothing may run before all servers have it.
+void JobEntry::GoOnWithChange() {
+  const auto& changes = stored.record().view_changes();
+  if (!stored.training() || changes.empty()) return;
+  const proto::ViewChange& newest = *changes.rbegin();
+  const bool is_told = newest.number() <= stored.view_told();
+  if (is_told || newest.at_clock() <= stored.record().resume().clock()) return;
+  agreement.Install(newest, server_names());
 }
 
 // Ranks that are not there are not waited for.

@@ -25,8 +25,9 @@ JobNode JobNode::Restored(const proto::StoredJob& stored, int index) {
   node.joins = shown.joins();
   if (shown.has_leaves_at()) node.leaves_at = shown.leaves_at();
   const auto& all = stored.status().replacements();
-  node.replaced =
-      std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.node() == node.node; });
+  node.replaced = node.takes_part() && std::any_of(all.begin(), all.end(), [&](const auto& one) {
+                    return one.node() == node.node;
+                  });
   if (node.absent) node.daemon.clear();
   if (node.joins) node.ready = false;
   node.present = node.finished || node.waits_for_worker();

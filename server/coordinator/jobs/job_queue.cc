@@ -14,11 +14,13 @@ using Kind = JobQueue::Verdict::Kind;
 
 namespace {
 
-// A node that goes on from state of its own has the ranks that it had.
+// A node that goes on from state of its own has the ranks that it had; nodes that may come and go
+// keep none.
 RankWish WishOf(const JobEntry& entry) {
   RankWish wish = ToRankWish(entry.job());
   const proto::JobRecord& from = entry.stored.resume().from();
-  if (!entry.stored.record().has_resume() || !NodesKeepState(from.job())) return wish;
+  const bool has_state = NodesKeepState(from.job()) && !entry.is_elastic();
+  if (!entry.stored.record().has_resume() || !has_state) return wish;
   for (const proto::LogicalNode& node : from.view().nodes()) {
     wish.of_nodes.push_back(node.ranks());
   }

@@ -138,8 +138,8 @@ absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_step
                              const JobNode& node) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("node %d (%s), which was begun again, does not train what the job does: %s",
-                        node.node, node.daemon, why));
+        absl::StrFormat("node %d (%s)%s does not train what the job does: %s", node.node,
+                        node.daemon, node.replaced ? ", which was begun again," : "", why));
   };
   proto::Job job = record.job();
   proto::Optimizer named = node.info.optimizer();

@@ -33,17 +33,6 @@ bool NearsItsEnd(const JobEntry& entry) {
   });
 }
 
-bool IsNewest(const proto::ViewChange& change, const JobEntry& entry) {
-  return entry.stored.view_told() < change.number() &&
-         change.at_clock() > entry.stored.record().resume().clock();
-}
-
-std::set<std::string> ServersOf(const JobEntry& entry) {
-  std::set<std::string> names;
-  for (const JobServer& server : entry.servers) names.insert(server.daemon);
-  return names;
-}
-
 // The number alone: a change that does not come.
 proto::ViewChange Void(const JobEntry& entry) {
   proto::ViewChange change;
@@ -51,16 +40,6 @@ proto::ViewChange Void(const JobEntry& entry) {
   change.set_attempt(entry.stored.record().attempt());
   change.set_number(entry.stored.view_proposed());
   return change;
-}
-
-uint32_t RanksAfter(const proto::ViewChange& change, const JobEntry& entry) {
-  uint32_t ranks = 0;
-  for (const JobNode& node : entry.nodes) {
-    if (node.takes_part()) ranks += node.ranks;
-  }
-  for (const uint32_t node : change.joined()) ranks += entry.nodes[node].ranks;
-  for (const uint32_t node : change.left()) ranks -= entry.nodes[node].ranks;
-  return ranks;
 }
 
 std::string NameNodes(const google::protobuf::RepeatedField<uint32_t>& nodes) {
@@ -77,7 +56,10 @@ std::string Describe(const proto::ViewChange& change) {
 }
 
 void ShowChange(const proto::ViewChange& change, JobEntry* entry, absl::Time now) {
-  proto::NodesChange* const shown = entry->status().add_nodes_changes();
+  constexpr int kShownMax = 100;
+  auto* const all = entry->status().mutable_nodes_changes();
+  if (all->size() >= kShownMax) all->DeleteSubrange(0, all->size() - kShownMax + 1);
+  proto::NodesChange* const shown = all->Add();
   shown->set_decided_ms(absl::ToUnixMillis(now));
   shown->set_step(change.at_clock());
   *shown->mutable_joined() = change.joined();
@@ -148,9 +130,7 @@ void ViewKeeper::OnJoinerLost(const std::string& reason, JobNode* node, JobEntry
   announcer_->TellStatus(entry);
   if (!entry->agreement.is_proposing()) return;
   if (!entry->agreement.RemoveJoiner(node->node)) {
-    GiveUp("nobody joins any more", entry, now);
-  } else if (RanksAfter(entry->agreement.change(), *entry) < entry->job().ranks_min()) {
-    GiveUp("nobody joins in place of nodes that leave", entry, now);
+    GiveUp(absl::StrFormat("node %d does not join", node->node), entry, now);
   }
 }
 
@@ -175,6 +155,7 @@ void ViewKeeper::Step(JobEntry* entry, absl::Time now) {
   if (entry->stage() != JobStage::kTraining) return;
   if (entry->agreement.is_idle()) return Begin(entry, now);
   if (entry->agreement.is_proposing()) {
+    if (const std::string why = WhyVoid(*entry); !why.empty()) return GiveUp(why, entry, now);
     if (now - entry->agreement.since() >= options_.promise_patience) {
       return GiveUp(
           absl::StrCat("no answer from ", Counted(entry->agreement.Unanswered().size(), "node")),
@@ -182,7 +163,8 @@ void ViewKeeper::Step(JobEntry* entry, absl::Time now) {
     }
     return Ask(entry, now);
   }
-  const std::set<std::string> servers = ServersOf(*entry), waited = entry->agreement.uninstalled();
+  const std::set<std::string> servers = entry->server_names(),
+                              waited = entry->agreement.uninstalled();
   for (const std::string& server : waited) {
     if (!servers.contains(server)) entry->agreement.OnInstalled(server);
   }
@@ -192,14 +174,6 @@ void ViewKeeper::Step(JobEntry* entry, absl::Time now) {
 
 void ViewKeeper::Begin(JobEntry* entry, absl::Time now) {
   entry->keeps.clear();
-  if (entry->is_elastic()) {
-    const auto& changes = entry->stored.record().view_changes();
-    // Of a coordinator before this one.
-    if (!changes.empty() && IsNewest(*changes.rbegin(), *entry)) {
-      entry->agreement.Install(*changes.rbegin(), ServersOf(*entry));
-      return Ask(entry, now);
-    }
-  }
   proto::ViewChange change;
   uint32_t ranks = 0;
   for (JobNode& node : entry->nodes) {
@@ -287,7 +261,19 @@ void ViewKeeper::OnPromised(const proto::ViewPromised& message, const JobNode& n
   if (agreement.is_proposing() && agreement.is_agreed()) Decide(entry, now);
 }
 
+std::string ViewKeeper::WhyVoid(const JobEntry& entry) const {
+  for (const uint32_t number : entry.agreement.change().left()) {
+    const JobNode& node = entry.nodes[number];
+    if (membership_->IsDraining(node.daemon)) continue;
+    return node.waits_for_worker()
+               ? absl::StrFormat("node %d is begun again", number)
+               : absl::StrFormat("worker %s of node %d is in service", node.daemon, number);
+  }
+  return "";
+}
+
 void ViewKeeper::Decide(JobEntry* entry, absl::Time now) {
+  if (const std::string why = WhyVoid(*entry); !why.empty()) return GiveUp(why, entry, now);
   proto::JobRecord* const record = entry->stored.mutable_record();
   absl::StatusOr<Views> views = Views::Of(*record);
   STRATA_REQUIRE(views.ok());
@@ -311,7 +297,7 @@ void ViewKeeper::Decide(JobEntry* entry, absl::Time now) {
   if (!life_->SaveOrFail(entry, now)) return;
   LogInfo("job %d (%s): %s (change %d)", entry->id().value(), entry->job().name(), Describe(change),
           change.number());
-  entry->agreement.Install(change, ServersOf(*entry));
+  entry->agreement.Install(change, entry->server_names());
   entry->asks_again_at = now;
   Ask(entry, now);
 }

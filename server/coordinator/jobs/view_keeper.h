@@ -77,6 +77,9 @@ class ViewKeeper {
   void MoveOne(JobEntry* entry, absl::Time now);
   // Asks nodes, and servers, that have not answered, if it is time to.
   void Ask(JobEntry* entry, absl::Time now);
+  // Why the change that nodes are asked about is not to come: a node that was to leave has no
+  // reason to any more; empty: it is to.
+  std::string WhyVoid(const JobEntry& entry) const;
   void Decide(JobEntry* entry, absl::Time now);
   // All servers have the change.
   void Tell(JobEntry* entry, absl::Time now);

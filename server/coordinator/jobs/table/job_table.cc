@@ -47,8 +47,6 @@ void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_
     if (!entry.running() || entry.stage() == JobStage::kTraining) continue;
     life_.Fail("the coordinator was restarted while the job was starting", &entry, now);
   }
-  // Nodes that were ready before may be so again at once, and wait for a change that was decided.
-  for (auto& [id, entry] : jobs_) views_.Step(&entry, now);
   StartQueued(now);
 }
 

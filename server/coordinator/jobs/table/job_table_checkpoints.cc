@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "server/coordinator/checkpoints/go_on.h"
 #include "server/coordinator/jobs/table/job_table.h"
+#include "server/coordinator/jobs/views/view_layout.h"
 
 namespace strata::server {
 namespace {
@@ -162,9 +163,15 @@ absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* en
   }
   absl::StatusOr<proto::Resume> resume = MakeResume(dir, found.manifest, found.record);
   if (!resume.ok()) return resume.status();
+  proto::JobRecord goes_on = entry->stored.record();
+  *goes_on.mutable_resume() = *resume;
+  if (absl::Status fits = CheckHistory(found.record, goes_on); !fits.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("cannot go on from %s: %s", dir, fits.message()));
+  }
   *entry->stored.mutable_resume()->mutable_from() = found.record;
   proto::JobRecord* record = entry->stored.mutable_record();
-  *record->mutable_resume() = *resume;
+  *record = std::move(goes_on);
   record->mutable_job()->set_chunk_elements(found.record.placement().chunk_elements());
   const uint64_t step = resume->step();
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();

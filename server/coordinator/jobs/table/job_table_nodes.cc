@@ -83,7 +83,8 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
   const std::string reason =
       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
-  if (message.is_damaged() && entry->stored.record().has_resume()) {
+  // A node that joins is given weights of now.
+  if (message.is_damaged() && entry->stored.record().has_resume() && !node->joins) {
     life_.GoOnFromEarlier(reason, entry, now);
   } else if (node->finished) {
     life_.Fail(reason, entry, now);

@@ -17,14 +17,17 @@ void ViewAgreement::Propose(const proto::ViewChange& change, const std::set<uint
 
 void ViewAgreement::OnPromised(uint32_t node, uint32_t number, uint64_t from_clock) {
   if (!is_proposing() || number != change_.number() || !asked_.contains(node)) return;
+  if (from_clock > kClockMax) return;
   promises_.try_emplace(node, from_clock);
 }
 
 bool ViewAgreement::RemoveJoiner(uint32_t node) {
   STRATA_REQUIRE(is_proposing());
   auto* const joined = change_.mutable_joined();
-  joined->erase(std::remove(joined->begin(), joined->end(), node), joined->end());
-  return !change_.joined().empty() || !change_.left().empty();
+  const auto end = std::remove(joined->begin(), joined->end(), node);
+  if (end == joined->end()) return true;
+  joined->erase(end, joined->end());
+  return !joined->empty() && change_.left().empty();
 }
 
 std::vector<uint32_t> ViewAgreement::Unanswered() const {

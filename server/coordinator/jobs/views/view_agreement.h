@@ -20,6 +20,9 @@ namespace strata::server {
 // Threads: one.
 class ViewAgreement {
  public:
+  // No job comes to it; there are clocks after it all the same.
+  static constexpr uint64_t kClockMax = uint64_t{1} << 62;
+
   bool is_idle() const { return stage_ == Stage::kIdle; }
   bool is_proposing() const { return stage_ == Stage::kProposing; }
   bool is_installing() const { return stage_ == Stage::kInstalling; }
@@ -31,11 +34,12 @@ class ViewAgreement {
   // Asks `nodes`, those that take part and stay until the clock comes. REQUIRES: is_idle().
   void Propose(const proto::ViewChange& change, const std::set<uint32_t>& nodes, absl::Time now);
   // A node has promised to begin no clock from `from_clock` on. Others are not heard, nor is one
-  // that speaks of another number, or says something else than before.
+  // that speaks of another number or of a clock past kClockMax, or says something else than before.
   void OnPromised(uint32_t node, uint32_t number, uint64_t from_clock);
   // New processes take the node's place, which have promised nothing.
   void ForgetPromise(uint32_t node) { promises_.erase(node); }
-  // The node cannot join; false: the change has nobody left, and is to be given up.
+  // The node cannot join; false: the change is to be given up, as nobody joins any more, or nodes
+  // leave that might be needed without it.
   bool RemoveJoiner(uint32_t node);
   // Those that have not promised.
   std::vector<uint32_t> Unanswered() const;

@@ -69,6 +69,25 @@ TEST(ViewAgreement, AJoinerMayFailToComeWhileOthersDo) {
   EXPECT_FALSE(agreement.RemoveJoiner(8)) << "nobody is left";
 }
 
+TEST(ViewAgreement, NobodyLeavesForAJoinerThatCannotJoin) {
+  ViewAgreement agreement;
+  proto::ViewChange change = Change(3);
+  change.add_joined(8);
+  change.add_left(0);
+  agreement.Propose(change, {0, 1}, absl::UnixEpoch());
+  EXPECT_TRUE(agreement.RemoveJoiner(9)) << "it was none";
+  EXPECT_FALSE(agreement.RemoveJoiner(8));
+}
+
+TEST(ViewAgreement, AClockThatNoJobComesToIsNoPromise) {
+  ViewAgreement agreement;
+  agreement.Propose(Change(3), {0}, absl::UnixEpoch());
+  agreement.OnPromised(0, 3, ViewAgreement::kClockMax + 1);
+  EXPECT_FALSE(agreement.is_agreed());
+  agreement.OnPromised(0, 3, ViewAgreement::kClockMax);
+  EXPECT_TRUE(agreement.is_agreed());
+}
+
 TEST(ViewAgreement, AllServersInstallIt) {
   ViewAgreement agreement;
   proto::ViewChange change = Change(3);

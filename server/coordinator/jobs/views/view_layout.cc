@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
 #include "common/job/exchange/views.h"
 #include "common/job/job.h"
 #include "common/require.h"
@@ -12,12 +13,25 @@
 namespace strata::server {
 namespace {
 
+constexpr uint32_t kViewNumberMax = uint32_t{1} << 30;
+
 void AddNode(uint32_t first_rank, uint32_t ranks, proto::View* view) {
   const auto number = static_cast<uint32_t>(view->nodes_size());
   proto::LogicalNode* const node = view->add_nodes();
   node->set_node(number);
   node->set_first_rank(first_rank);
   node->set_ranks(ranks);
+}
+
+// Adds the places of an elastic job that nobody takes yet.
+void AddAbsent(proto::JobRecord* record) {
+  const proto::Job& job = record->job();
+  proto::View* const view = record->mutable_view();
+  for (uint32_t first = view->nodes_size() * job.ranks_per_node(); first < job.ranks_max();
+       first += job.ranks_per_node()) {
+    AddNode(first, job.ranks_per_node(), view);
+    view->mutable_nodes(view->nodes_size() - 1)->set_absent(true);
+  }
 }
 
 // Has the record say who took part in the job that it goes on from, as that one's does.
@@ -65,11 +79,7 @@ void LayOutNodes(const std::vector<RankBlock>& blocks, const proto::JobRecord& f
   if (!IsElastic(job)) return;
   STRATA_REQUIRE(job.ranks_per_node() > 0);
   for (const RankBlock& block : blocks) STRATA_REQUIRE(block.ranks == job.ranks_per_node());
-  for (uint32_t first = blocks.size() * job.ranks_per_node(); first < job.ranks_max();
-       first += job.ranks_per_node()) {
-    AddNode(first, job.ranks_per_node(), view);
-    view->mutable_nodes(view->nodes_size() - 1)->set_absent(true);
-  }
+  AddAbsent(record);
   if (!record->has_resume()) return;
   TakeHistory(from, record);
   ChangeTo(blocks.size(), record);
@@ -77,6 +87,23 @@ void LayOutNodes(const std::vector<RankBlock>& blocks, const proto::JobRecord& f
     change.set_job_id(record->job_id());
     change.set_attempt(record->attempt());
   }
+}
+
+absl::Status CheckHistory(const proto::JobRecord& from, proto::JobRecord record) {
+  STRATA_REQUIRE(record.has_resume());
+  if (!IsElastic(record.job())) return absl::OkStatus();
+  if (record.resume().clock() == 0) {
+    return absl::InvalidArgumentError("the checkpoint is of clock 0, before which no node trains");
+  }
+  record.mutable_view()->set_number(1);
+  AddAbsent(&record);
+  TakeHistory(from, &record);
+  // There is to be a number for each change that comes.
+  if (const uint32_t number = HighestViewNumber(record); number > kViewNumberMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "change %d of the job's nodes: at most %d are possible", number, kViewNumberMax));
+  }
+  return Views::Of(record).status();
 }
 
 uint32_t HighestViewNumber(const proto::JobRecord& record) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/placement/rank_allocation.h"
 
@@ -16,6 +17,10 @@ namespace strata::server {
 // record's resume goes with `from` (CheckGoesOn).
 void LayOutNodes(const std::vector<RankBlock>& blocks, const proto::JobRecord& from,
                  proto::JobRecord* record);
+
+// Checks that LayOutNodes can take who took part from `from`, the record that a checkpoint holds.
+// REQUIRES: record has resume. Errors: InvalidArgument naming the change, and what it does not fit.
+absl::Status CheckHistory(const proto::JobRecord& from, proto::JobRecord record);
 
 // Returns the highest number that the view, or a change of it, has.
 uint32_t HighestViewNumber(const proto::JobRecord& record);

@@ -109,5 +109,28 @@ TEST(LayOutNodes, AJobWhoseNodesStayedMayGoOnWithNodesThatJoin) {
   EXPECT_EQ(Views::Of(record)->RankStepsBefore(20), 20 * 4u);
 }
 
+// What LayOutNodes is to take of Earlier's record once it is changed.
+absl::Status Checked(void (*change)(proto::JobRecord* from), uint64_t clock = 20) {
+  proto::JobRecord from = Earlier(), record = Record();
+  change(&from);
+  record.mutable_resume()->set_clock(clock);
+  return CheckHistory(from, record);
+}
+
+TEST(CheckHistory, RefusesWhatDoesNotFit) {
+  EXPECT_TRUE(Checked([](proto::JobRecord*) {}).ok());
+  EXPECT_EQ(Checked([](proto::JobRecord* from) { from->mutable_view_changes(0)->add_joined(9); }),
+            absl::InvalidArgumentError("change 2 of the job's nodes: the job has no node 9"));
+  EXPECT_EQ(Checked([](proto::JobRecord* from) { from->mutable_view_changes(0)->set_number(~0u); }),
+            absl::InvalidArgumentError(
+                "change 4294967295 of the job's nodes: at most 1073741824 are possible"));
+  EXPECT_EQ(
+      Checked([](proto::JobRecord*) {}, 0),
+      absl::InvalidArgumentError("the checkpoint is of clock 0, before which no node trains"));
+  EXPECT_TRUE(
+      Checked([](proto::JobRecord* from) { from->mutable_view_changes(1)->add_joined(9); }).ok())
+      << "that of step 30 never was";
+}
+
 }  // namespace
 }  // namespace strata::server
