@@ -39,16 +39,12 @@ SPARE = "w2"
 
 
 def start_job(cluster, options, address, output):
-    package = os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")
-    path = [package, os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1",
-                   "PYTHONPATH": os.pathsep.join(one for one in path if one)}
     command = [cluster.strata, "run", "-n", "2", "--coordinator", cluster.address, *cluster.keys,
                "--python", options.python, "--mode", "sync"]
     for setting in ("ranks_per_node=1", "ranks_min=2", "ranks_max=3"):
         command += ["--set", setting]
     command += [RANK, str(options.bytes // 4), address, str(options.pause)]
-    return subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    return subprocess.Popen(command, stdout=output, stderr=output)
 
 
 def durations(steps):
@@ -86,6 +82,11 @@ def change(cluster, notes, known, *command):
 
 
 def measure(options):
+    # Ranks have it from the workers of the cluster.
+    package = os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")
+    path = [package, os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(one for one in path if one)
+    os.environ["OMP_NUM_THREADS"] = "1"
     notes, rounds = Notes(), []
     with tempfile.TemporaryDirectory() as scratch, Cluster(options.strata, scratch) as cluster:
         cluster.start_local(3, listen=f"unix:{scratch}/coordinator")
@@ -104,7 +105,8 @@ def measure(options):
                 output.seek(0)
                 fail(f"{stuck}\n{output.read()}")
             finally:
-                cluster.call("cancel", "1")
+                if cluster.status("1")["state"] == "running":
+                    cluster.call("cancel", "1")
                 job.wait(timeout=60)
     return {"bytes": options.bytes, "cores": os.cpu_count(), "step_s": step_s, "rounds": rounds}
 
