@@ -2,8 +2,6 @@
 // to end, while a job trains whose nodes may join and leave.
 #include <signal.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,8 +27,7 @@ class Elastic : public NetnsTest {
   void SetUp() override {
     NetnsTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    std::filesystem::create_directories(TestDir() + "/state");
-    std::ofstream(TestDir() + "/state/policy.textproto") << "default_user { role: OPERATE }\n";
+    NetnsCluster::LetUsersOperate();
     ASSERT_EQ(cluster_.StartHead(), absl::OkStatus());
     for (const char* server : {"s0", "s1"}) {
       ASSERT_EQ(cluster_.StartServer("head", server), absl::OkStatus());
@@ -52,13 +49,6 @@ class Elastic : public NetnsTest {
     }
     return job;
   }
-  void Drain(const std::string& worker, proto::DrainRequest::Action action) {
-    proto::DrainRequest request;
-    request.set_daemon(worker);
-    request.set_action(action);
-    const auto told = cluster_.client().Drain(request);
-    ASSERT_TRUE(told.ok()) << told.status();
-  }
   // Waits until so many changes are made, and the job has come some steps past the last of them.
   proto::JobStatus WaitForChanges(JobId id, int count) {
     return cluster_.WaitFor(id, [&](const proto::JobStatus& status) {
@@ -78,9 +68,9 @@ class Elastic : public NetnsTest {
     });
     StartWorker(2);
     WaitForChanges(*id, 1);
-    Drain("w0", proto::DrainRequest::DRAIN);
+    cluster_.Drain("w0", proto::DrainRequest::DRAIN);
     WaitForChanges(*id, 2);
-    Drain("w0", proto::DrainRequest::UNDO);
+    cluster_.Drain("w0", proto::DrainRequest::UNDO);
     WaitForChanges(*id, 3);
     cluster_.Signal("worker w1", SIGTERM);
     EXPECT_TRUE(cluster_.WaitForExit("worker w1")) << "within its notice";

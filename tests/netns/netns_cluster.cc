@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -23,6 +24,11 @@ absl::Status NetnsCluster::StartOn(const std::string& host, const std::string& t
   if (!started.ok()) return started.status();
   daemons_.push_back(*std::move(started));
   return absl::OkStatus();
+}
+
+void NetnsCluster::LetUsersOperate() {
+  std::filesystem::create_directories(TestDir() + "/state");
+  std::ofstream(TestDir() + "/state/policy.textproto") << "default_user { role: OPERATE }\n";
 }
 
 absl::Status NetnsCluster::StartHead() {
@@ -107,6 +113,16 @@ bool NetnsCluster::WaitForExit(const std::string& title) {
   if (daemon == nullptr) return false;
   std::optional<ExitStatus> exit;
   return WaitUntil([&] { return (exit = daemon->process->TryReap()).has_value(); }) && exit->ok();
+}
+
+proto::DrainReply NetnsCluster::Drain(const std::string& daemon,
+                                      proto::DrainRequest::Action action) {
+  proto::DrainRequest request;
+  request.set_daemon(daemon);
+  request.set_action(action);
+  const auto told = client_->Drain(request);
+  EXPECT_TRUE(told.ok()) << told.status();
+  return told.ok() ? *told : proto::DrainReply();
 }
 
 std::string NetnsCluster::CoordinatorLog() const {

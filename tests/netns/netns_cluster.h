@@ -33,6 +33,8 @@ class NetnsCluster {
   explicit NetnsCluster(Options options) : options_(options) {}
   ~NetnsCluster();
 
+  // Lets users take daemons out of service. REQUIRES: before StartHead.
+  static void LetUsersOperate();
   // The hosts and the coordinator.
   absl::Status StartHead();
   absl::Status StartServer(const std::string& host, const std::string& name,
@@ -49,6 +51,8 @@ class NetnsCluster {
   Network& network() { return *network_; }
   control::CoordinatorClient& client() { return *client_; }
   const std::string& address() const { return address_; }
+  // As strata drain; a refusal fails the test.
+  proto::DrainReply Drain(const std::string& daemon, proto::DrainRequest::Action action);
   std::string CoordinatorLog() const;
   const std::string& ready_line(const std::string& title) const;
 

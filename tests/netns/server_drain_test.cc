@@ -1,7 +1,5 @@
 // Servers on three hosts, each of which is taken out of service in turn, and back into it, while a
 // job trains whose shards lie on them: every shard moves, again and again.
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -26,8 +24,7 @@ class ServerDrain : public NetnsTest {
   void SetUp() override {
     NetnsTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    std::filesystem::create_directories(TestDir() + "/state");
-    std::ofstream(TestDir() + "/state/policy.textproto") << "default_user { role: OPERATE }\n";
+    NetnsCluster::LetUsersOperate();
     ASSERT_EQ(cluster_.StartHead(), absl::OkStatus());
     for (int i = 0; i < kServers; ++i) {
       ASSERT_EQ(cluster_.StartServer(absl::StrCat("w", i), absl::StrCat("s", i), {"--shards", "2"}),
@@ -47,14 +44,6 @@ class ServerDrain : public NetnsTest {
     return job;
   }
 
-  proto::DrainReply Drain(const std::string& server, proto::DrainRequest::Action action) {
-    proto::DrainRequest request;
-    request.set_daemon(server);
-    request.set_action(action);
-    const auto told = cluster_.client().Drain(request);
-    EXPECT_TRUE(told.ok()) << told.status();
-    return told.ok() ? *told : proto::DrainReply();
-  }
   static bool LiesTwice(const proto::JobStatus& status) {
     return absl::c_all_of(status.shards(), [](const proto::JobShardStatus& shard) {
       return shard.chunks() == 0 || (!shard.backup().empty() && !shard.backup_is_partial());
@@ -82,14 +71,14 @@ class ServerDrain : public NetnsTest {
     const bool has_copies = cluster_.Status(id).job().replicas() > 0;
     for (int turn = 0; cluster_.Status(id).state() == proto::RUNNING; ++turn) {
       const std::string server = absl::StrCat("s", turn % kServers);
-      Drain(server, proto::DrainRequest::DRAIN);
+      cluster_.Drain(server, proto::DrainRequest::DRAIN);
       const proto::JobStatus left = cluster_.WaitFor(id, [&](const proto::JobStatus& status) {
         EXPECT_TRUE(!has_copies || status.state() != proto::RUNNING || LiesTwice(status))
             << "a shard has one copy";
         return control::HasEnded(status.state()) || !IsOn(status, server) || HasFailure();
       });
       if (left.state() == proto::RUNNING) ++drained;
-      Drain(server, proto::DrainRequest::UNDO);
+      cluster_.Drain(server, proto::DrainRequest::UNDO);
       if (HasFailure()) break;
     }
     return drained;
@@ -123,12 +112,12 @@ TEST_F(ServerDrain, InAsyncTheJobGoesOn) {
 
 TEST_F(ServerDrain, WhatIsDrainedMayDie) {
   const JobId id = Submit(SomeJob("moved", "sync {}", 0));
-  Drain("s0", proto::DrainRequest::DRAIN);
+  cluster_.Drain("s0", proto::DrainRequest::DRAIN);
   const auto is_empty = [&](const proto::JobStatus& status) {
     return control::HasEnded(status.state()) || !IsOn(status, "s0");
   };
   EXPECT_EQ(cluster_.WaitFor(id, is_empty).state(), proto::RUNNING);
-  EXPECT_TRUE(Drain("s0", proto::DrainRequest::TELL).drained());
+  EXPECT_TRUE(cluster_.Drain("s0", proto::DrainRequest::TELL).drained());
   cluster_.Kill("server s0");
   const proto::JobStatus end = cluster_.WaitForEnd(id);
   EXPECT_EQ(end.state(), proto::FINISHED) << end.reason() << cluster_.CoordinatorLog();
