@@ -15,12 +15,6 @@ using ::testing::Not;
 
 class CoreViewsBreakTest : public ElasticFixture {
  protected:
-  static proto::Job ReplacedJob() {
-    proto::Job job = Job();
-    job.mutable_replace()->set_per_hour(10);
-    job.mutable_replace()->set_patience_s(60);
-    return job;
-  }
   // The coordinator is another process; all that had a part come back.
   void Restart() {
     cluster_.Restart();

@@ -20,12 +20,6 @@ using ::testing::Not;
 
 class CoreViewsMoreTest : public ElasticFixture {
  protected:
-  static proto::Job ReplacedJob() {
-    proto::Job job = Job();
-    job.mutable_replace()->set_per_hour(10);
-    job.mutable_replace()->set_patience_s(60);
-    return job;
-  }
   // Of a job whose end is not known before.
   proto::NodeReady WithoutEnd() {
     proto::NodeReady ready = Layout(job_);

@@ -164,7 +164,7 @@ TEST_F(CoreViewsTest, NodesOfOtherJobsStayToTheirEndAndThatIsSaid) {
 // A job whose nodes stay, but are begun again when they die.
 class CoreMoveTest : public ElasticFixture {
  protected:
-  static proto::Job ReplacedJob(uint32_t per_hour) {
+  static proto::Job JobThatStays(uint32_t per_hour) {
     proto::Job job = CoreHarness::SomeJob(2);
     job.set_ranks_per_node(1);
     job.set_chunk_elements(256);
@@ -181,7 +181,7 @@ class CoreMoveTest : public ElasticFixture {
 
 TEST_F(CoreMoveTest, ANodeMovesToAWorkerThatHasRoom) {
   cluster_.JoinWorker("w3", 1);
-  Train(ReplacedJob(2));
+  Train(JobThatStays(2));
   ASSERT_TRUE(cluster_.Drain("w2").ok());
   EXPECT_THAT(cluster_.Sent("w2"), Contains("StopNode 1"));
   EXPECT_EQ(cluster_.Newest("w3", Message::kStartNode).start_node().incarnation(), 2u);
@@ -190,7 +190,7 @@ TEST_F(CoreMoveTest, ANodeMovesToAWorkerThatHasRoom) {
 }
 
 TEST_F(CoreMoveTest, ANodeStaysUntilAWorkerHasRoom) {
-  Train(ReplacedJob(2));
+  Train(JobThatStays(2));
   EXPECT_THAT(WhyStays("w2"), StartsWith("node 1 stays for now: "));
   EXPECT_EQ(Status().state(), proto::RUNNING);
   cluster_.JoinWorker("w3", 1);
@@ -201,7 +201,7 @@ TEST_F(CoreMoveTest, ANodeStaysUntilAWorkerHasRoom) {
 TEST_F(CoreMoveTest, ANodeStaysWhereNoMoreMayBeBegunAgain) {
   cluster_.JoinWorker("w3", 1);
   cluster_.JoinWorker("w4", 1);
-  Train(ReplacedJob(1));
+  Train(JobThatStays(1));
   cluster_.Failed("w1", job_, "killed");
   cluster_.Ready("w1", Layout(job_));
   EXPECT_THAT(WhyStays("w2"), HasSubstr("replace.per_hour allows no more"));

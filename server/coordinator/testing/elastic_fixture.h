@@ -29,6 +29,13 @@ class ElasticFixture : public ::testing::Test {
     job.set_chunk_elements(256);
     return job;
   }
+  // The same, whose nodes are begun again when they die.
+  static proto::Job ReplacedJob() {
+    proto::Job job = Job();
+    job.mutable_replace()->set_per_hour(10);
+    job.mutable_replace()->set_patience_s(60);
+    return job;
+  }
   static proto::NodeReady Layout(uint32_t job) {
     proto::NodeReady ready = CoreHarness::SomeLayout(job);
     ready.set_can_resume(true);
