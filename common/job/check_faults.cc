@@ -80,6 +80,8 @@ absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, con
     return Refuse(absl::StrFormat("%s: consistency: %s keeps weights on the nodes, which %s", field,
                                   ModeName(job.consistency()), lost));
   }
+  // What all nodes have alike, those that are left have.
+  if (DropsLost(job)) return absl::OkStatus();
   if (job.optimizer().has_mean()) {
     return Refuse(absl::StrFormat("%s: optimizer.mean has the ranks keep the weights, which %s",
                                   field, lost));
@@ -134,7 +136,9 @@ absl::Status CheckWholeNodes(const proto::Job& job) {
 // do. `field` lets nodes come and go.
 absl::Status CheckRanksKeepNothing(const proto::Job& job, const char* field) {
   if (!job.has_model()) return absl::OkStatus();
-  if (job.model().batch_norm() == proto::Model::RUNNING && HasBatchNorm(job.model().zoo())) {
+  const bool has_statistics =
+      job.model().batch_norm() == proto::Model::RUNNING && HasBatchNorm(job.model().zoo());
+  if (has_statistics && !DropsLost(job)) {
     return Refuse(absl::StrFormat(
         "%s: model.batch_norm: RUNNING has each rank of %s keep statistics of its own, which a "
         "node that joins does not have; LAST_BATCH exchanges them",
@@ -145,6 +149,35 @@ absl::Status CheckRanksKeepNothing(const proto::Job& job, const char* field) {
         absl::StrFormat("%s: evaluation.deferred has a rank keep copies of the weights until "
                         "training is over, which leave the job with its node",
                         field));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOnLoss(const proto::Job& job) {
+  if (!proto::Job::OnLoss_IsValid(job.on_loss())) {
+    return Refuse(absl::StrFormat("on_loss: %d is not one of FAIL, DROP", job.on_loss()));
+  }
+  if (!DropsLost(job)) return absl::OkStatus();
+  if (job.exchange() != proto::Job::RING) {
+    return Refuse(
+        "on_loss: DROP belongs to exchange: RING: servers have nodes that die begun again "
+        "(replace)");
+  }
+  if (job.ranks_per_node() == 0) return Refuse("ranks_per_node: is required with on_loss: DROP");
+  if (!job.consistency().has_sync()) {
+    return Refuse(absl::StrFormat("on_loss: DROP needs consistency: sync, not %s",
+                                  ModeName(job.consistency())));
+  }
+  if (IsEncoded(job.push())) {
+    return Refuse(
+        "on_loss: DROP goes with push.codec: FP32 only: what codecs leave out is lost with a node");
+  }
+  if (job.has_checkpoint()) {
+    return Refuse("on_loss: DROP goes without checkpoint: the job lasts as long as one node does");
+  }
+  if (job.ranks_max() > job.ranks()) {
+    return Refuse(absl::StrFormat("ranks_max: %d is above ranks: %d: no node joins a ring",
+                                  job.ranks_max(), job.ranks()));
   }
   return absl::OkStatus();
 }
@@ -160,11 +193,13 @@ absl::Status CheckElastic(const proto::Job& job) {
         absl::StrFormat("ranks_max: %d is below ranks: %d", job.ranks_max(), job.ranks()));
   }
   // Both are there once defaults are; where they say the same, either may have been meant.
-  const char* const field = job.ranks_max() == job.ranks() ? "ranks_min" : "ranks_max";
-  if (job.exchange() != proto::Job::PARAMETER_SERVER) {
+  const char* const field = DropsLost(job)                   ? "on_loss"
+                            : job.ranks_max() == job.ranks() ? "ranks_min"
+                                                             : "ranks_max";
+  if (job.exchange() != proto::Job::PARAMETER_SERVER && !DropsLost(job)) {
     return Refuse(
         absl::StrFormat("%s: belongs to exchange: PARAMETER_SERVER: elsewhere nodes neither join "
-                        "nor leave a job that trains",
+                        "nor leave a job that trains, unless on_loss: DROP drops those that die",
                         field));
   }
   return All({InRange(field, job.ranks_max(), 1, kRanksMax), CheckWholeNodes(job),
@@ -175,7 +210,7 @@ absl::Status CheckElastic(const proto::Job& job) {
 }  // namespace
 
 absl::Status CheckFaults(const proto::Job& job) {
-  return All({CheckCheckpoint(job), CheckReplace(job), CheckElastic(job)});
+  return All({CheckCheckpoint(job), CheckReplace(job), CheckOnLoss(job), CheckElastic(job)});
 }
 
 }  // namespace strata

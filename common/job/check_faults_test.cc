@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "common/job/program_optimizer.h"
 #include "gmock/gmock.h"
@@ -223,6 +224,48 @@ INSTANTIATE_TEST_SUITE_P(
             "ranks_max: optimizer.lars has the nodes keep weights "
             "and optimizer state, which a node that joins does not"},
         Bad{{"ranks_min=2", "optimizer.clip_norm=1"}, "ranks_min: optimizer.clip_norm"}));
+
+TEST(CheckOnLoss, ARingThatDropsNodesHasThoseOfOneAtLeastAndTakesNoMore) {
+  const proto::Job job = Elastic({"exchange=RING", "on_loss=DROP", "ranks_per_node=2"});
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  EXPECT_EQ(job.ranks_min(), 2u);
+  EXPECT_EQ(job.ranks_max(), 4u);
+  EXPECT_TRUE(IsElastic(job) && DropsLost(job) && AppliesOnNodes(job));
+  EXPECT_FALSE(DropsLost(Elastic({"exchange=RING"})));
+}
+
+TEST(CheckOnLoss, GoesWithEveryOptimizerAndModelsThatKeepStatistics) {
+  for (const std::string optimizer :
+       {"optimizer.adam={}", "optimizer.lars={}", "optimizer.clip_norm=1", "optimizer.mean={}"}) {
+    const proto::Job job = Elastic({"exchange=RING", "on_loss=DROP", optimizer, "ranks_min=2"});
+    EXPECT_TRUE(ValidateJob(job).ok()) << optimizer << ValidateJob(job);
+  }
+  EXPECT_TRUE(ValidateJob(With({"ranks_per_node=1", "exchange=RING", "on_loss=DROP",
+                                "model={zoo: 'cnn' batch_norm: RUNNING}"}))
+                  .ok());
+}
+
+class RefusedDrop : public testing::TestWithParam<Bad> {};
+TEST_P(RefusedDrop, NamesTheField) {
+  std::vector<std::string> settings = {"exchange=RING", "on_loss=DROP"};
+  for (const std::string& more : GetParam().settings) settings.push_back(more);
+  const absl::Status status = ValidateJob(Elastic(settings));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::StartsWith(GetParam().error));
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedDrop,
+    testing::Values(
+        Bad{{"exchange=PARAMETER_SERVER"}, "on_loss: DROP belongs to exchange: RING: servers"},
+        Bad{{"exchange=NCCL", "device=GPU"}, "on_loss: DROP belongs to exchange: RING"},
+        Bad{{"ranks_per_node=0"}, "ranks_per_node: is required with on_loss: DROP"},
+        Bad{{"ranks_max=8"}, "ranks_max: 8 is above ranks: 4: no node joins a ring"},
+        Bad{{"ranks_min=8"}, "ranks_min: 8 is above ranks: 4"},
+        Bad{{"ranks_min=3", "ranks_per_node=2"}, "ranks_min: 3 is not a multiple of"},
+        Bad{{"consistency.preset=\"delay1\""}, "on_loss: DROP needs consistency: sync, not "},
+        Bad{{"consistency.preset=\"local(4)\""}, "on_loss: DROP needs consistency: sync, not "},
+        Bad{{"push.codec=BF16"}, "on_loss: DROP goes with push.codec: FP32 only"},
+        Bad{{"checkpoint.dir=/c", "checkpoint.every_steps=10"}, "on_loss: DROP goes without"}));
 
 proto::Job ElasticModel(std::vector<std::string> settings) {
   settings.push_back("ranks_per_node=1");

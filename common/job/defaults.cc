@@ -110,6 +110,7 @@ void FillDefaults(proto::Job* job) {
   FillSchedule(job->mutable_schedule());
   FillConsistency(job->mutable_consistency());
   if (job->ranks() == 0) job->set_ranks(1);
+  if (job->ranks_min() == 0 && DropsLost(*job)) job->set_ranks_min(job->ranks_per_node());
   if (job->ranks_min() == 0 && job->ranks_max() > 0) job->set_ranks_min(job->ranks());
   if (job->ranks_max() == 0 && job->ranks_min() > 0) job->set_ranks_max(job->ranks());
   if (job->epochs() == 0 && job->max_steps() == 0) job->set_epochs(1);

@@ -42,6 +42,9 @@ absl::Status ValidateJob(const proto::Job& job);
 
 // Whether nodes may join the job, or leave it, while it trains.
 inline bool IsElastic(const proto::Job& job) { return job.ranks_min() > 0 || job.ranks_max() > 0; }
+// Whether the nodes of an all-reduce go on without one that dies. Such a job is elastic, too, once
+// its defaults are filled in.
+inline bool DropsLost(const proto::Job& job) { return job.on_loss() == proto::Job::DROP; }
 
 // The job's defaults are filled in.
 OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer);

@@ -39,6 +39,20 @@ absl::Status CoreExchange::Submit(ChunkId chunk) {
       [&](absl::Time now, CoreActions* actions) { return core_->Submit(chunk, now, actions); });
 }
 
+absl::StatusOr<StoppedRing> CoreExchange::StopRing(uint32_t number) {
+  absl::StatusOr<StoppedRing> stopped = StoppedRing();
+  const absl::Status done = driver_.Run([&](absl::Time now, CoreActions* actions) {
+    stopped = core_->StopRing(number, now, actions);
+    return absl::OkStatus();
+  });
+  return done.ok() ? stopped : done;
+}
+
+absl::Status CoreExchange::FormRing(const proto::FormRing& forming) {
+  return driver_.Run(
+      [&](absl::Time now, CoreActions* actions) { return core_->FormRing(forming, now, actions); });
+}
+
 absl::Status CoreExchange::Finish(uint64_t clocks) {
   return driver_.Run(
       [&](absl::Time now, CoreActions* actions) { return core_->Finish(clocks, now, actions); });

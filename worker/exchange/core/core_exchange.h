@@ -40,6 +40,8 @@ class CoreExchange final : public Exchange {
     });
   }
   void LeaveAt(uint64_t clock) override { core_->LeaveAt(clock); }
+  absl::StatusOr<StoppedRing> StopRing(uint32_t number) override;
+  absl::Status FormRing(const proto::FormRing& forming) override;
   const ExchangeCounters& counters() const override { return core_->counters(); }
   size_t memory_bytes() const override { return core_->memory_bytes(); }
   transport::Refusals refusals() const override { return driver_.refusals(); }

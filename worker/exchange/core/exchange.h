@@ -7,9 +7,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/bytes.h"
 #include "common/ids.h"
+#include "common/job/exchange/ring_forming.h"
 #include "common/transport/endpoint_refusals.h"
 #include "compression/checked_payload.h"
 #include "proto/control.pb.h"
@@ -107,6 +109,15 @@ class Exchange {
   // The node leaves the job by plan before this clock: where its ranks make as many steps, Finish
   // waits for no other node, and brings no final weights. Before Finish.
   virtual void LeaveAt(uint64_t clock) {}
+  // Stops exchanging with other nodes, until it is to form a ring with this number or a higher one,
+  // and returns how far this node is; an older number than is known changes nothing. Errors, which
+  // do not end the job here: FailedPrecondition, why it cannot go on without a node.
+  virtual absl::StatusOr<StoppedRing> StopRing(uint32_t number) {
+    return absl::FailedPreconditionError("the job does not go on without a node that is lost");
+  }
+  // Goes on among these nodes; old news changes nothing. Errors: InvalidArgument, it does not fit
+  // what this node has made.
+  virtual absl::Status FormRing(const proto::FormRing& forming) { return absl::OkStatus(); }
 
   virtual Phase phase() const = 0;
   // The clock that the node begins with: 0, but where the job goes on from a checkpoint.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/block_source.h"
 #include "common/link/link.h"
@@ -84,6 +85,14 @@ class ExchangeCore : public ExchangeStage, public LinkCore {
   virtual void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) {}
   // See Exchange.
   virtual void LeaveAt(uint64_t clock) {}
+  virtual absl::StatusOr<StoppedRing> StopRing(uint32_t number, absl::Time now,
+                                               CoreActions* actions) {
+    return absl::FailedPreconditionError("the job does not go on without a node that is lost");
+  }
+  virtual absl::Status FormRing(const proto::FormRing& forming, absl::Time now,
+                                CoreActions* actions) {
+    return absl::OkStatus();
+  }
   // Adds how the node stands with each peer that it connects to. REQUIRES: started.
   virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
 };
