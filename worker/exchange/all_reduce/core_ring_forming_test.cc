@@ -135,8 +135,9 @@ class Oracle {
   kernels::WeightState mean_;
 };
 
-constexpr const char* kOptimizers[] = {"sgd {}",  "momentum_sgd {}", "adam { weight_decay: 0.01 }",
-                                       "lars {}", "mean {}",     "momentum_sgd {} clip_norm: 1"};
+constexpr const char* kOptimizers[] = {
+    "sgd {}",  "momentum_sgd {}", "adam { weight_decay: 0.01 }",
+    "lars {}", "mean {}",         "momentum_sgd {} clip_norm: 1"};
 
 World::Options Shape(uint64_t seed) {
   World::Options options;
