@@ -22,7 +22,7 @@ namespace {
 using testing::HasSubstr;
 using Phase = Exchange::Phase;
 
-constexpr uint32_t kElements = 8, kChunks = 2;
+constexpr uint32_t kElements = 64, kChunks = 2;  // two slices each
 const absl::Time kNow = absl::FromUnixSeconds(1);
 
 proto::JobRecord Record(uint32_t nodes) {
@@ -61,13 +61,18 @@ proto::FormRing Forming(uint32_t number, uint64_t clock, const std::vector<uint3
 // times the node's number plus the clock.
 class Nodes {
  public:
-  explicit Nodes(uint32_t nodes) : record_(Record(nodes)), made_(nodes), sums_(nodes) {
+  explicit Nodes(uint32_t nodes)
+      : record_(Record(nodes)), made_(nodes), sums_(nodes), failures_(nodes) {
     for (uint32_t n = 0; n < nodes; ++n) {
       cores_.push_back(*ReformingCore::Create(OptionsOf(record_, n), kernels::Cpu()));
     }
+    is_carrying_ = true;  // only once all have started
     for (uint32_t n = 0; n < nodes; ++n) {
-      Call(n, [&](CoreActions* actions) { return cores_[n]->Start(kNow, actions); });
+      const auto start = [&](CoreActions* actions) { return cores_[n]->Start(kNow, actions); };
+      EXPECT_EQ(Call(n, start), absl::OkStatus());
     }
+    is_carrying_ = false;
+    EXPECT_EQ(Wait(0, absl::ZeroDuration()), absl::OkStatus());
     EXPECT_EQ(cores_[0]->phase(), Phase::kTraining);
   }
 
@@ -123,9 +128,11 @@ class Nodes {
       return cores_[node]->OnTime(kNow + time, &actions->wire);
     });
   }
-  // Frames of the op do not reach the node any more.
-  void Lose(wire::Op op, uint32_t to) { lost_ = {op, to}; }
+  // GATHERs of the chunk do not reach the node any more.
+  void LoseGathers(uint32_t chunk, uint32_t to) { lost_ = {chunk, to}; }
   void LoseNothing() { lost_.reset(); }
+  // What a frame that came has led to.
+  const absl::Status& failure(uint32_t node) const { return failures_[node]; }
 
  private:
   struct End {
@@ -155,16 +162,16 @@ class Nodes {
       on_the_way_.push_back([this, to] { Lost(to); });
       return;
     }
-    if (lost_ && action.frame.header.op == lost_->first && ends_[to].node == lost_->second) return;
+    const wire::Header& header = action.frame.header;
+    const bool is_lost = lost_ && header.op == wire::Op::kGather && header.chunk == lost_->first &&
+                         ends_[to].node == lost_->second;
+    if (is_lost) return;
     on_the_way_.push_back([this, to, frame = action.frame] {
       const uint32_t peer = ends_[to].node;
       if (cores_[peer] == nullptr || !ends_[to].open) return;
-      EXPECT_EQ(Call(peer,
-                     [&](CoreActions* actions) {
-                       return cores_[peer]->OnFrame(transport::ConnectionId(to), frame, kNow,
-                                                    actions);
-                     }),
-                absl::OkStatus());
+      failures_[peer].Update(Call(peer, [&](CoreActions* actions) {
+        return cores_[peer]->OnFrame(transport::ConnectionId(to), frame, kNow, actions);
+      }));
     });
   }
 
@@ -188,7 +195,10 @@ class Nodes {
                                        Floats(static_cast<float>(8 * (node + action.clock))),
                                        {.samples = 8}, kNow, next);
       case NodeAction::Kind::kDeliver:
-        if (action.lands) made_[node].push_back(action);
+        if (!action.weights.empty()) last_ = action.weights;  // slices may be empty
+        if (!action.lands) break;
+        made_[node].push_back(action);
+        made_[node].back().weights = last_;
         break;
       default:
         break;
@@ -200,10 +210,12 @@ class Nodes {
   std::vector<std::unique_ptr<ReformingCore>> cores_;
   std::vector<std::vector<NodeAction>> made_;
   std::vector<int> sums_;
+  Bytes last_;
   std::vector<End> ends_;
   std::deque<std::function<void()>> on_the_way_;
   bool is_carrying_ = false;
-  std::optional<std::pair<wire::Op, uint32_t>> lost_;
+  std::optional<std::pair<uint32_t, uint32_t>> lost_;
+  std::vector<absl::Status> failures_;
 };
 
 TEST(ReformingCore, MeansAreHandedOnOnceThoseOfAllChunksAreThere) {
@@ -255,7 +267,7 @@ TEST(ReformingCore, WhatTheNodePublishesBetweenTwoRingsGoesToTheNext) {
 
 TEST(ReformingCore, ANodeThatLacksAStepIsGivenItsMeansAndGoesOn) {
   Nodes nodes(2);
-  nodes.Lose(wire::Op::kGather, 0);
+  nodes.LoseGathers(kChunks - 1, 0);
   for (uint32_t n = 0; n < 2; ++n) nodes.SubmitAll(n);
   nodes.LoseNothing();
   ASSERT_EQ(nodes.Stop(0, 4)->clock, 0u);
@@ -278,6 +290,7 @@ TEST(ReformingCore, ANodeThatLacksAStepIsGivenItsMeansAndGoesOn) {
     EXPECT_EQ(nodes.made(n).back().clock, 1u);
     EXPECT_EQ(nodes.made(n).back().weights.floats()[0], 1.5);
     EXPECT_EQ(nodes.made(n).back().ranks, 2u);
+    EXPECT_EQ(nodes.failure(n), absl::OkStatus());
   }
 }
 
@@ -354,9 +367,13 @@ std::string AnswerTo(ReformingCore* core, uint32_t view) {
   CoreActions actions;
   const transport::ConnectionId id(77);
   EXPECT_TRUE(core->OnFrame(id, MakeHello(MakeIdentity(peer)), kNow, &actions).ok());
-  if (actions.wire.empty()) return "";
-  const wire::Header& header = actions.wire.back().frame.header;
-  return absl::StrCat(wire::ToString(header.op), " ", wire::ToString(header.error));
+  std::string answer;
+  for (const WireAction& action : actions.wire) {
+    if (action.kind != WireAction::Kind::kSend || action.connection != id) continue;
+    const wire::Header& header = action.frame.header;
+    answer = absl::StrCat(wire::ToString(header.op), " ", wire::ToString(header.error));
+  }
+  return answer;
 }
 
 TEST(ReformingCore, PutsOffNodesOfOtherRingsAndRefusesThoseOfOtherJobs) {
@@ -434,6 +451,7 @@ TEST(ReformingCore, ANodeThatGoesOnWhereAnotherHasMadeAllItsStepsIsAnError) {
   EXPECT_EQ(nodes.Finish(0, 1), absl::OkStatus());
   const absl::Status status = nodes.Submit(1, 0);
   EXPECT_THAT(status.message(), HasSubstr("has finished after 1 steps, but this node goes on"));
+  EXPECT_THAT(nodes.failure(0).message(), HasSubstr("but this node goes on"));
 }
 
 TEST(ReformingCore, ARecordThatCannotGoOnWithoutNodesIsRefused) {
