@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -12,9 +12,9 @@ namespace {
 constexpr ChunkId k0(0), k1(1);
 
 Bytes Floats(const std::vector<float>& floats) {
-  const std::shared_ptr<float> copy(new float[floats.size()], std::default_delete<float[]>());
-  std::copy(floats.begin(), floats.end(), copy.get());
-  return AsBytes(copy, floats.size());
+  const auto copy = std::make_shared<std::vector<float>>(floats);
+  return Bytes(copy, reinterpret_cast<const std::byte*>(copy->data()),
+               copy->size() * sizeof(float));
 }
 
 // Two chunks of four elements.
