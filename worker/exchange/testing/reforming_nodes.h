@@ -69,7 +69,7 @@ class ReformingNodes {
     }
     is_carrying_ = false;
     EXPECT_EQ(Wait(0, absl::ZeroDuration()), absl::OkStatus());
-    EXPECT_EQ(cores_[0]->phase(), Phase::kTraining);
+    EXPECT_EQ(cores_[0]->phase(), Exchange::Phase::kTraining);
   }
 
   ReformingCore& core(uint32_t node) { return *cores_[node]; }
