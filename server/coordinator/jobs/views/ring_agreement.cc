@@ -50,10 +50,9 @@ std::vector<uint32_t> RingAgreement::UnansweredSince(absl::Time asked) const {
 
 absl::StatusOr<proto::FormRing> RingAgreement::Decide(uint64_t clock_before) const {
   STRATA_REQUIRE(is_agreed() && !heard_.empty());
-  const auto [least, most] =
-      std::minmax_element(heard_.begin(), heard_.end(), [](const auto& one, const auto& other) {
-        return one.second.clock() < other.second.clock();
-      });
+  const auto [least, most] = std::minmax_element(
+      heard_.begin(), heard_.end(),
+      [](const auto& one, const auto& other) { return one.second.clock() < other.second.clock(); });
   const uint64_t clock = most->second.clock(), behind = clock - least->second.clock();
   proto::FormRing forming;
   forming.set_clock(clock);

@@ -55,8 +55,8 @@ TEST(RingAgreement, OtherNumbersOtherNodesSecondThoughtsAndHugeClocksAreNotHeard
   EXPECT_TRUE(ring.OnStopped(Stopped(0, 0, 1, 1)).ok());
   ring.Ask(3, {0, 1}, kNow);
   const uint64_t huge = RingAgreement::kClockMax + 1;
-  for (const proto::RingStopped& stopped : {Stopped(0, 2, 9, 9), Stopped(5, 3, 9, 9),
-                                            Stopped(0, 3, huge, 9), Stopped(0, 3, 9, huge)}) {
+  for (const proto::RingStopped& stopped :
+       {Stopped(0, 2, 9, 9), Stopped(5, 3, 9, 9), Stopped(0, 3, huge, 9), Stopped(0, 3, 9, huge)}) {
     EXPECT_TRUE(ring.OnStopped(stopped).ok());
   }
   EXPECT_THAT(ring.Unanswered(), ElementsAre(0, 1));
