@@ -30,7 +30,7 @@ constexpr uint32_t kRanksPerNode = 2;
 
 class RingDeath : public NetnsTest {
  protected:
-  using Harm = std::function<void(const proto::JobStatus& before)>;
+  using Harm = std::function<void()>;
 
   void SetUp() override {
     NetnsTest::SetUp();
@@ -62,7 +62,7 @@ class RingDeath : public NetnsTest {
       if (before.state() != proto::RUNNING) return before;
       playing_.clear();
       for (const proto::JobNodeStatus& node : before.nodes()) playing_.push_back(node.daemon());
-      harms[i](before);
+      harms[i]();
       const proto::JobStatus after = cluster_.WaitFor(*id, [&](const proto::JobStatus& status) {
         return status.nodes_changes_size() > static_cast<int>(i) ||
                control::HasEnded(status.state());
@@ -142,9 +142,9 @@ class RingDeath : public NetnsTest {
 
 TEST_F(RingDeath, AWorkerThenARankThenAnAggregatorLeaveOneNodeThatEndsTheJob) {
   const proto::JobStatus status =
-      Run(SomeJob("each"), {[&](const proto::JobStatus&) { KillWorker(3); },
-                            [&](const proto::JobStatus&) { KillProcess("rank"); },
-                            [&](const proto::JobStatus&) { KillProcess("aggregator"); }});
+      Run(SomeJob("each"), {[&] { KillWorker(3); },
+                            [&] { KillProcess("rank"); },
+                            [&] { KillProcess("aggregator"); }});
   ExpectShrunk(status, 3);
   ASSERT_EQ(status.nodes_changes_size(), 3);
   EXPECT_THAT(status.nodes_changes(0).left(), ElementsAre(3));
@@ -155,14 +155,14 @@ TEST_F(RingDeath, AWorkerThenARankThenAnAggregatorLeaveOneNodeThatEndsTheJob) {
 
 TEST_F(RingDeath, TheNextNodeTakesOverWhatTheFirstOneDidForAll) {
   const proto::JobStatus status =
-      Run(SomeJob("first"), {[&](const proto::JobStatus&) { KillWorker(0); }});
+      Run(SomeJob("first"), {[&] { KillWorker(0); }});
   ExpectShrunk(status, 1);
   ASSERT_EQ(status.nodes_changes_size(), 1);
   EXPECT_THAT(status.nodes_changes(0).left(), ElementsAre(0));
 }
 
 TEST_F(RingDeath, TwoAtOnceAreDroppedTogetherOrOneAfterTheOther) {
-  const proto::JobStatus status = Run(SomeJob("two"), {[&](const proto::JobStatus&) {
+  const proto::JobStatus status = Run(SomeJob("two"), {[&] {
                                         KillWorker(1);
                                         KillWorker(2);
                                       }});
@@ -181,11 +181,11 @@ TEST_F(RingDeath, ACoordinatorThatBeginsAgainKnowsWhoWasLost) {
     cluster_.KillCoordinator();
     ASSERT_EQ(cluster_.StartCoordinator(), absl::OkStatus());
   };
-  const proto::JobStatus status = Run(SomeJob("restarts"), {[&](const proto::JobStatus&) {
+  const proto::JobStatus status = Run(SomeJob("restarts"), {[&] {
                                                               KillWorker(3);
                                                               begin_again();
                                                             },
-                                                            [&](const proto::JobStatus&) {
+                                                            [&] {
                                                               begin_again();
                                                               KillWorker(2);
                                                             }});
@@ -203,7 +203,7 @@ TEST_F(RingDeath, WhatIsNoDeathOrLeavesTooFewRanksFailsTheJob) {
 
   proto::Job whole = SomeJob("whole");
   whole.set_ranks_min(kNodes * kRanksPerNode);
-  const proto::JobStatus few = Run(whole, {[&](const proto::JobStatus&) { KillWorker(1); }});
+  const proto::JobStatus few = Run(whole, {[&] { KillWorker(1); }});
   EXPECT_EQ(few.state(), proto::FAILED);
   EXPECT_THAT(few.reason(), HasSubstr("worker " + playing_[1]));
   EXPECT_THAT(few.reason(), HasSubstr("ranks_min"));
