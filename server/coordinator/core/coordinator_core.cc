@@ -40,6 +40,8 @@ std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
       return message.view_installed().job_id();
     case proto::DaemonMessage::kViewPromised:
       return message.view_promised().job_id();
+    case proto::DaemonMessage::kRingStopped:
+      return message.ring_stopped().job_id();
     default:
       return std::nullopt;
   }
@@ -134,6 +136,8 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
       return jobs_.OnViewInstalled(daemon, message.view_installed(), now);
     case proto::DaemonMessage::kViewPromised:
       return jobs_.OnViewPromised(daemon, message.view_promised(), now);
+    case proto::DaemonMessage::kRingStopped:
+      return jobs_.OnRingStopped(daemon, message.ring_stopped(), now);
     case proto::DaemonMessage::kLeaving:
       return OnLeaving(daemon, now);
     case proto::DaemonMessage::kRegister:

@@ -378,6 +378,7 @@ uint64_t LeastClock(const std::vector<proto::NodeClock>& nodes) {
 
 std::vector<proto::Wait> Diagnose(const JobScene& scene, absl::Time now,
                                   const DiagnosisTiming& timing) {
+  if (scene.forms_ring) return {};  // the job's reason says who is gone
   return Diagnosis(scene, now, timing).Find();
 }
 

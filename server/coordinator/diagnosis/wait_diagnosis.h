@@ -53,6 +53,7 @@ struct JobScene {
   uint64_t first_step = 0;            // that the job began with,
   absl::Time training_since;          // and when, maybe before the coordinator's start
   bool all_nodes_train = true;        // none is being replaced
+  bool forms_ring = false;            // nodes stop, to go on without one that has died
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;
 };

@@ -53,6 +53,21 @@ void DaemonCommands::SendChange(const proto::ViewChange& change, const std::stri
   SendTo(daemon, message);
 }
 
+void DaemonCommands::SendStopRing(const JobEntry& entry, const JobNode& node, uint32_t number) {
+  proto::CoordinatorMessage message;
+  proto::StopRing* const stop = message.mutable_stop_ring();
+  stop->set_job_id(entry.id().value());
+  stop->set_attempt(entry.stored.record().attempt());
+  stop->set_number(number);
+  SendTo(node.daemon, message);
+}
+
+void DaemonCommands::SendFormRing(const proto::FormRing& forming, const std::string& daemon) {
+  proto::CoordinatorMessage message;
+  *message.mutable_form_ring() = forming;
+  SendTo(daemon, message);
+}
+
 void DaemonCommands::SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon) {
   proto::CoordinatorMessage message;
   *message.mutable_move_shard() = PlaceOf(entry.stored.record(), entry.stored.status(), shard);

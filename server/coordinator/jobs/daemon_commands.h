@@ -29,6 +29,10 @@ class DaemonCommands {
   void SendPropose(const JobEntry& entry, const JobNode& node, uint32_t number);
   // Tells a server or a worker of the job that its nodes change.
   void SendChange(const proto::ViewChange& change, const std::string& daemon);
+  // Has the node stop its all-reduce and say how far it has come, for the ring of this number.
+  void SendStopRing(const JobEntry& entry, const JobNode& node, uint32_t number);
+  // Has a worker of the job go on in the ring that was decided upon.
+  void SendFormRing(const proto::FormRing& forming, const std::string& daemon);
   // Tells a daemon of the job where the shard lies now.
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
   // Has the server that is to hold the shard's second copy take it in.

@@ -118,6 +118,36 @@ void JobEntry::StoreNode(const JobNode& node) {
   proto::StoredNode* kept = stored.mutable_nodes(index);
   kept->set_is_told_to_run(node.ready);
   if (node.died_at_step) kept->set_died_at_step(*node.died_at_step);
+  kept->set_dropped(node.dropped);
+}
+
+void JobEntry::MakeAbsent(JobNode* node) {
+  ++node->incarnation;
+  node->absent = node->finished = node->present = true;
+  node->joins = node->ready = node->replaced = node->waits_to_run = false;
+  node->joined_at = node->steps = 0;
+  node->leaves_at.reset();
+  node->steps_made.reset();
+  node->died_at_step.reset();
+  node->info.Clear();
+  node->missing_since = absl::InfiniteFuture();
+  node->daemon.clear();
+  waits.activity().ForgetNode(node->node);
+  StoreNode(*node);
+}
+
+void JobEntry::ShowChange(const proto::ViewChange& change, uint32_t ranks,
+                          const std::string& reason, absl::Time now) {
+  constexpr int kShownMax = 100;
+  auto* const all = status().mutable_nodes_changes();
+  if (all->size() >= kShownMax) all->DeleteSubrange(0, all->size() - kShownMax + 1);
+  proto::NodesChange* const shown = all->Add();
+  shown->set_decided_ms(absl::ToUnixMillis(now));
+  shown->set_step(change.at_clock());
+  *shown->mutable_joined() = change.joined();
+  *shown->mutable_left() = change.left();
+  shown->set_ranks(ranks);
+  shown->set_reason(reason);
 }
 
 void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& from,
@@ -189,7 +219,7 @@ absl::Status JobEntry::TakeLayout() {
   record->set_takes_first_weights(first.takes_first_weights());
   const bool is_to_resume = has_checkpoints() || record->has_resume();
   // Nodes begin anew, or join, while it trains.
-  const char* const asks = job().has_replace() ? "replace" : is_elastic() ? "ranks_max" : nullptr;
+  const char* const asks = job().has_replace() ? "replace" : has_joiners() ? "ranks_max" : nullptr;
   record->set_ranks_keep_state(is_to_resume && first.ranks_keep_state());
   if ((is_to_resume || asks != nullptr) && !first.can_resume()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -292,7 +322,9 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
   stored.set_view_proposed(0);
   stored.set_view_told(0);
   replaces.clear();
+  stored.clear_ring();
   agreement.End();
+  ring.End();
   keeps.clear();
   nodes.clear();
   servers.clear();

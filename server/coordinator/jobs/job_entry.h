@@ -19,6 +19,7 @@
 #include "server/coordinator/jobs/job_waits.h"
 #include "server/coordinator/jobs/metrics/metrics_merge.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
+#include "server/coordinator/jobs/views/ring_agreement.h"
 #include "server/coordinator/jobs/views/view_agreement.h"
 #include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"
@@ -48,6 +49,10 @@ class JobEntry {
   bool ended() const { return stage_ == JobStage::kEnded; }
   bool all_ready() const;  // of those that begin with it
   bool is_elastic() const { return IsElastic(job()); }
+  // Whether it goes on without nodes that die. Such a job is elastic, too.
+  bool drops_lost() const { return DropsLost(job()); }
+  // Whether nodes may join it, and leave it by plan.
+  bool has_joiners() const { return is_elastic() && !drops_lost(); }
   bool is_ring() const { return job().exchange() == proto::Job::RING; }
   bool on_gpus() const { return job().device() == proto::Job::GPU; }
   bool needs_servers() const { return job().exchange() == proto::Job::PARAMETER_SERVER; }
@@ -71,6 +76,11 @@ class JobEntry {
   // Brings what is stored and shown of a node in step with it, after it was replaced, or has joined
   // or left the job.
   void StoreNode(const JobNode& node);
+  // The node's place is free: nobody takes it, and nobody waits for it.
+  void MakeAbsent(JobNode* node);
+  // Has the status say that the nodes change; `ranks` make the steps from then on.
+  void ShowChange(const proto::ViewChange& change, uint32_t ranks, const std::string& reason,
+                  absl::Time now);
   // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
   // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
   // nodes that differ, or the job's field that does not go with what they say.
@@ -118,6 +128,7 @@ class JobEntry {
   // Of a job whose nodes may join and leave it: a change that is on its way, when its nodes and
   // servers are asked again, and when the next one may begin, or the next node.
   ViewAgreement agreement;
+  RingAgreement ring;  // of an all-reduce that goes on without nodes that have died
   absl::Time asks_again_at = absl::InfinitePast();
   absl::Time next_change_at = absl::InfinitePast();
   absl::Time next_joiner_at = absl::InfinitePast();

@@ -113,6 +113,10 @@ MetricsMerge JobEntry::MakeMetrics() const {
   if (is_elastic() && resumed > 0) made.SetEarlier(views->RankStepsBefore(resumed));
   for (const proto::LogicalNode& node : record.view().nodes()) {
     const NodeId id(node.node());
+    if (drops_lost() && stored.status().nodes(static_cast<int>(node.node())).absent()) {
+      made.Drop(node.first_rank(), node.ranks());
+      continue;
+    }
     if (!views->HasEver(id)) made.Leave(node.first_rank(), node.ranks(), 0);
     const uint64_t joined = views->JoinedAt(id);
     if (joined > 0) made.Join(node.first_rank(), node.ranks(), joined);

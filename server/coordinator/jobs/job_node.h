@@ -44,6 +44,8 @@ struct JobNode {
   // The step that it was known to be in when its processes last ended by themselves.
   std::optional<uint64_t> died_at_step;
   bool replaced = false;  // its processes take the place of others that died
+  // Why an all-reduce goes on without it, until a change of the nodes says so.
+  std::string dropped;
 
   // Of a job whose nodes may join and leave it:
   bool absent = false;  // nobody takes its place, and nobody waits for it: it is finished, too

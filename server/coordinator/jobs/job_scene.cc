@@ -91,6 +91,7 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
   if (entry.job().has_replace()) {
     scene.hang_after = absl::Seconds(entry.job().replace().hang_after_s());
   }
+  scene.forms_ring = entry.ring.is_asking();
   for (const JobNode& node : entry.nodes) {
     if (!node.takes_part()) continue;
     scene.all_nodes_train = scene.all_nodes_train && (node.ready || node.finished);

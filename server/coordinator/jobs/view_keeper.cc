@@ -56,25 +56,18 @@ std::string Describe(const proto::ViewChange& change) {
 }
 
 void ShowChange(const proto::ViewChange& change, JobEntry* entry, absl::Time now) {
-  constexpr int kShownMax = 100;
-  auto* const all = entry->status().mutable_nodes_changes();
-  if (all->size() >= kShownMax) all->DeleteSubrange(0, all->size() - kShownMax + 1);
-  proto::NodesChange* const shown = all->Add();
-  shown->set_decided_ms(absl::ToUnixMillis(now));
-  shown->set_step(change.at_clock());
-  *shown->mutable_joined() = change.joined();
-  *shown->mutable_left() = change.left();
   std::vector<std::string> drained;
   uint32_t ranks = 0;
   for (const JobNode& node : entry->nodes) {
     if (node.leaves_at) drained.push_back(node.daemon);
     if (node.takes_part() && !node.leaves_at) ranks += node.ranks;
   }
-  shown->set_ranks(ranks);
-  if (drained.empty()) return;
-  shown->set_reason(absl::StrCat(drained.size() == 1 ? "worker " : "workers ",
-                                 absl::StrJoin(drained, ", "), drained.size() == 1 ? " is" : " are",
-                                 " being drained"));
+  const std::string reason =
+      drained.empty()
+          ? ""
+          : absl::StrCat(drained.size() == 1 ? "worker " : "workers ", absl::StrJoin(drained, ", "),
+                         drained.size() == 1 ? " is" : " are", " being drained");
+  entry->ShowChange(change, ranks, reason, now);
 }
 
 }  // namespace
@@ -82,7 +75,7 @@ void ShowChange(const proto::ViewChange& change, JobEntry* entry, absl::Time now
 // ---- nodes that come ----
 
 void ViewKeeper::AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now) {
-  if (entry->stage() != JobStage::kTraining || !entry->is_elastic()) return;
+  if (entry->stage() != JobStage::kTraining || !entry->has_joiners()) return;
   if (now < entry->next_joiner_at || NearsItsEnd(*entry)) return;
   std::vector<JobNode*> begun;
   for (JobNode& node : entry->nodes) {
@@ -123,7 +116,7 @@ void ViewKeeper::OnJoinerLost(const std::string& reason, JobNode* node, JobEntry
   announcer_->Warn(absl::StrFormat("job %d (%s): node %d does not join: %s", entry->id().value(),
                                    entry->job().name(), node->node, reason));
   const std::string daemon = node->daemon;
-  MakeAbsent(node, entry);
+  entry->MakeAbsent(node);
   entry->next_joiner_at = now + options_.joiner_pause;
   commands_->SendStop(daemon, entry->id(), reason);
   announcer_->Save(*entry).IgnoreError();  // repeated
@@ -132,21 +125,6 @@ void ViewKeeper::OnJoinerLost(const std::string& reason, JobNode* node, JobEntry
   if (!entry->agreement.RemoveJoiner(node->node)) {
     GiveUp(absl::StrFormat("node %d does not join", node->node), entry, now);
   }
-}
-
-void ViewKeeper::MakeAbsent(JobNode* node, JobEntry* entry) {
-  ++node->incarnation;
-  node->absent = node->finished = node->present = true;
-  node->joins = node->ready = node->replaced = node->waits_to_run = false;
-  node->joined_at = node->steps = 0;
-  node->leaves_at.reset();
-  node->steps_made.reset();
-  node->died_at_step.reset();
-  node->info.Clear();
-  node->missing_since = absl::InfiniteFuture();
-  node->daemon.clear();
-  entry->waits.activity().ForgetNode(node->node);
-  entry->StoreNode(*node);
 }
 
 // ---- one change ----
@@ -207,7 +185,11 @@ std::vector<uint32_t> ViewKeeper::ChooseLeavers(uint32_t ranks, JobEntry* entry)
   for (const JobNode& node : entry->nodes) {
     if (!node.takes_part() || node.finished || !membership_->IsDraining(node.daemon)) continue;
     if (node.leaves_at) continue;
-    if (!entry->is_elastic()) {
+    if (entry->drops_lost()) {
+      entry->keeps[node.daemon] = absl::StrFormat(
+          "node %d stays to its end: it leaves the others' ring only where it dies (on_loss)",
+          node.node);
+    } else if (!entry->is_elastic()) {
       entry->keeps[node.daemon] = absl::StrFormat(
           "node %d stays to its end: none may leave it (ranks_min) or be begun again (replace)",
           node.node);
@@ -351,7 +333,7 @@ void ViewKeeper::GiveUp(const std::string& why, JobEntry* entry, absl::Time now)
 }
 
 void ViewKeeper::TellAgain(const JobNode& node, const JobEntry& entry) {
-  if (entry.stage() != JobStage::kTraining || !entry.is_elastic() || !node.ready) return;
+  if (entry.stage() != JobStage::kTraining || !entry.has_joiners() || !node.ready) return;
   for (const proto::ViewChange& change : entry.stored.record().view_changes()) {
     const bool is_told = change.number() <= entry.stored.view_told();
     if (is_told && change.at_clock() > entry.stored.record().resume().clock()) {
@@ -372,7 +354,7 @@ void ViewKeeper::OnLeft(JobNode* node, JobEntry* entry) {
   LogInfo("job %d (%s): %s has left worker %s, before step %d", entry->id().value(),
           entry->job().name(), node->DescribeAlone(), node->daemon, *node->leaves_at);
   const bool led = node == &entry->leader();
-  MakeAbsent(node, entry);
+  entry->MakeAbsent(node);
   const std::string& run_dir = entry->leader().info.run_dir();
   if (led && !run_dir.empty()) entry->status().set_run_dir(run_dir);
   announcer_->Save(*entry).IgnoreError();  // repeated

@@ -85,8 +85,6 @@ class ViewKeeper {
   void Tell(JobEntry* entry, absl::Time now);
   // The change that nodes are asked about does not come; what they have promised is void.
   void GiveUp(const std::string& why, JobEntry* entry, absl::Time now);
-  // The node's place is free again.
-  static void MakeAbsent(JobNode* node, JobEntry* entry);
 
   const Options options_;
   const Membership* const membership_;

@@ -54,6 +54,12 @@ std::string Text(const proto::CoordinatorMessage& message) {
       return absl::StrCat("ProposeView ", message.propose_view().job_id());
     case proto::CoordinatorMessage::kChangeView:
       return absl::StrCat("ChangeView ", message.change_view().job_id());
+    case proto::CoordinatorMessage::kStopRing:
+      return absl::StrCat("StopRing ", message.stop_ring().job_id(), " ",
+                          message.stop_ring().number());
+    case proto::CoordinatorMessage::kFormRing:
+      return absl::StrCat("FormRing ", message.form_ring().job_id(), " ",
+                          message.form_ring().change().number());
     case proto::CoordinatorMessage::MESSAGE_NOT_SET:
       break;
   }

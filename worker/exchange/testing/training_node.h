@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/job/arena.h"
 #include "common/transport/sim/sim_network.h"
 #include "worker/exchange/core/exchange.h"
@@ -49,8 +50,12 @@ class TrainingNode final : public ExchangeNode {
   void GoOn();
   // It leaves the job by plan before this clock. REQUIRES: in step, and that step has not begun.
   void LeaveAt(uint64_t clock);
-  // The process ends.
+  // See Exchange. An error of FormRing ends the node. REQUIRES: alive.
+  absl::StatusOr<StoppedRing> StopRing(uint32_t number);
+  void FormRing(const proto::FormRing& forming);
+  // The process ends: it is killed, or has finished.
   void Kill();
+  void Exit();
 
   bool alive() const { return exchange_ != nullptr; }
   // It has finished, failed or been killed.

@@ -175,6 +175,12 @@ void MetricsMerge::Leave(uint32_t first, uint32_t count, uint64_t step) {
   }
 }
 
+void MetricsMerge::Drop(uint32_t first, uint32_t count) {
+  for (uint32_t rank = first; rank < first + count && rank < ranks_.size(); ++rank) {
+    ranks_[rank].until = StepsOf(ranks_[rank]);
+  }
+}
+
 bool MetricsMerge::Measures(uint32_t rank, uint64_t end_step) const {
   return IsFirst(rank, end_step) || (end_step > 0 && IsFirst(rank, end_step - 1));
 }

@@ -42,6 +42,8 @@ class MetricsMerge {
   // waits for reports of the others.
   void Join(uint32_t first, uint32_t count, uint64_t step);
   void Leave(uint32_t first, uint32_t count, uint64_t step);
+  // Ranks [first, first + count) have made their last step, whichever that was, and say no more.
+  void Drop(uint32_t first, uint32_t count);
   // Returns what is left at the job's end, complete or not.
   std::vector<proto::MetricsRecord> Flush(double elapsed_s);
 

@@ -49,6 +49,16 @@ TEST(MetricsMergeViews, ARankThatLeavesIsWaitedForUpToItsLastStep) {
   EXPECT_EQ(merge.Add(Report(0, 20, 30), 3).size(), 1);
 }
 
+TEST(MetricsMergeViews, ARankThatDiesIsNotWaitedForAndWhatItHasSaidCounts) {
+  MetricsMerge merge = ThreePlaces();
+  for (const uint32_t rank : {0, 1}) merge.Add(Report(rank, 0, 10), 1);
+  EXPECT_TRUE(merge.Add(Report(1, 10, 20), 2).empty());
+  merge.Drop(0, 1);
+  EXPECT_EQ(merge.GetProgress().step(), 20u) << "it is not the slowest any more";
+  EXPECT_EQ(merge.GetProgress().samples(), 300);
+  EXPECT_EQ(merge.Add(Report(1, 20, 30), 3).size(), 2);
+}
+
 TEST(MetricsMergeViews, ARankMayComeBack) {
   MetricsMerge merge = ThreePlaces();
   merge.Leave(1, 1, 10);

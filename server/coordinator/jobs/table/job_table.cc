@@ -27,8 +27,8 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       life_(options.new_secret, &placer_, &commands_, &announcer_),
       replacer_(&reached_, &queue_, &commands_, &announcer_, &life_),
       keeper_(options, membership, &placer_, &commands_, &announcer_, &life_),
-      views_(options, membership, &reached_, &queue_, &commands_, &announcer_, &life_, &replacer_) {
-}
+      views_(options, membership, &reached_, &queue_, &commands_, &announcer_, &life_, &replacer_),
+      rings_(options, &commands_, &announcer_, &life_) {}
 
 void JobTable::Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                        bool is_restart, absl::Time now) {
@@ -258,6 +258,7 @@ void JobTable::Excuse(absl::Duration gap, absl::Time now) {
       node.waits_since = Excused(node.waits_since, gap, now);
     }
     entry.waits.Excuse(gap, now);
+    entry.ring.Excuse(gap, now);
   }
 }
 
@@ -266,6 +267,7 @@ void JobTable::Tick(absl::Time now) {
   if (tell) news_at_ = now;
   for (auto& [id, entry] : jobs_) {
     FailIfGone(&entry, now);
+    rings_.Step(&entry, now);
     keeper_.AddBackups(&entry, now);
     if (tell && entry.running()) {
       reports_.UpdateWaits(&entry, now);

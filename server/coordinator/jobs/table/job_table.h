@@ -23,6 +23,7 @@
 #include "server/coordinator/jobs/job_queue.h"
 #include "server/coordinator/jobs/job_reports.h"
 #include "server/coordinator/jobs/node_replacer.h"
+#include "server/coordinator/jobs/rings/ring_keeper.h"
 #include "server/coordinator/jobs/shard_keeper.h"
 #include "server/coordinator/jobs/slot_use.h"
 #include "server/coordinator/jobs/view_keeper.h"
@@ -40,7 +41,7 @@ namespace strata::server {
 // own what is theirs.
 class JobTable {
  public:
-  struct Options : ShardKeeper::Options, ViewKeeper::Options {
+  struct Options : ShardKeeper::Options, ViewKeeper::Options, RingKeeper::Options {
     // How long a job whose nodes are ready may wait for servers that its nodes do not reach now.
     absl::Duration place_patience = absl::Seconds(10);
     // How long a daemon that came back without a job may take to say how the job ended there.
@@ -114,6 +115,7 @@ class JobTable {
                       absl::Time now);
   void OnViewInstalled(const std::string& daemon, const proto::ViewInstalled& message,
                        absl::Time now);
+  void OnRingStopped(const std::string& daemon, const proto::RingStopped& message, absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       absl::Time now);
@@ -179,6 +181,7 @@ class JobTable {
   NodeReplacer replacer_;
   ShardKeeper keeper_;
   ViewKeeper views_;
+  RingKeeper rings_;
   absl::Time started_at_ = absl::InfinitePast();
   bool is_restart_ = false;  // workers that were there before may still come back
   absl::Time news_at_ = absl::InfinitePast();

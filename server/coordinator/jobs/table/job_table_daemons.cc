@@ -25,6 +25,7 @@ void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
     if (node != nullptr && !node->finished) {
       life_.OnNodeBack(holds, node, &entry, now);
       views_.TellAgain(*node, entry);
+      rings_.TellAgain(*node, &entry, now);
     }
     if (server != nullptr) OnServerBack(holds, server, &entry, now);
     if (entry.running() && (node != nullptr || server != nullptr)) {

@@ -70,6 +70,7 @@ void JobTable::OnNodeFinished(const std::string& daemon, const proto::NodeFinish
       life_.End(proto::FINISHED, "", entry, now);
     } else {
       announcer_.Save(*entry).IgnoreError();  // repeated
+      rings_.OnFinished(*node, entry, now);
     }
   }
   StartQueued(now);
@@ -86,7 +87,7 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   // A node that joins is given weights of now.
   if (message.is_damaged() && entry->stored.record().has_resume() && !node->joins) {
     life_.GoOnFromEarlier(reason, entry, now);
-  } else if (node->finished) {
+  } else if (node->finished || (entry->drops_lost() && !message.is_death())) {
     life_.Fail(reason, entry, now);
   } else {
     LoseNode({.reason = reason, .is_own_end = true}, node, entry, now);
@@ -125,9 +126,19 @@ void JobTable::OnViewInstalled(const std::string& daemon, const proto::ViewInsta
   StartQueued(now);
 }
 
+void JobTable::OnRingStopped(const std::string& daemon, const proto::RingStopped& message,
+                             absl::Time now) {
+  JobEntry* entry = nullptr;
+  const JobNode* node = FindNode(daemon, message, &entry);
+  if (node == nullptr || node->node != message.node()) return;
+  rings_.OnStopped(message, *node, entry, now);
+  StartQueued(now);
+}
+
 void JobTable::LoseNode(const NodeReplacer::Loss& loss, JobNode* node, JobEntry* entry,
                         absl::Time now) {
   if (node->joins) return views_.OnJoinerLost(loss.reason, node, entry, now);
+  if (entry->drops_lost()) return rings_.OnLost(loss.reason, node, entry, now);
   replacer_.OnLost(loss, node, entry, now);
 }
 

@@ -1,0 +1,70 @@
+#ifndef STRATA_SERVER_COORDINATOR_JOBS_RINGS_RING_KEEPER_H_
+#define STRATA_SERVER_COORDINATOR_JOBS_RINGS_RING_KEEPER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/control.pb.h"
+#include "server/coordinator/jobs/daemon_commands.h"
+#include "server/coordinator/jobs/job_announcer.h"
+#include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/jobs/job_life.h"
+
+namespace strata::server {
+
+// All-reduces that go on without nodes that die (Job.on_loss: DROP): the others are asked to stop
+// theirs, and once all have said how far they have come, they form a ring of those that are left
+// (RingAgreement). Where nodes die meanwhile, all are asked again. Each step is saved before
+// anybody is told. Owns nothing; what is known of a ring is the entry's.
+class RingKeeper {
+ public:
+  struct Options {
+    // How long nodes may take to say how far they have come; others are lost, too.
+    absl::Duration ring_patience = absl::Seconds(30);
+    // Between two questions to those that do not answer.
+    absl::Duration ring_ask_every = absl::Seconds(1);
+  };
+  // All outlive it.
+  RingKeeper(const Options& options, DaemonCommands* commands, JobAnnouncer* announcer,
+             JobLife* life)
+      : options_(options), commands_(commands), announcer_(announcer), life_(life) {}
+
+  // A node has died, for a reason that names it: begins a ring without it, where the job may go on
+  // without it, or fails the job. The daemon that had it is told to stop it. REQUIRES:
+  // entry->drops_lost(), entry->running(), !node->finished.
+  void OnLost(const std::string& reason, JobNode* node, JobEntry* entry, absl::Time now);
+  void OnStopped(const proto::RingStopped& message, const JobNode& node, JobEntry* entry,
+                 absl::Time now);
+  // The node has ended its part of the job well, and others have not.
+  void OnFinished(const JobNode& node, JobEntry* entry, absl::Time now);
+  // Asks again who has not answered, or goes on without them.
+  void Step(JobEntry* entry, absl::Time now);
+  // Says again to the worker of a node, which is back, which ring there is, or is to be.
+  void TellAgain(const JobNode& node, JobEntry* entry, absl::Time now);
+
+ private:
+  struct Loss {
+    JobNode* node = nullptr;
+    std::string reason;
+  };
+
+  // REQUIRES: the entry trains, and no node stands there twice.
+  void Drop(const std::vector<Loss>& losses, JobEntry* entry, absl::Time now);
+  // The same of a job that has enough nodes without them.
+  void GoOnWithout(const std::vector<Loss>& losses, JobEntry* entry, absl::Time now);
+  // Asks all that are left about the next ring.
+  void Begin(JobEntry* entry, absl::Time now);
+  // Asks nodes that have not answered, if it is time to.
+  void Ask(JobEntry* entry, absl::Time now);
+  void Decide(JobEntry* entry, absl::Time now);
+
+  const Options options_;
+  DaemonCommands* const commands_;
+  JobAnnouncer* const announcer_;
+  JobLife* const life_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_JOBS_RINGS_RING_KEEPER_H_
