@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSteps = 600;
+constexpr uint64_t kSteps = 300;
 constexpr int kStepMs = 15;  // at least
 constexpr int kNodes = 4;
 constexpr uint32_t kRanksPerNode = 2;

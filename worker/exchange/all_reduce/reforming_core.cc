@@ -11,6 +11,19 @@ namespace strata::worker {
 
 using Phase = Exchange::Phase;
 
+namespace {
+
+// Who is lost, the coordinator says, which may itself be away for a while; and before it has said
+// it, nobody is to give up.
+constexpr absl::Duration kGiveUpAfter = absl::Minutes(10);
+
+CoreOptions Patient(CoreOptions options) {
+  options.timing.give_up_after = std::max(options.timing.give_up_after, kGiveUpAfter);
+  return options;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<ReformingCore>> ReformingCore::Create(
     const CoreOptions& options, const kernels::Kernels& kernels) {
   const proto::Job& job = options.record.job();
@@ -19,9 +32,10 @@ absl::StatusOr<std::unique_ptr<ReformingCore>> ReformingCore::Create(
         "on_loss: DROP goes with push.codec: FP32 alone, and without "
         "checkpoints");
   }
-  absl::StatusOr<std::unique_ptr<AllReduceCore>> first = AllReduceCore::Create(options, kernels);
+  const CoreOptions patient = Patient(options);
+  absl::StatusOr<std::unique_ptr<AllReduceCore>> first = AllReduceCore::Create(patient, kernels);
   if (!first.ok()) return first.status();
-  return std::unique_ptr<ReformingCore>(new ReformingCore(options, kernels, *std::move(first)));
+  return std::unique_ptr<ReformingCore>(new ReformingCore(patient, kernels, *std::move(first)));
 }
 
 ReformingCore::ReformingCore(const CoreOptions& options, const kernels::Kernels& kernels,

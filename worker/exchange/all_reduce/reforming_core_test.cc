@@ -64,6 +64,18 @@ TEST(ReformingCore, WhatTheNodePublishesBetweenTwoRingsGoesToTheNext) {
   EXPECT_EQ(nodes.made(0).size(), kChunks);
 }
 
+TEST(ReformingCore, NobodyGivesUpOnANodeBeforeItIsSaidToBeLost) {
+  const auto core = *ReformingCore::Create(OptionsOf(Record(2), 0), kernels::Cpu());
+  CoreActions actions;
+  ASSERT_EQ(core->Start(kNow, &actions), absl::OkStatus());
+  ASSERT_EQ(actions.wire.size(), 1u);
+  const LinkId link = actions.wire[0].link;
+  core->OnConnectFailed(link, absl::UnavailableError("refused"), kNow, &actions.wire);
+  EXPECT_EQ(core->OnTime(kNow + absl::Minutes(9), &actions.wire), absl::OkStatus());
+  const absl::Status late = core->OnTime(kNow + absl::Minutes(11), &actions.wire);
+  EXPECT_TRUE(absl::IsUnavailable(late)) << late;
+}
+
 TEST(ReformingCore, ANodeThatLacksAStepIsGivenItsMeansAndGoesOn) {
   Nodes nodes(2);
   nodes.LoseGathers(kChunks - 1, 0);
