@@ -22,6 +22,7 @@ def main():
     gradients = {"w": np.ones(elements, "f4")}
     with strata.Session(params, strata.SGD(lr=1.0), total_steps=STEPS, can_resume=True) as session:
         for step in range(session.first_step, STEPS):
+            session.step_ranks(step)
             session.step(gradients)
             seen = session.weights()["w"][::EVERY]
             # Without others to wait for, weights have also what these have pushed meanwhile.
