@@ -149,6 +149,7 @@ void Agent::Stop() {
 }
 
 void Agent::OnMessage(const proto::CoordinatorMessage& message) {
+  proto::AgentMessage down;
   switch (message.message_case()) {
     case proto::CoordinatorMessage::kStartNode:
       return StartNode(message.start_node());
@@ -160,14 +161,20 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
         job->Measure(message.measure_link());
       return;
     case proto::CoordinatorMessage::kMoveShard:
-      if (auto* job = FindJob(message.move_shard())) job->MoveShard(message.move_shard());
-      return;
+      *down.mutable_move_shard() = message.move_shard();
+      return Tell(message.move_shard(), down);
     case proto::CoordinatorMessage::kProposeView:
-      if (auto* job = FindJob(message.propose_view())) job->ProposeView(message.propose_view());
-      return;
+      *down.mutable_propose_view() = message.propose_view();
+      return Tell(message.propose_view(), down);
     case proto::CoordinatorMessage::kChangeView:
-      if (auto* job = FindJob(message.change_view())) job->ChangeView(message.change_view());
-      return;
+      *down.mutable_change_view() = message.change_view();
+      return Tell(message.change_view(), down);
+    case proto::CoordinatorMessage::kStopRing:
+      *down.mutable_stop_ring() = message.stop_ring();
+      return Tell(message.stop_ring(), down);
+    case proto::CoordinatorMessage::kFormRing:
+      *down.mutable_form_ring() = message.form_ring();
+      return Tell(message.form_ring(), down);
     case proto::CoordinatorMessage::kStopNode:
       return StopNode(message.stop_node().job_id());
     case proto::CoordinatorMessage::kTryPeers:
@@ -336,7 +343,7 @@ void Agent::EndJobs(const std::string& reason, std::function<void()> then) {
     if (first) first();
     then();
   };
-  for (auto& [id, job] : jobs_) job->Fail(reason);
+  for (auto& [id, job] : jobs_) job->Die(reason);
 }
 
 }  // namespace strata::worker

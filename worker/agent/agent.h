@@ -95,6 +95,11 @@ class Agent {
     const bool is_here = found != jobs_.end() && found->second->attempt() == message.attempt();
     return is_here ? found->second.get() : nullptr;
   }
+  // The processes that `message` is about, if they are here, hear of it as `down`.
+  template <typename Message>
+  void Tell(const Message& message, const proto::AgentMessage& down) {
+    if (JobProcesses* job = FindJob(message)) job->Tell(down);
+  }
   void StopNode(uint32_t job);
   proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);

@@ -46,18 +46,8 @@ void JobProcesses::Run(const proto::RunNode& run) {
   Do();
 }
 
-void JobProcesses::MoveShard(const proto::MoveShard& move) {
-  core_.MoveShard(move);
-  Do();
-}
-
-void JobProcesses::ProposeView(const proto::ProposeView& propose) {
-  core_.ProposeView(propose);
-  Do();
-}
-
-void JobProcesses::ChangeView(const proto::ViewChange& change) {
-  core_.ChangeView(change);
+void JobProcesses::Tell(const proto::AgentMessage& message) {
+  core_.Tell(message);
   Do();
 }
 
@@ -71,8 +61,8 @@ void JobProcesses::Stop() {
   Do();
 }
 
-void JobProcesses::Fail(const std::string& reason) {
-  core_.Fail(reason, clock_.Now());
+void JobProcesses::Die(const std::string& reason) {
+  core_.Fail(reason, clock_.Now(), /*is_death=*/true);
   Do();
 }
 

@@ -60,13 +60,12 @@ class JobProcesses {
   // each.
   void Measure(const proto::MeasureLink& measure);
   // See JobProcessesCore.
-  void MoveShard(const proto::MoveShard& move);
-  void ProposeView(const proto::ProposeView& propose);
-  void ChangeView(const proto::ViewChange& change);
+  void Tell(const proto::AgentMessage& message);
   // Ends all processes without further reports.
   void Stop();
-  // Ends all processes and reports `reason`, if nothing was reported yet.
-  void Fail(const std::string& reason);
+  // Ends all processes, as their worker daemon ends, and reports `reason`, if nothing was reported
+  // yet.
+  void Die(const std::string& reason);
   // One line for metrics.jsonl: see MetricsLog.
   void Append(const proto::MetricsRecord& record);
   // Says NodeReady again, if it was said: the coordinator may have missed it.

@@ -120,6 +120,9 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
     case proto::ChildMessage::kViewPromised:
       if (life_.is_aggregator(child)) OnPromised(message.view_promised());
       return;
+    case proto::ChildMessage::kRingStopped:
+      if (life_.is_aggregator(child)) OnRingStopped(message.ring_stopped());
+      return;
     case proto::ChildMessage::kRefusals:
       if (life_.is_aggregator(child)) watch_.OnRefusals(message.refusals());
       return;
@@ -193,6 +196,15 @@ void JobProcessesCore::OnPromised(const proto::ViewPromised& promised) {
   SendUnlessEnded(std::move(up));
 }
 
+void JobProcessesCore::OnRingStopped(const proto::RingStopped& stopped) {
+  proto::DaemonMessage up;
+  *up.mutable_ring_stopped() = stopped;
+  up.mutable_ring_stopped()->set_job_id(job_id_);
+  up.mutable_ring_stopped()->set_attempt(attempt_);
+  up.mutable_ring_stopped()->set_incarnation(incarnation_);
+  SendUnlessEnded(std::move(up));
+}
+
 void JobProcessesCore::OnUnreadable(int child, const absl::Status& status, absl::Time now) {
   OnFailedLine(child,
                absl::StrCat("its messages to the worker daemon cannot be read: ", status.message()),
@@ -227,7 +239,7 @@ void JobProcessesCore::OnSymptom(absl::Time now) {
   if (phase_ != Phase::kAwaitingCause) {
     return Enter(Phase::kCollectingSymptoms, now + deadlines_.symptom_time);
   }
-  if (!life_.awaits_cause()) Fail(life_.Reason(), now);
+  if (!life_.awaits_cause()) FailAsTheyDid(now);
 }
 
 void JobProcessesCore::OnAllGone(absl::Time now) {
@@ -263,7 +275,7 @@ void JobProcessesCore::Finish() {
   BeGone();
 }
 
-void JobProcessesCore::Fail(const std::string& reason, absl::Time now) {
+void JobProcessesCore::Fail(const std::string& reason, absl::Time now, bool is_death) {
   if (ended()) return;
   proto::DaemonMessage up;
   up.mutable_node_failed()->set_job_id(job_id_);
@@ -271,6 +283,7 @@ void JobProcessesCore::Fail(const std::string& reason, absl::Time now) {
   up.mutable_node_failed()->set_incarnation(incarnation_);
   up.mutable_node_failed()->set_reason(reason);
   up.mutable_node_failed()->set_is_damaged(is_damaged_);
+  up.mutable_node_failed()->set_is_death(is_death);
   Send(std::move(up));
   End(now);
 }
@@ -328,27 +341,20 @@ void JobProcessesCore::Measure(const proto::MeasureLink& measure) {
   actions_.push_back(SendDown{std::move(message)});
 }
 
-void JobProcessesCore::MoveShard(const proto::MoveShard& move) {
-  proto::AgentMessage message;
-  *message.mutable_move_shard() = move;
-  SendToRunning(std::move(message));
-}
-
-void JobProcessesCore::ProposeView(const proto::ProposeView& propose) {
-  proto::AgentMessage message;
-  *message.mutable_propose_view() = propose;
-  SendToRunning(std::move(message));
-}
-
-void JobProcessesCore::ChangeView(const proto::ViewChange& change) {
-  views_.Add(change).IgnoreError();  // the aggregator says what is wrong with it
-  proto::AgentMessage message;
-  *message.mutable_change_view() = change;
-  SendToRunning(std::move(message));
-}
-
-void JobProcessesCore::SendToRunning(proto::AgentMessage message) {
-  if (told_to_run_ && !ended()) actions_.push_back(SendDown{std::move(message)});
+void JobProcessesCore::Tell(const proto::AgentMessage& message) {
+  if (ended()) return;
+  if (!told_to_run_) {
+    if (!message.has_stop_ring()) return;
+    proto::RingStopped stopped;
+    stopped.set_node(node_);
+    stopped.set_number(message.stop_ring().number());
+    stopped.set_error(OfNode("does not train yet"));
+    return OnRingStopped(stopped);
+  }
+  // What is wrong with them, the aggregator says.
+  if (message.has_change_view()) views_.Add(message.change_view()).IgnoreError();
+  if (message.has_form_ring()) views_.Add(message.form_ring().change()).IgnoreError();
+  actions_.push_back(SendDown{message});
 }
 
 void JobProcessesCore::OnTime(absl::Time now) {
@@ -372,10 +378,10 @@ void JobProcessesCore::OnTime(absl::Time now) {
     case Phase::kClaiming:
       return actions_.push_back(Claim{});
     case Phase::kCollectingSymptoms:
-      if (!life_.awaits_cause()) return Fail(life_.Reason(), now);
+      if (!life_.awaits_cause()) return FailAsTheyDid(now);
       return Enter(Phase::kAwaitingCause, now + deadlines_.cause_time);
     case Phase::kAwaitingCause:
-      return Fail(life_.Reason(), now);
+      return FailAsTheyDid(now);
     case Phase::kAwaitingMetrics:
       return Finish();
     case Phase::kEnding:

@@ -96,12 +96,9 @@ class JobProcessesCore {
   void Run(const proto::RunNode& run, absl::Time now);
   // Any number of times; what the aggregator finds is sent as LinkMeasured, again for each.
   void Measure(const proto::MeasureLink& measure);
-  // A shard lies elsewhere now: the aggregator hears of it. Before Run its record says so.
-  void MoveShard(const proto::MoveShard& move);
-  // The aggregator hears of it, and answers with ViewPromised. Before Run nothing is promised.
-  void ProposeView(const proto::ProposeView& propose);
-  // The aggregator hears of it. Before Run its record says so.
-  void ChangeView(const proto::ViewChange& change);
+  // What the aggregator is to hear while it runs: where shards lie, who takes part. Before Run its
+  // record says so, and nothing is promised; only a ring that is to stop is told that it cannot.
+  void Tell(const proto::AgentMessage& message);
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
   void OnMetricsFailed(const absl::Status& status, absl::Time now);
@@ -109,8 +106,8 @@ class JobProcessesCore {
   void OnFinalMetrics();
   // Ends all children without further reports.
   void Stop(absl::Time now);
-  // Ends all children and reports `reason`, if nothing was reported yet.
-  void Fail(const std::string& reason, absl::Time now);
+  // Ends all children and reports `reason`, if nothing was reported yet; see NodeFailed.is_death.
+  void Fail(const std::string& reason, absl::Time now, bool is_death = false);
 
   void OnTime(absl::Time now);
   // When OnTime has something to do; InfiniteFuture: never.
@@ -154,8 +151,9 @@ class JobProcessesCore {
   // Whether it is the first of the job's nodes, which writes the job's metrics.
   bool Leads() const;
   void OnPromised(const proto::ViewPromised& promised);
-  // To the aggregator, once it runs.
-  void SendToRunning(proto::AgentMessage message);
+  void OnRingStopped(const proto::RingStopped& stopped);
+  // For the reason that its children have given.
+  void FailAsTheyDid(absl::Time now) { Fail(life_.Reason(), now, life_.is_death()); }
   void OnFailedLine(int child, const std::string& line, absl::Time now);
   void OnSymptom(absl::Time now);
   void OnAllGone(absl::Time now);

@@ -120,36 +120,78 @@ TEST_F(JobProcessesMessagesTest, RefusalsAreTheAggregatorsAndNotARanks) {
 }
 
 TEST_F(JobProcessesMessagesTest, ChangesOfTheJobsNodesReachTheAggregatorOnceItRuns) {
-  proto::ProposeView propose;
-  propose.set_job_id(7);
-  propose.set_attempt(3);
-  propose.set_number(9);
-  proto::ViewChange change;
-  change.set_job_id(7);
-  change.set_attempt(3);
-  change.set_number(9);
-  change.set_at_clock(40);
-  change.add_joined(2);
-  core_->ProposeView(propose);
-  core_->ChangeView(change);
+  proto::AgentMessage propose, change, stop, form;
+  propose.mutable_propose_view()->set_number(9);
+  change.mutable_change_view()->set_number(9);
+  change.mutable_change_view()->set_at_clock(40);
+  change.mutable_change_view()->add_joined(2);
+  stop.mutable_stop_ring()->set_number(10);
+  form.mutable_form_ring()->set_clock(50);
+  core_->Tell(propose);
+  core_->Tell(change);
+  core_->Tell(form);
   EXPECT_TRUE(Told().empty()) << "its record will have them";
 
   core_->Run({}, now_);
-  core_->ProposeView(propose);
-  core_->ChangeView(change);
-  core_->ProposeView(propose);
+  const std::vector<proto::AgentMessage> words = {propose, change, propose, stop, form};
+  for (const proto::AgentMessage& word : words) core_->Tell(word);
   const std::vector<proto::AgentMessage> told = Told();
-  ASSERT_EQ(told.size(), 4u) << "the run, and what is said again, too";
+  ASSERT_EQ(told.size(), 1 + words.size()) << "the run, and what is said again, too";
   EXPECT_TRUE(told[0].has_run());
-  EXPECT_EQ(told[1].propose_view().SerializeAsString(), propose.SerializeAsString());
-  EXPECT_EQ(told[2].change_view().SerializeAsString(), change.SerializeAsString());
-  EXPECT_EQ(told[3].propose_view().SerializeAsString(), propose.SerializeAsString());
+  for (size_t i = 0; i < words.size(); ++i) {
+    EXPECT_EQ(told[i + 1].SerializeAsString(), words[i].SerializeAsString());
+  }
 
   core_->Stop(now_);
   core_->TakeActions();
-  core_->ProposeView(propose);
-  core_->ChangeView(change);
+  for (const proto::AgentMessage& word : words) core_->Tell(word);
   EXPECT_TRUE(Told().empty());
+}
+
+TEST_F(JobProcessesMessagesTest, ANodeThatDoesNotRunYetSaysThatItsRingCannotGoOn) {
+  proto::AgentMessage stop;
+  stop.mutable_stop_ring()->set_number(10);
+  core_->Tell(stop);
+  const std::vector<proto::DaemonMessage> said = Said();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].ring_stopped().ShortDebugString(),
+            "job_id: 7 attempt: 3 number: 10 incarnation: 4 error: \"node 0 (w1): does not train "
+            "yet\"");
+}
+
+TEST_F(JobProcessesMessagesTest, HowFarAStoppedRingIsNamesTheProcessesThatSayIt) {
+  proto::ChildMessage message;
+  proto::RingStopped* stopped = message.mutable_ring_stopped();
+  stopped->set_number(9);
+  stopped->set_clock(40);
+  stopped->set_from_clock(42);
+  stopped->set_is_over(true);
+  EXPECT_TRUE(Say(kRank, message).empty()) << "ranks do not exchange";
+  const std::vector<proto::DaemonMessage> said = Say(kAggregator, message);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].ring_stopped().ShortDebugString(),
+            "job_id: 7 attempt: 3 number: 9 clock: 40 from_clock: 42 is_over: true incarnation: 4");
+  core_->Fail("told to", now_);
+  EXPECT_TRUE(Said().at(0).has_node_failed());
+  EXPECT_TRUE(Say(kAggregator, message).empty()) << "it is void";
+}
+
+TEST_F(JobProcessesMessagesTest, WhatTheNodeFailsWithSaysWhetherItDied) {
+  core_->OnExit(1, ExitStatus{0, 9}, "", now_);
+  std::vector<proto::DaemonMessage> said = Pass(JobDeadlines().symptom_time);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].node_failed().reason(), "rank 1 (node 0, w1): killed by signal 9 (Killed)");
+  EXPECT_TRUE(said[0].node_failed().is_death());
+
+  SetUp();
+  core_->OnExit(1, ExitStatus{1, 0}, "", now_);
+  said = Pass(JobDeadlines().symptom_time);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_FALSE(said[0].node_failed().is_death());
+
+  SetUp();
+  core_->Fail("worker w1 was stopped", now_, /*is_death=*/true);
+  EXPECT_TRUE(Said().at(0).node_failed().is_death());
 }
 
 TEST_F(JobProcessesMessagesTest, WhatANodePromisesNamesTheProcessesThatPromise) {

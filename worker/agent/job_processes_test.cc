@@ -248,7 +248,7 @@ TEST_F(JobProcessesTest, FailWhenAChildEndsInsideAMessage) {
 
 TEST_F(JobProcessesTest, AreKilledWhenTheyIgnoreSigterm) {
   Play("trap '' TERM; while true; do sleep 1; done", [this](JobProcesses& job) {
-    loop_.After(absl::Milliseconds(300), [&job] { job.Fail("told to"); });
+    loop_.After(absl::Milliseconds(300), [&job] { job.Die("told to"); });
   });
   EXPECT_EQ(Reason(), "told to");
 }

@@ -57,7 +57,8 @@ void NodeLife::OnExit(int child, const ExitStatus& status, const std::string& lo
   if (status.ok()) return;
   std::string text = status.ToString();
   if (!log_tail.empty() && !WasEndedByOthers(status)) absl::StrAppend(&text, ": ", log_tail);
-  symptoms_.push_back({status.signal != 0 ? Kind::kSignal : Kind::kExit, child, text});
+  const Kind kind = status.signal != 0 ? Kind::kSignal : Kind::kExit;
+  symptoms_.push_back({kind, child, text, status.signal});
 }
 
 bool NodeLife::gone() const {
@@ -83,12 +84,29 @@ NodeLife::Kind NodeLife::Classify(const Symptom& symptom) const {
   return lost_ranks ? Kind::kLostRanksExit : symptom.kind;
 }
 
-std::string NodeLife::Reason() const {
+const NodeLife::Symptom& NodeLife::Cause() const {
   STRATA_REQUIRE(failed());
-  const auto first = std::min_element(
+  return *std::min_element(
       symptoms_.begin(), symptoms_.end(),
       [this](const Symptom& a, const Symptom& b) { return Classify(a) < Classify(b); });
-  return absl::StrCat(ChildName(first->child), ": ", first->text);
+}
+
+std::string NodeLife::Reason() const {
+  const Symptom& cause = Cause();
+  return absl::StrCat(ChildName(cause.child), ": ", cause.text);
+}
+
+bool NodeLife::is_death() const {
+  const Symptom& cause = Cause();
+  if (Classify(cause) != Kind::kSignal || cause.signal == SIGABRT) return false;
+  // Whoever loses the aggregator complains, and whoever hears of a rank that the aggregator has
+  // lost.
+  const auto explains_lines = [this](const Symptom& s) {
+    return Classify(s) == Kind::kSignal && (is_aggregator(s.child) || lost_ == s.child);
+  };
+  return std::any_of(symptoms_.begin(), symptoms_.end(), explains_lines) ||
+         std::none_of(symptoms_.begin(), symptoms_.end(),
+                      [](const Symptom& s) { return s.kind == Kind::kLine; });
 }
 
 }  // namespace strata::worker

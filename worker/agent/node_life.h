@@ -49,6 +49,9 @@ class NodeLife {
   // said itself, then the lost rank's exit status, that it is lost, and any other end; the first of
   // them. REQUIRES: failed().
   std::string Reason() const;
+  // Whether that is a death: a signal has ended a process that had not said that anything is wrong,
+  // and what others said follows from it. One that aborts has found an error. REQUIRES: failed().
+  bool is_death() const;
 
  private:
   enum class Kind { kSignal, kLine, kLostRanksExit, kLost, kExit };  // in order of preference
@@ -56,6 +59,7 @@ class NodeLife {
     Kind kind;
     int child;
     std::string text;
+    int signal = 0;  // that the child was ended by
   };
   struct Child {
     bool gone = false;
@@ -64,6 +68,7 @@ class NodeLife {
 
   std::string WhoIs(int child) const;  // on the node
   Kind Classify(const Symptom& symptom) const;
+  const Symptom& Cause() const;
 
   std::string daemon_;
   uint32_t node_;

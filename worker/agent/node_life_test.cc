@@ -104,6 +104,65 @@ TEST(NodeLife, PrefersWhatTheChildSaidToASignalThatItThenDiesOf) {
   EXPECT_EQ(other.Reason(), "rank 2 (node 1, w1): ValueError: out of cheese (train.py:12)");
 }
 
+TEST(NodeLife, ARankThatASignalEndsIsADeathWhateverItsNodeSaysOfIt) {
+  for (const int signal : {4, 7, 9, 11, 15}) {
+    NodeLife life = TwoRanks();
+    life.OnLostRank(1, "rank 3 is gone");
+    EXPECT_FALSE(life.is_death()) << "it is not known yet";
+    life.OnFailedLine(0, "the node was stopped: rank 3 is gone");
+    life.OnExit(0, ExitStatus{1, 0}, "");
+    life.OnExit(1, ExitStatus{0, signal}, "");
+    EXPECT_TRUE(life.is_death()) << "signal " << signal;
+  }
+  NodeLife alone = TwoRanks();
+  alone.OnExit(0, ExitStatus{0, 9}, "");
+  EXPECT_TRUE(alone.is_death()) << "before the aggregator knows the rank";
+}
+
+TEST(NodeLife, AnAggregatorThatASignalEndsIsADeathAlthoughItsRanksComplain) {
+  NodeLife life = TwoRanks();
+  life.OnFailedLine(0, "the aggregator is gone");
+  life.OnFailedLine(1, "the aggregator is gone");
+  EXPECT_FALSE(life.is_death());
+  life.OnExit(2, ExitStatus{0, 9}, "");
+  EXPECT_TRUE(life.is_death());
+  // And where ranks are killed with it.
+  NodeLife all = TwoRanks();
+  all.OnExit(0, ExitStatus{0, 9}, "");
+  all.OnFailedLine(1, "the aggregator is gone");
+  all.OnExit(2, ExitStatus{0, 9}, "");
+  EXPECT_TRUE(all.is_death());
+}
+
+TEST(NodeLife, ErrorsAreNoDeath) {
+  NodeLife said = TwoRanks(), exited = TwoRanks(), aborted = TwoRanks(), lost = TwoRanks();
+  said.OnFailedLine(2, "rank 2's gradient is NaN");
+  EXPECT_FALSE(said.is_death());
+  exited.OnLostRank(1, "rank 3 is gone");
+  exited.OnExit(1, ExitStatus{1, 0}, "ValueError");
+  EXPECT_FALSE(exited.is_death());
+  aborted.OnExit(1, ExitStatus{0, 6}, "terminate called after throwing an instance of 'int'");
+  EXPECT_FALSE(aborted.is_death()) << "an exception, or what a program asserts";
+  lost.OnLostRank(1, "rank 3 is gone");
+  lost.OnExit(1, kWell, "");
+  EXPECT_FALSE(lost.is_death());
+}
+
+TEST(NodeLife, ASignalAfterARankHasSaidWhyItFailsIsNoDeath) {
+  // The aggregator has lost the rank that failed, and not the one that crashed as all ended.
+  NodeLife life = TwoRanks();
+  life.OnFailedLine(0, "loss is NaN at step 12");
+  life.OnLostRank(0, "rank 2 is gone");
+  life.OnExit(1, ExitStatus{0, 11}, "");
+  EXPECT_FALSE(life.is_death());
+  // Libraries may abort a process that ends because of an exception.
+  NodeLife own = TwoRanks();
+  own.OnFailedLine(1, "ValueError: out of cheese");
+  own.OnLostRank(1, "rank 3 is gone");
+  own.OnExit(1, ExitStatus{0, 11}, "");
+  EXPECT_FALSE(own.is_death());
+}
+
 TEST(NodeLife, KeepsTheFirstOfSeveralLines) {
   NodeLife life = TwoRanks();
   life.OnFailedLine(0, "data file is truncated");

@@ -286,10 +286,8 @@ absl::Status Aggregator::Train() {
     checkpoints_->Take(training_->exchange());
     SendParts();
   }
-  if (std::optional<proto::ViewPromised> promised = training_->TakePromised()) {
-    proto::ChildMessage message;
-    *message.mutable_view_promised() = *std::move(promised);
-    if (absl::Status status = agent_.Send(message); !status.ok()) return status;
+  for (const proto::ChildMessage& answer : training_->TakeAnswers()) {
+    if (absl::Status status = agent_.Send(answer); !status.ok()) return status;
   }
   const bool made_all = training_->steps_made().has_value();
   absl::Status advanced = training_->Advance();

@@ -208,8 +208,7 @@ RankWatch::Progress NodeTraining::MeasureProgress(uint32_t local_rank,
 }
 
 void NodeTraining::AddActivity(proto::NodeActivity* activity) const {
-  activity->set_phase(ranks_await_view() ? "waiting for a change of the job's nodes"
-                                         : PhaseName(exchange_->phase()));
+  activity->set_phase(PhaseText());
   const NodeId node(parts_.launch.node());
   if (ranks_train() && Rejoins(parts_.launch.record(), node, parts_.launch.incarnation())) {
     activity->set_rejoined_step(started_.first_step());

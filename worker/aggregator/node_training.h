@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -67,8 +68,8 @@ class NodeTraining {
   absl::Status Advance();
   // What the worker daemon says while the node trains: where shards lie, and who takes part.
   absl::Status Hear(const proto::AgentMessage& message);
-  // Returns what the node has promised since the last call, if it has; see ViewGate.
-  std::optional<proto::ViewPromised> TakePromised() { return std::exchange(promised_, {}); }
+  // Returns what the node answers to that, for its worker daemon, since the last call.
+  std::vector<proto::ChildMessage> TakeAnswers() { return std::exchange(answers_, {}); }
 
   // The first weights are there, and ranks compute with them.
   bool ranks_train() const { return phase_ >= Phase::kTraining; }
@@ -109,9 +110,16 @@ class NodeTraining {
   absl::Status ChangeView(const proto::ViewChange& change);
   // Answers the newest proposal, once ranks train.
   void Promise();
+  // Stops exchanging, and answers how far the node is.
+  absl::Status StopRing(uint32_t number);
+  absl::Status FormRing(const proto::FormRing& forming);
+  absl::Status CheckMembers(const proto::FormRing& forming) const;
+  // Has the ranks know the change, with which they may go on.
+  absl::Status TakeChange(const proto::ViewChange& change);
   // Shows ranks how far they are told who makes a step; returns how far any of them has been.
   uint64_t Close(uint64_t until);
   bool ranks_await_view() const;
+  std::string PhaseText() const;
 
   const Parts parts_;
   NodeMemory& memory_;
@@ -127,7 +135,8 @@ class NodeTraining {
   BusyTime busy_;                  // with chunks under way
   ViewGate gate_;
   std::optional<uint32_t> proposed_;  // the number of a change that is to be answered yet
-  std::optional<proto::ViewPromised> promised_;
+  uint32_t stopped_ = 0;              // the number of the ring that is waited for; 0: none is
+  std::vector<proto::ChildMessage> answers_;
 };
 
 }  // namespace strata::worker

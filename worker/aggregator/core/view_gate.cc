@@ -6,14 +6,16 @@
 
 namespace strata::worker {
 
-std::optional<uint64_t> ViewGate::Promise(uint32_t number, Close close) {
+std::optional<uint64_t> ViewGate::Promise(uint32_t number, Close close, uint64_t margin) {
   if (number <= std::max(heard_, views_.number())) return std::nullopt;
   if (promised_ && promised_->number > number) return std::nullopt;
   if (promised_ && promised_->number == number) return promised_->from_clock;
   // Who joins with the newest change makes a step of it, too, before anything changes again.
-  uint64_t from = std::max(close(open_until()), views_.newest_clock()) + kMargin;
+  // Nothing changes at clock 0.
+  uint64_t from = std::max(close(open_until()), views_.newest_clock()) + margin;
+  from = std::max<uint64_t>(from, 1);
   // A rank may have gone on meanwhile.
-  for (uint64_t told = close(from); told > from; told = close(from)) from = told + kMargin;
+  for (uint64_t told = close(from); told > from; told = close(from)) from = told + margin;
   promised_ = {.number = number, .from_clock = from};
   return from;
 }

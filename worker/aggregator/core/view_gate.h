@@ -22,8 +22,9 @@ namespace strata::worker {
 class ViewGate {
  public:
   // The clocks for which ranks go on while a change is agreed upon, which takes two round trips and
-  // a write to the disk. The change comes as much later.
+  // a write to the disk. The change comes as much later. None where nothing goes on meanwhile.
   static constexpr uint64_t kMargin = 4;
+  static constexpr uint64_t kNoMargin = 0;
   static constexpr uint64_t kOpen = std::numeric_limits<uint64_t>::max();
 
   explicit ViewGate(Views views) : views_(std::move(views)) {}
@@ -33,7 +34,7 @@ class ViewGate {
   using Close = absl::FunctionRef<uint64_t(uint64_t until)>;
   // Returns the clock from which on the job can have other nodes, as `number` is to say: the same
   // one each time it is asked. None: that is old news.
-  std::optional<uint64_t> Promise(uint32_t number, Close close);
+  std::optional<uint64_t> Promise(uint32_t number, Close close, uint64_t margin = kMargin);
   // The change is decided, or was given up; `told`: steps that any rank has been told of. Old news
   // changes nothing. Errors: InvalidArgument (see Views); FailedPrecondition: it comes with a clock
   // that ranks may have begun.

@@ -93,6 +93,32 @@ TEST_F(Gate, ARankThatGoesOnMeanwhileIsNotHeldBack) {
   EXPECT_EQ(from, 20 + ViewGate::kMargin);
 }
 
+TEST_F(Gate, WithoutAMarginRanksGoNoFurtherThanTheyHaveBeenTold) {
+  const auto promise = [this](uint32_t number) {
+    return gate_.Promise(
+        number, [this](uint64_t) { return told_; }, ViewGate::kNoMargin);
+  };
+  EXPECT_EQ(promise(2), 7u);
+  EXPECT_EQ(gate_.open_until(), 7u);
+  told_ = 8;  // of another number
+  EXPECT_EQ(promise(3), 8u);
+  ASSERT_TRUE(gate_.Take(Change(3, 20, {1}), told_).ok());
+  EXPECT_EQ(promise(4), 20u) << "who makes a step is known until there";
+  int calls = 0;
+  EXPECT_EQ(
+      gate_.Promise(
+          5, [&](uint64_t) { return uint64_t{++calls < 2 ? 20u : 23u}; }, ViewGate::kNoMargin),
+      23u)
+      << "a rank has gone on meanwhile";
+}
+
+TEST_F(Gate, ClosesAlsoBeforeAnyStepIsBegun) {
+  ViewGate gate(Begin());
+  EXPECT_EQ(gate.Promise(
+                2, [](uint64_t) { return uint64_t{0}; }, ViewGate::kNoMargin),
+            1u);
+}
+
 TEST_F(Gate, AChangeThatComesTooEarlyIsRefused) {
   Promise(2);
   EXPECT_EQ(gate_.Take(Change(2, 10, {1}), told_).code(), absl::StatusCode::kFailedPrecondition);

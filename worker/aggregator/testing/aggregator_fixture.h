@@ -54,8 +54,8 @@ class AggregatorFixture : public testing::Test {
                      testing::UnitTest::GetInstance()->current_test_info()->name()));
     proto::Launch own = launch_;
     own.set_channel_fd(fds[1]);
-    aggregator_ =
-        std::thread([this, own] { result_ = RunAggregator(own, {.stop_fd = stop_.fd()}); });
+    options_.stop_fd = stop_.fd();
+    aggregator_ = std::thread([this, own] { result_ = RunAggregator(own, options_); });
   }
 
   void TearDown() override {
@@ -165,6 +165,7 @@ class AggregatorFixture : public testing::Test {
   std::string AwaitFailed() { return AwaitWord().failed(); }
 
   proto::Launch launch_;
+  AggregatorOptions options_;  // before SetUp
   std::unique_ptr<FramedChannel> agent_;
   EventFd stop_ = *EventFd::Create();
   absl::Status result_;

@@ -16,9 +16,6 @@ namespace {
 using Phase = Exchange::Phase;
 using wire::Op;
 
-// How long a node that has all of its weights stays for a peer that has all of its own, too, but
-// does not acknowledge the last word; and for one that cannot be reached.
-constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
 // Bytes of a connection that are not acknowledged. They are those of chunks under way, so they do
 // not add to what a node holds.
 constexpr uint64_t kInFlightBytesMax = 2 << 20;
@@ -47,25 +44,43 @@ absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
   const uint32_t position = RingPosition(RingNodes(options.record), options.node);
-  std::unique_ptr<AllReduceCore> core(new AllReduceCore(options, map, kernels, position));
+  auto pool = std::make_shared<BufferPool>(BufferPool::kRetainedBytesMax, options.memory);
+  std::unique_ptr<AllReduceCore> core(
+      new AllReduceCore(options, map, kernels, position, std::move(pool)));
   if (resume != nullptr) {
     if (absl::Status status = core->GoOn(*resume); !status.ok()) return status;
   }
   return core;
 }
 
+absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::CreateAfter(
+    const CoreOptions& options, const kernels::Kernels& kernels, RingBegin begin) {
+  if (absl::Status status = CheckRing(options.record, options.node); !status.ok()) return status;
+  if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
+  const ChunkMap map(options.record.layout().elements(),
+                     options.record.placement().chunk_elements());
+  const uint32_t position = RingPosition(RingNodes(options.record), options.node);
+  std::unique_ptr<AllReduceCore> core(
+      new AllReduceCore(options, map, kernels, position, begin.pool));
+  for (ChunkReduction& chunk : core->chunks_) chunk.StartAt(begin.clock);
+  core->begin_ = std::move(begin);
+  return core;
+}
+
 AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
-                             const kernels::Kernels& kernels, uint32_t position)
+                             const kernels::Kernels& kernels, uint32_t position,
+                             std::shared_ptr<BufferPool> pool)
     : options_(options),
       map_(map),
-      pool_(BufferPool::kRetainedBytesMax, options.memory),
-      rules_(ReductionRules::Of(options.record, kernels, &pool_, position, options.trace)),
+      pool_(std::move(pool)),
+      rules_(ReductionRules::Of(options.record, kernels, pool_.get(), position, options.trace)),
       connections_(ConnectionsFor(options.record.job(), map.chunks())),
       chunks_(MakeReductions(rules_, options.record.layout(), map)),
       checkpoints_(options.record, chunks_),
-      cut_memory_(pool_.RetainMore(checkpoints_.CutBytes(rules_.update.optimizer.kind))),
+      cut_memory_(pool_->RetainMore(checkpoints_.CutBytes(rules_.update.optimizer.kind))),
       window_(AllChunks(map.chunks()), std::max<uint32_t>(2, options.record.job().window()),
               options.reserve) {
+  if (DropsLost(options.record.job())) barrier_.emplace(rules_, ChunkId(map.chunks()));
   const std::vector<RingNode> nodes = RingNodes(options.record);
   LinkIdentity identity = MakeIdentity(options);
   for (const uint32_t peer : rules_.plan.Peers()) {
@@ -79,7 +94,8 @@ AllReduceCore::AllReduceCore(const CoreOptions& options, ChunkMap map,
                                           .identity = identity,
                                           .timing = options.timing,
                                           .in_flight_bytes_max = kInFlightBytesMax}),
-                        .retired = std::nullopt});
+                        .made = std::nullopt,
+                        .retired = false});
     }
   }
 }
@@ -101,7 +117,7 @@ AllReduceCore::Peer* AllReduceCore::At(uint32_t position, ChunkId chunk) {
 absl::Status AllReduceCore::Fail(const absl::Status& status, bool by_peer, WireActions* actions) {
   if (status.ok() || failed_) return status;
   failed_ = true;
-  const absl::Status named = by_peer ? status : NamedBy(options_.node, status);
+  const absl::Status named = by_peer ? status : worker::NamedBy(options_.node, status);
   for (Peer& peer : peers_) peer.link.SendError(std::string(named.message()), actions);
   return named;
 }
@@ -124,6 +140,10 @@ absl::Status AllReduceCore::GoOn(const NodeResume& resume) {
 // them.
 absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
+  if (begin_) {
+    StartAfter(now, actions);
+    return absl::OkStatus();
+  }
   const bool goes_on = !resumed_.empty();
   first_.emplace(map_, peers_.size(), !goes_on && options_.record.takes_first_weights());
   if (goes_on) {
@@ -140,6 +160,23 @@ absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
     actions->node.push_back({.kind = NodeAction::Kind::kFirstWeights, .chunk = ChunkId(c)});
   }
   return absl::OkStatus();
+}
+
+// Of a mean nothing is kept from clock to clock, so any weights do to begin with.
+void AllReduceCore::StartAfter(absl::Time now, CoreActions* actions) {
+  first_.emplace(map_, peers_.size(), begin_->some_lack);
+  if (!begin_->some_lack) {
+    const uint32_t count = map_.ElementsOf(ChunkId(0));
+    const std::shared_ptr<float> zeros = pool_->AllocateFloats(count);
+    std::fill_n(zeros.get(), count, 0.0f);
+    for (const ChunkId chunk : AllChunks(map_.chunks())) {
+      chunks_[chunk.value()].Seed(AsBytes(zeros, map_.ElementsOf(chunk)));
+    }
+    phase_ = Phase::kTraining;
+    return;
+  }
+  const std::vector<Bytes> means = std::move(begin_->means);
+  for (uint32_t c = 0; c < means.size(); ++c) AddFirst(ChunkId(c), means[c], nullptr, now, actions);
 }
 
 void AllReduceCore::AddFirst(ChunkId chunk, const Bytes& weights, const Peer* from, absl::Time now,
@@ -182,18 +219,18 @@ absl::Status AllReduceCore::OnPayload(const NodeAction& asked, Bytes payload, co
   ++counters_.pushes;
   checkpoints_.CutIfDue(asked.chunk);
   ReductionActions what;
-  const absl::Status status = chunks_[asked.chunk.value()].Begin(std::move(payload), step, &what);
-  Do(asked.chunk, what, now, actions);
+  absl::Status status = chunks_[asked.chunk.value()].Begin(std::move(payload), step, &what);
+  status.Update(Do(asked.chunk, what, now, actions));
   return Fail(status, false, &actions->wire);
 }
 
 absl::Status AllReduceCore::Submit(ChunkId chunk, absl::Time, CoreActions* actions) {
   for (const Peer& peer : peers_) {
-    if (!peer.retired || *peer.retired > chunks_[chunk.value()].clock()) continue;
-    const auto error = absl::InvalidArgumentError(absl::StrFormat(
-        "%s has finished after %d steps, but this node goes on", peer.link.Name(), *peer.retired));
-    return Fail(error, false, &actions->wire);
+    if (peer.made && *peer.made <= chunks_[chunk.value()].clock()) {
+      return Fail(HasFinished(peer), false, &actions->wire);
+    }
   }
+  makes_ = std::max(makes_, chunks_[chunk.value()].clock() + 1);
   window_.Ready(chunk);
   Push(actions);
   return absl::OkStatus();
@@ -207,13 +244,18 @@ void AllReduceCore::Push(CoreActions* actions) {
   }
 }
 
-// What a chunk wants done.
-void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
-                       CoreActions* actions) {
+void AllReduceCore::Send(ChunkId chunk, const ReductionActions& what, absl::Time now,
+                         CoreActions* actions) {
   for (const ReductionActions::Send& send : what.sends) {
     At(send.peer, chunk)->link.Send(send.header, send.payload, now, &actions->wire);
   }
   CountBytes();
+}
+
+// What a chunk wants done.
+absl::Status AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
+                               CoreActions* actions) {
+  Send(chunk, what, now, actions);
   for (size_t i = 0; i < what.deliveries.size(); ++i) {
     const ReductionActions::Delivery& delivery = what.deliveries[i];
     const bool lands = what.landed && i + 1 == what.deliveries.size();
@@ -225,72 +267,11 @@ void AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time n
                              .weights = delivery.weights,
                              .delta = delivery.delta});
   }
-  if (!what.landed) return;
+  if (!what.landed) return absl::OkStatus();
   ++counters_.staleness[0];
   window_.Answered(chunk);
   Push(actions);
-  MaybeRetire(now, actions);
-}
-
-absl::Status AllReduceCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
-  phase_ = Phase::kFinishing;
-  clocks_ = clocks;
-  MaybeRetire(now, actions);
-  for (const Peer& peer : peers_) {
-    if (!peer.retired || *peer.retired == clocks_) continue;
-    const auto error = absl::InvalidArgumentError(
-        absl::StrFormat("%s has finished after %d steps, this node after %d", peer.link.Name(),
-                        *peer.retired, clocks_));
-    return Fail(error, false, &actions->wire);
-  }
-  return absl::OkStatus();
-}
-
-void AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
-  if (phase_ != Phase::kFinishing || retired_at_ != absl::InfiniteFuture()) return;
-  for (const ChunkReduction& chunk : chunks_) {
-    if (chunk.clock() < clocks_) return;
-  }
-  retired_at_ = now;
-  for (const ChunkId chunk : AllChunks(map_.chunks())) checkpoints_.CutIfDue(chunk);
-  wire::Header header;
-  header.op = Op::kRetire;
-  header.clock = clocks_;
-  for (Peer& peer : peers_) {
-    peer.link.Send(header, Bytes(), now, &actions->wire);
-    peer.link.NeverGiveUp();
-  }
-  MaybeFinish(now);
-}
-
-// A peer that has retired has had all of this node's frames but the last; whether it got that one
-// cannot be known for sure.
-absl::Time AllReduceCore::FreeFrom(const Peer& peer) const {
-  if (peer.retired && peer.link.drained()) return absl::InfinitePast();
-  const absl::Time leave = std::max(peer.link.down_since(), retired_at_) + kLeaveAfter;
-  return peer.retired ? std::min(leave, retired_at_ + kLinger) : leave;
-}
-
-absl::Time AllReduceCore::finished_at() const {
-  if (phase_ != Phase::kFinishing || retired_at_ == absl::InfiniteFuture()) {
-    return absl::InfiniteFuture();
-  }
-  absl::Time at = absl::InfinitePast();
-  for (const Peer& peer : peers_) at = std::max(at, FreeFrom(peer));
-  return at;
-}
-
-void AllReduceCore::MaybeFinish(absl::Time now) {
-  if (now >= finished_at()) phase_ = Phase::kFinished;
-}
-
-absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
-  peer->retired = clocks;
-  if (phase_ == Phase::kFinishing && clocks != clocks_) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s has finished after %d steps, this node after %d", peer->link.Name(), clocks, clocks_));
-  }
-  return absl::OkStatus();
+  return MaybeRetire(now, actions);
 }
 
 absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
@@ -333,16 +314,22 @@ absl::Status AllReduceCore::Take(Peer* peer, const wire::Frame& frame, absl::Tim
     return absl::OkStatus();
   }
   const ChunkId chunk(frame.header.chunk);
+  if (barrier_ && chunk == barrier_->chunk()) return OnBarrier(peer, frame, now, actions);
   if (chunk.value() >= chunks_.size()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: %s of %d chunks", peer->link.Name(), wire::Describe(frame.header), chunks_.size()));
   }
   ReductionActions what;
-  const absl::Status status = chunks_[chunk.value()].OnFrame(peer->position, frame, &what);
-  Do(chunk, what, now, actions);
+  absl::Status status =
+      NamedBy(*peer, chunks_[chunk.value()].OnFrame(peer->position, frame, &what));
+  status.Update(Do(chunk, what, now, actions));
+  return status;
+}
+
+absl::Status AllReduceCore::NamedBy(const Peer& peer, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::InvalidArgumentError(
-      absl::StrCat(peer->link.Name(), ": ", std::string(status.message())));
+      absl::StrCat(peer.link.Name(), ": ", std::string(status.message())));
 }
 
 absl::Status AllReduceCore::OnTime(absl::Time now, WireActions* actions) {

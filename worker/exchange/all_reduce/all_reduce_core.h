@@ -15,11 +15,21 @@
 #include "worker/exchange/all_reduce/chunk_reduction.h"
 #include "worker/exchange/all_reduce/first_weights.h"
 #include "worker/exchange/all_reduce/peer_link.h"
+#include "worker/exchange/all_reduce/ring_barrier.h"
 #include "worker/exchange/all_reduce/slice_checkpoints.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
 
 namespace strata::worker {
+
+// What a ring goes on from that takes another one's place.
+struct RingBegin {
+  uint64_t clock = 0;      // that it makes first
+  bool some_lack = false;  // some nodes lack the means of the clock before, which go round first
+  // Those of the node, by chunk; empty: it lacks them, or nobody does.
+  std::vector<Bytes> means;
+  std::shared_ptr<BufferPool> pool;  // the other one's
+};
 
 // One node's side of an all-reduce among the nodes of a job, with no server: of each chunk it sums
 // and updates a slice and holds that slice's optimizer state. At most `window` chunks are under way
@@ -30,6 +40,10 @@ namespace strata::worker {
 // tells its peers how many clocks it has made, and stays until they know. A node that fails tells
 // its peers why, and they theirs: all fail with the words of the first.
 //
+// Where the job goes on without nodes that are lost (DropsLost), the end comes in two parts, and
+// such a core stands for one ring of several, see ReformingCore. Before a node says that it is
+// done it passes a barrier: then it knows that all nodes have made all steps.
+//
 // A pure state machine, see ExchangeCore.
 class AllReduceCore final : public ExchangeCore {
  public:
@@ -38,6 +52,12 @@ class AllReduceCore final : public ExchangeCore {
   static absl::StatusOr<std::unique_ptr<AllReduceCore>> Create(const CoreOptions& options,
                                                                const kernels::Kernels& kernels,
                                                                const NodeResume* resume = nullptr);
+
+  // Goes on from another ring. Errors: InvalidArgument naming the field of the record. REQUIRES:
+  // the job's weights are means (SharedOptimizer).
+  static absl::StatusOr<std::unique_ptr<AllReduceCore>> CreateAfter(const CoreOptions& options,
+                                                                    const kernels::Kernels& kernels,
+                                                                    RingBegin begin);
 
   absl::Status Start(absl::Time now, CoreActions* actions) override;
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
@@ -58,7 +78,7 @@ class AllReduceCore final : public ExchangeCore {
   Exchange::Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override {
-    size_t bytes = pool_.allocated_bytes() + checkpoints_.bytes();
+    size_t bytes = pool_->allocated_bytes() + checkpoints_.bytes();
     for (const ChunkReduction& chunk : chunks_) bytes += chunk.copy_bytes();
     return bytes;
   }
@@ -70,17 +90,26 @@ class AllReduceCore final : public ExchangeCore {
     return peers_[link.value()].link.options().address;
   }
 
+  // Closes all connections: nothing follows.
+  void Close(WireActions* actions);
+  // LinkIds that it has, from 0.
+  size_t links() const { return peers_.size(); }
+  // Where the job goes on without nodes that are lost: all nodes have made all steps.
+  bool is_over() const { return barrier_ && barrier_->is_passed(); }
+  const std::shared_ptr<BufferPool>& pool() const { return pool_; }
+
  private:
   // Another node, on one of the connections to it. What is said besides chunks, which keep to one
   // of them each, is said on all: so on each it stands in order with the chunks.
   struct Peer {
     uint32_t position = 0;
     PeerLink link;
-    std::optional<uint64_t> retired;  // clocks that it has made
+    std::optional<uint64_t> made;  // clocks, as it says that it makes no more
+    bool retired = false;
   };
 
   AllReduceCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
-                uint32_t position);
+                uint32_t position, std::shared_ptr<BufferPool> pool);
 
   // Takes up what the job goes on from.
   absl::Status GoOn(const NodeResume& resume);
@@ -92,15 +121,25 @@ class AllReduceCore final : public ExchangeCore {
   absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                           absl::Time now, CoreActions* actions);
   absl::Status Take(Peer* peer, const wire::Frame& frame, absl::Time now, CoreActions* actions);
+  static absl::Status NamedBy(const Peer& peer, const absl::Status& status);
   absl::Status OnRetire(Peer* peer, uint64_t clocks);
+  absl::Status OnBarrier(Peer* peer, const wire::Frame& frame, absl::Time now,
+                         CoreActions* actions);
+  // What is wrong with the clocks that the peer has made, and this node.
+  absl::Status HasFinished(const Peer& peer) const;
+  absl::Status CheckMade(const Peer& peer) const;
+  void StartAfter(absl::Time now, CoreActions* actions);
   // Takes the chunk's first weights, the node's own or, where `from` is not null, that peer's, and
   // tells or gives them to the others.
   void AddFirst(ChunkId chunk, const Bytes& weights, const Peer* from, absl::Time now,
                 CoreActions* actions);
   void MaybeTrain();
   void Push(CoreActions* actions);
-  void Do(ChunkId chunk, const ReductionActions& what, absl::Time now, CoreActions* actions);
-  void MaybeRetire(absl::Time now, CoreActions* actions);
+  void Send(ChunkId chunk, const ReductionActions& what, absl::Time now, CoreActions* actions);
+  absl::Status Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
+                  CoreActions* actions);
+  absl::Status MaybeRetire(absl::Time now, CoreActions* actions);
+  void Retire(absl::Time now, CoreActions* actions);
   // When this node need not stay for the peer any more, or for any of them, as things stand.
   absl::Time FreeFrom(const Peer& peer) const;
   absl::Time finished_at() const;
@@ -109,7 +148,7 @@ class AllReduceCore final : public ExchangeCore {
 
   const CoreOptions options_;
   const ChunkMap map_;
-  BufferPool pool_;
+  const std::shared_ptr<BufferPool> pool_;
   const ReductionRules rules_;
   Exchange::Phase phase_ = Exchange::Phase::kSeeding;
   bool failed_ = false;
@@ -120,8 +159,11 @@ class AllReduceCore final : public ExchangeCore {
   const std::shared_ptr<void> cut_memory_;  // kept from one cut to the next
   std::vector<Bytes> resumed_;  // by chunk: the weights that the job goes on with, until Start
   PushWindow window_;
+  std::optional<RingBegin> begin_;     // of a ring after another
   std::optional<FirstWeights> first_;  // from Start on
-  uint64_t clocks_ = 0;                // kFinishing: of every chunk
+  std::optional<RingBarrier> barrier_;
+  uint64_t makes_ = 0;   // clocks, at least
+  uint64_t clocks_ = 0;  // kFinishing: of every chunk
   absl::Time retired_at_ = absl::InfiniteFuture();
   uint64_t refused_ = 0;
   ExchangeCounters counters_;

@@ -1,6 +1,7 @@
 // The part of AllReduceCore that sees to its connections.
 #include <utility>
 
+#include "common/job/job.h"
 #include "worker/exchange/all_reduce/all_reduce_core.h"
 
 namespace strata::worker {
@@ -45,12 +46,19 @@ absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const
                   &actions->wire);
     }
   }
-  ++refused_;
-  actions->wire.push_back({.kind = WireAction::Kind::kSend,
-                           .link = LinkId(),
-                           .connection = connection,
-                           .frame = MakeRefusal(self, Op::kError, error)});
+  // Where rings form anew nodes learn of it one after the other: the peer tries again.
+  const bool comes_again = error == wire::ErrorCode::kWrongView && DropsLost(options_.record.job());
+  if (!comes_again) ++refused_;
+  actions->wire.push_back(
+      {.kind = WireAction::Kind::kSend,
+       .link = LinkId(),
+       .connection = connection,
+       .frame = MakeRefusal(self, comes_again ? Op::kRetry : Op::kError, error)});
   return absl::OkStatus();
+}
+
+void AllReduceCore::Close(WireActions* actions) {
+  for (Peer& peer : peers_) peer.link.Close(actions);
 }
 
 void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {

@@ -91,6 +91,9 @@ class ChunkReduction {
   // naming what differs. REQUIRES: not seeded, finite.
   absl::Status Restore(const std::optional<ChunkImage>& image, uint64_t clock);
 
+  // Goes on at this clock in place of 0. REQUIRES: not begun.
+  void StartAt(uint64_t clock) { clock_ = clock; }
+
   // Bytes of the copy of what all nodes have of its own part.
   size_t copy_bytes() const { return copy_ == nullptr ? 0 : copy_->elements() * sizeof(float); }
 

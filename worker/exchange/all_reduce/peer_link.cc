@@ -145,6 +145,13 @@ absl::Status PeerLink::Acknowledge(uint64_t received, absl::Time now) {
   return absl::OkStatus();
 }
 
+std::string PeerLink::WhyNotYet(const wire::Header& retry) const {
+  if (!connection_.is_greeting()) return "another connection took its place";
+  if (retry.error == wire::ErrorCode::kWrongView)
+    return "it does not exchange with these nodes yet";
+  return "it does not know the job yet";
+}
+
 void PeerLink::SendAck(WireActions* actions) {
   if (is_up()) Transmit({MakeHeader(options_.identity, Op::kAck), Bytes()}, actions);
 }
@@ -168,9 +175,7 @@ absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
         absl::StrCat(Name(), " refused the connection: ", RefusalText(frame)));
   }
   if (header.op == Op::kRetry) {
-    OnLost(absl::UnavailableError(connection_.is_greeting() ? "it does not know the job yet"
-                                                            : "another connection took its place"),
-           now, actions);
+    OnLost(absl::UnavailableError(WhyNotYet(header)), now, actions);
     return false;
   }
   if (header.op == Op::kHelloOk && connection_.is_greeting()) {

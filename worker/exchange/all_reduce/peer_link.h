@@ -104,6 +104,8 @@ class PeerLink {
   absl::Status Acknowledge(uint64_t received, absl::Time now);
   void Receive(const wire::Frame& frame, absl::Time now, WireActions* actions);
   void SendAck(WireActions* actions);
+  // Why the peer has put off the connection, or given it up for another one.
+  std::string WhyNotYet(const wire::Header& retry) const;
 
   Options options_;
   Reconnector connection_;
