@@ -115,18 +115,21 @@ void SimNode::TakeMoves() {
 void SimNode::Turn() {
   if (stopped_ || released_) return;
   if (world_->Takes(Rare::kStoppedNode)) {
-    stopped_ = true;
-    const absl::Duration pause =
-        world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
-    return timers_.After(pause, [this] {
-      stopped_ = false;
-      Turn();
-    });
+    return Freeze(world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max));
   }
   TakeMoves();
   TakeViews();
+  TakeRings();
   if (stopped_ || !Goes(exchange_->Poll(kIdlePoll))) return;
   Advance();
+}
+
+void SimNode::Freeze(absl::Duration pause) {
+  if (std::exchange(stopped_, true)) return;
+  timers_.After(pause, [this] {
+    stopped_ = false;
+    Turn();
+  });
 }
 
 void SimNode::Advance() {
@@ -135,6 +138,7 @@ void SimNode::Advance() {
   }
   if (exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
+    world_->checker(job_)->OnNodeFinished(options_.node);
     if (!is_replaced()) options_.on_finished(*core_.steps());
   }
 }

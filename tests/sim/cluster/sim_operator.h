@@ -29,6 +29,8 @@ class SimOperator {
   void OnWhole(const std::string& primary, const std::string& address);
   // A change of a job's nodes has come a step further.
   void OnChange(const proto::StoredJob& job);
+  // So has an all-reduce that drops nodes that die, or one of its nodes.
+  void OnRing(uint32_t job);
   // Whether the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
@@ -50,6 +52,8 @@ class SimOperator {
   void Undrain(const std::string& worker);
   // Does one of all that may happen to those who have a part in a change.
   void DisturbChange(const proto::StoredJob& job);
+  // The same of an all-reduce that drops nodes that die.
+  void DisturbRing(uint32_t job);
   SimWorker& SomeWorker();
   SimWorker* FindWorker(const std::string& name);
   // Two different ones, if there are two.

@@ -41,6 +41,7 @@ void SimOperator::DisturbWorkers() {
     SomeWorker().Leave(world_->random().Between(absl::ZeroDuration(), kNoticeMax));
   });
   Repeat(faults.deaths, [this] { SomeWorker().KillNodes(); });
+  Repeat(faults.freezes, [this] { SomeWorker().FreezeNodes(); });
 }
 
 void SimOperator::Drain() {

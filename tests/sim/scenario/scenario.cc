@@ -168,6 +168,7 @@ std::string JobPlan::Shape() const {
   }
   if (says_rates) how += "said rates, ";
   if (is_elastic()) absl::StrAppendFormat(&how, "%d to %d nodes, ", nodes_min, nodes_max);
+  if (drops_lost) absl::StrAppendFormat(&how, "goes on with %d, ", nodes_min);
   return absl::StrFormat("%s%d ranks, %d chunks, %d elements, %d clocks, %s data %d", how, ranks(),
                          chunks, elements(), clocks, optimizer, data);
 }
@@ -193,6 +194,10 @@ proto::Job JobPlan::ToJob() const {
   if (is_elastic()) {
     job.set_ranks_min(nodes_min * ranks_per_node);
     job.set_ranks_max(nodes_max * ranks_per_node);
+  }
+  if (drops_lost) {
+    job.set_on_loss(proto::Job::DROP);
+    job.set_ranks_min(nodes_min * ranks_per_node);
   }
   if (replaces) {
     // As often, and with as much patience, as anything befalls a job here.
@@ -328,6 +333,7 @@ std::string Scenario::Describe() const {
   count("drains", nodes.drains);
   count("workers that leave", nodes.leaves);
   count("deaths of nodes", nodes.deaths);
+  count("nodes that stand still for long", nodes.freezes);
   if (jobs[0].replicas > 0) {
     parts.push_back(absl::StrFormat("new copies after %s, filled by %d bytes",
                                     absl::FormatDuration(control.backup_pause),
