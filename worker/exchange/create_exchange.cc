@@ -7,7 +7,9 @@
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/encoding.h"
+#include "common/job/job.h"
 #include "worker/exchange/all_reduce/all_reduce_core.h"
+#include "worker/exchange/all_reduce/reforming_core.h"
 #include "worker/exchange/core/core_exchange.h"
 #include "worker/exchange/layers/clip_layer.h"
 #include "worker/exchange/layers/cut_layer.h"
@@ -24,6 +26,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& options) {
   CoreOptions kept = options;
   kept.resume = nullptr;
+  if (DropsLost(options.record.job())) return ReformingCore::Create(kept, kernels::Cpu());
   if (options.record.job().exchange() == proto::Job::RING) {
     return AllReduceCore::Create(kept, kernels::Cpu(), options.resume.get());
   }

@@ -27,6 +27,7 @@ struct NodeAction {
   uint64_t clock = 0;
   uint32_t first_element = 0;  // kDeliver: of the chunk
   bool lands = false;          // kDeliver: the rest of the chunk has been delivered
+  uint32_t ranks = 0;          // kDeliver: whose sums are in it; 0: those of all of the job's nodes
   Bytes weights;
   // kDeliver: `weights` are this payload, to be added; none: they are fp32, and replace.
   std::optional<kernels::CheckedPayload> delta;

@@ -37,6 +37,22 @@ absl::Status LayeredCore::OnFrame(transport::ConnectionId connection, const wire
   return PassUp(std::move(status), std::move(from), now, actions);
 }
 
+absl::StatusOr<StoppedRing> LayeredCore::StopRing(uint32_t number, absl::Time now,
+                                                  CoreActions* actions) {
+  CoreActions from;
+  absl::StatusOr<StoppedRing> stopped = base_->StopRing(number, now, &from);
+  const absl::Status passed = PassUp(absl::OkStatus(), std::move(from), now, actions);
+  if (!passed.ok()) return passed;
+  return stopped;
+}
+
+absl::Status LayeredCore::FormRing(const proto::FormRing& forming, absl::Time now,
+                                   CoreActions* actions) {
+  CoreActions from;
+  absl::Status status = base_->FormRing(forming, now, &from);
+  return PassUp(std::move(status), std::move(from), now, actions);
+}
+
 NodeCuts LayeredCore::TakeCuts() {
   NodeCuts cuts = base_->TakeCuts();
   if (cuts_ != nullptr) cuts.own = cuts_->TakeCuts();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/layers/cut_layer.h"
@@ -85,6 +86,10 @@ class LayeredCore final : public ExchangeCore {
   void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) override {
     base_->OnShardMoved(move, now, actions);
   }
+  absl::StatusOr<StoppedRing> StopRing(uint32_t number, absl::Time now,
+                                       CoreActions* actions) override;
+  absl::Status FormRing(const proto::FormRing& forming, absl::Time now,
+                        CoreActions* actions) override;
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override {
     base_->AddActivity(now, activity);
   }

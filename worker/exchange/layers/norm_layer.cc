@@ -98,7 +98,9 @@ void NormLayer::Take(const NodeAction& action, CoreActions* actions) {
     std::copy_n(action.weights.floats(), action.weights.float_count(), mean);
   }
   if (!action.lands || !update_.Complete(action.chunk)) return;
-  update_.Apply(share_.JobSamples(step_.samples), {.said = step_.rate});
+  NodeShare share = share_;
+  if (action.ranks > 0) share.ranks = action.ranks;
+  update_.Apply(share.JobSamples(step_.samples), {.said = step_.rate});
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     actions->node.push_back({.kind = NodeAction::Kind::kDeliver,
                              .chunk = ChunkId(c),

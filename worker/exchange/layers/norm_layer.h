@@ -15,9 +15,10 @@
 
 namespace strata::worker {
 
-// LARS and clipping of the mean gradient: the core below only averages gradients (AppliesOnNodes),
-// what comes back is the mean of a clock, and each node applies the same update to weights of its
-// own once all chunks of it are there, for it needs norms over all of them.
+// LARS and clipping of the mean gradient, and every optimizer where nodes that are lost are
+// dropped: the core below only averages gradients (AppliesOnNodes), what comes back is the mean of
+// a clock, and each node applies the same update to weights of its own once all chunks of it are
+// there, for it needs norms over all of them.
 //
 // A pure state machine, see ExchangeStage.
 class NormLayer final : public ExchangeLayer {

@@ -54,6 +54,16 @@ void TrainingNode::LeaveAt(uint64_t clock) {
   }
 }
 
+absl::StatusOr<StoppedRing> TrainingNode::StopRing(uint32_t number) {
+  const absl::StatusOr<StoppedRing> stopped = exchange_->StopRing(number);
+  Poll();
+  return stopped;
+}
+
+void TrainingNode::FormRing(const proto::FormRing& forming) {
+  if (status_.ok()) Took(exchange_->FormRing(forming));
+}
+
 void TrainingNode::Kill() {
   status_ = absl::AbortedError("killed");
   counters_ = exchange_->counters();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/job/arena.h"
 #include "common/transport/sim/sim_network.h"
 #include "worker/exchange/core/exchange.h"
@@ -49,6 +50,9 @@ class TrainingNode final : public ExchangeNode {
   void GoOn();
   // It leaves the job by plan before this clock. REQUIRES: in step, and that step has not begun.
   void LeaveAt(uint64_t clock);
+  // See Exchange. An error of FormRing ends the node. REQUIRES: alive.
+  absl::StatusOr<StoppedRing> StopRing(uint32_t number);
+  void FormRing(const proto::FormRing& forming);
   // The process ends.
   void Kill();
 

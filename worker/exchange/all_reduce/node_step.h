@@ -1,0 +1,82 @@
+#ifndef STRATA_WORKER_EXCHANGE_ALL_REDUCE_NODE_STEP_H_
+#define STRATA_WORKER_EXCHANGE_ALL_REDUCE_NODE_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/job/arena.h"
+#include "worker/exchange/core/core_actions.h"
+#include "worker/exchange/core/exchange.h"
+
+namespace strata::worker {
+
+// What a node keeps of the step in hand while rings come and go: its own sums, so that it can give
+// them to the next ring, too; and the means that have come, until those of all chunks are there and
+// the step is made. The means of the step before are kept until the first of this one comes: then
+// every node has made it, for each has given its sum of this one.
+//
+// A pure state machine. Threads: one.
+class NodeStep {
+ public:
+  explicit NodeStep(const ChunkMap& map) : map_(map), chunks_(map.chunks()) {}
+
+  uint32_t chunks() const { return static_cast<uint32_t>(chunks_.size()); }
+  // Steps that are made: the number of the one in hand.
+  uint64_t clock() const { return clock_; }
+
+  // The node has the chunk's sum. Once per step.
+  void Publish(ChunkId chunk);
+  // Returns a chunk that the node has the sum of and the ring has not been told of, which counts
+  // as told from then on.
+  std::optional<ChunkId> NextToTell();
+  // The ring wants the sum, once. Returns whether the node is to be asked for it now: it is not
+  // kept, and has not been asked for.
+  bool Want(ChunkId chunk);
+  // Whether the ring in hand does.
+  bool is_wanted(ChunkId chunk) const { return chunks_[chunk.value()].is_wanted; }
+  void Keep(ChunkId chunk, ExchangeNode::Sum sum);
+  // Null: it is not kept.
+  const ExchangeNode::Sum* sum(ChunkId chunk) const;
+
+  // Takes part of the chunk's mean, from `first_element` on. `lands`: that is all of it. Returns
+  // whether all means of the step are there.
+  bool TakeMean(ChunkId chunk, uint32_t first_element, Bytes mean, bool lands);
+  // The step is made. Returns its means, as they came. REQUIRES: all are there.
+  std::vector<NodeAction> Make();
+  // The ring is gone: what has come of the step in hand is worth nothing, and the next one is to be
+  // told of all that the node has.
+  void Forget();
+
+  // Whether the means of the step before are kept.
+  bool has_last() const { return has_last_; }
+  // Returns all of the chunk's. REQUIRES: has_last().
+  Bytes LastMean(ChunkId chunk, BufferPool* pool);
+
+ private:
+  struct Piece {
+    uint32_t first_element = 0;
+    Bytes mean;
+  };
+  struct Chunk {
+    bool is_published = false, is_wanted = false, is_asked = false, has_landed = false;
+    std::optional<ExchangeNode::Sum> sum;
+    std::vector<Piece> mean, last_mean;
+  };
+
+  const ChunkMap map_;
+  std::vector<Chunk> chunks_;
+  std::deque<ChunkId> to_tell_;
+  uint64_t clock_ = 0;
+  size_t landed_ = 0;
+  bool has_last_ = false;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_EXCHANGE_ALL_REDUCE_NODE_STEP_H_
