@@ -191,7 +191,6 @@ TEST_F(CoreDropTest, WhereAllOthersHaveFinishedSoDoesTheJobUnlessTheFirstNodeDie
   for (const char* worker : {"w1", "w2", "w4"}) cluster_.Finished(worker, job_, 100);
   Die("w3");
   EXPECT_EQ(Status().state(), proto::FINISHED);
-  for (const char* worker : {"w2", "w3", "w4"}) cluster_.JoinWorker(worker, 1);
   Train();
   for (const char* worker : {"w2", "w3", "w4"}) cluster_.Finished(worker, job_, 100);
   Lose("w1");
