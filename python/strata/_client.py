@@ -15,7 +15,7 @@ from typing import Any
 
 from strata import _library, errors
 from strata._library import check, lib
-from strata.views import StepRanks, is_elastic
+from strata.views import StepRanks, drops_lost, is_elastic
 
 
 def _signals() -> Generator[int, object, None]:
@@ -69,6 +69,10 @@ class Client:
         self.has_checkpoints = "checkpoint" in self.job or bool(lib.strata_goes_on(self._handle))
         # Nodes may join and leave while it trains.
         self.is_elastic = is_elastic(self.job)
+        # It goes on without nodes that die.
+        self.drops_lost = drops_lost(self.job)
+        # Nodes may join that have nothing but the job's weights and the number of the step.
+        self.takes_nodes = self.is_elastic and not self.drops_lost
         # A process of the job may begin with a step that is not the first.
         self.may_begin_later = self.has_checkpoints or self.is_elastic or "replace" in self.job
         self._last: StepRanks | None = None
@@ -175,17 +179,19 @@ class Client:
         return self._ends_at is not None and self.steps >= self._ends_at
 
     def leads(self) -> bool:
-        """Whether what this rank measures is the job's: it is the first of those that made the last
-        step."""
+        """Whether what this rank measures is the job's: it is the first of those of `last_ranks`.
+        """
         if not self.is_elastic:
             return self.rank == 0
         return not self.has_left and self.last_ranks().rank == 0
 
     def last_ranks(self) -> StepRanks:
-        """Returns who made the last step, or, before the first one, makes that. Also after
-        `finish`."""
+        """Returns who made the last step, or, before the first one, makes that; where nodes that die
+        are dropped, who makes the next one, without those that died with the last one. Also after
+        `finish`, and then without those that died before all were done."""
         if self.is_open or self._last is None:
-            self._last = self.step_ranks(max(self.first_step, self.steps - 1))
+            step = self.steps if self.drops_lost else self.steps - 1
+            self._last = self.step_ranks(max(self.first_step, step))
         return self._last
 
     def checkpoint_due(self) -> bool:
@@ -246,6 +252,8 @@ class Client:
         if self.has_started:
             self.last_ranks()
         self._call(lib.strata_finish)
+        if self.has_started and self.drops_lost:
+            self.last_ranks()
 
     def keep_weights(self) -> None:
         """After `finish`, on the host: the weights become this process's own, to write to."""

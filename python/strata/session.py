@@ -65,7 +65,7 @@ class Session:
             raise errors.InvalidArgument("Session: there are no params")
         self._params = dict(params)
         self._client = _lifetime.connect()
-        if self._client.is_elastic:
+        if self._client.takes_nodes:
             _check_elastic(optimizer, can_resume, keeps_state)
         self._place = _places.of(self._client)
         memories = {name: self._place.take(name, array, 1) for name, array in params.items()}

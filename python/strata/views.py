@@ -27,15 +27,22 @@ class StepRanks:
 
 
 def is_elastic(job: Mapping[str, Any]) -> bool:
-    """Whether nodes may join and leave the job, which is given by the field names of job.proto."""
+    """Whether nodes may join and leave the job, or be lost to it, which is given by the field names
+    of job.proto."""
     return bool(job.get("ranks_min") or job.get("ranks_max"))
+
+
+def drops_lost(job: Mapping[str, Any]) -> bool:
+    """Whether the job goes on without nodes that die. It is elastic, and no node joins it: what all
+    ranks have alike, those that are left have."""
+    return bool(job.get("on_loss") == "DROP")
 
 
 def refuse(what: str, why: str) -> NoReturn:
     """Raises `errors.InvalidArgument`: `what` needs ranks that stay, because of `why`."""
     raise errors.InvalidArgument(
-        f"{what}: does not go with ranks_min and ranks_max, by which nodes join and leave while the"
-        f" job trains: {why}"
+        f"{what}: does not go with ranks_min, ranks_max or on_loss: DROP, by which nodes come or go"
+        f" while the job trains: {why}"
     )
 
 

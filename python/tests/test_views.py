@@ -113,6 +113,36 @@ def test_windows_of_a_rank_that_joins_end_with_those_of_the_others(
     assert library.windows == [(3, 3), (3, 5), (5, 10), (10, 12)]
 
 
+# Of a job that goes on without nodes that die: with step 3 it has lost the first one.
+LOST = {0: [0, 1], 3: [1]}
+
+
+def test_who_died_with_the_last_step_leads_no_more(ranks: Ranks) -> None:  # noqa: F811
+    library = ranks.join(LOST, 1, on_loss="DROP")
+    made = session(optimizer=strata.Mean(), can_resume=False)
+    for step in range(3):
+        strata.report(test_accuracy=(step + 1) / 100)  # node 0 does that
+        made.step({"w": np.ones(2, "f4")})
+    client = _lifetime.process.client
+    assert client is not None and client.leads()
+    assert client.last_ranks() == strata.StepRanks(True, 0, 1, 6)
+    strata.report(test_accuracy=0.5)
+    strata.finish()
+    assert client.last_ranks().rank == 0
+    assert library.measured == [0.5]
+
+
+def test_where_nodes_are_only_lost_ranks_may_keep_what_all_have(
+    ranks: Ranks,  # noqa: F811
+) -> None:
+    ranks.join(LOST, 0, on_loss="DROP")
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    optimizer = distribute(net)
+    st.keep(scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 7))
+    assert not isinstance(optimizer._strata_trainer, _on_servers.Served)
+    net(torch.ones(2, 2)).sum().backward()  # also with data of the script's own
+
+
 def model() -> torch.nn.Module:
     torch.manual_seed(1)
     return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 2))
@@ -263,6 +293,8 @@ def test_jobs_with_nodes_that_stay_are_as_ever() -> None:
     job = {"consistency": {"sync": {}}}
     assert _placement.choose(job, None) == _placement.RANKS
     assert _placement.choose({**job, "ranks_min": 2}, None) == _placement.SERVERS
+    lost = {**job, "ranks_min": 2, "on_loss": "DROP"}
+    assert _placement.choose(lost, None) == _placement.RANKS
     comm_hook_module._check_mode(job)
 
 

@@ -44,10 +44,7 @@ absl::Status NetnsCluster::StartHead() {
   const std::string user = keys_->PathOf(keys::Role::kUser, "tester");
   setenv("STRATA_KEYS", user.c_str(), /*overwrite=*/1);  // for commands
   address_ = absl::StrCat(Network::AddressOf(kHead), ":7070");
-  status =
-      StartOn("head", "coordinator",
-              {"coordinator", "--listen", "0.0.0.0:7070", "--keys",
-               keys_->PathOf(keys::Role::kCoordinator, "head"), "--state", TestDir() + "/state"});
+  status = StartCoordinator();
   if (!status.ok()) return status;
   control::CoordinatorClient::Options client;
   client.coordinator = address_;
@@ -55,6 +52,18 @@ absl::Status NetnsCluster::StartHead() {
   client.deadline = absl::Seconds(30);
   client_ = control::CoordinatorClient::Create(client);
   return absl::OkStatus();
+}
+
+absl::Status NetnsCluster::StartCoordinator() {
+  return StartOn(
+      "head", "coordinator",
+      {"coordinator", "--listen", "0.0.0.0:7070", "--keys",
+       keys_->PathOf(keys::Role::kCoordinator, "head"), "--state", TestDir() + "/state"});
+}
+
+void NetnsCluster::KillCoordinator() {
+  Kill("coordinator");
+  WaitForExit("coordinator");
 }
 
 absl::Status NetnsCluster::StartServer(const std::string& host, const std::string& name,

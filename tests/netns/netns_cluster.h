@@ -37,6 +37,9 @@ class NetnsCluster {
   static void LetUsersOperate();
   // The hosts and the coordinator.
   absl::Status StartHead();
+  // Ends the coordinator by SIGKILL, and begins it again where it was. REQUIRES: StartHead.
+  void KillCoordinator();
+  absl::Status StartCoordinator();
   absl::Status StartServer(const std::string& host, const std::string& name,
                            const std::vector<std::string>& more = {});
   absl::Status StartWorker(int i, const std::vector<std::string>& more = {});

@@ -30,6 +30,12 @@ absl::StatusOr<TrainingOutcome> RankTrainer::Run() {
   if (auto status = BeginWindows(client_.first_step()); !status.ok()) return status;
   if (auto status = MakeSteps(&batches); !status.ok()) return status;
   if (auto status = client_.Finish(); !status.ok()) return status;
+  // The one that was to do what is left for all may have died with the last steps.
+  if (by_.makes_it && DropsLost(job_)) {
+    if (auto status = LearnRanks(client_.first_step() + outcome_.steps); !status.ok())
+      return status;
+    if (auto status = ReportFailure(PrepareToEvaluate()); !status.ok()) return status;
+  }
   if (auto status = by_.makes_it ? End() : Leave(); !status.ok()) return status;
   return outcome_;
 }

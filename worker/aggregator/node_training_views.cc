@@ -110,7 +110,7 @@ absl::Status NodeTraining::TakeChange(const proto::ViewChange& change) {
   absl::Status taken = gate_.Take(change, Close(gate_.open_until()));
   if (!taken.ok()) return taken;
   const bool is_news = gate_.views().number() != before;
-  if (is_news && phase_ == Phase::kTraining) {
+  if (is_news && (phase_ == Phase::kTraining || phase_ == Phase::kFinishing)) {
     ranks_.SendChange(change);
     memory_.header().view_number.store(change.number());
   }

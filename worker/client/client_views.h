@@ -31,7 +31,9 @@ class ClientViews {
   // Returns who makes the step, which from then on does not change. Blocks while a change of the
   // nodes is agreed upon that may come with it. BeginStep asks this itself; where the rank does not
   // make the step, it returns OutOfRange, and Finish is to be called. Errors: Unavailable,
-  // Cancelled (OnWait), after which it may be called again. REQUIRES: Start has returned OK.
+  // Cancelled (OnWait), after which it may be called again. Once Finish has returned, of the step
+  // that nobody makes: who is left, without nodes that died (on_loss: DROP), so that one of these
+  // does what one rank does for all at the end. REQUIRES: Start has returned OK.
   virtual absl::StatusOr<StepRanks> At(uint64_t step) = 0;
   // The same for a step further on, whose data is to be read ahead: does not block. None: it is not
   // known yet.

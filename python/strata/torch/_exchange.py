@@ -153,7 +153,7 @@ class Exchange:
         if self.keeper is not None:
             self.keeper.check_script()
             self.keeper.capture()
-        elif self.client.is_elastic:
+        elif self.client.takes_nodes:
             _elastic.check_script(self.knows_first_step)
 
     def _publish(self, entry: Entry) -> None:

@@ -42,7 +42,7 @@ def keep(**objects: Any) -> None:
                 )
         if _kept.get(name, one) is not one:
             raise errors.InvalidArgument(f"keep: {name}: another object is kept under this name")
-        if process.client is not None and process.client.is_elastic:
+        if process.client is not None and process.client.takes_nodes:
             _elastic.refuse_kept([name])
         _kept[name] = one
         for keeper in _current:

@@ -84,7 +84,7 @@ def choose(job: dict[str, Any], wanted: str | None) -> str:
     """
     if wanted not in (None, RANKS, SERVERS):
         raise errors.InvalidArgument(f'optimizer_on: "{wanted}", must be "ranks" or "servers"')
-    if views.is_elastic(job):
+    if views.is_elastic(job) and not views.drops_lost(job):
         if wanted == RANKS:
             views.refuse(
                 'optimizer_on: "ranks"',

@@ -311,7 +311,7 @@ def DistributedOptimizer(
     exchange = Exchange(client, entries, publish, scaler is not None)
     exchange.optimizers = optimizers
     keeper = _keeper_of(exchange, model, place)
-    if client.is_elastic:
+    if client.takes_nodes:
         _elastic.check_model(model, buffers, _keeper.kept())
     facts["keeps_state"] = keeper is not None
     facts["can_resume"] = keeper is not None or client.is_elastic

@@ -349,6 +349,7 @@ absl::Status ArenaClient::Finish() {
   {
     Stopwatch watch(&waited_, &clock_);
     if (absl::Status status = ReportFailure(link_->Finish(step_)); !status.ok()) return status;
+    if (absl::Status status = ReportFailure(views_.End(step_)); !status.ok()) return status;
   }
   for (int i = 0; i < tensors_.size(); ++i) {
     if (absl::Status status = CopyWeightsOut(i); !status.ok()) return status;

@@ -1,5 +1,6 @@
 #include "worker/client/connect/rank_views.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -17,7 +18,17 @@ absl::Status RankViews::Begin(const RunFacts& run) {
   return absl::OkStatus();
 }
 
+absl::Status RankViews::End(uint64_t steps) {
+  if (!views_ || !DropsLost(launch_.record().job())) return absl::OkStatus();
+  ended_ = steps;
+  for (const proto::ViewChange& change : link_->TakeLateChanges()) {
+    if (absl::Status added = views_->Add(change); !added.ok()) return added;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StepRanks> RankViews::At(uint64_t step) {
+  if (ended_) return Of(step < *ended_ ? step : std::max(step, views_->newest_clock()));
   if (views_) {
     const absl::StatusOr<bool> known = link_->LearnViews(step, /*waits=*/true, &*views_);
     if (!known.ok()) return known.status();

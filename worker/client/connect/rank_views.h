@@ -26,6 +26,10 @@ class RankViews final : public ClientViews {
 
   absl::StatusOr<StepRanks> At(uint64_t step) override;
   absl::StatusOr<std::optional<StepRanks>> AtIfKnown(uint64_t step) override;
+  // The rank has finished after so many steps. Who has died meanwhile (Job.on_loss) is not among
+  // those that would make the next one: they do what one of them does for all at the end. Errors:
+  // InvalidArgument: as of Begin.
+  absl::Status End(uint64_t steps);
   // Returns the same where this rank makes the step. Errors: those of At; OutOfRange.
   absl::StatusOr<StepRanks> Expect(uint64_t step);
 
@@ -34,7 +38,8 @@ class RankViews final : public ClientViews {
 
   const proto::Launch& launch_;
   RankLink* const link_;
-  std::optional<Views> views_;  // of a job whose nodes may change
+  std::optional<Views> views_;     // of a job whose nodes may change
+  std::optional<uint64_t> ended_;  // where those that have died are left out: steps
 };
 
 }  // namespace strata::client

@@ -360,6 +360,7 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   while (true) {
     const absl::StatusOr<proto::AggregatorMessage> message = Hear(kForOthers);
     if (!message.ok() || !message->has_change_view()) return message.status();
+    late_changes_.push_back(message->change_view());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/event_fd.h"
@@ -64,6 +65,9 @@ class AggregatorLink final : public RankLink {
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
   absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) override;
   absl::Status Finish(uint64_t steps) override;
+  std::vector<proto::ViewChange> TakeLateChanges() override {
+    return std::exchange(late_changes_, {});
+  }
   absl::Status KeepWeights() override {
     return device_ == nullptr ? memory_->KeepWeights() : WeightsLieOnDevice();
   }
@@ -109,6 +113,7 @@ class AggregatorLink final : public RankLink {
   std::unique_ptr<EventFd> doorbell_;
   uint32_t chunks_ = 0;
   uint32_t published_ = 0;  // chunks, in the step in hand
+  std::vector<proto::ViewChange> late_changes_;
   std::string nccl_id_;
   // With device: GPU, unless ranks exchange among themselves.
   std::shared_ptr<device::Device> device_;

@@ -74,6 +74,9 @@ class RankLink {
   // false: it is not yet.
   virtual absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) { return true; }
 
+  // Once Finish has returned: the changes that were decided since, in order.
+  virtual std::vector<proto::ViewChange> TakeLateChanges() { return {}; }
+
   // See ClientDevices::ComputeIn; with device: GPU alone.
   virtual void ComputeIn(device::Stream* stream) {}
 
