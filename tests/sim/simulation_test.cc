@@ -118,6 +118,16 @@ TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhileServersDie) {
   }
 }
 
+TEST(SimulationTest, AnAllReduceGoesOnWithTheBitsOfThoseThatAreLeftWheneverNodesDie) {
+  const Campaign campaign = RunProfile("ring-losses", kSeeds);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  for (size_t i = kRaresWithoutDrops; i < kRares; ++i) {
+    EXPECT_GT(campaign.rare[i], 50u) << ToString(static_cast<Rare>(i));
+  }
+  EXPECT_GT(campaign.jobs_failed, 50u);  // too few were left, or it was to begin
+  EXPECT_GT(campaign.models_compared, 50u);
+}
+
 TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens) {
   const Campaign campaign = RunProfile("ring", 1000);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
