@@ -281,20 +281,27 @@ bool Scenario::waits_unprotected() const {
                      [](const JobPlan& job) { return job.waits_unprotected; });
 }
 
+namespace {
+
+std::string DescribeJob(const JobPlan& job) {
+  std::string text =
+      absl::StrFormat("%s on %dx%d, window %d, %d connections, %s%s", job.consistency, job.nodes,
+                      job.ranks_per_node, job.window, job.connections,
+                      job.takes_first_weights ? "rank 0's first weights, " : "", job.Shape());
+  if (job.replicas > 0) text += ", in two copies";
+  if (job.waits_unprotected) text += ", or it waits";
+  if (job.replaces) text += ", nodes are replaced";
+  if (job.step_time > absl::ZeroDuration()) {
+    absl::StrAppend(&text, ", steps of ", absl::FormatDuration(job.step_time));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string Scenario::Describe() const {
   std::vector<std::string> parts;
-  for (const JobPlan& job : jobs) {
-    parts.push_back(absl::StrFormat("%s on %dx%d, window %d, %d connections, %s%s", job.consistency,
-                                    job.nodes, job.ranks_per_node, job.window, job.connections,
-                                    job.takes_first_weights ? "rank 0's first weights, " : "",
-                                    job.Shape()));
-    if (job.replicas > 0) parts.back() += ", in two copies";
-    if (job.waits_unprotected) parts.back() += ", or it waits";
-    if (job.replaces) parts.back() += ", nodes are replaced";
-    if (job.step_time > absl::ZeroDuration()) {
-      absl::StrAppend(&parts.back(), ", steps of ", absl::FormatDuration(job.step_time));
-    }
-  }
+  for (const JobPlan& job : jobs) parts.push_back(DescribeJob(job));
   if (is_sealed()) parts.push_back(proto::Job::Protection_Name(protection));
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
   parts.push_back(absl::StrCat("delay to ", absl::FormatDuration(faults.delay_max)));
