@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -54,7 +55,7 @@ class RingChecker final : public NodeChecker {
   void OnDropped(uint32_t node) { dropped_.insert(node); }
   void OnRingFormed(const proto::FormRing& forming);
   // A node stops to exchange and says that it has made so many steps; it hears of a ring.
-  void OnRingStopped(uint32_t node, uint64_t clock, bool is_over);
+  void OnRingStopped(const proto::RingStopped& stopped);
   void OnRingTaken(uint32_t node, const proto::FormRing& forming);
 
  private:
@@ -115,9 +116,9 @@ class RingChecker final : public NodeChecker {
   std::vector<Progress> progress_;  // by chunk
   std::vector<Ring> rings_;         // in order
   std::set<uint32_t> dropped_;
-  std::set<uint32_t> stopped_;        // nodes that exchange with nobody
-  std::optional<NormModel> norms_;    // of what the ring reduces
-  std::vector<uint32_t> unanswered_;  // by node
+  std::map<uint32_t, uint32_t> stopped_;  // by node that exchanges with nobody: the ring it awaits
+  std::optional<NormModel> norms_;        // of what the ring reduces
+  std::vector<uint32_t> unanswered_;      // by node
   uint64_t pushes_ = 0;
 };
 

@@ -39,16 +39,18 @@ void RingChecker::OnRingFormed(const proto::FormRing& forming) {
   if (is_ahead) Begin();
 }
 
-void RingChecker::OnRingStopped(uint32_t node, uint64_t clock, bool is_over) {
+void RingChecker::OnRingStopped(const proto::RingStopped& stopped) {
+  const uint32_t node = stopped.node();
+  const uint64_t clock = stopped.clock();
   if (dropped_.count(node) > 0) return;
-  stopped_.insert(node);
+  stopped_[node] = stopped.number();
   for (uint32_t c = 0; c < progress_.size(); ++c) {
     if (progress_[c].landed[node] == clock) continue;
     return Violate("a node says how far it is",
                    absl::StrFormat("node %d says %d steps, of chunk %d it has made %d", node, clock,
                                    c, progress_[c].landed[node]));
   }
-  if (!is_over) return;
+  if (!stopped.is_over()) return;
   for (uint32_t n = 0; n < plan_.nodes; ++n) {
     if (dropped_.count(n) > 0 || LandedOf(n) == plan_.clocks) continue;
     return Violate("nobody ends before all have made all steps",
@@ -58,6 +60,8 @@ void RingChecker::OnRingStopped(uint32_t node, uint64_t clock, bool is_over) {
 }
 
 void RingChecker::OnRingTaken(uint32_t node, const proto::FormRing& forming) {
+  const auto waits = stopped_.find(node);
+  if (waits != stopped_.end() && waits->second > forming.change().number()) return;
   stopped_.erase(node);
   if (dropped_.count(node) > 0) return;
   const uint64_t made = LandedOf(node), lacks = forming.some_lack() ? 1 : 0;

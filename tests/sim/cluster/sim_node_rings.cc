@@ -45,7 +45,7 @@ void SimNode::TakeStop(uint32_t number) {
   if (stopped.ok()) {
     answer.set_clock(stopped->clock);
     answer.set_is_over(stopped->is_over);
-    world_->ring_checker(job_)->OnRingStopped(options_.node, stopped->clock, stopped->is_over);
+    world_->ring_checker(job_)->OnRingStopped(answer);
     world_->views().OnRingStopped(job_, answer);
   } else if (absl::IsFailedPrecondition(stopped.status())) {
     answer.set_error(std::string(stopped.status().message()));

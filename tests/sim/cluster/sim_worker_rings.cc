@@ -10,6 +10,8 @@ namespace {
 
 // Beyond what a node is waited for, now and then.
 constexpr absl::Duration kShortMax = absl::Seconds(5), kLongMax = absl::Seconds(60);
+// Less than what a node is waited for that is asked to stop.
+constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr absl::Duration kWordLate = absl::Seconds(5);
 
 }  // namespace
@@ -55,7 +57,7 @@ void SimWorker::FreezeNodes() {
     world_->Count(Rare::kFrozenNode);
     const absl::Duration most = world_->random().Chance(0.5) ? kShortMax : kLongMax;
     const absl::Duration pause = world_->random().Between(absl::ZeroDuration(), most);
-    world_->causes().OnFrozen(job, playing.node);
+    if (pause >= kPatience) world_->causes().OnFrozen(job, playing.node);
     world_->Log(25, [&, id = job] {
       return absl::StrFormat("%s: job %d's processes stand still", name(), id);
     });
