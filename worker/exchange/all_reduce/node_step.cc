@@ -22,6 +22,7 @@ std::optional<ChunkId> NodeStep::NextToTell() {
 
 bool NodeStep::Want(ChunkId chunk) {
   Chunk& of = chunks_[chunk.value()];
+  STRATA_REQUIRE(of.is_published);
   of.is_wanted = true;
   return !of.sum && !std::exchange(of.is_asked, true);
 }
@@ -62,6 +63,8 @@ std::vector<NodeAction> NodeStep::Make() {
     means.back().lands = true;
     chunk = {.last_mean = std::move(chunk.mean)};
   }
+  // The means may be another ring's, so that this one was not told of all sums.
+  to_tell_.clear();
   has_last_ = true;
   landed_ = 0;
   ++clock_;

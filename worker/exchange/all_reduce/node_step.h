@@ -35,8 +35,8 @@ class NodeStep {
   // Returns a chunk that the node has the sum of and the ring has not been told of, which counts
   // as told from then on.
   std::optional<ChunkId> NextToTell();
-  // The ring wants the sum, once. Returns whether the node is to be asked for it now: it is not
-  // kept, and has not been asked for.
+  // The ring wants the sum, once, of a chunk that it was told of. Returns whether the node is to be
+  // asked for it now: it is not kept, and has not been asked for.
   bool Want(ChunkId chunk);
   // Whether the ring in hand does.
   bool is_wanted(ChunkId chunk) const { return chunks_[chunk.value()].is_wanted; }

@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kEventsMax = 5'000'000;
 
-proto::JobRecord RecordOf(const AllReduceWorld::Options& options) {
+}  // namespace
+
+proto::JobRecord AllReduceWorld::RecordOf(const Options& options) {
   proto::JobRecord record;
   record.set_job_id(7);
   record.set_token(0x1234);
@@ -43,8 +45,6 @@ proto::JobRecord RecordOf(const AllReduceWorld::Options& options) {
   record.set_says_rates(options.rate > 0);
   return record;
 }
-
-}  // namespace
 
 TrainingNode::Options AllReduceWorld::NodeOptions(uint32_t node) const {
   const bool has_other_weights = options_.other_first_weights == node;

@@ -60,6 +60,8 @@ class AllReduceWorld {
   ExchangeCounters counters(uint32_t node) const { return nodes_[node]->counters(); }
   const proto::JobRecord& record() const { return record_; }
 
+  // The record of such a job.
+  static proto::JobRecord RecordOf(const Options& options);
   // Element i of a node's sum.
   static float Gradient(uint64_t seed, uint32_t node, uint64_t clock, uint64_t i);
   static uint32_t Samples(uint32_t node) { return 8 + node; }

@@ -66,6 +66,10 @@ void TrainingNode::FormRing(const proto::FormRing& forming) {
 
 void TrainingNode::Kill() {
   status_ = absl::AbortedError("killed");
+  Exit();
+}
+
+void TrainingNode::Exit() {
   counters_ = exchange_->counters();
   exchange_.reset();
 }

@@ -53,8 +53,9 @@ class TrainingNode final : public ExchangeNode {
   // See Exchange. An error of FormRing ends the node. REQUIRES: alive.
   absl::StatusOr<StoppedRing> StopRing(uint32_t number);
   void FormRing(const proto::FormRing& forming);
-  // The process ends.
+  // The process ends: it is killed, or has finished.
   void Kill();
+  void Exit();
 
   bool alive() const { return exchange_ != nullptr; }
   // It has finished, failed or been killed.
