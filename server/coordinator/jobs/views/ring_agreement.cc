@@ -50,9 +50,11 @@ std::vector<uint32_t> RingAgreement::UnansweredSince(absl::Time asked) const {
 
 absl::StatusOr<proto::FormRing> RingAgreement::Decide(uint64_t clock_before) const {
   STRATA_REQUIRE(is_agreed() && !heard_.empty());
-  const auto [least, most] = std::minmax_element(
-      heard_.begin(), heard_.end(),
-      [](const auto& one, const auto& other) { return one.second.clock() < other.second.clock(); });
+  const auto has_less = [](const auto& one, const auto& other) {
+    return one.second.clock() < other.second.clock();
+  };
+  const auto least = std::min_element(heard_.begin(), heard_.end(), has_less);
+  const auto most = std::max_element(heard_.begin(), heard_.end(), has_less);
   const uint64_t clock = most->second.clock(), behind = clock - least->second.clock();
   proto::FormRing forming;
   forming.set_clock(clock);
@@ -71,7 +73,7 @@ absl::StatusOr<proto::FormRing> RingAgreement::Decide(uint64_t clock_before) con
   return absl::InvalidArgumentError(absl::StrFormat(
       "node %d has made %d steps and node %d %d, %s", most->first, clock, least->first,
       least->second.clock(),
-      forming.is_over() ? "though all are to have made all" : "which no all-reduce lets them"));
+      forming.is_over() ? "though all are to have made all" : "which no all-reduce leaves"));
 }
 
 void RingAgreement::Excuse(absl::Duration gap, absl::Time now) {
