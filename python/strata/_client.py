@@ -179,15 +179,14 @@ class Client:
         return self._ends_at is not None and self.steps >= self._ends_at
 
     def leads(self) -> bool:
-        """Whether what this rank measures is the job's: it is the first of those of `last_ranks`.
-        """
+        """Whether what this rank measures is the job's: it is the first one of `last_ranks`."""
         if not self.is_elastic:
             return self.rank == 0
         return not self.has_left and self.last_ranks().rank == 0
 
     def last_ranks(self) -> StepRanks:
-        """Returns who made the last step, or, before the first one, makes that; where nodes that die
-        are dropped, who makes the next one, without those that died with the last one. Also after
+        """Returns who made the last step, or, before the first one, makes that. Where nodes that
+        die are dropped, who makes the next one: not those that died with the last one. Also after
         `finish`, and then without those that died before all were done."""
         if self.is_open or self._last is None:
             step = self.steps if self.drops_lost else self.steps - 1

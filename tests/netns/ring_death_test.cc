@@ -141,10 +141,9 @@ class RingDeath : public NetnsTest {
 };
 
 TEST_F(RingDeath, AWorkerThenARankThenAnAggregatorLeaveOneNodeThatEndsTheJob) {
-  const proto::JobStatus status =
-      Run(SomeJob("each"), {[&] { KillWorker(3); },
-                            [&] { KillProcess("rank"); },
-                            [&] { KillProcess("aggregator"); }});
+  const proto::JobStatus status = Run(
+      SomeJob("each"),
+      {[&] { KillWorker(3); }, [&] { KillProcess("rank"); }, [&] { KillProcess("aggregator"); }});
   ExpectShrunk(status, 3);
   ASSERT_EQ(status.nodes_changes_size(), 3);
   EXPECT_THAT(status.nodes_changes(0).left(), ElementsAre(3));
@@ -154,8 +153,7 @@ TEST_F(RingDeath, AWorkerThenARankThenAnAggregatorLeaveOneNodeThatEndsTheJob) {
 }
 
 TEST_F(RingDeath, TheNextNodeTakesOverWhatTheFirstOneDidForAll) {
-  const proto::JobStatus status =
-      Run(SomeJob("first"), {[&] { KillWorker(0); }});
+  const proto::JobStatus status = Run(SomeJob("first"), {[&] { KillWorker(0); }});
   ExpectShrunk(status, 1);
   ASSERT_EQ(status.nodes_changes_size(), 1);
   EXPECT_THAT(status.nodes_changes(0).left(), ElementsAre(0));

@@ -122,6 +122,23 @@ TEST_F(ElasticTest, EpochsAreOfSamplesHoweverManyRanksUseThem) {
   EXPECT_TRUE(SavedModel());
 }
 
+TEST_F(ElasticTest, WhoDiesWithTheLastStepsLeavesTheEndToTheNextOne) {
+  const MadeBy first_dies = [this](uint64_t step) {
+    const bool has_died = client_->finished && step == 9;
+    return StepRanks{.rank = has_died ? 0u : 1u, .ranks = has_died ? 1u : 2u};
+  };
+  auto outcome = Train(first_dies, 1, 0, "max_steps: 9 on_loss: DROP ");
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(Measured(), ElementsAre(9));
+  EXPECT_EQ(Finals(), 1);
+  EXPECT_TRUE(SavedModel());
+
+  std::filesystem::remove(options_.run_dir + "/model.safetensors");
+  outcome = Train(first_dies, 1, 0, "max_steps: 9 ");
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_FALSE(SavedModel()) << "where nodes leave by plan, the one that made the step does it";
+}
+
 TEST_F(ElasticTest, AJobOfStepsGoesToTheSameOne) {
   const auto outcome = Train(ChangeAt(4, {.ranks = 1}, {.ranks = 2}), 0, 0, "max_steps: 9 ");
   ASSERT_TRUE(outcome.ok()) << outcome.status();

@@ -19,6 +19,7 @@
 #include "common/file/atomic_file.h"
 #include "common/file/file_error.h"
 #include "common/file/own_folder.h"
+#include "common/job/job.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
 
@@ -134,13 +135,15 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                      made.ok() ? std::string(strerror(errno)) : std::string(made.message())));
   }
   std::error_code error;
+  // Where others die, any node may come to do that. All prepare before there are metrics.
+  const bool may_write = holds_rank_0 || DropsLost(record.job());
   bool was_its_own = false;
   absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record, &was_its_own);
   if (!claim.ok()) return claim;
   std::filesystem::remove(absl::StrCat(run_dir, "/weights.node-", node, ".hashes"), error);
   if (incarnation > 1 && was_its_own) return claim;
   if (record.attempt() > 0) {
-    if (!holds_rank_0) return claim;
+    if (!may_write) return claim;
     const auto kept = KeepMetricsUpTo(record.resume().step(), MetricsFile(run_dir));
     if (!kept.ok()) return kept.status();
     return claim;
@@ -152,7 +155,7 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
       std::filesystem::remove(RankLog(run_dir, view_node.first_rank() + i), error);
     }
   }
-  if (!holds_rank_0) return claim;
+  if (!may_write) return claim;
   std::filesystem::remove(MetricsFile(run_dir), error);
   std::filesystem::remove(run_dir + "/model.safetensors", error);
   std::string text;

@@ -25,10 +25,11 @@ enum class RunAccess { kOwn, kByUmask };
 // Makes the directory and its logs/, claims it for the job (see
 // run_directory_lock.h) and removes what a node of an earlier job of the same path left there under
 // the names that this node will write. Of an earlier attempt of the same job logs stay, and metrics
-// of the steps before the one that it goes on with. The node of rank 0 also writes job.textproto.
-// Returns the claim: keep it for as long as the node writes there. Errors: name the directory or
-// file and the reason; Unavailable: another job writes there, names it. With an `incarnation` of
-// the node after the first, what the job itself has written there stays, too.
+// of the steps before the one that it goes on with. The node of rank 0 also writes job.textproto,
+// and, where a job goes on without nodes that die, so does each. Returns the claim: keep it for as
+// long as the node writes there. Errors: name the directory or file and the reason; Unavailable:
+// another job writes there, names it. With an `incarnation` of the node after the first, what the
+// job itself has written there stays, too.
 absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
                                              const proto::JobRecord& record, uint32_t node,
                                              bool holds_rank_0, RunAccess access = RunAccess::kOwn,

@@ -99,6 +99,21 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   EXPECT_TRUE(std::filesystem::exists(RankLog(dir, 2)));
 }
 
+TEST(RunDirectory, OfAnyNodeThatMayComeToWriteIsAsNewWhereOthersDie) {
+  const std::string dir = testing::TempDir() + "/run/next";
+  std::filesystem::create_directories(dir + "/logs");
+  for (const bool drops : {false, true}) {
+    ASSERT_TRUE(AppendLine(MetricsFile(dir), "stale").ok());
+    ASSERT_TRUE(AppendLine(dir + "/model.safetensors", "stale").ok());
+    proto::JobRecord record = Record();
+    record.mutable_view()->add_nodes()->set_node(1);
+    if (drops) record.mutable_job()->set_on_loss(proto::Job::DROP);
+    ASSERT_TRUE(PrepareRunDirectory(dir, record, 1, false).ok());
+    EXPECT_EQ(std::filesystem::exists(MetricsFile(dir)), !drops);
+    EXPECT_EQ(std::filesystem::exists(dir + "/model.safetensors"), !drops);
+  }
+}
+
 TEST(RunDirectory, KeepsOfAnEarlierAttemptWhatIsNotMadeAgain) {
   const std::string dir = testing::TempDir() + "/attempts";
   ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
