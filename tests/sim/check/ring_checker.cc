@@ -48,7 +48,7 @@ void RingChecker::Begin() {
     const std::vector<float>& weights = chunks_[c].weights;
     if (norms_) norms_->OnFirstWeights(id, weights);
     if (is_mean && !norms_) {
-      chunks_[c].applied = {ReferenceOptimizer(record_, id), weights, {}};
+      chunks_[c].applied.emplace(Applied{ReferenceOptimizer(record_, id), weights, {}});
     }
     for (uint32_t k = 0; k < plan_.nodes && codec_ != wire::Codec::kNone; ++k) {
       const auto [begin, end] = SliceOf(static_cast<uint32_t>(weights.size()), k);
