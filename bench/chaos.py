@@ -2,12 +2,14 @@
 
 usage: chaos.py STRATA [--minutes 10] [--seed 1] [--every 15] [--hard] [--restart]
                 [--roles server,coordinator,node,rank,aggregator] [--blows kill,stop,part]
-                [--consistency "sync {}"] [--servers 3] [--workers 3] [--step-ms 25] [--logs DIR]
+                [--consistency "sync {}"] [--servers 3] [--workers 3] [--standby] [--step-ms 25]
+                [--logs DIR]
 
 Hosts are network namespaces (netlab.sh), one for each daemon: a coordinator, servers, and workers
 of which two train and the others are spare. The job trains LeNet-5 with `replicas: 1` and `replace`
-and asks for more with --restart: checkpoints, and to be started again from them. First it trains
-undisturbed. Then, some --every seconds, drawn from the seed, one of these is done:
+and asks for more with --restart: checkpoints, and to be started again from them. With --standby
+there are two coordinators, which keep what they know in an etcd that nothing is done to. First the
+job trains undisturbed. Then, some --every seconds, drawn from the seed, one of these is done:
 
   kill   SIGKILL of a server, the coordinator, a worker with all that it has started (`node`), one
          rank or one aggregator; a daemon is started again by the script after a moment
@@ -88,7 +90,11 @@ class Chaos:
         self.steps = 0  # of the job
 
     def start(self):
-        self.cluster.add_coordinator()
+        workers_end = 1 + self.options.servers + self.options.workers
+        if self.options.standby:
+            self.cluster.add_coordinators(0, workers_end, workers_end + 1)
+        else:
+            self.cluster.add_coordinator()
         for number in range(self.options.servers):
             self.cluster.add_server(f"s{number}", 1 + number, "--shards", "2")
         for number in range(self.options.workers):
@@ -112,9 +118,12 @@ class Chaos:
 
     # ---- who there is ----
 
+    def coordinators(self):
+        return [one for one in self.cluster.by_name.values() if one.role == "coordinator"]
+
     def status(self):
         """None: the coordinator is away."""
-        if not self.cluster.by_name["coordinator"].runs:
+        if not any(one.runs for one in self.coordinators()):
             return None
         return self.cluster.status("chaos")
 
@@ -123,7 +132,8 @@ class Chaos:
         away = [one.name for one in self.cluster.by_name.values() if not one.runs]
         if away:
             return f"{away[0]} is away"
-        there = {one["name"] for one in self.cluster.nodes() if one["alive"]} | {"coordinator"}
+        there = {one["name"] for one in self.cluster.nodes() if one["alive"]}
+        there |= {one.name for one in self.coordinators()}
         lost = [name for name in self.cluster.by_name if name not in there]
         if lost:
             return f"{lost[0]} counts as lost"
@@ -380,6 +390,7 @@ def main():
     parser.add_argument("--consistency", default="sync {}")
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--standby", action="store_true")
     parser.add_argument("--step-ms", type=int, default=25)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--hard", action="store_true")
@@ -392,7 +403,8 @@ def main():
     if options.inside:
         inside(options)
     else:
-        sys.exit(in_lab(1 + options.servers + options.workers, "10gbit", sys.argv[1:]))
+        hosts = 1 + options.servers + options.workers + (2 if options.standby else 0)
+        sys.exit(in_lab(hosts, "10gbit", sys.argv[1:]))
 
 
 if __name__ == "__main__":

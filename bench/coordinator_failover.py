@@ -15,15 +15,13 @@ import argparse
 import json
 import os
 import signal
-import socket
 import statistics
-import subprocess
 import tempfile
 import time
 
 from cluster import Cluster, fail
+from etcd import Etcd
 
-ETCD = "/usr/bin/etcd"
 LOOK_S = 0.1
 LIMIT_S = 120
 JOB = """
@@ -34,44 +32,6 @@ ranks: 2
 epochs: 10000000
 metrics { every_steps: 5 }
 """
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Etcd:
-    """Ends where the context does."""
-
-    def __init__(self, folder):
-        if not os.path.exists(ETCD):
-            fail(f"{ETCD} is not installed: deploy/install_packages.sh --tests installs it")
-        self.endpoint = f"127.0.0.1:{free_port()}"
-        client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{free_port()}"
-        with open(os.path.join(folder, "etcd.log"), "wb") as log:
-            self.process = subprocess.Popen(
-                [ETCD, "--name=one", f"--data-dir={folder}/etcd", f"--listen-client-urls={client}",
-                 f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
-                 f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=one={peer}"],
-                stdout=log, stderr=log)
-
-    def __enter__(self):
-        deadline = time.monotonic() + LIMIT_S
-        host, port = self.endpoint.split(":")
-        while True:
-            try:
-                socket.create_connection((host, int(port)), 1).close()
-                return self
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    fail("etcd does not begin to answer")
-                time.sleep(LOOK_S)
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
 
 
 def start_coordinator(cluster, number, listen, etcd, failover):

@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 from cluster import Cluster, fail
+from etcd import Etcd
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NO_NETWORKS = 77  # netlab.sh's
@@ -42,7 +43,9 @@ class Daemon:
 
 
 class HostCluster(Cluster):
-    """The coordinator is on the first host; servers and workers are where they are started."""
+    """The coordinator is on the first host; servers and workers are where they are started. Another
+    coordinator may stand by for it.
+    """
 
     def __init__(self, strata, scratch, hosts_file):
         super().__init__(strata, scratch)
@@ -53,6 +56,7 @@ class HostCluster(Cluster):
         self.address = f"{self.addresses[0]}:{PORT}"
         self.keys = ["--insecure"]
         self.by_name = {}
+        self.etcd = None
 
     def log_of(self, name):
         return os.path.join(self.scratch, name + ".log")
@@ -77,6 +81,24 @@ class HostCluster(Cluster):
     def add_coordinator(self, *more):
         self.add("coordinator", "coordinator", 0, "coordinator", "--listen", self.address,
                  "--insecure", "--state", os.path.join(self.scratch, "state"), *more)
+
+    def add_coordinators(self, *hosts):
+        """One on each of these hosts, but on the last one etcd, where they keep what they know."""
+        *hosts, store = hosts
+        etcd = Etcd(self.scratch, self.hosts[store], self.addresses[store])
+        self.etcd = etcd.__enter__()
+        self.address = ",".join(f"{self.addresses[host]}:{PORT}" for host in hosts)
+        self.keys = ["--insecure", "--timeout", "60"]
+        for number, host in enumerate(hosts):
+            name = f"coordinator{number}"
+            self.add(name, "coordinator", host, "coordinator", "--listen",
+                     f"{self.addresses[host]}:{PORT}", "--insecure", "--etcd", etcd.endpoint,
+                     "--state", os.path.join(self.scratch, f"state{number}"))
+
+    def __exit__(self, *what):
+        super().__exit__(*what)
+        if self.etcd:
+            self.etcd.__exit__(*what)
 
     def add_server(self, name, host, *more):
         self.add(name, "server", host, "server", "--coordinator", self.address, "--insecure",

@@ -81,7 +81,8 @@ class ElasticSampler:
     @property
     def rank(self) -> int | None:
         """This rank's number, from 0, among those that made the last step, or, before the first
-        one, make that; None once it has left. Also when the job is over."""
+        one, make that; None once it has left. Also when the job is over. Ranks that died are not
+        counted."""
         if process.client is None:
             return int(os.environ.get("RANK", "0"))
         return None if self.has_left else _started().last_ranks().rank

@@ -8,9 +8,9 @@
 #include "common/wire/frame.h"
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/frames/node_connections.h"
+#include "server/shard/frames/shard_trace.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
-#include "server/shard/shard_trace.h"
 
 namespace strata::server {
 

@@ -60,6 +60,10 @@ class ReplacedNode : public testing::Test {
     return frame;
   }
   wire::Frame Pull(uint32_t chunk, uint64_t clock) { return Say(Op::kPull, chunk, clock); }
+  void ExpectWaits(uint32_t chunk, uint64_t clock) {
+    const wire::Frame pull = Of(1, ControlFrame(record_, Op::kPull, 1, chunk, clock));
+    EXPECT_TRUE(shard_.Deliver(nodes_[1], pull).empty()) << "chunk " << chunk;
+  }
   void ExpectGiven(uint32_t chunk, uint64_t clock, float weight, uint64_t version) {
     const wire::Frame pulled = Pull(chunk, clock);
     EXPECT_EQ(pulled.header.op, Op::kPulled);
@@ -124,9 +128,44 @@ TEST_F(ReplacedNode, WaitsForTheClockBeforeItsStep) {
   Install(kSync);
   Push(1, 0, 0, 3);
   Replace();
-  EXPECT_EQ(Pull(0, 1).header.op, Op::kRetry);
-  Push(0, 0, 0, 3);
+  ExpectWaits(0, 1);
+  const std::vector<Sent> answers = Push(0, 0, 0, 3);
+  ASSERT_EQ(answers.size(), 2u) << "node 0's, and what node 1 waits for";
+  EXPECT_EQ(answers[1].connection, nodes_[1]);
+  EXPECT_EQ(answers[1].frame.header.op, Op::kPulled);
+  EXPECT_EQ(ToFloats(answers[1].frame), Floats(4, 97));
+  EXPECT_EQ(Push(0, 0, 1, 3).size(), 0u) << "it is given them once";
   ExpectGiven(0, 1, 97, 1);
+}
+
+TEST_F(ReplacedNode, AsksAgainWhatItWaitsForAndIsAnsweredOnce) {
+  Install(kSync);
+  Push(1, 0, 0, 3);
+  Replace();
+  for (int i = 0; i < 3; ++i) ExpectWaits(0, 1);
+  EXPECT_EQ(Push(0, 0, 0, 3).size(), 2u);
+}
+
+TEST_F(ReplacedNode, WhoeverIsGoneIsGivenNothing) {
+  Install(kSync);
+  Push(1, 0, 0, 3);
+  Replace();
+  ExpectWaits(0, 1);
+  shard_.Lose(nodes_[1]);
+  EXPECT_EQ(Push(0, 0, 0, 3).size(), 1u);
+}
+
+TEST_F(ReplacedNode, WhoseConnectionIsOfAProcessOfBeforeIsGivenNothing) {
+  Install(kSync);
+  Push(1, 0, 0, 3);
+  Replace();
+  ExpectWaits(0, 1);
+  const ConnectionId before = nodes_[1];
+  Replace();
+  for (const Sent& sent : Push(0, 0, 0, 3)) {
+    if (sent.connection != before) continue;
+    EXPECT_EQ(sent.frame.header.error, ErrorCode::kFenced);
+  }
 }
 
 TEST_F(ReplacedNode, RunsAheadOfTheOthersNoFurtherThanAnyProcess) {
@@ -135,8 +174,8 @@ TEST_F(ReplacedNode, RunsAheadOfTheOthersNoFurtherThanAnyProcess) {
   Push(1, 0, 1, 3);
   Replace();
   EXPECT_EQ(Pull(0, 1).header.op, Op::kPulled);
-  EXPECT_EQ(Pull(0, 2).header.op, Op::kRetry) << "node 0 has not pushed yet";
-  Push(0, 0, 0, 3);
+  ExpectWaits(0, 2);
+  EXPECT_EQ(Push(0, 0, 0, 3).back().connection, nodes_[1]) << "node 0 has pushed";
   ExpectGiven(0, 2, 97, 1);
 }
 

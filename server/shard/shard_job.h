@@ -16,13 +16,14 @@
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/frame_gate.h"
 #include "server/shard/frames/node_connections.h"
+#include "server/shard/frames/shard_trace.h"
+#include "server/shard/frames/waiting_pulls.h"
 #include "server/shard/replica/backup_line.h"
 #include "server/shard/replica/copy_frames.h"
 #include "server/shard/replica/next_backup.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_cut.h"
 #include "server/shard/shard_plan.h"
-#include "server/shard/shard_trace.h"
 
 namespace strata::server {
 
@@ -50,7 +51,7 @@ class ShardJob {
   absl::Time deadline() const;
   void OnDisconnected(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
                       std::vector<ShardAction>* actions);
-  // False: the connection to this address is not wanted any more.
+  // False: this address is not wanted any more.
   bool OnConnected(const std::string& address, transport::ConnectionId connection, absl::Time now,
                    std::vector<ShardAction>* actions);
   void OnConnectFailed(const std::string& address, const absl::Status& why, absl::Time now,
@@ -69,7 +70,6 @@ class ShardJob {
   // Answers a frame with an error and counts it.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
               const std::string& reason, std::vector<ShardAction>* actions);
-
   const ShardCounters& counters() const { return counters_; }
   TraceLog* trace() { return trace_.log(); }
   // Returns how far each node is, for one report after the other. It is empty where the shard holds
@@ -86,7 +86,6 @@ class ShardJob {
   absl::Status CheckRestored() const;
   // See ShardCore.
   void LetGoOf(uint64_t clock) { cuts_.LetGo(clock); }
-
   // Gradient buffers held for incomplete clocks of a chunk; 0 where it is not here.
   size_t HeldSums(ChunkId chunk) const;
   // Returns the chunk, to restore it before any frame comes, or to take its images. Null: it is not
@@ -97,7 +96,6 @@ class ShardJob {
 
  private:
   std::vector<proto::NodeClock> NodeClocks() const;
-
   // Refuses the frame, or says that it may be right later.
   void Reject(transport::ConnectionId connection, const wire::Frame& frame, const FrameFault& fault,
               std::vector<ShardAction>* actions);
@@ -145,9 +143,10 @@ class ShardJob {
   // Answers an INIT that asks for the first weights.
   void GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                  size_t chunk, std::vector<ShardAction>* actions);
-  // Says how far a node is with the chunk, or gives it the weights of a clock.
+  // Says how far a node is with the chunk, or gives it the weights of a clock, once they are there.
   void OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, std::vector<ShardAction>* actions);
+  void AnswerPulls(size_t chunk, std::vector<ShardAction>* actions);
   void OnPushPull(transport::ConnectionId connection, const Binding& binding,
                   const wire::Frame& frame, size_t chunk, absl::Time now,
                   std::vector<ShardAction>* actions);
@@ -159,7 +158,8 @@ class ShardJob {
 
   // The chunk's deadline may be another one than before.
   void UpdateDeadline(size_t chunk, absl::Time before);
-  // Sends the answers and, once they are encoded, takes the images that the chunk has cut.
+  // Sends the answers, also to PULLs that wait, and, once they are encoded, takes the images that
+  // the chunk has cut.
   void SendDue(size_t chunk, const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
 
   ShardPlan plan_;
@@ -173,6 +173,7 @@ class ShardJob {
   ShardCounters counters_;
   ShardTrace trace_;
   AnswerSender sender_;
+  WaitingPulls pulls_;
   CutCollector<ChunkImage> cuts_;
   std::vector<ShardCut>* const cuts_out_;
   size_t reports_to_skip_ = 0;  // until the next look at all chunks

@@ -158,6 +158,7 @@ void ShardJob::OnDisconnected(transport::ConnectionId connection, const absl::St
     return OnConnectFailed(next_->address, why, now, actions);
   }
   if (primary_ == connection) return primary_.reset();
+  pulls_.Forget(connection);
   connections_.OnDisconnected(connection);
 }
 

@@ -30,6 +30,9 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
   }
   need->Add(absl::StrFormat("under way 4 x %s", BytesText(std::min(window, arena))),
             4 * std::min(window, arena));
+  if (!DropsLost(job)) return;
+  need->Add(absl::StrFormat("kept for a new ring 2 x %s", BytesText(arena)),
+            SaturatingProduct(2, arena));
 }
 
 void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {

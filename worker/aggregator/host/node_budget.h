@@ -30,6 +30,9 @@ namespace strata::worker {
 //
 //   own slices      (1 + V) x M / n: weights and optimizer state; one more where they are encoded
 //   under way       4 x W x C: chunks' sums, what comes of them and goes out; no more than 4 x M
+//   new ring        where nodes that are lost are dropped 2 x M: sums and means of the step in
+//   hand,
+//                   and the means of the one before until those come
 //
 // With device: GPU, what lies on GPUs is not of this memory (gpu_budget.h). Of the node's then are
 //

@@ -68,6 +68,18 @@ TEST(NodeBudget, OfARingIsItsShareOfWeightsAndStateAndTheChunksUnderWay) {
             3u * ((1 << 18) + 1));
 }
 
+TEST(NodeBudget, OfARingThatGoesOnWithoutNodesHasWhatIsKeptForTheNextOne) {
+  proto::Job job = JobWith(4);
+  job.set_exchange(proto::Job::RING);
+  job.set_on_loss(proto::Job::DROP);
+  const MemoryFormula need = NodeMemoryNeed(job, 4, 1 << 18, 2, Placement(0, 4096));
+  ASSERT_EQ(need.parts.size(), 6u);
+  EXPECT_EQ(need.parts[2].what, "optimizer of its own (3 + 1) x 1.0 MiB");
+  EXPECT_EQ(need.parts[3].bytes, (1u << 20) / 4 + 1) << "means have no state";
+  EXPECT_EQ(need.parts[5].what, "kept for a new ring 2 x 1.0 MiB");
+  EXPECT_EQ(need.parts[5].bytes, 2u << 20);
+}
+
 // Adam: two state vectors.
 TEST(NodeBudget, LocalStepsTakeWeightsTheirBeginAndTheOptimizersState) {
   proto::Job job = JobWith(4);

@@ -30,6 +30,9 @@ absl::Status AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
     if (chunk.clock() < clocks_) return absl::OkStatus();
   }
   if (barrier_ && !barrier_->is_entered()) {
+    for (const Peer& peer : peers_) {
+      if (absl::Status status = CheckMade(peer); !status.ok()) return status;
+    }
     ReductionActions what;
     const absl::Status status = barrier_->Enter(clocks_, &what);
     Send(barrier_->chunk(), what, now, actions);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -135,8 +134,9 @@ class Oracle {
   kernels::WeightState mean_;
 };
 
-constexpr const char* kOptimizers[] = {"sgd {}",  "momentum_sgd {}", "adam { weight_decay: 0.01 }",
-                                       "lars {}", "mean {}",     "momentum_sgd {} clip_norm: 1"};
+constexpr const char* kOptimizers[] = {
+    "sgd {}",  "momentum_sgd {}", "adam { weight_decay: 0.01 }",
+    "lars {}", "mean {}",         "momentum_sgd {} clip_norm: 1"};
 
 World::Options Shape(uint64_t seed) {
   World::Options options;
@@ -224,13 +224,11 @@ void ExpectGoesOn(uint64_t seed, Seen* seen) {
 }
 
 TEST(CoreRingForming, WhicheverNodesDieTheOthersHaveTheWeightsOfThoseWhoMadeEachStep) {
-  // More of them by hand.
-  const char* const first = std::getenv("STRATA_SEED");
-  const char* const count = std::getenv("STRATA_SEEDS");
-  const uint64_t begin = first == nullptr ? 1 : std::strtoull(first, nullptr, 10);
-  const uint64_t seeds = count == nullptr ? 120 : std::strtoull(count, nullptr, 10);
+  // --gtest_random_seed=N has the Nth other seeds.
+  constexpr uint64_t kSeeds = 120;
+  const uint64_t begin = 1 + kSeeds * static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
   Seen seen;
-  for (uint64_t seed = begin; seed < begin + seeds; ++seed) {
+  for (uint64_t seed = begin; seed < begin + kSeeds; ++seed) {
     ExpectGoesOn(seed, &seen);
     if (HasFatalFailure()) return;
   }
@@ -238,12 +236,10 @@ TEST(CoreRingForming, WhicheverNodesDieTheOthersHaveTheWeightsOfThoseWhoMadeEach
                                         seen.lacking, " of them after a step that some lacked, ",
                                         seen.failures, " failed, ", seen.steps, " steps compared");
   RecordProperty("seen", text);
-  if (seeds < 100) return;
-  EXPECT_GE(seen.deaths, static_cast<int>(seeds / 2)) << text;
-  EXPECT_GE(seen.rings, static_cast<int>(seeds / 2)) << text;
-  EXPECT_GE(seen.lacking, static_cast<int>(seeds / 50)) << text;
-  EXPECT_LE(seen.failures, static_cast<int>(seeds / 10)) << text;
-  if (count != nullptr) printf("%s\n", text.c_str());
+  EXPECT_GE(seen.deaths, static_cast<int>(kSeeds / 2)) << text;
+  EXPECT_GE(seen.rings, static_cast<int>(kSeeds / 2)) << text;
+  EXPECT_GE(seen.lacking, static_cast<int>(kSeeds / 50)) << text;
+  EXPECT_LE(seen.failures, static_cast<int>(kSeeds / 10)) << text;
 }
 
 }  // namespace

@@ -105,6 +105,7 @@ class ReformingCore final : public ExchangeCore {
   std::optional<uint64_t> makes_;  // clocks in all, once known
   bool ring_knows_end_ = false;
   uint32_t links_before_ = 0;  // of rings before this one
+  const std::string nowhere_;  // the address of their links
   std::vector<Members> members_;
   uint64_t refused_ = 0;
   ExchangeCounters past_, counters_;  // of rings before this one; of all

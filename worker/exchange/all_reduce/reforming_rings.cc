@@ -168,8 +168,7 @@ void ReformingCore::OnSendQueueFull(const WireAction& send, absl::Time now) {
 }
 
 const std::string& ReformingCore::address(LinkId link) const {
-  static const std::string* const kNowhere = new std::string;
-  if (ring_ == nullptr || link.value() < links_before_) return *kNowhere;
+  if (ring_ == nullptr || link.value() < links_before_) return nowhere_;
   return ring_->address(LinkId(link.value() - links_before_));
 }
 

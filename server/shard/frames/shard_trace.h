@@ -1,5 +1,5 @@
-#ifndef STRATA_SERVER_SHARD_SHARD_TRACE_H_
-#define STRATA_SERVER_SHARD_SHARD_TRACE_H_
+#ifndef STRATA_SERVER_SHARD_FRAMES_SHARD_TRACE_H_
+#define STRATA_SERVER_SHARD_FRAMES_SHARD_TRACE_H_
 
 #include <cstdint>
 #include <memory>
@@ -42,4 +42,4 @@ class ShardTrace {
 
 }  // namespace strata::server
 
-#endif  // STRATA_SERVER_SHARD_SHARD_TRACE_H_
+#endif  // STRATA_SERVER_SHARD_FRAMES_SHARD_TRACE_H_

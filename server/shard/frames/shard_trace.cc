@@ -1,4 +1,4 @@
-#include "server/shard/shard_trace.h"
+#include "server/shard/frames/shard_trace.h"
 
 namespace strata::server {
 
