@@ -117,6 +117,11 @@ class RingsTest : public AggregatorFixture {
     absl::Status status = Begin(client);
     while (status.ok()) status = Step(client, 1);
   }
+  void AwaitSteps(uint64_t count) {
+    const absl::Time deadline = absl::Now() + kDeadline;
+    while (script_.clock < count && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_GE(script_.clock, count);
+  }
   void Stop(uint32_t number) {
     proto::AgentMessage message;
     message.mutable_stop_ring()->set_number(number);
@@ -165,7 +170,7 @@ TEST_F(RingsTest, RanksGoNoFurtherThanTheyWereToldBeforeTheRingIsThere) {
   });
   AwaitReady();
   SendRun("");
-  while (script_.clock < 5) absl::SleepFor(absl::Milliseconds(1));
+  AwaitSteps(5);
   Stop(2);
   const proto::RingStopped first = AwaitStopped();
   EXPECT_EQ(first.node(), 0u);
@@ -209,8 +214,10 @@ TEST_F(RingsTest, AWordThatIsOldChangesNothing) {
   });
   AwaitReady();
   SendRun("");
+  AwaitSteps(1);
   Stop(2);
   const proto::RingStopped stopped = AwaitStopped();
+  EXPECT_EQ(stopped.error(), "");
   const proto::FormRing forming =
       Forming(2, stopped.clock(), stopped.from_clock() + 50, {0, 1}, {3});
   Form(forming);

@@ -49,8 +49,10 @@ absl::Status NodeTraining::StopRing(uint32_t number) {
     stopped = exchange_->StopRing(number);
   }
   if (stopped.ok()) {
-    LogInfo("job %d node %d: stops after %d steps, for ring %d", parts_.launch.record().job_id(),
-            parts_.launch.node(), stopped->clock, number);
+    if (stopped_ != number) {
+      LogInfo("job %d node %d: stops after %d steps, for ring %d", parts_.launch.record().job_id(),
+              parts_.launch.node(), stopped->clock, number);
+    }
     answer.set_clock(stopped->clock);
     answer.set_is_over(stopped->is_over);
     stopped_ = number;
