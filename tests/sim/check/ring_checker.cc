@@ -1,6 +1,7 @@
 #include "tests/sim/check/ring_checker.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -150,6 +151,21 @@ float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_
   return sum;
 }
 
+// Among as many as the greatest power of two that is no more than there are nodes: the first ones
+// add that of the node after them beforehand.
+std::vector<float> RingChecker::HalvingSum(const std::vector<std::vector<float>>& nodes) {
+  const size_t extra = nodes.size() - std::bit_floor(nodes.size());
+  std::vector<std::vector<float>> parts;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (n >= 2 * extra || n % 2 == 0) {
+      parts.push_back(nodes[n]);
+    } else {
+      for (size_t i = 0; i < nodes[n].size(); ++i) parts.back()[i] += nodes[n][i];
+    }
+  }
+  return ReferenceNodeSum(std::vector<absl::Span<const float>>(parts.begin(), parts.end()));
+}
+
 std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
   const uint32_t elements = map_.ElementsOf(chunk);
   std::vector<std::vector<float>> nodes;
@@ -165,10 +181,7 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
     for (const std::vector<float>& rank : ranks) views.push_back(rank);
     nodes.push_back(ReferenceNodeSum(views));
   }
-  if (halving_) {
-    std::vector<absl::Span<const float>> views(nodes.begin(), nodes.end());
-    return ReferenceNodeSum(views);
-  }
+  if (halving_) return HalvingSum(nodes);
   if (codec_ != wire::Codec::kNone) return EncodedRingSum(nodes, elements);
   std::vector<float> sum(elements);
   for (uint32_t i = 0; i < elements; ++i) sum[i] = RingSum(nodes, elements, i);

@@ -97,6 +97,7 @@ class RingChecker final : public NodeChecker {
   // The slice of so many that element i belongs to.
   static uint32_t OwnerOf(uint32_t elements, uint32_t i, uint32_t slices);
   float RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements, uint32_t i) const;
+  static std::vector<float> HalvingSum(const std::vector<std::vector<float>>& nodes);
   // What travels is rounded at each hop.
   std::vector<float> EncodedRingSum(const std::vector<std::vector<float>>& nodes,
                                     uint32_t elements) const;

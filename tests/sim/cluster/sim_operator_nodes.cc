@@ -12,6 +12,8 @@
 namespace strata::sim {
 namespace {
 
+// When the first jobs train, in nearly all runs.
+constexpr absl::Duration kFirstTrain = absl::Milliseconds(150);
 constexpr absl::Duration kTryAgain = absl::Milliseconds(300);
 // How long a worker stays out of service, and how long one that is about to end has time.
 constexpr absl::Duration kDrainedMax = absl::Seconds(20);
@@ -40,7 +42,12 @@ void SimOperator::DisturbWorkers() {
   Repeat(faults.leaves, [this] {
     SomeWorker().Leave(world_->random().Between(absl::ZeroDuration(), kNoticeMax));
   });
-  Repeat(faults.deaths, [this] { SomeWorker().KillNodes(); });
+  const bool drops_lost = world_->scenario().jobs[0].drops_lost;
+  const absl::Duration later = drops_lost ? kFirstTrain : absl::ZeroDuration();
+  Repeat(faults.deaths, [this, later] {
+    if (later == absl::ZeroDuration()) return SomeWorker().KillNodes();
+    world_->network().After(later, [this] { SomeWorker().KillNodes(); });
+  });
   Repeat(faults.freezes, [this] { SomeWorker().FreezeNodes(); });
 }
 

@@ -27,10 +27,10 @@ void MakeDropping(transport::SimRandom* random, JobPlan* job) {
   job->optimizer = kOptimizers[random->Below(std::size(kOptimizers))];
   job->drops_lost = true;
   job->nodes = static_cast<uint32_t>(random->Between(2, 5));
-  job->nodes_min = random->Chance(0.8) ? 1 : static_cast<uint32_t>(random->Between(1, job->nodes));
+  job->nodes_min = random->Chance(0.9) ? 1 : static_cast<uint32_t>(random->Between(1, job->nodes));
   job->ranks_per_node = static_cast<uint32_t>(random->Between(1, 2));
   job->clocks = random->Between(2, 20);
-  job->step_time = absl::Milliseconds(std::exp2(10 * random->Fraction()));
+  job->step_time = absl::Milliseconds(std::exp2(3 + 8 * random->Fraction()));
   if (!job->has_norms()) job->says_rates = random->Chance(0.2);
 }
 
@@ -40,7 +40,7 @@ void DrawLosses(transport::SimRandom* random, Scenario* scenario) {
   };
   scenario->nodes.deaths = times(0.7);
   scenario->nodes.freezes = times(0.3);
-  if (random->Chance(0.3)) scenario->control.lost_workers += times(0.7);
+  if (random->Chance(0.15)) scenario->control.lost_workers += times(0.7);
   if (random->Chance(0.2)) scenario->control.restarts += times(0.7);
   const auto maybe = [&](Rare rare, double chance, double p) {
     if (random->Chance(chance)) scenario->rare[static_cast<size_t>(rare)] = p * random->Fraction();
