@@ -36,6 +36,7 @@ RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fa
 void RingChecker::Begin() {
   chunks_.clear();
   norms_.reset();
+  means_told_ = 0;
   const bool is_mean = plan_.drops_lost || ReferenceOptimizer::IsMean(record_);
   if (ReferenceOptimizer::IsMean(record_)) norms_.emplace(record_);
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
@@ -190,8 +191,10 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
 
 std::vector<float> RingChecker::After(ChunkId id, uint64_t clock) {
   if (norms_) {
-    for (uint32_t c = 0; c < chunks_.size(); ++c) {
-      norms_->OnMean(ChunkId(c), clock, ReducedAfter(ChunkId(c), clock));
+    for (; means_told_ <= clock; ++means_told_) {
+      for (uint32_t c = 0; c < chunks_.size(); ++c) {
+        norms_->OnMean(ChunkId(c), means_told_, ReducedAfter(ChunkId(c), means_told_));
+      }
     }
     return norms_->After(clock + 1, id);
   }
