@@ -119,6 +119,7 @@ class RingChecker final : public NodeChecker {
   std::set<uint32_t> dropped_;
   std::map<uint32_t, uint32_t> stopped_;  // by node that exchanges with nobody: the ring it awaits
   std::optional<NormModel> norms_;        // of what the ring reduces
+  uint64_t means_told_ = 0;               // clocks whose means it knows
   std::vector<uint32_t> unanswered_;      // by node
   uint64_t pushes_ = 0;
 };
