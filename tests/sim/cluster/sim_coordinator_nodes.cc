@@ -34,7 +34,7 @@ void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::St
   const bool is_step = changes.size() != before.record().view_changes_size() || begins ||
                        job.view_proposed() != before.view_proposed() ||
                        job.view_told() != before.view_told();
-  if (!is_step) return;
+  if (!is_step || (world_->plan(id).drops_lost && !before.training())) return;
   MaybeDieAtSave(Rare::kRestartAtChange);
   if (world_->plan(id).drops_lost) return world_->operators().OnRing(id);
   world_->operators().OnChange(job);
@@ -55,7 +55,9 @@ void SimCoordinator::NoteLosses(const proto::StoredJob& before, const proto::Sto
     world_->Fail(absl::StrFormat("only nodes that are gone are left out: job %d node %d (%s)", id,
                                  was.node(), was.daemon()));
   }
-  const bool was_asking = before.view_proposed() > before.ring().change().number();
+  const uint32_t decided =
+      std::max(before.record().view().number(), before.ring().change().number());
+  const bool was_asking = before.view_proposed() > decided;
   if (some_are_dropped && was_asking) world_->Count(Rare::kRingAgain);
   if (job.ring().change().number() == before.ring().change().number()) return;
   world_->Count(Rare::kRingFormed);

@@ -10,6 +10,7 @@
 #include "common/job/exchange/job_keys.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
+#include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/watched_endpoint.h"
 #include "tests/sim/cluster/world.h"
 #include "worker/exchange/create_exchange.h"
@@ -322,6 +323,8 @@ absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
   checker->OnTaken(options_.node, options_.incarnation, chunk, clock, weights);
   if (!is_replaced()) checker->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
+  const bool is_made = *std::min_element(landed_.begin(), landed_.end()) == clock + 2;
+  if (is_made) world_->operators().OnStepMade(job_, clock + 1 == clocks_);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
     const bool waits = rank.asleep && map_.chunks() - 1 - rank.waited == chunk.value();

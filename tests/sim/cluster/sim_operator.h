@@ -31,6 +31,8 @@ class SimOperator {
   void OnChange(const proto::StoredJob& job);
   // So has an all-reduce that drops nodes that die, or one of its nodes.
   void OnRing(uint32_t job);
+  // A node of one has made a step; `is_last`: all of its steps.
+  void OnStepMade(uint32_t job, bool is_last);
   // Whether the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
@@ -48,6 +50,7 @@ class SimOperator {
   void LoseBoth();
   // What befalls workers of jobs whose nodes come and go.
   void DisturbWorkers();
+  void DisturbNodes();
   void Drain();
   void Undrain(const std::string& worker);
   // Does one of all that may happen to those who have a part in a change.
@@ -64,6 +67,7 @@ class SimOperator {
 
   World* const world_;
   std::set<std::pair<std::string, std::string>> kept_apart_;  // worker, server
+  bool disturbs_nodes_ = false;  // once the first job trains that drops who is lost
 };
 
 }  // namespace strata::sim

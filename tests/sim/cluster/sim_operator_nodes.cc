@@ -12,8 +12,6 @@
 namespace strata::sim {
 namespace {
 
-// When the first jobs train, in nearly all runs.
-constexpr absl::Duration kFirstTrain = absl::Milliseconds(150);
 constexpr absl::Duration kTryAgain = absl::Milliseconds(300);
 // How long a worker stays out of service, and how long one that is about to end has time.
 constexpr absl::Duration kDrainedMax = absl::Seconds(20);
@@ -42,13 +40,14 @@ void SimOperator::DisturbWorkers() {
   Repeat(faults.leaves, [this] {
     SomeWorker().Leave(world_->random().Between(absl::ZeroDuration(), kNoticeMax));
   });
+  // In an all-reduce that drops nodes that die, mostly once it trains.
   const bool drops_lost = world_->scenario().jobs[0].drops_lost;
-  const absl::Duration later = drops_lost ? kFirstTrain : absl::ZeroDuration();
-  Repeat(faults.deaths, [this, later] {
-    if (later == absl::ZeroDuration()) return SomeWorker().KillNodes();
-    world_->network().After(later, [this] { SomeWorker().KillNodes(); });
-  });
-  Repeat(faults.freezes, [this] { SomeWorker().FreezeNodes(); });
+  if (!drops_lost || world_->random().Chance(0.1)) DisturbNodes();
+}
+
+void SimOperator::DisturbNodes() {
+  Repeat(world_->scenario().nodes.deaths, [this] { SomeWorker().KillNodes(); });
+  Repeat(world_->scenario().nodes.freezes, [this] { SomeWorker().FreezeNodes(); });
 }
 
 void SimOperator::Drain() {

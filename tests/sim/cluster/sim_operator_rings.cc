@@ -1,5 +1,6 @@
 // The part of SimOperator that sees to all-reduces that drop nodes that die.
 #include <cmath>
+#include <utility>
 
 #include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/sim_operator.h"
@@ -11,6 +12,8 @@ namespace {
 
 // As far from one step of a change as the next of its steps may be.
 constexpr absl::Duration kSoonMax = absl::Milliseconds(30);
+// The share of steps after which something may happen.
+constexpr double kOfSteps = 0.1;
 constexpr absl::Duration kRestartMax = absl::Seconds(20);
 constexpr absl::Duration kPauseMax = absl::Seconds(12);
 
@@ -24,6 +27,12 @@ void SimOperator::OnRing(uint32_t job) {
           : absl::Microseconds(std::exp2(std::log2(absl::ToDoubleMicroseconds(kSoonMax)) *
                                          world_->random().Fraction()));
   world_->network().After(later, [this, job] { DisturbRing(job); });
+}
+
+void SimOperator::OnStepMade(uint32_t job, bool is_last) {
+  if (!world_->plan(job).drops_lost) return;
+  if (!std::exchange(disturbs_nodes_, true)) DisturbNodes();
+  if (is_last || world_->random().Chance(kOfSteps)) OnRing(job);
 }
 
 void SimOperator::DisturbRing(uint32_t job) {

@@ -38,7 +38,7 @@ void DrawLosses(transport::SimRandom* random, Scenario* scenario) {
   const auto times = [&](double p) {
     return random->Chance(p) ? static_cast<uint32_t>(random->Between(1, 3)) : 0;
   };
-  scenario->nodes.deaths = times(0.7);
+  scenario->nodes.deaths = times(0.5);
   scenario->nodes.freezes = times(0.3);
   if (random->Chance(0.15)) scenario->control.lost_workers += times(0.7);
   if (random->Chance(0.2)) scenario->control.restarts += times(0.7);
@@ -46,7 +46,7 @@ void DrawLosses(transport::SimRandom* random, Scenario* scenario) {
     if (random->Chance(chance)) scenario->rare[static_cast<size_t>(rare)] = p * random->Fraction();
   };
   maybe(Rare::kDisturbedRing, 0.7, 0.25);
-  maybe(Rare::kRestartAtChange, 0.4, 0.3);
+  maybe(Rare::kRestartAtChange, 0.4, 0.5);
   maybe(Rare::kWordTwice, 0.5, 0.7);
   maybe(Rare::kSessionBreak, 0.2, 0.1);
   maybe(Rare::kSlowStart, 0.1, 1);
