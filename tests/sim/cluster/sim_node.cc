@@ -140,6 +140,7 @@ void SimNode::Advance() {
   if (exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
     world_->checker(job_)->OnNodeFinished(options_.node);
+    world_->operators().OnNodeEnd(job_);
     if (!is_replaced()) options_.on_finished(*core_.steps());
   }
 }

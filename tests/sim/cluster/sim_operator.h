@@ -33,6 +33,8 @@ class SimOperator {
   void OnRing(uint32_t job);
   // A node of one has made a step; `is_last`: all of its steps.
   void OnStepMade(uint32_t job, bool is_last);
+  // A node has ended its part of the job well.
+  void OnNodeEnd(uint32_t job);
   // Whether the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
@@ -67,6 +69,7 @@ class SimOperator {
 
   World* const world_;
   std::set<std::pair<std::string, std::string>> kept_apart_;  // worker, server
+  std::set<uint32_t> end_;                                    // jobs of which a node has
   bool disturbs_nodes_ = false;  // once the first job trains that drops who is lost
 };
 

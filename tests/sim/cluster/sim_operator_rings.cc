@@ -35,6 +35,17 @@ void SimOperator::OnStepMade(uint32_t job, bool is_last) {
   if (is_last || world_->random().Chance(kOfSteps)) OnRing(job);
 }
 
+// Others end within the same moment.
+void SimOperator::OnNodeEnd(uint32_t job) {
+  if (!world_->plan(job).drops_lost || !end_.insert(job).second) return;
+  if (!world_->Takes(Rare::kDisturbedEnd)) return;
+  world_->network().After(absl::ZeroDuration(), [this, job] {
+    for (const auto& worker : world_->workers()) {
+      if (worker->Plays(job)) return worker->KillNodes();
+    }
+  });
+}
+
 void SimOperator::DisturbRing(uint32_t job) {
   std::vector<SimWorker*> workers;
   for (const auto& worker : world_->workers()) {

@@ -46,6 +46,7 @@ void DrawLosses(transport::SimRandom* random, Scenario* scenario) {
     if (random->Chance(chance)) scenario->rare[static_cast<size_t>(rare)] = p * random->Fraction();
   };
   maybe(Rare::kDisturbedRing, 0.7, 0.25);
+  maybe(Rare::kDisturbedEnd, 0.3, 1);
   maybe(Rare::kRestartAtChange, 0.4, 0.5);
   maybe(Rare::kWordTwice, 0.5, 0.7);
   maybe(Rare::kSessionBreak, 0.2, 0.1);

@@ -71,7 +71,8 @@ constexpr const char* kNames[] = {"queue full",
                                   "ring is over",
                                   "frozen node",
                                   "word twice",
-                                  "disturbed ring"};
+                                  "disturbed ring",
+                                  "disturbed end"};
 static_assert(std::size(kNames) == kRares);
 
 }  // namespace

@@ -82,8 +82,9 @@ enum class Rare : uint8_t {
   kFrozenNode,     // a node's process stands still for long, then goes on
   kWordTwice,      // a word about a ring comes once more, at once or later
   kDisturbedRing,  // something happens to somebody who has a part in such a change
+  kDisturbedEnd,   // a node dies when another one has just ended its part of the job
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kDisturbedRing) + 1;
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kDisturbedEnd) + 1;
 // Those that need no second copies come first, then those of jobs whose nodes stay, then those of
 // jobs with servers.
 inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
