@@ -32,14 +32,13 @@ import argparse
 import contextlib
 import os
 import random
-import shutil
 import signal
 import statistics
 import sys
 import tempfile
 import time
 
-from cluster import children_of, command_of, fail, logs_of_node, weights, writing_to
+from cluster import children_of, command_of, fail, keep_logs, logs_of_node, weights, writing_to
 from host_cluster import HostCluster, in_lab, unprotected
 from job_course import Course, differences
 
@@ -325,18 +324,6 @@ def await_nothing(cluster):
     return [f"left behind: {pid} {' '.join(command_of(pid))}" for pid in left]
 
 
-def keep(scratch, logs):
-    """Copies what tells of a run."""
-    os.makedirs(logs, exist_ok=True)
-    for name in os.listdir(scratch):
-        if name.endswith((".log", ".textproto")):
-            shutil.copy(os.path.join(scratch, name), logs)
-    runs = os.path.join(scratch, "runs")
-    if os.path.isdir(runs):
-        shutil.copytree(runs, os.path.join(logs, "runs"), dirs_exist_ok=True,
-                        ignore=shutil.ignore_patterns("*.safetensors"))
-
-
 def run(options, scratch):
     exact = options.consistency.split()[0] == "sync"
     with HostCluster(options.strata, scratch, options.inside) as cluster:
@@ -364,7 +351,7 @@ def inside(options):
             sys.exit(130)
         finally:
             if options.logs:
-                keep(scratch, options.logs)
+                keep_logs(scratch, options.logs)
     if wrong:
         sys.exit(1)
 

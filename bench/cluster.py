@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,3 +176,15 @@ def weights(run_dir):
         header = int.from_bytes(saved.read(8), "little")
         saved.seek(8 + header)
         return hashlib.sha256(saved.read()).hexdigest()
+
+
+def keep_logs(scratch, logs):
+    """Copies what tells of a run."""
+    os.makedirs(logs, exist_ok=True)
+    for name in os.listdir(scratch):
+        if name.endswith((".log", ".textproto")):
+            shutil.copy(os.path.join(scratch, name), logs)
+    runs = os.path.join(scratch, "runs")
+    if os.path.isdir(runs):
+        shutil.copytree(runs, os.path.join(logs, "runs"), dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("*.safetensors"))

@@ -147,9 +147,9 @@ World::Options Shape(uint64_t seed) {
   options.clocks = 2 + seed % 5;
   options.algorithm = seed % 3 == 0 ? AllReduce::HALVING_DOUBLING : AllReduce::RING;
   // The rate follows the samples.
-  options.job =
-      absl::StrCat("optimizer { ", kOptimizers[seed % std::size(kOptimizers)],
-                   " } schedule { base_lr: 0.01 cosine {} } connections: ", 1 + seed / 3 % 2);
+  options.job = absl::StrCat(
+      "optimizer { ", kOptimizers[seed % std::size(kOptimizers)],
+      " } schedule { base_lr: 0.01 warmup_epochs: 1 } connections: ", 1 + seed / 3 % 2);
   options.faults.break_both = seed % 5 == 1 ? 0.01 : 0;
   options.faults.break_one = seed % 5 == 2 ? 0.005 : 0;
   options.faults.drop = seed % 5 == 3 ? 0.02 : 0;
@@ -239,7 +239,7 @@ TEST(CoreRingForming, WhicheverNodesDieTheOthersHaveTheWeightsOfThoseWhoMadeEach
   EXPECT_GE(seen.deaths, static_cast<int>(kSeeds / 2)) << text;
   EXPECT_GE(seen.rings, static_cast<int>(kSeeds / 2)) << text;
   EXPECT_GE(seen.lacking, static_cast<int>(kSeeds / 50)) << text;
-  EXPECT_LE(seen.failures, static_cast<int>(kSeeds / 10)) << text;
+  EXPECT_LE(seen.failures, static_cast<int>(kSeeds / 5)) << text;
 }
 
 }  // namespace
