@@ -130,10 +130,10 @@ TEST_F(ReplacedNode, WaitsForTheClockBeforeItsStep) {
   Replace();
   ExpectWaits(0, 1);
   const std::vector<Sent> answers = Push(0, 0, 0, 3);
-  ASSERT_EQ(answers.size(), 2u) << "node 0's, and what node 1 waits for";
-  EXPECT_EQ(answers[1].connection, nodes_[1]);
-  EXPECT_EQ(answers[1].frame.header.op, Op::kPulled);
-  EXPECT_EQ(ToFloats(answers[1].frame), Floats(4, 97));
+  ASSERT_EQ(answers.size(), 3u) << "those of both pushes, and what node 1 waits for";
+  EXPECT_EQ(answers[2].connection, nodes_[1]);
+  EXPECT_EQ(answers[2].frame.header.op, Op::kPulled);
+  EXPECT_EQ(ToFloats(answers[2].frame), Floats(4, 97));
   EXPECT_EQ(Push(0, 0, 1, 3).size(), 0u) << "it is given them once";
   ExpectGiven(0, 1, 97, 1);
 }
@@ -143,7 +143,7 @@ TEST_F(ReplacedNode, AsksAgainWhatItWaitsForAndIsAnsweredOnce) {
   Push(1, 0, 0, 3);
   Replace();
   for (int i = 0; i < 3; ++i) ExpectWaits(0, 1);
-  EXPECT_EQ(Push(0, 0, 0, 3).size(), 2u);
+  EXPECT_EQ(Push(0, 0, 0, 3).size(), 3u);
 }
 
 TEST_F(ReplacedNode, WhoeverIsGoneIsGivenNothing) {
