@@ -104,7 +104,7 @@ TEST(SimulationTest, NoStepIsLostWhileLostCopiesAreFilledAnewAndTakeOver) {
 TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhoeverComesAndGoes) {
   const Campaign campaign = RunProfile("elastic", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
-  for (size_t i = kRaresOfStayingNodes; i < kRares; ++i) {
+  for (size_t i = kRaresOfStayingNodes; i < kRaresWithoutDrops; ++i) {
     EXPECT_GT(campaign.rare[i], 100u) << ToString(static_cast<Rare>(i));
   }
   EXPECT_GE(campaign.modes.size(), 9u);
@@ -116,6 +116,16 @@ TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhileServersDie) {
   for (const Rare rare : {Rare::kJoined, Rare::kLeft, Rare::kTakenOver, Rare::kNewCopyWhole}) {
     EXPECT_GT(campaign.rare[static_cast<size_t>(rare)], 100u) << ToString(rare);
   }
+}
+
+TEST(SimulationTest, AnAllReduceGoesOnWithTheBitsOfThoseThatAreLeftWheneverNodesDie) {
+  const Campaign campaign = RunProfile("ring-losses", kSeeds);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  for (size_t i = kRaresWithoutDrops; i < kRares; ++i) {
+    EXPECT_GT(campaign.rare[i], 50u) << ToString(static_cast<Rare>(i));
+  }
+  EXPECT_GT(campaign.jobs_failed, 50u);  // too few were left, or it was to begin
+  EXPECT_GT(campaign.models_compared, 50u);
 }
 
 TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens) {

@@ -31,6 +31,8 @@ class NodeChecker {
   virtual void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                          absl::Span<const float> weights) = 0;
   virtual void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) = 0;
+  // The node has ended its part of the job well.
+  virtual void OnNodeFinished(uint32_t /*node*/) {}
 
   // The job has ended well.
   virtual void OnFinished() = 0;

@@ -1,6 +1,7 @@
 #include "tests/sim/check/ring_checker.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -17,26 +18,41 @@ constexpr uint32_t kRun = 16;
 
 RingChecker::RingChecker(const JobPlan& plan, const proto::JobRecord& record, Fail fail)
     : plan_(plan),
+      record_(record),
       halving_(record.ring().algorithm() == proto::AllReduce::HALVING_DOUBLING),
       encoding_(record.job().push()),
       codec_(ReferenceCodec(encoding_)),
       payload_(plan),
       map_(record.layout().elements(), record.placement().chunk_elements()),
       fail_(std::move(fail)),
+      rings_(1),
       unanswered_(plan.nodes, 0) {
-  const bool is_mean = ReferenceOptimizer::IsMean(record);
-  if (is_mean) norms_.emplace(record);
+  for (uint32_t n = 0; n < plan.nodes; ++n) rings_[0].nodes.push_back(n);
+  const std::vector<uint64_t> none(plan.nodes, 0);
+  progress_.assign(map_.chunks(), {.pushed = none, .landed = none});
+  Begin();
+}
+
+void RingChecker::Begin() {
+  chunks_.clear();
+  norms_.reset();
+  means_told_ = 0;
+  const bool is_mean = plan_.drops_lost || ReferenceOptimizer::IsMean(record_);
+  if (ReferenceOptimizer::IsMean(record_)) norms_.emplace(record_);
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
-    chunks_.push_back({.optimizer = is_mean ? ReferenceOptimizer::Mean(record, ChunkId(c))
-                                            : ReferenceOptimizer(record, ChunkId(c)),
-                       .weights = payload_.FirstWeights(ChunkId(c), map_.ElementsOf(ChunkId(c))),
+    const ChunkId id(c);
+    chunks_.push_back({.optimizer = is_mean ? ReferenceOptimizer::Mean(record_, id)
+                                            : ReferenceOptimizer(record_, id),
+                       .weights = payload_.FirstWeights(id, map_.ElementsOf(id)),
                        .clocks = {},
-                       .pushed = std::vector<uint64_t>(plan.nodes, 0),
-                       .landed = std::vector<uint64_t>(plan.nodes, 0),
-                       .copies = {}});
-    if (norms_) norms_->OnFirstWeights(ChunkId(c), chunks_[c].weights);
-    for (uint32_t k = 0; k < plan.nodes && codec_ != wire::Codec::kNone; ++k) {
-      const std::vector<float>& weights = chunks_[c].weights;
+                       .copies = {},
+                       .applied = std::nullopt});
+    const std::vector<float>& weights = chunks_[c].weights;
+    if (norms_) norms_->OnFirstWeights(id, weights);
+    if (is_mean && !norms_) {
+      chunks_[c].applied.emplace(Applied{ReferenceOptimizer(record_, id), weights, {}});
+    }
+    for (uint32_t k = 0; k < plan_.nodes && codec_ != wire::Codec::kNone; ++k) {
       const auto [begin, end] = SliceOf(static_cast<uint32_t>(weights.size()), k);
       chunks_[c].copies.emplace_back(
           encoding_, ReferenceEncoder::Of::kVersions,
@@ -65,30 +81,31 @@ void RingChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
 
 void RingChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
   ++pushes_;
-  Chunk& chunk = chunks_[id.value()];
+  if (dropped_.count(node) > 0) return;
+  Progress& chunk = progress_[id.value()];
   if (clock != chunk.pushed[node] || clock != chunk.landed[node]) {
     Violate("one push per chunk",
             absl::StrFormat("node %d chunk %d: %d after %d, landed %d", node, id.value(), clock,
                             chunk.pushed[node], chunk.landed[node]));
   }
   ++chunk.pushed[node];
-  if (++unanswered_[node] <= plan_.window || plan_.has_norms()) return;
+  if (++unanswered_[node] <= plan_.window || plan_.has_norms() || plan_.drops_lost) return;
   Violate("window", absl::StrFormat("node %d has %d chunks under way, window %d", node,
                                     unanswered_[node], plan_.window));
 }
 
-uint32_t RingChecker::OwnerOf(uint32_t elements, uint32_t i) const {
+uint32_t RingChecker::OwnerOf(uint32_t elements, uint32_t i, uint32_t slices) {
   const uint32_t runs = (elements + kRun - 1) / kRun;
   uint32_t owner = 0;
-  while (i >= runs * (owner + 1) / plan_.nodes * kRun && owner + 1 < plan_.nodes) ++owner;
+  while (i >= runs * (owner + 1) / slices * kRun && owner + 1 < slices) ++owner;
   return owner;
 }
 
 std::pair<uint32_t, uint32_t> RingChecker::SliceOf(uint32_t elements, uint32_t slice) const {
   uint32_t begin = 0;
-  while (begin < elements && OwnerOf(elements, begin) < slice) ++begin;
+  while (begin < elements && OwnerOf(elements, begin, plan_.nodes) < slice) ++begin;
   uint32_t end = begin;
-  while (end < elements && OwnerOf(elements, end) == slice) ++end;
+  while (end < elements && OwnerOf(elements, end, plan_.nodes) == slice) ++end;
   return {begin, end};
 }
 
@@ -130,16 +147,31 @@ void RingChecker::Encode(Chunk* chunk) const {
 float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements,
                            uint32_t i) const {
   const auto n = static_cast<uint32_t>(nodes.size());
-  const uint32_t owner = OwnerOf(elements, i);
+  const uint32_t owner = OwnerOf(elements, i, n);
   float sum = nodes[(owner + 1) % n][i];
   for (uint32_t k = 2; k <= n; ++k) sum += nodes[(owner + k) % n][i];
   return sum;
 }
 
+// Among as many as the greatest power of two that is no more than there are nodes: the first ones
+// add that of the node after them beforehand.
+std::vector<float> RingChecker::HalvingSum(const std::vector<std::vector<float>>& nodes) {
+  const size_t extra = nodes.size() - std::bit_floor(nodes.size());
+  std::vector<std::vector<float>> parts;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (n >= 2 * extra || n % 2 == 0) {
+      parts.push_back(nodes[n]);
+    } else {
+      for (size_t i = 0; i < nodes[n].size(); ++i) parts.back()[i] += nodes[n][i];
+    }
+  }
+  return ReferenceNodeSum(std::vector<absl::Span<const float>>(parts.begin(), parts.end()));
+}
+
 std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
   const uint32_t elements = map_.ElementsOf(chunk);
   std::vector<std::vector<float>> nodes;
-  for (uint32_t n = 0; n < plan_.nodes; ++n) {
+  for (const uint32_t n : NodesAt(clock)) {
     std::vector<std::vector<float>> ranks;
     std::vector<absl::Span<const float>> views;
     for (uint32_t r = 0; r < plan_.ranks_per_node; ++r) {
@@ -151,10 +183,7 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
     for (const std::vector<float>& rank : ranks) views.push_back(rank);
     nodes.push_back(ReferenceNodeSum(views));
   }
-  if (halving_) {
-    std::vector<absl::Span<const float>> views(nodes.begin(), nodes.end());
-    return ReferenceNodeSum(views);
-  }
+  if (halving_) return HalvingSum(nodes);
   if (codec_ != wire::Codec::kNone) return EncodedRingSum(nodes, elements);
   std::vector<float> sum(elements);
   for (uint32_t i = 0; i < elements; ++i) sum[i] = RingSum(nodes, elements, i);
@@ -162,20 +191,35 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
 }
 
 std::vector<float> RingChecker::After(ChunkId id, uint64_t clock) {
-  if (!norms_) return ReducedAfter(id, clock);
-  for (uint32_t c = 0; c < chunks_.size(); ++c) {
-    norms_->OnMean(ChunkId(c), clock, ReducedAfter(ChunkId(c), clock));
+  if (norms_) {
+    for (; means_told_ <= clock; ++means_told_) {
+      for (uint32_t c = 0; c < chunks_.size(); ++c) {
+        norms_->OnMean(ChunkId(c), means_told_, ReducedAfter(ChunkId(c), means_told_));
+      }
+    }
+    return norms_->After(clock + 1, id);
   }
-  return norms_->After(clock + 1, id);
+  std::optional<Applied>& applied = chunks_[id.value()].applied;
+  if (!applied) return ReducedAfter(id, clock);
+  while (applied->clocks.size() <= clock) {
+    const uint64_t step = applied->clocks.size();
+    applied->optimizer.Update(ReducedAfter(id, step), 1, 1, 1.0, &applied->weights, SaidRate(step));
+    applied->clocks.push_back(applied->weights);
+  }
+  return applied->clocks[clock];
 }
 
 const std::vector<float>& RingChecker::ReducedAfter(ChunkId id, uint64_t clock) {
   Chunk& chunk = chunks_[id.value()];
-  uint64_t samples = 0;
-  for (uint32_t r = 0; r < plan_.ranks(); ++r) samples += payload_.SamplesOf(r);
   while (chunk.clocks.size() <= clock) {
-    chunk.optimizer.Update(SumOf(id, chunk.clocks.size()), samples, samples, 1.0, &chunk.weights,
-                           SaidRate(chunk.clocks.size()));
+    const uint64_t step = chunk.clocks.size();
+    uint64_t samples = 0;
+    for (const uint32_t n : NodesAt(step)) {
+      for (uint32_t r = 0; r < plan_.ranks_per_node; ++r) {
+        samples += payload_.SamplesOf(n * plan_.ranks_per_node + r);
+      }
+    }
+    chunk.optimizer.Update(SumOf(id, step), samples, samples, 1.0, &chunk.weights, SaidRate(step));
     Encode(&chunk);
   }
   return chunk.clocks[clock];
@@ -183,7 +227,12 @@ const std::vector<float>& RingChecker::ReducedAfter(ChunkId id, uint64_t clock) 
 
 void RingChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
                             absl::Span<const float> weights) {
-  Chunk& chunk = chunks_[id.value()];
+  if (dropped_.count(node) > 0) return;
+  if (stopped_.count(node) > 0) {
+    return Violate("who has stopped is given nothing",
+                   absl::StrFormat("node %d chunk %d clock %d", node, id.value(), clock));
+  }
+  Progress& chunk = progress_[id.value()];
   if (clock != chunk.landed[node] || clock + 1 != chunk.pushed[node]) {
     return Violate("exactly one delivery",
                    absl::StrFormat("node %d chunk %d: clock %d landed after %d of %d", node,
@@ -206,12 +255,12 @@ void RingChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes&) {
 }
 
 void RingChecker::OnFinished() {
-  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+  for (uint32_t c = 0; c < progress_.size(); ++c) {
     for (uint32_t n = 0; n < plan_.nodes; ++n) {
-      if (chunks_[c].landed[n] == plan_.clocks) continue;
+      if (progress_[c].landed[n] == plan_.clocks || dropped_.count(n) > 0) continue;
       return Violate("exactly one delivery",
                      absl::StrFormat("node %d chunk %d: %d clocks landed, not %d", n, c,
-                                     chunks_[c].landed[n], plan_.clocks));
+                                     progress_[c].landed[n], plan_.clocks));
     }
   }
 }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +23,8 @@ namespace strata::sim {
 
 // Checks a job whose nodes all-reduce: each node gets the weights of each clock once, and they are,
 // bit for bit, those of an independent model in plain loops: all gradients in one place, added in
-// the order that proto/job.proto says, one optimizer.
+// the order that proto/job.proto says, one optimizer. Where nodes that die are dropped, each step
+// has the gradients of those that the coordinator has decided on.
 //
 // A violation is one line that begins with the name of the invariant.
 class RingChecker final : public NodeChecker {
@@ -39,29 +42,62 @@ class RingChecker final : public NodeChecker {
   void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                  absl::Span<const float> weights) override;
   void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) override;
+  void OnNodeFinished(uint32_t node) override;
   void OnFinished() override;
   uint64_t pushes() const override { return pushes_; }
   uint64_t ModelHash() const override;
-  bool is_reproducible() const override { return plan_.all_reduce != "AUTO"; }
+  bool is_reproducible() const override {
+    return plan_.all_reduce != "AUTO" && rings_.size() == 1 && dropped_.empty();
+  }
+
+  // Of a job that drops nodes that die. The coordinator has saved that a node is left out, or which
+  // nodes go on from where.
+  void OnDropped(uint32_t node) { dropped_.insert(node); }
+  void OnRingFormed(const proto::FormRing& forming);
+  // A node stops to exchange and says that it has made so many steps; it hears of a ring.
+  void OnRingStopped(const proto::RingStopped& stopped);
+  void OnRingTaken(uint32_t node, const proto::FormRing& forming);
 
  private:
+  // The nodes that make the steps from one on, by position.
+  struct Ring {
+    uint64_t from_clock = 0;
+    std::vector<uint32_t> nodes;
+  };
+  // What nodes make of means, where they apply the optimizer to elements alone.
+  struct Applied {
+    ReferenceOptimizer optimizer;
+    std::vector<float> weights;
+    std::vector<std::vector<float>> clocks;  // the weights after each
+  };
   struct Chunk {
     ReferenceOptimizer optimizer;
     std::vector<float> weights;              // after clocks.size() clocks
     std::vector<std::vector<float>> clocks;  // the weights after each
-    std::vector<uint64_t> pushed, landed;    // by node
     std::vector<ReferenceEncoder> copies;    // where the job encodes: what nodes have, by slice
+    std::optional<Applied> applied;
+  };
+
+  // How far the nodes are with a chunk, by node.
+  struct Progress {
+    std::vector<uint64_t> pushed, landed;
   };
 
   void Violate(const std::string& invariant, const std::string& what);
+  // The model begins anew.
+  void Begin();
+  const std::vector<uint32_t>& NodesAt(uint64_t clock) const;
+  // Of all chunks.
+  uint64_t LandedOf(uint32_t node) const;
   // The model's weights of the chunk after `clock`.
   std::vector<float> After(ChunkId chunk, uint64_t clock);
   // What the optimizer in the ring makes of it.
   const std::vector<float>& ReducedAfter(ChunkId chunk, uint64_t clock);
   std::vector<float> SumOf(ChunkId chunk, uint64_t clock) const;
-  // The slice that element i belongs to.
-  uint32_t OwnerOf(uint32_t elements, uint32_t i) const;
+  // The slice of so many that element i belongs to.
+  static uint32_t OwnerOf(uint32_t elements, uint32_t i, uint32_t slices);
   float RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements, uint32_t i) const;
+  static std::vector<float> HalvingSum(const std::vector<std::vector<float>>& nodes);
   // What travels is rounded at each hop.
   std::vector<float> EncodedRingSum(const std::vector<std::vector<float>>& nodes,
                                     uint32_t elements) const;
@@ -70,6 +106,7 @@ class RingChecker final : public NodeChecker {
   void Encode(Chunk* chunk) const;
 
   const JobPlan plan_;
+  const proto::JobRecord record_;
   const bool halving_;
   const proto::Encoding encoding_;
   const wire::Codec codec_;
@@ -77,8 +114,13 @@ class RingChecker final : public NodeChecker {
   const ChunkMap map_;
   const Fail fail_;
   std::vector<Chunk> chunks_;
-  std::optional<NormModel> norms_;    // of what the ring reduces
-  std::vector<uint32_t> unanswered_;  // by node
+  std::vector<Progress> progress_;  // by chunk
+  std::vector<Ring> rings_;         // in order
+  std::set<uint32_t> dropped_;
+  std::map<uint32_t, uint32_t> stopped_;  // by node that exchanges with nobody: the ring it awaits
+  std::optional<NormModel> norms_;        // of what the ring reduces
+  uint64_t means_told_ = 0;               // clocks whose means it knows
+  std::vector<uint32_t> unanswered_;      // by node
   uint64_t pushes_ = 0;
 };
 

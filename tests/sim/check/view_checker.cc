@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/job.h"
 
 namespace strata::sim {
 namespace {
@@ -61,6 +62,7 @@ void ViewChecker::OnSaved(const proto::StoredJob& stored) {
     }
   }
   if (stored.view_told() > job.stored.view_told()) CheckInstalled(job, stored);
+  if (DropsLost(stored.record().job())) CheckDropped(job, stored);
   job.stored = stored;
 }
 
@@ -72,6 +74,7 @@ void ViewChecker::CheckDecided(const Job& job, const proto::StoredJob& stored,
             absl::StrFormat("change %d is decided, saved is %d", change.number(),
                             job.stored.view_proposed()));
   }
+  if (DropsLost(stored.record().job())) return CheckRingDecided(job, stored, change);
   for (const NodeId node : job.views.NodesAt(job.views.newest_clock())) {
     const auto found = job.processes.find(node.value());
     const Process process = found == job.processes.end() ? Process() : found->second;
@@ -109,6 +112,7 @@ void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored)
 void ViewChecker::OnCommand(const proto::Register& daemon,
                             const proto::CoordinatorMessage& message) {
   if (message.has_change_view()) return CheckChangeSaid(daemon, message.change_view());
+  if (message.has_stop_ring() || message.has_form_ring()) return CheckRingSaid(daemon, message);
   if (message.has_install_backup()) {
     const proto::JobRecord& record = message.install_backup().record();
     const auto& changes = record.view_changes();
@@ -197,6 +201,10 @@ void ViewChecker::OnHeard(uint32_t job, uint32_t node, uint32_t number) {
 
 void ViewChecker::OnStep(uint32_t job, uint32_t node, uint64_t step) {
   const Process& process = jobs_[job].processes[node];
+  const auto& nodes = jobs_[job].stored.status().nodes();
+  const bool is_there = static_cast<int>(node) < nodes.size();
+  const bool is_dropped = is_there && nodes[static_cast<int>(node)].absent();
+  if (DropsLost(jobs_[job].stored.record().job()) && is_dropped) return;
   if (process.is_bound && step >= process.from_clock) {
     return Violate(
         "no node begins a clock that it has promised not to", job,

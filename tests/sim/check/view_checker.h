@@ -38,6 +38,8 @@ class ViewChecker {
   // Whether no process of a later incarnation runs.
   bool IsNewest(uint32_t job, uint32_t node, uint32_t incarnation) const;
   void OnPromised(uint32_t job, uint32_t node, uint32_t number, uint64_t from_clock);
+  // It has stopped its all-reduce, and says so.
+  void OnRingStopped(uint32_t job, const proto::RingStopped& stopped);
   // It has heard of the outcome.
   void OnHeard(uint32_t job, uint32_t node, uint32_t number);
   // One of its ranks begins a step.
@@ -48,7 +50,8 @@ class ViewChecker {
     uint32_t incarnation = 0;
     uint32_t promised = 0;  // the newest number; 0: none
     uint64_t from_clock = 0;
-    bool is_bound = false;  // it has not heard of the outcome
+    bool is_bound = false;    // it has not heard of the outcome
+    uint64_t stopped_at = 0;  // steps that it had made when it promised, of an all-reduce
   };
   struct Job {
     proto::StoredJob stored;  // as it was saved last
@@ -62,6 +65,12 @@ class ViewChecker {
   void Violate(const std::string& invariant, uint32_t job, const std::string& what);
   void CheckDecided(const Job& job, const proto::StoredJob& stored,
                     const proto::ViewChange& change);
+  // The same of a ring of nodes that are left.
+  void CheckRingDecided(const Job& job, const proto::StoredJob& stored,
+                        const proto::ViewChange& change);
+  // Whoever is left out is asked about with a number of its own.
+  void CheckDropped(const Job& job, const proto::StoredJob& stored);
+  void CheckRingSaid(const proto::Register& daemon, const proto::CoordinatorMessage& message);
   // All copies have the change that nodes may be told now.
   void CheckInstalled(const Job& job, const proto::StoredJob& stored);
   void CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change);

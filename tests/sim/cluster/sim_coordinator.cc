@@ -338,7 +338,7 @@ absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
     const bool is_whole_now = before[s].is_partial && !now[s].is_partial && !now[s].second.empty();
     if (is_whole_now) world_->Count(Rare::kNewCopyWhole);
   }
-  if (world_->plan(id).is_elastic()) world_->views().OnSaved(job);
+  if (world_->plan(id).changes_nodes()) world_->views().OnSaved(job);
   const proto::StoredJob saved = std::exchange(stored_[id], job);
   checker_.OnSaved(job.record());
   next_job_ = std::max(next_job_, id + 1);
@@ -347,7 +347,7 @@ absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
     if (!wrong.empty()) world_->Fail("a copy is given up by what was done to it: " + wrong);
   }
   if (moves) MaybeDieAtSave(Rare::kRestartAtSave);
-  if (world_->plan(id).is_elastic()) NoteChanges(saved, job);
+  if (world_->plan(id).changes_nodes()) NoteChanges(saved, job);
   return absl::OkStatus();
 }
 

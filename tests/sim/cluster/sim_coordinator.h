@@ -85,6 +85,8 @@ class SimCoordinator final : public server::CoordinatorActions {
   void MaybeDieAtSave(Rare rare);
   // What has happened to the job's nodes, between two saves.
   void NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job);
+  // The same of an all-reduce that drops nodes that die.
+  void NoteLosses(const proto::StoredJob& before, const proto::StoredJob& job);
   // Has the process that runs now do it, once it does not stand still.
   void Do(std::function<void()> what);
   // Has it take what comes over the line.

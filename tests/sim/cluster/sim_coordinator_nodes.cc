@@ -2,6 +2,8 @@
 // saved something.
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
+#include "tests/sim/check/ring_checker.h"
 #include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/world.h"
@@ -16,6 +18,7 @@ constexpr uint32_t kDeathsAtSaveMax = 8;
 
 void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job) {
   const uint32_t id = job.record().job_id();
+  if (world_->plan(id).drops_lost) NoteLosses(before, job);
   const auto& changes = job.record().view_changes();
   for (int i = before.record().view_changes_size(); i < changes.size(); ++i) {
     if (JobChecker* const checker = world_->shard_checker(id)) checker->OnChangeDecided(changes[i]);
@@ -31,15 +34,42 @@ void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::St
   const bool is_step = changes.size() != before.record().view_changes_size() || begins ||
                        job.view_proposed() != before.view_proposed() ||
                        job.view_told() != before.view_told();
-  if (!is_step) return;
+  if (!is_step || (world_->plan(id).drops_lost && !before.training())) return;
   MaybeDieAtSave(Rare::kRestartAtChange);
+  if (world_->plan(id).drops_lost) return world_->operators().OnRing(id);
   world_->operators().OnChange(job);
+}
+
+void SimCoordinator::NoteLosses(const proto::StoredJob& before, const proto::StoredJob& job) {
+  const uint32_t id = job.record().job_id();
+  RingChecker* const checker = world_->ring_checker(id);
+  if (checker == nullptr) return;
+  bool some_are_dropped = false;
+  for (int n = 0; n < before.status().nodes_size(); ++n) {
+    const proto::JobNodeStatus& was = before.status().nodes(n);
+    if (was.absent() || !job.status().nodes(n).absent()) continue;
+    some_are_dropped = true;
+    world_->Count(Rare::kDropped);
+    checker->OnDropped(was.node());
+    if (world_->causes().MayDrop(id, was.node(), was.daemon())) continue;
+    world_->Fail(absl::StrFormat("only nodes that are gone are left out: job %d node %d (%s)", id,
+                                 was.node(), was.daemon()));
+  }
+  const uint32_t decided =
+      std::max(before.record().view().number(), before.ring().change().number());
+  const bool was_asking = before.view_proposed() > decided;
+  if (some_are_dropped && was_asking) world_->Count(Rare::kRingAgain);
+  if (job.ring().change().number() == before.ring().change().number()) return;
+  world_->Count(Rare::kRingFormed);
+  if (job.ring().some_lack()) world_->Count(Rare::kRingLacks);
+  if (job.ring().is_over()) world_->Count(Rare::kRingIsOver);
+  checker->OnRingFormed(job.ring());
 }
 
 // Between saving and telling.
 void SimCoordinator::MaybeDieAtSave(Rare rare) {
   // Who dies again and again waits for nobody long enough to give it up.
-  const bool is_elastic = world_->scenario().jobs[0].is_elastic();
+  const bool is_elastic = world_->scenario().jobs[0].changes_nodes();
   if (dies_ || (is_elastic && deaths_at_save_ >= kDeathsAtSaveMax) || !world_->Takes(rare)) return;
   ++deaths_at_save_;
   dies_ = stands_still_ = true;

@@ -10,6 +10,7 @@
 #include "common/job/exchange/job_keys.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
+#include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/watched_endpoint.h"
 #include "tests/sim/cluster/world.h"
 #include "worker/exchange/create_exchange.h"
@@ -115,18 +116,21 @@ void SimNode::TakeMoves() {
 void SimNode::Turn() {
   if (stopped_ || released_) return;
   if (world_->Takes(Rare::kStoppedNode)) {
-    stopped_ = true;
-    const absl::Duration pause =
-        world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
-    return timers_.After(pause, [this] {
-      stopped_ = false;
-      Turn();
-    });
+    return Freeze(world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max));
   }
   TakeMoves();
   TakeViews();
+  TakeRings();
   if (stopped_ || !Goes(exchange_->Poll(kIdlePoll))) return;
   Advance();
+}
+
+void SimNode::Freeze(absl::Duration pause) {
+  if (std::exchange(stopped_, true)) return;
+  timers_.After(pause, [this] {
+    stopped_ = false;
+    Turn();
+  });
 }
 
 void SimNode::Advance() {
@@ -135,6 +139,8 @@ void SimNode::Advance() {
   }
   if (exchange_->phase() == Exchange::Phase::kFinished) {
     released_ = true;
+    world_->checker(job_)->OnNodeFinished(options_.node);
+    world_->operators().OnNodeEnd(job_);
     if (!is_replaced()) options_.on_finished(*core_.steps());
   }
 }
@@ -318,6 +324,8 @@ absl::Status SimNode::Landed(ChunkId chunk, uint64_t clock) {
   checker->OnTaken(options_.node, options_.incarnation, chunk, clock, weights);
   if (!is_replaced()) checker->OnWeights(options_.node, chunk, clock, weights);
   landed_[chunk.value()] = core_.OnLanded(chunk, clock);
+  const bool is_made = *std::min_element(landed_.begin(), landed_.end()) == clock + 2;
+  if (is_made) world_->operators().OnStepMade(job_, clock + 1 == clocks_);
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank& rank = ranks_[r];
     const bool waits = rank.asleep && map_.chunks() - 1 - rank.waited == chunk.value();

@@ -37,6 +37,8 @@ class SimNode final : public worker::ExchangeNode {
     std::function<void(const std::string& reason)> on_failed;
     // It begins no clock from this one on before it hears of the change.
     std::function<void(uint32_t number, uint64_t from_clock)> on_promised;
+    // The answer to StopRing.
+    std::function<void(const proto::RingStopped& stopped)> on_ring_stopped;
   };
 
   // `record` with placement. Starts to train.
@@ -52,6 +54,10 @@ class SimNode final : public worker::ExchangeNode {
   void MoveShard(const proto::MoveShard& move);
   void ProposeView(uint32_t number);
   void ChangeView(const proto::ViewChange& change);
+  void StopRing(uint32_t number);
+  void FormRing(const proto::FormRing& forming);
+  // The process stands still for so long.
+  void Freeze(absl::Duration pause);
 
   Bytes FirstWeights(ChunkId chunk) override;
   absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override;
@@ -86,6 +92,9 @@ class SimNode final : public worker::ExchangeNode {
   void TakeViews();
   void TakeView(const proto::ViewChange& change);
   void Promise();
+  void TakeRings();
+  void TakeStop(uint32_t number);
+  void TakeForming(const proto::FormRing& forming);
   // As the aggregator does: ranks are told of no step from `until` on; returns how many any of them
   // has been told of.
   uint64_t Close();
@@ -123,8 +132,9 @@ class SimNode final : public worker::ExchangeNode {
   bool training_ = false, finishing_ = false, released_ = false;
   std::vector<worker::ShardMove> moves_;  // that it has not heard of
   worker::ViewGate gate_;
-  std::vector<proto::ViewChange> views_;  // likewise
-  uint32_t proposed_ = 0;                 // the number that is to be promised; 0: none
+  std::vector<proto::ViewChange> views_;         // likewise
+  uint32_t proposed_ = 0;                        // the number that is to be promised; 0: none
+  std::vector<proto::AgentMessage> ring_words_;  // likewise, of rings
   std::unique_ptr<worker::Exchange> exchange_;
   OwnedTimers<transport::SimNetwork> timers_;
 };

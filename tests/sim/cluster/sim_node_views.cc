@@ -65,12 +65,12 @@ uint64_t SimNode::End() const {
 bool SimNode::MayBegin(uint32_t r) {
   Rank& rank = ranks_[r];
   if (rank.told <= rank.step) {
-    const uint64_t ahead = world_->plan(job_).is_elastic() ? world_->random().Below(3) : 0;
+    const uint64_t ahead = world_->plan(job_).changes_nodes() ? world_->random().Below(3) : 0;
     rank.told = std::min(rank.step + 1 + ahead, std::max(gate_.open_until(), rank.told));
     rank.held = rank.told <= rank.step;
     if (rank.held) return false;
   }
-  if (!world_->plan(job_).is_elastic()) return true;
+  if (!world_->plan(job_).changes_nodes()) return true;
   if (rank.waited == 0 && !is_replaced()) world_->views().OnStep(job_, options_.node, rank.step);
   return true;
 }

@@ -29,6 +29,12 @@ class SimOperator {
   void OnWhole(const std::string& primary, const std::string& address);
   // A change of a job's nodes has come a step further.
   void OnChange(const proto::StoredJob& job);
+  // So has an all-reduce that drops nodes that die, or one of its nodes.
+  void OnRing(uint32_t job);
+  // A node of one has made a step; `is_last`: all of its steps.
+  void OnStepMade(uint32_t job, bool is_last);
+  // A node has ended its part of the job well.
+  void OnNodeEnd(uint32_t job);
   // Whether the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
@@ -46,10 +52,13 @@ class SimOperator {
   void LoseBoth();
   // What befalls workers of jobs whose nodes come and go.
   void DisturbWorkers();
+  void DisturbNodes();
   void Drain();
   void Undrain(const std::string& worker);
   // Does one of all that may happen to those who have a part in a change.
   void DisturbChange(const proto::StoredJob& job);
+  // The same of an all-reduce that drops nodes that die.
+  void DisturbRing(uint32_t job);
   SimWorker& SomeWorker();
   SimWorker* FindWorker(const std::string& name);
   // Two different ones, if there are two.
@@ -60,6 +69,8 @@ class SimOperator {
 
   World* const world_;
   std::set<std::pair<std::string, std::string>> kept_apart_;  // worker, server
+  std::set<uint32_t> end_;                                    // jobs of which a node has
+  bool disturbs_nodes_ = false;  // once the first job trains that drops who is lost
 };
 
 }  // namespace strata::sim

@@ -40,7 +40,14 @@ void SimOperator::DisturbWorkers() {
   Repeat(faults.leaves, [this] {
     SomeWorker().Leave(world_->random().Between(absl::ZeroDuration(), kNoticeMax));
   });
-  Repeat(faults.deaths, [this] { SomeWorker().KillNodes(); });
+  // In an all-reduce that drops nodes that die, mostly once it trains.
+  const bool drops_lost = world_->scenario().jobs[0].drops_lost;
+  if (!drops_lost || world_->random().Chance(0.1)) DisturbNodes();
+}
+
+void SimOperator::DisturbNodes() {
+  Repeat(world_->scenario().nodes.deaths, [this] { SomeWorker().KillNodes(); });
+  Repeat(world_->scenario().nodes.freezes, [this] { SomeWorker().FreezeNodes(); });
 }
 
 void SimOperator::Drain() {

@@ -87,6 +87,10 @@ void SimWorker::OnMessage(const proto::CoordinatorMessage& message) {
     ProposeView(message.propose_view());
   } else if (message.has_change_view()) {
     ChangeView(message.change_view());
+  } else if (message.has_stop_ring()) {
+    MaybeTwice([this, stop = message.stop_ring()] { StopRing(stop); });
+  } else if (message.has_form_ring()) {
+    MaybeTwice([this, forming = message.form_ring()] { FormRing(forming); });
   }
 }
 
@@ -176,7 +180,7 @@ void SimWorker::RunNode(const proto::JobRecord& record) {
     return world_->Fail(absl::StrFormat("no job trains without shards: job %d", record.job_id()));
   }
   found->second.record = record;
-  if (world_->plan(record.job_id()).is_elastic()) {
+  if (world_->plan(record.job_id()).changes_nodes()) {
     world_->views().OnRun(found->second.node, found->second.incarnation, record);
   }
   StartProcess(record.job_id());
@@ -229,6 +233,10 @@ void SimWorker::StartProcess(uint32_t job) {
     promised->set_from_clock(from_clock);
     Say(std::move(message));
   };
+  options.on_ring_stopped = [this, job,
+                             started = playing.started](const proto::RingStopped& stopped) {
+    MaybeTwice([this, job, started, stopped] { SayRingStopped(job, started, stopped); });
+  };
   options.on_finished = [this, job](uint64_t steps) {
     proto::DaemonMessage message;
     message.mutable_node_finished()->set_job_id(job);
@@ -260,16 +268,18 @@ void SimWorker::Forget(uint32_t job) {
 void SimWorker::KillNodes() {
   std::vector<uint32_t> jobs;
   for (const auto& [job, playing] : playing_) {
-    if (world_->plan(job).replaces) jobs.push_back(job);
+    const JobPlan& plan = world_->plan(job);
+    if (plan.replaces || plan.drops_lost) jobs.push_back(job);
   }
   for (const uint32_t job : jobs) {
     world_->Count(Rare::kNodeDies);
-    world_->causes().OnNodeDeath(job);
+    world_->causes().OnNodeDeath(job, playing_[job].node);
     world_->Log(23, [&] { return absl::StrFormat("%s: job %d's processes end", name(), job); });
     proto::DaemonMessage message;
     message.mutable_node_failed()->set_job_id(job);
     message.mutable_node_failed()->set_incarnation(playing_[job].started);
     message.mutable_node_failed()->set_reason("killed");
+    message.mutable_node_failed()->set_is_death(true);
     Say(std::move(message));
     Forget(job);
   }

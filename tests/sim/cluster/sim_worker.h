@@ -2,6 +2,7 @@
 #define STRATA_TESTS_SIM_CLUSTER_SIM_WORKER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -28,8 +29,11 @@ class SimWorker final : public SimDaemon {
 
   // Whether it plays this node of the job.
   bool Plays(uint32_t job, uint32_t node) const;
-  // The processes of all of its nodes that are begun again end.
+  bool Plays(uint32_t job) const { return playing_.count(job) > 0; }
+  // The processes of all of its nodes end that are begun again, or that others go on without.
   void KillNodes();
+  // Those that others go on without stand still for a while.
+  void FreezeNodes();
   // It says that it is about to end, and does so once it is idle, or after `notice`.
   void Leave(absl::Duration notice);
 
@@ -59,6 +63,11 @@ class SimWorker final : public SimDaemon {
   void MaybeCrash(uint32_t job);
   void ProposeView(const proto::ProposeView& propose);
   void ChangeView(const proto::ViewChange& change);
+  void StopRing(const proto::StopRing& stop);
+  void FormRing(const proto::FormRing& forming);
+  // A word about a ring arrives, now and perhaps once more.
+  void MaybeTwice(std::function<void()> word);
+  void SayRingStopped(uint32_t job, uint32_t incarnation, proto::RingStopped stopped);
   void EndOnceIdle(absl::Time at_latest);
   // The job is over here.
   void Forget(uint32_t job);

@@ -97,6 +97,13 @@ NodeChecker* World::checker(uint32_t job) {
 
 JobChecker* World::shard_checker(uint32_t job) { return dynamic_cast<JobChecker*>(checker(job)); }
 
+RingChecker* World::ring_checker(uint32_t job) { return dynamic_cast<RingChecker*>(checker(job)); }
+
+void World::OnTrained(uint32_t job, uint32_t node) {
+  outcome_.trained_at[{job, node}] = network_.Now() - absl::UnixEpoch();
+  operator_->OnRing(job);
+}
+
 void World::OnPlaced(const proto::JobRecord& record) {
   const uint32_t job = record.job_id();
   if (checkers_.count(job) > 0) return;
@@ -126,6 +133,11 @@ void World::OnEnded(uint32_t job, proto::JobState state, const std::string& reas
   if (!causes_.Explain(job, state, reason, network_.Now())) {
     return Fail(
         absl::StrFormat("jobs end well: job %d: %s: %s", job, proto::JobState_Name(state), reason));
+  }
+  const bool is_short = absl::StrContains(reason, " would be left, and the job goes on with no ");
+  const bool has_enough = plan(job).nodes >= plan(job).nodes_min + causes_.CountGone(job);
+  if (is_short && has_enough) {
+    return Fail(absl::StrFormat("who has enough nodes goes on: job %d: %s", job, reason));
   }
   if (state == proto::FINISHED) {
     NodeChecker* const checker = this->checker(job);

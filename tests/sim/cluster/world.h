@@ -24,6 +24,7 @@
 namespace strata::sim {
 
 class Eavesdropper;
+class RingChecker;
 class SimCoordinator;
 class SimOperator;
 class SimServer;
@@ -71,10 +72,9 @@ class World {
   // Null until the job has a placement; of its shards also where it has none.
   NodeChecker* checker(uint32_t job);
   JobChecker* shard_checker(uint32_t job);
+  RingChecker* ring_checker(uint32_t job);  // null: it is no all-reduce
   void OnPlaced(const proto::JobRecord& record);
-  void OnTrained(uint32_t job, uint32_t node) {
-    outcome_.trained_at[{job, node}] = network_.Now() - absl::UnixEpoch();
-  }
+  void OnTrained(uint32_t job, uint32_t node);
   // A node gives up. True: what was done to the job explains it.
   bool OnNodeError(uint32_t job, const std::string& reason);
   void OnEnded(uint32_t job, proto::JobState state, const std::string& reason);

@@ -45,7 +45,29 @@ bool Causes::Explain(uint32_t job, proto::JobState state, const std::string& rea
   }
   if (absl::StartsWith(reason, "can never fit: ")) return MayNotFit(now);
   return ExplainNodeError(job, reason) || NamesLost(job, reason) || NamesDeaths(job, reason) ||
-         MayLackServers(job, reason, now) || MayLackHosts(reason);
+         MayLackServers(job, reason, now) || MayLackHosts(reason) || NamesDropped(job, reason);
+}
+
+bool Causes::MayDrop(uint32_t job, uint32_t node, const std::string& worker) const {
+  return unheard_.count({job, node}) > 0 || lost_.count(absl::StrCat("worker ", worker)) > 0;
+}
+
+size_t Causes::CountGone(uint32_t job) const {
+  const auto unheard = std::count_if(unheard_.begin(), unheard_.end(),
+                                     [job](const auto& one) { return one.first == job; });
+  const auto lost = std::count_if(placed_.begin(), placed_.end(), [&](const auto& one) {
+    return one.first == job && lost_.count(one.second) > 0;
+  });
+  return static_cast<size_t>(unheard + lost);
+}
+
+bool Causes::NamesDropped(uint32_t job, const std::string& reason) const {
+  const bool does_not_train = absl::EndsWith(reason, " does not train yet") ||
+                              absl::EndsWith(reason, "its first weights are not there yet");
+  return CountGone(job) > 0 &&
+         (absl::StrContains(reason, " would be left, and the job goes on with no less than ") ||
+          (absl::StrContains(reason, " does not go on: ") && does_not_train) ||
+          absl::EndsWith(reason, "; all other nodes have finished"));
 }
 
 bool Causes::NamesDeaths(uint32_t job, const std::string& reason) const {

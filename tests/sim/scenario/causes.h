@@ -22,8 +22,16 @@ class Causes {
  public:
   // A frame of the job was changed on its way to a shard.
   void OnCorrupted(uint32_t job) { corrupted_.insert(job); }
-  // The processes of a node of the job have ended by themselves.
-  void OnNodeDeath(uint32_t job) { ++node_deaths_[job]; }
+  // The processes of a node of the job have ended by themselves; or stand still for long.
+  void OnNodeDeath(uint32_t job, uint32_t node) {
+    ++node_deaths_[job];
+    OnFrozen(job, node);
+  }
+  void OnFrozen(uint32_t job, uint32_t node) { unheard_.emplace(job, node); }
+  // Whether a job may drop this node, of this worker, where it drops nodes that die.
+  bool MayDrop(uint32_t job, uint32_t node, const std::string& worker) const;
+  // At most so many nodes of the job are gone, or may be taken for that.
+  size_t CountGone(uint32_t job) const;
   void OnCancel(uint32_t job) { cancelled_.insert(job); }
   // A daemon's process has died, or the coordinator does not hear of it for too long.
   void OnLost(const std::string& daemon) { lost_.insert(daemon); }
@@ -84,6 +92,8 @@ class Causes {
   bool NamesLost(uint32_t job, const std::string& reason) const;
   // A node has died twice, and come no further in between.
   bool NamesDeaths(uint32_t job, const std::string& reason) const;
+  // Of a job that drops nodes that die: too few would be left, or it cannot go on without one yet.
+  bool NamesDropped(uint32_t job, const std::string& reason) const;
   // Whether the server had the only copy of a shard, which the reason names.
   bool NamesOnlyCopy(uint32_t job, const std::string& server, const std::string& reason) const;
   bool MayLackHosts(const std::string& reason) const;
@@ -98,7 +108,8 @@ class Causes {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> refused_copies_, whole_copies_;
   std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
-  std::map<uint32_t, uint32_t> node_deaths_;  // by job
+  std::map<uint32_t, uint32_t> node_deaths_;         // by job
+  std::set<std::pair<uint32_t, uint32_t>> unheard_;  // job, node
   size_t servers_ = 0;
   bool has_copies_ = false;
   bool restarted_ = false, remembers_ = false;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/transport/sim/random.h"
 #include "tests/sim/scenario/profile_elastic.h"
+#include "tests/sim/scenario/profile_rings.h"
 
 namespace strata::sim {
 namespace {
@@ -319,6 +320,9 @@ const std::vector<Profile>& Profiles() {
        {.nodes_max = 3, .chunks_max = 9, .jobs_max = 1, .control = 0, .change = MakeNewCopies}},
       {"elastic", "jobs whose nodes come and go, whatever befalls who has a part in it", kElastic},
       {"elastic-replicas", "the same, with second copies of the shards", kElasticReplicas},
+      {"ring-losses",
+       "jobs whose nodes all-reduce and go on without those that die, whatever befalls the others",
+       {.chunks_max = 9, .control = 0.1, .takes_first_weights = 0.3, .change = MakeRingLosses}},
       {"slow-node", "three nodes of four close a clock, the fourth is slow",
        Straggler(GoOnWith<3>)},
       {"slow-node-awaited", "the same, but all four do", Straggler(GoOnWith<4>)},

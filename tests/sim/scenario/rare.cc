@@ -63,7 +63,16 @@ constexpr const char* kNames[] = {"queue full",
                                   "left",
                                   "void change",
                                   "disturbed change",
-                                  "restart at change"};
+                                  "restart at change",
+                                  "dropped",
+                                  "ring asked again",
+                                  "ring formed",
+                                  "ring lacks a step",
+                                  "ring is over",
+                                  "frozen node",
+                                  "word twice",
+                                  "disturbed ring",
+                                  "disturbed end"};
 static_assert(std::size(kNames) == kRares);
 
 }  // namespace

@@ -73,11 +73,23 @@ enum class Rare : uint8_t {
   kVoidChange,       // one that nodes were asked about does not come
   kDisturbedChange,  // something happens to somebody who has a part in a change
   kRestartAtChange,  // the coordinator dies when it has saved a change, and told nobody
+  // Of all-reduces that go on without nodes that die.
+  kDropped,        // a node is left out
+  kRingAgain,      // and one more before the others have formed a ring
+  kRingFormed,     // a ring of those that are left is decided
+  kRingLacks,      // in which some have made a step less than others
+  kRingIsOver,     // or all have made all steps
+  kFrozenNode,     // a node's process stands still for long, then goes on
+  kWordTwice,      // a word about a ring comes once more, at once or later
+  kDisturbedRing,  // something happens to somebody who has a part in such a change
+  kDisturbedEnd,   // a node dies when another one has just ended its part of the job
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kRestartAtChange) + 1;
-// Those that need no second copies come first, then those of jobs whose nodes stay.
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kDisturbedEnd) + 1;
+// Those that need no second copies come first, then those of jobs whose nodes stay, then those of
+// jobs with servers.
 inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
 inline constexpr size_t kRaresOfStayingNodes = static_cast<size_t>(Rare::kLateWorker);
+inline constexpr size_t kRaresWithoutDrops = static_cast<size_t>(Rare::kDropped);
 const char* ToString(Rare rare);
 
 }  // namespace strata::sim

@@ -168,6 +168,7 @@ std::string JobPlan::Shape() const {
   }
   if (says_rates) how += "said rates, ";
   if (is_elastic()) absl::StrAppendFormat(&how, "%d to %d nodes, ", nodes_min, nodes_max);
+  if (drops_lost) absl::StrAppendFormat(&how, "goes on with %d, ", nodes_min);
   return absl::StrFormat("%s%d ranks, %d chunks, %d elements, %d clocks, %s data %d", how, ranks(),
                          chunks, elements(), clocks, optimizer, data);
 }
@@ -193,6 +194,10 @@ proto::Job JobPlan::ToJob() const {
   if (is_elastic()) {
     job.set_ranks_min(nodes_min * ranks_per_node);
     job.set_ranks_max(nodes_max * ranks_per_node);
+  }
+  if (drops_lost) {
+    job.set_on_loss(proto::Job::DROP);
+    job.set_ranks_min(nodes_min * ranks_per_node);
   }
   if (replaces) {
     // As often, and with as much patience, as anything befalls a job here.
@@ -276,20 +281,27 @@ bool Scenario::waits_unprotected() const {
                      [](const JobPlan& job) { return job.waits_unprotected; });
 }
 
+namespace {
+
+std::string DescribeJob(const JobPlan& job) {
+  std::string text =
+      absl::StrFormat("%s on %dx%d, window %d, %d connections, %s%s", job.consistency, job.nodes,
+                      job.ranks_per_node, job.window, job.connections,
+                      job.takes_first_weights ? "rank 0's first weights, " : "", job.Shape());
+  if (job.replicas > 0) text += ", in two copies";
+  if (job.waits_unprotected) text += ", or it waits";
+  if (job.replaces) text += ", nodes are replaced";
+  if (job.step_time > absl::ZeroDuration()) {
+    absl::StrAppend(&text, ", steps of ", absl::FormatDuration(job.step_time));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string Scenario::Describe() const {
   std::vector<std::string> parts;
-  for (const JobPlan& job : jobs) {
-    parts.push_back(absl::StrFormat("%s on %dx%d, window %d, %d connections, %s%s", job.consistency,
-                                    job.nodes, job.ranks_per_node, job.window, job.connections,
-                                    job.takes_first_weights ? "rank 0's first weights, " : "",
-                                    job.Shape()));
-    if (job.replicas > 0) parts.back() += ", in two copies";
-    if (job.waits_unprotected) parts.back() += ", or it waits";
-    if (job.replaces) parts.back() += ", nodes are replaced";
-    if (job.step_time > absl::ZeroDuration()) {
-      absl::StrAppend(&parts.back(), ", steps of ", absl::FormatDuration(job.step_time));
-    }
-  }
+  for (const JobPlan& job : jobs) parts.push_back(DescribeJob(job));
   if (is_sealed()) parts.push_back(proto::Job::Protection_Name(protection));
   parts.push_back(absl::StrFormat("servers of %s shards", absl::StrJoin(shards_of_server, "+")));
   parts.push_back(absl::StrCat("delay to ", absl::FormatDuration(faults.delay_max)));
@@ -328,6 +340,7 @@ std::string Scenario::Describe() const {
   count("drains", nodes.drains);
   count("workers that leave", nodes.leaves);
   count("deaths of nodes", nodes.deaths);
+  count("nodes that stand still for long", nodes.freezes);
   if (jobs[0].replicas > 0) {
     parts.push_back(absl::StrFormat("new copies after %s, filled by %d bytes",
                                     absl::FormatDuration(control.backup_pause),

@@ -43,17 +43,20 @@ struct JobPlan {
   // Nodes come and go: it goes on with so many, and takes so many; zero: they stay.
   uint32_t nodes_min = 0, nodes_max = 0;
   bool replaces = false;     // nodes that die are begun again
+  bool drops_lost = false;   // an all-reduce goes on without nodes that die, with nodes_min of them
   absl::Duration step_time;  // of all ranks, besides
   uint32_t data = 1;
 
   // Every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const {
-    return optimizer == "sgd {}" && local_steps == 0 && !says_rates &&
+    return optimizer == "sgd {}" && local_steps == 0 && !says_rates && !drops_lost &&
            consistency.find("delay_compensation") == std::string::npos &&
            consistency.find("quorum") == std::string::npos;
   }
   bool is_ring() const { return !all_reduce.empty(); }
   bool is_elastic() const { return nodes_max > 0; }
+  // Its nodes are not the same from end to end.
+  bool changes_nodes() const { return is_elastic() || drops_lost; }
   // Nodes that have a place in the job, and their ranks.
   uint32_t places() const { return is_elastic() ? nodes_max : nodes; }
   uint32_t all_ranks() const { return places() * ranks_per_node; }
@@ -93,6 +96,7 @@ struct NodeFaults {
   uint32_t spare_workers = 0;  // besides those that the jobs begin with
   uint32_t late_workers = 0;   // of these: that join the cluster later
   uint32_t drains = 0, leaves = 0, deaths = 0;
+  uint32_t freezes = 0;  // of nodes of an all-reduce that drops who is lost
   // Of the coordinator: see ViewKeeper.
   absl::Duration change_pause = absl::Seconds(5), joiner_pause = absl::Seconds(20);
 };
