@@ -37,33 +37,33 @@ std::vector<ChunkReduction> MakeReductions(const ReductionRules& rules, const pr
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
-    const CoreOptions& options, const kernels::Kernels& kernels, const NodeResume* resume) {
+absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::CreateWith(
+    const CoreOptions& options, const kernels::Kernels& kernels, std::shared_ptr<BufferPool> pool) {
   if (absl::Status status = CheckRing(options.record, options.node); !status.ok()) return status;
   if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
   const ChunkMap map(options.record.layout().elements(),
                      options.record.placement().chunk_elements());
   const uint32_t position = RingPosition(RingNodes(options.record), options.node);
-  auto pool = std::make_shared<BufferPool>(BufferPool::kRetainedBytesMax, options.memory);
-  std::unique_ptr<AllReduceCore> core(
+  return std::unique_ptr<AllReduceCore>(
       new AllReduceCore(options, map, kernels, position, std::move(pool)));
-  if (resume != nullptr) {
-    if (absl::Status status = core->GoOn(*resume); !status.ok()) return status;
-  }
+}
+
+absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::Create(
+    const CoreOptions& options, const kernels::Kernels& kernels, const NodeResume* resume) {
+  auto core =
+      CreateWith(options, kernels,
+                 std::make_shared<BufferPool>(BufferPool::kRetainedBytesMax, options.memory));
+  if (!core.ok() || resume == nullptr) return core;
+  if (absl::Status status = (*core)->GoOn(*resume); !status.ok()) return status;
   return core;
 }
 
 absl::StatusOr<std::unique_ptr<AllReduceCore>> AllReduceCore::CreateAfter(
     const CoreOptions& options, const kernels::Kernels& kernels, RingBegin begin) {
-  if (absl::Status status = CheckRing(options.record, options.node); !status.ok()) return status;
-  if (absl::Status status = ValidateLayout(options.record.layout()); !status.ok()) return status;
-  const ChunkMap map(options.record.layout().elements(),
-                     options.record.placement().chunk_elements());
-  const uint32_t position = RingPosition(RingNodes(options.record), options.node);
-  std::unique_ptr<AllReduceCore> core(
-      new AllReduceCore(options, map, kernels, position, begin.pool));
-  for (ChunkReduction& chunk : core->chunks_) chunk.StartAt(begin.clock);
-  core->begin_ = std::move(begin);
+  auto core = CreateWith(options, kernels, begin.pool);
+  if (!core.ok()) return core;
+  for (ChunkReduction& chunk : (*core)->chunks_) chunk.StartAt(begin.clock);
+  (*core)->begin_ = std::move(begin);
   return core;
 }
 

@@ -108,6 +108,10 @@ class AllReduceCore final : public ExchangeCore {
     bool retired = false;
   };
 
+  // Errors: InvalidArgument naming the field of the record.
+  static absl::StatusOr<std::unique_ptr<AllReduceCore>> CreateWith(
+      const CoreOptions& options, const kernels::Kernels& kernels,
+      std::shared_ptr<BufferPool> pool);
   AllReduceCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
                 uint32_t position, std::shared_ptr<BufferPool> pool);
 
