@@ -15,7 +15,7 @@ TOKEN = re.compile(
     | (?P<text>(?:u8|[uUL])?R"(?P<end>[^()\\\s]*)\(.*?\)(?P=end)"
         | (?:u8|[uUL])?"(?:\\.|[^"\\\n])*"
         | (?:u8|[uUL])?'(?:\\.|[^'\\\n])+')
-    | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
+    | (?P<number>\.?\d(?:'?[\w.])*)
     | (?P<word>[A-Za-z_]\w*)
     | (?P<sign>::|->|[=!<>]=|.)
     """,
@@ -23,8 +23,6 @@ TOKEN = re.compile(
 )
 CLASS_KEYS = ("class", "struct", "union")
 ACCESS = ("public", "protected", "private")
-# Words whose parentheses hold no parameters.
-NO_PARAMETERS = ("alignas", "decltype", "explicit", "noexcept", "requires", "__attribute__")
 # What may stand between parameters and a body, beside a macro, a type and initialisers.
 QUALIFIERS = ("const", "volatile", "noexcept", "override", "final", "&", "()")
 MACRO = re.compile(r"[A-Z][A-Z0-9_]+$")
@@ -61,7 +59,7 @@ class Block:
         head = without_template(self.head)
         if "namespace" in head[:2] or head == ["extern", '"C"']:
             return "scope"
-        if "enum" in head or "=" in without_operator(head):
+        if "=" in without_operator(head):
             return "other"
         if head and head[0] in CLASS_KEYS:
             return "scope"
@@ -93,7 +91,7 @@ def without_operator(head):
 
 def ends_declarator(head, i):
     """Whether head[i] is a parameter list after which a body may come."""
-    if head[i] != "()" or head[i - 1] in NO_PARAMETERS:
+    if head[i] != "()":
         return False
     after = head[i + 1 :]
     while after and (after[0] in QUALIFIERS or MACRO.match(after[0])):

@@ -34,7 +34,7 @@ class FunctionBodiesTest(unittest.TestCase):
             'const char* k = R"x(" { )" void No() {} )x";\nvoid F() {\n  Say(R"({)");\n}\n',
             "void F()",
         )
-        self.found("void F() {\n  Wait(1'000, 0x1'f);\n}\nvoid G() {}\n", "void F()", "void G()")
+        self.found("void F() {\n  Wait(1'000, '}');\n}\nvoid G() {}\n", "void F()", "void G()")
 
     def test_namespaces_and_classes_hold_bodies(self):
         self.found(
@@ -46,7 +46,7 @@ class FunctionBodiesTest(unittest.TestCase):
         )
         self.found(
             "class A final : public B<C> {\n public:\n  int F() const { return 1; }\n private:\n"
-            "  struct D {\n    void G() {}\n    int x = 0;\n  } d_;\n};\nvoid H() {}\n",
+            "  struct alignas(64) D {\n    void G() {}\n    int x = 0;\n  } d_;\n};\nvoid H() {}\n",
             "int F() const",
             "void G()",
             "void H()",
@@ -59,6 +59,8 @@ class FunctionBodiesTest(unittest.TestCase):
             "int A::F() const noexcept(true) && override final",
             "auto F() -> std::vector<int>",
             "void F() ABSL_LOCKS_EXCLUDED(mutex_)",
+            "void F() ABSL_NO_THREAD_SAFETY_ANALYSIS",
+            "void F() noexcept(noexcept(A{}))",
             "ABSL_ATTRIBUTE(x) void F()",
             "[[nodiscard]] decltype(auto) F()",
         ):
@@ -101,6 +103,7 @@ class FunctionBodiesTest(unittest.TestCase):
             "void H(T t)",
             "void I()",
         )
+        self.found("template <class T>\nvoid F() requires C<T> {}\n", "void F() requires C<T>")
 
     def test_what_lies_in_a_body_belongs_to_it(self):
         self.found(
