@@ -83,10 +83,9 @@ def without_template(head):
 
 def without_operator(head):
     """Without the signs that name an operator."""
-    if "operator" not in head or "()" not in head:
-        return head
-    name = head.index("operator")
-    return head[:name] + head[head.index("()", name) :]
+    name = head.index("operator") if "operator" in head else len(head)
+    signs = head[name:]
+    return head[:name] + (signs[signs.index("()") :] if "()" in signs else signs)
 
 
 def ends_declarator(head, i):
