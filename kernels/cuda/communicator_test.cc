@@ -105,7 +105,8 @@ TEST_F(CommunicatorTest, EveryRankHasTheSumOfAll) {
     std::vector<float> values(40000);
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1000 * r);
     float* const at = rank.Put(values);
-    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, at, values.size(), Always), absl::OkStatus());
+    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, at, values.size(), Always),
+              absl::OkStatus());
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(3 * i + 3000);
     EXPECT_EQ(rank.Get(at, values.size()), values);
     EXPECT_EQ(communicator.Finish(Always), absl::OkStatus());
