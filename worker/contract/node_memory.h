@@ -47,13 +47,14 @@ struct NodeHeader {
   // 0: of all steps they are. And the number of the newest change that was sent to them.
   std::atomic<uint64_t> views_closed_at;
   std::atomic<uint32_t> view_number;
-  // exchange: NCCL, on_loss: DROP: the highest number of a ring that ranks are to stop for.
-  std::atomic<uint32_t> ring_asked;
 
   std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
   // Time in which a chunk was on its way: submitted, and its next weights not landed.
   std::atomic<uint64_t> exchange_us;
   std::array<std::atomic<uint64_t>, kNodeStalenessBins> staleness;
+
+  // exchange: NCCL, on_loss: DROP: the highest number of a ring that ranks are to stop for.
+  std::atomic<uint32_t> ring_asked;
 };
 
 struct alignas(64) RankBlock {

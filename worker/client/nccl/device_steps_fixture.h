@@ -1,10 +1,12 @@
 #ifndef STRATA_WORKER_CLIENT_NCCL_DEVICE_STEPS_FIXTURE_H_
 #define STRATA_WORKER_CLIENT_NCCL_DEVICE_STEPS_FIXTURE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -61,23 +63,28 @@ inline float Gradient(uint32_t rank, uint64_t step, uint32_t i) {
 }
 inline float FirstWeight(uint32_t i) { return 0.01f * static_cast<float>(i); }
 
-// What one CPU makes of so many steps of the ranks' gradients, added in their order. `rates`: of
-// the steps, where the program says them.
-inline std::vector<float> Expected(const proto::Job& job, const std::vector<uint32_t>& samples,
-                                   uint64_t steps = 2, const std::vector<float>& rates = {}) {
+// By rank, of those that make a step.
+using StepSamples = std::map<uint32_t, uint32_t>;
+
+// What one CPU makes of the gradients of these steps, added in the ranks' order. `rates`: of the
+// steps, where the program says them.
+inline std::vector<float> ExpectedOf(const proto::Job& job, const std::vector<StepSamples>& steps,
+                                     const std::vector<float>& rates = {}) {
   kernels::UpdateRule rule = kernels::MakeLocalUpdateRule(job, 0, !rates.empty());
   std::vector<float> w(kElements), sum(kElements), state0(kElements), state1(kElements);
   for (uint32_t i = 0; i < kElements; ++i) w[i] = FirstWeight(i);
   const ChunkMap map(kElements, kChunkElements);
-  uint32_t step_samples = 0;
-  for (const uint32_t each : samples) step_samples += each;
-  for (uint64_t step = 0; step < steps; ++step) {
-    for (uint32_t i = 0; i < kElements; ++i) {
-      sum[i] = Gradient(0, step, i);
-      for (uint32_t r = 1; r < samples.size(); ++r) sum[i] += Gradient(r, step, i);
+  uint64_t samples = 0;
+  for (uint64_t step = 0; step < steps.size(); ++step) {
+    uint32_t step_samples = 0;
+    std::fill(sum.begin(), sum.end(), 0.0f);
+    for (const auto& [rank, of_rank] : steps[step]) {
+      step_samples += of_rank;
+      for (uint32_t i = 0; i < kElements; ++i) sum[i] += Gradient(rank, step, i);
     }
-    kernels::Update update = kernels::UpdateAt(rule, (step + 1) * step_samples, step + 1,
-                                               {.said = rates.empty() ? 0 : rates[step]});
+    samples += step_samples;
+    kernels::Update update =
+        kernels::UpdateAt(rule, samples, step + 1, {.said = rates.empty() ? 0 : rates[step]});
     update.gradient_scale = static_cast<float>(1.0 / step_samples);
     for (uint32_t c = 0; c < map.chunks(); ++c) {
       const uint64_t at = map.OffsetOf(ChunkId(c));
@@ -87,6 +94,14 @@ inline std::vector<float> Expected(const proto::Job& job, const std::vector<uint
     }
   }
   return w;
+}
+
+// Of steps that all ranks make.
+inline std::vector<float> Expected(const proto::Job& job, const std::vector<uint32_t>& samples,
+                                   uint64_t steps = 2, const std::vector<float>& rates = {}) {
+  StepSamples each;
+  for (uint32_t r = 0; r < samples.size(); ++r) each[r] = samples[r];
+  return ExpectedOf(job, std::vector<StepSamples>(steps, each), rates);
 }
 
 class DeviceStepsTest : public testing::Test {
