@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_JOBS_NODE_AGREEMENT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
