@@ -9,21 +9,21 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+import forks
 import pytest
-from support import DEADLINE_S, SCRIPTS, STRATA, environment, execute, must_finish, run_job
+from forks import run_job, run_script
+from support import DEADLINE_S, SCRIPTS, STRATA, environment, execute, must_finish
 
 SCRIPT = "comes_and_goes.py"
 
 
 def check(folder: pathlib.Path, *arguments: str) -> str:
     """Checks what a job has left, and returns what it was."""
-    words = [sys.executable, str(SCRIPTS / SCRIPT), "out", "--check", *arguments]
-    return must_finish(execute(words, folder)).out.strip()
+    return must_finish(run_script(folder, SCRIPT, "out", "--check", *arguments)).out.strip()
 
 
 @pytest.mark.parametrize(
