@@ -107,8 +107,9 @@ def test_a_model_whose_gpus_add_up_by_nccl_has_the_bits_of_one_on_the_host(
 ) -> None:
     script = "device_torch.py"
     options = (*TWO_GPUS, *CPU, "--set", "node_sum=NCCL")
-    found = weights(run_job(tmp_path / "gpu", script, "own_device", "ranks", options=options))
-    assert found == on_host(script, "ranks")
+    # In a job whose ranks are started as a user's are.
+    job = support.run_job(tmp_path / "gpu", script, "own_device", "ranks", options=options)
+    assert weights(job) == on_host(script, "ranks")
 
 
 BY_NCCL = (*TWO_GPUS, *CPU, "--set", "exchange=NCCL")

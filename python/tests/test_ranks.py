@@ -52,7 +52,8 @@ def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
 def train_in_one_process(folder: pathlib.Path, how: str, *ranks: str) -> Tensors:
     """As plain PyTorch; `tree`: with the gradients of so many ranks, added up in tree order."""
     out = "".join((how, *ranks))
-    trained: Tensors = must_finish(run_script(folder, "recipes.py", how, out, *ranks)).load(f"{out}.0")
+    result = must_finish(run_script(folder, "recipes.py", how, out, *ranks))
+    trained: Tensors = result.load(f"{out}.0")
     return trained
 
 
