@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from support import must_finish, run_job
+from forks import run_job
+from support import must_finish
 
 SCRIPT = "goes_on.py"
 STEPS = 30

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import sys
 
 import pytest
+from forks import run_script
 from support import HERE, STRATA, execute, must_finish
 
 PAGE = HERE.parents[1] / "docs" / "faults.md"
@@ -69,7 +69,7 @@ def test_a_step_in_pytorch_goes_on_from_the_exported_state(
         must_finish(execute([STRATA, *words], tmp_path))
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "load.py").write_text(script().replace(ADAMW, CASES[kind]) + STEP)
-    result = must_finish(execute([sys.executable, "load.py"], tmp_path))
+    result = must_finish(run_script(tmp_path, tmp_path / "load.py"))
     (distance,) = re.findall(r"^distance (\S+)$", result.out, re.M)
     (moved,) = re.findall(r"^moved (\S+)$", result.out, re.M)
     assert float(distance) < 1e-6 < 1e-3 < float(moved)
@@ -86,6 +86,6 @@ def test_without_the_state_the_step_is_another_one(tmp_path: pathlib.Path) -> No
         must_finish(execute([STRATA, *words], tmp_path))
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "load.py").write_text(script() + STEP)
-    result = must_finish(execute([sys.executable, "load.py"], tmp_path))
+    result = must_finish(run_script(tmp_path, tmp_path / "load.py"))
     (distance,) = re.findall(r"^distance (\S+)$", result.out, re.M)
     assert float(distance) > 1e-2

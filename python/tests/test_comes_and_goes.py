@@ -14,16 +14,17 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+import forks
 import pytest
-from support import DEADLINE_S, SCRIPTS, STRATA, environment, execute, must_finish, run_job
+from forks import run_job, run_script
+from support import DEADLINE_S, SCRIPTS, STRATA, environment, execute, must_finish
 
 SCRIPT = "comes_and_goes.py"
 
 
 def check(folder: pathlib.Path, *arguments: str) -> str:
     """Checks what a job has left, and returns what it was."""
-    words = [sys.executable, str(SCRIPTS / SCRIPT), "out", "--check", *arguments]
-    return must_finish(execute(words, folder)).out.strip()
+    return must_finish(run_script(folder, SCRIPT, "out", "--check", *arguments)).out.strip()
 
 
 @pytest.mark.parametrize(
@@ -91,10 +92,13 @@ def read_until(lines: IO[str], pattern: str) -> str:
 def test_nodes_join_and_leave_and_each_sample_is_used_once(
     tmp_path: pathlib.Path, mode: str, workers: int
 ) -> None:
+    """With mode sync ranks are started as a user's are."""
+    forks.start()
+    python = sys.executable if mode == "sync" else forks.PYTHON
     settings = ("ranks_per_node=1", "ranks_min=1", "ranks_max=3")
     job = [word for setting in settings for word in ("--set", setting)]
-    job += ["--mode", mode, str(SCRIPTS / SCRIPT), str(tmp_path / "out"), "--samples", "3001"]
-    job += ["--workers", str(workers), "--pause", "0.3"]
+    job += ["--mode", mode, "--python", python, str(SCRIPTS / SCRIPT), str(tmp_path / "out")]
+    job += ["--samples", "3001", "--workers", str(workers), "--pause", "0.3"]
     with tempfile.TemporaryDirectory() as short:  # a socket's path is
         at = f"unix:{short}/cluster"
         local = ("local", "--nodes", "3", "--slots", "1", "--shards", "1", "--listen", at)

@@ -6,9 +6,10 @@ import pathlib
 from typing import Any
 
 import pytest
+import support
 import torch
-
-from support import error_lines, must_finish, run_job
+from forks import run_job
+from support import error_lines, must_finish
 
 IS_OLD = torch.__version__.startswith("1.")
 
@@ -50,7 +51,7 @@ def test_gradients_of_bfloat16_keep_their_type(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.skipif(IS_OLD, reason="this profiler does not name Gloo's collectives")
 def test_no_gradient_goes_through_gloo(tmp_path: pathlib.Path) -> None:
-    result = must_finish(run_job(tmp_path, "hooked.py", "out", "gloo"))
+    result = must_finish(support.run_job(tmp_path, "hooked.py", "out", "gloo"))
     line = next(line for line in result.out.splitlines() if line.startswith("[0] through Gloo:"))
     assert "all_reduce" not in line
     # What remains is the order of parameters, which ranks settle once.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
 from typing import Any
 
+import forks
 from support import SCRIPTS, STRATA, execute, must_finish
 
 MODES = ["sync", "ssp(2)", "diloco(4)", "async", "ring"]
@@ -14,8 +14,9 @@ MODES = ["sync", "ssp(2)", "diloco(4)", "async", "ring"]
 
 def compared(folder: pathlib.Path, *more: str) -> dict[str, Any]:
     """Makes the runs that are missing, and returns the report."""
+    forks.start()
     words = [STRATA, "compare", str(SCRIPTS / "compared.py"), "-n", "2", "--nodes", "2"]
-    words += ["--servers", "1", "--python", sys.executable, "--modes", ",".join(MODES)]
+    words += ["--servers", "1", "--python", forks.PYTHON, "--modes", ",".join(MODES)]
     must_finish(execute([*words, "--seeds", "1", "--out", "comparison", *more], folder))
     report: dict[str, Any] = json.loads((folder / "comparison/report.json").read_text())
     assert [mode["mode"] for mode in report["modes"]] == MODES

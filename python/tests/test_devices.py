@@ -6,10 +6,13 @@ import functools
 import os
 import pathlib
 import re
-from typing import Callable
+from collections.abc import Callable
+from typing import Any
 
+import forks
 import pytest
-from support import Result, error_lines, must_finish, run_job
+import support
+from support import Result, error_lines, must_finish
 
 FAKE_DEVICE = os.environ.get("STRATA_FAKE_DEVICE", "")
 GPU = ("--device-plugin", f"{FAKE_DEVICE},delay_us=300", "--ranks-per-gpu", "2") + (
@@ -17,6 +20,13 @@ GPU = ("--device-plugin", f"{FAKE_DEVICE},delay_us=300", "--ranks-per-gpu", "2")
     *("--set", "chunk_elements=512"),
 )
 CPU = ("--set", "chunk_elements=512")
+
+
+def run_job(folder: pathlib.Path, script: str, kind: str, *arguments: str, **how: Any) -> Result:
+    """Runs a script as a job; ranks are forked from what has imported PyTorch where they need it
+    alone."""
+    run = forks.run_job if script == "device_torch.py" or kind == "torch" else support.run_job
+    return run(folder, script, kind, *arguments, **how)
 
 
 def weights(result: Result, ranks: int = 2) -> list[str]:
@@ -97,8 +107,9 @@ def test_a_model_whose_gpus_add_up_by_nccl_has_the_bits_of_one_on_the_host(
 ) -> None:
     script = "device_torch.py"
     options = (*TWO_GPUS, *CPU, "--set", "node_sum=NCCL")
-    found = weights(run_job(tmp_path / "gpu", script, "own_device", "ranks", options=options))
-    assert found == on_host(script, "ranks")
+    # In a job whose ranks are started as a user's are.
+    job = support.run_job(tmp_path / "gpu", script, "own_device", "ranks", options=options)
+    assert weights(job) == on_host(script, "ranks")
 
 
 BY_NCCL = (*TWO_GPUS, *CPU, "--set", "exchange=NCCL")
@@ -198,7 +209,8 @@ def refusal_of(folder: pathlib.Path, code: str, *options: str, ranks: int = 1) -
     folder.mkdir(exist_ok=True)
     script = folder / "refused.py"
     script.write_text(PREFACE + code + "\n")
-    result = run_job(folder, script, ranks=ranks, options=options)
+    run = forks.run_job if "import torch" in code else support.run_job
+    result = run(folder, script, ranks=ranks, options=options)
     assert result.status != 0, result.out
     (line,) = error_lines(result)
     return line
@@ -226,7 +238,7 @@ GPU_SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "gpu"
 def test_the_model_that_a_real_gpu_trains_is_learnt_on_the_host(
     tmp_path: pathlib.Path, place: str
 ) -> None:
-    result = must_finish(run_job(tmp_path, GPU_SCRIPTS / "lenet5.py", "cpu", place))
+    result = must_finish(forks.run_job(tmp_path, GPU_SCRIPTS / "lenet5.py", "cpu", place))
     (accuracy,) = re.findall(r"accuracy (\S+)", result.out)
     assert float(accuracy) >= 0.95
 
@@ -235,10 +247,8 @@ def test_the_arrays_that_a_real_gpu_trains_are_the_same_whoever_adds_first(
     tmp_path: pathlib.Path,
 ) -> None:
     script = GPU_SCRIPTS / "arrays.py"
-    found = [
-        re.findall(r"weights \w+", must_finish(run_job(tmp_path, script, "cpu", nodes=nodes)).out)
-        for nodes in (1, 2)
-    ]
+    results = [forks.run_job(tmp_path, script, "cpu", nodes=nodes) for nodes in (1, 2)]
+    found = [re.findall(r"weights \w+", must_finish(result).out) for result in results]
     assert found[0] == found[1] and len(found[0]) == 1
 
 

@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 
+import forks
 import pytest
 from support import HERE, execute, must_finish, run_job
 
@@ -69,18 +70,19 @@ def test_the_script_of_the_readme_runs_by_itself(tmp_path: pathlib.Path) -> None
 @pytest.mark.parametrize("optimizer", ["AdamW", "SGD"], ids=["ddp", "horovod"])
 def test_what_ddp_and_horovod_become_learns(tmp_path: pathlib.Path, optimizer: str) -> None:
     script = script_of(PAGE, "strata.torch", "from model import Net", optimizer)
-    result = must_finish(run_job(tmp_path, saved(tmp_path, script)))
+    result = must_finish(forks.run_job(tmp_path, saved(tmp_path, script)))
     (accuracy,) = re.findall(r"^\[0\] accuracy (\S+)", result.out, re.M)
     assert float(accuracy) > 0.7
 
 
 def test_the_script_of_ddp_that_stands_beside_it_runs(tmp_path: pathlib.Path) -> None:
     """By what torchrun gives to its ranks; Debian's torchrun does not run with its Python."""
+    forks.start()
     path = saved(tmp_path, script_of(PAGE, "DistributedDataParallel", "dist.init_process_group"))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     ranks = f"""export MASTER_ADDR=127.0.0.1 MASTER_PORT={port} WORLD_SIZE=2
-        RANK=1 {sys.executable} {path} & RANK=0 {sys.executable} {path} && wait $!"""
+        RANK=1 {forks.PYTHON} {path} & RANK=0 {forks.PYTHON} {path} && wait $!"""
     result = must_finish(execute(["bash", "-c", ranks], tmp_path))
     (accuracy,) = re.findall(r"^accuracy (\S+)", result.out, re.M)
     assert float(accuracy) > 0.7
@@ -88,7 +90,7 @@ def test_the_script_of_ddp_that_stands_beside_it_runs(tmp_path: pathlib.Path) ->
 
 def test_the_script_for_nodes_that_join_and_leave_runs(tmp_path: pathlib.Path) -> None:
     script = script_of(PAGE, "st.ElasticSampler")
-    result = must_finish(run_job(tmp_path, saved(tmp_path, script), nodes=2))
+    result = must_finish(forks.run_job(tmp_path, saved(tmp_path, script), nodes=2))
     assert sorted(result.load("net.pt")) == ["0.bias", "0.weight", "2.bias", "2.weight"]
 
 

@@ -10,10 +10,13 @@ import pathlib
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
+import forks
 import pytest
-from support import HERE, Result, execute, must_finish, run_job
+import support
+from support import HERE, Result, execute, must_finish
 
 EXAMPLES = HERE.parents[1] / "examples" / "python"
 MODES = ["sync", "ssp(2)", "diloco(8)", "async", "ring"]
@@ -57,10 +60,21 @@ def printed(result: Result, what: str) -> list[float]:
     return [float(number) for line in lines for number in re.findall(what + r" (\d+\.\d+)", line)]
 
 
-def run_example(folder: pathlib.Path, example: str, *arguments: str, **how: Any) -> Result:
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    forks.start("torchvision")
+
+
+def run_example(
+    folder: pathlib.Path,
+    example: str,
+    *arguments: str,
+    run: Callable[..., Result] = forks.run_job,
+    **how: Any,
+) -> Result:
     """Runs an example as a job of few steps, whose windows are short."""
     options = ("--set", "metrics.every_steps=10")
-    return must_finish(run_job(folder, EXAMPLES / example, *arguments, options=options, **how))
+    return must_finish(run(folder, EXAMPLES / example, *arguments, options=options, **how))
 
 
 def recorded(result: Result, what: str) -> list[Any]:
@@ -92,7 +106,8 @@ def furthest(losses: list[float], of_one: list[float]) -> float:
 
 
 def test_the_cnn_learns_fashion_mnist_and_saves_its_model(tmp_path: pathlib.Path) -> None:
-    result = run_example(tmp_path, "cnn.py", *CNN, "--save", "model.pt")
+    """Where ranks are started as a user's are."""
+    result = run_example(tmp_path, "cnn.py", *CNN, "--save", "model.pt", run=support.run_job)
     must_fall(result)
     assert recorded(result, "test_accuracy")[-1] > 0.6
     assert sum(tensor.numel() for tensor in result.load("model.pt").values()) == 215370
@@ -126,7 +141,8 @@ def test_the_transformer_has_ten_million_parameters(tmp_path: pathlib.Path) -> N
     program = f"""import sys; sys.path.insert(0, {str(EXAMPLES)!r})
 from transformer import Transformer
 print(sum(p.numel() for p in Transformer(98, 6, 384, 6, 128).parameters()))"""
-    assert int(must_finish(execute([sys.executable, "-c", program], tmp_path)).out) > 10_000_000
+    (tmp_path / "count.py").write_text(program)
+    assert int(must_finish(forks.run_script(tmp_path, tmp_path / "count.py")).out) > 10_000_000
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -134,7 +150,8 @@ def test_the_recommender_explains_ratings_with_numpy_alone(
     tmp_path: pathlib.Path, mode: str
 ) -> None:
     program = EXAMPLES / "recommender.py"
-    result = run_example(tmp_path, program.name, *RECOMMENDER, nodes=2, mode=mode)
+    how = {"nodes": 2, "mode": mode, "run": support.run_job}
+    result = run_example(tmp_path, program.name, *RECOMMENDER, **how)
     must_fall(result)
     assert printed(result, "explains")[-1] > 0.4
     imported = {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import forks
 import pytest
 from support import (
     STRATA,
@@ -52,6 +53,7 @@ REASONS = {
     ),
 }
 
+# By scripts/array_faults.py.
 WITHOUT_TORCH = {
     "before-own-hook",
     "end-raise-exit-5",
@@ -61,6 +63,8 @@ WITHOUT_TORCH = {
     "sys-exit",
     "sys-exit-text",
 }
+# Where it does not matter that ranks are forked from what has imported PyTorch.
+FORKED = {"before", "frozen", "more-tensors", "nan", "raise-exit", "tensors", "unequal"}
 
 
 def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
@@ -73,7 +77,7 @@ def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
 @pytest.mark.parametrize("what", sorted(REASONS))
 def test_what_ends_a_rank_is_the_jobs_reason_in_one_line(tmp_path: pathlib.Path, what: str) -> None:
     script = "array_faults.py" if what in WITHOUT_TORCH else "faults.py"
-    result = run_job(tmp_path, script, what)
+    result = (forks.run_job if what in FORKED else run_job)(tmp_path, script, what)
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert re.search(REASONS[what], lines[0]), lines[0]
@@ -89,7 +93,7 @@ def test_what_ends_a_rank_is_the_jobs_reason_in_one_line(tmp_path: pathlib.Path,
 def test_a_rank_that_exits_waits_for_no_other(tmp_path: pathlib.Path) -> None:
     """With local steps the ranks of a good end exchange the steps of an unfinished round."""
     started = time.monotonic()
-    result = run_job(tmp_path, "faults.py", "sys-exit-alone", mode="local(7)")
+    result = forks.run_job(tmp_path, "faults.py", "sys-exit-alone", mode="local(7)")
     assert "exited with status 1: no data" in error_lines(result)[0], result.err
     assert time.monotonic() - started < 60
 
@@ -105,7 +109,8 @@ def test_an_exit_with_status_0_is_a_good_end(tmp_path: pathlib.Path, what: str) 
 
 @pytest.mark.parametrize("what", ["workers-fork", "workers-spawn"])
 def test_workers_of_a_dataloader_have_no_part_in_the_job(tmp_path: pathlib.Path, what: str) -> None:
-    result = must_finish(run_job(tmp_path, "faults.py", what))
+    run = forks.run_job if what == "workers-fork" else run_job
+    result = must_finish(run(tmp_path, "faults.py", what))
     assert result.out.count("came to the end") == 2
     assert nothing_is_left(tmp_path)
 
@@ -151,7 +156,10 @@ def started(folder: pathlib.Path, words: list[str]) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("what", ["slow", "waits"])
 def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path, what: str) -> None:
     """While ranks train, and while one waits within a step for another."""
-    with started(tmp_path, job_words("faults.py", what)) as running:
+    forks.start()
+    # Ranks that train are started as a user's are.
+    python = forks.PYTHON if what == "waits" else sys.executable
+    with started(tmp_path, job_words("faults.py", what, python=python)) as running:
         wait_for(lambda: len(list(tmp_path.glob("trains-*"))) == 2)
         # As a terminal does it: to the whole process group.
         os.killpg(running.pid, signal.SIGINT)
@@ -165,7 +173,8 @@ def test_ctrl_c_ends_the_job_and_all_its_processes(tmp_path: pathlib.Path, what:
 def test_a_rank_that_is_interrupted_while_it_waits_for_another_ends_the_job(
     tmp_path: pathlib.Path,
 ) -> None:
-    with started(tmp_path, job_words("faults.py", "waits")) as running:
+    forks.start()
+    with started(tmp_path, job_words("faults.py", "waits", python=forks.PYTHON)) as running:
         wait_for(lambda: len(list(tmp_path.glob("trains-*"))) == 2)
         time.sleep(0.5)  # it comes to wait in that step
         os.kill(int((tmp_path / "trains-0").read_text()), signal.SIGINT)
@@ -188,7 +197,7 @@ def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:
         job = ends.enter_context(
             started(
                 tmp_path,
-                job_words("faults.py", "stop", servers=None, options=where),
+                job_words("array_faults.py", "stop", servers=None, options=where),
             )
         )
         ends.callback(end, job, tmp_path)

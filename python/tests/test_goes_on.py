@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 
+import forks
 import pytest
 import torch
 from going_on import SCRIPT, Undisturbed, checkpoints, expect_no_change_by_a_kill
@@ -19,7 +20,6 @@ from support import (
     HERE,
     environment,
     error_lines,
-    execute,
     job_words,
     must_finish,
     processes_of,
@@ -60,11 +60,11 @@ def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(
         running.wait()
     assert running.returncode == -signal.SIGKILL and (first / "met").exists()
     options = (*checkpoints(second), "--resume", str(first / "checkpoints"))
-    must_finish(run_job(second, SCRIPT, options=options))
+    must_finish(forks.run_job(second, SCRIPT, options=options))
     expect_same_end(second, undisturbed.run())
     # Another one that goes on from there, and writes no checkpoints of its own.
     third = tmp_path / "third"
-    must_finish(run_job(third, SCRIPT, options=options[-2:]))
+    must_finish(forks.run_job(third, SCRIPT, options=options[-2:]))
     expect_same_end(third, undisturbed.run())
 
 
@@ -89,11 +89,12 @@ def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> No
     at = script.index("for epoch in range(5)")
     hook = "model.register_forward_pre_hook(die)\n\n"
     (folder / "train.py").write_text(script[:at] + die + hook + script[at:] + end)
-    must_finish(run_job(whole, whole / "train.py"))
+    must_finish(forks.run_job(whole, whole / "train.py"))
     options = (
         *("--set", f'checkpoint={{dir: "{folder}/checkpoints" every_steps: 50}}'),
         *("--set", "restart={attempts: 1}"),
     )
+    # Where ranks are started as a user's are.
     result = must_finish(run_job(folder, folder / "train.py", options=options))
     assert "goes on after it failed" in result.out
     for rank in range(2):
@@ -159,9 +160,8 @@ def test_a_script_that_could_not_go_on_is_refused_at_once(
 ) -> None:
     code, reason = REFUSED[what]
     (tmp_path / "script.py").write_text(code)
-    result = execute(
-        job_words(tmp_path / "script.py", ranks=1, options=checkpoints(tmp_path, attempts=0)),
-        tmp_path,
-    )
+    run = forks.run_job if "torch" in code else run_job
+    options = checkpoints(tmp_path, attempts=0)
+    result = run(tmp_path, tmp_path / "script.py", ranks=1, options=options)
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1 and reason in lines[0], result.err

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import support
 import torch
+from forks import run_job
 from going_on import SCRIPT, STEPS, Undisturbed, checkpoints, expect_no_change_by_a_kill
-from support import must_finish, run_job
+from support import must_finish
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +49,9 @@ def test_each_rank_makes_its_steps_in_modes_where_none_waits(tmp_path: pathlib.P
 def test_a_session_gives_and_reads_a_state_of_its_own(tmp_path: pathlib.Path) -> None:
     whole, folder = tmp_path / "whole", tmp_path / "killed"
     script = "session_goes_on.py"
-    must_finish(run_job(whole, script, str(whole), "-1"))
-    result = must_finish(
-        run_job(folder, script, str(folder / "checkpoints"), "8", options=checkpoints(folder))
-    )
+    must_finish(support.run_job(whole, script, str(whole), "-1"))
+    words = (str(folder / "checkpoints"), "8")
+    result = must_finish(support.run_job(folder, script, *words, options=checkpoints(folder)))
     (first,) = set(re.findall(r"first step (\d+)", result.out))
     assert int(first) in (3, 6)
     for rank in range(2):

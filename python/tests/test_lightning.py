@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import pathlib
-import sys
 from typing import Any
 
+import forks
 import pytest
+import support
 import torch
 from strata._library import lib
-
-from support import SCRIPTS, Result, error_lines, execute, must_finish, run_job
+from support import Result, error_lines, must_finish
 
 HAS_LIGHTNING = importlib.util.find_spec("lightning") is not None
 needs_rates = pytest.mark.skipif(
@@ -20,8 +20,14 @@ needs_rates = pytest.mark.skipif(
 needs_lightning = pytest.mark.skipif(not HAS_LIGHTNING, reason="needs lightning")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    if HAS_LIGHTNING:
+        forks.start("lightning", "lightning.pytorch.callbacks")
+
+
 def fit(folder: pathlib.Path, wants: str, **how: Any) -> Result:
-    return run_job(folder, "fitted.py", "job", "job", *wants.split(), **how)
+    return forks.run_job(folder, "fitted.py", "job", "job", *wants.split(), **how)
 
 
 def refusal(folder: pathlib.Path, wants: str, **how: Any) -> str:
@@ -51,8 +57,7 @@ def test_two_ranks_train_as_one_process_does(
     tmp_path: pathlib.Path, wants: str, how: dict[str, Any]
 ) -> None:
     must_finish(fit(tmp_path, wants, **how))
-    words = [sys.executable, str(SCRIPTS / "fitted.py"), "alone", "alone", *wants.split()]
-    must_finish(execute(words, tmp_path))
+    must_finish(forks.run_script(tmp_path, "fitted.py", "alone", "alone", *wants.split()))
     weights, metrics, steps, _ = torch.load(tmp_path / "alone.0")
     for rank in range(2):
         own, own_metrics, own_steps, all_agree = torch.load(tmp_path / f"job.{rank}")
@@ -73,7 +78,7 @@ def test_two_ranks_train_as_one_process_does(
 def test_training_goes_on_from_a_checkpoint_of_rank_0(tmp_path: pathlib.Path) -> None:
     must_finish(fit(tmp_path, "half"))
     must_finish(fit(tmp_path, "resume"))
-    must_finish(execute([sys.executable, str(SCRIPTS / "fitted.py"), "alone", "alone"], tmp_path))
+    must_finish(forks.run_script(tmp_path, "fitted.py", "alone", "alone"))
     weights, _, steps, _ = torch.load(tmp_path / "alone.0")
     for rank in range(2):
         own, _, own_steps, _ = torch.load(tmp_path / f"job.{rank}")
@@ -83,7 +88,8 @@ def test_training_goes_on_from_a_checkpoint_of_rank_0(tmp_path: pathlib.Path) ->
 
 @needs_lightning
 def test_a_job_that_only_tests_ends_well(tmp_path: pathlib.Path) -> None:
-    result = must_finish(fit(tmp_path, "test"))
+    """Whose ranks are started as a user's are."""
+    result = must_finish(support.run_job(tmp_path, "fitted.py", "job", "job", "test"))
     tested = {line.split("tested:")[1] for line in result.out.splitlines() if "tested:" in line}
     assert len(tested) == 1
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pathlib
 import socket
 import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
+import forks
 import pytest
+import support
 import torch
-from support import SCRIPTS, environment, error_lines, execute, must_finish, run_job
+from forks import run_job, run_script
+from support import SCRIPTS, Result, environment, error_lines, must_finish
 
 Tensors = list[torch.Tensor]
 
@@ -25,9 +28,10 @@ def have_same_bits(left: Tensors, right: Tensors) -> bool:
 
 
 def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
+    forks.start()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    words = [sys.executable, str(SCRIPTS / "recipes.py"), "ddp", str(folder / "ddp")]
+    words = [forks.PYTHON, str(SCRIPTS / "recipes.py"), "ddp", str(folder / "ddp")]
     started = [
         subprocess.Popen(
             words,
@@ -47,14 +51,17 @@ def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
 
 def train_in_one_process(folder: pathlib.Path, how: str, *ranks: str) -> Tensors:
     """As plain PyTorch; `tree`: with the gradients of so many ranks, added up in tree order."""
-    words = [sys.executable, str(SCRIPTS / "recipes.py"), how, "".join((how, *ranks)), *ranks]
-    trained: Tensors = must_finish(execute(words, folder)).load("".join((how, *ranks)) + ".0")
+    out = "".join((how, *ranks))
+    result = must_finish(run_script(folder, "recipes.py", how, out, *ranks))
+    trained: Tensors = result.load(f"{out}.0")
     return trained
 
 
-def train(folder: pathlib.Path, ranks: int, nodes: int, **how: Any) -> list[Tensors]:
+def train(
+    folder: pathlib.Path, ranks: int, nodes: int, run: Callable[..., Result] = run_job, **how: Any
+) -> list[Tensors]:
     out = folder / f"strata-{ranks}-{nodes}"
-    must_finish(run_job(out, "recipes.py", "strata", "out", ranks=ranks, nodes=nodes, **how))
+    must_finish(run(out, "recipes.py", "strata", "out", ranks=ranks, nodes=nodes, **how))
     return [torch.load(out / f"out.{rank}") for rank in range(ranks)]
 
 
@@ -80,7 +87,9 @@ def test_two_ranks_in_a_ring_and_with_servers_have_the_bits_of_one_process(
     one = train_in_one_process(tmp_path, "tree", "2")
     for trained in train(tmp_path / "ring", 2, 1, mode="ring"):
         assert have_same_bits(trained, one)
-    assert have_same_bits(train(tmp_path / "servers", 2, 1)[0], one)
+    # Where each rank is started as a user's is.
+    started = train(tmp_path / "servers", 2, 1, run=support.run_job)
+    assert have_same_bits(started[0], one)
 
 
 def test_one_process_alone_and_plain_pytorch_have_the_same_bits(tmp_path: pathlib.Path) -> None:
@@ -91,8 +100,8 @@ def test_one_process_alone_and_plain_pytorch_have_the_same_bits(tmp_path: pathli
 @pytest.fixture(scope="module")
 def features_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     folder = tmp_path_factory.mktemp("features")
-    words = [sys.executable, str(SCRIPTS / "features.py"), "reference", "one"]
-    tensors: dict[str, torch.Tensor] = must_finish(execute(words, folder)).load("one.0")
+    result = must_finish(run_script(folder, "features.py", "reference", "one"))
+    tensors: dict[str, torch.Tensor] = result.load("one.0")
     return tensors
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import re
-import sys
 from typing import Any
 
 import pytest
+import support
 import torch
-from support import SCRIPTS, error_lines, execute, must_finish, run_job
+from forks import run_job, run_script
+from support import error_lines, must_finish
 
 MODES = ["ssp(2)", "async", "async_damped", "async_dc", "quorum(1)", "easgd", "significance"]
 
@@ -18,7 +19,7 @@ MODES = ["ssp(2)", "async", "async_damped", "async_dc", "quorum(1)", "easgd", "s
 def test_an_optimizer_of_the_job_makes_pytorchs_steps(tmp_path: pathlib.Path, kind: str) -> None:
     """Two groups with rates and decays of their own, a scheduler with warm-up, 50 steps, within
     1e-6."""
-    result = must_finish(execute([sys.executable, str(SCRIPTS / "servers.py"), kind], tmp_path))
+    result = must_finish(run_script(tmp_path, "servers.py", kind))
     assert "as PyTorch's own formula" in result.out
 
 
@@ -39,7 +40,7 @@ def of_one_process(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The folder in which one process has left what it trained with the gradients of all ranks,
     added up in tree order."""
     folder = tmp_path_factory.mktemp("alone")
-    must_finish(execute([sys.executable, str(SCRIPTS / "servers_alone.py"), *JOBS], folder))
+    must_finish(run_script(folder, "servers_alone.py", *JOBS))
     return folder
 
 
@@ -62,9 +63,10 @@ def test_ranks_have_the_bits_of_one_process_that_adds_in_tree_order(
 
 
 def test_the_norm_over_servers_clips_as_pytorch_does(tmp_path: pathlib.Path) -> None:
+    """In a job whose ranks are started as a user's are."""
     words = ("momentum", "clip_norm=0.05")
     result = must_finish(
-        run_job(tmp_path, "servers.py", *words, nodes=2, servers=2, options=SAMPLES)
+        support.run_job(tmp_path, "servers.py", *words, nodes=2, servers=2, options=SAMPLES)
     )
     assert result.out.count("as PyTorch's own formula") == 2
 

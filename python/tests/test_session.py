@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import forks
 import pytest
 from strata import _library
 from support import Result, error_lines, execute, must_finish, run_job
@@ -182,7 +183,7 @@ shared = session.step({{"w": torch.ones(3)}}) or session.weights()
 print("something else")
 shared["w"].mul_(2)
 """)
-    result = run_job(tmp_path, path)
+    result = forks.run_job(tmp_path, path)
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert 'the program wrote to "w"' in lines[0]
