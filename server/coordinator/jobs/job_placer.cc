@@ -89,8 +89,8 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
 absl::Status JobPlacer::Place(const PlacementChoice& choice,
                               const std::vector<ServerShards>& others, JobEntry* entry) const {
   STRATA_REQUIRE(entry->all_ready());
-  // Nodes may join from anywhere.
-  if (entry->is_elastic() || !IsOnOneHost({}, *entry)) {
+  // Nodes that join may come from anywhere.
+  if (entry->has_joiners() || !IsOnOneHost({}, *entry)) {
     const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
     if (!may.ok()) return may;
   }
