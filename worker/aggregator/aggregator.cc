@@ -286,11 +286,11 @@ absl::Status Aggregator::Train() {
     checkpoints_->Take(training_->exchange());
     SendParts();
   }
+  const bool made_all = training_->steps_made().has_value();
+  absl::Status advanced = training_->Advance();
   for (const proto::ChildMessage& answer : training_->TakeAnswers()) {
     if (absl::Status status = agent_.Send(answer); !status.ok()) return status;
   }
-  const bool made_all = training_->steps_made().has_value();
-  absl::Status advanced = training_->Advance();
   // How many there were is wanted at once: other nodes must have made as many.
   if (!made_all && training_->steps_made()) activity_due_ = clock_.Now();
   return advanced;
