@@ -1,7 +1,9 @@
 // Secrets of jobs: who gets one, for how long, and what may not be protected.
 
 #include <string>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/coordinator/testing/core_harness.h"
@@ -83,6 +85,35 @@ TEST_F(CoreProtectionTest, AJobThatWaitsSinceAnOlderVersionIsProtected) {
   record->mutable_job()->set_protection(proto::Job::BY_CLUSTER);
   cluster_.Restart();
   EXPECT_EQ(cluster_.Status(job).job().protection(), proto::Job::ENCRYPT);
+}
+
+TEST_F(CoreProtectionTest, RanksThatAddUpByNcclStayOnOneHostAlsoWhereNodesMayBeLost) {
+  const auto submit = [&](const std::vector<std::string>& workers) {
+    proto::Job wish = CoreHarness::SomeJob(2);
+    wish.set_ranks_per_node(1);
+    wish.set_device(proto::Job::GPU);
+    wish.set_exchange(proto::Job::NCCL);
+    wish.set_on_loss(proto::Job::DROP);
+    const uint32_t job = cluster_.Submit(wish);
+    for (const std::string& worker : workers) {
+      proto::NodeReady ready = CoreHarness::SomeLayout(job);
+      ready.set_nccl_id(std::string(128, 'i'));
+      cluster_.Ready(worker, ready);
+    }
+    return cluster_.Status(job).reason();
+  };
+  for (const char* worker : {"w2", "w3", "w4"}) {
+    cluster_.SetHost(worker, worker == std::string("w4") ? "b" : "a");
+    cluster_.SetGpus(worker, 1);
+    if (worker != std::string("w4")) cluster_.JoinWorker(worker, 1);
+  }
+  EXPECT_EQ(submit({"w2", "w3"}), "");
+  cluster_.Disconnect("w2");
+  cluster_.Disconnect("w3");
+  cluster_.Advance(absl::Seconds(10));
+  cluster_.JoinWorker("w3", 1);
+  cluster_.JoinWorker("w4", 1);
+  EXPECT_THAT(submit({"w3", "w4"}), HasSubstr("neither encrypts nor signs"));
 }
 
 TEST_F(CoreProtectionTest, WithoutKeysNothingIsProtected) {

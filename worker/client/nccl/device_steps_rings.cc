@@ -7,6 +7,7 @@
 #include "worker/client/nccl/device_steps.h"
 
 namespace strata::nccl {
+
 void DeviceSteps::WatchCommunicator() {
   watch_.emplace(
       communicator_.get(), still_wanted_,
@@ -28,8 +29,8 @@ absl::Status DeviceSteps::Settle() {
   return reduced.ok() ? ApplySums() : reduced;
 }
 
-// Sums are aborted once the ring is known to be stopped, and never before. So where it is not yet
-// when the step counts as made, they were complete.
+// The stream runs on with garbage where sums are aborted. That happens once the ring is known to be
+// stopped, so where it is not yet when the step counts as made, the sums were complete.
 absl::Status DeviceSteps::ApplySums() {
   if (absl::Status status = OrCause(communicator_->Error()); !status.ok()) return status;
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
@@ -75,8 +76,8 @@ absl::Status DeviceSteps::GoOn(std::unique_ptr<device::Communicator> communicato
   return is_behind ? ApplySums() : BeginAgain();
 }
 
-// Others that have made the step get the bits that they have: as much of them as comes leaves them
-// their sums.
+// Ranks that have made the step, too, receive the bits that they have: wherever the broadcast is
+// aborted, they still have the step's sums.
 absl::Status DeviceSteps::TakeSumsOf(uint32_t rank) {
   absl::Status status =
       communicator_->Broadcast(*stream_, sums_, layout_.elements(), rank, still_wanted_);
