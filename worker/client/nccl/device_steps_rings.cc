@@ -102,7 +102,9 @@ absl::Status DeviceSteps::EndRing() {
   absl::Status status = communicator_->Finish(caller_waits_);
   watch_->Stop();
   const bool is_left = stops_->is_stopped() || absl::IsAborted(watch_->status());
-  return is_left || absl::IsInternal(status) ? absl::OkStatus() : OrCause(std::move(status));
+  if (is_left || absl::IsInternal(status)) return absl::OkStatus();
+  // Unless this has finished it, the watch has ended it, and knows why.
+  return absl::IsFailedPrecondition(status) ? OrCause(std::move(status)) : status;
 }
 
 }  // namespace strata::nccl

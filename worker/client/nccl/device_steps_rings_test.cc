@@ -295,10 +295,11 @@ TEST_F(DeviceStepsInRings, WhereTheOnlyRankDiesThatHasMadeAStepTheOthersMakeItFr
 }
 
 TEST_F(DeviceStepsInRings, ARankThatDiesBeforeTheNextRingIsThereIsLeftOutOfTheOneAfterIt) {
+  absl::Barrier made(3);
   absl::Notification dead;
   std::thread decides([&] {
     dead.WaitForNotification();
-    rings_.Stop(2, {0, 1});
+    EXPECT_EQ(rings_.Stop(2, {0, 1}), (std::vector<uint64_t>{1, 1}));
     rings_.Form(2, {0, 1});  // to which 1 never comes
     absl::SleepFor(absl::Milliseconds(100));
     EXPECT_EQ(rings_.Stop(3, {0}), (std::vector<uint64_t>{1}));
@@ -306,6 +307,7 @@ TEST_F(DeviceStepsInRings, ARankThatDiesBeforeTheNextRingIsThereIsLeftOutOfTheOn
   });
   Train(3, [&](Rank& rank) {
     ASSERT_EQ(rank.Step(0), absl::OkStatus());
+    made.Block();
     if (rank.number == 2) return dead.Notify();
     if (rank.number == 1) {
       while (rings_.asked() < 3) absl::SleepFor(absl::Milliseconds(1));
