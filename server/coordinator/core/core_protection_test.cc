@@ -100,20 +100,22 @@ TEST_F(CoreProtectionTest, RanksThatAddUpByNcclStayOnOneHostAlsoWhereNodesMayBeL
       ready.set_nccl_id(std::string(128, 'i'));
       cluster_.Ready(worker, ready);
     }
-    return cluster_.Status(job).reason();
+    return job;
   };
   for (const char* worker : {"w2", "w3", "w4"}) {
     cluster_.SetHost(worker, worker == std::string("w4") ? "b" : "a");
     cluster_.SetGpus(worker, 1);
     if (worker != std::string("w4")) cluster_.JoinWorker(worker, 1);
   }
-  EXPECT_EQ(submit({"w2", "w3"}), "");
+  const uint32_t on_one = submit({"w2", "w3"});
+  EXPECT_TRUE(cluster_.stored().at(on_one).training()) << cluster_.Status(on_one).reason();
   cluster_.Disconnect("w2");
   cluster_.Disconnect("w3");
   cluster_.Advance(absl::Seconds(10));
   cluster_.JoinWorker("w3", 1);
   cluster_.JoinWorker("w4", 1);
-  EXPECT_THAT(submit({"w3", "w4"}), HasSubstr("neither encrypts nor signs"));
+  EXPECT_THAT(cluster_.Status(submit({"w3", "w4"})).reason(),
+              HasSubstr("neither encrypts nor signs"));
 }
 
 TEST_F(CoreProtectionTest, WithoutKeysNothingIsProtected) {
