@@ -38,7 +38,7 @@ class Forks:
     def close(self) -> None:
         assert self._server.stdin is not None
         self._server.stdin.close()
-        self._server.wait()
+        self._server.wait(60)
 
 
 _started: list[Forks] = []
