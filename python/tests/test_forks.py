@@ -18,7 +18,10 @@ from support import environment
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
+    """Started as shells start what is in the background: with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     made = Forks("decimal")
+    signal.signal(signal.SIGINT, before)
     yield made
     made.close()
 
