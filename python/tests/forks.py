@@ -33,6 +33,7 @@ class Forks:
                 stdin=subprocess.PIPE,
                 env=environment(),
                 pass_fds=[listener.fileno()],
+                start_new_session=True,  # Ctrl-C is for the tests, whose end is the server's
             )
 
     def close(self) -> None:
