@@ -1,5 +1,6 @@
 """Runs scripts as support.py does, by an interpreter that has imported PyTorch already: processes
-fork from it (fork_server.py). Of a script all is the same but how its interpreter began."""
+fork from it (fork_server.py). All of a script is the same but how its interpreter begins, and that
+its end does not take PyTorch apart."""
 
 from __future__ import annotations
 
