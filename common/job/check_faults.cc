@@ -158,9 +158,9 @@ absl::Status CheckOnLoss(const proto::Job& job) {
     return Refuse(absl::StrFormat("on_loss: %d is not one of FAIL, DROP", job.on_loss()));
   }
   if (!DropsLost(job)) return absl::OkStatus();
-  if (job.exchange() != proto::Job::RING) {
+  if (job.exchange() != proto::Job::RING && job.exchange() != proto::Job::NCCL) {
     return Refuse(
-        "on_loss: DROP belongs to exchange: RING: servers have nodes that die begun again "
+        "on_loss: DROP belongs to exchange: RING or NCCL: servers have nodes that die begun again "
         "(replace)");
   }
   if (job.ranks_per_node() == 0) return Refuse("ranks_per_node: is required with on_loss: DROP");

@@ -234,6 +234,15 @@ TEST(CheckOnLoss, ARingThatDropsNodesHasThoseOfOneAtLeastAndTakesNoMore) {
   EXPECT_FALSE(DropsLost(Elastic({"exchange=RING"})));
 }
 
+TEST(CheckOnLoss, RanksThatAddUpOnTheirGpusGoOnWithoutNodesAsWell) {
+  const proto::Job job =
+      Elastic({"exchange=NCCL", "device=GPU", "on_loss=DROP", "optimizer.adam={}"});
+  EXPECT_TRUE(ValidateJob(job).ok()) << ValidateJob(job);
+  EXPECT_EQ(job.ranks_min(), 1u);
+  EXPECT_TRUE(DropsLost(job));
+  EXPECT_FALSE(AppliesOnNodes(job)) << "ranks do";
+}
+
 TEST(CheckOnLoss, GoesWithEveryOptimizerAndModelsThatKeepStatistics) {
   for (const std::string optimizer :
        {"optimizer.adam={}", "optimizer.lars={}", "optimizer.clip_norm=1", "optimizer.mean={}"}) {
@@ -256,8 +265,10 @@ TEST_P(RefusedDrop, NamesTheField) {
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedDrop,
     testing::Values(
-        Bad{{"exchange=PARAMETER_SERVER"}, "on_loss: DROP belongs to exchange: RING: servers"},
-        Bad{{"exchange=NCCL", "device=GPU"}, "on_loss: DROP belongs to exchange: RING"},
+        Bad{{"exchange=PARAMETER_SERVER"},
+            "on_loss: DROP belongs to exchange: RING or NCCL: servers"},
+        Bad{{"exchange=NCCL", "device=GPU", "checkpoint.dir=/c", "checkpoint.every_steps=10"},
+            "on_loss: DROP goes without checkpoint"},
         Bad{{"ranks_per_node=0"}, "ranks_per_node: is required with on_loss: DROP"},
         Bad{{"ranks_max=8"}, "ranks_max: 8 is above ranks: 4: no node joins a ring"},
         Bad{{"ranks_min=8"}, "ranks_min: 8 is above ranks: 4"},

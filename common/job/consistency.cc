@@ -176,8 +176,9 @@ uint64_t StepsPerClock(const proto::Job& job) {
 
 bool AppliesOnNodes(const proto::Job& job) {
   const bool needs_norms = job.optimizer().has_lars() || job.optimizer().clip_norm() > 0;
-  // So that no part of the optimizer's state is lost with a node.
-  const bool keeps_all = DropsLost(job) && !job.optimizer().has_mean();
+  // So that no part of the optimizer's state is lost with a node of a ring.
+  const bool keeps_all =
+      DropsLost(job) && !job.optimizer().has_mean() && job.exchange() == proto::Job::RING;
   return (needs_norms || keeps_all) && IsInStep(job.consistency()) && !HasLocalSteps(job);
 }
 

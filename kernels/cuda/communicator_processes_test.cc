@@ -22,7 +22,7 @@ float SumAs(uint32_t r, const std::string& id, float value) {
   const device::Memory memory = device->Allocate(sizeof value, "a test").value();
   auto* const at = reinterpret_cast<float*>(memory.get());
   absl::Status status = stream->Copy(at, &value, sizeof value);
-  if (status.ok()) status = (*communicator)->AllReduce(*stream, at, 1, Always);
+  if (status.ok()) status = (*communicator)->AllReduce(*stream, at, at, 1, Always);
   if (status.ok()) status = stream->Copy(&value, at, sizeof value);
   if (status.ok()) status = stream->Synchronize();
   if (status.ok()) status = (*communicator)->Finish(Always);

@@ -105,8 +105,23 @@ TEST_F(CommunicatorTest, EveryRankHasTheSumOfAll) {
     std::vector<float> values(40000);
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1000 * r);
     float* const at = rank.Put(values);
-    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, values.size(), Always), absl::OkStatus());
+    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, at, values.size(), Always),
+              absl::OkStatus());
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(3 * i + 3000);
+    EXPECT_EQ(rank.Get(at, values.size()), values);
+    EXPECT_EQ(communicator.Finish(Always), absl::OkStatus());
+  });
+}
+
+TEST_F(CommunicatorTest, ASumElsewhereLeavesTheRanksOwnValuesAsTheyAre) {
+  InRanks(3, [](uint32_t r, Communicator& communicator, Rank& rank) {
+    constexpr size_t kCount = 40000;
+    std::vector<float> values(2 * kCount, -1.0f);
+    for (size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i + 1000 * r);
+    float* const at = rank.Put(values);
+    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, at + kCount, kCount, Always),
+              absl::OkStatus());
+    for (size_t i = 0; i < kCount; ++i) values[kCount + i] = static_cast<float>(3 * i + 3000);
     EXPECT_EQ(rank.Get(at, values.size()), values);
     EXPECT_EQ(communicator.Finish(Always), absl::OkStatus());
   });
@@ -167,10 +182,10 @@ TEST_F(CommunicatorOnFake, AnErrorShowsAndWhatIsQueuedEndsWhenItIsAborted) {
   device::ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=2");
   InRanks(2, [](uint32_t r, Communicator& communicator, Rank& rank) {
     float* const at = rank.Put<float>({1});
-    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, 1, Always), absl::OkStatus());
+    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, at, 1, Always), absl::OkStatus());
     ASSERT_EQ(rank.Get(at, 1)[0], 2);
     ASSERT_EQ(communicator.Error(), absl::OkStatus());
-    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, 1, Always), absl::OkStatus());
+    ASSERT_EQ(communicator.AllReduce(*rank.stream, at, at, 1, Always), absl::OkStatus());
     const absl::Time until = absl::Now() + absl::Seconds(60);
     while (r == 1 && communicator.Error().ok() && absl::Now() < until) {
       absl::SleepFor(absl::Milliseconds(1));
@@ -183,7 +198,7 @@ TEST_F(CommunicatorOnFake, AnErrorShowsAndWhatIsQueuedEndsWhenItIsAborted) {
     }
     communicator.Abort();  // rank 0 sees nothing of it: it has to be told
     EXPECT_EQ(rank.stream->Synchronize(), absl::OkStatus());
-    EXPECT_EQ(communicator.AllReduce(*rank.stream, at, 1, Always).code(),
+    EXPECT_EQ(communicator.AllReduce(*rank.stream, at, at, 1, Always).code(),
               absl::StatusCode::kFailedPrecondition);
   });
 }

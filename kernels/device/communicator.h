@@ -25,9 +25,11 @@ class Communicator {
   // Aborts, unless Finish was called. The streams that were used come first.
   virtual ~Communicator() = default;
 
-  // Queues: `values` become their sum over all ranks, in place.
-  virtual absl::Status AllReduce(Stream& stream, float* values, size_t count,
+  // Queues: `sum` becomes that of all ranks' `values`, which may lie in the same place; elsewhere
+  // they stay as they are, also where the sum is not completed.
+  virtual absl::Status AllReduce(Stream& stream, const float* values, float* sum, size_t count,
                                  const StillWanted& still_wanted) = 0;
+  // Queues: `values` become their sum over all ranks, in place.
   virtual absl::Status AllReduce(Stream& stream, uint64_t* values, size_t count,
                                  const StillWanted& still_wanted) = 0;
   // Queues: `sum` becomes that of all ranks' `values` on rank `root`; elsewhere it may be null.

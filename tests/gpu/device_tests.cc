@@ -51,7 +51,7 @@ absl::StatusOr<float> SumOfIndices(uint32_t index, const std::string& id) {
   std::vector<float> values(kCount, static_cast<float>(index));
   auto* const at = reinterpret_cast<float*>(memory->get());
   absl::Status status = (*stream)->Copy(at, values.data(), kCount * sizeof(float));
-  if (status.ok()) status = (*communicator)->AllReduce(**stream, at, kCount, always);
+  if (status.ok()) status = (*communicator)->AllReduce(**stream, at, at, kCount, always);
   if (status.ok()) status = (*stream)->Copy(values.data(), at, kCount * sizeof(float));
   if (status.ok()) status = (*stream)->Synchronize();
   if (status.ok()) status = (*communicator)->Finish(always);

@@ -5,6 +5,7 @@
 #include "common/cores.h"
 #include "common/counted.h"
 #include "common/job/exchange/same_host.h"
+#include "common/job/job.h"
 #include "common/log.h"
 #include "common/require.h"
 #include "worker/aggregator/create_arenas.h"
@@ -70,6 +71,12 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
   const proto::Job& job = record.job();
   const ArenasOf of{.job = job, .memory = &memory_, .core = &core_, .helpers = &helpers_};
   if (parts_.exchange || job.exchange() == proto::Job::NCCL) {
+    if (DropsLost(job) && record.has_resume()) {
+      return absl::InvalidArgumentError("on_loss: DROP goes without checkpoints");
+    }
+    if (DropsLost(job) && !parts_.exchange) {
+      ranks_ring_.emplace(record.view(), NodeId(parts_.launch.node()), &memory_, &ranks_);
+    }
     std::unique_ptr<NodeArenas> arenas = CreateNodeArenas(of, map, nullptr);
     exchange_ = parts_.exchange
                     ? parts_.exchange(arenas.get(), parts_.wake_fd)
@@ -128,6 +135,9 @@ absl::Status NodeTraining::Advance() {
     if (absl::Status status = StartRanks(); !status.ok()) return status;
   }
   if (absl::Status status = TakeLeaves(); !status.ok()) return status;
+  if (asked_ > 0) {
+    if (absl::Status status = StopRing(asked_); !status.ok()) return status;
+  }
   if (phase_ == Phase::kTraining && core_.steps()) {
     if (absl::Status status = FinishExchange(); !status.ok()) return status;
   }

@@ -27,6 +27,7 @@
 #include "worker/aggregator/core/view_gate.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/aggregator/host/rank_group.h"
+#include "worker/aggregator/ranks_ring.h"
 #include "worker/aggregator/ring_port.h"
 #include "worker/contract/node_memory.h"
 #include "worker/exchange/core/exchange.h"
@@ -110,8 +111,10 @@ class NodeTraining {
   absl::Status ChangeView(const proto::ViewChange& change);
   // Answers the newest proposal, once ranks train.
   void Promise();
-  // Stops exchanging, and answers how far the node is.
+  // Stops exchanging, and answers how far the node is, once that is known.
   absl::Status StopRing(uint32_t number);
+  // None: some ranks have not stopped yet.
+  absl::StatusOr<std::optional<RanksRing::Answer>> StopExchange(uint32_t number);
   absl::Status FormRing(const proto::FormRing& forming);
   absl::Status CheckMembers(const proto::FormRing& forming) const;
   // Has the ranks know the change, with which they may go on.
@@ -134,8 +137,10 @@ class NodeTraining {
   std::vector<bool> leave_taken_;  // by local rank
   BusyTime busy_;                  // with chunks under way
   ViewGate gate_;
-  std::optional<uint32_t> proposed_;  // the number of a change that is to be answered yet
-  uint32_t stopped_ = 0;              // the number of the ring that is waited for; 0: none is
+  std::optional<uint32_t> proposed_;     // the number of a change that is to be answered yet
+  std::optional<RanksRing> ranks_ring_;  // where the ranks are a ring and may lose some
+  uint32_t asked_ = 0;    // the number of the ring that ranks are still to stop for; 0: none is
+  uint32_t stopped_ = 0;  // the number of the ring that is waited for; 0: none is
   std::vector<proto::ChildMessage> answers_;
 };
 

@@ -39,24 +39,30 @@ absl::Status NodeTraining::StopRing(uint32_t number) {
   proto::RingStopped answer;
   answer.set_node(parts_.launch.node());
   answer.set_number(number);
-  absl::StatusOr<StoppedRing> stopped =
+  absl::StatusOr<std::optional<RanksRing::Answer>> stopped =
       absl::FailedPreconditionError("its first weights are not there yet");
+  const bool is_news = stopped_ != number || asked_ == number;
   if (ranks_train()) {
     const std::optional<uint64_t> from = gate_.Promise(
         number, [this](uint64_t until) { return Close(until); }, ViewGate::kNoMargin);
     if (!from) return absl::OkStatus();  // old news
     answer.set_from_clock(*from);
-    stopped = exchange_->StopRing(number);
+    stopped = StopExchange(number);
   }
   if (stopped.ok()) {
-    if (stopped_ != number) {
-      LogInfo("job %d node %d: stops after %d steps, for ring %d", parts_.launch.record().job_id(),
-              parts_.launch.node(), stopped->clock, number);
-    }
-    answer.set_clock(stopped->clock);
-    answer.set_is_over(stopped->is_over);
     stopped_ = number;
+    asked_ = *stopped ? 0 : number;
+    if (!*stopped) return absl::OkStatus();
+    const StoppedRing& ring = (*stopped)->ring;
+    if (is_news) {
+      LogInfo("job %d node %d: stops after %d steps, for ring %d", parts_.launch.record().job_id(),
+              parts_.launch.node(), ring.clock, number);
+    }
+    answer.set_clock(ring.clock);
+    answer.set_is_over(ring.is_over);
+    answer.set_nccl_id((*stopped)->nccl_id);
   } else if (absl::IsFailedPrecondition(stopped.status())) {
+    asked_ = 0;
     answer.set_error(absl::StrFormat("node %d (%s): %s", parts_.launch.node(),
                                      parts_.launch.node_name(), stopped.status().message()));
   } else {
@@ -66,6 +72,16 @@ absl::Status NodeTraining::StopRing(uint32_t number) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<RanksRing::Answer>> NodeTraining::StopExchange(uint32_t number) {
+  if (ranks_ring_) {
+    ranks_ring_->Stop(number);
+    return ranks_ring_->Gather();
+  }
+  const absl::StatusOr<StoppedRing> stopped = exchange_->StopRing(number);
+  if (!stopped.ok()) return stopped.status();
+  return RanksRing::Answer{.ring = *stopped, .nccl_id = ""};
+}
+
 // The ring is there before the ranks go on, and the sums of the steps that they have been told of
 // go to it.
 absl::Status NodeTraining::FormRing(const proto::FormRing& forming) {
@@ -73,8 +89,11 @@ absl::Status NodeTraining::FormRing(const proto::FormRing& forming) {
   if (change.number() <= gate_.views().number()) return absl::OkStatus();  // old news
   if (absl::Status formed = exchange_->FormRing(forming); !formed.ok()) return formed;
   if (absl::Status taken = TakeChange(change); !taken.ok()) return taken;
-  if (change.number() >= stopped_) stopped_ = 0;
-  return forming.is_over() ? absl::OkStatus() : CheckMembers(forming);
+  if (change.number() >= stopped_) asked_ = stopped_ = 0;
+  if (!forming.is_over()) {
+    if (absl::Status fits = CheckMembers(forming); !fits.ok()) return fits;
+  }
+  return ranks_ring_ ? ranks_ring_->Form(forming) : absl::OkStatus();
 }
 
 // Ranks share samples among the nodes whose gradients are summed.

@@ -47,6 +47,8 @@ struct NodeHeader {
   // 0: of all steps they are. And the number of the newest change that was sent to them.
   std::atomic<uint64_t> views_closed_at;
   std::atomic<uint32_t> view_number;
+  // exchange: NCCL, on_loss: DROP: the highest number of a ring that ranks are to stop for.
+  std::atomic<uint32_t> ring_asked;
 
   std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
   // Time in which a chunk was on its way: submitted, and its next weights not landed.

@@ -44,13 +44,13 @@ class NcclCommunicator final : public device::Communicator {
     return Await("ncclCommInitRankConfig", begun, wanted);
   }
 
-  absl::Status AllReduce(device::Stream& stream, float* values, size_t count,
+  absl::Status AllReduce(device::Stream& stream, const float* values, float* sum, size_t count,
                          const device::StillWanted& wanted) override {
-    return Add(stream, values, count, ncclFloat, wanted);
+    return Add(stream, values, sum, count, ncclFloat, wanted);
   }
   absl::Status AllReduce(device::Stream& stream, uint64_t* values, size_t count,
                          const device::StillWanted& wanted) override {
-    return Add(stream, values, count, ncclUint64, wanted);
+    return Add(stream, values, values, count, ncclUint64, wanted);
   }
 
   absl::Status Reduce(device::Stream& stream, const float* values, float* sum, size_t count,
@@ -131,11 +131,11 @@ class NcclCommunicator final : public device::Communicator {
   }
 
   template <typename T>
-  absl::Status Add(device::Stream& stream, T* values, size_t count, ncclDataType_t type,
-                   const device::StillWanted& wanted) {
+  absl::Status Add(device::Stream& stream, const T* values, T* sum, size_t count,
+                   ncclDataType_t type, const device::StillWanted& wanted) {
     if (absl::Status status = Select(); !status.ok()) return status;
     return Await("ncclAllReduce", Do([&](ncclComm_t comm) {
-                   return nccl_.AllReduce(values, values, count, type, ncclSum, comm,
+                   return nccl_.AllReduce(values, sum, count, type, ncclSum, comm,
                                           Cast(stream).get());
                  }),
                  wanted);

@@ -251,6 +251,41 @@ TEST_F(CoreDropTest, ClocksThatNoAllReduceLeavesFailTheJob) {
   EXPECT_EQ(FormedNumber("w1"), 0u);
 }
 
+TEST_F(CoreDropTest, RanksMeetAgainByTheIdOfTheFirstNodeThatIsLeft) {
+  Train(OnGpus());
+  EXPECT_EQ(Record().nccl_id(), SomeId("w1"));
+  Die("w1");
+  for (const char* worker : {"w3", "w2", "w4"}) {
+    proto::RingStopped stopped = Answer(worker, 10);
+    stopped.set_nccl_id(SomeId(worker));
+    Say(worker, stopped);
+  }
+  for (const char* worker : {"w2", "w3", "w4"}) {
+    EXPECT_EQ(Formed(worker).nccl_id(), SomeId("w2"));
+    EXPECT_THAT(Formed(worker).nodes(), ElementsAre(1, 2, 3));
+  }
+}
+
+TEST_F(CoreDropTest, WithoutAnIdRanksCannotMeetAgain) {
+  Train(OnGpus());
+  Die("w1");
+  for (const char* worker : {"w2", "w3", "w4"}) Stop(worker, 10);
+  EXPECT_EQ(Status().state(), proto::FAILED);
+  EXPECT_EQ(Status().reason(),
+            "worker w1 (node 0, rank 0): rank killed by signal 9; node 1 (w2) gives an id of 0 "
+            "bytes for NCCL's ranks to meet by, not 128");
+}
+
+TEST_F(CoreDropTest, RanksThatHaveMadeAllStepsNeedNotMeetAgain) {
+  Train(OnGpus());
+  cluster_.Finished("w1", job_, 100);
+  Die("w2");
+  for (const char* worker : {"w3", "w4"}) Stop(worker, 100);
+  EXPECT_TRUE(Formed("w3").is_over());
+  for (const char* worker : {"w3", "w4"}) cluster_.Finished(worker, job_, 100);
+  EXPECT_EQ(Status().state(), proto::FINISHED) << Status().reason();
+}
+
 TEST_F(CoreDropTest, AProgramNeedNotBeAbleToBeginLater) {
   Begin();
   for (const std::string& worker : Workers()) {

@@ -239,7 +239,7 @@ absl::Status JobEntry::TakeLayout() {
     if (!same.ok()) return same;
   }
   if (job().exchange() == proto::Job::NCCL) {
-    if (absl::Status valid = CheckNcclId(nodes[0]); !valid.ok()) return valid;
+    if (absl::Status valid = CheckNcclId(nodes[0], first.nccl_id()); !valid.ok()) return valid;
     record->set_nccl_id(first.nccl_id());
   }
   stored.set_total_steps(first.total_steps());

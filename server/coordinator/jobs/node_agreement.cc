@@ -174,11 +174,11 @@ absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node) {
   return absl::OkStatus();
 }
 
-absl::Status CheckNcclId(const JobNode& node) {
-  if (node.info.nccl_id().size() == kNcclIdBytes) return absl::OkStatus();
+absl::Status CheckNcclId(const JobNode& node, const std::string& id) {
+  if (id.size() == kNcclIdBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrFormat("node %d (%s) gives an id of %d bytes for NCCL's ranks to meet by, not %d",
-                      node.node, node.daemon, node.info.nccl_id().size(), kNcclIdBytes));
+                      node.node, node.daemon, id.size(), kNcclIdBytes));
 }
 
 }  // namespace strata::server

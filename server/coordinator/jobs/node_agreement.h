@@ -25,8 +25,9 @@ absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_step
 // Errors: InvalidArgument naming the tensor and the field, or what the job's schedule lacks.
 absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node);
 
-// Checks the id by which NCCL's ranks meet, which node 0 gives. Errors: InvalidArgument.
-absl::Status CheckNcclId(const JobNode& node);
+// Checks the id by which NCCL's ranks meet, which the first node of them gives. Errors:
+// InvalidArgument.
+absl::Status CheckNcclId(const JobNode& node, const std::string& id);
 
 }  // namespace strata::server
 

@@ -18,9 +18,14 @@ class DropFixture : public ::testing::Test {
   using Message = proto::CoordinatorMessage;
 
   DropFixture() {
-    for (const std::string& worker : Workers()) cluster_.JoinWorker(worker, 1);
+    for (const std::string& worker : Workers()) {
+      cluster_.SetGpus(worker, 1);
+      cluster_.JoinWorker(worker, 1);
+    }
   }
   static std::vector<std::string> Workers() { return {"w1", "w2", "w3", "w4"}; }
+  // By which ranks may meet that the worker's first one knows.
+  static std::string SomeId(const std::string& worker) { return std::string(128, worker[1]); }
   static uint32_t NodeOf(const std::string& worker) {
     return static_cast<uint32_t>(worker[1] - '1');
   }
@@ -32,11 +37,20 @@ class DropFixture : public ::testing::Test {
     job.mutable_all_reduce()->set_algorithm(proto::AllReduce::RING);
     return job;
   }
+  // The same where the nodes' ranks do so on their GPUs.
+  static proto::Job OnGpus() {
+    proto::Job job = Job();
+    job.clear_all_reduce();
+    job.set_exchange(proto::Job::NCCL);
+    job.set_device(proto::Job::GPU);
+    return job;
+  }
   void Begin(const proto::Job& job = Job()) { job_ = cluster_.Submit(job); }
   void BeReady(const std::string& worker) {
     proto::NodeReady ready = CoreHarness::SomeLayout(job_);
     ready.set_endpoint(absl::StrCat("tcp://", worker));
     ready.set_run_dir(absl::StrCat("/runs/", worker));
+    ready.set_nccl_id(SomeId(worker));
     cluster_.Ready(worker, ready);
   }
   void Train(const proto::Job& job = Job()) {

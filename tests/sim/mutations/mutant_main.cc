@@ -1,18 +1,17 @@
-// Runs seeds of the simulator until one is red; every mutant and the sound program are made of it.
-//   PROGRAM [SEEDS [PROFILE]]
-// Prints the mutation that it was built with and what became of the seeds; exit status 0: all are
-// green, 1: one is red. Profile "checkpoints" is that of tests/sim/checkpoints.
+// Runs seeds of the simulator with one mutation, or with none, until one is red.
+//   mutants MUTATION|none [SEEDS [PROFILE]]
+// Prints the mutation and what became of the seeds; exit status 0: all are green, 1: one is red,
+// 2: there is no such mutation or profile. Profile "checkpoints" is that of tests/sim/checkpoints.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "tests/sim/campaign.h"
 #include "tests/sim/checkpoints/stored_job.h"
+#include "tests/sim/mutations/mutants.h"
 #include "tests/sim/scenario/profile.h"
-
-// Defined in the faulty source file of a mutant.
-extern "C" __attribute__((weak)) const char* StrataMutation();
 
 namespace {
 
@@ -39,19 +38,37 @@ Ran RunWorlds(uint64_t seeds, const strata::sim::Profile& profile) {
   return {campaign.runs, campaign.failures.front().seed, campaign.failures.front().violation};
 }
 
+// The name of the mutation that is on, as the switches say; "none" where the code is sound.
+const char* TurnOn(std::string_view name) {
+  const char* on = "none";
+  for (const strata::mutants::Mutant& mutant : strata::mutants::All()) {
+    *mutant.on = name == mutant.name;
+    if (*mutant.on) on = mutant.name;
+  }
+  return on;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::printf("mutation: %s\n", StrataMutation != nullptr ? StrataMutation() : "none");
+  const std::string mutation = argc > 1 ? argv[1] : "";
+  if (TurnOn(mutation) != mutation) {
+    std::fprintf(stderr, "no mutation is named '%s'\n", mutation.c_str());
+    return 2;
+  }
+  std::printf("mutation: %s\n", mutation.c_str());
   std::fflush(stdout);
-  const uint64_t seeds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 200;
-  const std::string name = argc > 2 ? argv[2] : "all";
+  const uint64_t seeds = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 200;
+  const std::string name = argc > 3 ? argv[3] : "all";
   Ran ran;
   if (name == "checkpoints") {
     ran = RunStoredJobs(seeds);
   } else {
     const strata::sim::Profile* profile = strata::sim::FindProfile(name);
-    if (profile == nullptr) return 2;
+    if (profile == nullptr) {
+      std::fprintf(stderr, "no profile is named '%s'\n", name.c_str());
+      return 2;
+    }
     ran = RunWorlds(seeds, *profile);
   }
   std::printf("seeds: %lu\n", ran.seeds);

@@ -1,2 +1,3 @@
 #!/usr/bin/env bash
-exec python3 tests/sim/mutations/mutate_test.py
+PYTHONPATH=tests/sim/mutations exec python3 -m unittest \
+  function_bodies_test mutate_test run_mutants_test

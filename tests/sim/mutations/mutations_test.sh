@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # As a test: every mutant must be red. As a program (bazel run): also writes REPORT.md anew.
-#   mutations_test.sh SEEDS PRISTINE MUTANT...
+#   mutations_test.sh SEEDS PROGRAM
 set -uo pipefail
 seeds=$1
 shift

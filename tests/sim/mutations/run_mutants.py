@@ -1,14 +1,16 @@
-"""Runs the sound program and every mutant; fails if the sound one is red or a mutant green.
+"""Runs the sound code and every mutant; fails if the sound code is red or a mutant green.
 
-    run_mutants.py --seeds N --report FILE [--committed FILE] PRISTINE MUTANT...
+    run_mutants.py --seeds N --report FILE [--committed FILE] PROGRAM
 
-A mutant's description lies beside its program's source, as NAME.mutation. The report is a table in
-Markdown: which invariant caught which fault, at which seed. `--committed`: a report that must name
-the same mutations, and the same invariants for them, as this run.
+The program holds all mutants (mutant_main.cc); as many of it run at once as there are processors.
+The report is a table in Markdown: which invariant caught which fault, at which seed. `--committed`:
+a report that must name the same mutations, and the same invariants for them, as this run.
 """
 
 import argparse
 import collections
+import concurrent.futures
+import glob
 import os
 import re
 import subprocess
@@ -18,25 +20,27 @@ from xml.sax.saxutils import quoteattr
 import mutate
 
 FOLDER = "tests/sim/mutations"
-DEADLINE_S = 300  # of one program; the simulator ends a run that does not end by itself
+DEADLINE_S = 300  # of one run; the simulator ends a seed that does not end by itself
+SOUND = "none"  # the mutation that changes nothing
 HEADER = """# What the simulator makes of deliberate faults
 
 Written by `bazel run //tests/sim/mutations:report`. Each row is the simulator with one fault built
 in, run from the first seed to the first red one, which must violate the invariant that the mutation
-names; the sound program was green for at least {seeds} seeds of each profile, and for as many as
+names; the sound code was green for at least {seeds} seeds of each profile, and for as many as
 any of its mutants, in the same run. README.md tells how a mutation is added.
 
 | mutation | fault | source | profile | caught by | violation | seed |
 | --- | --- | --- | --- | --- | --- | --- |
 """
 
+Run = collections.namedtuple("Run", "name profile seeds")
 Outcome = collections.namedtuple("Outcome", "name status mutation seed profile violation output")
 
 
-def run(program, seeds, profile):
+def outcome_of(program, run):
     try:
         done = subprocess.run(
-            [program, str(seeds), profile],
+            [program, run.name, str(run.seeds), run.profile],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=DEADLINE_S,
@@ -51,9 +55,8 @@ def run(program, seeds, profile):
         found = re.search(rf"^{key}: (.*)$", output, re.M)
         return found.group(1) if found else ""
 
-    name = os.path.basename(program)
     return Outcome(
-        name, status, said("mutation"), said("seed"), profile, said("violation"), output
+        run.name, status, said("mutation"), said("seed"), run.profile, said("violation"), output
     )
 
 
@@ -61,13 +64,12 @@ def invariant(outcome):
     return outcome.violation.split(":")[0]
 
 
-def verdict(outcome, is_pristine):
+def verdict(outcome):
     """None where all is well, else what is wrong."""
-    expected = "none" if is_pristine else outcome.name
-    if outcome.mutation != expected:
-        return f"holds the mutation '{outcome.mutation}', not '{expected}'"
-    if is_pristine:
-        return None if outcome.status == 0 else "the sound program is red"
+    if outcome.mutation != outcome.name:
+        return f"runs the mutation '{outcome.mutation}', not '{outcome.name}'"
+    if outcome.name == SOUND:
+        return None if outcome.status == 0 else "the sound code is red"
     if outcome.status == 0:
         return "survived: no invariant sees this fault"
     if outcome.status != 1 or not outcome.violation:
@@ -97,6 +99,43 @@ def causes_in(text):
     return {row[0]: row[4] for row in rows if row[0] != "mutation"}
 
 
+def planned(seeds):
+    """The sound code, for each profile as often as any mutant, then the mutants by name."""
+    names = sorted(mutate.name_of(path) for path in glob.glob(f"{FOLDER}/*.mutation"))
+    mutants = [
+        Run(name, described(name, "profile", "all"), int(described(name, "seeds", seeds)))
+        for name in names
+    ]
+    most = collections.Counter()
+    for mutant in mutants:
+        most[mutant.profile] = max(most[mutant.profile], mutant.seeds)
+    return [Run(SOUND, profile, most[profile]) for profile in sorted(most)] + mutants
+
+
+def judge(outcome, findings):
+    finding = verdict(outcome)
+    name = f"{SOUND} {outcome.profile}" if outcome.name == SOUND else outcome.name
+    findings[name] = finding
+    where = f"seed {outcome.seed}: {outcome.violation}" if outcome.seed else "green"
+    print(f"{'FAIL' if finding else 'ok  '} {name:32} {finding or where}", flush=True)
+    if finding:
+        print(outcome.output)
+
+
+def refuses_what_it_does_not_hold(program):
+    """None, or what the program makes of a name that no mutation has."""
+    outcome = outcome_of(program, Run("no_such_mutation", "all", 1))
+    if outcome.status == 2 and outcome.output == "no mutation is named 'no_such_mutation'\n":
+        return None
+    return f"takes a name that no mutation has: {outcome.status}, {outcome.output}"
+
+
+def difference(committed, text):
+    """None, or what a report that is kept says otherwise than this one."""
+    differing = set(causes_in(committed).items()) ^ set(causes_in(text).items())
+    return f"REPORT.md is old, see its head: {sorted(differing)}" if differing else None
+
+
 def write_cases(findings):
     """One case per program, for who counts test cases."""
     path = os.environ.get("XML_OUTPUT_FILE")
@@ -119,47 +158,26 @@ def main():
     parser.add_argument("--seeds", type=int, required=True)
     parser.add_argument("--report", required=True)
     parser.add_argument("--committed")
-    parser.add_argument("programs", nargs="+")
+    parser.add_argument("program")
     args = parser.parse_args()
 
-    findings = {}
-
-    def judge(program, profile, seeds):
-        outcome = run(program, seeds, profile)
-        is_pristine = program == args.programs[0]
-        finding = verdict(outcome, is_pristine)
-        name = f"{outcome.name} {profile}" if is_pristine else outcome.name
-        findings[name] = finding
-        where = f"seed {outcome.seed}: {outcome.violation}" if outcome.seed else "green"
-        print(f"{'FAIL' if finding else 'ok  '} {name:32} {finding or where}")
-        if finding:
-            print(outcome.output)
-        return row(outcome) if not is_pristine else ""
-
-    profile_of = {
-        program: described(os.path.basename(program), "profile", "all")
-        for program in args.programs[1:]
-    }
-    seeds_of = {
-        program: int(described(os.path.basename(program), "seeds", args.seeds))
-        for program in profile_of
-    }
-    for profile in sorted(set(profile_of.values())):
-        most = max(seeds_of[program] for program in profile_of if profile_of[program] == profile)
-        judge(args.programs[0], profile, most)
-    rows = [
-        judge(program, profile, seeds_of[program]) for program, profile in profile_of.items()
-    ]
+    findings, rows = {}, []
+    runs = planned(args.seeds)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for outcome in pool.map(lambda run: outcome_of(args.program, run), runs):
+            judge(outcome, findings)
+            if outcome.name != SOUND:
+                rows.append(row(outcome))
     text = HEADER.format(seeds=args.seeds) + "".join(sorted(rows))
     with open(args.report, "w") as report:
         report.write(text)
+    findings["an unknown name"] = refuses_what_it_does_not_hold(args.program)
     if args.committed:
-        findings["report"] = None
         with open(args.committed) as committed:
-            differing = set(causes_in(committed.read()).items()) ^ set(causes_in(text).items())
-        if differing:
-            findings["report"] = f"REPORT.md is old, see its head: {sorted(differing)}"
-            print(f"FAIL {findings['report']}")
+            findings["report"] = difference(committed.read(), text)
+    for name in ("an unknown name", "report"):
+        if findings.get(name):
+            print(f"FAIL {findings[name]}")
     write_cases(findings)
     return 1 if any(findings.values()) else 0
 

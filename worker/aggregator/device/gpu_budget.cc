@@ -19,7 +19,7 @@ constexpr uint64_t kElementsMax = uint64_t{1} << 48;
 // DeviceEncoder and CudaStream know better, and take no more than this.
 constexpr uint64_t kBeforePayload = 64;
 constexpr uint64_t kWorkSpaceBytesMax = 128 << 10;
-// What ranks compare at a step's begin: nccl::DeviceSteps.
+// What ranks compare at a step's begin: nccl::RankSums.
 constexpr uint64_t kAgreedBytes = 3 * sizeof(uint64_t);
 
 // One of `of` GPUs, which has so many of the node's ranks.
@@ -53,9 +53,13 @@ void AddRanks(const proto::Job& job, uint64_t elements, const GpuShare& share,
       static_cast<uint64_t>(StateVectors(MakeOptimizerParams(job.optimizer()).kind));
   need->Add("weights, gradients, optimizer state",
             SaturatingProduct(share.ranks * (2 + vectors), Rounded(elements, 64) * sizeof(float)));
+  if (DropsLost(job)) {
+    need->Add("sums", SaturatingProduct(share.ranks, Rounded(elements, 64) * sizeof(float)));
+  }
   if (chunk_elements == 0) return;
   const uint64_t chunks = (elements + chunk_elements - 1) / chunk_elements;
-  need->Add("verdicts", share.ranks * (chunks * sizeof(device::Verdict) + kAgreedBytes));
+  const uint64_t steps = DropsLost(job) ? job.ranks() * sizeof(uint64_t) : 0;
+  need->Add("verdicts", share.ranks * (chunks * sizeof(device::Verdict) + kAgreedBytes + steps));
 }
 
 MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const GpuShare& share,

@@ -29,6 +29,7 @@ namespace strata::worker {
 // and with exchange: NCCL, and an optimizer with V state vectors, in place of all that:
 //
 //   of ranks                r x (2 + V) x M: weights, gradients, optimizer state; and verdicts
+//   sums                    r x M: with on_loss: DROP
 //
 // What ranks compute with, what NCCL takes for itself, and what each process that uses a GPU takes
 // of it before it asks for anything, are not counted. With exchange: NONE nothing is.

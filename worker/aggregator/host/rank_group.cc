@@ -78,7 +78,8 @@ RankGroup::RankGroup(const proto::Launch& launch, UniqueFd listener)
     : launch_(launch),
       listener_(std::move(listener)),
       ranks_(launch.local_ranks()),
-      left_(launch.local_ranks()) {
+      left_(launch.local_ranks()),
+      stopped_(launch.local_ranks()) {
   poll_.Add(listener_.get());
 }
 
@@ -175,6 +176,8 @@ absl::Status RankGroup::ReceiveFrom(uint32_t local_rank) {
       if (absl::Status status = OnOffer(local_rank, message.offer()); !status.ok()) return status;
     } else if (message.has_leave()) {
       left_[local_rank] = message.leave().steps();
+    } else if (message.has_stopped()) {
+      stopped_[local_rank] = message.stopped();
     }
   }
 }
@@ -226,6 +229,13 @@ void RankGroup::SendChange(const proto::ViewChange& change) {
   proto::AggregatorMessage message;
   *message.mutable_change_view() = change;
   SendAll(message);
+}
+
+void RankGroup::SendRing(uint32_t local_rank, const proto::RankRing& ring) {
+  proto::AggregatorMessage message;
+  *message.mutable_form_ring() = ring;
+  Rank& rank = ranks_[local_rank];
+  if (rank.channel) rank.channel->Send(message).IgnoreError();
 }
 
 void RankGroup::Release() {

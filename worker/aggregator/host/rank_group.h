@@ -59,9 +59,13 @@ class RankGroup {
   void SendStarted(absl::Span<const proto::Started> started);
   // Other nodes take part from a clock on. REQUIRES: after SendStarted, before Release.
   void SendChange(const proto::ViewChange& change);
+  // The ring that a rank goes on in. REQUIRES: likewise.
+  void SendRing(uint32_t local_rank, const proto::RankRing& ring);
 
   // Steps by local rank, of those that have left.
   const std::vector<std::optional<uint64_t>>& left() const { return left_; }
+  // What each local rank has said last of where it has stopped for another ring; number 0: nothing.
+  const std::vector<proto::RankStopped>& stopped() const { return stopped_; }
   // The final weights are there; from now on ranks may go.
   void Release();
   bool all_gone() const;
@@ -98,6 +102,7 @@ class RankGroup {
   std::vector<std::unique_ptr<FramedChannel>> newcomers_;  // have not said Attach yet
   std::vector<Rank> ranks_;                                // by local rank
   std::vector<std::optional<uint64_t>> left_;
+  std::vector<proto::RankStopped> stopped_;
   std::optional<uint32_t> first_attached_, first_offered_;
   proto::Layout layout_;
   proto::Offer offer_;

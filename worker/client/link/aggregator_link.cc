@@ -359,9 +359,11 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   }
   while (true) {
     const absl::StatusOr<proto::AggregatorMessage> message = Hear(kForOthers);
-    if (!message.ok() || !message->has_change_view()) return message.status();
-    late_changes_.push_back(message->change_view());
+    if (!message.ok()) return message.status();
+    if (!Keep(*message)) break;
   }
+  late_changes_.assign(changes_.begin(), changes_.end());
+  return absl::OkStatus();
 }
 
 void AggregatorLink::SendTrace(AgentChannel* agent, bool all) {

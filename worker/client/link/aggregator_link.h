@@ -2,7 +2,9 @@
 #define STRATA_WORKER_CLIENT_LINK_AGGREGATOR_LINK_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +51,14 @@ class AggregatorLink final : public RankLink {
   void ShowLanded(ChunkId chunk, uint64_t step);
   // What it holds of its device's memory for the exchange.
   void ShowDeviceBytes(uint64_t bytes) { Self().device_bytes = bytes; }
+  // With on_loss: DROP (aggregator_link_rings.cc). The highest number of a ring that the rank is to
+  // stop for; 0: none. Threads: any.
+  uint32_t ring_asked() const { return memory_->header().ring_asked.load(); }
+  // Says where it has stopped. Threads: any. Its loss is found by the calls that wait.
+  void SayStopped(const proto::RankStopped& stopped);
+  // Blocks for the ring to go on in: of ring_asked's number or a higher one. `wanted` is asked
+  // while it waits. Errors: those of LearnViews, and what `wanted` says.
+  absl::StatusOr<proto::RankRing> AwaitRing(const device::StillWanted& wanted);
   // Ok while the job goes on. Threads: any. Errors: Unavailable, saying why not.
   absl::Status CheckAlive();
   // Ok while the program wants to wait (AskInWaits). Threads: the caller's. Errors: what it says.
@@ -77,6 +87,7 @@ class AggregatorLink final : public RankLink {
  private:
   // Between looks at whether the job still goes on, and the program still waits.
   static constexpr int kSleepMs = 100;
+  static constexpr int kRingPollMs = 10;  // others wait for each rank's answer
 
   AggregatorLink(const proto::Launch& launch, CreateNodeSum create_node_sum, UniqueFd socket,
                  absl::Duration answer_deadline);
@@ -98,6 +109,9 @@ class AggregatorLink final : public RankLink {
   // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
   // nothing came within `timeout`); AskInWaits'.
   absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
+  // Keeps what the message says of the job's nodes for who asks next. False: it says something
+  // else.
+  bool Keep(const proto::AggregatorMessage& message);
   absl::Status Gone() const;
   worker::RankBlock& Self() const { return memory_->rank(launch_.local_rank()); }
   bool Landed(ChunkId chunk, uint64_t step) const;
@@ -112,7 +126,9 @@ class AggregatorLink final : public RankLink {
   std::unique_ptr<worker::NodeMemory> memory_;
   std::unique_ptr<EventFd> doorbell_;
   uint32_t chunks_ = 0;
-  uint32_t published_ = 0;  // chunks, in the step in hand
+  uint32_t published_ = 0;                 // chunks, in the step in hand
+  std::deque<proto::ViewChange> changes_;  // heard while something else was waited for
+  std::optional<proto::RankRing> ring_;    // likewise: the newest
   std::vector<proto::ViewChange> late_changes_;
   std::string nccl_id_;
   // With device: GPU, unless ranks exchange among themselves.

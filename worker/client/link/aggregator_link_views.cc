@@ -25,12 +25,23 @@ absl::StatusOr<bool> AggregatorLink::LearnViews(uint64_t step, bool waits, Views
     self.awaits_view.store(0);
     if (!wanted.ok()) return wanted;
   }
-  while (views->number() < header.view_number.load()) {
+  while (true) {
+    for (; !changes_.empty(); changes_.pop_front()) {
+      if (absl::Status added = views->Add(changes_.front()); !added.ok()) return added;
+    }
+    if (views->number() >= header.view_number.load()) return true;
     const absl::StatusOr<proto::AggregatorMessage> message = Hear(answer_deadline_);
     if (!message.ok()) return message.status();
-    if (absl::Status added = views->Add(message->change_view()); !added.ok()) return added;
+    if (!Keep(*message)) {
+      return absl::InternalError("the aggregator does not say how the job's nodes change");
+    }
   }
-  return true;
+}
+
+bool AggregatorLink::Keep(const proto::AggregatorMessage& message) {
+  if (message.has_change_view()) changes_.push_back(message.change_view());
+  if (message.has_form_ring()) ring_ = message.form_ring();
+  return message.has_change_view() || message.has_form_ring();
 }
 
 }  // namespace strata::client

@@ -3,22 +3,19 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 namespace strata::nccl {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(20);
-// For the job to know of a peer's end what the library does not: more than the worker daemon waits
-// for that end.
-constexpr absl::Duration kForTheJob = absl::Seconds(3);
 
 }  // namespace
 
 CommunicatorWatch::CommunicatorWatch(device::Communicator* communicator,
-                                     device::StillWanted still_wanted)
+                                     device::StillWanted still_wanted, absl::Duration for_the_job)
     : communicator_(communicator),
       still_wanted_(std::move(still_wanted)),
+      for_the_job_(for_the_job),
       thread_([this] { Run(); }) {}
 
 CommunicatorWatch::~CommunicatorWatch() { Stop(); }
@@ -53,6 +50,11 @@ void CommunicatorWatch::Run() {
   }
   // After that: whom it lets go finds the cause.
   if (!found.ok()) communicator_->Abort();
+  while (absl::IsAborted(found)) {
+    still_wanted_().IgnoreError();
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&ends_), kLook)) break;
+  }
 }
 
 absl::Status CommunicatorWatch::Look() {
@@ -65,7 +67,7 @@ absl::Status CommunicatorWatch::Look() {
     seen.Update(met_);
     if (error.ok() && !seen.ok()) {
       error = std::move(seen);
-      give_up = absl::Now() + kForTheJob;
+      give_up = absl::Now() + for_the_job_;
     }
     if (mutex_.AwaitWithTimeout(absl::Condition(&ends_), kLook)) break;
   }

@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "kernels/device/communicator.h"
 
 namespace strata::nccl {
@@ -15,13 +16,22 @@ namespace strata::nccl {
 // that waits for any of these, which is then in no state to look itself.
 //
 // The library tells a rank of a peer that is gone before the job can know whose fault that is, so
-// the job has some seconds to say it before the library's error is taken for the cause.
+// the job has some time to say it before the library's error is taken for the cause.
 //
 // Threads: any, but one alone stops it; a thread of this object's own looks, fifty times a second.
 class CommunicatorWatch {
  public:
-  // The communicator outlives this object. `still_wanted` is called on this object's thread.
-  CommunicatorWatch(device::Communicator* communicator, device::StillWanted still_wanted);
+  // More than the worker daemon waits for the end of a process that has died.
+  static constexpr absl::Duration kForTheJob = absl::Seconds(3);
+  // Where the job goes on without those that die: who they are, the coordinator says, which may
+  // itself be away for a while.
+  static constexpr absl::Duration kForTheCoordinator = absl::Minutes(10);
+
+  // The communicator outlives this object. `still_wanted` is called on this object's thread: until
+  // it says why not, or, where that is Aborted, on and on. `for_the_job`: that the job has to say
+  // what an error of the library follows from.
+  CommunicatorWatch(device::Communicator* communicator, device::StillWanted still_wanted,
+                    absl::Duration for_the_job = kForTheJob);
   // Stops.
   ~CommunicatorWatch();
   CommunicatorWatch(const CommunicatorWatch&) = delete;
@@ -32,7 +42,7 @@ class CommunicatorWatch {
   // Why the communicator was aborted; OK: it was not.
   absl::Status status() const;
   // Does the same for who has met `error` in what it asked of the library or the device: the error,
-  // if nothing else is known after those seconds. Blocks until then.
+  // if nothing else is known after that time. Blocks until then.
   absl::Status FindCause(absl::Status error);
 
  private:
@@ -42,6 +52,7 @@ class CommunicatorWatch {
 
   device::Communicator* const communicator_;
   const device::StillWanted still_wanted_;
+  const absl::Duration for_the_job_;
   mutable absl::Mutex mutex_;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status met_ ABSL_GUARDED_BY(mutex_);  // by those who asked for its cause

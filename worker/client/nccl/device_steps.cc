@@ -1,7 +1,6 @@
 #include "worker/client/nccl/device_steps.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/counted.h"
 #include "optimizer/update_step.h"
 
 namespace strata::nccl {
@@ -26,7 +24,7 @@ uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
 
 DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
                          const proto::Layout& layout, device::StillWanted still_wanted,
-                         bool says_rates, device::StillWanted program_waits)
+                         bool says_rates, device::StillWanted program_waits, RingStops* stops)
     : device_(std::move(device)),
       job_(job),
       layout_(layout),
@@ -36,15 +34,17 @@ DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Jo
         absl::Status status = still_wanted_();
         return status.ok() ? program_waits_() : status;
       }),
+      stops_(stops),
       rule_(kernels::MakeLocalUpdateRule(job, 0, says_rates)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
-    device::StillWanted still_wanted, bool says_rates, device::StillWanted program_waits) {
+    device::StillWanted still_wanted, bool says_rates, device::StillWanted program_waits,
+    RingStops* stops) {
   if (absl::Status status = ValidateLayout(layout); !status.ok()) return status;
   std::unique_ptr<DeviceSteps> steps(new DeviceSteps(std::move(device), job, layout,
                                                      std::move(still_wanted), says_rates,
-                                                     std::move(program_waits)));
+                                                     std::move(program_waits), stops));
   if (absl::Status status = steps->Allocate(); !status.ok()) return status;
   return steps;
 }
@@ -58,31 +58,25 @@ DeviceSteps::~DeviceSteps() {
 
 absl::Status DeviceSteps::Allocate() {
   const uint64_t stride = Rounded(layout_.elements());
-  const int parts = 2 + states();
+  const int before_state = stops_ == nullptr ? 2 : 3;
+  const int parts = before_state + states();
   const size_t bytes = parts * stride * sizeof(float);
-  absl::StatusOr<device::Memory> arena =
-      device_->Allocate(bytes, "the rank's weights, gradients and optimizer state");
+  absl::StatusOr<device::Memory> arena = device_->Allocate(
+      bytes, stops_ == nullptr ? "the rank's weights, gradients and optimizer state"
+                               : "the rank's weights, gradients, sums and optimizer state");
   if (!arena.ok()) return arena.status();
   arena_ = *std::move(arena);
   device_bytes_ += bytes;
   weights_ = reinterpret_cast<float*>(arena_.get());
   gradients_ = weights_ + stride;
-  if (parts > 2) state0_ = gradients_ + stride;
-  if (parts > 3) state1_ = state0_ + stride;
+  sums_ = stops_ == nullptr ? gradients_ : gradients_ + stride;
+  if (states() > 0) state0_ = sums_ + stride;
+  if (states() > 1) state1_ = state0_ + stride;
   absl::StatusOr<std::unique_ptr<device::Stream>> stream = device_->NewStream(/*urgent=*/true);
   if (!stream.ok()) return stream.status();
   stream_ = *std::move(stream);
   if (absl::Status status = stream_->Fill(weights_, 0, bytes); !status.ok()) return status;
   return stream_->Synchronize();
-}
-
-absl::StatusOr<DeviceSteps::Words> DeviceSteps::AllocateWords(size_t bytes, const char* what) {
-  absl::StatusOr<device::Memory> on_device = device_->Allocate(bytes, what);
-  if (!on_device.ok()) return on_device.status();
-  absl::StatusOr<device::Memory> on_host = device_->AllocatePinned(bytes, what);
-  if (!on_host.ok()) return on_host.status();
-  device_bytes_ += bytes;
-  return Words{*std::move(on_device), *std::move(on_host)};
 }
 
 absl::Status DeviceSteps::TakeWeightsFrom(const float* host) {
@@ -121,7 +115,7 @@ absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicat
                                 uint32_t chunk_elements, uint64_t samples_per_epoch) {
   communicator_ = std::move(communicator);
   ranks_ = ranks;
-  if (communicator_ != nullptr) watch_.emplace(communicator_.get(), still_wanted_);
+  if (communicator_ != nullptr) WatchCommunicator();
   rule_.samples_per_epoch = samples_per_epoch;
   map_.emplace(layout_.elements(), chunk_elements);
   chunks_.resize(map_->chunks());
@@ -131,16 +125,22 @@ absl::Status DeviceSteps::Begin(std::unique_ptr<device::Communicator> communicat
     chunks_[c].landed = *std::move(landed);
     chunks_[c].runs = OptimizerRuns(layout_, *map_, ChunkId(c));
   }
-  absl::StatusOr<Words> verdicts =
-      AllocateWords(chunks_.size() * sizeof(device::Verdict), "verdicts on gradients");
+  const size_t verdict_bytes = chunks_.size() * sizeof(device::Verdict);
+  absl::StatusOr<device::Memory> verdicts =
+      device_->Allocate(verdict_bytes, "verdicts on gradients");
   if (!verdicts.ok()) return verdicts.status();
   verdicts_ = *std::move(verdicts);
-  absl::StatusOr<Words> agreed = AllocateWords(sizeof(Agreed), "a count of samples");
-  if (!agreed.ok()) return agreed.status();
-  agreed_ = *std::move(agreed);
-  absl::StatusOr<std::unique_ptr<device::Event>> counted = device_->NewEvent();
-  if (!counted.ok()) return counted.status();
-  counted_ = *std::move(counted);
+  absl::StatusOr<device::Memory> known =
+      device_->AllocatePinned(verdict_bytes, "verdicts on gradients");
+  if (!known.ok()) return known.status();
+  known_verdicts_ = *std::move(known);
+  auto sums = RankSums::Create(device_.get(), stream_.get(), stops_ == nullptr ? 0 : ranks);
+  if (!sums.ok()) return sums.status();
+  rank_sums_ = *std::move(sums);
+  device_bytes_ += verdict_bytes + rank_sums_->device_bytes();
+  absl::StatusOr<std::unique_ptr<device::Event>> arrived = device_->NewEvent();
+  if (!arrived.ok()) return arrived.status();
+  arrived_ = *std::move(arrived);
   if (communicator_ == nullptr) return absl::OkStatus();
   auto trace = ReduceTrace::Create(job_, device_, stream_.get());
   if (!trace.ok()) return trace.status();
@@ -152,60 +152,42 @@ absl::Status DeviceSteps::TakeWeightsOfRank0() {
   if (communicator_ == nullptr) return absl::OkStatus();
   absl::Status status =
       communicator_->Broadcast(*stream_, weights_, layout_.elements(), 0, caller_waits_);
-  if (status.ok()) status = stream_->Record(counted_.get());
+  if (status.ok()) status = stream_->Record(arrived_.get());
   if (status = OrCause(std::move(status)); !status.ok()) return status;
-  return Await(*counted_);
+  return Await(*arrived_);
 }
 
-absl::Status DeviceSteps::StartSum(uint64_t value, uint64_t step) {
-  own_ = {value, step, std::bit_cast<uint32_t>(rate_)};
-  auto* const on_device = reinterpret_cast<uint64_t*>(agreed_.on_device.get());
-  std::memcpy(agreed_.on_host.get(), &own_, sizeof own_);
-  absl::Status status = stream_->Copy(on_device, agreed_.on_host.get(), sizeof own_);
-  if (status.ok()) {
-    status = communicator_->AllReduce(*stream_, on_device, sizeof own_ / sizeof *on_device,
-                                      caller_waits_);
-  }
-  if (status.ok()) status = stream_->Copy(agreed_.on_host.get(), on_device, sizeof own_);
-  return status.ok() ? stream_->Record(counted_.get()) : status;
+absl::Status DeviceSteps::StartSum(uint64_t value, uint64_t step,
+                                   const device::StillWanted& wanted) {
+  const RankSums::Own own = {.value = value, .step = step, .rate = rate_, .made = begun_};
+  return rank_sums_->Start(communicator_.get(), ranks_, own, wanted);
 }
 
 absl::StatusOr<uint64_t> DeviceSteps::AwaitSum() {
-  if (absl::Status status = Await(*counted_); !status.ok()) return status;
-  Agreed sums = {};
-  std::memcpy(&sums, agreed_.on_host.get(), sizeof sums);
-  if (absl::Status status = CheckAgreed(sums); !status.ok()) return status;
-  return sums.value;
-}
-
-// Where one rank has another number, at least one finds that the sum is not its own times theirs.
-absl::Status DeviceSteps::CheckAgreed(const Agreed& sums) const {
-  if (sums.step != ranks_ * own_.step) {
-    return absl::InvalidArgumentError(
-        own_.step == 0
-            ? absl::StrFormat("ends after %s, but another rank goes on", Counted(begun_, "step"))
-            : absl::StrFormat("goes on with step %d, but another rank has made its last",
-                              own_.step - 1));
-  }
-  if (sums.rate == ranks_ * own_.rate) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "says learning rate %.9g at step %d, another rank another one", rate_, own_.step - 1));
+  if (absl::Status status = Await(rank_sums_->done()); !status.ok()) return status;
+  return rank_sums_->Sum();
 }
 
 absl::StatusOr<uint64_t> DeviceSteps::Sum(uint64_t value) {
   if (communicator_ == nullptr) return value;
   rate_ = 0;
-  if (absl::Status status = OrCause(StartSum(value, 0)); !status.ok()) return status;
+  if (absl::Status status = OrCause(StartSum(value, 0, caller_waits_)); !status.ok()) return status;
   return AwaitSum();
 }
 
 absl::Status DeviceSteps::BeginStep(uint32_t samples, float rate) {
+  if (stops_ != nullptr) {
+    if (absl::Status status = Settle(); !status.ok()) return status;
+  }
   rate_ = rate;
   own_samples_ = samples;
   counting_ = true;
   queued_ = 0;
   ++begun_;
-  return communicator_ == nullptr ? absl::OkStatus() : OrCause(StartSum(samples, begun_));
+  if (communicator_ == nullptr) return absl::OkStatus();
+  absl::Status status = OrCause(StartSum(samples, begun_, caller_waits_));
+  // The step is begun all the same: the next ring counts its samples.
+  return absl::IsAborted(status) ? absl::OkStatus() : status;
 }
 
 absl::Status DeviceSteps::Publish(absl::Span<const ChunkId> chunks, uint64_t step,
@@ -215,19 +197,29 @@ absl::Status DeviceSteps::Publish(absl::Span<const ChunkId> chunks, uint64_t ste
 
 absl::Status DeviceSteps::PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
                                      const device::Event* ready) {
-  if (counting_) {
+  if (counting_ && stops_ == nullptr) {
     if (absl::Status status = AwaitAll(); !status.ok()) return status;
-    absl::StatusOr<uint64_t> all = communicator_ == nullptr ? own_samples_ : AwaitSum();
-    if (!all.ok()) return all.status();
-    step_samples_ = *all;
-    samples_ += step_samples_;
-    counting_ = false;
   }
+  if (absl::Status status = AwaitCount(); !status.ok()) return status;
   if (ready != nullptr) {
     if (absl::Status status = stream_->Wait(*ready); !status.ok()) return status;
   }
   // Later chunks find this rank's stream waiting for what they need already.
   for (const ChunkId chunk : chunks) chunks_[chunk.value()].published = true;
+  return QueuePublished(step);
+}
+
+absl::Status DeviceSteps::AwaitCount() {
+  if (!counting_) return absl::OkStatus();
+  absl::StatusOr<uint64_t> all = communicator_ == nullptr ? own_samples_ : AwaitSum();
+  if (!all.ok()) return all.status();
+  step_samples_ = *all;
+  samples_ += step_samples_;
+  counting_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::QueuePublished(uint64_t step) {
   while (queued_ < chunks_.size() && chunks_[queued_].published) {
     chunks_[queued_].published = false;
     if (absl::Status status = PublishOne(ChunkId(queued_++), step); !status.ok()) return status;
@@ -241,22 +233,26 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
   const uint64_t at = map_->OffsetOf(id);
   const size_t count = map_->ElementsOf(id);
   const size_t word = id.value() * sizeof(device::Verdict);
-  auto* const verdict = reinterpret_cast<device::Verdict*>(verdicts_.on_device.get() + word);
+  auto* const verdict = reinterpret_cast<device::Verdict*>(verdicts_.get() + word);
   absl::Status status = stream_->Fill(verdict, device::kGoodByte, sizeof *verdict);
   if (status.ok()) {
     status = device_->kernels().check_finite(*stream_, gradients_ + at, count, verdict);
   }
-  if (status.ok()) status = stream_->Copy(verdicts_.on_host.get() + word, verdict, sizeof *verdict);
+  if (status.ok()) status = stream_->Copy(known_verdicts_.get() + word, verdict, sizeof *verdict);
   if (status.ok() && communicator_ != nullptr) {
     status = ReduceTrace::Queue(trace_.get(), id, step, [&] {
-      return communicator_->AllReduce(*stream_, gradients_ + at, count, caller_waits_);
+      return communicator_->AllReduce(*stream_, gradients_ + at, sums_ + at, count, caller_waits_);
     });
     bytes_reduced_ += count * sizeof(float);
     ++chunks_reduced_;
   }
+  chunk.step = step;
+  if (stops_ != nullptr) {
+    const bool is_last = id.value() + 1 == chunks_.size();
+    return status.ok() && is_last ? stream_->Record(arrived_.get()) : status;
+  }
   if (status.ok()) status = Update(chunk, at, step + 1);
   if (status.ok()) status = stream_->Record(chunk.landed.get());
-  chunk.step = step;
   return status;
 }
 
@@ -267,11 +263,11 @@ absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t numbe
   for (const OptimizerRun& run : chunk.runs) {
     const uint64_t begin = at + run.offset;
     float* const w = weights_ + begin;
-    const absl::Status status = device_->kernels().optimize(
-        *stream_, kernels::RunParams(rule_.optimizer, run),
-        kernels::MakeStep(rule_.optimizer, update, run), gradients_ + begin, w, w,
-        state0_ == nullptr ? nullptr : state0_ + begin,
-        state1_ == nullptr ? nullptr : state1_ + begin, run.count);
+    const absl::Status status =
+        device_->kernels().optimize(*stream_, kernels::RunParams(rule_.optimizer, run),
+                                    kernels::MakeStep(rule_.optimizer, update, run), sums_ + begin,
+                                    w, w, state0_ == nullptr ? nullptr : state0_ + begin,
+                                    state1_ == nullptr ? nullptr : state1_ + begin, run.count);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -280,10 +276,15 @@ absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t numbe
 absl::Status DeviceSteps::OrCause(absl::Status status) {
   if (!watch_) return status;
   if (absl::Status cause = watch_->status(); !cause.ok()) return cause;
+  if (stops_ != nullptr) {
+    if (absl::Status stopped = stops_->Check(); !stopped.ok()) return stopped;
+    // No peer's end has a device fail.
+    if (absl::IsInternal(status) && !device_->Health().ok()) return status;
+  }
   return absl::IsInternal(status) ? watch_->FindCause(std::move(status)) : status;
 }
 
-absl::Status DeviceSteps::Await(const device::Event& event) {
+absl::Status DeviceSteps::Await(const device::Event& event, bool asks_program) {
   const absl::Time begin = absl::Now();
   while (true) {
     const absl::StatusOr<bool> done = event.Done();
@@ -291,7 +292,9 @@ absl::Status DeviceSteps::Await(const device::Event& event) {
     if (absl::Status status = OrCause(done.status()); !status.ok()) return status;
     if (*done) return absl::OkStatus();
     if (absl::Now() <= begin + kSpin) continue;
-    if (absl::Status status = program_waits_(); !status.ok()) return status;
+    if (absl::Status status = asks_program ? program_waits_() : absl::OkStatus(); !status.ok()) {
+      return status;
+    }
     absl::SleepFor(kSleep);
   }
 }
@@ -299,19 +302,24 @@ absl::Status DeviceSteps::Await(const device::Event& event) {
 absl::Status DeviceSteps::AwaitWeights(ChunkId id) {
   Chunk& chunk = chunks_[id.value()];
   if (!chunk.step) return absl::OkStatus();
+  if (absl::Status status = SettleFor(chunk); !status.ok()) return status;
   if (absl::Status status = Await(*chunk.landed); !status.ok()) return status;
-  device::Verdict verdict = device::kGood;
-  std::memcpy(&verdict, verdicts_.on_host.get() + id.value() * sizeof verdict, sizeof verdict);
-  if (verdict != device::kGood) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the gradient of chunk %d is not finite at step %d", id.value(), *chunk.step));
-  }
+  if (absl::Status status = CheckVerdict(id, *chunk.step); !status.ok()) return status;
   chunk.step.reset();
   return absl::OkStatus();
 }
 
+absl::Status DeviceSteps::CheckVerdict(ChunkId id, uint64_t step) const {
+  device::Verdict verdict = device::kGood;
+  std::memcpy(&verdict, known_verdicts_.get() + id.value() * sizeof verdict, sizeof verdict);
+  if (verdict == device::kGood) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("the gradient of chunk %d is not finite at step %d", id.value(), step));
+}
+
 absl::Status DeviceSteps::WaitIn(device::Stream* stream, ChunkId id) {
   const Chunk& chunk = chunks_[id.value()];
+  if (absl::Status status = SettleFor(chunk); !status.ok()) return status;
   return OrCause(chunk.step ? stream->Wait(*chunk.landed) : absl::OkStatus());
 }
 
@@ -327,6 +335,7 @@ absl::Status DeviceSteps::Finish() {
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
   if (trace_ != nullptr) trace_->Stop();
   if (communicator_ == nullptr) return absl::OkStatus();
+  if (stops_ != nullptr) return EndRing();
   watch_->Stop();  // what it looks at ends well now, if it has not aborted it
   return OrCause(communicator_->Finish(caller_waits_));
 }

@@ -18,7 +18,9 @@
 #include "proto/control.pb.h"
 #include "worker/client/link/arena_image.h"
 #include "worker/client/nccl/communicator_watch.h"
+#include "worker/client/nccl/rank_sums.h"
 #include "worker/client/nccl/reduce_trace.h"
+#include "worker/client/nccl/ring_stops.h"
 #include "worker/contract/agent_channel.h"
 
 namespace strata::nccl {
@@ -37,19 +39,25 @@ namespace strata::nccl {
 // Where a sum cannot be completed any more, streams that wait for it are let go, and every call
 // from then on says why: what they compute with is nothing in particular.
 //
-// Threads: one. Errors: Internal (the device or the library of the communicator, in its words),
-// ResourceExhausted (out of device memory), InvalidArgument (a gradient of this rank's is not
-// finite; another rank says another rate, or ends before), and whatever `still_wanted` says.
+// With RingStops it goes on without ranks that die. Sums lie apart from gradients, and are applied
+// once the host has seen all of the step's: a rank has made a step, or still has its gradients.
+// Only then does it count the next step's samples, and adds up nothing of that step before all have
+// done so. Hence ranks are at most one step apart, and who is ahead has the sums that others lack.
+//
+// Threads: one. Errors: Aborted (with RingStops: see LeaveRing), Internal (the device or the
+// library of the communicator, in its words), ResourceExhausted (out of device memory),
+// InvalidArgument (a gradient of this rank's is not finite; another rank says another rate, or ends
+// before), and whatever `still_wanted` says.
 class DeviceSteps {
  public:
   // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
   // called on any thread. `program_waits`: whether the program does, asked on the thread whose call
   // waits; null: as long as it takes. The job's defaults are filled in. `says_rates`: the program
-  // does, in each step.
+  // does, in each step. `stops` outlives this; null: a rank that is gone ends the job.
   static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(
       std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
       device::StillWanted still_wanted, bool says_rates = false,
-      device::StillWanted program_waits = nullptr);
+      device::StillWanted program_waits = nullptr, RingStops* stops = nullptr);
   // Ends what is under way.
   ~DeviceSteps();
 
@@ -79,23 +87,31 @@ class DeviceSteps {
   // `rate`: the step's learning rate, where the program says rates.
   absl::Status BeginStep(uint32_t samples, float rate = 0);
   // The chunks' gradients are complete once `ready` is; null: they are. The first one of a step
-  // blocks until the step before has landed and all ranks have begun this one.
+  // blocks until the step before has landed and all ranks have begun this one. With RingStops,
+  // BeginStep and WaitIn block until the step before is made.
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step, const device::Event* ready);
   // Blocks until the chunk's weights are those of the next step, if it is under way: queued.
   absl::Status AwaitWeights(ChunkId chunk);
   // Does the same for what `stream` is given from now on; does not block. What goes wrong comes out
   // of the next step's first Publish.
   absl::Status WaitIn(device::Stream* stream, ChunkId chunk);
-  // Blocks until all chunks' are.
-  absl::Status AwaitAll();
+  absl::Status AwaitAll();  // of all chunks
   // The last call but SendTrace: all ranks have made theirs, or will.
   absl::Status Finish();
+  // After Aborted. Blocks until what is queued has run out.
+  absl::Status LeaveRing();
+  // Then goes on among `ranks`, as number `rank`, with the newest step that any of them has made;
+  // the one that none has begins again with what is published of it. The call that was Aborted is
+  // to be repeated. Blocks until all are as far, without asking the program.
+  absl::Status GoOn(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
+                    uint32_t rank);
   // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
   void SendTrace(client::AgentChannel* agent, bool all);
 
   // Vectors of the optimizer's state.
   int states() const { return StateVectors(rule_.optimizer.kind); }
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
+  uint32_t ranks() const { return ranks_; }
   // What it has asked for on its device.
   uint64_t device_bytes() const { return device_bytes_; }
   uint64_t bytes_reduced() const { return bytes_reduced_; }
@@ -108,18 +124,10 @@ class DeviceSteps {
     bool published = false;        // and not queued yet
     std::optional<uint64_t> step;  // under way
   };
-  // What all ranks add up at once: a number, and what they compare by it.
-  struct Agreed {
-    uint64_t value, step, rate;  // from 1, 0: none is begun; the bits of the rate
-  };
-  // Numbers on the device and in pinned memory of the host, where copies end up.
-  struct Words {
-    device::Memory on_device, on_host;
-  };
 
   DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
               const proto::Layout& layout, device::StillWanted still_wanted, bool says_rates,
-              device::StillWanted program_waits);
+              device::StillWanted program_waits, RingStops* stops);
 
   device::Memory Part(float* begin) const {
     return device::Memory(arena_, reinterpret_cast<std::byte*>(begin));
@@ -127,34 +135,47 @@ class DeviceSteps {
   absl::Status Allocate();
   // The device's, in the order of an ArenaImage.
   float* vector(int index) const { return index == 0 ? weights_ : index == 1 ? state0_ : state1_; }
-  absl::StatusOr<Words> AllocateWords(size_t bytes, const char* what);
-  // `step`: as in Agreed. The sum is of this value alone, once all ranks are found to agree.
-  absl::Status StartSum(uint64_t value, uint64_t step);
+  // `step`: as in RankSums.
+  absl::Status StartSum(uint64_t value, uint64_t step, const device::StillWanted& wanted);
   absl::StatusOr<uint64_t> AwaitSum();
-  absl::Status CheckAgreed(const Agreed& sums) const;
-  absl::Status Await(const device::Event& event);
+  absl::Status Await(const device::Event& event, bool asks_program = true);
   // What the watch has found comes before what follows from it.
   absl::Status OrCause(absl::Status status);
   absl::Status PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
                           const device::Event* ready);
+  // The count of the step's samples, once.
+  absl::Status AwaitCount();
+  absl::Status QueuePublished(uint64_t step);
   absl::Status PublishOne(ChunkId chunk, uint64_t step);
+  absl::Status CheckVerdict(ChunkId chunk, uint64_t step) const;
   absl::Status Update(const Chunk& chunk, uint64_t at, uint64_t number);
+
+  // With RingStops. Blocks until the step in hand, all of it published, is made; where the chunk
+  // waits for that.
+  absl::Status Settle();
+  absl::Status SettleFor(const Chunk& chunk);
+  absl::Status ApplySums();
+  absl::Status TakeSumsOf(uint32_t rank);
+  absl::Status BeginAgain();
+  absl::Status EndRing();
+  void WatchCommunicator();
 
   const std::shared_ptr<device::Device> device_;
   const proto::Job job_;
   const proto::Layout layout_;
   const device::StillWanted still_wanted_, program_waits_;
   const device::StillWanted caller_waits_;  // both
+  RingStops* const stops_;
   kernels::UpdateRule rule_;
 
   uint64_t device_bytes_ = 0;
   // Memory outlives the communicator and the stream that use it.
-  device::Memory arena_;  // weights, gradients, state, one after the other
+  device::Memory arena_;  // weights, gradients, sums, state, one after the other
   float *weights_ = nullptr, *gradients_ = nullptr, *state0_ = nullptr, *state1_ = nullptr;
-  Words verdicts_;  // by chunk
-  Words agreed_;    // Agreed
-  std::unique_ptr<device::Event> counted_;
-  Agreed own_ = {};  // of the sum under way
+  float* sums_ = nullptr;                     // where gradients lie, without RingStops
+  device::Memory verdicts_, known_verdicts_;  // by chunk; the host's
+  std::unique_ptr<RankSums> rank_sums_;
+  std::unique_ptr<device::Event> arrived_;  // what comes from other ranks, but for rank_sums_
   uint32_t ranks_ = 1;
   std::vector<Chunk> chunks_;
   std::optional<ChunkMap> map_;
@@ -164,12 +185,12 @@ class DeviceSteps {
   std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced, or this is the only rank
 
   uint32_t own_samples_ = 0;
-  float rate_ = 0;             // of the step in hand
-  uint64_t begun_ = 0;         // steps
-  uint32_t queued_ = 0;        // chunks of the step in hand
-  bool counting_ = false;      // of the step's samples, over all ranks
-  uint64_t step_samples_ = 0;  // of all ranks
-  uint64_t samples_ = 0;       // of all ranks, the step in hand included
+  float rate_ = 0;                 // of the step in hand
+  uint64_t begun_ = 0, made_ = 0;  // steps; made_ with RingStops
+  uint32_t queued_ = 0;            // chunks of the step in hand
+  bool counting_ = false;          // of the step's samples, over all ranks
+  uint64_t step_samples_ = 0;      // of all ranks
+  uint64_t samples_ = 0;           // of all ranks, the step in hand included
   uint64_t bytes_reduced_ = 0, chunks_reduced_ = 0;
 };
 

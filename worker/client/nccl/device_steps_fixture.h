@@ -100,13 +100,14 @@ class DeviceStepsTest : public testing::Test {
   // One rank's steps on the device of its number, begun; others are waited for until `stopped_`.
   std::unique_ptr<DeviceSteps> Begun(const proto::Job& job, const std::string& id, uint32_t ranks,
                                      uint32_t rank, device::StillWanted program_waits = nullptr,
-                                     bool says_rates = false) {
+                                     bool says_rates = false, RingStops* stops = nullptr) {
     std::shared_ptr<device::Device> device = device::FindTestDevices()->Use(rank).value();
-    const device::StillWanted wanted = [this, until = absl::Now() + absl::Minutes(2)] {
-      return stopped_ || absl::Now() > until ? absl::UnavailableError("the job was stopped")
-                                             : absl::OkStatus();
+    const device::StillWanted wanted = [this, stops, until = absl::Now() + absl::Minutes(2)] {
+      if (stopped_ || absl::Now() > until) return absl::UnavailableError("the job was stopped");
+      return stops == nullptr ? absl::OkStatus() : stops->Check();
     };
-    auto steps = DeviceSteps::Create(device, job, SomeLayout(), wanted, says_rates, program_waits);
+    auto steps =
+        DeviceSteps::Create(device, job, SomeLayout(), wanted, says_rates, program_waits, stops);
     EXPECT_TRUE(steps.ok()) << steps.status();
     std::vector<float> first(kElements);
     for (uint32_t i = 0; i < kElements; ++i) first[i] = FirstWeight(i);

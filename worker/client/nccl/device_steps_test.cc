@@ -237,10 +237,15 @@ TEST_F(DeviceStepsOnFake, ARankTakesWhatTheFormulaSays) {
     proto::Job job = SomeJob(optimizer);
     job.set_device(proto::Job::GPU);
     job.set_exchange(proto::Job::NCCL);
-    const auto steps = Begun(job, "", 1, 0);
-    EXPECT_EQ(device::TestDeviceBytes(),
-              worker::MemoryOfGpus(job, kElements, 1, 1, placement).total());
-    EXPECT_EQ(device::TestDeviceBytes(), steps->device_bytes()) << "and it says so";
+    for (const bool drops : {false, true}) {
+      if (drops) job.set_on_loss(proto::Job::DROP);
+      RingStops stops(
+          1, [] { return 0; }, [](const RingStops::Answer&) {});
+      const auto steps = Begun(job, "", 1, 0, nullptr, false, drops ? &stops : nullptr);
+      EXPECT_EQ(device::TestDeviceBytes(),
+                worker::MemoryOfGpus(job, kElements, 1, 1, placement).total());
+      EXPECT_EQ(device::TestDeviceBytes(), steps->device_bytes()) << "and it says so";
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/job.h"
 #include "common/wire/frame.h"
 #include "worker/client/link/local_link.h"
 #include "worker/client/nccl/device_client.h"
@@ -49,9 +50,14 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   // All ranks are found to name the same by those that compare what they offer.
   const absl::StatusOr<proto::Job> job = client::CompleteJob(launch_.record().job(), facts);
   if (!job.ok()) return job.status();
+  if (DropsLost(*job)) {
+    stops_.emplace(
+        launch_.record().view().number(), [this] { return aggregator_->ring_asked(); },
+        [this](const RingStops::Answer& answer) { Answer(answer); });
+  }
   absl::StatusOr<std::unique_ptr<DeviceSteps>> steps = DeviceSteps::Create(
-      device_, *job, layout_, [this] { return aggregator_->CheckAlive(); }, facts.says_rates,
-      [this] { return aggregator_->AskProgram(); });
+      device_, *job, layout_, [this] { return StillWanted(); }, facts.says_rates,
+      [this] { return aggregator_->AskProgram(); }, stops_ ? &*stops_ : nullptr);
   if (!steps.ok()) return steps.status();
   steps_ = *std::move(steps);
   // The host's are no more to be read once the aggregator has answered.
@@ -67,21 +73,30 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
   }
   absl::StatusOr<client::RunFacts> run = aggregator_->Start(facts);
   if (!run.ok()) return run.status();
+  if (status = Begin(facts, *run); !status.ok()) return status;
+  aggregator_->ShowDeviceBytes(steps_->device_bytes());
+  ShowArenas(*steps_, &*run);
+  return run;
+}
+
+absl::Status NcclLink::Begin(const client::JobFacts& facts, const client::RunFacts& run) {
+  const uint32_t ranks = launch_.record().job().ranks();
+  const device::StillWanted wanted = [this] {
+    absl::Status status = StillWanted();
+    return status.ok() ? aggregator_->AskProgram() : status;
+  };
   absl::StatusOr<std::unique_ptr<device::Communicator>> communicator =
-      device_->NewCommunicator(aggregator_->nccl_id(), launch_.record().job().ranks(),
-                               launch_.rank(), [this] { return aggregator_->CheckWanted(); });
+      device_->NewCommunicator(aggregator_->nccl_id(), ranks, launch_.rank(), wanted);
   if (!communicator.ok()) return communicator.status();
-  status = steps_->Begin(*std::move(communicator), launch_.record().job().ranks(),
-                         run->chunk_elements, run->samples_per_epoch);
+  absl::Status status =
+      steps_->Begin(*std::move(communicator), ranks, run.chunk_elements, run.samples_per_epoch);
   if (status.ok()) status = Restore();
   if (status.ok()) {
     status = facts.takes_first_weights ? steps_->TakeWeightsOfRank0()
                                        : ExpectSameWeights("first weights");
   }
-  if (!status.ok()) return status;
-  aggregator_->ShowDeviceBytes(steps_->device_bytes());
-  ShowArenas(*steps_, &*run);
-  return run;
+  if (status.ok() && stops_) stops_->Begin();
+  return status;
 }
 
 absl::Status NcclLink::Restore() {
@@ -98,19 +113,21 @@ absl::Status NcclLink::ExpectSameWeights(const char* which) {
   const uint64_t hash = HashOf(weights);
   const absl::StatusOr<uint64_t> sum = steps_->Sum(hash);
   if (!sum.ok()) return sum.status();
-  if (*sum == hash * launch_.record().job().ranks()) return absl::OkStatus();
+  if (*sum == hash * steps_->ranks()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("ranks have other ", which, " than one another"));
 }
 
 void NcclLink::ComputeIn(device::Stream* stream) { stream_ = stream; }
 
 absl::Status NcclLink::BeginStep(uint64_t, uint32_t samples, float rate) {
-  return steps_->BeginStep(samples, rate);
+  return InRings([&] { return steps_->BeginStep(samples, rate); });
 }
 
 absl::Status NcclLink::AwaitWeights(ChunkId chunk, uint64_t step) {
-  if (stream_ != nullptr) return steps_->WaitIn(stream_, chunk);
-  if (absl::Status status = steps_->AwaitWeights(chunk); !status.ok()) return status;
+  absl::Status status = InRings([&] {
+    return stream_ != nullptr ? steps_->WaitIn(stream_, chunk) : steps_->AwaitWeights(chunk);
+  });
+  if (!status.ok() || stream_ != nullptr) return status;
   aggregator_->ShowLanded(chunk, step);
   return absl::OkStatus();
 }
@@ -118,7 +135,8 @@ absl::Status NcclLink::AwaitWeights(ChunkId chunk, uint64_t step) {
 absl::Status NcclLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
   const absl::StatusOr<const device::Event*> ready = RecordIn(stream_, device_.get(), &ready_);
   if (!ready.ok()) return ready.status();
-  if (absl::Status status = steps_->Publish(chunks, step, *ready); !status.ok()) return status;
+  absl::Status status = InRings([&] { return steps_->Publish(chunks, step, *ready); });
+  if (!status.ok()) return status;
   for (uint32_t c = 0; step > landed_ && c < steps_->chunks(); ++c) {
     aggregator_->ShowLanded(ChunkId(c), step);
   }
@@ -128,8 +146,8 @@ absl::Status NcclLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) 
 }
 
 absl::Status NcclLink::Finish(uint64_t steps) {
-  absl::Status status = steps_->AwaitAll();
-  if (status.ok()) status = ExpectSameWeights("final weights");
+  absl::Status status = InRings([&] { return steps_->AwaitAll(); });
+  if (status.ok()) status = EndTogether();
   if (status.ok()) status = steps_->Finish();
   return status.ok() ? aggregator_->Finish(steps) : status;
 }

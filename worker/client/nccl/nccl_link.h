@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "worker/client/link/aggregator_link.h"
 #include "worker/client/link/rank_link.h"
 #include "worker/client/nccl/device_steps.h"
+#include "worker/client/nccl/ring_stops.h"
 
 namespace strata::nccl {
 
@@ -16,6 +19,9 @@ namespace strata::nccl {
 // each applies the optimizer there to weights of its own. The node's aggregator joins them: it
 // compares what they train, brings rank 0's id to all, starts them, and tells those that wait when
 // the job is stopped or a peer is gone; it moves no data.
+//
+// With on_loss: DROP the ranks that are left go from one communicator to the next as others die.
+// What the program asks meanwhile is done once all have met again, without asking it.
 //
 // The order of addition is the library's. Ranks compare their first weights, unless they take rank
 // 0's, and their final ones; in each step what the program says of it.
@@ -38,7 +44,13 @@ class NcclLink final : public client::RankLink {
   absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
+  absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) override {
+    return aggregator_->LearnViews(step, waits, views);
+  }
   absl::Status Finish(uint64_t steps) override;
+  std::vector<proto::ViewChange> TakeLateChanges() override {
+    return aggregator_->TakeLateChanges();
+  }
   absl::Status KeepWeights() override { return client::WeightsLieOnDevice(); }
   void SendTrace(client::AgentChannel* agent, bool all) override;
   proto::NodeCounters Counters() const override;
@@ -47,15 +59,33 @@ class NcclLink final : public client::RankLink {
   NcclLink(const proto::Launch& launch, std::shared_ptr<device::Device> device,
            std::unique_ptr<client::AggregatorLink> aggregator);
 
+  // Meets the other ranks with the first weights.
+  absl::Status Begin(const client::JobFacts& facts, const client::RunFacts& run);
   // Takes what the job goes on from, if it does.
   absl::Status Restore();
   // Whether all ranks have the same weights on their devices. Errors: InvalidArgument.
   absl::Status ExpectSameWeights(const char* which);
 
+  // Whether to go on waiting for other ranks, in the ring in hand. Threads: any.
+  absl::Status StillWanted();
+  // Says where the rank has stopped.
+  void Answer(const RingStops::Answer& answer);
+  // Makes the call again in the next ring, and so on, where the one in hand is stopped.
+  absl::Status InRings(absl::FunctionRef<absl::Status()> call);
+  absl::Status GoOn();
+  absl::Status FormRing(const proto::RankRing& ring);
+  // A peer that dies may look like an error of the library's: returns Aborted if the ring is
+  // stopped for that.
+  absl::Status OrStopped(absl::Status error);
+  // Finds the final weights to be the same on all ranks, after which none is needed any more.
+  absl::Status EndTogether();
+
   const proto::Launch launch_;
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<client::AggregatorLink> aggregator_;
-  ReadImages read_;  // null: the job begins anew
+  ReadImages read_;                 // null: the job begins anew
+  std::optional<RingStops> stops_;  // with on_loss: DROP
+  bool is_over_ = false;            // likewise: all ranks are known to have made all steps
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
   client::ArenaView view_;  // of the host, until Start

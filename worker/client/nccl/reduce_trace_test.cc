@@ -50,8 +50,8 @@ struct Rank {
     };
   }
   absl::Status AllReduce() {
-    return communicator->AllReduce(*stream, reinterpret_cast<float*>(values.get()), kElements,
-                                   Wanted());
+    auto* const at = reinterpret_cast<float*>(values.get());
+    return communicator->AllReduce(*stream, at, at, kElements, Wanted());
   }
   void Step(uint64_t step) {
     for (uint32_t c = 0; c < kChunks; ++c) {

@@ -12,6 +12,7 @@
 #include "common/job/exchange/views.h"
 #include "common/log.h"
 #include "common/require.h"
+#include "server/coordinator/jobs/node_agreement.h"
 #include "server/coordinator/jobs/views/view_layout.h"
 
 namespace strata::server {
@@ -191,9 +192,11 @@ void RingKeeper::Decide(JobEntry* entry, absl::Time now) {
   STRATA_REQUIRE(views.ok());
   absl::StatusOr<proto::FormRing> decided = entry->ring.Decide(views->newest_clock());
   const std::string why = WhyDropped(*entry);
-  if (!decided.ok()) {
-    return life_->Fail(absl::StrCat(why, "; ", decided.status().message()), entry, now);
+  absl::Status valid = decided.status();
+  if (valid.ok() && entry->job().exchange() == proto::Job::NCCL && !decided->is_over()) {
+    valid = CheckNcclId(entry->nodes[decided->nodes(0)], decided->nccl_id());
   }
+  if (!valid.ok()) return life_->Fail(absl::StrCat(why, "; ", valid.message()), entry, now);
   proto::ViewChange* const change = decided->mutable_change();
   change->set_job_id(record->job_id());
   change->set_attempt(record->attempt());

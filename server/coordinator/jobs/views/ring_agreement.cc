@@ -66,6 +66,7 @@ absl::StatusOr<proto::FormRing> RingAgreement::Decide(uint64_t clock_before) con
     from_clock = std::max<uint64_t>(from_clock, stopped.from_clock());
     if (stopped.is_over()) forming.set_is_over(true);
   }
+  forming.set_nccl_id(heard_.begin()->second.nccl_id());
   forming.mutable_change()->set_number(number_);
   forming.mutable_change()->set_at_clock(from_clock);
   // A mean of a step needs all nodes' sums of it, and the last one is made once all have it.

@@ -41,6 +41,17 @@ TEST(RingAgreement, AllGoOnWithTheMostStepsAndTheLargestPromise) {
   EXPECT_EQ(forming.change().at_clock(), 14u);
 }
 
+TEST(RingAgreement, TheFirstNodesIdIsTheRings) {
+  RingAgreement ring;
+  ring.Ask(3, {0, 1, 2}, kNow);
+  for (const uint32_t node : {2, 0, 1}) {
+    proto::RingStopped stopped = Stopped(node, 3, 10, 12);
+    stopped.set_nccl_id(std::string(1, static_cast<char>('a' + node)));
+    EXPECT_TRUE(ring.OnStopped(stopped).ok());
+  }
+  EXPECT_EQ(ring.Decide(0)->nccl_id(), "a");
+}
+
 TEST(RingAgreement, AChangeComesAfterTheStepsThatAreMadeAndAfterTheOneBefore) {
   RingAgreement ring;
   ring.Ask(3, {0}, kNow);
