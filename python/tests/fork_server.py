@@ -180,6 +180,9 @@ def become(asked: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # Shells start what is in the background with Ctrl-C ignored, Strata's daemons start ranks
+    # without.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         server = Server(listening)
         prepare(sys.argv[2:])

@@ -1,5 +1,6 @@
 """Runs scripts as support.py does, by an interpreter that has imported PyTorch already: processes
-fork from it (fork_server.py). Of a script all is the same but how its interpreter began."""
+fork from it (fork_server.py). All of a script is the same but how its interpreter begins, and that
+its end does not take PyTorch apart."""
 
 from __future__ import annotations
 
@@ -33,12 +34,13 @@ class Forks:
                 stdin=subprocess.PIPE,
                 env=environment(),
                 pass_fds=[listener.fileno()],
+                start_new_session=True,  # Ctrl-C is for the tests, whose end is the server's
             )
 
     def close(self) -> None:
         assert self._server.stdin is not None
         self._server.stdin.close()
-        self._server.wait()
+        self._server.wait(60)
 
 
 _started: list[Forks] = []

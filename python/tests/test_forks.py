@@ -18,7 +18,10 @@ from support import environment
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
+    """Started as shells start what is in the background: with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     made = Forks("decimal")
+    signal.signal(signal.SIGINT, before)
     yield made
     made.close()
 
@@ -27,6 +30,7 @@ class Script:
     """A script that this process has begun, which is forked unless another Python is named."""
 
     def __init__(self, folder: pathlib.Path, forks: Forks, text: str, python: str = PYTHON) -> None:
+        folder.mkdir(exist_ok=True)
         path = folder / "script.py"
         path.write_text(text)
         self.reads, writes = os.pipe()
@@ -45,9 +49,8 @@ class Script:
     def end(self) -> tuple[int, str, str]:
         """Returns its status, what it printed and what it wrote to the file that it was given."""
         with self.process, os.fdopen(self.reads) as file:
-            assert self.process.stdout is not None
-            out = self.process.stdout.read()
-            return self.process.wait(20), out, file.read()
+            out, _ = self.process.communicate(timeout=30)
+            return self.process.returncode, out, file.read()
 
     def line(self) -> str:
         """Waits for a line, and returns it."""
@@ -69,10 +72,23 @@ print(json.dumps(seen))
 """
 
 
+SLEEPS = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(int(number)))
+if os.fork() == 0:
+    print(os.getppid(), os.getpid(), flush=True)
+time.sleep(100)
+"""
+
+
 def test_a_script_finds_what_one_with_an_interpreter_of_its_own_finds(
     tmp_path: pathlib.Path, forks: Forks
 ) -> None:
+    other = Script(tmp_path / "other", forks, SLEEPS)
+    other.line()
     status, out, written = Script(tmp_path, forks, LOOKS).end()
+    other.process.kill()
+    other.end()
     assert (status, written) == (0, "written"), out
     expected_status, expected, _ = Script(tmp_path, forks, LOOKS, sys.executable).end()
     assert expected_status == 0, expected
@@ -115,15 +131,6 @@ def test_an_exception_is_told_of_as_by_an_interpreter(tmp_path: pathlib.Path, fo
     assert frames in out and out.endswith("\nValueError: no such thing\n")
 
 
-SLEEPS = """
-import os, signal, sys, time
-signal.signal(signal.SIGTERM, lambda number, _: sys.exit(int(number)))
-if os.fork() == 0:
-    print(os.getppid(), os.getpid(), flush=True)
-time.sleep(100)
-"""
-
-
 def waits_until(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + 20
     while not condition() and time.monotonic() < deadline:
@@ -132,7 +139,12 @@ def waits_until(condition: Callable[[], bool]) -> bool:
 
 
 def is_gone(pid: str) -> bool:
-    return not pathlib.Path("/proc", pid).exists()
+    """Whether a process has ended; who inherits it may reap it later."""
+    try:
+        stat = pathlib.Path("/proc", pid, "stat").read_text()
+    except OSError:
+        return True
+    return stat.rsplit(")", 1)[1].split()[0] == "Z"
 
 
 @pytest.mark.parametrize(
@@ -146,6 +158,16 @@ def test_signals_reach_the_script_and_what_it_has_started_ends_with_it(
     script.process.send_signal(number)
     assert script.end()[0] == status
     assert all(waits_until(lambda: is_gone(pid)) for pid in processes)
+
+
+def test_what_a_script_has_started_ends_when_it_does_so_by_itself(
+    tmp_path: pathlib.Path, forks: Forks
+) -> None:
+    script = Script(tmp_path, forks, SLEEPS)
+    parent, child = script.line().split()
+    os.kill(int(parent), signal.SIGINT)  # to it alone
+    assert script.end()[0] == -signal.SIGINT
+    assert waits_until(lambda: is_gone(child))
 
 
 def test_all_scripts_end_with_the_server(tmp_path: pathlib.Path) -> None:

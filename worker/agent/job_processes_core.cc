@@ -231,7 +231,8 @@ void JobProcessesCore::OnExit(int child, const ExitStatus& status, const std::st
     aggregator_due_ = now + deadlines_.end_deadline +
                       (job_.has_checkpoint() ? deadlines_.last_checkpoint : absl::ZeroDuration());
   }
-  if (running_ == 0) OnAllGone(now);
+  // The end of a lost rank says why the node has failed, which is all where no child was left.
+  if (running_ == 0 && phase_ != Phase::kGone) OnAllGone(now);
 }
 
 void JobProcessesCore::OnSymptom(absl::Time now) {
