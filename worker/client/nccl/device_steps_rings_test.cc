@@ -205,6 +205,7 @@ TEST_F(DeviceStepsInRings, AStepThatNoRankHasMadeIsMadeAgainByThoseThatAreLeft) 
     for (uint64_t step = 1; step < 4; ++step) ASSERT_EQ(rank.Step(step), absl::OkStatus());
     EXPECT_EQ(rank.formed, 1);
     EXPECT_EQ(Weights(*rank.steps), Made(job_, {{0, 1, 2}, {0, 2}, {0, 2}, {0, 2}}));
+    EXPECT_EQ(rank.steps->Cut(4)->at(0).weights.samples, 15u + 3 * 10);
     EXPECT_EQ(rank.End(), absl::OkStatus());
   });
   decides.join();
