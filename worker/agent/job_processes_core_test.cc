@@ -226,17 +226,6 @@ TEST_F(JobProcessesCoreTest, WaitsForTheEndOfALostRank) {
   EXPECT_EQ(Actions(), "failed: rank 1 (node 0, w1): exited with status 3, signal 15");
 }
 
-TEST_F(JobProcessesCoreTest, IsGoneOnceWhereTheLostRankIsTheLastToEnd) {
-  StartAll();
-  SayLost(1);
-  Exit(0);
-  Exit(kAggregator, ExitStatus{1, 0});
-  Pass(absl::Milliseconds(200));
-  EXPECT_EQ(Actions(), "");
-  Exit(1, ExitStatus{0, SIGKILL});
-  EXPECT_EQ(Actions(), "failed: rank 1 (node 0, w1): killed by signal 9 (Killed), gone");
-}
-
 TEST_F(JobProcessesCoreTest, WaitsForTheEndOfALostRankOnlySoLong) {
   StartAll();
   SayLost(1);

@@ -1,5 +1,7 @@
-// What JobProcessesCore passes on between children and the coordinator, of checkpoints, refusals
-// and changes of the job's nodes.
+// What JobProcessesCore passes on between children and the coordinator, of checkpoints, refusals,
+// changes of the job's nodes and a lost rank that is the last to end.
+#include <signal.h>
+
 #include <optional>
 #include <string>
 #include <variant>
@@ -208,6 +210,19 @@ TEST_F(JobProcessesMessagesTest, WhatANodePromisesNamesTheProcessesThatPromise) 
   core_->Fail("told to", now_);
   EXPECT_TRUE(Said().at(0).has_node_failed());
   EXPECT_TRUE(Say(kAggregator, message).empty()) << "it is void";
+}
+
+TEST_F(JobProcessesMessagesTest, ALostRankThatIsTheLastToEndIsTheReasonOnce) {
+  proto::ChildMessage lost;
+  lost.mutable_lost()->set_local_rank(1);
+  EXPECT_TRUE(Say(kAggregator, lost).empty());
+  core_->OnExit(kRank, ExitStatus{}, "", now_);
+  core_->OnExit(kAggregator, ExitStatus{1, 0}, "", now_);
+  EXPECT_TRUE(Pass(JobDeadlines().symptom_time).empty());
+  core_->OnExit(1, ExitStatus{0, SIGKILL}, "", now_);
+  const std::vector<proto::DaemonMessage> said = Said();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].node_failed().reason(), "rank 1 (node 0, w1): killed by signal 9 (Killed)");
 }
 
 }  // namespace
