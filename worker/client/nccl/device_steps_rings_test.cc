@@ -127,7 +127,6 @@ class DeviceStepsInRings : public DeviceStepsTest {
         if (!absl::IsAborted(status)) return status;
       }
     }
-    // As the fixture's, with calls that can be stopped.
     absl::Status Begin(uint64_t step) {
       absl::Status status = InRings([&] { return steps->BeginStep(SamplesOf(number)); });
       if (status.ok()) PutGradients(*steps, number, step);
@@ -211,9 +210,10 @@ TEST_F(DeviceStepsInRings, AStepThatNoRankHasMadeIsMadeAgainByThoseThatAreLeft) 
 }
 
 TEST_F(DeviceStepsInRings, WhatIsPublishedOfAStepWhenItIsStoppedCountsInTheNextRing) {
-  absl::Barrier published(2);
+  absl::Barrier published(3);
   absl::Notification formed;
   std::thread decides([&] {
+    published.Block();
     EXPECT_EQ(rings_.Stop(2, {0, 1}), (std::vector<uint64_t>{0, 0}));
     rings_.Form(2, {1, 0});
     formed.Notify();
