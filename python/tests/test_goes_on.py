@@ -59,12 +59,13 @@ def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(
                     os.kill(process, signal.SIGKILL)
         running.wait()
     assert running.returncode == -signal.SIGKILL and (first / "met").exists()
+    # Only the same program may go on, so not one that forks.
     options = (*checkpoints(second), "--resume", str(first / "checkpoints"))
-    must_finish(forks.run_job(second, SCRIPT, options=options))
+    must_finish(run_job(second, SCRIPT, options=options))
     expect_same_end(second, undisturbed.run())
     # Another one that goes on from there, and writes no checkpoints of its own.
     third = tmp_path / "third"
-    must_finish(forks.run_job(third, SCRIPT, options=options[-2:]))
+    must_finish(run_job(third, SCRIPT, options=options[-2:]))
     expect_same_end(third, undisturbed.run())
 
 
