@@ -68,12 +68,14 @@ def verdict(outcome):
     """None where all is well, else what is wrong."""
     if outcome.mutation != outcome.name:
         return f"runs the mutation '{outcome.mutation}', not '{outcome.name}'"
-    if outcome.name == SOUND:
-        return None if outcome.status == 0 else "the sound code is red"
+    if outcome.name == SOUND and outcome.status == 0:
+        return None
     if outcome.status == 0:
         return "survived: no invariant sees this fault"
     if outcome.status != 1 or not outcome.violation:
         return f"ended with {outcome.status}, by no invariant"
+    if outcome.name == SOUND:
+        return "the sound code is red"
     wanted = described(outcome.name, "caught by")
     if invariant(outcome) != wanted:
         return f"caught by '{invariant(outcome)}', not by '{wanted}'"

@@ -44,7 +44,13 @@ class RunMutantsTest(unittest.TestCase):
 
     def test_the_sound_code_is_green(self):
         self.assertIsNone(run_mutants.verdict(green()))
-        self.assertEqual(run_mutants.verdict(green(status=1)), "the sound code is red")
+        self.assertEqual(
+            run_mutants.verdict(green(status=1, violation="window: 6 of 5")),
+            "the sound code is red",
+        )
+        self.assertEqual(
+            run_mutants.verdict(green(status="no end")), "ended with no end, by no invariant"
+        )
 
     def test_a_program_must_run_the_mutation_that_it_is_told(self):
         self.assertEqual(
