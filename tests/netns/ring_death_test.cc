@@ -4,17 +4,15 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/jobs.h"
-#include "tests/e2e/testing/leftovers.h"
+#include "tests/e2e/testing/lost_nodes.h"
 #include "tests/netns/netns_cluster.h"
 
 namespace strata::tests {
@@ -78,11 +76,6 @@ class RingDeath : public NetnsTest {
     });
   }
   void KillWorker(uint32_t node) { cluster_.Kill("worker " + playing_[node]); }
-  static void KillProcess(const std::string& kind) {
-    const std::vector<int> processes = ListProcesses(kind);
-    ASSERT_FALSE(processes.empty()) << kind;
-    kill(processes.back(), SIGKILL);
-  }
 
   // The job has made all its steps, has lost so many nodes one after the other, says which, and has
   // one model.
@@ -99,29 +92,8 @@ class RingDeath : public NetnsTest {
       EXPECT_EQ(change.ranks(), (kNodes - 1 - i) * kRanksPerNode);
       EXPECT_NE(change.reason(), "");
     }
-    ExpectOneModel(status.run_dir(), gone);
+    ExpectOneModel(status.run_dir(), kNodes, kSteps, gone);
     ExpectMeasured(status.run_dir());
-  }
-  // By step, of all nodes: those that are left have all steps and the final weights; what one that
-  // has died had written last may be cut short.
-  static void ExpectOneModel(const std::string& run_dir, const std::set<uint32_t>& gone) {
-    std::map<std::string, std::string> hashes;
-    for (uint32_t node = 0; node < kNodes; ++node) {
-      const std::vector<std::string> lines = Hashes(run_dir, static_cast<int>(node));
-      const bool is_left = !gone.contains(node);
-      if (is_left) {
-        EXPECT_EQ(lines.size(), kSteps + 1) << "node " << node;
-      }
-      for (size_t i = 0; i < lines.size(); ++i) {
-        if (!is_left && i + 1 == lines.size()) break;
-        const std::vector<std::string> parts = absl::StrSplit(lines[i], ' ');
-        ASSERT_EQ(parts.size(), 2) << lines[i];
-        const auto [known, is_new] = hashes.try_emplace(parts[0], parts[1]);
-        EXPECT_EQ(known->second, parts[1]) << "node " << node << ", step " << parts[0];
-      }
-    }
-    EXPECT_EQ(hashes.size(), kSteps + 1);
-    EXPECT_TRUE(hashes.contains("final"));
   }
   // Each line once, in order, whoever wrote it; and whoever was first at the end has measured and
   // saved the model.
@@ -170,7 +142,7 @@ TEST_F(RingDeath, TwoAtOnceAreDroppedTogetherOrOneAfterTheOther) {
     gone.insert(change.left().begin(), change.left().end());
   }
   EXPECT_THAT(gone, ElementsAre(1, 2));
-  ExpectOneModel(status.run_dir(), gone);
+  ExpectOneModel(status.run_dir(), kNodes, kSteps, gone);
   ExpectMeasured(status.run_dir());
 }
 

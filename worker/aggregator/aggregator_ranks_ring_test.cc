@@ -13,6 +13,7 @@
 #include "common/job/exchange/views.h"
 #include "gtest/gtest.h"
 #include "worker/aggregator/testing/aggregator_fixture.h"
+#include "worker/aggregator/testing/three_nodes.h"
 #include "worker/client/link/aggregator_link.h"
 #include "worker/contract/rank_protocol.pb.h"
 
@@ -32,15 +33,7 @@ class RanksRingTest : public AggregatorFixture {
     record->mutable_job()->set_ranks_min(2);
     record->mutable_job()->set_exchange(proto::Job::NCCL);
     record->mutable_job()->set_on_loss(proto::Job::DROP);
-    record->mutable_view()->set_number(1);
-    uint32_t first = 0;
-    for (const auto& [number, ranks] : {std::pair(3u, 6u), std::pair(0u, 2u), std::pair(1u, 2u)}) {
-      proto::LogicalNode* const node = record->mutable_view()->add_nodes();
-      node->set_node(number);
-      node->set_first_rank(first);
-      node->set_ranks(ranks);
-      first += ranks;
-    }
+    SetThreeNodes(record->mutable_view());
   }
 
   // Runs one body per rank, once it may train.

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/aggregator/testing/aggregator_fixture.h"
+#include "worker/aggregator/testing/three_nodes.h"
 #include "worker/client/client_views.h"
 #include "worker/exchange/core/exchange.h"
 
@@ -103,15 +104,7 @@ class RingsTest : public AggregatorFixture {
     record->mutable_job()->set_ranks(10);
     record->mutable_job()->set_ranks_min(2);
     record->mutable_job()->set_on_loss(proto::Job::DROP);
-    record->mutable_view()->set_number(1);
-    uint32_t first = 0;
-    for (const auto& [number, ranks] : {std::pair(3u, 6u), std::pair(0u, 2u), std::pair(1u, 2u)}) {
-      proto::LogicalNode* const node = record->mutable_view()->add_nodes();
-      node->set_node(number);
-      node->set_first_rank(first);
-      node->set_ranks(ranks);
-      first += ranks;
-    }
+    SetThreeNodes(record->mutable_view());
   }
   static void TrainUntilAnError(Client* client) {
     absl::Status status = Begin(client);

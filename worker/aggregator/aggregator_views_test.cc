@@ -6,6 +6,7 @@
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 #include "worker/aggregator/testing/aggregator_fixture.h"
+#include "worker/aggregator/testing/three_nodes.h"
 #include "worker/client/client_views.h"
 
 namespace strata::worker {
@@ -20,16 +21,8 @@ class ViewsTest : public AggregatorFixture {
     record->mutable_job()->set_ranks(8);
     record->mutable_job()->set_ranks_min(2);
     record->mutable_job()->set_ranks_max(10);
-    record->mutable_view()->set_number(1);
-    uint32_t first = 0;
-    for (const auto& [number, ranks] : {std::pair(3u, 6u), std::pair(0u, 2u), std::pair(1u, 2u)}) {
-      proto::LogicalNode* const node = record->mutable_view()->add_nodes();
-      node->set_node(number);
-      node->set_first_rank(first);
-      node->set_ranks(ranks);
-      node->set_absent(number == 1);
-      first += ranks;
-    }
+    SetThreeNodes(record->mutable_view());
+    record->mutable_view()->mutable_nodes(2)->set_absent(true);
   }
   // Returns the clock that the node promises.
   uint64_t Propose(uint32_t number) {

@@ -5,19 +5,17 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/device_jobs.h"
 #include "tests/e2e/testing/jobs.h"
-#include "tests/e2e/testing/leftovers.h"
+#include "tests/e2e/testing/lost_nodes.h"
 
 namespace strata::tests {
 namespace {
@@ -79,11 +77,6 @@ class NcclDeath : public testing::Test {
       }
     }
   }
-  static void KillProcess(const std::string& kind) {
-    const std::vector<int> processes = ListProcesses(kind);
-    ASSERT_FALSE(processes.empty()) << kind;
-    kill(processes.back(), SIGKILL);
-  }
 
   // The job has made all its steps, has lost so many nodes one after the other, and has one model.
   static void ExpectShrunk(const proto::JobStatus& status, int lost) {
@@ -97,30 +90,9 @@ class NcclDeath : public testing::Test {
       EXPECT_TRUE(gone.insert(change.left(0)).second) << change.ShortDebugString();
       EXPECT_EQ(change.ranks(), kNodes - 1 - i);
     }
-    ExpectOneModel(status.run_dir(), gone);
+    ExpectOneModel(status.run_dir(), kNodes, kSteps, gone);
     EXPECT_GE(FinalAccuracy(Metrics(status.run_dir())), 0);
     EXPECT_TRUE(std::filesystem::exists(status.run_dir() + "/model.safetensors"));
-  }
-  // By step, of all nodes: those that are left have all steps and the final weights; what one that
-  // has died had written last may be cut short.
-  static void ExpectOneModel(const std::string& run_dir, const std::set<uint32_t>& gone) {
-    std::map<std::string, std::string> hashes;
-    for (uint32_t node = 0; node < kNodes; ++node) {
-      const std::vector<std::string> lines = Hashes(run_dir, static_cast<int>(node));
-      const bool is_left = !gone.contains(node);
-      if (is_left) {
-        EXPECT_EQ(lines.size(), kSteps + 1) << "node " << node;
-      }
-      for (size_t i = 0; i < lines.size(); ++i) {
-        if (!is_left && i + 1 == lines.size()) break;
-        const std::vector<std::string> parts = absl::StrSplit(lines[i], ' ');
-        ASSERT_EQ(parts.size(), 2) << lines[i];
-        const auto [known, is_new] = hashes.try_emplace(parts[0], parts[1]);
-        EXPECT_EQ(known->second, parts[1]) << "node " << node << ", step " << parts[0];
-      }
-    }
-    EXPECT_EQ(hashes.size(), kSteps + 1);
-    EXPECT_TRUE(hashes.contains("final"));
   }
 
   Cluster cluster_{{.servers = 0,
@@ -151,7 +123,7 @@ TEST_F(NcclDeath, TwoAtOnceAreDroppedTogetherOrOneAfterTheOther) {
     gone.insert(change.left().begin(), change.left().end());
   }
   EXPECT_FALSE(gone.empty());
-  ExpectOneModel(status.run_dir(), gone);
+  ExpectOneModel(status.run_dir(), kNodes, kSteps, gone);
 }
 
 TEST_F(NcclDeath, AnErrorIsNoDeathAndFailsTheJob) {

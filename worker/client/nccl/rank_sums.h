@@ -26,7 +26,7 @@ class RankSums {
     uint64_t made = 0;  // steps, for words
   };
 
-  // `stream`, of the device, outlives this. `slots`: for ShareEach, of as many ranks at most.
+  // `stream`, of the device, outlives this. `slots`: for StartEach, of as many ranks at most.
   static absl::StatusOr<std::unique_ptr<RankSums>> Create(device::Device* device,
                                                           device::Stream* stream, uint32_t slots);
 
