@@ -5,7 +5,7 @@
 
 A target is named as `FOLDER:NAME_test`, with or without // before it, and a test of it in the code
 that follows on the same line, as `SUITE.NAME`. A BUILD file must have the target, and one of the
-target's sources the test.
+target's sources the test, or one of those of a suite (`NAME_suite`) of the same file that it links.
 """
 
 import os
@@ -20,6 +20,7 @@ TARGET = r"`(?://)?([\w/]+):(\w+_test)`"
 NAMED = re.compile(TARGET + r"(?:[ |,]+`(\w+)\.(\w+)`)?")
 RULE = r"^\w+\(\n(?:(?!^\)).*\n)*?    name = \"%s\",\n((?:(?!^\)).*\n)*)"
 SOURCES = re.compile(r"\bsrcs = \[([^\]]*)\]")
+SUITES = re.compile(r"\":(\w+_suite)\"")
 # Of googletest, also where the name stands in the next line.
 DEFINED = r"\bTEST(?:_F|_P)?\(\s*%s,\s*%s\)"
 
@@ -45,7 +46,9 @@ def sources(root, tracked, folder, target):
     listed = SOURCES.search(rule.group(1))
     names = re.findall(r"\"([^\"]+)\"", listed.group(1)) if listed else []
     paths = [f"{folder}/{name}" for name in names]
-    return "\n".join(read(root, path) for path in paths if path in tracked)
+    texts = [read(root, path) for path in paths if path in tracked]
+    suites = SUITES.findall(rule.group(1))
+    return "\n".join(texts + [sources(root, tracked, folder, suite) or "" for suite in suites])
 
 
 def check(root, paths):

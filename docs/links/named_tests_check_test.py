@@ -28,12 +28,24 @@ cc_test(
     name = "y_test",
     srcs = ["y_test.cc"],
 )
+
+cc_library(
+    name = "linked_suite",
+    srcs = ["linked_test.cc"],
+)
+
+cc_test(
+    name = "suite_test",
+    deps = [":linked_suite"],
+)
 """
 FILES = {
     "a/b/BUILD": BUILD,
     "a/b/x_test.cc": "TEST(Suite, Plain) {\nTEST_P(Suite, OfAll) {\n",
     "a/b/more_test.cc": "TEST_F(SuiteWithAFixture,\n       WhoseNameIsLong) {\n// TEST(Suite) Gone",
     "a/b/y_test.cc": "TEST(Other, Plain) {\n",
+    "a/b/other.cc": "TEST(Library, Plain) {\n",
+    "a/b/linked_test.cc": "TEST_F(Linked, Plain) {\n",
 }
 
 
@@ -66,6 +78,12 @@ class NamedTests(unittest.TestCase):
     def test_a_test_of_another_suite_or_target_is_found(self):
         for text in ("`a/b:x_test` `Other.Plain`", "`a/b:y_test` | `Suite.Plain`",
                      "`a/b:x_test` `Suite.Plai`", "`a/b:x_test` `uite.Plain`"):
+            self.assertEqual(len(findings(text)), 1, text)
+
+    def test_tests_of_a_suite_that_a_target_links_are_its_own(self):
+        self.assertEqual(findings("`a/b:suite_test` `Linked.Plain`"), [])
+        for text in ("`a/b:suite_test` `Linked.Gone`", "`a/b:y_test` `Linked.Plain`",
+                     "`a/b:x_test` `Library.Plain`"):
             self.assertEqual(len(findings(text)), 1, text)
 
     def test_each_of_a_line_is_looked_at(self):
