@@ -15,8 +15,8 @@
 #include "common/require.h"
 #include "kernels/kernels.h"
 #include "optimizer/update_rule.h"
-#include "proto/control.pb.h"
 #include "proto/job.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::kernels {
 

@@ -11,7 +11,7 @@
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
 #include "common/image/node_image.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::cli {
 

@@ -10,7 +10,7 @@
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
 #include "common/image/node_image.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 // Checkpoints of a small job, for tests.
 namespace strata::cli {

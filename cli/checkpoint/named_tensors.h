@@ -11,7 +11,7 @@
 #include "cli/checkpoint/checkpoint_objects.h"
 #include "cli/checkpoint/optimizer_names.h"
 #include "common/image/safetensors.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::cli {
 

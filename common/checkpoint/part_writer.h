@@ -18,7 +18,7 @@
 #include "common/checkpoint/part_name.h"
 #include "common/checkpoint/store.h"
 #include "common/image/image_tensors.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata {
 

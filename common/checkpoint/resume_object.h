@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "common/bytes.h"
 #include "common/checkpoint/store.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata {
 

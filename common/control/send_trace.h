@@ -6,7 +6,7 @@
 
 #include "common/control/session.h"
 #include "common/limits/trace_limits.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::control {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata {
 

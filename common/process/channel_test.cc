@@ -9,7 +9,7 @@
 
 #include "google/protobuf/util/delimited_message_util.h"
 #include "gtest/gtest.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata {
 namespace {

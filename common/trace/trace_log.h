@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/limits/trace_limits.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata {
 

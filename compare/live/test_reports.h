@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::compare {
 

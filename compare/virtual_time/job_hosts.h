@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/cluster.pb.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::compare {
 

@@ -14,7 +14,7 @@
 #include "compare/virtual_time/link_medium.h"
 #include "compare/virtual_time/problem/compute_pool.h"
 #include "compare/virtual_time/problem/problem.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/client/straggler.h"
 #include "worker/exchange/core/exchange.h"

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "compare/virtual_time/link_medium.h"
 #include "proto/cluster.pb.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/shard_core.h"
 
 namespace strata::compare {

@@ -14,7 +14,7 @@
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "server/daemon/load_checkpoint.h"
 #include "server/shard/shard_cut.h"
 

@@ -9,7 +9,7 @@
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
 #include "common/image/chunk_image.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::server {
 

@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/limits/memory_ledger.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::server {
 

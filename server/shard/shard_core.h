@@ -25,7 +25,7 @@
 #include "common/wire/frame.h"
 #include "compression/encoder.h"
 #include "kernels/kernels.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "server/shard/frames/refusals.h"
 #include "server/shard/frames/shard_action.h"
 #include "server/shard/shard_cut.h"

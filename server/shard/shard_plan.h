@@ -10,7 +10,7 @@
 #include "common/ids.h"
 #include "common/job/arena.h"
 #include "common/job/exchange/views.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/chunk/consistency_modes.h"
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::server {
 

@@ -17,7 +17,7 @@
 #include "common/require.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "server/shard/frames/frame_backlog.h"
 #include "server/shard/shard_core.h"
 

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "common/job/exchange/views.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/testing/sim_copy.h"
 #include "worker/aggregator/core/view_gate.h"
 #include "worker/exchange/testing/training_node.h"

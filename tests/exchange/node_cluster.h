@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ipc/framed_channel.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "server/shard/shard_thread.h"
 #include "worker/client/client.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/types/span.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::tests {
 

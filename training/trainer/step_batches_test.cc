@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/job/exchange/views.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "training/data/dataset.h"
 #include "training/data/sampler.h"
 

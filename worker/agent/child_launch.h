@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/unique_fd.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::worker {
 

@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "common/transport/endpoint_refusals.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::worker {
 

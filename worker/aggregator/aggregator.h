@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/checkpoint/store.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/exchange/core/exchange.h"
 

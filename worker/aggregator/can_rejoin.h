@@ -2,7 +2,7 @@
 #define STRATA_WORKER_AGGREGATOR_CAN_REJOIN_H_
 
 #include "absl/status/status.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/contract/rank_protocol.pb.h"
 
 namespace strata::worker {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/exchange/core/exchange.h"
 
 namespace strata::worker {

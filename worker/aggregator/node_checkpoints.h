@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/node_cuts.h"
 

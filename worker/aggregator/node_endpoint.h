@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "common/transport/endpoint.h"
 #include "common/transport/region/region_memory.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

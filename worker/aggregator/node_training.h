@@ -18,7 +18,7 @@
 #include "common/job/arena.h"
 #include "common/trace/trace_log.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/aggregator/chunk_intake.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/core/arenas.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/aggregator/host/node_arenas.h"
 #include "worker/exchange/peerless_exchange.h"
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/job/exchange/ring_forming.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/aggregator/host/rank_group.h"
 #include "worker/contract/node_memory.h"
 

@@ -11,7 +11,7 @@
 #include "common/clock.h"
 #include "common/transport/endpoint.h"
 #include "common/transport/endpoint_refusals.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/exchange/all_reduce/link_probe.h"
 #include "worker/exchange/core/link_driver.h"
 

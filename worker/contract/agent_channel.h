@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/ipc/framed_channel.h"
 #include "common/trace/trace_log.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::client {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::client {
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::worker {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/seal/job_keys.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata {
 

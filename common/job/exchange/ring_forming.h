@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata {
 

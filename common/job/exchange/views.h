@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata {
 

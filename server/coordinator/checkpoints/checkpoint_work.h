@@ -14,7 +14,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/coordinator/checkpoints/checkpoint_ledger.h"
 
 namespace strata::server {

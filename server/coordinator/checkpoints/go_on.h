@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/checkpoint/manifest.h"
-#include "proto/control.pb.h"
 #include "proto/job.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::server {
 

@@ -13,7 +13,7 @@
 
 #include "common/ids.h"
 #include "common/limits/trace_limits.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::server {
 

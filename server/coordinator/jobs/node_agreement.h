@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/control.pb.h"
 #include "proto/job.pb.h"
+#include "proto/record.pb.h"
 #include "server/coordinator/jobs/job_node.h"
 
 namespace strata::server {

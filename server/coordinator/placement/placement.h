@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::server {
 

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/shard_core.h"
 
 // Jobs, frames and a shard without a network, for tests.

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "gtest/gtest.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/testing/shard_harness.h"
 
 namespace strata::server {

@@ -8,7 +8,7 @@
 
 #include "common/wire/frame.h"
 #include "gtest/gtest.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "tests/e2e/testing/brake.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/recording_relay.h"

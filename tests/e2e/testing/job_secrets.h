@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::tests {
 

@@ -14,7 +14,7 @@
 #include "common/job/arena.h"
 #include "common/job/exchange/views.h"
 #include "common/wire/frame.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/shard_core.h"
 #include "tests/sim/check/checked_chunk.h"
 #include "tests/sim/check/node_checker.h"

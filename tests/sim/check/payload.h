@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "proto/control.pb.h"
 #include "tests/sim/scenario/scenario.h"
 
 namespace strata::sim {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/job/arena.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "tests/sim/check/node_checker.h"
 #include "tests/sim/check/payload.h"
 #include "tests/sim/model/norm_model.h"

@@ -10,7 +10,7 @@
 #include "common/checkpoint/part_writer.h"
 #include "common/image/chunk_image.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "tests/sim/checkpoints/job_shard.h"
 #include "worker/exchange/core/node_cuts.h"
 #include "worker/exchange/testing/training_node.h"

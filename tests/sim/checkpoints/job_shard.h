@@ -14,7 +14,7 @@
 #include "common/image/chunk_image.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/shard/shard_cut.h"
 #include "server/shard/shard_job.h"
 

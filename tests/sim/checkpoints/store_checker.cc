@@ -9,7 +9,7 @@
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/part_name.h"
 #include "common/job/consistency.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::sim {
 namespace {

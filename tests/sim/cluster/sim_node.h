@@ -12,7 +12,7 @@
 #include "common/process/owned_timers.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "tests/sim/check/payload.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/core/view_gate.h"

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "common/job/arena.h"
 #include "common/wire/frame.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "tests/sim/model/reference_encoder.h"
 
 namespace strata::sim {

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/wire/frame.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "tests/sim/model/norm_model.h"
 #include "tests/sim/model/reference_optimizer.h"
 

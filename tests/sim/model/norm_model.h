@@ -8,7 +8,7 @@
 
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::sim {
 

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "tests/sim/model/reference_optimizer.h"
 
 namespace strata::sim {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::sim {
 

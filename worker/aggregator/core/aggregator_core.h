@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

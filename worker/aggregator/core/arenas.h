@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
 #include "worker/contract/rank_protocol.pb.h"
 #include "worker/exchange/core/exchange.h"
 

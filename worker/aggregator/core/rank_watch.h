@@ -6,7 +6,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/contract/node_memory.h"
 
 namespace strata::worker {

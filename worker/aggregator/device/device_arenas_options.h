@@ -10,7 +10,7 @@
 #include "common/ids.h"
 #include "common/trace/trace_log.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

@@ -14,7 +14,7 @@
 #include "common/job/arena.h"
 #include "compression/encoder.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/exchange/server/push_density.h"
 
 namespace strata::worker {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/limits/memory_ledger.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

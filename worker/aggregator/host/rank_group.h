@@ -13,7 +13,7 @@
 #include "common/ipc/framed_channel.h"
 #include "common/require.h"
 #include "common/unique_fd.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/aggregator/core/poll_set.h"
 #include "worker/contract/rank_protocol.pb.h"
 

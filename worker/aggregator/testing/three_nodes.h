@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

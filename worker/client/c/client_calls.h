@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/bytes.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/c/program_device.h"
 #include "worker/client/c/strata_client.h"
 #include "worker/client/client.h"

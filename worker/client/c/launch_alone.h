@@ -2,7 +2,7 @@
 #define STRATA_WORKER_CLIENT_C_LAUNCH_ALONE_H_
 
 #include "absl/status/statusor.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::client {
 

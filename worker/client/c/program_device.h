@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/client_devices.h"
 
 namespace strata::client {

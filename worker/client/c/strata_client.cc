@@ -15,7 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/c/client_calls.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/good_exit.h"

@@ -10,7 +10,7 @@
 
 #include "common/job/exchange/views.h"
 #include "gtest/gtest.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/c/client_calls.h"
 #include "worker/client/connect/arena_client.h"
 #include "worker/client/link/rank_link.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/client.h"
 
 namespace strata::client {

@@ -10,7 +10,7 @@
 #include "common/ipc/framed_channel.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/client.h"
 
 namespace strata::client {

@@ -22,7 +22,7 @@
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
 #include "common/image/image_tensors.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/client_checkpoints.h"
 #include "worker/client/job_facts.h"
 #include "worker/client/link/rank_link.h"

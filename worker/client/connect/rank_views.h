@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/job/exchange/views.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/client_views.h"
 #include "worker/client/link/rank_link.h"
 

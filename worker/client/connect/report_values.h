@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/report.h"
 
 namespace strata::client {

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/client/client.h"
 
 namespace strata::client {

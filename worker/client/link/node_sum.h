@@ -13,7 +13,7 @@
 #include "common/job/arena.h"
 #include "kernels/device/communicator.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/job.pb.h"
 
 namespace strata::client {
 

@@ -15,7 +15,7 @@
 #include "common/job/arena.h"
 #include "common/job/exchange/views.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/job_facts.h"
 
 namespace strata::client {

@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "optimizer/update.h"
 #include "optimizer/update_rule.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/client/link/rank_link.h"
 #include "worker/client/mpi/collective.h"
 

@@ -15,7 +15,7 @@
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
 #include "optimizer/update_rule.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/client/link/arena_image.h"
 #include "worker/client/nccl/communicator_watch.h"
 #include "worker/client/nccl/rank_sums.h"

@@ -20,7 +20,7 @@
 #include "kernels/device/communicator.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
-#include "proto/control.pb.h"
+#include "proto/job.pb.h"
 #include "worker/client/link/node_sum.h"
 #include "worker/client/nccl/reduce_trace.h"
 #include "worker/contract/agent_channel.h"

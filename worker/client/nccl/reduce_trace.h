@@ -16,7 +16,7 @@
 #include "common/ids.h"
 #include "common/trace/trace_log.h"
 #include "kernels/device/device.h"
-#include "proto/control.pb.h"
+#include "proto/job.pb.h"
 #include "worker/contract/agent_channel.h"
 #include "worker/contract/device_trace.h"
 

@@ -5,7 +5,7 @@
 
 #include "common/job/arena.h"
 #include "common/require.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 namespace {

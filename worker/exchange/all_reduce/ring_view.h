@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

@@ -14,7 +14,7 @@
 #include "common/job/exchange/ring_forming.h"
 #include "common/transport/endpoint_refusals.h"
 #include "compression/checked_payload.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/exchange/core/node_cuts.h"
 
 namespace strata::worker {

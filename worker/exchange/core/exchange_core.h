@@ -10,7 +10,7 @@
 #include "common/block_source.h"
 #include "common/link/link.h"
 #include "common/trace/trace_log.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/exchange/core/core_actions.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/core/link_core.h"

@@ -2,7 +2,7 @@
 #define STRATA_WORKER_EXCHANGE_SERVER_CHECK_PLACEMENT_H_
 
 #include "absl/status/status.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
 

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/job/arena.h"
 #include "kernels/kernels.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
 #include "worker/exchange/server/push_encoder.h"

@@ -12,7 +12,7 @@
 #include "common/link/link.h"
 #include "common/trace/trace_log.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/exchange/core/exchange.h"
 #include "worker/exchange/testing/training_node.h"
 

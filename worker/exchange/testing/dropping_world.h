@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/exchange/testing/all_reduce_world.h"
 #include "worker/exchange/testing/training_node.h"
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "worker/exchange/testing/fake_shard.h"
 #include "worker/exchange/testing/training_node.h"
 

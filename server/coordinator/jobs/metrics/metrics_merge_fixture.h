@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "server/coordinator/jobs/metrics/metrics_merge.h"
 
 // What tests of MetricsMerge share.

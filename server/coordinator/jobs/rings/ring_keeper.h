@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "server/coordinator/jobs/daemon_commands.h"
 #include "server/coordinator/jobs/job_announcer.h"
 #include "server/coordinator/jobs/job_entry.h"

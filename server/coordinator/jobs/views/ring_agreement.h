@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 
 namespace strata::server {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 
 namespace strata::server {
 

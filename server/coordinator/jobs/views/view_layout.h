@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/control.pb.h"
+#include "proto/record.pb.h"
 #include "server/coordinator/placement/rank_allocation.h"
 
 namespace strata::server {
