@@ -92,8 +92,8 @@ absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, con
                       job.optimizer().has_lars() ? "optimizer.lars" : "optimizer.clip_norm", lost));
 }
 
-// Whether all nodes begin each round of local steps with the weights that servers have, so that only
-// the state of its optimizer is lost with a node.
+// Whether all nodes begin each round of local steps with the weights that servers have, so that
+// only the state of its optimizer is lost with a node.
 bool BeginsRoundsAlike(const proto::Job& job) {
   return NodesMakeLocalSteps(job) && IsInStep(job.consistency()) &&
          !job.consistency().lazy().has_significance();
