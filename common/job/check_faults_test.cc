@@ -139,8 +139,6 @@ INSTANTIATE_TEST_SUITE_P(
             "replace: consistency: lazy(0, on arrival, 4 local"},
         Bad{{kReplace, "consistency={lazy: {local_steps: 4 quorum: {nodes: 2}}}"},
             "replace: consistency: lazy(0, 4 local"},
-        Bad{{kReplace, "consistency.preset=\"local(4)\"", "optimizer.mean={}"},
-            "replace: consistency: lazy(0, 4 local"},
         Bad{{kReplace, "consistency.preset=\"significance\""}, "replace: consistency: lazy(0, "},
         Bad{{kReplace, "consistency.preset=\"easgd\""}, "replace: consistency: async(elastic"},
         Bad{{kReplace, "optimizer.lars={}"}, "replace: optimizer.lars"},
@@ -165,6 +163,16 @@ TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
     if (!refused) continue;
     EXPECT_THAT(std::string(taken.message()), testing::StartsWith("replace: optim"));
   }
+}
+
+TEST(CheckReplace, RanksThatMakeLocalStepsThemselvesAreRefused) {
+  proto::Job job = *ParseJob(
+      "name: 'a' ranks: 4 program { path: '/p' } optimizer { mean {} } replace { per_hour: 1 } "
+      "consistency { preset: 'local(4)' }",
+      "job");
+  FillDefaults(&job);
+  EXPECT_THAT(std::string(ValidateJob(job).message()),
+              testing::StartsWith("replace: consistency: lazy(0, 4 local"));
 }
 
 proto::Job Elastic(const std::vector<std::string>& settings) {

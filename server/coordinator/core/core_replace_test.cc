@@ -65,8 +65,9 @@ TEST_F(CoreReplaceTest, WhereTheStateOfLocalStepsDiesWithANodeStatusSaysSo) {
     if (!keeps_state) job.mutable_optimizer()->mutable_sgd();
     Train(job);
     cluster_.Failed("w2", job_, "boom");
-    EXPECT_EQ(Newest().reason(),
-              keeps_state ? "boom; its optimizer's state is lost, and begins with zeros" : "boom");
+    const std::string lost =
+        keeps_state ? "; its optimizer's state is lost, and begins with zeros" : "";
+    EXPECT_EQ(Newest().reason(), "worker w2 (node 1, ranks 2 to 3): boom" + lost);
     Rejoin("w2", 1, 48);
     EXPECT_EQ(Newest().step(), 48u);
     EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
