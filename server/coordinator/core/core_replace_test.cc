@@ -9,6 +9,7 @@ namespace strata::server {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -46,6 +47,21 @@ TEST_F(CoreReplaceTest, ANodeWhoseWorkerIsLostGoesOnAtAnotherOne) {
   cluster_.Finished("w1", job_, 100);
   cluster_.Finished("w3", job_, 100);
   EXPECT_EQ(Status().state(), proto::FINISHED);
+}
+
+TEST_F(CoreReplaceTest, WhatLossyPushesHadLeftOutIsLostWithTheNodeAndThatIsSaid) {
+  cluster_.JoinWorker("w3", 2);
+  proto::Job job = Job();
+  job.mutable_push()->set_codec(proto::Encoding::INT8);
+  Train(job);
+  Lose("w2");
+  const std::string lost = "; what its int8 pushes had left out is lost";
+  EXPECT_THAT(Newest().reason(), StartsWith("worker w2 (node 1, ranks 2 to 3) is lost: "));
+  EXPECT_THAT(Newest().reason(), EndsWith(lost));
+  EXPECT_THAT(cluster_.warnings(), ElementsAre(EndsWith(lost)));
+  Rejoin("w3", 1, 50);
+  cluster_.Failed("w3", job_, "boom");
+  EXPECT_EQ(Newest().reason(), "worker w3 (node 1, ranks 2 to 3): boom" + lost);
 }
 
 TEST_F(CoreReplaceTest, FollowersHearOfIt) {
@@ -119,6 +135,7 @@ TEST_F(CoreReplaceTest, ANodeWhoseProcessDiesGoesOnAtItsOwnWorker) {
   EXPECT_EQ(Incarnation("w2"), 2u);
   Rejoin("w2", 1, 50);
   EXPECT_EQ(Newest().to(), "w2");
+  EXPECT_THAT(Newest().reason(), EndsWith("signal 9 (Killed)")) << "fp32 leaves nothing out";
   EXPECT_EQ(Status().state(), proto::RUNNING);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/counted.h"
 #include "common/job/consistency.h"
+#include "common/job/encoding.h"
 #include "common/log.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/find_worker.h"
@@ -43,19 +44,22 @@ std::string TimeOf(absl::Time time) {
   return absl::FormatTime("%H:%M:%S UTC", time, absl::UTCTimeZone());
 }
 
-// Returns why the node is begun again, and what its next processes do not have of those before.
-std::string DescribeLoss(const NodeReplacer::Loss& loss, const proto::Job& job) {
-  const bool keeps_state =
-      NodesMakeLocalSteps(job) && StateVectors(MakeOptimizerParams(job.optimizer()).kind) > 0;
-  return keeps_state
-             ? absl::StrCat(loss.reason, "; its optimizer's state is lost, and begins with zeros")
-             : loss.reason;
-}
-
 // Its processes have not begun to train when its worker is lost, too: that is no other death of the
 // node.
 bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node) {
   return node.replaced && !node.ready && !loss.is_own_end;
+}
+
+// What is lost with a node's processes besides the step that they were in; empty: nothing.
+std::string LostWithIt(const proto::Job& job) {
+  std::string lost;
+  if (NodesMakeLocalSteps(job) && StateVectors(MakeOptimizerParams(job.optimizer()).kind) > 0) {
+    lost = "; its optimizer's state is lost, and begins with zeros";
+  }
+  if (IsEncoded(job.push())) {
+    absl::StrAppend(&lost, "; what its ", EncodingName(job.push()), " pushes had left out is lost");
+  }
+  return lost;
 }
 
 // Drops the oldest replacements beyond those that are kept, but for what counts: those of the last
@@ -118,7 +122,7 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
   NoteLoss(loss, node, entry, now);
   announcer_->Warn(absl::StrFormat("job %d (%s): node %d is begun again: %s", entry->id().value(),
                                    entry->job().name(), node->node,
-                                   DescribeLoss(loss, entry->job())));
+                                   NewestOf(*node, entry)->reason()));
   const Look look = LookForWorkers(entry, now);
   const bool is_elsewhere = node->daemon != from;
   const JobId id = entry->id();
@@ -153,7 +157,7 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
     shown->set_from(node->daemon);
   }
   shown->set_lost_ms(absl::ToUnixMillis(now));
-  shown->set_reason(DescribeLoss(loss, entry->job()));
+  shown->set_reason(absl::StrCat(loss.reason, LostWithIt(entry->job())));
   shown->clear_to();
   DropOld(now, entry);
   if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
