@@ -40,6 +40,8 @@ bool TwoDie(Fate fate) {
   return fate == Fate::kOneAfterTheOther || fate == Fate::kBackupThenPrimary;
 }
 
+bool HasQuorum(const std::string& mode) { return mode.find("quorum") != std::string::npos; }
+
 class Simulation {
  public:
   Simulation(const std::string& mode, const std::string& optimizer, Fate fate, uint32_t seed)
@@ -53,6 +55,7 @@ class Simulation {
         nodes_(&network_, record_,
                {.counts = optimizer == "sgd {}",
                 .divisor = mode == "async {}" ? 1 : kNodes,
+                .has_rounds = HasQuorum(mode),
                 .address = kAddresses[0],
                 .on_confirmed = [this] { OnConfirmed(); }}) {
     EXPECT_TRUE(copies_[0].core().Install(record_, ShardId(0)).ok());
@@ -227,7 +230,6 @@ uint32_t InSmallClocks(const std::vector<float>& weights) {
 class ReplicaExactlyOnce : public testing::TestWithParam<std::string> {};
 
 TEST_P(ReplicaExactlyOnce, WhicheverCopyIsLeft) {
-  const bool has_quorum = GetParam().find("quorum") != std::string::npos;
   int met = 0, filled = 0;
   uint32_t in_small_clocks = 0;
   for (const Fate fate : kFates) {
@@ -237,7 +239,7 @@ TEST_P(ReplicaExactlyOnce, WhicheverCopyIsLeft) {
       Simulation simulation(GetParam(), "sgd {}", fate, seed);
       simulation.Run();
       ASSERT_FALSE(HasFailure());
-      if (has_quorum) {
+      if (HasQuorum(GetParam())) {
         in_small_clocks += InSmallClocks(simulation.Final());
       } else {
         EXPECT_EQ(simulation.Final(), std::vector<float>(kElements, 1.0f));
@@ -249,7 +251,9 @@ TEST_P(ReplicaExactlyOnce, WhicheverCopyIsLeft) {
   }
   EXPECT_GT(met, 600);
   EXPECT_GT(filled, 300);
-  if (has_quorum) EXPECT_GT(in_small_clocks, 1000) << "clocks close without waiting for all";
+  if (HasQuorum(GetParam())) {
+    EXPECT_GT(in_small_clocks, 1000) << "clocks close without waiting for all";
+  }
 }
 
 std::string ToString(const testing::TestParamInfo<std::string>& info) {
