@@ -5,6 +5,7 @@
 // which nothing happened.
 #include <array>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -272,6 +273,7 @@ struct Lockstep {
   const char* mode;
   const char* optimizer;
 };
+void PrintTo(const Lockstep& job, std::ostream* out) { *out << job.mode << " " << job.optimizer; }
 class Replica : public testing::TestWithParam<Lockstep> {};
 
 TEST_P(Replica, InSyncTheWeightsHaveTheBitsOfAnUndisturbedRun) {
