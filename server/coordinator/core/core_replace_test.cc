@@ -57,6 +57,25 @@ TEST_F(CoreReplaceTest, FollowersHearOfIt) {
   EXPECT_EQ(cluster_.events().back().status().replacements_size(), 1);
 }
 
+TEST_F(CoreReplaceTest, WhereTheStateOfLocalStepsDiesWithANodeStatusSaysSo) {
+  for (const bool keeps_state : {true, false}) {
+    proto::Job job = Job();
+    job.mutable_consistency()->mutable_lazy()->set_local_steps(8);
+    job.clear_optimizer();
+    if (!keeps_state) job.mutable_optimizer()->mutable_sgd();
+    Train(job);
+    cluster_.Failed("w2", job_, "boom");
+    const std::string lost =
+        keeps_state ? "; its optimizer's state is lost, and begins with zeros" : "";
+    EXPECT_EQ(Newest().reason(), "worker w2 (node 1, ranks 2 to 3): boom" + lost);
+    Rejoin("w2", 1, 48);
+    EXPECT_EQ(Newest().step(), 48u);
+    EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+    for (const char* worker : {"w1", "w2"}) cluster_.Finished(worker, job_, 100);
+    EXPECT_EQ(Status().state(), proto::FINISHED);
+  }
+}
+
 TEST_F(CoreReplaceTest, WithoutReplaceTheJobFailsAsBefore) {
   cluster_.JoinWorker("w3", 2);
   proto::Job job = Job();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/counted.h"
+#include "common/job/consistency.h"
 #include "common/log.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/find_worker.h"
@@ -40,6 +41,15 @@ int64_t CountWithinAnHour(const JobEntry& entry, absl::Time now) {
 
 std::string TimeOf(absl::Time time) {
   return absl::FormatTime("%H:%M:%S UTC", time, absl::UTCTimeZone());
+}
+
+// Returns why the node is begun again, and what its next processes do not have of those before.
+std::string DescribeLoss(const NodeReplacer::Loss& loss, const proto::Job& job) {
+  const bool keeps_state =
+      NodesMakeLocalSteps(job) && StateVectors(MakeOptimizerParams(job.optimizer()).kind) > 0;
+  return keeps_state
+             ? absl::StrCat(loss.reason, "; its optimizer's state is lost, and begins with zeros")
+             : loss.reason;
 }
 
 // Its processes have not begun to train when its worker is lost, too: that is no other death of the
@@ -107,7 +117,8 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
   const std::string from = node->daemon;
   NoteLoss(loss, node, entry, now);
   announcer_->Warn(absl::StrFormat("job %d (%s): node %d is begun again: %s", entry->id().value(),
-                                   entry->job().name(), node->node, loss.reason));
+                                   entry->job().name(), node->node,
+                                   DescribeLoss(loss, entry->job())));
   const Look look = LookForWorkers(entry, now);
   const bool is_elsewhere = node->daemon != from;
   const JobId id = entry->id();
@@ -142,7 +153,7 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
     shown->set_from(node->daemon);
   }
   shown->set_lost_ms(absl::ToUnixMillis(now));
-  shown->set_reason(loss.reason);
+  shown->set_reason(DescribeLoss(loss, entry->job()));
   shown->clear_to();
   DropOld(now, entry);
   if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
