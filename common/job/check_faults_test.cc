@@ -116,6 +116,20 @@ TEST(CheckReplace, GoesWithCodecsCheckpointsAndSecondCopies) {
   }
 }
 
+// Second copies take what nodes were given once more, which the memory formula says.
+TEST(CheckReplicas, GoWithEveryModeAlsoThoseThatKeepWeightsPerNode) {
+  for (const std::string preset :
+       {"sync", "ssp(3)", "quorum(2)", "local(4)", "diloco(8)", "significance", "easgd", "delay1",
+        "async", "async_damped", "async_dc"}) {
+    const proto::Job job =
+        With({"replicas=1", absl::StrCat("consistency.preset=\"", preset, "\"")});
+    EXPECT_TRUE(ValidateJob(job).ok()) << preset << ValidateJob(job);
+  }
+  const proto::Job adaptive =
+      With({"replicas=1", "consistency.async.delay_compensation.adaptive=true"});
+  EXPECT_TRUE(ValidateJob(adaptive).ok()) << ValidateJob(adaptive);
+}
+
 class RefusedReplace : public testing::TestWithParam<Bad> {};
 TEST_P(RefusedReplace, NamesTheField) {
   const absl::Status status = ValidateJob(With(GetParam().settings));
