@@ -1,7 +1,8 @@
 """Blows at random on a cluster that trains one job: does it go on, and with the right weights?
 
 usage: chaos.py STRATA [--minutes 10] [--seed 1] [--every 15] [--hard] [--restart]
-                [--roles server,coordinator,node,rank,aggregator] [--blows kill,stop,part]
+                [--roles server,coordinator,node,rank,aggregator]
+                [--blows kill,stop,part,drain,leave]
                 [--consistency "sync {}"] [--servers 3] [--workers 3] [--standby] [--step-ms 25]
                 [--logs DIR]
 
@@ -15,6 +16,10 @@ job trains undisturbed. Then, some --every seconds, drawn from the seed, one of 
          rank or one aggregator; a daemon is started again by the script after a moment
   stop   SIGSTOP of the same for a while, at times for so long that it counts as lost; then SIGCONT
   part   for a while one host gets nothing of what another one sends it, and the other way round
+  drain  `strata drain` of a server or of a worker that trains, and `--undo` after a while: shards
+         go to other servers meanwhile, a node begins again on another worker
+  leave  SIGTERM of the same, which were started with `--notice`: they end once all has gone
+         elsewhere, and are started again
 
 The next blow waits until the job is whole again: it makes steps, each shard has its second copy, no
 daemon is away. With --hard it does not, so that two may fall within the time of one repair: then
@@ -22,14 +27,14 @@ the job may fail. A line for each blow says what it cost: the longest time witho
 blow until all was whole, or until the next blow with --hard. A step counts when the weights before
 the next one are on all nodes.
 
-The blows of a seed are always the same; when exactly they fall is not. Ends with status 0 only if
+The blows of a seed are always the same; when exactly they fall is not. With --blows kill,stop,part
+they are those of RESULTS.md, which is older than drain and leave. Ends with status 0 only if
 the job finished, the weights of each step were those of the undisturbed run bit for bit (where the
 mode promises that: sync), and nothing runs on that the daemons have started; with 77, after one
 line, where there are no namespaces. --logs keeps the logs of all daemons and the job's.
 """
 
 import argparse
-import contextlib
 import os
 import random
 import signal
@@ -38,7 +43,8 @@ import sys
 import tempfile
 import time
 
-from cluster import children_of, command_of, fail, keep_logs, logs_of_node, weights, writing_to
+from blows.blows import KINDS, NOTICE_S, ROLES, Blow, Striker, roles_of
+from cluster import command_of, fail, keep_logs, weights
 from host_cluster import HostCluster, in_lab, unprotected
 from job_course import Course, differences
 
@@ -59,24 +65,8 @@ debug {{ hash_weights: true {delays} }}
 {more}
 """
 NODES = 2
-ROLES = ("server", "coordinator", "node", "rank", "aggregator")
-BLOWS = ("kill", "stop", "part")
-LOST_S = 5  # of silence: the coordinator's default
 WHOLE_S = 90  # at most, from the end of a blow
 LEAVE_S = 15  # what daemons have started may run on for so long
-
-
-class Blow:
-    """What is drawn for one, whatever the cluster then does."""
-
-    def __init__(self, draw, options):
-        self.pause_s = draw.uniform(0.5, 1.5) * options.every
-        self.kind = draw.choice(options.blows)
-        self.role = draw.choice(options.roles)
-        self.which, self.other = draw.randrange(1 << 30), draw.randrange(1 << 30)
-        self.again_s = draw.uniform(0.2, 3)  # until what was killed is started again
-        # Half of them are over before anybody is lost.
-        self.lasts_s = draw.choice([draw.uniform(0.3, 3), LOST_S + draw.uniform(1, 4)])
 
 
 class Chaos:
@@ -84,6 +74,7 @@ class Chaos:
 
     def __init__(self, cluster, options):
         self.cluster, self.options = cluster, options
+        self.striker = Striker(cluster, "chaos", NODES, options.hard)
         self.done = []  # (what, its cost in seconds)
         self.untold = None  # the newest blow, until its cost is known
         self.steps = 0  # of the job
@@ -94,10 +85,12 @@ class Chaos:
             self.cluster.add_coordinators(0, workers_end, workers_end + 1)
         else:
             self.cluster.add_coordinator()
+        notice = ["--notice", str(NOTICE_S)] if "leave" in self.options.blows else []
         for number in range(self.options.servers):
-            self.cluster.add_server(f"s{number}", 1 + number, "--shards", "2")
+            self.cluster.add_server(f"s{number}", 1 + number, "--shards", "2", *notice)
         for number in range(self.options.workers):
-            self.cluster.add_worker(f"w{number}", 1 + self.options.servers + number, "--slots", "1")
+            self.cluster.add_worker(f"w{number}", 1 + self.options.servers + number, "--slots", "1",
+                                    *notice)
 
     def job(self, name, steps, delay_ms, more):
         delays = " ".join(f"delays {{ node: {node} delay_ms: {delay_ms} }}"
@@ -144,72 +137,7 @@ class Chaos:
                 return f"no steps: {'; '.join(wait['text'] for wait in status['waits'])}"
         return ""
 
-    def processes(self, role):
-        """Ids of the job's ranks or aggregators."""
-        number = {"aggregator": 0, "rank": 1}[role]
-        logs = [logs_of_node(os.path.join(self.cluster.runs, "chaos"), node)[number]
-                for node in range(NODES)]
-        return sorted(writing_to(logs))
-
-    def targets(self, role):
-        """Names of daemons, or ids of processes."""
-        if role in ("rank", "aggregator"):
-            return self.processes(role)
-        if role == "node":
-            return sorted({node["daemon"] for node in self.status()["nodes"]})
-        return sorted(one.name for one in self.cluster.by_name.values() if one.role == role)
-
-    def all_of(self, target):
-        """A daemon's process with all that it has started, or the one process."""
-        if isinstance(target, int):
-            return [target]
-        pids = [self.cluster.by_name[target].process.pid]
-        for pid in pids:
-            pids += children_of(pid)
-        return pids
-
     # ---- what is done ----
-
-    def strike(self, blow, course):
-        """Does it, sees to what comes after, and returns what it was in words."""
-        if blow.kind == "part":
-            return self.part(blow)
-        targets = self.targets(blow.role)
-        if not targets:
-            return f"{blow.kind} {blow.role}: there is none"
-        target = targets[blow.which % len(targets)]
-        name = target if isinstance(target, str) else f"{blow.role} {target}"
-        return getattr(self, blow.kind)(blow, target, name)
-
-    def kill(self, blow, target, name):
-        send(signal.SIGKILL, self.all_of(target))
-        if isinstance(target, int):
-            return f"kill {name}"
-        self.cluster.by_name[target].process.wait()
-        time.sleep(blow.again_s)
-        self.cluster.start_again(target)
-        return f"kill {name}, started again after {blow.again_s:.1f} s"
-
-    def stop(self, blow, target, name):
-        stopped = self.all_of(target)
-        try:
-            send(signal.SIGSTOP, stopped)
-            time.sleep(blow.lasts_s)
-        finally:
-            send(signal.SIGCONT, stopped)
-        return f"stop {name} for {blow.lasts_s:.1f} s"
-
-    def part(self, blow):
-        daemons = sorted(self.cluster.by_name.values(), key=lambda one: one.name)
-        one = daemons[blow.which % len(daemons)]
-        others = [other for other in daemons if other is not one]
-        other = others[blow.other % len(others)]
-        self.cluster.part(one.host, other.host)
-        try:
-            time.sleep(blow.lasts_s)
-        finally:
-            self.cluster.join(one.host, other.host)
-        return f"part {one.name} from {other.name} for {blow.lasts_s:.1f} s"
 
     def revive(self):
         """Starts again what has ended by itself; returns who that is."""
@@ -230,7 +158,7 @@ class Chaos:
     def one_blow(self, blow, course, begin):
         """Returns what is wrong afterwards; empty: nothing."""
         since = time.monotonic()
-        what = self.strike(blow, course)
+        what = self.striker.strike(blow)
         over = time.monotonic()
         ended = self.revive()
         what += "".join(f"; {name} had ended and is started again" for name in ended)
@@ -247,16 +175,10 @@ class Chaos:
         (blow, what, since, begin_s, trouble), self.untold = self.untold, None
         until = time.monotonic()
         cost = course.longest_without(since, until, self.steps)
-        self.done.append((blow.kind if blow.kind == "part" else f"{blow.kind} {blow.role}", cost))
+        self.done.append((blow.title, cost))
         print(f"{begin_s:7.1f} s, step {course.steps():6}: {what}: {cost:.2f} s without a step"
               + ("" if self.options.hard else f", whole after {until - since:.1f} s")
               + (f"; NOT WHOLE: {trouble}" if trouble else ""), flush=True)
-
-
-def send(which, pids):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, which)
 
 
 def undisturbed(chaos, steps):
@@ -373,7 +295,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=float, default=15)
     parser.add_argument("--roles", type=words(ROLES), default=list(ROLES))
-    parser.add_argument("--blows", type=words(BLOWS), default=list(BLOWS))
+    parser.add_argument("--blows", type=words(KINDS))
     parser.add_argument("--consistency", default="sync {}")
     parser.add_argument("--servers", type=int, default=3)
     parser.add_argument("--workers", type=int, default=3)
@@ -385,6 +307,11 @@ def main():
     parser.add_argument("--logs", type=os.path.abspath)
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not options.blows:
+        options.blows = [kind for kind in KINDS if roles_of(kind, options.roles)]
+    for kind in options.blows:
+        if not roles_of(kind, options.roles):
+            fail(f"--blows {kind}: befalls none of --roles {','.join(options.roles)}")
     if options.servers < 2 or options.workers < NODES:
         fail(f"at least 2 servers and {NODES} workers")
     if options.inside:

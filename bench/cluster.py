@@ -79,11 +79,19 @@ class Cluster:
 
     def call_alone(self, *arguments):
         """The same of a command that asks no coordinator."""
-        done = subprocess.run([self.strata, *arguments], capture_output=True, text=True,
-                              timeout=300, check=False)
+        done = self._run(*arguments)
         if done.returncode != 0:
             fail(f"strata {' '.join(arguments)}: {done.stderr}")
         return done.stdout
+
+    def refusal(self, *arguments):
+        """Why a command on the cluster is refused; empty: it was done."""
+        done = self._run(*arguments, "--coordinator", self.address, *self.keys)
+        return done.stderr.strip() or "refused" if done.returncode != 0 else ""
+
+    def _run(self, *arguments):
+        return subprocess.run([self.strata, *arguments], capture_output=True, text=True,
+                              timeout=300, check=False)
 
     def submit(self, name, job):
         """`job`: text of the job, without its run directory, which is returned."""

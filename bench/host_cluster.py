@@ -96,6 +96,9 @@ class HostCluster(Cluster):
                      "--state", os.path.join(self.scratch, f"state{number}"))
 
     def __exit__(self, *what):
+        for one in self.by_name.values():  # the second signal ends those with a notice at once
+            if one.runs and "--notice" in one.arguments:
+                one.process.send_signal(signal.SIGTERM)
         super().__exit__(*what)
         if self.etcd:
             self.etcd.__exit__(*what)

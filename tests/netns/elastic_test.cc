@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 
 constexpr int kSteps = 800;
 constexpr int kStepMs = 15;  // at least
-constexpr uint64_t kBatch = 16;
+constexpr uint64_t kBatch = 8;
 
 class Elastic : public NetnsTest {
  protected:
@@ -40,6 +40,7 @@ class Elastic : public NetnsTest {
   // Nodes of two ranks: 2 to begin with, 1 at least, 3 at most.
   static proto::Job SomeJob(const std::string& name, const std::string& consistency) {
     proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
+    job.mutable_data()->set_batch_per_rank(kBatch);
     job.set_ranks_min(2);
     job.set_ranks_max(6);
     for (const int node : {0, 1, 2}) {

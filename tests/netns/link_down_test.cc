@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,14 @@ constexpr int kStepsBesides = 400;  // of those that do not: so many that they o
 constexpr int kStepMs = 15;         // at least
 constexpr absl::Duration kBreak = absl::Seconds(3);
 
+proto::Job QuickLenet(const std::string& name, const std::string& consistency = "sync {}",
+                      int steps = kSteps) {
+  proto::Job job = LenetJob(name, 2, 1, steps, consistency);
+  job.mutable_data()->set_batch_per_rank(4);
+  return job;
+}
 proto::Job SlowLenet(const std::string& name, const std::string& consistency, int steps = kSteps) {
-  proto::Job job = LenetJob(name, 4, 2, steps, consistency);
+  proto::Job job = QuickLenet(name, consistency, steps);
   auto* delay = job.mutable_debug()->add_delays();
   delay->set_node(0);
   delay->set_delay_ms(kStepMs);
@@ -34,59 +41,66 @@ proto::Job SlowLenet(const std::string& name, const std::string& consistency, in
 
 class LinkDown : public NetnsTest {
  protected:
+  static void TearDownTestSuite() { cluster_.reset(); }
+  // All cases share the cluster, which each leaves with its cables plugged in.
   void SetUp() override {
     NetnsTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    ASSERT_EQ(cluster_.Start(), absl::OkStatus());
+    if (IsSkipped() || HasFatalFailure() || cluster_ != nullptr) return;
+    cluster_ = std::make_unique<NetnsCluster>(NetnsCluster::Options{.slots = 1});
+    ASSERT_EQ(cluster_->Start(), absl::OkStatus());
+  }
+  // What a case that fails has left is no cluster for the next one.
+  void TearDown() override {
+    if (HasFailure()) TearDownTestSuite();
   }
 
   proto::JobStatus RunToEnd(const proto::Job& job, const std::string& host_to_cut) {
-    const auto id = cluster_.client().Submit(job);
+    const auto id = cluster_->client().Submit(job);
     EXPECT_TRUE(id.ok()) << id.status();
     if (!id.ok()) return {};
     if (!host_to_cut.empty()) Cut(*id, host_to_cut);
-    const proto::JobStatus status = cluster_.WaitForEnd(*id);
-    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_.CoordinatorLog();
+    const proto::JobStatus status = cluster_->WaitForEnd(*id);
+    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_->CoordinatorLog();
     EXPECT_EQ(status.progress().step(), job.max_steps());
     return status;
   }
 
   // Takes the link down in the midst of training, for 3 s.
   void Cut(JobId job, const std::string& host) {
-    const proto::JobStatus before = cluster_.WaitFor(job, [](const proto::JobStatus& status) {
+    const proto::JobStatus before = cluster_->WaitFor(job, [](const proto::JobStatus& status) {
       return status.progress().step() >= 40 || control::HasEnded(status.state());
     });
     ASSERT_EQ(before.state(), proto::RUNNING) << before.reason();
-    ASSERT_EQ(cluster_.network().SetLink(host, false), absl::OkStatus());
+    ASSERT_EQ(cluster_->network().SetLink(host, false), absl::OkStatus());
     if (host == "head") {  // who cannot be asked now
       absl::SleepFor(kBreak);
     } else {
       absl::SleepFor(kBreak / 2);
-      const uint64_t step = cluster_.Status(job).progress().step();
+      const uint64_t step = cluster_->Status(job).progress().step();
       absl::SleepFor(kBreak / 2);
-      const proto::JobStatus after = cluster_.Status(job);
+      const proto::JobStatus after = cluster_->Status(job);
       EXPECT_EQ(after.state(), proto::RUNNING) << after.reason();
       // A job that waits for the host stands still; else it would have gone 100 steps.
       if (before.mode() != "async") {
         EXPECT_EQ(after.progress().step(), step) << host;
       }
     }
-    ASSERT_EQ(cluster_.network().SetLink(host, true), absl::OkStatus());
+    ASSERT_EQ(cluster_->network().SetLink(host, true), absl::OkStatus());
   }
 
-  NetnsCluster cluster_{{}};
+  static inline std::unique_ptr<NetnsCluster> cluster_;
 };
 
 TEST_F(LinkDown, DefaultsChooseTheInterfaceThatLeadsToTheCoordinator) {
-  EXPECT_EQ(ValueIn(cluster_.ready_line("server s0"), "address"), "10.77.0.1");
-  EXPECT_EQ(ValueIn(cluster_.ready_line("worker w0"), "address"), "10.77.0.11");
-  EXPECT_EQ(ValueIn(cluster_.ready_line("worker w1"), "address"), "10.77.0.12");
-  EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("other hosts reach this coordinator at"));
-  EXPECT_THAT(cluster_.CoordinatorLog(), HasSubstr("10.77.0.1:7070 (eth0)"));
+  EXPECT_EQ(ValueIn(cluster_->ready_line("server s0"), "address"), "10.77.0.1");
+  EXPECT_EQ(ValueIn(cluster_->ready_line("worker w0"), "address"), "10.77.0.11");
+  EXPECT_EQ(ValueIn(cluster_->ready_line("worker w1"), "address"), "10.77.0.12");
+  EXPECT_THAT(cluster_->CoordinatorLog(), HasSubstr("other hosts reach this coordinator at"));
+  EXPECT_THAT(cluster_->CoordinatorLog(), HasSubstr("10.77.0.1:7070 (eth0)"));
 }
 
 TEST_F(LinkDown, ASyncJobEndsWithTheWeightsOfAnUndisturbedRunWhoeverWasCutOff) {
-  const auto undisturbed = RunToEnd(LenetJob("undisturbed", 4, 2, kSteps), "");
+  const auto undisturbed = RunToEnd(QuickLenet("undisturbed"), "");
   const std::vector<std::string> expected = Hashes(undisturbed.run_dir(), 0);
   ASSERT_EQ(expected.size(), kSteps + 1u);
   const auto worker_cut = RunToEnd(SlowLenet("worker-cut", "sync {}"), "w1");
@@ -106,7 +120,7 @@ TEST_F(LinkDown, ARingEndsWithTheWeightsOfAnUndisturbedRun) {
     return job;
   };
   const std::vector<std::string> expected =
-      Hashes(RunToEnd(ring(LenetJob("ring-undisturbed", 4, 2, kSteps)), "").run_dir(), 0);
+      Hashes(RunToEnd(ring(QuickLenet("ring-undisturbed")), "").run_dir(), 0);
   ASSERT_EQ(expected.size(), kSteps + 1u);
   const auto cut = RunToEnd(ring(SlowLenet("ring-cut", "sync {}")), "w1");
   EXPECT_EQ(Hashes(cut.run_dir(), 0), expected);
@@ -130,16 +144,21 @@ TEST_F(LinkDown, AJobThatStartsGoesOnWhenAWorkerOrTheServersAndTheCoordinatorWer
     job.mutable_consistency()->mutable_sync();
     job.set_ranks(2);
     job.set_ranks_per_node(1);
-    const auto id = cluster_.client().Submit(job);
+    const auto id = cluster_->client().Submit(job);
     ASSERT_TRUE(id.ok()) << id.status();
-    cluster_.WaitFor(*id, [](const auto& status) { return status.state() != proto::QUEUED; });
-    ASSERT_EQ(cluster_.network().SetLink(host, false), absl::OkStatus());
+    cluster_->WaitFor(*id, [](const auto& status) { return status.state() != proto::QUEUED; });
+    ASSERT_EQ(cluster_->network().SetLink(host, false), absl::OkStatus());
     std::ofstream(go) << "now";
     absl::SleepFor(kBreak);
-    ASSERT_EQ(cluster_.network().SetLink(host, true), absl::OkStatus());
-    const proto::JobStatus status = cluster_.WaitForEnd(*id);
-    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_.CoordinatorLog();
+    ASSERT_EQ(cluster_->network().SetLink(host, true), absl::OkStatus());
+    const proto::JobStatus status = cluster_->WaitForEnd(*id);
+    EXPECT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_->CoordinatorLog();
   }
+}
+
+TEST_F(LinkDown, LazyAndAsyncJobsGoOnAndFinish) {
+  RunToEnd(SlowLenet("lazy", "lazy { staleness: 3 }"), "w1");
+  RunToEnd(SlowLenet("async", "async {}", kStepsBesides), "w1");
 }
 
 // The moment within a heartbeat's interval at which the break begins is another for each worker.
@@ -158,11 +177,6 @@ TEST(ManyLinksDown, NoWorkerIsTakenForLost) {
     }
   }
   EXPECT_THAT(cluster.CoordinatorLog(), ::testing::Not(HasSubstr("is lost")));
-}
-
-TEST_F(LinkDown, LazyAndAsyncJobsGoOnAndFinish) {
-  RunToEnd(SlowLenet("lazy", "lazy { staleness: 3 }"), "w1");
-  RunToEnd(SlowLenet("async", "async {}", kStepsBesides), "w1");
 }
 
 }  // namespace

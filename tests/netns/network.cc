@@ -24,6 +24,7 @@ namespace {
 constexpr absl::Duration kCommandDeadline = absl::Seconds(30);
 constexpr char kSwitch[] = "switch0";
 constexpr int kOwnNumber = 254;
+constexpr char kNobody[] = "02:00:00:00:00:99";  // a card that no host has
 
 std::string LogPath() { return absl::StrCat(testing::TempDir(), "/network.log"); }
 
@@ -111,8 +112,8 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create() {
 
 Network::~Network() {
   // A cable goes with either of its ends.
-  for (const auto& [host, process] : hosts_) {
-    Run({"ip", "link", "delete", Cable(host)}).IgnoreError();
+  for (const auto& [name, host] : hosts_) {
+    Run({"ip", "link", "delete", Cable(name)}).IgnoreError();
   }
   Run({"ip", "link", "delete", kSwitch}).IgnoreError();
 }
@@ -131,7 +132,7 @@ absl::Status Network::AddHost(const std::string& name, int number) {
   if (!WaitUntil([&] { return NetworkOf(pid) != 0 && NetworkOf(pid) != own; }, kCommandDeadline)) {
     return absl::InternalError(absl::StrCat("host ", name, ": unshare made no namespace"));
   }
-  hosts_[name] = *std::move(keeper);
+  hosts_[name] = {number, *std::move(keeper)};
   const std::string cable = Cable(name);
   std::vector<std::vector<std::string>> commands = {
       {"ip", "link", "set", "lo", "up"},
@@ -154,7 +155,7 @@ absl::Status Network::AddHost(const std::string& name, int number) {
 }
 
 std::vector<std::string> Network::On(const std::string& host) const {
-  return {"nsenter", absl::StrCat("--net=/proc/", hosts_.at(host)->pid(), "/ns/net"), "--"};
+  return {"nsenter", absl::StrCat("--net=/proc/", hosts_.at(host).keeper->pid(), "/ns/net"), "--"};
 }
 
 absl::Status Network::Ip(const std::string& host, const std::vector<std::string>& args) {
@@ -165,7 +166,7 @@ absl::Status Network::Ip(const std::string& host, const std::vector<std::string>
 }
 
 Network::Traffic Network::TrafficOf(const std::string& host) const {
-  std::ifstream in(absl::StrCat("/proc/", hosts_.at(host)->pid(), "/net/dev"));
+  std::ifstream in(absl::StrCat("/proc/", hosts_.at(host).keeper->pid(), "/net/dev"));
   std::string line;
   while (std::getline(in, line)) {
     // "  eth0: BYTES and 7 more received, BYTES and 7 more sent"
@@ -182,6 +183,23 @@ Network::Traffic Network::TrafficOf(const std::string& host) const {
 
 absl::Status Network::SetLink(const std::string& host, bool up) {
   return Run({"ip", "link", "set", Cable(host), up ? "up" : "down"});
+}
+
+absl::Status Network::Part(const std::string& host, const std::string& other) {
+  const auto mislead = [&](const std::string& from, const std::string& to) {
+    return Ip(from, {"neighbour", "replace", AddressOf(hosts_.at(to).number), "lladdr", kNobody,
+                     "dev", "eth0", "nud", "permanent"});
+  };
+  const absl::Status one_way = mislead(host, other);
+  return one_way.ok() ? mislead(other, host) : one_way;
+}
+
+absl::Status Network::Join(const std::string& host, const std::string& other) {
+  const auto correct = [&](const std::string& from, const std::string& to) {
+    return Ip(from, {"neighbour", "delete", AddressOf(hosts_.at(to).number), "dev", "eth0"});
+  };
+  const absl::Status one_way = correct(host, other);
+  return one_way.ok() ? correct(other, host) : one_way;
 }
 
 }  // namespace strata::tests

@@ -41,6 +41,10 @@ class Network {
   absl::Status Ip(const std::string& host, const std::vector<std::string>& args);
   // Pulls the host's cable, or plugs it in again. The host's own interface is not touched.
   absl::Status SetLink(const std::string& host, bool up);
+  // From Part on neither of two hosts gets what the other one sends, and nobody is told; until
+  // Join.
+  absl::Status Part(const std::string& host, const std::string& other);
+  absl::Status Join(const std::string& host, const std::string& other);
   // What the host has sent over its cable so far, and what came to it.
   struct Traffic {
     uint64_t sent_bytes = 0;
@@ -49,9 +53,14 @@ class Network {
   Traffic TrafficOf(const std::string& host) const;
 
  private:
+  struct Host {
+    int number = 0;
+    std::unique_ptr<Process> keeper;  // of its namespace
+  };
+
   Network() = default;
 
-  std::map<std::string, std::unique_ptr<Process>> hosts_;  // each keeps a namespace
+  std::map<std::string, Host> hosts_;
 };
 
 }  // namespace strata::tests

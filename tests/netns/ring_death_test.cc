@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kSteps = 300;
-constexpr int kStepMs = 15;  // at least
+constexpr int kStepMs = 5;  // at least
 constexpr int kNodes = 4;
 constexpr uint32_t kRanksPerNode = 2;
 
