@@ -29,9 +29,8 @@ namespace strata::sim {
 
 // Holds one job with servers against what docs/semantics.md promises, with every frame that a shard
 // takes and with everything that a node takes over. Counts for itself what the shards have really
-// received: no word of a client, and no state of a core, goes into a verdict.
-//
-// A violation is one line that begins with the name of the invariant.
+// received: no word of a client, and no state of a core, goes into a verdict. A violation is one
+// line that begins with the name of the invariant.
 class JobChecker final : public NodeChecker {
  public:
   // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
@@ -49,6 +48,12 @@ class JobChecker final : public NodeChecker {
   void OnFill(const Copy& copy, uint32_t generation);
   // It has heard that its second copy counts.
   void OnWhole(const Copy& copy);
+  // A whole copy has heard that it is to fill another one besides, which is the backup next; that
+  // it is to fill none any more; that this takes the place of another copy now.
+  void OnNext(const Copy& copy, uint32_t generation);
+  void OnNextDropped(const Copy& copy);
+  void OnNextTaken(const Copy& copy);
+  bool IsNextWhole(const Copy& copy);
   // Whether the shard's second copy has been filled.
   bool IsFilled(uint32_t shard) const;
   bool IsPrimary(const Copy& copy) const { return copies_[copy.shard].primary == copy.process; }
@@ -135,6 +140,17 @@ class JobChecker final : public NodeChecker {
     return chunk.is_followed && copies_[chunk.shard].has_backup;
   }
   void TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at);
+  // The backup has said that it has so many changes.
+  void OnConfirmed(uint32_t shard, uint64_t received);
+  void TakeConfirmed(uint32_t shard);
+  void BecomePrimary(const Copy& copy);
+  // What the copy fills besides; null: it is none of the two that may.
+  std::optional<NextCopy>* NextOf(const Copy& copy);
+  bool SaysNextCopy(const Copy& copy, const wire::Frame& head);
+  void OnNextChange(uint32_t shard, const wire::Frame& change, std::optional<NextCopy>& next);
+  // The next backup takes the backup's place, or the backup that of the primary and this its own.
+  void GoOnWith(uint32_t shard, NextCopy* filled);
+  void TakeOverWith(const Copy& copy, NextCopy* filled);
   // What is to be said of them is over: nobody follows.
   void EndFollowing(uint32_t shard);
   // The primary has said the first part of a copy of the chunk.
