@@ -187,6 +187,7 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
   const bool takes_over = copies.has_backup && copies.backup == copy.process;
   if (!takes_over && copies.primary != copy.process) return;
   copies.stands_still = plan_.waits_unprotected;
+  copies.took_over_with = takes_over && copies.next_of_backup ? copies.taken : 0;
   copies.next.reset();
   copies.next_of_backup.reset();
   if (!copies.has_backup) return;
@@ -231,7 +232,7 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   if (is_backup && (header.op == Op::kAck || header.op == Op::kHelloOk)) {
     return OnConfirmed(copy.shard, header.received);
   }
-  if (header.op == Op::kAck && is_primary) {
+  if (header.op == Op::kAck && is_primary && header.received > copies.took_over_with) {
     return Violate("who takes over follows nobody", absl::StrFormat("shard %d", copy.shard));
   }
   if (header.op == Op::kCopy) {

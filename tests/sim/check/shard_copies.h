@@ -43,6 +43,8 @@ struct ShardCopies {
   std::deque<Awaited> confirmed;    // which wait for the next backup
   // Copies that are to be the backup next: that the primary fills, and that the backup fills.
   std::optional<NextCopy> next, next_of_backup;
+  // What it had not confirmed yet when it took over, as another copy lacked it: it may say so then.
+  uint64_t took_over_with = 0;
   // What the primary takes for the time, less the time; and likewise the backup: what the primary's
   // time was when it made a change, less the time when the backup took it.
   absl::Duration ahead, backup_ahead;

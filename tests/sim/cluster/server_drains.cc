@@ -52,12 +52,13 @@ class ServerDrains : public std::enable_shared_from_this<ServerDrains> {
     if (world_->checker(1) == nullptr) return Next(1);
     const auto is_drained = [=, self = shared_from_this()] {
       self->world_->Count(Rare::kServerDrain);
-      self->world_->causes().OnServerDrained(server);
       self->world_->network().After(pause, [self, server] {
         Ask(
             server, /*undo=*/true, [] {}, self->world_);
       });
     };
+    // Its shards begin to leave before that is answered.
+    world_->causes().OnServerDrained(server);
     Ask(server, /*undo=*/false, is_drained, world_);
   }
 
