@@ -187,7 +187,7 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
   const bool takes_over = copies.has_backup && copies.backup == copy.process;
   if (!takes_over && copies.primary != copy.process) return;
   copies.stands_still = plan_.waits_unprotected;
-  copies.took_over_with = takes_over && copies.next_of_backup ? copies.taken : 0;
+  if (takes_over) copies.took_over_with = copies.next_of_backup ? copies.taken : 0;
   copies.next.reset();
   copies.next_of_backup.reset();
   if (!copies.has_backup) return;

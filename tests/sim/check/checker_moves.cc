@@ -158,6 +158,8 @@ void JobChecker::TakeOverWith(const Copy& copy, NextCopy* filled) {
     });
   });
   BecomePrimary(copy);
+  // The primary before it hears of that no more.
+  copies.took_over_with = copies.taken;
   copies.taken = copies.followed = filled->taken();
 }
 

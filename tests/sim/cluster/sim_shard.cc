@@ -93,13 +93,9 @@ absl::Status SimShard::Move(const proto::MoveShard& move) {
         !held.next.empty() && held.next == backup && held.next_generation == move.generation();
     held.generation = move.generation();
     held.has_whole_backup = false;
-    if (takes_next) {
-      checker->OnNextTaken(copy);
-      world_->Count(held.is_backup ? Rare::kPrimaryLeaves : Rare::kBackupLeaves);
-    } else {
-      checker->OnAlone(copy, actions_);
-      if (backup.empty()) world_->Count(held.is_backup ? Rare::kTakenOver : Rare::kGoneAlone);
-    }
+    takes_next ? checker->OnNextTaken(copy) : checker->OnAlone(copy, actions_);
+    if (takes_next) world_->Count(held.is_backup ? Rare::kPrimaryLeaves : Rare::kBackupLeaves);
+    if (backup.empty()) world_->Count(held.is_backup ? Rare::kTakenOver : Rare::kGoneAlone);
     if (held.is_backup && held.is_late) world_->Count(Rare::kLateCopyTakesOver);
     held.took_over = held.took_over || held.is_backup;
     held.is_backup = held.is_late = false;
