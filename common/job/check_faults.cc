@@ -92,6 +92,13 @@ absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, con
                       job.optimizer().has_lars() ? "optimizer.lars" : "optimizer.clip_norm", lost));
 }
 
+// Whether all nodes begin each round of local steps with the weights that servers have, so that
+// only the state of its optimizer is lost with a node.
+bool BeginsRoundsAlike(const proto::Job& job) {
+  return NodesMakeLocalSteps(job) && IsInStep(job.consistency()) &&
+         !job.consistency().lazy().has_significance();
+}
+
 absl::Status CheckHangAfter(uint32_t seconds) {
   if (seconds == 0 || (seconds >= kHangAfterSMin && seconds <= kPatienceSMax)) {
     return absl::OkStatus();
@@ -112,7 +119,9 @@ absl::Status CheckReplace(const proto::Job& job) {
   return All({InRange("replace.per_hour", replace.per_hour(), 1, kReplacedPerHourMax),
               InRange("replace.patience_s", replace.patience_s(), 1, kPatienceSMax),
               CheckHangAfter(replace.hang_after_s()),
-              CheckNodesKeepNothing(job, "replace", "are lost with a node that dies")});
+              BeginsRoundsAlike(job)
+                  ? absl::OkStatus()
+                  : CheckNodesKeepNothing(job, "replace", "are lost with a node that dies")});
 }
 
 // Nodes are laid out once, so that each has as many ranks.

@@ -96,9 +96,9 @@ TEST(CheckReplace, ANodeHangsAfterAMinuteWhereNothingIsSaidAndNeverWhereZeroIs) 
   }
 }
 
-TEST(CheckReplace, GoesWithModesThatKeepAllWeightsOnServers) {
-  for (const std::string preset :
-       {"sync", "ssp(3)", "quorum(2)", "async", "async_damped", "async_dc"}) {
+TEST(CheckReplace, GoesWithModesThatKeepAllWeightsOnServersOrHaveThemThereAfterEachRound) {
+  for (const std::string preset : {"sync", "ssp(3)", "quorum(2)", "async", "async_damped",
+                                   "async_dc", "local(4)", "diloco(4)"}) {
     const proto::Job job = With({kReplace, absl::StrCat("consistency.preset=\"", preset, "\"")});
     EXPECT_TRUE(ValidateJob(job).ok()) << preset << ValidateJob(job);
   }
@@ -114,6 +114,20 @@ TEST(CheckReplace, GoesWithCodecsCheckpointsAndSecondCopies) {
     settings.push_back(kReplace);
     EXPECT_TRUE(ValidateJob(With(settings)).ok()) << more[0] << ValidateJob(With(settings));
   }
+}
+
+// Second copies take what nodes were given once more, which the memory formula says.
+TEST(CheckReplicas, GoWithEveryModeAlsoThoseThatKeepWeightsPerNode) {
+  for (const std::string preset :
+       {"sync", "ssp(3)", "quorum(2)", "local(4)", "diloco(8)", "significance", "easgd", "delay1",
+        "async", "async_damped", "async_dc"}) {
+    const proto::Job job =
+        With({"replicas=1", absl::StrCat("consistency.preset=\"", preset, "\"")});
+    EXPECT_TRUE(ValidateJob(job).ok()) << preset << ValidateJob(job);
+  }
+  const proto::Job adaptive =
+      With({"replicas=1", "consistency.async.delay_compensation.adaptive=true"});
+  EXPECT_TRUE(ValidateJob(adaptive).ok()) << ValidateJob(adaptive);
 }
 
 class RefusedReplace : public testing::TestWithParam<Bad> {};
@@ -133,8 +147,12 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{{kReplace, "exchange=RING"}, "replace: belongs to exchange: PARAMETER_SERVER"},
         Bad{{kReplace, "exchange=NONE", "ranks=1"}, "replace: belongs to exchange"},
         Bad{{kReplace, "consistency.preset=\"delay1\""}, "replace: consistency: double buffering"},
-        Bad{{kReplace, "consistency.preset=\"local(4)\""}, "replace: consistency: lazy(0, 4 local"},
-        Bad{{kReplace, "consistency.preset=\"diloco(4)\""}, "replace: consistency: lazy(0, 4 loc"},
+        Bad{{kReplace, "consistency={lazy: {local_steps: 4 staleness: 1}}"},
+            "replace: consistency: lazy(1, 4 local steps, outer 1) keeps weights on the nodes"},
+        Bad{{kReplace, "consistency={lazy: {local_steps: 4 apply: ON_ARRIVAL}}"},
+            "replace: consistency: lazy(0, on arrival, 4 local"},
+        Bad{{kReplace, "consistency={lazy: {local_steps: 4 quorum: {nodes: 2}}}"},
+            "replace: consistency: lazy(0, 4 local"},
         Bad{{kReplace, "consistency.preset=\"significance\""}, "replace: consistency: lazy(0, "},
         Bad{{kReplace, "consistency.preset=\"easgd\""}, "replace: consistency: async(elastic"},
         Bad{{kReplace, "optimizer.lars={}"}, "replace: optimizer.lars"},
@@ -159,6 +177,16 @@ TEST(CheckReplace, HoldsForTheOptimizerThatAProgramNames) {
     if (!refused) continue;
     EXPECT_THAT(std::string(taken.message()), testing::StartsWith("replace: optim"));
   }
+}
+
+TEST(CheckReplace, RanksThatMakeLocalStepsThemselvesAreRefused) {
+  proto::Job job = *ParseJob(
+      "name: 'a' ranks: 4 program { path: '/p' } optimizer { mean {} } replace { per_hour: 1 } "
+      "consistency { preset: 'local(4)' }",
+      "job");
+  FillDefaults(&job);
+  EXPECT_THAT(std::string(ValidateJob(job).message()),
+              testing::StartsWith("replace: consistency: lazy(0, 4 local"));
 }
 
 proto::Job Elastic(const std::vector<std::string>& settings) {

@@ -1,5 +1,9 @@
 #include "server/daemon/job_admission.h"
 
+#include <string>
+#include <utility>
+
+#include "common/job/exchange/own_shards.h"
 #include "gtest/gtest.h"
 #include "server/shard/testing/shard_harness.h"
 
@@ -73,6 +77,57 @@ TEST(JobAdmission, CountsEachOfANodesConnections) {
       "its 2 nodes need 1 connection each at every shard; other jobs have 6 of the limit of 7 "
       "(--connections)");
   EXPECT_TRUE(admission.Admit(Install(2, 1)).ok());
+}
+
+// 256 KiB of weights on a shard in one chunk, three nodes, each of which has been given weights.
+constexpr uint64_t kChunkBytes = 256 << 10;
+
+proto::InstallJob InstallWithCopies(const std::string& mode) {
+  JobOptions options;
+  options.job = 1;
+  options.ranks = {1, 1, 1};
+  options.elements = options.chunk_elements = kChunkBytes / sizeof(float);
+  options.job_text =
+      "window: 1 optimizer { sgd {} } schedule { base_lr: 0.5 } replicas: 1 consistency { async "
+      "{ " +
+      mode + " } }";
+  proto::InstallJob install;
+  *install.mutable_record() = MakeRecord(options);
+  return install;
+}
+
+TEST(JobAdmission, ASecondCopyTakesWhatTheFirstOneDoesAlsoWhatEachNodeWasGiven) {
+  // Weights, a chunk in update and messages of three nodes; what each was given, and a gradient or
+  // a distance in hand.
+  constexpr uint64_t kPlain = (1 + 1 + 6) * kChunkBytes, kGiven = (3 + 1) * kChunkBytes;
+  for (const auto& [mode, bytes] :
+       {std::pair("", kPlain), std::pair("delay_compensation {}", kPlain + kGiven),
+        std::pair("delay_compensation { adaptive: true }", kPlain + kGiven + kChunkBytes),
+        std::pair("elastic {}", kPlain + kGiven)}) {
+    SCOPED_TRACE(mode);
+    proto::InstallJob first = InstallWithCopies(mode), second = first;
+    first.add_own_shards(0);
+    second.add_own_shards(kNoShard);
+    proto::OwnBackup* const backup = second.add_own_backups();
+    backup->set_shard(0);
+    backup->set_thread(0);
+    JobAdmission of_first({.memory_bytes = bytes}), of_second({.memory_bytes = bytes});
+    EXPECT_EQ(of_first.Admit(first), absl::OkStatus());
+    EXPECT_EQ(of_second.Admit(second), absl::OkStatus());
+    EXPECT_EQ(of_first.promised_bytes(), bytes);
+    EXPECT_EQ(of_second.promised_bytes(), bytes);
+    EXPECT_EQ(of_second.LimitOf(JobId(1), 0), bytes);
+    JobAdmission too_small({.memory_bytes = bytes - 1});
+    EXPECT_EQ(too_small.Admit(second).code(), absl::StatusCode::kResourceExhausted);
+    // One that comes later, as when the first second copy is lost.
+    proto::InstallBackup later;
+    *later.mutable_record() = second.record();
+    *later.mutable_backup() = *backup;
+    JobAdmission of_later({.memory_bytes = bytes});
+    EXPECT_EQ(of_later.AdmitBackup(later), absl::OkStatus());
+    EXPECT_EQ(of_later.promised_bytes(), bytes);
+    EXPECT_EQ(too_small.AdmitBackup(later).code(), absl::StatusCode::kResourceExhausted);
+  }
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ uint64_t ShardJob::MemoryBytes() const {
   for (const auto& chunk : chunks_) bytes += chunk->bytes();
   bytes += cuts_.bytes();
   if (backup_ != nullptr) bytes += backup_->bytes();
+  if (next_) bytes += next_->line->bytes();
+  bytes += collector_.bytes();
   if (trace_.log() != nullptr) bytes += trace_.log()->memory_bytes();
   return bytes;
 }

@@ -1,329 +1,27 @@
-// Nodes and shards over a network that loses and repeats frames and cuts connections, from a seed.
-// Every shard goes from server to server while the nodes train, one shard after the other and again
-// and again, and servers die on the way. Each push must count exactly once, and in sync the weights
-// must have the bits of a run in which every shard stayed where it was.
-#include <algorithm>
-#include <functional>
-#include <memory>
-#include <optional>
+// Shards that go from server to server while the nodes train, and servers that die on the way. Each
+// push must count exactly once; and in sync, with double buffering and with local steps in lockstep
+// the weights must have the bits of a run in which every shard stayed where it was.
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/transport/sim/sim_network.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
-#include "server/shard/testing/sim_copy.h"
-#include "worker/exchange/testing/training_node.h"
+#include "server/shard/testing/quorum_counts.h"
+#include "tests/exchange/moving_cluster.h"
 
-namespace strata {
+namespace strata::tests {
 namespace {
 
-using server::BackupState;
-using server::ShardCopy;
-using server::SimCopy;
-using worker::TrainingNode;
-using Actions = std::vector<server::ShardAction>*;
-
-constexpr uint32_t kNodes = 3, kChunks = 4, kShards = 2, kServers = 4;
-constexpr uint64_t kClocks = 24;
-constexpr uint32_t kElements = kNodes * kClocks;  // of a chunk: one for each push
-constexpr uint32_t kAllElements = kElements * kChunks;
-constexpr uint64_t kEventsMax = 1'000'000;
-
-struct Options {
-  std::string job;
-  bool counts = false;  // pushes, in place of training
-  bool has_backups = false;
-};
-void PrintTo(const Options& options, std::ostream* out) { *out << options.job; }
-
-enum class Course { kStays, kMoves, kMovesAndDies };
-
-// Where a shard lies.
-struct Home {
-  uint32_t primary = 0;
-  int backup = -1;          // none
-  uint32_t generation = 2;  // the newest that was given out
-  bool goes_on = true;      // from server to server
-  uint32_t era = 0;         // one more with a death, which ends what was under way
-};
-
-class Cluster {
- public:
-  Cluster(const Options& options, Course course, uint32_t seed)
-      : options_(options), course_(course), network_(seed), homes_(kShards) {
-    MakeRecord();
-    for (uint32_t server = 0; server < kServers; ++server) {
-      for (uint32_t shard = 0; shard < kShards; ++shard) {
-        copies_.push_back(
-            std::make_unique<SimCopy>(&network_, AddressOf(server, shard), 32 + server));
-        copies_.back()->LetShardsLeave();
-      }
-    }
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      EXPECT_TRUE(CopyOf(0, shard).core().Install(record_, ShardId(shard)).ok());
-      if (!options.has_backups) continue;
-      homes_[shard].backup = 1;
-      EXPECT_TRUE(
-          CopyOf(1, shard).core().Install(record_, ShardId(shard), {}, ShardCopy::kBackup).ok());
-    }
-    network_.set_faults({.drop = seed % 4 == 1 ? 0.02 : 0,
-                         .duplicate = 0.1,
-                         .break_both = seed % 2 == 1 ? 0.005 : 0});
-    for (uint32_t node = 0; node < kNodes; ++node) Begin(node);
-    Tick();
-  }
-
-  // Until every node has the last weights.
-  void Run() {
-    if (course_ != Course::kStays) Later([this] { MoveNext(); });
-    if (course_ == Course::kMovesAndDies) {
-      network_.After(network_.random().Between(absl::Milliseconds(10), absl::Milliseconds(600)),
-                     [this] { Die(network_.random().Below(kShards)); });
-    }
-    for (uint64_t events = 0; !Done(); ++events) {
-      ASSERT_LT(events, kEventsMax) << "no progress: " << Describe();
-      ASSERT_TRUE(network_.RunOne());
-      for (const auto& node : nodes_) ASSERT_TRUE(node->status().ok()) << node->status();
-      ASSERT_FALSE(testing::Test::HasFailure()) << Describe();
-    }
-  }
-
-  // The weights at the end, which all nodes have.
-  std::vector<float> Final() const {
-    for (const auto& node : nodes_) EXPECT_EQ(node->weights(), nodes_[0]->weights());
-    return nodes_[0]->weights();
-  }
-  int moves() const { return moves_; }  // while nodes trained
-  int deaths() const { return deaths_; }
-
- private:
-  void MakeRecord() {
-    server::JobOptions job;
-    job.ranks.assign(kNodes, 1);
-    job.elements = kAllElements;
-    job.chunk_elements = kElements;
-    job.shards = kShards;
-    job.batch_per_rank = 1;
-    job.job_text = absl::StrCat(options_.job, " schedule { base_lr: ", options_.counts ? 1 : 0.1,
-                                " }", options_.has_backups ? " replicas: 1" : "");
-    record_ = server::MakeRecord(job);
-    proto::Placement* const placement = record_.mutable_placement();
-    for (uint32_t shard = 0; shard < kShards; ++shard) {
-      placement->set_shard_endpoints(static_cast<int>(shard), AddressOf(0, shard));
-      placement->add_shard_generations(2);
-      placement->add_backup_endpoints(options_.has_backups ? AddressOf(1, shard) : "");
-    }
-  }
-  void Begin(uint32_t node) {
-    TrainingNode::Options options;
-    options.core.record = record_;
-    options.core.node = NodeId(node);
-    options.core.incarnation = 1;
-    options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost again and again
-    options.name = absl::StrCat("node", node);
-    options.addresses_are_names = true;
-    options.clocks = kClocks;
-    options.in_step = true;
-    options.samples = 1;
-    options.first_weight = [this](uint64_t i) {
-      return options_.counts ? 0.0f : 0.25f + 0.01f * static_cast<float>(i % 13);
-    };
-    options.gradient = [this, node](uint64_t clock, uint64_t i) {
-      return options_.counts ? Count(node, clock, i) : Gradient(node, clock, i);
-    };
-    nodes_.push_back(std::make_unique<TrainingNode>(&network_, std::move(options)));
-    nodes_.back()->Start();
-  }
-  // The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
-  float Count(uint32_t node, uint64_t clock, uint64_t i) const {
-    if (i % kElements != node * kClocks + clock) return 0;
-    const bool on_arrival = options_.job.find("async") != std::string::npos;
-    return on_arrival ? -1.0f : -1.0f * kNodes;
-  }
-  // Of all weights that the step began with.
-  float Gradient(uint32_t node, uint64_t clock, uint64_t i) const {
-    const std::vector<float>& weights = nodes_[node]->step_weights();
-    return 0.5f * weights[i] - 0.3f * weights[(i + 17) % kAllElements] +
-           0.01f * static_cast<float>((i * 31 + node * 17 + clock * 7) % 97);
-  }
-
-  static std::string AddressOf(uint32_t server, uint32_t shard) {
-    return absl::StrCat("server", server, ".", shard);
-  }
-  SimCopy& CopyOf(uint32_t server, uint32_t shard) { return *copies_[server * kShards + shard]; }
-  JobId job() const { return JobId(record_.job_id()); }
-  void Later(std::function<void()> what) {
-    network_.After(network_.random().Between(absl::Milliseconds(1), absl::Milliseconds(20)),
-                   std::move(what));
-  }
-  // Unless the shard has lost a copy meanwhile.
-  void Later(uint32_t shard, std::function<void()> what) {
-    Later([this, shard, era = homes_[shard].era, what = std::move(what)] {
-      if (homes_[shard].era == era) what();
-    });
-  }
-
-  // ---- the part of the coordinator ----
-
-  void MoveNext() {
-    const uint32_t shard = turn_++ % kShards;
-    if (!homes_[shard].goes_on) return Later([this] { MoveNext(); });
-    moves_now_ = shard;
-    const uint32_t target = FreeServer(shard);
-    const uint32_t generation = ++homes_[shard].generation;
-    InstallEmpty(target, shard, generation);
-    const bool only_backup = options_.has_backups && network_.random().Chance(0.4);
-    Later(shard, [=, this] {
-      if (!options_.has_backups) return MoveAlone(shard, target, generation);
-      const uint32_t filler = only_backup ? homes_[shard].primary : homes_[shard].backup;
-      Do(filler, shard, [&](server::ShardCore& core, Actions actions) {
-        return core.FillNext(job(), ShardId(shard), generation, AddressOf(target, shard), actions);
-      });
-      WhenWhole(filler, shard, generation, [=, this] { Switch(shard, target, only_backup); });
-    });
-  }
-  uint32_t FreeServer(uint32_t shard) {
-    uint32_t server = 0;
-    do {
-      server = static_cast<uint32_t>(network_.random().Below(kServers));
-    } while (server == homes_[shard].primary || static_cast<int>(server) == homes_[shard].backup);
-    return server;
-  }
-  void InstallEmpty(uint32_t server, uint32_t shard, uint32_t generation) {
-    proto::JobRecord record = record_;
-    proto::Placement* const placement = record.mutable_placement();
-    placement->set_backup_endpoints(static_cast<int>(shard), AddressOf(server, shard));
-    placement->set_shard_generations(static_cast<int>(shard), generation);
-    Remove(server, shard, generation);
-    EXPECT_TRUE(CopyOf(server, shard)
-                    .core()
-                    .Install(record, ShardId(shard), {}, ShardCopy::kEmptyBackup)
-                    .ok());
-  }
-  void Remove(uint32_t server, uint32_t shard, uint32_t generation) {
-    CopyOf(server, shard).Do([&](Actions actions) {
-      EXPECT_FALSE(
-          CopyOf(server, shard).core().RemoveShard(job(), ShardId(shard), generation, actions));
-    });
-  }
-  void Do(uint32_t server, uint32_t shard,
-          const std::function<absl::Status(server::ShardCore&, Actions)>& what) {
-    SimCopy& copy = CopyOf(server, shard);
-    copy.Do([&](Actions actions) { EXPECT_EQ(what(copy.core(), actions), absl::OkStatus()); });
-  }
-  void WhenWhole(uint32_t filler, uint32_t shard, uint32_t generation, std::function<void()> then) {
-    bool is_whole = false;
-    for (const BackupState& state : CopyOf(filler, shard).core().BackupStates()) {
-      ASSERT_EQ(state.refusal, absl::OkStatus());
-      if (state.generation != generation) continue;
-      EXPECT_EQ(state.is_next, options_.has_backups);
-      is_whole = state.chunks_missing == 0;
-    }
-    if (is_whole) return Later(shard, std::move(then));
-    Later(shard, [=, this] { WhenWhole(filler, shard, generation, then); });
-  }
-
-  // A shard without a second copy gets one for a while.
-  void MoveAlone(uint32_t shard, uint32_t target, uint32_t generation) {
-    const uint32_t from = homes_[shard].primary;
-    Do(from, shard, [&](server::ShardCore& core, Actions actions) {
-      return core.FillBackup(job(), ShardId(shard), generation, AddressOf(target, shard),
-                             /*is_whole=*/false, actions);
-    });
-    WhenWhole(from, shard, generation, [=, this] {
-      const uint32_t next = ++homes_[shard].generation;
-      homes_[shard].primary = target;
-      Do(target, shard, [&](server::ShardCore& core, Actions actions) {
-        return core.Promote(job(), ShardId(shard), next, actions);
-      });
-      HasMoved(shard, from);
-    });
-  }
-  void Switch(uint32_t shard, uint32_t target, bool only_backup) {
-    Home& home = homes_[shard];
-    const auto backup = static_cast<uint32_t>(home.backup);
-    const uint32_t from = only_backup ? backup : home.primary;
-    if (!only_backup) home.primary = backup;
-    home.backup = static_cast<int>(target);
-    Do(home.primary, shard, [&](server::ShardCore& core, Actions actions) {
-      return core.FillBackup(job(), ShardId(shard), home.generation, AddressOf(target, shard),
-                             /*is_whole=*/true, actions);
-    });
-    HasMoved(shard, from);
-  }
-  // Nodes hear of it before or after the server that has lost it.
-  void HasMoved(uint32_t shard, uint32_t from) {
-    const uint32_t generation = homes_[shard].generation;
-    TellNodes(shard);
-    Later(shard, [=, this] {
-      Remove(from, shard, generation);
-      if (!Done()) ++moves_;
-      moves_now_.reset();
-      Later([this] { MoveNext(); });
-    });
-  }
-  void TellNodes(uint32_t shard) {
-    const worker::ShardMove move{ShardId(shard), AddressOf(homes_[shard].primary, shard),
-                                 homes_[shard].generation};
-    for (const auto& node : nodes_) {
-      Later([&node = *node, move] { node.OnShardMoved(move); });
-    }
-  }
-
-  // One copy of a shard that has two dies; the other one goes on alone.
-  void Die(uint32_t shard) {
-    Home& home = homes_[shard];
-    if (Done()) return;
-    ++deaths_;
-    ++home.era;
-    home.goes_on = false;
-    const auto backup = static_cast<uint32_t>(home.backup);
-    const bool primary_dies = network_.random().Chance(0.6);
-    CopyOf(primary_dies ? home.primary : backup, shard).Die();
-    if (primary_dies) home.primary = backup;
-    home.backup = -1;
-    Later([this, shard] {
-      Home& left = homes_[shard];
-      ++left.generation;
-      Do(left.primary, shard, [&](server::ShardCore& core, Actions actions) {
-        return core.Promote(job(), ShardId(shard), left.generation, actions);
-      });
-      TellNodes(shard);
-      if (moves_now_ == shard) Later([this] { MoveNext(); });
-    });
-  }
-
-  void Tick() {
-    for (const auto& copy : copies_) copy->OnTime();
-    network_.After(absl::Milliseconds(1), [this] { Tick(); });
-  }
-  bool Done() const {
-    return std::ranges::all_of(nodes_, [](const auto& node) { return node->is_over(); });
-  }
-  std::string Describe() const {
-    std::string text = absl::StrCat(moves_, " moves, ", deaths_, " deaths;");
-    for (const Home& home : homes_) {
-      absl::StrAppend(&text, " ", home.primary, "+", home.backup, " in ", home.generation);
-    }
-    return text;
-  }
-
-  const Options options_;
-  const Course course_;
-  transport::SimNetwork network_;
-  proto::JobRecord record_;
-  std::vector<std::unique_ptr<SimCopy>> copies_;  // by server and shard
-  std::vector<std::unique_ptr<TrainingNode>> nodes_;
-  std::vector<Home> homes_;
-  uint32_t turn_ = 0;
-  std::optional<uint32_t> moves_now_;  // shard
-  int moves_ = 0, deaths_ = 0;
-};
+using Options = MovingCluster::Options;
+using Course = MovingCluster::Course;
 
 const char kMomentum[] = "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
 const char kAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 } }";
+const char kDelay1[] =
+    "optimizer { momentum_sgd { momentum: 0.9 } } consistency { preset: 'delay1' }";
+const char kLocal[] = "optimizer { adamw {} } consistency { preset: 'local(3)' }";
+constexpr uint64_t kLocalClocks = 3 * MovingCluster::kClocks;  // a round has three
 constexpr uint32_t kSeeds = 200;
 
 // What waits for a second copy waits for ever here.
@@ -337,21 +35,22 @@ Course CourseOf(const Options& options, uint32_t seed) {
 class SyncMovedShards : public testing::TestWithParam<Options> {};
 
 TEST_P(SyncMovedShards, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
-  Cluster undisturbed(GetParam(), Course::kStays, 0);
+  MovingCluster undisturbed(GetParam(), Course::kStays, 0);
   undisturbed.Run();
   ASSERT_FALSE(HasFailure());
   const std::vector<float> expected = undisturbed.Final();
   int moves = 0, deaths = 0;
   for (uint32_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    Cluster cluster(GetParam(), CourseOf(GetParam(), seed), seed);
+    MovingCluster cluster(GetParam(), CourseOf(GetParam(), seed), seed);
     cluster.Run();
     ASSERT_FALSE(HasFailure());
     ASSERT_EQ(cluster.Final(), expected);
     moves += cluster.moves();
     deaths += cluster.deaths();
   }
-  EXPECT_GT(moves, static_cast<int>(kSeeds * kShards * 2)) << "each shard, several times";
+  EXPECT_GT(moves, static_cast<int>(kSeeds * MovingCluster::kShards * 2))
+      << "each shard, several times";
   EXPECT_GE(deaths, MayDie(GetParam()) ? static_cast<int>(kSeeds / 4) : 0);
 }
 
@@ -363,7 +62,13 @@ INSTANTIATE_TEST_SUITE_P(
         Options{.job = kAdamw, .has_backups = true},
         Options{.job = absl::StrCat(kMomentum, " push { codec: INT8 }"), .has_backups = true},
         Options{.job = absl::StrCat(kMomentum, " pull { codec: FP16 }")},
-        Options{.job = absl::StrCat(kMomentum, " while_unprotected: WAIT"), .has_backups = true}));
+        Options{.job = absl::StrCat(kMomentum, " while_unprotected: WAIT"), .has_backups = true},
+        Options{.job = kDelay1}, Options{.job = kDelay1, .has_backups = true},
+        Options{.job = kLocal, .clocks = kLocalClocks},
+        Options{.job = kLocal, .has_backups = true, .clocks = kLocalClocks},
+        Options{.job = "optimizer { sgd {} } consistency { preset: 'diloco(3)' }",
+                .has_backups = true,
+                .clocks = kLocalClocks}));
 
 class CountedMovedShards : public testing::TestWithParam<Options> {};
 
@@ -371,13 +76,13 @@ TEST_P(CountedMovedShards, EachPushCountsOnce) {
   int moves = 0;
   for (uint32_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    Cluster cluster(GetParam(), CourseOf(GetParam(), seed), seed);
+    MovingCluster cluster(GetParam(), CourseOf(GetParam(), seed), seed);
     cluster.Run();
     ASSERT_FALSE(HasFailure());
-    ASSERT_EQ(cluster.Final(), std::vector<float>(kAllElements, 1.0f));
+    ASSERT_EQ(cluster.Final(), std::vector<float>(MovingCluster::kAllElements, 1.0f));
     moves += cluster.moves();
   }
-  EXPECT_GT(moves, static_cast<int>(kSeeds * kShards));
+  EXPECT_GT(moves, static_cast<int>(kSeeds * MovingCluster::kShards));
 }
 
 std::vector<Options> Counted() {
@@ -396,5 +101,48 @@ std::vector<Options> Counted() {
 
 INSTANTIATE_TEST_SUITE_P(Modes, CountedMovedShards, testing::ValuesIn(Counted()));
 
+class QuorumMovedShards : public testing::TestWithParam<Options> {};
+
+TEST_P(QuorumMovedShards, EachPushCountsOnceInTheMeanOfTheClockThatHasIt) {
+  constexpr uint32_t kElements = MovingCluster::kElements;
+  int moves = 0, deaths = 0;
+  uint32_t in_small_clocks = 0;
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    MovingCluster cluster(GetParam(), CourseOf(GetParam(), seed), seed);
+    cluster.Run();
+    ASSERT_FALSE(HasFailure());
+    const std::vector<float> weights = cluster.Final();
+    for (uint32_t c = 0; c < MovingCluster::kChunks; ++c) {
+      const auto chunk = absl::MakeConstSpan(weights).subspan(c * kElements, kElements);
+      const auto pushes = server::PushesByClockSize(chunk, MovingCluster::kNodes);
+      ASSERT_FALSE(HasFailure());
+      for (const auto& [size, count] : pushes) {
+        if (size < MovingCluster::kNodes) in_small_clocks += count;
+      }
+    }
+    moves += cluster.moves();
+    deaths += cluster.deaths();
+  }
+  EXPECT_GT(moves, static_cast<int>(kSeeds * MovingCluster::kShards));
+  EXPECT_GE(deaths, MayDie(GetParam()) ? static_cast<int>(kSeeds / 4) : 0);
+  EXPECT_GT(in_small_clocks, kSeeds) << "clocks close without waiting for all nodes";
+}
+
+std::vector<Options> Quorums() {
+  std::vector<Options> all;
+  for (const char* quorum : {"nodes: 2", "nodes: 2 grace_ms: 2"}) {
+    for (const bool has_backups : {false, true}) {
+      all.push_back({.job = absl::StrCat("optimizer { sgd {} } consistency { lazy { quorum { ",
+                                         quorum, " } } }"),
+                     .counts = true,
+                     .has_backups = has_backups});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Graces, QuorumMovedShards, testing::ValuesIn(Quorums()));
+
 }  // namespace
-}  // namespace strata
+}  // namespace strata::tests

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/consistency.h"
 #include "common/transport/sim/sim_network.h"
 #include "gtest/gtest.h"
 #include "server/shard/testing/shard_harness.h"
@@ -104,6 +105,13 @@ class Cluster {
     return nodes_[0]->weights();
   }
   uint64_t events() const { return events_; }
+  // Pushes of a chunk, by each node.
+  uint64_t rounds() const {
+    const uint64_t steps = StepsPerClock(record_.job());
+    return (kClocks + steps - 1) / steps;
+  }
+  // The step that the node's newest process has begun with.
+  uint64_t first_step(uint32_t node) const { return nodes_[node]->first_clock(); }
   // How many processes have taken another one's place in the midst of the job.
   int midst() const {
     int midst = 0;
@@ -277,6 +285,9 @@ TEST_P(SyncReplacedNodes, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
 
 const char kMomentum[] = "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
 const char kAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 } }";
+// Nodes keep no state from round to round; the last round of the second one is shorter.
+const char kLocal[] = "optimizer { sgd {} } consistency { preset: \"diloco(2)\" }";
+const char kShorter[] = "optimizer { sgd {} } consistency { lazy { local_steps: 3 } }";
 
 INSTANTIATE_TEST_SUITE_P(
     Jobs, SyncReplacedNodes,
@@ -284,7 +295,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Options{.job = kMomentum, .takes_first_weights = true},
                     Options{.job = absl::StrCat(kMomentum, " pull { codec: FP16 }")},
                     Options{.job = kMomentum, .lives_on = true},
-                    Options{.job = kMomentum, .has_backups = true},
+                    Options{.job = kMomentum, .has_backups = true}, Options{.job = kLocal},
+                    Options{.job = kShorter, .has_backups = true, .lives_on = true},
+                    Options{.job = absl::StrCat(kLocal, " pull { codec: FP16 }")},
                     Options{.job = kAdamw, .has_backups = true, .lives_on = true},
                     Options{.job = absl::StrCat(kMomentum, " pull { codec: INT8 }"),
                             .has_backups = true}));
@@ -309,7 +322,7 @@ TEST_P(CountedReplacedNodes, EachPushCountsOnce) {
           weight == 1 || (is_quorum && samples >= 1 && samples == std::round(samples));
       ASSERT_TRUE(once) << weight;
     }
-    ASSERT_EQ(cluster.pushes(), kNodes * kChunks * kClocks);
+    ASSERT_EQ(cluster.pushes(), kNodes * kChunks * cluster.rounds());
     midst += cluster.midst();
   }
   EXPECT_GT(midst, 100);
@@ -321,7 +334,48 @@ INSTANTIATE_TEST_SUITE_P(
                     "consistency { lazy { staleness: 2 apply: ON_ARRIVAL } }",
                     "consistency { lazy { quorum { nodes: 2 } } }", "consistency { async {} }",
                     "consistency { async { delay_compensation { lambda: 0 } } }",
-                    "consistency { async {} } pull { codec: FP16 }"));
+                    "consistency { async {} } pull { codec: FP16 }",
+                    "consistency { lazy { local_steps: 2 } }",
+                    "consistency { lazy { local_steps: 3 } }"));
+
+// Returns by how much a node's sum of a step moves its element, with momentum of 0.5. Another
+// process has begun with step `lost`; servers have what the one before did until `seen`.
+float Moves(uint64_t step, uint64_t lost, uint64_t seen) {
+  const uint64_t end = step < lost ? std::min(seen, kClocks) : kClocks;
+  return 2 - std::ldexp(2.0f, static_cast<int>(step) - static_cast<int>(end));
+}
+
+TEST(ReplacedNodes, OfLocalStepsTheMomentumOfANodeThatDiesIsLostAndNothingElse) {
+  for (const uint64_t steps : {1, 2}) {
+    const Options options{
+        .job = absl::StrCat("optimizer { momentum_sgd { momentum: 0.5 } } consistency { lazy { "
+                            "local_steps: ",
+                            steps, " } }"),
+        .counts = true};
+    int lost = 0;
+    for (uint32_t seed = 0; seed < 200; ++seed) {
+      SCOPED_TRACE(absl::StrCat(steps, " steps, seed ", seed));
+      Cluster cluster(options, seed);
+      cluster.Run(Deaths(seed, 1, EventsOf(options, seed), kNodes));
+      ASSERT_FALSE(HasFailure());
+      const std::vector<float> weights = cluster.Final();
+      for (uint32_t i = 0; i < kNodes * kChunks; ++i) {
+        const uint64_t begin = cluster.first_step(i % kNodes);
+        // The round's push that counts may be of either process.
+        const auto is_pushed_by = [&](uint64_t seen) {
+          for (uint64_t step = 0; step < kClocks; ++step) {
+            const float weight = weights[i / kNodes * kElements + i % kNodes * kClocks + step];
+            if (std::abs(weight - Moves(step, begin, seen)) > 1e-5f) return false;
+          }
+          return true;
+        };
+        ASSERT_TRUE(is_pushed_by(begin) || is_pushed_by(begin + steps)) << "node " << i % kNodes;
+        lost += Moves(0, begin, begin) < Moves(0, 0, 0) && is_pushed_by(begin) ? 1 : 0;
+      }
+    }
+    EXPECT_GT(lost, 50);
+  }
+}
 
 // What the process before had left out of its pushes is lost, and nothing else.
 TEST(ReplacedNodes, ANodeWithALossyCodecGoesOnWithNothingLeftOut) {

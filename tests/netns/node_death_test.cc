@@ -137,6 +137,27 @@ TEST_F(NodeDeath, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
   EXPECT_EQ(first_died.replacements(0).node(), 0u);
 }
 
+// Nodes have weights of their own within a round.
+TEST_F(NodeDeath, WithLocalStepsTheRoundIsMadeAgainAndTheStateOfItsOptimizerIsLost) {
+  proto::Job job = SomeJob("stateless", "lazy { local_steps: 4 }");
+  job.mutable_optimizer()->mutable_sgd();
+  const proto::JobStatus alone = Run(job, [] {});
+  const proto::JobStatus killed = RunAndKill(job, 1);
+  ExpectReplaced(killed);
+  const std::vector<std::string> expected = Hashes(alone.run_dir(), 1);
+  const uint64_t step = killed.replacements(0).step();
+  EXPECT_EQ(Hashes(killed.run_dir(), 0), Hashes(alone.run_dir(), 0));
+  EXPECT_EQ(step % 4, 0u);
+  ASSERT_LT(step, expected.size());
+  EXPECT_EQ(Hashes(killed.run_dir(), 1),
+            std::vector<std::string>(expected.begin() + step, expected.end()));
+
+  const proto::JobStatus rank_died = Run(SomeJob("local", "lazy { local_steps: 4 }"),
+                                         [] { kill(ListProcesses("rank").back(), SIGKILL); });
+  ExpectReplaced(rank_died);
+  EXPECT_THAT(rank_died.replacements(0).reason(), HasSubstr("its optimizer's state is lost"));
+}
+
 TEST_F(NodeDeath, InAsyncTheJobGoesOnAndWithoutReplaceItFails) {
   // The node that dies is much the faster one: it has mostly made all its steps, of which it would
   // have reported the last ones at the job's end.

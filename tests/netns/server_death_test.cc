@@ -1,4 +1,5 @@
 // Servers on two hosts, one of which is killed while a job trains whose shards lie on both.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,8 @@ class ServerDeath : public NetnsTest {
   }
 
   static proto::Job SomeJob(const std::string& name, const std::string& consistency,
-                            uint32_t replicas) {
-    proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
+                            uint32_t replicas, int steps = kSteps) {
+    proto::Job job = LenetJob(name, 4, 2, steps, consistency);
     job.set_replicas(replicas);
     auto* delay = job.mutable_debug()->add_delays();
     delay->set_node(0);
@@ -77,6 +78,23 @@ class ServerDeath : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
+  // Kills both servers at once, once the job has a checkpoint, and starts them anew.
+  proto::JobStatus RunThroughTheLossOfBoth(const proto::Job& job) {
+    const auto id = cluster_.client().Submit(job);
+    EXPECT_TRUE(id.ok()) << id.status();
+    if (!id.ok()) return {};
+    const proto::JobStatus before = cluster_.WaitFor(*id, [](const proto::JobStatus& status) {
+      return status.checkpoints().complete() >= 2 || control::HasEnded(status.state());
+    });
+    EXPECT_EQ(before.state(), proto::RUNNING) << before.reason();
+    for (const char* server : {"server s0", "server s1"}) cluster_.Kill(server);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(cluster_.StartServer(absl::StrCat("w", i), absl::StrCat("s", i), {"--shards", "2"}),
+                absl::OkStatus());
+    }
+    return cluster_.WaitForEnd(*id);
+  }
+
   NetnsCluster cluster_{{}};
 };
 
@@ -100,6 +118,29 @@ TEST_F(ServerDeath, WhoComesBackIsFilledAndTakesOverInTurn) {
   const proto::JobStatus killed = RunWithoutEither(SomeJob("killed", "sync {}", 1));
   EXPECT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
   EXPECT_EQ(Hashes(killed.run_dir(), 0), expected);
+}
+
+TEST_F(ServerDeath, OfBothAtOnceSendsTheJobBackToItsCheckpoint) {
+  constexpr int kFewer = 160;
+  const proto::JobStatus alone = Run(SomeJob("alone", "sync {}", 0, kFewer), "");
+  const std::vector<std::string> expected = Hashes(alone.run_dir(), 0);
+  ASSERT_EQ(expected.size(), kFewer + 1u) << alone.reason();
+  proto::Job job = SomeJob("killed", "sync {}", 1, kFewer);
+  const std::string dir = TestDir() + "/checkpoints";
+  std::filesystem::remove_all(dir);  // of an earlier run
+  job.mutable_checkpoint()->set_dir(dir);
+  job.mutable_checkpoint()->set_every_steps(20);
+  job.mutable_restart()->set_attempts(3);
+  const proto::JobStatus killed = RunThroughTheLossOfBoth(job);
+  ASSERT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
+  ASSERT_EQ(killed.restarts_size(), 1) << cluster_.CoordinatorLog();
+  EXPECT_THAT(killed.restarts(0).reason(), HasSubstr("it had the only copy of shard"));
+  const uint64_t step = killed.restarts(0).step();
+  EXPECT_GE(step, 40u);
+  ASSERT_LT(step, uint64_t{kFewer});
+  const std::vector<std::string> rest(expected.begin() + static_cast<ptrdiff_t>(step),
+                                      expected.end());
+  for (const int node : {0, 1}) EXPECT_EQ(Hashes(killed.run_dir(), node), rest);
 }
 
 TEST_F(ServerDeath, InAsyncTheJobGoesOn) {

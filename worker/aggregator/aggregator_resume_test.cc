@@ -119,6 +119,57 @@ TEST_F(RejoinTest, AProgramThatDoesNotSayThatItCanGoOnEndsTheNode) {
   EXPECT_EQ(Result().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Likewise in rounds of three steps, of which the last one has one: there are ten.
+class ShorterRoundTest : public AggregatorFixture {
+ protected:
+  ShorterRoundTest() {
+    proto::JobRecord* record = launch_.mutable_record();
+    proto::Job* job = record->mutable_job();
+    job->mutable_optimizer()->mutable_sgd();
+    job->mutable_schedule()->set_base_lr(0.5);
+    job->mutable_schedule()->mutable_constant();
+    job->mutable_consistency()->mutable_lazy()->set_local_steps(3);
+    job->mutable_replace()->set_per_hour(1);
+    record->mutable_view()->add_nodes()->set_ranks(kRanks);
+    proto::Segment* segment = record->mutable_layout()->add_segments();
+    segment->add_shape(kElements);
+    segment->set_lr_multiplier(1);
+    launch_.set_incarnation(2);
+  }
+  // The process before had pushed so many rounds, with which servers have weights of 20.
+  void ExpectToGoOn(uint64_t rounds, uint64_t first_step, float last_weight) {
+    ShardServer server;
+    for (uint32_t c = 0; c < 4; ++c) {
+      const size_t elements = c < 3 ? 256 : kElements - 3 * 256;
+      server.shard.Resume(c, std::vector<float>(elements, 20), rounds, {{0, rounds}});
+    }
+    absl::Notification seen;
+    OnRanks([&](uint32_t, Client* client) {
+      ASSERT_TRUE(Begin(client, 700, 0.5f, /*can_resume=*/true).ok());
+      EXPECT_EQ(client->first_step(), first_step);
+      for (uint64_t step = first_step; step < 10; ++step) ASSERT_TRUE(Step(client, 1).ok());
+      seen.WaitForNotification();
+      ASSERT_TRUE(client->Finish().ok());
+      for (float w : *client->ReadWeights()) ASSERT_EQ(w, last_weight);
+    });
+    AwaitReady();
+    SendRun(server.address());
+    const auto activity = AwaitActivity([](const auto& a) { return a.has_rejoined_step(); });
+    EXPECT_EQ(activity.rejoined_step(), first_step);
+    seen.Notify();
+    JoinRanks();
+    EXPECT_TRUE(Result().ok()) << result_;
+    EXPECT_TRUE(server.shard.faults().empty());
+    for (uint32_t c = 0; c < 4; ++c) EXPECT_EQ(server.shard.taken(0, c), 4u);
+  }
+};
+
+TEST_F(ShorterRoundTest, IsMadeAgainWhereItWasNotPushed) { ExpectToGoOn(3, 9, 21); }
+
+TEST_F(ShorterRoundTest, ThatWasPushedIsOverAndRanksHaveMadeNoMoreStepsThanTheJobHas) {
+  ExpectToGoOn(4, 10, 20);
+}
+
 TEST_F(ResumeTest, AProgramThatDoesNotSayThatItCanGoOnMakesNoStep) {
   ShardServer server;
   Resume(&server.shard, launch_.mutable_record());

@@ -4,6 +4,7 @@
 
 #include "common/cores.h"
 #include "common/counted.h"
+#include "common/job/consistency.h"
 #include "common/job/exchange/same_host.h"
 #include "common/job/job.h"
 #include "common/log.h"
@@ -148,8 +149,18 @@ absl::Status NodeTraining::Advance() {
   return absl::OkStatus();
 }
 
+// Where a process that takes another one's place finds all rounds of local steps pushed, the last
+// one may have had fewer steps than a round has.
+uint64_t NodeTraining::FirstStep() const {
+  const uint64_t first = exchange_->first_clock(), all = ranks_.offer().total_steps();
+  const proto::JobRecord& record = parts_.launch.record();
+  const bool rejoins = Rejoins(record, NodeId(parts_.launch.node()), parts_.launch.incarnation());
+  const bool is_past = all > 0 && first > all && first - all < StepsPerClock(record.job());
+  return rejoins && is_past ? all : first;
+}
+
 absl::Status NodeTraining::StartRanks() {
-  const uint64_t first_step = exchange_->first_clock();
+  const uint64_t first_step = FirstStep();
   core_.BeginAt(first_step);
   memory_.BeginAt(first_step, core_.chunks());
   started_.set_first_step(first_step);

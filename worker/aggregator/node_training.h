@@ -102,6 +102,7 @@ class NodeTraining {
   NodeTraining(const Parts& parts, const ChunkMap& map, Views views);
 
   absl::Status JoinExchange(const proto::JobRecord& record, const ChunkMap& map);
+  uint64_t FirstStep() const;
   absl::Status StartRanks();
   absl::Status TakeLeaves();
   absl::Status FinishExchange();

@@ -39,9 +39,11 @@ absl::StatusOr<Views> Views::Of(const proto::JobRecord& record) {
 }
 
 absl::Status Views::Add(const proto::ViewChange& change) {
-  for (const proto::ViewChange& known : changes_) {
-    if (known.number() != change.number()) continue;
-    if (known.SerializeAsString() == change.SerializeAsString()) return absl::OkStatus();
+  const auto known = std::lower_bound(
+      changes_.begin(), changes_.end(), change.number(),
+      [](const proto::ViewChange& one, uint32_t number) { return one.number() < number; });
+  if (known != changes_.end() && known->number() == change.number()) {
+    if (known->SerializeAsString() == change.SerializeAsString()) return absl::OkStatus();
     return Refuse(change, "it is another one than before");
   }
   if (stretches_.empty()) return Refuse(change, "the job has none");

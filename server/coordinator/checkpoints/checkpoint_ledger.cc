@@ -1,5 +1,6 @@
 #include "server/coordinator/checkpoints/checkpoint_ledger.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,10 @@ CheckpointLedger::CheckpointLedger(const proto::JobRecord& record)
       parts_.emplace(proto::CheckpointPart::kRank, rank);
     }
   }
+}
+
+void CheckpointLedger::TakeOver(const proto::CheckpointStatus& status) {
+  if (status.complete() > 0) newest_ = status.newest_step() / steps_per_clock_;
 }
 
 CheckpointLedger::Part CheckpointLedger::PartOf(const proto::CheckpointPart& part) {
@@ -72,6 +77,10 @@ void CheckpointLedger::OnKept(uint64_t clock, const absl::Status& kept, absl::Ti
                               proto::CheckpointStatus* status) {
   if (!keeping_ || keeping_->clock != clock) return;
   const Whole whole = *std::exchange(keeping_, std::nullopt);
+  if (absl::IsOutOfRange(kept)) {
+    newest_ = std::max(newest_, clock);
+    return ShowWriting(status);
+  }
   if (!kept.ok()) {
     GiveUp(clock, absl::StrFormat("step %d: %s", clock * steps_per_clock_, kept.message()), status);
     return ShowWriting(status);

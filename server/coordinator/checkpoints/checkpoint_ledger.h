@@ -26,6 +26,10 @@ class CheckpointLedger {
   // REQUIRES: the record is complete.
   explicit CheckpointLedger(const proto::JobRecord& record);
 
+  // Takes over from a coordinator that has shown this status of the same attempt: what it has
+  // completed is, though daemons say its parts again. REQUIRES: no part has been taken.
+  void TakeOver(const proto::CheckpointStatus& status);
+
   // A part is written, or could not be; the same again changes nothing. `who` did that, in words:
   // "server s1".
   void OnPart(const std::string& who, const proto::CheckpointPart& part,
@@ -38,7 +42,8 @@ class CheckpointLedger {
   // Returns the next checkpoint whose manifest is to be written; none while another one's is.
   std::optional<Whole> TakeWhole();
   bool is_keeping() const { return keeping_.has_value(); }
-  // The manifest of the checkpoint that TakeWhole has returned is there, or could not be written.
+  // The manifest of the checkpoint that TakeWhole has returned is there, or could not be written;
+  // OutOfRange, as of KeepCheckpoint: it is past, and none is needed.
   void OnKept(uint64_t clock, const absl::Status& kept, absl::Time now,
               proto::CheckpointStatus* status);
 

@@ -144,6 +144,48 @@ TEST_F(LedgerTest, AManifestThatCannotBeWrittenFailsTheCheckpoint) {
   EXPECT_FALSE(ledger_.TakeWhole());
 }
 
+TEST_F(LedgerTest, WhatTheCoordinatorBeforeHasCompletedIsNotWholeOnceMore) {
+  for (const uint64_t clock : {10, 20}) {
+    for (const uint32_t shard : {0, 2}) Take(Part(clock, shard));
+    ASSERT_TRUE(ledger_.TakeWhole());
+    Keep(clock);
+  }
+  ledger_ = CheckpointLedger(OnShards({0, 2, 2, 0}));
+  ledger_.TakeOver(status_);
+  for (const uint64_t clock : {10, 20, 30}) Take(Part(clock, 0));
+  Take(Part(10, 2, "no space left"));
+  Take(Part(20, 2));
+  EXPECT_FALSE(ledger_.TakeWhole());
+  EXPECT_EQ(status_.writing_step(), 30);
+  EXPECT_EQ(status_.failed(), 0);
+  Take(Part(30, 2));
+  ASSERT_TRUE(ledger_.TakeWhole());
+  Keep(30);
+  EXPECT_EQ(status_.complete(), 3);
+  EXPECT_EQ(status_.newest_step(), 30);
+}
+
+TEST_F(LedgerTest, WhereNoneWasCompleteTheNextCoordinatorBeginsWithTheFirst) {
+  status_.set_newest_step(20);  // of no meaning without a complete one
+  ledger_.TakeOver(status_);
+  for (const uint32_t shard : {0, 2}) Take(Part(10, shard));
+  EXPECT_TRUE(ledger_.TakeWhole());
+}
+
+TEST_F(LedgerTest, OneThatIsPastIsNeitherCompleteNorFailed) {
+  for (const uint32_t shard : {0, 2}) Take(Part(10, shard));
+  ASSERT_TRUE(ledger_.TakeWhole());
+  Keep(10, absl::OutOfRangeError("that of clock 20 is complete"));
+  EXPECT_EQ(status_.complete(), 0);
+  EXPECT_EQ(status_.failed(), 0);
+  EXPECT_EQ(status_.problem(), "");
+  EXPECT_FALSE(status_.has_writing_step());
+  for (const uint32_t shard : {0, 2}) Take(Part(10, shard));
+  EXPECT_FALSE(ledger_.TakeWhole());
+  for (const uint32_t shard : {0, 2}) Take(Part(20, shard));
+  EXPECT_EQ(ledger_.TakeWhole()->clock, 20);
+}
+
 TEST_F(LedgerTest, WhatIsMissingOfAnEarlierOneIsGivenUpWithALaterOne) {
   Take(Part(10, 0));
   Take(Part(20, 0));
@@ -209,6 +251,10 @@ TEST_F(LedgerTest, WhatUsersSeeIsInSteps) {
   ASSERT_TRUE(ledger_.TakeWhole());
   Keep(6);
   EXPECT_EQ(status_.newest_step(), 24);
+  ledger_ = CheckpointLedger(record);
+  ledger_.TakeOver(status_);
+  for (const uint64_t clock : {6, 9}) Take(Part(clock, 0));
+  EXPECT_EQ(ledger_.TakeWhole()->clock, 9);
 }
 
 }  // namespace

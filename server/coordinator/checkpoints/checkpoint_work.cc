@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,6 +13,8 @@
 
 namespace strata::server {
 namespace {
+
+constexpr char kManifest[] = "manifest.json";  // ends the name of each
 
 // "job 3 (mnist)", "another job"; empty: none but the query's job has a checkpoint there.
 std::string OtherOwner(const Checkpoints::Listing& listing, const CheckpointQuery& query) {
@@ -96,6 +99,61 @@ absl::Status NoneThere(const CheckpointQuery& query, const Checkpoints::Listing&
   return absl::NotFoundError(text);
 }
 
+bool IsOfSameJob(const Manifest& one, const Manifest& other) {
+  const absl::StatusOr<proto::JobRecord> a = RecordOf(one), b = RecordOf(other);
+  return one.job == other.job && a.ok() && b.ok() && a->cluster() == b->cluster();
+}
+
+// Whether the checkpoint has its manifest already. What a coordinator has completed, the next one
+// may be told once more. When it was written differs then, and so may its record: nodes come and
+// go.
+bool IsCompleteAlready(const Manifest& manifest, Checkpoints& checkpoints) {
+  const absl::StatusOr<Checkpoints::Listing> listing = checkpoints.List();
+  if (!listing.ok()) return false;
+  return std::any_of(listing->complete.begin(), listing->complete.end(), [&](const Manifest& one) {
+    return one.clock == manifest.clock && one.objects == manifest.objects &&
+           IsOfSameJob(one, manifest);
+  });
+}
+
+// Returns the clock of a complete checkpoint of the job that is later than `manifest`; none: there
+// is none. `names`: of all objects in the store.
+absl::StatusOr<std::optional<uint64_t>> FindLater(const Manifest& manifest,
+                                                  const std::vector<std::string>& names,
+                                                  Checkpoints& checkpoints) {
+  const std::string own = Checkpoints::ObjectName(manifest.clock, kManifest);
+  const bool may_be = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name > own && absl::EndsWith(name, kManifest);
+  });
+  if (!may_be) return std::nullopt;
+  const absl::StatusOr<Checkpoints::Listing> listing = checkpoints.List();
+  if (!listing.ok()) return listing.status();
+  for (const Manifest& one : listing->complete) {
+    if (one.clock > manifest.clock && IsOfSameJob(one, manifest)) return one.clock;
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckObjectsAreThere(const CheckpointToKeep& checkpoint,
+                                  const std::vector<std::string>& names, Checkpoints& checkpoints) {
+  for (const ObjectFacts& object : checkpoint.manifest.objects) {
+    if (std::binary_search(names.begin(), names.end(), object.name)) continue;
+    const absl::StatusOr<std::optional<uint64_t>> later =
+        FindLater(checkpoint.manifest, names, checkpoints);
+    if (!later.ok()) return later.status();
+    if (*later) {
+      return absl::OutOfRangeError(
+          absl::StrFormat("it is past: that of clock %d is complete, for which %s/%s was deleted",
+                          **later, checkpoint.dir, object.name));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s/%s is not there, where a server or worker has written it: is it the "
+                        "same folder on all hosts?",
+                        checkpoint.dir, object.name));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string NormalFolder(const std::string& dir) {
@@ -156,17 +214,14 @@ absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const StoreOpene
   if (!store.ok()) return store.status();
   const absl::StatusOr<std::vector<std::string>> names = (*store)->List();
   if (!names.ok()) return names.status();
-  for (const ObjectFacts& object : checkpoint.manifest.objects) {
-    if (std::binary_search(names->begin(), names->end(), object.name)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrFormat("%s/%s is not there, where a server or worker has written it: is it the "
-                        "same folder on all hosts?",
-                        checkpoint.dir, object.name));
-  }
   Checkpoints checkpoints(**store);
-  if (absl::Status complete = checkpoints.Complete(checkpoint.manifest); !complete.ok()) {
-    return complete;
+  if (absl::Status there = CheckObjectsAreThere(checkpoint, *names, checkpoints); !there.ok()) {
+    return there;
   }
+  const absl::Status complete = checkpoints.Complete(checkpoint.manifest);
+  const bool is_there =
+      absl::IsAlreadyExists(complete) && IsCompleteAlready(checkpoint.manifest, checkpoints);
+  if (!complete.ok() && !is_there) return complete;
   *deleting = checkpoints.Prune(checkpoint.keep);
   return absl::OkStatus();
 }

@@ -72,8 +72,10 @@ struct CheckpointToKeep {
 CheckpointToKeep MakeCheckpointToKeep(JobId id, const proto::Job& job, const std::string& record,
                                       const CheckpointLedger::Whole& whole, absl::Time now);
 // Writes the manifest, unless an object is not there: servers may see another folder under that
-// name. Errors: FailedPrecondition (naming the object); those of the store. What cannot be deleted
-// is no error, but is said in `deleting`.
+// name. One that is there of the same job and the same objects is this one: a coordinator before
+// this one has written it. Errors: FailedPrecondition (naming the object); OutOfRange: an object
+// is not there, but a later checkpoint of the job is complete, for which earlier ones are deleted;
+// those of the store. What cannot be deleted is no error, but is said in `deleting`.
 absl::Status KeepCheckpoint(const CheckpointToKeep& checkpoint, const StoreOpener& open,
                             absl::Status* deleting);
 

@@ -213,6 +213,51 @@ TEST_F(CheckpointWorkTest, NoManifestIsWrittenForAnObjectThatIsNotThere) {
   EXPECT_FALSE(fs::exists(PathOf("c", 10, "manifest.json")));
 }
 
+TEST_F(CheckpointWorkTest, AnEqualManifestThatIsThereIsTakenForThisOne) {
+  const CheckpointToKeep first = Object("c", 10);
+  ASSERT_EQ(Keep(first), absl::OkStatus());
+  CheckpointToKeep again = first;
+  again.manifest.written += absl::Seconds(3);
+  proto::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(again.manifest.record));
+  record.add_view_changes()->set_number(1);
+  again.manifest.record = record.SerializeAsString();
+  EXPECT_EQ(Keep(again), absl::OkStatus());
+  EXPECT_EQ(Find("c", "c")->manifest, first.manifest) << "the first one stays";
+}
+
+TEST_F(CheckpointWorkTest, AManifestOfOtherObjectsOrOfAnotherJobIsInTheWay) {
+  Write("c", 10);
+  CheckpointToKeep other = Object("c", 10);
+  other.manifest.objects[0].checksum ^= 1;
+  EXPECT_EQ(Keep(other).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Keep(Object("c", 10, /*job=*/2)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Keep(Object("c", 10, /*job=*/1, /*cluster=*/6)).code(),
+            absl::StatusCode::kAlreadyExists);
+  Spoil(PathOf("c", 10, "manifest.json"));
+  EXPECT_EQ(Keep(Object("c", 10)).code(), absl::StatusCode::kAlreadyExists) << "it is torn";
+}
+
+TEST_F(CheckpointWorkTest, OneWhoseObjectsWereDeletedForALaterOneOfTheJobIsPast) {
+  const CheckpointToKeep first = Object("c", 10);
+  CheckpointToKeep second = Object("c", 20);
+  second.keep = 1;
+  ASSERT_EQ(Keep(first), absl::OkStatus());
+  ASSERT_EQ(Keep(second), absl::OkStatus());
+  const absl::Status past = Keep(first);
+  EXPECT_EQ(past.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(past.message(), HasSubstr("that of clock 20 is complete"));
+  EXPECT_FALSE(fs::exists(PathOf("c", 10, "manifest.json")));
+  // An earlier one, or one of another job, is no reason.
+  const CheckpointToKeep third = Object("c", 30);
+  fs::remove(PathOf("c", 30, "shard-0-1.0"));
+  EXPECT_EQ(Keep(third).code(), absl::StatusCode::kFailedPrecondition);
+  const CheckpointToKeep fourth = Object("d", 10);
+  fs::remove(PathOf("d", 10, "shard-0-1.0"));
+  Write("d", 20, /*job=*/2);
+  EXPECT_EQ(Keep(fourth).code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(CheckpointWorkTest, OlderOnesGoOnceANewerOneIsComplete) {
   Write("c", 10);
   CheckpointToKeep second = Object("c", 20);

@@ -42,6 +42,17 @@ class CoreCheckpointTest : public ::testing::Test {
     for (const char* server : {"s1", "s2"}) cluster_.Installed(server, job);
     ASSERT_TRUE(cluster_.stored().at(job).training()) << cluster_.Status(job).reason();
   }
+  void WriteParts(uint32_t job, uint64_t clock) {
+    cluster_.WritePart("s1", job, clock, 0);
+    cluster_.WritePart("s2", job, clock, 1);
+  }
+  // Another coordinator takes over, to which all daemons come with the job.
+  void ComeBackTo(uint32_t job) {
+    cluster_.Restart();
+    cluster_.JoinServer("s1", 1, {job});
+    cluster_.JoinServer("s2", 1, {job});
+    cluster_.JoinWorker("w1", 2, {job});
+  }
   // What a job that has written a checkpoint leaves.
   CheckpointFound Written(uint64_t clock) {
     const uint32_t job = cluster_.Submit(Job());
@@ -158,6 +169,56 @@ TEST_F(CoreCheckpointTest, AfterItsOwnRestartTheCoordinatorKeepsWhatIsWrittenFro
   proto::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(to_keep[0].manifest.record));
   EXPECT_EQ(record.placement().shard_of_chunk_size(), 4);
+}
+
+TEST_F(CoreCheckpointTest, WhatWasCompleteBeforeATakeoverIsSaidAgainAndNotCompletedAgain) {
+  JoinAll();
+  const uint32_t job = cluster_.Submit(Job());
+  Train(job);
+  for (const uint64_t clock : {10, 20}) WriteParts(job, clock);
+  for (const uint64_t clock : {10, 20}) cluster_.Kept(job, clock);
+  cluster_.TakeToKeep();
+  ComeBackTo(job);
+  for (const uint64_t clock : {10, 20}) WriteParts(job, clock);
+  EXPECT_THAT(cluster_.TakeToKeep(), IsEmpty());
+  const proto::CheckpointStatus shown = cluster_.Status(job).checkpoints();
+  EXPECT_EQ(shown.complete(), 2);
+  EXPECT_EQ(shown.failed(), 0);
+  EXPECT_FALSE(shown.has_writing_step());
+  WriteParts(job, 30);
+  ASSERT_EQ(cluster_.TakeToKeep().size(), 1);
+  cluster_.Kept(job, 30);
+  EXPECT_EQ(cluster_.Status(job).checkpoints().newest_step(), 30);
+}
+
+TEST_F(CoreCheckpointTest, OneThatBecameWholeWithoutACoordinatorIsCompletedByTheNext) {
+  JoinAll();
+  const uint32_t job = cluster_.Submit(Job());
+  Train(job);
+  WriteParts(job, 10);
+  cluster_.TakeToKeep();
+  cluster_.Kept(job, 10);
+  cluster_.WritePart("s1", job, 20, 0);
+  ComeBackTo(job);
+  // What was said lately is said again, and what nobody could hear comes then.
+  WriteParts(job, 10);
+  WriteParts(job, 20);
+  const std::vector<CheckpointToKeep> to_keep = cluster_.TakeToKeep();
+  ASSERT_EQ(to_keep.size(), 1);
+  EXPECT_EQ(to_keep[0].manifest.clock, 20);
+  cluster_.Kept(job, 20);
+  EXPECT_EQ(cluster_.Status(job).checkpoints().complete(), 2);
+  EXPECT_EQ(cluster_.Status(job).checkpoints().problem(), "");
+}
+
+TEST_F(CoreCheckpointTest, OneThatIsPastIsNoProblem) {
+  JoinAll();
+  const uint32_t job = cluster_.Submit(Job());
+  Train(job);
+  WriteParts(job, 10);
+  cluster_.Kept(job, 10, absl::OutOfRangeError("that of clock 20 is complete"));
+  EXPECT_THAT(cluster_.warnings(), IsEmpty());
+  EXPECT_EQ(cluster_.Status(job).checkpoints().failed(), 0);
 }
 
 TEST_F(CoreCheckpointTest, AJobThatGoesOnIsStartedWithWhatWasFound) {

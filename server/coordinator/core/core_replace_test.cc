@@ -9,6 +9,7 @@ namespace strata::server {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -48,6 +49,21 @@ TEST_F(CoreReplaceTest, ANodeWhoseWorkerIsLostGoesOnAtAnotherOne) {
   EXPECT_EQ(Status().state(), proto::FINISHED);
 }
 
+TEST_F(CoreReplaceTest, WhatLossyPushesHadLeftOutIsLostWithTheNodeAndThatIsSaid) {
+  cluster_.JoinWorker("w3", 2);
+  proto::Job job = Job();
+  job.mutable_push()->set_codec(proto::Encoding::INT8);
+  Train(job);
+  Lose("w2");
+  const std::string lost = "; what its int8 pushes had left out is lost";
+  EXPECT_THAT(Newest().reason(), StartsWith("worker w2 (node 1, ranks 2 to 3) is lost: "));
+  EXPECT_THAT(Newest().reason(), EndsWith(lost));
+  EXPECT_THAT(cluster_.warnings(), ElementsAre(EndsWith(lost)));
+  Rejoin("w3", 1, 50);
+  cluster_.Failed("w3", job_, "boom");
+  EXPECT_EQ(Newest().reason(), "worker w3 (node 1, ranks 2 to 3): boom" + lost);
+}
+
 TEST_F(CoreReplaceTest, FollowersHearOfIt) {
   cluster_.JoinWorker("w3", 2);
   Train();
@@ -55,6 +71,25 @@ TEST_F(CoreReplaceTest, FollowersHearOfIt) {
   Lose("w2");
   ASSERT_GT(cluster_.events().size(), before);
   EXPECT_EQ(cluster_.events().back().status().replacements_size(), 1);
+}
+
+TEST_F(CoreReplaceTest, WhereTheStateOfLocalStepsDiesWithANodeStatusSaysSo) {
+  for (const bool keeps_state : {true, false}) {
+    proto::Job job = Job();
+    job.mutable_consistency()->mutable_lazy()->set_local_steps(8);
+    job.clear_optimizer();
+    if (!keeps_state) job.mutable_optimizer()->mutable_sgd();
+    Train(job);
+    cluster_.Failed("w2", job_, "boom");
+    const std::string lost =
+        keeps_state ? "; its optimizer's state is lost, and begins with zeros" : "";
+    EXPECT_EQ(Newest().reason(), "worker w2 (node 1, ranks 2 to 3): boom" + lost);
+    Rejoin("w2", 1, 48);
+    EXPECT_EQ(Newest().step(), 48u);
+    EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+    for (const char* worker : {"w1", "w2"}) cluster_.Finished(worker, job_, 100);
+    EXPECT_EQ(Status().state(), proto::FINISHED);
+  }
 }
 
 TEST_F(CoreReplaceTest, WithoutReplaceTheJobFailsAsBefore) {
@@ -100,6 +135,7 @@ TEST_F(CoreReplaceTest, ANodeWhoseProcessDiesGoesOnAtItsOwnWorker) {
   EXPECT_EQ(Incarnation("w2"), 2u);
   Rejoin("w2", 1, 50);
   EXPECT_EQ(Newest().to(), "w2");
+  EXPECT_THAT(Newest().reason(), EndsWith("signal 9 (Killed)")) << "fp32 leaves nothing out";
   EXPECT_EQ(Status().state(), proto::RUNNING);
 }
 

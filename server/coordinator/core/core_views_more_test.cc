@@ -281,5 +281,30 @@ TEST_F(CoreViewsMoreTest, WhoIsAboutToEndStaysSoWhoeverElseDrainedIt) {
   EXPECT_TRUE(undone->draining());
 }
 
+TEST_F(CoreViewsMoreTest, AServerThatDoesNotTakeTheChangeInIsNamedInTheStatus) {
+  Train();
+  Join("w3");
+  Promise("w1", 0, 40);
+  Promise("w2", 1, 38);
+  InstallChange("s1");
+  cluster_.Advance(absl::Seconds(5));
+  ASSERT_EQ(Status().waits_size(), 1) << Status().ShortDebugString();
+  EXPECT_EQ(Status().waits(0).daemon(), "s2");
+  EXPECT_EQ(Status().waits(0).text(),
+            "server s2 for 4 s: has not taken in that the job's nodes change")
+      << "as of the last second";
+  // The next coordinator asks anew.
+  cluster_.Restart();
+  for (const char* server : {"s1", "s2"}) {
+    cluster_.JoinServer(server, 1, {job_}, 0, std::string("address-") + server);
+  }
+  for (const char* worker : {"w1", "w2", "w3"}) cluster_.JoinWorker(worker, 1, {job_});
+  cluster_.Advance(absl::Seconds(3));
+  EXPECT_EQ(Status().waits_size(), 2);
+  for (const char* server : {"s1", "s2"}) InstallChange(server);
+  cluster_.Advance(absl::Seconds(3));
+  EXPECT_EQ(Status().waits_size(), 0);
+}
+
 }  // namespace
 }  // namespace strata::server

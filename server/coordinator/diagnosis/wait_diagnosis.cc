@@ -31,6 +31,7 @@ class Diagnosis {
 
   std::vector<proto::Wait> Find() {
     if (scene_.phase == JobScene::Phase::kInstalling) FindInstalling();
+    FindChanging();
     const bool goes_on = QuorumGoesOn();
     for (const NodeScene& node : scene_.nodes) {
       if (!node.finished && !goes_on) FindOn(node);
@@ -118,6 +119,7 @@ class Diagnosis {
     return last;
   }
   void FindInstalling();
+  void FindChanging();
   void FindOn(const NodeScene& node);
   void AddSilentDaemon(const NodeScene& node);
   void AddSilentAggregator(const NodeScene& node);
@@ -156,6 +158,17 @@ void Diagnosis::FindInstalling() {
     named = shard.daemon;
     const std::string doing = IsSilent(shard.heard_at) ? "silent" : "installing the job";
     Add({absl::StrCat("server ", shard.daemon), false, doing}, 0, shard.daemon, 0, waited);
+  }
+}
+
+void Diagnosis::FindChanging() {
+  const absl::Duration waited = now_ - scene_.changing_since;
+  if (waited < timing_.show_after) return;
+  for (const ChangeScene& server : scene_.changing) {
+    Add({absl::StrCat("server ", server.daemon), false,
+         absl::StrCat(IsSilent(server.heard_at) ? "silent, " : "",
+                      "has not taken in that the job's nodes change")},
+        0, server.daemon, 0, waited);
   }
 }
 

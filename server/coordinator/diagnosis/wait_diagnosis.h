@@ -39,6 +39,12 @@ struct ShardScene {
   absl::Time least_since = absl::InfiniteFuture();       // their least clock has not changed
 };
 
+// A server that has not taken in yet that the job's nodes change.
+struct ChangeScene {
+  std::string daemon;
+  absl::Time heard_at;  // of the server, whatever it said
+};
+
 // All that tells who holds a running job up. Pointers are to what the caller keeps.
 struct JobScene {
   enum class Phase { kStarting, kInstalling, kTraining };
@@ -54,6 +60,8 @@ struct JobScene {
   absl::Time training_since;          // and when, maybe before the coordinator's start
   bool all_nodes_train = true;        // none is being replaced
   bool forms_ring = false;            // nodes stop, to go on without one that has died
+  std::vector<ChangeScene> changing;  // nodes begin no step of the change before they answer,
+  absl::Time changing_since = absl::InfiniteFuture();  // asked since then
   std::vector<NodeScene> nodes;
   std::vector<ShardScene> shards;
 };

@@ -360,5 +360,18 @@ TEST_F(DiagnosisTest, ARoundOfLocalStepsMayTakeLongUnlessSomebodyIsAheadOfIt) {
                                    "server s1 (shard 0)"));
 }
 
+TEST_F(DiagnosisTest, ServersThatHaveNotTakenAChangeOfTheNodesInAreNamed) {
+  scene_.changing = {{.daemon = "s1", .heard_at = kNow},
+                     {.daemon = "s2", .heard_at = kNow - absl::Seconds(4)}};
+  EXPECT_THAT(Texts(), IsEmpty()) << "nobody was asked";
+  scene_.changing_since = kNow - absl::Seconds(1);
+  EXPECT_THAT(Texts(), IsEmpty()) << "it takes a moment";
+  scene_.changing_since = kNow - absl::Seconds(12);
+  EXPECT_THAT(Texts(),
+              ElementsAre("server s1 for 12 s: has not taken in that the job's nodes change",
+                          "server s2 for 12 s: silent, has not taken in that the job's nodes "
+                          "change"));
+}
+
 }  // namespace
 }  // namespace strata::server

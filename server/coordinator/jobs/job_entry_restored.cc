@@ -64,6 +64,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   if (state != proto::RUNNING) return entry;
   if (stored.training() && stored.record().job().has_checkpoint()) {
     entry.BeginLedger();
+    entry.ledger.TakeOver(entry.status().checkpoints());
     entry.has_missed_parts = true;
   }
   entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;

@@ -92,6 +92,12 @@ JobScene DescribeScene(const JobEntry& entry, const Membership& membership, absl
     scene.hang_after = absl::Seconds(entry.job().replace().hang_after_s());
   }
   scene.forms_ring = entry.ring.is_asking();
+  if (entry.agreement.is_installing()) {
+    scene.changing_since = entry.agreement.since();
+    for (const std::string& server : entry.agreement.uninstalled()) {
+      scene.changing.push_back({server, HeardAt(membership, server, now)});
+    }
+  }
   for (const JobNode& node : entry.nodes) {
     if (!node.takes_part()) continue;
     scene.all_nodes_train = scene.all_nodes_train && (node.ready || node.finished);

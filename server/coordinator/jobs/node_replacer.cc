@@ -9,6 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/counted.h"
+#include "common/job/consistency.h"
+#include "common/job/encoding.h"
 #include "common/log.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/find_worker.h"
@@ -46,6 +48,18 @@ std::string TimeOf(absl::Time time) {
 // node.
 bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node) {
   return node.replaced && !node.ready && !loss.is_own_end;
+}
+
+// What is lost with a node's processes besides the step that they were in; empty: nothing.
+std::string LostWithIt(const proto::Job& job) {
+  std::string lost;
+  if (NodesMakeLocalSteps(job) && StateVectors(MakeOptimizerParams(job.optimizer()).kind) > 0) {
+    lost = "; its optimizer's state is lost, and begins with zeros";
+  }
+  if (IsEncoded(job.push())) {
+    absl::StrAppend(&lost, "; what its ", EncodingName(job.push()), " pushes had left out is lost");
+  }
+  return lost;
 }
 
 // Drops the oldest replacements beyond those that are kept, but for what counts: those of the last
@@ -107,7 +121,8 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
   const std::string from = node->daemon;
   NoteLoss(loss, node, entry, now);
   announcer_->Warn(absl::StrFormat("job %d (%s): node %d is begun again: %s", entry->id().value(),
-                                   entry->job().name(), node->node, loss.reason));
+                                   entry->job().name(), node->node,
+                                   NewestOf(*node, entry)->reason()));
   const Look look = LookForWorkers(entry, now);
   const bool is_elsewhere = node->daemon != from;
   const JobId id = entry->id();
@@ -142,7 +157,7 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
     shown->set_from(node->daemon);
   }
   shown->set_lost_ms(absl::ToUnixMillis(now));
-  shown->set_reason(loss.reason);
+  shown->set_reason(absl::StrCat(loss.reason, LostWithIt(entry->job())));
   shown->clear_to();
   DropOld(now, entry);
   if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);

@@ -222,6 +222,7 @@ void ViewKeeper::MoveOne(JobEntry* entry, absl::Time now) {
 void ViewKeeper::Ask(JobEntry* entry, absl::Time now) {
   if (now < entry->asks_again_at) return;
   entry->asks_again_at = now + options_.ask_every;
+  entry->agreement.OnAsked(now);
   const ViewAgreement& agreement = entry->agreement;
   if (agreement.is_installing()) {
     for (const std::string& server : agreement.uninstalled()) {

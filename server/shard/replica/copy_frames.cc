@@ -68,6 +68,12 @@ absl::StatusOr<std::optional<ChunkCopy>> CopyCollector::Add(const wire::Frame& f
   return std::exchange(copy_, {});
 }
 
+uint64_t CopyCollector::bytes() const {
+  uint64_t bytes = 0;
+  for (const Bytes& vector : copy_.vectors) bytes += vector.size();
+  return bytes;
+}
+
 size_t BackupFill::Missing(uint64_t acknowledged) const {
   const auto has = std::count_if(said_up_to_.begin(), said_up_to_.begin() + next_,
                                  [&](uint64_t last) { return last <= acknowledged; });

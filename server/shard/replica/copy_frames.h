@@ -25,6 +25,8 @@ class CopyCollector {
   // not the next one, says another size than the first one did, or is beyond `bytes_max`, for which
   // all vectors of a chunk have room.
   absl::StatusOr<std::optional<ChunkCopy>> Add(const wire::Frame& frame, uint64_t bytes_max);
+  // Returns the bytes of the vectors that have come of a copy whose last frame has not.
+  uint64_t bytes() const;
 
  private:
   std::optional<uint32_t> chunk_;  // that is on its way

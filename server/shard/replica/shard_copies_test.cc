@@ -295,5 +295,54 @@ TEST(Copies, OnOneThreadSayOfEachNodeHowFarItIsWithTheLeastOfThem) {
   EXPECT_EQ(nodes[0].unanswered(), 2u);
 }
 
+// The primary fills a copy that is to be its backup next, which takes a chunk part by part.
+TEST(Copies, WhatIsOnItsWayToTheNextCopyIsMemoryOfBoth) {
+  const absl::Time now = absl::UnixEpoch();
+  proto::JobRecord record = MakeRecord(
+      {.job_text = "optimizer { momentum_sgd { momentum: 0.9 } } schedule { base_lr: 1 }"});
+  ShardHarness primary, next;
+  ASSERT_TRUE(primary.core().Install(record, ShardId(0)).ok());
+  const ConnectionId node = primary.Join(record, 0);
+  for (const uint32_t chunk : {0u, 1u}) {
+    primary.DeliverForOne(node, InitFrame(record, 0, chunk, kWeights));
+  }
+  record.mutable_placement()->set_generation(3);
+  record.mutable_placement()->add_backup_endpoints("tcp://127.0.0.1:9200");
+  ASSERT_TRUE(next.core().Install(record, ShardId(0), {}, ShardCopy::kEmptyBackup).ok());
+  const auto held = [](ShardHarness& shard) {
+    return shard.core().NextReports().at(kJob).memory_bytes;
+  };
+  const uint64_t before = held(primary), before_at_next = held(next);
+
+  std::vector<ShardAction> actions;
+  ASSERT_TRUE(primary.core().FillNext(kJob, ShardId(0), 3, "tcp://127.0.0.1:9200", &actions).ok());
+  primary.core().OnTime(now, &actions);
+  ASSERT_EQ(actions.size(), 1u);
+  const ShardAction asked = std::exchange(actions, {})[0];
+  primary.core().OnConnected(asked, ConnectionId(99), now, &actions);
+  ASSERT_EQ(actions.size(), 1u);
+  const ConnectionId line = next.Connect();
+  Frame heard = next.DeliverForOne(line, std::exchange(actions, {})[0].frame);
+  ASSERT_EQ(heard.header.op, Op::kHelloOk);
+  primary.core().OnFrame(ConnectionId(99), heard, now, &actions);
+  ASSERT_EQ(actions.size(), 6u) << "of each chunk what is in it, weights and momentum";
+  uint64_t said = 0;
+  for (const ShardAction& action : actions) {
+    EXPECT_EQ(action.frame.header.op, Op::kCopy);
+    said += wire::kHeaderBytes + action.frame.payload.size();
+  }
+  EXPECT_EQ(held(primary), before + said);
+
+  const uint64_t vector = kWeights.size() * sizeof(float);
+  const std::vector<uint64_t> at_next = {0, vector, 2 * vector, 2 * vector, 3 * vector, 4 * vector};
+  for (size_t part = 0; part < actions.size(); ++part) {
+    heard = next.DeliverForOne(line, actions[part].frame);
+    EXPECT_EQ(held(next), before_at_next + at_next[part]) << "after part " << part;
+  }
+  std::vector<ShardAction> none;
+  primary.core().OnFrame(ConnectionId(99), heard, now, &none);
+  EXPECT_EQ(held(primary), before);
+}
+
 }  // namespace
 }  // namespace strata::server

@@ -1,5 +1,6 @@
 #include "server/shard/testing/sim_nodes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -42,10 +43,13 @@ void SimNodes::Say(uint32_t id, uint32_t chunk) {
   if (nodes_[id].retired) {
     return Send(&nodes_[id], ControlFrame(record_, Op::kCut, id, chunk, kClocks));
   }
+  const auto is_behind = [&](const Chunk& other) { return other.clock < state.clock; };
   if (state.clock == kClocks) return;
+  if (options_.has_rounds && absl::c_any_of(nodes_[id].chunks, is_behind)) return;
   state.waiting = true;
-  Send(&nodes_[id], PushFrame(record_, id, chunk, state.clock, SumOf(id, chunk, state.clock), 1,
-                              state.base_version));
+  const uint64_t base = options_.has_rounds ? nodes_[id].round : state.base_version;
+  Send(&nodes_[id],
+       PushFrame(record_, id, chunk, state.clock, SumOf(id, chunk, state.clock), 1, base));
 }
 
 std::vector<float> SimNodes::SumOf(uint32_t node, uint32_t chunk, uint64_t clock) const {
@@ -77,6 +81,15 @@ void SimNodes::TurnOfNode(uint32_t id) {
   }
 }
 
+void SimNodes::BeginRound(Node* node) {
+  uint64_t least = UINT64_MAX;
+  for (const Chunk& chunk : node->chunks) {
+    if (chunk.clock != node->chunks[0].clock) return;
+    least = std::min(least, chunk.base_version);
+  }
+  node->round = least;
+}
+
 void SimNodes::Deliver(const wire::Frame& frame, Node* node) {
   const wire::Header& header = frame.header;
   Chunk& state = node->chunks[header.chunk];
@@ -89,6 +102,7 @@ void SimNodes::Deliver(const wire::Frame& frame, Node* node) {
       state.waiting = false;
       ++state.clock;
       state.base_version = header.version;
+      BeginRound(node);
       return options_.on_confirmed();
     case Op::kRetireOk:
       if (!std::exchange(node->retired, true)) options_.on_confirmed();

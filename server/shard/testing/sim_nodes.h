@@ -35,7 +35,10 @@ class SimNodes {
   struct Options {
     bool counts = false;   // each push adds 1 to an element of its own; else they train
     uint32_t divisor = 1;  // of sums that count
-    std::string address;   // of the shard, in generation 2
+    // Whether nodes push a step's chunks for the least version that they had of any of them, as in
+    // a job with a quorum, and begin a step when all of the last one has been answered.
+    bool has_rounds = false;
+    std::string address;  // of the shard, in generation 2
     std::function<void()> on_confirmed;
   };
 
@@ -106,6 +109,7 @@ class SimNodes {
     bool retired = false;
     std::string address;
     uint32_t generation = 2;
+    uint64_t round = 0;  // of the step in hand
     std::vector<Chunk> chunks = std::vector<Chunk>(kChunks);
   };
 
@@ -115,6 +119,8 @@ class SimNodes {
   void Say(uint32_t id, uint32_t chunk);
   std::vector<float> SumOf(uint32_t node, uint32_t chunk, uint64_t clock) const;
   void TurnOfNode(uint32_t id);
+  // If all of the step before has been answered.
+  static void BeginRound(Node* node);
   void Deliver(const wire::Frame& frame, Node* node);
 
   transport::SimNetwork* const network_;

@@ -49,9 +49,11 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
   }
 }
 
-absl::Status LocalStepsLayer::Submit(ChunkId chunk, absl::Time now, CoreActions* actions) {
-  actions->node.push_back(
-      {.kind = NodeAction::Kind::kSum, .chunk = chunk, .clock = chunks_[chunk.value()].clock});
+absl::Status LocalStepsLayer::Submit(ChunkId id, absl::Time now, CoreActions* actions) {
+  Chunk& chunk = chunks_[id.value()];
+  // The first step of a process that takes the place of one that died.
+  if (chunk.clock < first_clock()) chunk.clock = chunk.steps_before = first_clock();
+  actions->node.push_back({.kind = NodeAction::Kind::kSum, .chunk = id, .clock = chunk.clock});
   return absl::OkStatus();
 }
 
@@ -67,7 +69,13 @@ absl::Status LocalStepsLayer::OnPayload(const NodeAction& asked, Bytes payload,
 
 void LocalStepsLayer::Seed(ChunkId id, const Bytes& first_weights) {
   Chunk& chunk = chunks_[id.value()];
-  chunk.local->Seed(first_weights, 0);
+  if (chunk.local->seeded()) {
+    const uint32_t count = map_.ElementsOf(id);
+    chunk.local->Replace(
+        AsBytes(CopyFloats(CopyReason::kSeed, pool_, first_weights.floats(), count), count));
+  } else {
+    chunk.local->Seed(first_weights, 0);
+  }
   chunk.start = chunk.local->weights();
 }
 
@@ -121,8 +129,10 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts
   }
   if (step.samples > 0) {
     TraceSpan span(trace_, proto::TraceEvent::APPLY, id, chunk.clock);
-    chunk.local->Apply(sum, static_cast<float>(1.0 / step.samples), share_.JobSamples(step.samples),
-                       {.said = step.rate});
+    // Each of the steps before is taken to have had as many samples as this one.
+    const uint64_t steps = 1 + std::exchange(chunk.steps_before, 0);
+    chunk.local->Apply(sum, static_cast<float>(1.0 / step.samples),
+                       steps * share_.JobSamples(step.samples), {.said = step.rate});
   }
   chunk.samples += step.samples;
   chunk.rate = step.rate;
@@ -145,9 +155,11 @@ absl::Status LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreAction
   if (has_rest) ++rounds;
   last_round_ = rounds - 1;
   if (has_rest || clocks % steps_ != 0) {
+    // By the process before, whose place this one has taken.
+    const bool is_pushed = ExchangeLayer::first_clock() >= rounds;
     for (uint32_t c = 0; c < chunks_.size(); ++c) {
       // The others once the answer has come.
-      if (chunks_[c].waits) continue;
+      if (is_pushed || chunks_[c].waits) continue;
       if (absl::Status status = SubmitBelow(ChunkId(c), now, actions); !status.ok()) return status;
     }
   }

@@ -33,6 +33,9 @@ namespace strata::worker {
 // more than half has, all of it. What is left goes with the steps that do not fill a round, or in a
 // round of its own.
 //
+// A process that takes the place of one that died begins with a round, of which it has the weights
+// from below. The optimizer's state died with the other one and begins anew; the schedule goes on.
+//
 // A pure state machine, see ExchangeStage.
 class LocalStepsLayer final : public ExchangeLayer {
  public:
@@ -70,6 +73,7 @@ class LocalStepsLayer final : public ExchangeLayer {
     std::unique_ptr<kernels::WeightState> local;
     Bytes start;                // what the change is counted from: the weights of the last round
     uint64_t clock = 0;         // steps made
+    uint64_t steps_before = 0;  // of a process that died, until their samples are counted
     uint32_t samples = 0;       // of the change
     uint32_t last_samples = 0;  // of the round before
     float rate = 0;             // of the last step, for other nodes to compare
@@ -79,6 +83,7 @@ class LocalStepsLayer final : public ExchangeLayer {
     std::shared_ptr<float> next;
   };
 
+  // Again where a process in another one's place finds that it has to begin with a round before.
   void Seed(ChunkId id, const Bytes& first_weights);
   absl::Status Step(ChunkId id, const Bytes& sum, const StepFacts& step, absl::Time now,
                     CoreActions* actions);

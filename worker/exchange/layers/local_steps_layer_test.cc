@@ -31,6 +31,7 @@ std::vector<float> Values(const Bytes& bytes) {
 // begins with.
 class OneChunk final : public ExchangeStage {
  public:
+  uint64_t first_clock() const override { return first; }
   absl::Status Submit(ChunkId, absl::Time, CoreActions* actions) override {
     actions->node.push_back({.kind = NodeAction::Kind::kSum, .clock = round++});
     return absl::OkStatus();
@@ -43,16 +44,18 @@ class OneChunk final : public ExchangeStage {
     return absl::OkStatus();
   }
 
-  uint64_t round = 0;
+  uint64_t first = 0, round = 0;
   std::vector<float> pushed;
   uint32_t samples = 0;
 };
 
 CoreOptions Options(const std::string& job) {
   CoreOptions options;
-  *options.record.mutable_job() = *ParseJob(
-      absl::StrCat("name: 'j' program { path: 'p' } ranks: 1 schedule { base_lr: 0.1 } ", job),
-      "j");
+  *options.record.mutable_job() =
+      *ParseJob(absl::StrCat("name: 'j' program { path: 'p' } ranks: 1 schedule { base_lr: 0.1 "
+                             "warmup_epochs: 2 } ",
+                             job),
+                "j");
   FillDefaults(options.record.mutable_job());
   options.record.set_samples_per_epoch(40);
   options.record.mutable_view()->add_nodes()->set_ranks(1);
@@ -79,24 +82,43 @@ struct Node {
     EXPECT_TRUE(layer.OnPayload(asked, Floats(first), {}, kNow, &actions).ok());
   }
 
+  // Its exchange has found that it takes the place of a process that died in this round.
+  void TakePlace(uint64_t round) {
+    below.first = below.round = round;
+    GiveFirst(Answer(round - 1));
+  }
+  void GiveFirst(std::vector<float> weights) {
+    CoreActions found, given;
+    found.node.push_back({.kind = NodeAction::Kind::kDeliverFirst, .weights = Floats(weights)});
+    EXPECT_TRUE(layer.Filter(std::move(found), kNow, &given).ok());
+    ASSERT_EQ(given.node.size(), 1u);
+    EXPECT_EQ(Values(given.node[0].weights), weights) << "the node begins with them";
+  }
+
+  void Step(uint64_t step) {
+    std::vector<float> gradient;
+    for (uint32_t i = 0; i < kElements; ++i) gradient.push_back(std::sin(0.9f * i + step));
+    CoreActions asked, given;
+    EXPECT_TRUE(layer.Submit(ChunkId(0), kNow, &asked).ok());
+    EXPECT_EQ(asked.node[0].clock, step);
+    EXPECT_TRUE(
+        layer.OnPayload(asked.node[0], Floats(gradient), {.samples = 4}, kNow, &given).ok());
+  }
+  // The weights that servers have after a round.
+  static std::vector<float> Answer(uint64_t round) {
+    std::vector<float> answer;
+    for (uint32_t i = 0; i < kElements; ++i) answer.push_back(std::cos(0.4f * i + round));
+    return answer;
+  }
+
   // Makes one round; returns what is pushed, and what the weights are then.
   std::vector<std::vector<float>> Round(uint64_t number) {
-    for (uint64_t step = number * kRound; step < (number + 1) * kRound; ++step) {
-      std::vector<float> gradient;
-      for (uint32_t i = 0; i < kElements; ++i) gradient.push_back(std::sin(0.9f * i + step));
-      CoreActions asked, given;
-      EXPECT_TRUE(layer.Submit(ChunkId(0), kNow, &asked).ok());
-      EXPECT_EQ(asked.node[0].clock, step);
-      EXPECT_TRUE(
-          layer.OnPayload(asked.node[0], Floats(gradient), {.samples = 4}, kNow, &given).ok());
-    }
-    std::vector<float> answer;
-    for (uint32_t i = 0; i < kElements; ++i) answer.push_back(std::cos(0.4f * i + number));
+    for (uint64_t step = number * kRound; step < (number + 1) * kRound; ++step) Step(step);
     CoreActions landed, given;
     landed.node.push_back({.kind = NodeAction::Kind::kDeliver,
                            .clock = below.round - 1,
                            .lands = true,
-                           .weights = Floats(answer)});
+                           .weights = Floats(Answer(number))});
     EXPECT_TRUE(layer.Filter(std::move(landed), kNow, &given).ok());
     EXPECT_EQ(given.node.size(), 1u);
     return {below.pushed, Values(given.node[0].weights), {static_cast<float>(below.samples)}};
@@ -144,6 +166,55 @@ TEST(LocalSteps, ImagesThatDoNotFitAreRefusedByName) {
   Node other(absl::StrCat("optimizer { adamw {} } ", kMode));
   EXPECT_EQ(other.layer.Restore(ChunkId(0), image).message(),
             "vectors of 2 elements, the chunk has 11");
+}
+
+constexpr char kThreeSteps[] = " consistency { lazy { local_steps: 3 } }";
+
+// The rate goes on by the samples of all steps, of which there were as many in those before.
+TEST(LocalSteps, InThePlaceOfAProcessThatDiedItsRoundIsMadeAgainAndOnlyTheOptimizersStateIsLost) {
+  for (const std::string optimizer :
+       {"sgd {}", "momentum_sgd {}", "adamw {}", "rmsprop_warmup {}"}) {
+    const std::string job = absl::StrCat("optimizer { ", optimizer, " }", kThreeSteps);
+    Node node(job), without_state(job), next(job);
+    node.Seed();
+    for (uint64_t round = 0; round < 3; ++round) node.Round(round);
+    LocalStepsImage image = node.layer.Image(ChunkId(0));
+    image.own.updates = 0;
+    for (Bytes& vector : image.own.state) vector = Floats(std::vector<float>(kElements, 0.0f));
+    ASSERT_TRUE(without_state.layer.Restore(ChunkId(0), image).ok());
+    without_state.below.round = 3;
+    next.TakePlace(3);
+    EXPECT_EQ(next.layer.first_clock(), 3 * kRound);
+    for (uint64_t round = 3; round < 6; ++round) {
+      const auto made = next.Round(round);
+      EXPECT_EQ(made, without_state.Round(round)) << job << ' ' << round;
+      EXPECT_EQ(made == node.Round(round), optimizer == "sgd {}") << job << ' ' << round;
+    }
+    EXPECT_EQ(next.layer.Image(ChunkId(0)).clock, 6 * kRound);
+    EXPECT_EQ(next.layer.Image(ChunkId(0)).own.samples, node.layer.Image(ChunkId(0)).own.samples);
+  }
+}
+
+TEST(LocalSteps, InThePlaceOfAProcessThatDiedTheNewestOfItsFirstWeightsHold) {
+  const std::string job = absl::StrCat("optimizer { momentum_sgd {} }", kThreeSteps);
+  Node once(job), again(job);
+  once.TakePlace(2);
+  again.TakePlace(3);
+  again.TakePlace(2);
+  EXPECT_EQ(again.Round(2), once.Round(2));
+}
+
+TEST(LocalSteps, AShorterLastRoundThatTheProcessBeforeHasPushedIsNotPushedAgain) {
+  const std::string job = absl::StrCat("optimizer { sgd {} }", kThreeSteps);
+  for (const uint64_t first : {2, 3}) {
+    Node node(job);
+    node.TakePlace(first);
+    for (uint64_t step = first * kRound; step < 8; ++step) node.Step(step);
+    CoreActions actions;
+    ASSERT_TRUE(node.layer.Finish(8, kNow, &actions).ok());
+    EXPECT_EQ(node.below.round, 3u) << "rounds of 3, 3 and 2 steps";
+    EXPECT_EQ(node.below.samples, first == 2 ? 8u : 0u);
+  }
 }
 
 }  // namespace

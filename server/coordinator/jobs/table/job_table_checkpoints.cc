@@ -117,18 +117,18 @@ void JobTable::OnCheckpointFound(JobId job, const absl::StatusOr<CheckpointFound
   absl::Status status = found.status();
   if (status.ok() && !resume->dir().empty()) status = TakeCheckpoint(*found, entry);
   if (absl::IsNotFound(status) && resume->or_begin()) {
-    if (!resume->origin_dir().empty() && resume->origin_dir() != resume->dir()) {
-      // It has written none itself yet.
-      resume->set_dir(resume->origin_dir());
-      resume->set_or_begin(false);
-      return StartQueued(now);
-    }
+    const bool has_origin = !resume->origin_dir().empty() && resume->origin_dir() != resume->dir();
     if (entry->status().checkpoints().complete() > 0 && resume->below() == 0) {
       status = absl::UnavailableError(
           absl::StrCat(status.message(), ", where the job has written some: is the folder there?"));
     } else {
       status = absl::OkStatus();
       ShowThatItBeginsAnew(entry);
+    }
+    if (status.ok() && has_origin) {
+      resume->set_dir(resume->origin_dir());
+      resume->set_or_begin(false);
+      return StartQueued(now);
     }
   }
   if (status.ok()) {
@@ -232,6 +232,9 @@ void JobTable::OnCheckpointKept(JobId job, uint64_t clock, const absl::Status& k
   if (kept.ok()) {
     LogInfo("job %d (%s): checkpoint of step %d is complete", job.value(), entry->job().name(),
             step);
+  } else if (absl::IsOutOfRange(kept)) {
+    LogInfo("job %d (%s): checkpoint of step %d: %s", job.value(), entry->job().name(), step,
+            kept.message());
   } else {
     announcer_.Warn(absl::StrFormat("job %d (%s): checkpoint of step %d: %s", job.value(),
                                     entry->job().name(), step, kept.message()));

@@ -51,6 +51,7 @@ void ViewAgreement::Install(const proto::ViewChange& change, const std::set<std:
   STRATA_REQUIRE(!is_installing() && change.at_clock() > 0);
   stage_ = Stage::kInstalling;
   change_ = change;
+  since_ = absl::InfiniteFuture();
   servers_ = servers;
 }
 

@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_VIEWS_VIEW_AGREEMENT_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_VIEWS_VIEW_AGREEMENT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,8 +29,10 @@ class ViewAgreement {
   bool is_installing() const { return stage_ == Stage::kInstalling; }
   // Number, who joins and who leaves; the clock, once it is decided. REQUIRES: !is_idle().
   const proto::ViewChange& change() const { return change_; }
-  // Since when nodes are asked.
+  // Since when nodes are asked, or servers; InfiniteFuture: they have not been yet.
   absl::Time since() const { return since_; }
+  // Those that have not answered are asked, maybe once more. REQUIRES: !is_idle().
+  void OnAsked(absl::Time now) { since_ = std::min(since_, now); }
 
   // Asks `nodes`, those that take part and stay until the clock comes. REQUIRES: is_idle().
   void Propose(const proto::ViewChange& change, const std::set<uint32_t>& nodes, absl::Time now);

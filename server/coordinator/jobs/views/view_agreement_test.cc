@@ -105,5 +105,20 @@ TEST(ViewAgreement, AllServersInstallIt) {
   EXPECT_TRUE(agreement.is_idle());
 }
 
+TEST(ViewAgreement, WhoIsAskedForHowLongIsKnownOfNodesAndThenOfServers) {
+  const absl::Time begin = absl::UnixEpoch();
+  ViewAgreement agreement;
+  agreement.Propose(Change(3), {0}, begin);
+  agreement.OnAsked(begin + absl::Seconds(1));
+  EXPECT_EQ(agreement.since(), begin);
+  proto::ViewChange change = Change(3);
+  change.set_at_clock(10);
+  agreement.Install(change, {"s1"});
+  EXPECT_EQ(agreement.since(), absl::InfiniteFuture());
+  agreement.OnAsked(begin + absl::Seconds(5));
+  agreement.OnAsked(begin + absl::Seconds(6));
+  EXPECT_EQ(agreement.since(), begin + absl::Seconds(5));
+}
+
 }  // namespace
 }  // namespace strata::server
