@@ -44,9 +44,7 @@ uint64_t JobChecker::Hash(absl::Span<const float> floats) {
 
 JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
                        worker::PushWindow::Reserve reserve, Fail fail)
-    : plan_(plan),
-      record_(record),
-      consistency_(record.job().consistency()),
+    : JobRules(plan, record),
       payload_(plan),
       layers_(record, plan.clocks),
       codecs_(record),
@@ -88,11 +86,6 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
 
 void JobChecker::Violate(const std::string& invariant, const std::string& what, bool goes_on) {
   fail_(absl::StrFormat("%s: job %d: %s", invariant, record_.job_id(), what), goes_on);
-}
-
-bool JobChecker::per_clock() const {
-  return gated() &&
-         (!consistency_.has_lazy() || consistency_.lazy().apply() == proto::Lazy::PER_CLOCK);
 }
 
 uint64_t JobChecker::Gate(const Chunk& chunk) const {

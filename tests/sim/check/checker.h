@@ -14,25 +14,23 @@
 #include "common/job/arena.h"
 #include "common/job/exchange/views.h"
 #include "common/wire/frame.h"
-#include "proto/record.pb.h"
 #include "server/shard/shard_core.h"
 #include "tests/sim/check/checked_chunk.h"
+#include "tests/sim/check/job_rules.h"
 #include "tests/sim/check/node_checker.h"
 #include "tests/sim/check/payload.h"
 #include "tests/sim/check/shard_copies.h"
 #include "tests/sim/model/codec_model.h"
 #include "tests/sim/model/layer_model.h"
 #include "tests/sim/model/reference_chunk.h"
-#include "tests/sim/scenario/scenario.h"
 
 namespace strata::sim {
 
 // Holds one job with servers against what docs/semantics.md promises, with every frame that a shard
 // takes and with everything that a node takes over. Counts for itself what the shards have really
-// received: no word of a client, and no state of a core, goes into a verdict.
-//
-// A violation is one line that begins with the name of the invariant.
-class JobChecker final : public NodeChecker {
+// received: no word of a client, and no state of a core, goes into a verdict. A violation is one
+// line that begins with the name of the invariant.
+class JobChecker final : public NodeChecker, private JobRules {
  public:
   // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
   using Fail = std::function<void(const std::string& violation, bool goes_on)>;
@@ -49,6 +47,12 @@ class JobChecker final : public NodeChecker {
   void OnFill(const Copy& copy, uint32_t generation);
   // It has heard that its second copy counts.
   void OnWhole(const Copy& copy);
+  // A copy has heard that it is to fill the next backup; none any more; that this is the backup
+  // now.
+  void OnNext(const Copy& copy, uint32_t generation);
+  void OnNextDropped(const Copy& copy);
+  void OnNextTaken(const Copy& copy);
+  bool IsNextWhole(const Copy& copy);
   // Whether the shard's second copy has been filled.
   bool IsFilled(uint32_t shard) const;
   bool IsPrimary(const Copy& copy) const { return copies_[copy.shard].primary == copy.process; }
@@ -97,7 +101,6 @@ class JobChecker final : public NodeChecker {
   using Peer = CheckedPeer;
   using Process = CheckedProcess;
   static constexpr uint64_t kAllRetired = UINT64_MAX;
-  // The index in Chunk::told of a node and a clock of the exchange.
   size_t TellingOf(uint32_t node, uint64_t clock) const { return node * layers_.rounds() + clock; }
   static uint64_t Hash(const Bytes& bytes);
   static uint64_t Hash(absl::Span<const float> floats);
@@ -114,10 +117,8 @@ class JobChecker final : public NodeChecker {
   void CheckReceiver(const server::ShardAction& answer,
                      const std::vector<server::ShardAction>& actions);
   void TakeInit(const wire::Frame& frame, bool refused);
-  // Whether it is a new one.
   bool TakePush(const wire::Frame& frame, bool refused, absl::Time now,
                 const std::vector<server::ShardAction>& actions);
-  // A repetition.
   void TakeAgain(const wire::Header& push, const std::vector<server::ShardAction>& actions);
   void TakeCut(const wire::Header& cut, const std::vector<server::ShardAction>& actions);
   // Of those chunks of the shard that the backup follows, or of the others.
@@ -135,6 +136,16 @@ class JobChecker final : public NodeChecker {
     return chunk.is_followed && copies_[chunk.shard].has_backup;
   }
   void TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at);
+  // The backup has said that it has so many changes.
+  void OnConfirmed(uint32_t shard, uint64_t received);
+  void TakeConfirmed(uint32_t shard);
+  void BecomePrimary(const Copy& copy);
+  std::optional<NextCopy>* NextOf(const Copy& copy);
+  bool SaysNextCopy(const Copy& copy, const wire::Frame& head);
+  void OnNextChange(uint32_t shard, const wire::Frame& change, std::optional<NextCopy>& next);
+  // The next backup takes the backup's place, or the backup that of the primary and this its own.
+  void GoOnWith(uint32_t shard, NextCopy* filled);
+  void TakeOverWith(const Copy& copy, NextCopy* filled);
   // What is to be said of them is over: nobody follows.
   void EndFollowing(uint32_t shard);
   // The primary has said the first part of a copy of the chunk.
@@ -142,13 +153,10 @@ class JobChecker final : public NodeChecker {
   void TakeCopied(const wire::Frame& part);
   // The model forgets a node's pushes from this clock on: they wait for the backup.
   void TakeBack(Chunk* chunk, uint32_t node, uint64_t clock);
-  // Whether a copy may lack pushes of clocks that are not complete.
-  bool MayLeaveOpenClocksOut() const { return per_clock() && bound() == 0 && !has_quorum(); }
   void TakeAwaited(uint32_t shard);
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
   void Remember(Chunk* chunk);
-  bool keeps_past() const { return plan_.replicas > 0 || plan_.is_elastic(); }
   // What a process that joins the job, or takes another one's place, is given to begin with.
   void CheckPulled(const wire::Frame& pulled);
   void CheckTakesPart(const wire::Header& push);
@@ -167,15 +175,7 @@ class JobChecker final : public NodeChecker {
   void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
   // Least number of pushes of nodes that have not retired there; kAllRetired where all have.
   uint64_t Gate(const Chunk& chunk) const;
-  bool is_exact() const;  // the weights after each clock follow from its nodes
-  bool gated() const { return !consistency_.has_async(); }
-  bool has_quorum() const { return consistency_.lazy().has_quorum(); }
-  bool per_clock() const;
-  uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
 
-  const JobPlan plan_;
-  const proto::JobRecord record_;
-  const proto::Consistency consistency_;
   const Payload payload_;
   LayerModel layers_;
   CodecModel codecs_;

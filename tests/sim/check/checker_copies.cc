@@ -15,18 +15,9 @@ using wire::Op;
 
 constexpr char kToldOnly[] = "nodes learn of nothing that the backup does not have";
 
-bool IsSame(const wire::Header& a, const wire::Header& b) {
-  return a.op == b.op && a.node == b.node && a.chunk == b.chunk && a.clock == b.clock &&
-         a.incarnation == b.incarnation;
-}
-
 bool TellsOfTheShard(Op op) {
   return op == Op::kInitOk || op == Op::kFirst || op == Op::kRetireOk || op == Op::kAnswer ||
          op == Op::kCutAnswer;
-}
-
-absl::Time TimeIn(const wire::Frame& change) {
-  return absl::FromUnixNanos(static_cast<int64_t>(change.header.min_clock));
 }
 
 }  // namespace
@@ -57,8 +48,9 @@ void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
   if (header.op == Op::kInit && chunks_[header.chunk].reference != nullptr) return;
   if (header.op == Op::kRetire && retired_[shard][header.node]) return;
   if (header.op == Op::kRetire && header.clock < views_.JoinedAt(NodeId(header.node))) return;
-  const bool waits = std::any_of(copies.awaited.begin(), copies.awaited.end(),
-                                 [&](const auto& one) { return IsSame(one.frame.header, header); });
+  const bool waits =
+      std::any_of(copies.awaited.begin(), copies.awaited.end(),
+                  [&](const auto& one) { return IsSameChange(one.frame.header, header); });
   if (waits) return;
   if (header.op == Op::kPushPull) {
     const Chunk& chunk = chunks_[header.chunk];
@@ -79,26 +71,36 @@ void JobChecker::AwaitBackup(uint32_t shard, absl::Time now) {
   copies_[shard].awaited.push_back({std::move(time), now});
 }
 
-// What counts is what the backup says that it has: who is told so lets go of it.
 void JobChecker::OnChange(const Copy& copy, const wire::Frame& change, absl::Time now,
                           const std::vector<ShardAction>& actions) {
   ShardCopies& copies = copies_[copy.shard];
-  if (!copies.has_backup || copies.backup != copy.process) return;
-  const bool is_next = change.header.sequence == copies.followed + 1;
-  for (const ShardAction& action : actions) {
-    const wire::Header& reply = action.frame.header;
-    if (reply.op != Op::kAck && reply.op != Op::kHelloOk) continue;
-    const bool has_it = is_next && reply.received == copies.followed + 1;
-    if (has_it) {
-      ++copies.followed;
-      copies.backup_ahead = TimeIn(change) - now;
-      TakeChange(copy.shard, change, TimeIn(change));
-    } else if (reply.received != copies.followed) {
-      Violate("a backup says what it has",
-              absl::StrFormat("shard %d: %d changes, it has %d", copy.shard, reply.received,
-                              copies.followed));
-    }
+  const bool is_refused = std::any_of(actions.begin(), actions.end(), [](const ShardAction& one) {
+    return one.frame.header.op == Op::kError;
+  });
+  if (is_refused || change.header.op == Op::kHello) return;
+  for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
+    if (*next && (*next)->process() == copy.process) return OnNextChange(copy.shard, change, *next);
   }
+  if (!copies.has_backup || copies.backup != copy.process) return;
+  if (change.header.sequence != copies.taken + 1) return;
+  ++copies.taken;
+  copies.backup_ahead = TimeIn(change) - now;
+  copies.unconfirmed.push_back({change, TimeIn(change)});
+}
+
+// What counts is what the backup says that it has: who is told so lets go of it.
+void JobChecker::OnConfirmed(uint32_t shard, uint64_t received) {
+  ShardCopies& copies = copies_[shard];
+  if (received < copies.followed || received > copies.taken) {
+    Violate("a backup says what it has",
+            absl::StrFormat("shard %d: %d changes, it has %d", shard, received, copies.taken));
+    return;
+  }
+  for (; copies.followed < received; ++copies.followed) {
+    copies.confirmed.push_back(std::move(copies.unconfirmed.front()));
+    copies.unconfirmed.pop_front();
+  }
+  TakeConfirmed(shard);
 }
 
 void JobChecker::TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at) {
@@ -125,7 +127,7 @@ void JobChecker::TakeChange(uint32_t shard, const wire::Frame& change, absl::Tim
     for (const ShardCopies::Awaited& push : pushes) TakeUnanswered(shard, push.frame, push.at);
   } else {
     const auto found = std::find_if(awaited.begin(), awaited.end(), [&](const auto& one) {
-      return IsSame(one.frame.header, header);
+      return IsSameChange(one.frame.header, header);
     });
     if (found == awaited.end()) {
       return Violate("a primary says what it has taken", wire::Describe(header));
@@ -185,27 +187,37 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
   const bool takes_over = copies.has_backup && copies.backup == copy.process;
   if (!takes_over && copies.primary != copy.process) return;
   copies.stands_still = plan_.waits_unprotected;
+  if (takes_over) copies.took_over_with = copies.next_of_backup ? copies.taken : 0;
+  copies.next.reset();
+  copies.next_of_backup.reset();
   if (!copies.has_backup) return;
   if (takes_over) {
     if (!IsFilled(copy.shard)) {
       Violate("only a whole copy takes over", absl::StrFormat("shard %d", copy.shard));
     }
+    // What it has and has not confirmed yet, too.
+    OnConfirmed(copy.shard, copies.taken);
     copies.awaited.clear();
-    copies.primary = copy.process;
-    copies.ahead = copies.backup_ahead;
-    peers_[copy.shard].assign(nodes_, std::vector<Peer>(plan_.connections));
-    held_[copy.shard] = 0;
-    for (Chunk& chunk : chunks_) {
-      if (chunk.shard != copy.shard) continue;
-      chunk.held = 0;
-      chunk.cuts.clear();
-      chunk.taken_over = chunk.received;
-    }
+    BecomePrimary(copy);
   } else {
     TakeAwaited(copy.shard);
   }
   for (const ShardAction& action : actions) OnSaid(copy, action);
   EndFollowing(copy.shard);
+}
+
+void JobChecker::BecomePrimary(const Copy& copy) {
+  ShardCopies& copies = copies_[copy.shard];
+  copies.primary = copy.process;
+  copies.ahead = copies.backup_ahead;
+  peers_[copy.shard].assign(nodes_, std::vector<Peer>(plan_.connections));
+  held_[copy.shard] = 0;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.shard != copy.shard) continue;
+    chunk.held = 0;
+    chunk.cuts.clear();
+    chunk.taken_over = chunk.received;
+  }
 }
 
 // In the step in which it is said, of a shard without a second copy, all is checked already. Who is
@@ -216,11 +228,16 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   const wire::Header& header = said.frame.header;
   if (header.op == Op::kPulled) return CheckPulled(said.frame);
   const bool is_primary = copies.primary == copy.process;
-  if (header.op == Op::kAck && is_primary) {
+  const bool is_backup = copies.has_backup && copies.backup == copy.process;
+  if (is_backup && (header.op == Op::kAck || header.op == Op::kHelloOk)) {
+    return OnConfirmed(copy.shard, header.received);
+  }
+  if (header.op == Op::kAck && is_primary && header.received > copies.took_over_with) {
     return Violate("who takes over follows nobody", absl::StrFormat("shard %d", copy.shard));
   }
   if (header.op == Op::kCopy) {
-    if (is_primary && header.clock == 0) OnCopySaid(said.frame);
+    if (header.clock > 0 || SaysNextCopy(copy, said.frame)) return;
+    if (is_primary) OnCopySaid(said.frame);
     return;
   }
   if (is_primary && copies.stands_still && TellsOfTheShard(header.op)) {

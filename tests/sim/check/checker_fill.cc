@@ -16,6 +16,9 @@ void JobChecker::OnEmptyInstalled(const Copy& copy, uint32_t generation) {
             absl::StrFormat("shard %d is empty again in generation %d", copy.shard, generation));
   }
   if (copies.has_backup && copies.generation == generation) copies.backup = copy.process;
+  for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
+    if (*next && (*next)->generation() == generation) (*next)->set_process(copy.process);
+  }
 }
 
 void JobChecker::OnFill(const Copy& copy, uint32_t generation) {
@@ -27,7 +30,9 @@ void JobChecker::OnFill(const Copy& copy, uint32_t generation) {
   copies.has_backup = true;
   copies.backup = empty == copies.empty.end() ? 0 : empty->second;
   copies.generation = generation;
-  copies.followed = 0;
+  copies.taken = copies.followed = 0;
+  copies.unconfirmed.clear();
+  copies.confirmed.clear();
   copies.backup_ahead = absl::ZeroDuration();
   copies.awaited.clear();
 }
@@ -35,6 +40,8 @@ void JobChecker::OnFill(const Copy& copy, uint32_t generation) {
 void JobChecker::EndFollowing(uint32_t shard) {
   copies_[shard].backup = 0;
   copies_[shard].has_backup = false;
+  copies_[shard].unconfirmed.clear();
+  copies_[shard].confirmed.clear();
   for (Chunk& chunk : chunks_) {
     if (chunk.shard != shard) continue;
     chunk.is_followed = chunk.is_filled = false;

@@ -272,8 +272,4 @@ uint64_t JobChecker::ModelHash() const {
 
 bool JobChecker::is_reproducible() const { return is_exact() && !plan_.is_elastic(); }
 
-bool JobChecker::is_exact() const {
-  return gated() && bound() == 0 && per_clock() && !has_quorum();
-}
-
 }  // namespace strata::sim

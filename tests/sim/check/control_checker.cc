@@ -63,8 +63,10 @@ void ControlChecker::OnCommand(const proto::Register& daemon,
     CheckMove(message.move_shard());
   } else if (message.has_install_backup()) {
     CheckRecord(message.install_backup().record());
-    CheckPlacement(message.install_backup().record());
+    if (!IsNext(message.install_backup())) CheckPlacement(message.install_backup().record());
     CheckNewBackup(daemon, message.install_backup());
+  } else if (message.has_fill_next()) {
+    CheckFillNext(message.fill_next());
   } else if (message.has_run_node()) {
     CheckRecord(message.run_node().record());
     CheckPlacement(message.run_node().record());
@@ -151,9 +153,36 @@ std::string ControlChecker::Compare(const proto::Placement& before, const proto:
   return "";
 }
 
-void ControlChecker::OnSaved(const proto::JobRecord& record) {
-  const auto& generations = record.placement().shard_generations();
-  for (int s = 0; s < generations.size(); ++s) jobs_[record.job_id()].saved[s] = generations[s];
+void ControlChecker::OnSaved(const proto::StoredJob& stored) {
+  Job& job = jobs_[stored.record().job_id()];
+  const auto& generations = stored.record().placement().shard_generations();
+  for (int s = 0; s < generations.size(); ++s) job.saved[s] = generations[s];
+  job.next.clear();
+  for (int s = 0; s < stored.status().shards_size(); ++s) {
+    const proto::JobShardStatus& shard = stored.status().shards(s);
+    if (shard.next_backup().empty()) continue;
+    job.next[s] = {shard.next_generation(), shard.next_endpoint()};
+  }
+}
+
+bool ControlChecker::IsNext(const proto::InstallBackup& install) const {
+  const auto job = jobs_.find(install.record().job_id());
+  const uint32_t shard = install.backup().shard();
+  if (job == jobs_.end() || job->second.next.count(shard) == 0) return false;
+  const proto::Placement& placement = install.record().placement();
+  const auto& [generation, place] = job->second.next.at(shard);
+  return placement.shard_generations(static_cast<int>(shard)) == generation &&
+         placement.backup_endpoints(static_cast<int>(shard)) == place;
+}
+
+void ControlChecker::CheckFillNext(const proto::FillNext& fill) {
+  if (fill.endpoint().empty()) return;
+  const auto& next = jobs_[fill.job_id()].next;
+  const auto saved = next.find(fill.shard());
+  if (saved != next.end() && saved->second == std::pair(fill.generation(), fill.endpoint())) return;
+  Violate("what is told is saved", fill.job_id(),
+          absl::StrFormat("shard %d is to be filled at %s in generation %d", fill.shard(),
+                          fill.endpoint(), fill.generation()));
 }
 
 // What is told and not saved is forgotten with the process, and then given out once more.
@@ -178,7 +207,7 @@ void ControlChecker::CheckNewBackup(const proto::Register& daemon,
   const uint32_t shard = install.backup().shard(), thread = install.backup().thread();
   const proto::Placement& placement = record.placement();
   const uint32_t generation = placement.shard_generations(static_cast<int>(shard));
-  if (jobs_[record.job_id()].saved[shard] != generation) {
+  if (!IsNext(install) && jobs_[record.job_id()].saved[shard] != generation) {
     Violate("what is told is saved", record.job_id(),
             absl::StrFormat("a copy of shard %d in generation %d, saved is %d", shard, generation,
                             jobs_[record.job_id()].saved[shard]));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "proto/control.pb.h"
+#include "server/coordinator/jobs/stored_job.pb.h"
 
 namespace strata::sim {
 
@@ -28,7 +29,7 @@ class ControlChecker {
   // What the coordinator says to the daemon that has registered so.
   void OnCommand(const proto::Register& daemon, const proto::CoordinatorMessage& message);
   // The coordinator has saved where the job's shards lie.
-  void OnSaved(const proto::JobRecord& record);
+  void OnSaved(const proto::StoredJob& job);
   // A job's state, as users see it. True: it has just ended.
   bool OnState(uint32_t job, proto::JobState state);
 
@@ -39,6 +40,7 @@ class ControlChecker {
     proto::Placement placement;
     std::string ring;                                           // serialized
     std::map<uint32_t, uint32_t> saved;                         // generations, by shard
+    std::map<uint32_t, std::pair<uint32_t, std::string>> next;  // and places of next backups
     std::map<std::pair<uint32_t, uint32_t>, std::string> told;  // places, by shard and generation
     uint64_t token = 0;
     std::map<uint32_t, std::string> nodes;        // their daemons
@@ -56,6 +58,9 @@ class ControlChecker {
   void CheckMove(const proto::MoveShard& move);
   // A daemon is to hold a second copy from now on.
   void CheckNewBackup(const proto::Register& daemon, const proto::InstallBackup& install);
+  // Whether it is one that is filled beside the two.
+  bool IsNext(const proto::InstallBackup& install) const;
+  void CheckFillNext(const proto::FillNext& fill);
   void CheckRing(const proto::JobRecord& record);
   void TakeInstall(const proto::Register& daemon, const proto::InstallJob& install);
   void CheckReach(const proto::JobRecord& record);

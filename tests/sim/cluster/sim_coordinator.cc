@@ -26,20 +26,6 @@ constexpr absl::Duration kCopyLate = absl::Seconds(30);
 // Not yet silence.
 constexpr absl::Duration kReportLate = absl::Seconds(2);
 
-std::vector<Causes::Home> HomesOf(const proto::StoredJob& job) {
-  std::vector<Causes::Home> homes;
-  const auto& generations = job.record().placement().shard_generations();
-  for (int s = 0; s < job.status().shards_size(); ++s) {
-    const proto::JobShardStatus& shard = job.status().shards(s);
-    // One without chunks is its server's only while that has others of the job.
-    homes.push_back({.first = shard.chunks() > 0 ? shard.daemon() : "",
-                     .second = shard.backup(),
-                     .is_partial = shard.backup_is_partial(),
-                     .generation = s < generations.size() ? generations[s] : 0});
-  }
-  return homes;
-}
-
 // It has no more to do with the line.
 void TellClient(ControlStream* line) {
   ControlStream::Client* const client = std::exchange(line->client, nullptr);
@@ -203,6 +189,10 @@ void SimCoordinator::Take(const Line& line, const proto::DaemonMessage& message)
   const absl::Time now = world_->network().Now();
   if (message.has_register_()) line->registration = message.register_();
   if (lines_.count(line->session) > 0) checker_.OnWord(line->registration, message);
+  if (message.has_register_() && message.register_().role() == proto::SERVER) {
+    const auto& held = message.register_().running_jobs();
+    world_->causes().OnHeld(line->daemon, {held.begin(), held.end()});
+  }
   core_->OnMessage(line->session, message, now);
   if (dies_ || !message.has_register_()) return;
   // Together with a break it would be silence.
@@ -327,28 +317,6 @@ void SimCoordinator::Close(server::SessionId session) {
   world_->network().After(InOrder(&line->down_until), [line] {
     if (!std::exchange(line->broken, true)) TellClient(line.get());
   });
-}
-
-absl::Status SimCoordinator::Persist(const proto::StoredJob& job) {
-  if (dies_) return absl::OkStatus();
-  const uint32_t id = job.record().job_id();
-  const std::vector<Causes::Home> before = HomesOf(stored_[id]), now = HomesOf(job);
-  const bool moves = !before.empty() && before[0].generation > 0 && before != now;
-  for (size_t s = 0; moves && s < now.size(); ++s) {
-    const bool is_whole_now = before[s].is_partial && !now[s].is_partial && !now[s].second.empty();
-    if (is_whole_now) world_->Count(Rare::kNewCopyWhole);
-  }
-  if (world_->plan(id).changes_nodes()) world_->views().OnSaved(job);
-  const proto::StoredJob saved = std::exchange(stored_[id], job);
-  checker_.OnSaved(job.record());
-  next_job_ = std::max(next_job_, id + 1);
-  if (job.training() && job.record().job().replicas() > 0) {
-    const std::string wrong = world_->causes().OnHomes(id, now);
-    if (!wrong.empty()) world_->Fail("a copy is given up by what was done to it: " + wrong);
-  }
-  if (moves) MaybeDieAtSave(Rare::kRestartAtSave);
-  if (world_->plan(id).changes_nodes()) NoteChanges(saved, job);
-  return absl::OkStatus();
 }
 
 void SimCoordinator::Forget(JobId job) {

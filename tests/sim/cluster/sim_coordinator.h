@@ -15,6 +15,7 @@
 #include "server/coordinator/core/coordinator_core.h"
 #include "tests/sim/check/control_checker.h"
 #include "tests/sim/cluster/control_stream.h"
+#include "tests/sim/scenario/causes.h"
 #include "tests/sim/scenario/scenario.h"
 
 namespace strata::sim {
@@ -83,7 +84,9 @@ class SimCoordinator final : public server::CoordinatorActions {
   void TakeStatus(uint32_t job, const proto::JobStatus& status);
   // It is about to end, by such a chance: nothing that it still does leaves it.
   void MaybeDieAtSave(Rare rare);
-  // What has happened to the job's nodes, between two saves.
+  // What has happened to the copy that is to be a shard's backup next, between two saves.
+  void NoteNext(const Causes::Home& was, const Causes::Home& is);
+  // What has happened to the job's nodes, likewise.
   void NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job);
   // The same of an all-reduce that drops nodes that die.
   void NoteLosses(const proto::StoredJob& before, const proto::StoredJob& job);

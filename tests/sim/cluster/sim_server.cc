@@ -57,6 +57,8 @@ void SimServer::OnMessage(const proto::CoordinatorMessage& message) {
     Install(message.install_job());
   } else if (message.has_move_shard()) {
     Move(message.move_shard());
+  } else if (message.has_fill_next()) {
+    FillNext(message.fill_next());
   } else if (message.has_install_backup()) {
     InstallBackup(message.install_backup());
   } else if (message.has_remove_shard()) {
@@ -121,6 +123,7 @@ void SimServer::InstallBackup(const proto::InstallBackup& install) {
   const proto::JobRecord& record = install.record();
   const uint32_t shard = install.backup().shard();
   const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
+  world_->causes().OnToldOfCopy(record.job_id(), shard, generation);
   proto::DaemonMessage reply;
   proto::BackupInstalled* const installed = reply.mutable_backup_installed();
   installed->set_job_id(record.job_id());
@@ -176,14 +179,27 @@ void SimServer::Move(const proto::MoveShard& move) {
   for (size_t s = 0; s < shards_.size() && absl::IsNotFound(moved); ++s) {
     moved = shards_[s]->Move(move);
   }
-  if (moved.ok()) return;
+  if (!moved.ok()) SayNotMoved(move, moved);
+}
+
+void SimServer::FillNext(const proto::FillNext& fill) {
+  if (jobs_.count(fill.job_id()) == 0) return;
+  absl::Status begun = absl::NotFoundError("no thread here holds the shard");
+  for (size_t s = 0; s < shards_.size() && absl::IsNotFound(begun); ++s) {
+    begun = shards_[s]->FillNext(fill);
+  }
+  if (!begun.ok() && !fill.endpoint().empty()) SayNotMoved(fill, begun);
+}
+
+template <typename Message>
+void SimServer::SayNotMoved(const Message& asked, const absl::Status& why) {
   proto::DaemonMessage reply;
   proto::ShardNotMoved* not_moved = reply.mutable_shard_not_moved();
-  not_moved->set_job_id(move.job_id());
-  not_moved->set_attempt(move.attempt());
-  not_moved->set_shard(move.shard());
-  not_moved->set_generation(move.generation());
-  not_moved->set_error(std::string(moved.message()));
+  not_moved->set_job_id(asked.job_id());
+  not_moved->set_attempt(asked.attempt());
+  not_moved->set_shard(asked.shard());
+  not_moved->set_generation(asked.generation());
+  not_moved->set_error(std::string(why.message()));
   Say(std::move(reply));
 }
 
@@ -203,6 +219,7 @@ proto::Heartbeat SimServer::MakeHeartbeat() {
         report->set_waits_ms(std::max<uint32_t>(1, absl::ToInt64Milliseconds(waits)));
       }
       report->set_refusal(std::string(state.refusal.message()));
+      report->set_is_next(state.is_next);
       report->set_chunks_missing(static_cast<uint32_t>(state.chunks_missing));
       Check(*shards_[s], state, *report);
     }
@@ -215,7 +232,7 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
                       const proto::BackupReport& report) {
   const uint32_t job = state.job.value(), shard = state.shard.value();
   const auto where = [&] { return absl::StrFormat(": job %d: shard %d", job, shard); };
-  if (report.waits_ms() >= kPatienceMs || !state.refusal.ok()) {
+  if (!state.is_next && (report.waits_ms() >= kPatienceMs || !state.refusal.ok())) {
     world_->causes().OnSlowBackup(job, shard);
   }
   if (!state.refusal.ok()) {
@@ -226,8 +243,12 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
     world_->Fail("a second copy can follow the first" + where() + ": " + report.refusal());
   }
   if (state.chunks_missing > 0) return;
+  JobChecker* const checker = world_->shard_checker(job);
+  if (state.is_next) {
+    if (checker->IsNextWhole({shard, here.process()})) return;
+    return world_->Fail("a next backup counts when it is whole" + where());
+  }
   world_->causes().OnWhole(job, shard, state.generation);
-  const JobChecker* const checker = world_->shard_checker(job);
   if (checker->IsPrimary({shard, here.process()}) && !checker->IsFilled(shard)) {
     world_->Fail("a second copy counts when it is whole" + where());
   }

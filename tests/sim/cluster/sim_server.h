@@ -32,6 +32,10 @@ class SimServer final : public SimDaemon {
   void StandStill(bool stands) override;
 
   void Move(const proto::MoveShard& move);
+  void FillNext(const proto::FillNext& fill);
+  // The answer to a MoveShard or FillNext that it cannot do.
+  template <typename Message>
+  void SayNotMoved(const Message& asked, const absl::Status& why);
   void Install(const proto::InstallJob& install);
   void InstallBackup(const proto::InstallBackup& install);
   // Errors: there is no room for it.

@@ -89,14 +89,18 @@ absl::Status SimShard::Move(const proto::MoveShard& move) {
   JobChecker* const checker = world_->shard_checker(move.job_id());
   const Copy copy = CopyOf(move.shard());
   if (move.generation() > held.generation) {
+    const bool takes_next =
+        !held.next.empty() && held.next == backup && held.next_generation == move.generation();
     held.generation = move.generation();
     held.has_whole_backup = false;
-    checker->OnAlone(copy, actions_);
+    takes_next ? checker->OnNextTaken(copy) : checker->OnAlone(copy, actions_);
+    if (takes_next) world_->Count(held.is_backup ? Rare::kPrimaryLeaves : Rare::kBackupLeaves);
     if (backup.empty()) world_->Count(held.is_backup ? Rare::kTakenOver : Rare::kGoneAlone);
     if (held.is_backup && held.is_late) world_->Count(Rare::kLateCopyTakesOver);
     held.took_over = held.took_over || held.is_backup;
     held.is_backup = held.is_late = false;
-    if (!backup.empty()) {
+    held.next.clear();
+    if (!backup.empty() && !takes_next) {
       checker->OnFill(copy, move.generation());
       world_->operators().OnFill(host_name_, backup);
     }
@@ -108,6 +112,25 @@ absl::Status SimShard::Move(const proto::MoveShard& move) {
   Execute();
   timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // it may have somebody to connect to
   return moved;
+}
+
+absl::Status SimShard::FillNext(const proto::FillNext& fill) {
+  const absl::Status begun = core_.FillNext(JobId(fill.job_id()), ShardId(fill.shard()),
+                                            fill.generation(), fill.endpoint(), &actions_);
+  if (!begun.ok()) return begun;
+  Held& held = held_[{fill.job_id(), fill.shard()}];
+  const bool is_old = fill.generation() <= held.generation ||
+                      fill.generation() < held.next_generation ||
+                      (fill.generation() == held.next_generation && fill.endpoint() == held.next);
+  if (is_old) return begun;
+  JobChecker* const checker = world_->shard_checker(fill.job_id());
+  if (!held.next.empty()) checker->OnNextDropped(CopyOf(fill.shard()));
+  held.next_generation = fill.generation();
+  held.next = fill.endpoint();
+  if (!held.next.empty()) checker->OnNext(CopyOf(fill.shard()), fill.generation());
+  Execute();
+  timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // as above
+  return begun;
 }
 
 bool SimShard::RemoveShard(uint32_t job, uint32_t shard, uint32_t generation) {

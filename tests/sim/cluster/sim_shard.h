@@ -41,6 +41,8 @@ class SimShard {
   // The copy that lies here is the only one, or has another second copy. Errors: the core's;
   // NotFound: none lies here.
   absl::Status Move(const proto::MoveShard& move);
+  // The copy that lies here is to fill another one besides, or none any more. Errors: likewise.
+  absl::Status FillNext(const proto::FillNext& fill);
   // Forgets a copy that is older. Returns whether one is here that is not.
   bool RemoveShard(uint32_t job, uint32_t shard, uint32_t generation);
   bool Holds(uint32_t job) const;
@@ -65,6 +67,8 @@ class SimShard {
     uint32_t generation = 0;        // of the last that it has heard of
     bool is_late = false;           // it came when the job trained
     bool has_whole_backup = false;  // as it has heard
+    uint32_t next_generation = 0;   // of the copy that it is to fill besides, or was
+    std::string next;               // its address; empty: none is
   };
 
   // HELLO names the shard that all else is about.

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "tests/sim/check/ring_checker.h"
 #include "tests/sim/cluster/eavesdropper.h"
+#include "tests/sim/cluster/server_drains.h"
 #include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/sim_server.h"
@@ -195,6 +196,7 @@ Outcome World::Run() {
   operator_ = std::make_unique<SimOperator>(this);
   if (scenario_.is_sealed()) eavesdropper_ = std::make_unique<Eavesdropper>(this);
   operator_->Start();
+  DrainServers(this);
   WatchProgress();
   if (scenario_.partition_every < absl::InfiniteDuration()) Partition();
   while (outcome_.ok() && ended_.size() < scenario_.jobs.size() && network_.RunOne()) {

@@ -78,6 +78,17 @@ bool Causes::NamesDeaths(uint32_t job, const std::string& reason) const {
   return deaths->second > 1 && absl::StrContains(reason, ": killed; it was begun again before");
 }
 
+void Causes::OnHeld(const std::string& server, const std::set<uint32_t>& jobs) {
+  for (const auto& [job, homes] : homes_) {
+    if (jobs.count(job) > 0) continue;
+    for (uint32_t shard = 0; shard < homes.size(); ++shard) {
+      const std::tuple copy(job, shard, homes[shard].generation);
+      const bool is_meant = homes[shard].second == server && homes[shard].is_partial;
+      if (is_meant && told_copies_.count(copy) == 0) copies_that_none_has_.insert(copy);
+    }
+  }
+}
+
 std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {
   const auto [known, is_new] = homes_.emplace(job, homes);
   const std::vector<Home> before = std::exchange(known->second, homes);
@@ -86,21 +97,36 @@ std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {
     const Home& is = homes[shard];
     if (is == was || MayMove(job, shard, was, is)) continue;
     const auto text = [](const Home& home) {
-      return absl::StrFormat("on %s and %s%s in generation %d", home.first, home.second,
-                             home.is_partial ? " (partial)" : "", home.generation);
+      return absl::StrFormat("on %s and %s%s in generation %d%s", home.first, home.second,
+                             home.is_partial ? " (partial)" : "", home.generation,
+                             home.next.empty() ? "" : absl::StrCat(", next on ", home.next));
     };
     return absl::StrFormat("job %d shard %d lay %s, now %s", job, shard, text(was), text(is));
   }
   return "";
 }
 
-bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const {
-  if (is.generation == was.generation) {  // the new copy has become whole
-    const bool is_same = is.first == was.first && is.second == was.second;
-    return is_same && was.is_partial && !is.is_partial &&
-           whole_copies_.count({job, shard, is.generation}) > 0;
+bool Causes::MayStay(uint32_t job, uint32_t shard, const Home& was, const Home& is) const {
+  if (is.first != was.first || is.second != was.second) return false;
+  if (is.next == was.next) {  // the new copy has become whole
+    return was.is_partial && !is.is_partial && whole_copies_.count({job, shard, is.generation}) > 0;
   }
-  if (is.generation != was.generation + 1) return false;
+  if (is.is_partial != was.is_partial) return false;
+  if (is.next.empty()) return is.next_generation == was.next_generation;
+  const std::string& leaves = is.replaces_first ? is.first : is.second;
+  return was.next.empty() && !is.is_partial && drained_.count(leaves) > 0 && is.next != is.first &&
+         is.next != is.second &&
+         is.next_generation == 1 + std::max(was.generation, was.next_generation);
+}
+
+bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const {
+  if (is.generation == was.generation) return MayStay(job, shard, was, is);
+  if (!is.next.empty()) return false;
+  if (!was.next.empty() && is.generation == was.next_generation) {
+    return is.first == (was.replaces_first ? was.second : was.first) && is.second == was.next &&
+           !is.is_partial;
+  }
+  if (is.generation != 1 + std::max(was.generation, was.next_generation)) return false;
   if (was.second.empty()) {  // a new one
     return is.first == was.first && !is.second.empty() && is.second != is.first && is.is_partial;
   }
@@ -110,8 +136,12 @@ bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& 
   const bool is_lost = lost_.count(absl::StrCat("server ", gone)) > 0;
   const bool is_slow = !takes_over && (slow_backups_.count({job, shard}) > 0 ||
                                        refused_copies_.count({job, shard, was.generation}) > 0);
+  const bool is_nowhere =
+      !takes_over && copies_that_none_has_.count({job, shard, was.generation}) > 0;
+  const bool leaves = was.is_partial && drained_.count(was.second) > 0;
   const bool is_one_of_both = takes_over || is.first == was.first;
-  return is_one_of_both && is.second.empty() && !is.is_partial && (is_lost || is_slow);
+  return is_one_of_both && is.second.empty() && !is.is_partial &&
+         (is_lost || is_slow || is_nowhere || leaves);
 }
 
 // Servers are there, but not two of them when the job was placed.

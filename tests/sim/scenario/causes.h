@@ -59,6 +59,15 @@ class Causes {
   void OnRefusedCopy(uint32_t job, uint32_t shard, uint32_t generation) {
     refused_copies_.insert({job, shard, generation});
   }
+  // A user has taken a server out of service.
+  void OnServerDrained(const std::string& server) { drained_.insert(server); }
+  // A server has heard that it is to take a shard's new copy in.
+  void OnToldOfCopy(uint32_t job, uint32_t shard, uint32_t generation) {
+    told_copies_.insert({job, shard, generation});
+  }
+  // A server says to the coordinator which jobs it holds copies of. What was saved for it and never
+  // reached it may be given up then.
+  void OnHeld(const std::string& server, const std::set<uint32_t>& jobs);
   // A primary has said that its second copy is whole.
   void OnWhole(uint32_t job, uint32_t shard, uint32_t generation) {
     whole_copies_.insert({job, shard, generation});
@@ -68,6 +77,10 @@ class Causes {
     std::string first, second;
     bool is_partial = false;  // the second
     uint32_t generation = 0;
+    // The copy that is to be the second one next; empty: none is.
+    std::string next;
+    uint32_t next_generation = 0;  // of the last one of these
+    bool replaces_first = false;   // the second one is the first then
     bool operator==(const Home&) const = default;
   };
   // Where the shards of a job lie that trains, with second copies: by shard. "", or what nothing
@@ -88,6 +101,8 @@ class Causes {
  private:
   bool MayNotFit(absl::Time now) const;
   bool MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const;
+  // The same in one generation, or as a copy that was filled besides takes the place of another.
+  bool MayStay(uint32_t job, uint32_t shard, const Home& was, const Home& is) const;
   bool MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const;
   bool NamesLost(uint32_t job, const std::string& reason) const;
   // A node has died twice, and come no further in between.
@@ -99,6 +114,7 @@ class Causes {
   bool MayLackHosts(const std::string& reason) const;
 
   std::set<uint32_t> corrupted_, cancelled_;
+  std::set<std::string> drained_;
   std::set<uint32_t> starting_;  // when the coordinator's process ended
   std::set<std::string> lost_, met_, silent_;
   std::set<std::pair<std::string, std::string>> kept_apart_;
@@ -106,6 +122,7 @@ class Causes {
   std::set<std::pair<uint32_t, uint32_t>> slow_backups_;
   // By job, shard and generation.
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> refused_copies_, whole_copies_;
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> told_copies_, copies_that_none_has_;
   std::map<uint32_t, std::vector<Home>> homes_;  // by job
   std::map<uint32_t, absl::Time> running_since_;
   std::map<uint32_t, uint32_t> node_deaths_;         // by job

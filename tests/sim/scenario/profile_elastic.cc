@@ -31,6 +31,18 @@ void DrawNodeFaults(transport::SimRandom* random, Scenario* scenario) {
   maybe(Rare::kSlowStart, 0.2, 1);
 }
 
+// Jobs that are still to be placed would wait for servers, and end by that.
+void DrawServerDrains(Scenario* scenario) {
+  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 20);
+  if (scenario->jobs.size() > 1 || !random.Chance(0.4)) return;
+  scenario->nodes.server_drains = static_cast<uint32_t>(random.Between(1, 4));
+  while (scenario->shards_of_server.size() < 3) {
+    scenario->shards_of_server.push_back(static_cast<uint32_t>(random.Between(1, 2)));
+  }
+  double& disturbed = scenario->rare[static_cast<size_t>(Rare::kDisturbedMove)];
+  if (random.Chance(0.5)) disturbed = 0.7 * random.Fraction();
+}
+
 }  // namespace
 
 void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
@@ -101,6 +113,7 @@ void MakeElasticReplicas(Scenario* scenario) {
   if (random.Chance(0.2)) control.stops = 1;
   if (random.Chance(0.2)) control.cut_offs = 1;
   DrawNewCopies(&random, scenario);
+  DrawServerDrains(scenario);
 }
 
 }  // namespace strata::sim

@@ -72,7 +72,13 @@ constexpr const char* kNames[] = {"queue full",
                                   "frozen node",
                                   "word twice",
                                   "disturbed ring",
-                                  "disturbed end"};
+                                  "disturbed end",
+                                  "server drain",
+                                  "next backup",
+                                  "backup leaves",
+                                  "primary leaves",
+                                  "next backup is void",
+                                  "disturbed move"};
 static_assert(std::size(kNames) == kRares);
 
 }  // namespace

@@ -83,13 +83,21 @@ enum class Rare : uint8_t {
   kWordTwice,      // a word about a ring comes once more, at once or later
   kDisturbedRing,  // something happens to somebody who has a part in such a change
   kDisturbedEnd,   // a node dies when another one has just ended its part of the job
+  // Of shards with second copies that leave servers.
+  kServerDrain,       // a user takes a server out of service
+  kNextBackup,        // a copy is to be the backup next, beside the two
+  kBackupLeaves,      // it takes the backup's place
+  kPrimaryLeaves,     // or the backup that of the primary, and it the backup's
+  kNextBackupIsVoid,  // it does not
+  kDisturbedMove,     // something happens to one of the three
 };
-inline constexpr size_t kRares = static_cast<size_t>(Rare::kDisturbedEnd) + 1;
+inline constexpr size_t kRares = static_cast<size_t>(Rare::kDisturbedMove) + 1;
 // Those that need no second copies come first, then those of jobs whose nodes stay, then those of
-// jobs with servers.
+// jobs with servers, and those whose shards leave none.
 inline constexpr size_t kRaresWithoutCopies = static_cast<size_t>(Rare::kGoneForGood);
 inline constexpr size_t kRaresOfStayingNodes = static_cast<size_t>(Rare::kLateWorker);
 inline constexpr size_t kRaresWithoutDrops = static_cast<size_t>(Rare::kDropped);
+inline constexpr size_t kRaresWithoutMoves = static_cast<size_t>(Rare::kServerDrain);
 const char* ToString(Rare rare);
 
 }  // namespace strata::sim

@@ -341,6 +341,7 @@ std::string Scenario::Describe() const {
   count("workers that leave", nodes.leaves);
   count("deaths of nodes", nodes.deaths);
   count("nodes that stand still for long", nodes.freezes);
+  count("drains of servers", nodes.server_drains);
   if (jobs[0].replicas > 0) {
     parts.push_back(absl::StrFormat("new copies after %s, filled by %d bytes",
                                     absl::FormatDuration(control.backup_pause),

@@ -97,6 +97,7 @@ struct NodeFaults {
   uint32_t late_workers = 0;   // of these: that join the cluster later
   uint32_t drains = 0, leaves = 0, deaths = 0;
   uint32_t freezes = 0;  // of nodes of an all-reduce that drops who is lost
+  uint32_t server_drains = 0;
   // Of the coordinator: see ViewKeeper.
   absl::Duration change_pause = absl::Seconds(5), joiner_pause = absl::Seconds(20);
 };

@@ -1,0 +1,119 @@
+#include "tests/sim/scenario/causes.h"
+
+#include <gtest/gtest.h>
+
+namespace strata::sim {
+namespace {
+
+constexpr uint32_t kJob = 1;
+
+// Shard 0 of the job has a copy on s1, and is to have a second one on s0, in generation 7.
+Causes WithNewCopy() {
+  Causes causes;
+  EXPECT_EQ(causes.OnHomes(kJob, {{.first = "s1", .generation = 6}}), "");
+  EXPECT_EQ(
+      causes.OnHomes(kJob, {{.first = "s1", .second = "s0", .is_partial = true, .generation = 7}}),
+      "");
+  return causes;
+}
+
+std::string GiveUp(Causes* causes) {
+  return causes->OnHomes(kJob, {{.first = "s1", .generation = 8}});
+}
+
+TEST(CausesTest, ACopyThatItsServerWasNeverToldOfMayBeGivenUpOnceTheServerIsBackWithoutIt) {
+  Causes causes = WithNewCopy();
+  causes.OnHeld("s0", {});
+  EXPECT_EQ(GiveUp(&causes), "");
+}
+
+TEST(CausesTest, ACopyIsNotGivenUpWhileItsServerHasSaidNothing) {
+  Causes causes = WithNewCopy();
+  causes.OnHeld("s2", {});
+  EXPECT_EQ(GiveUp(&causes),
+            "job 1 shard 0 lay on s1 and s0 (partial) in generation 7, now on s1 and  in "
+            "generation 8");
+}
+
+TEST(CausesTest, ACopyThatItsServerWasToldOfIsNotGivenUpWithoutACause) {
+  Causes causes = WithNewCopy();
+  causes.OnToldOfCopy(kJob, 0, 7);
+  causes.OnHeld("s0", {});
+  EXPECT_NE(GiveUp(&causes), "");
+}
+
+TEST(CausesTest, AServerThatHoldsTheJobIsToldOfTheCopyAgainAndKeepsIt) {
+  Causes causes = WithNewCopy();
+  causes.OnHeld("s0", {kJob});
+  EXPECT_NE(GiveUp(&causes), "");
+}
+
+TEST(CausesTest, ACopyOnALostServerMayBeGivenUp) {
+  Causes causes = WithNewCopy();
+  causes.OnToldOfCopy(kJob, 0, 7);
+  causes.OnLost("server s0");
+  EXPECT_EQ(GiveUp(&causes), "");
+}
+
+// Shard 0 has whole copies on s1 and s0.
+Causes WithTwoCopies() {
+  Causes causes;
+  EXPECT_EQ(causes.OnHomes(kJob, {{.first = "s1", .second = "s0", .generation = 7}}), "");
+  return causes;
+}
+
+// The same, while another one is filled on s2, to take the place of that on s0 or on s1.
+Causes::Home FilledBesides(bool replaces_first) {
+  return {.first = "s1",
+          .second = "s0",
+          .generation = 7,
+          .next = "s2",
+          .next_generation = 8,
+          .replaces_first = replaces_first};
+}
+
+TEST(CausesTest, ACopyIsFilledBesidesOnlyForOneOnADrainedServer) {
+  for (const bool replaces_first : {false, true}) {
+    Causes causes = WithTwoCopies();
+    causes.OnServerDrained(replaces_first ? "s0" : "s1");
+    EXPECT_NE(causes.OnHomes(kJob, {FilledBesides(replaces_first)}), "");
+    causes = WithTwoCopies();
+    causes.OnServerDrained(replaces_first ? "s1" : "s0");
+    EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(replaces_first)}), "");
+  }
+}
+
+TEST(CausesTest, TheCopyFilledBesidesTakesThePlaceThatItWasFilledFor) {
+  for (const bool replaces_first : {false, true}) {
+    Causes causes = WithTwoCopies();
+    causes.OnServerDrained(replaces_first ? "s1" : "s0");
+    EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(replaces_first)}), "");
+    Causes other = causes;
+    EXPECT_EQ(causes.OnHomes(kJob, {{.first = replaces_first ? "s0" : "s1",
+                                     .second = "s2",
+                                     .generation = 8,
+                                     .next_generation = 8}}),
+              "");
+    EXPECT_NE(other.OnHomes(kJob, {{.first = replaces_first ? "s1" : "s0",
+                                    .second = "s2",
+                                    .generation = 8,
+                                    .next_generation = 8}}),
+              "");
+  }
+}
+
+TEST(CausesTest, AGenerationIsNotGivenOutAgainAfterTheCopyFilledBesidesIsDropped) {
+  Causes causes = WithTwoCopies();
+  causes.OnServerDrained("s0");
+  EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(false)}), "");
+  EXPECT_EQ(causes.OnHomes(
+                kJob, {{.first = "s1", .second = "s0", .generation = 7, .next_generation = 8}}),
+            "");
+  causes.OnLost("server s0");
+  Causes other = causes;
+  EXPECT_EQ(causes.OnHomes(kJob, {{.first = "s1", .generation = 9, .next_generation = 8}}), "");
+  EXPECT_NE(other.OnHomes(kJob, {{.first = "s1", .generation = 8, .next_generation = 8}}), "");
+}
+
+}  // namespace
+}  // namespace strata::sim
