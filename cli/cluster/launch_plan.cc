@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -77,11 +78,9 @@ absl::Status AddServers(const std::vector<Host>& hosts, const LaunchOptions& opt
   return absl::OkStatus();
 }
 
-// `name` and `runs_dir`: those of the worker.
-PlannedDaemon PlanWorker(const Host& host, const LaunchOptions& options, const std::string& name,
-                         const std::string& runs_dir) {
-  std::vector<std::string> args = {"worker",     "--name", name,    "--advertise",
-                                   host.address, "--runs", runs_dir};
+PlannedDaemon PlanWorker(const Host& host, const std::string& name, const LaunchOptions& options) {
+  std::vector<std::string> args = {"worker",     "--name", name,            "--advertise",
+                                   host.address, "--runs", options.runs_dir};
   const int slots = host.slots > 0 ? static_cast<int>(host.slots) : options.slots;
   if (slots > 0) args.insert(args.end(), {"--slots", absl::StrCat(slots)});
   GpuOptions gpus = options.gpus;
@@ -92,19 +91,16 @@ PlannedDaemon PlanWorker(const Host& host, const LaunchOptions& options, const s
   return {DaemonRole::kWorker, {absl::StrCat("worker ", name), host.name, args}};
 }
 
-// One that stands in plays nodes of jobs that have others on the same host: it has run directories
-// of its own.
 void AddWorkers(const std::vector<Host>& hosts, const LaunchOptions& options, LaunchPlan* plan) {
   for (const Host& host : hosts) {
     if (!host.has_role || host.worker) {
-      plan->daemons.push_back(PlanWorker(host, options, host.name, options.runs_dir));
+      plan->daemons.push_back(PlanWorker(host, host.name, options));
       ++plan->workers;
     }
     if (!host.stand_in) continue;
-    PlannedDaemon& stand_in =
-        plan->daemons.emplace_back(PlanWorker(host, options, absl::StrCat(host.name, "-stand-in"),
-                                              absl::StrCat(options.runs_dir, "/stand-in")));
+    PlannedDaemon stand_in = PlanWorker(host, absl::StrCat(host.name, "-stand-in"), options);
     stand_in.spec.args.push_back("--stand-in");
+    plan->daemons.push_back(std::move(stand_in));
   }
 }
 

@@ -79,9 +79,9 @@ TEST(LaunchPlan, AWorkerThatStandsInMayLieBesideAnother) {
       ElementsAre("a: coordinator --listen 0.0.0.0:0 --state runs/state",
                   "b: server --name s0 --listen 0.0.0.0 --advertise b --shards 1",
                   "a: worker --name a --advertise a --runs runs --slots 2",
-                  "a: worker --name a-stand-in --advertise a --runs runs/stand-in --slots 2 "
+                  "a: worker --name a-stand-in --advertise a --runs runs --slots 2 "
                   "--stand-in",
-                  "c: worker --name c-stand-in --advertise c --runs runs/stand-in --stand-in"));
+                  "c: worker --name c-stand-in --advertise c --runs runs --stand-in"));
   EXPECT_EQ(ErrorOf("a role=stand-in\n"), "no host in the hosts file has role=worker");
 }
 
