@@ -79,8 +79,8 @@ absl::Status AddServers(const std::vector<Host>& hosts, const LaunchOptions& opt
 }
 
 PlannedDaemon PlanWorker(const Host& host, const std::string& name, const LaunchOptions& options) {
-  std::vector<std::string> args = {"worker",     "--name", name,            "--advertise",
-                                   host.address, "--runs", options.runs_dir};
+  std::vector<std::string> args = {"worker", "--name",        name, "--advertise", host.address,
+                                   "--runs", options.runs_dir};
   const int slots = host.slots > 0 ? static_cast<int>(host.slots) : options.slots;
   if (slots > 0) args.insert(args.end(), {"--slots", absl::StrCat(slots)});
   GpuOptions gpus = options.gpus;
