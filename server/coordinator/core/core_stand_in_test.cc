@@ -138,6 +138,16 @@ TEST_F(CoreStandInTest, OneThatDoesNotReachTheServersIsNoHelp) {
   EXPECT_EQ(Status().nodes(1).daemon(), "w9");
 }
 
+TEST_F(CoreStandInTest, WhereTheNodeCannotBeginThereItWaitsForAWorker) {
+  Train(ReplacedJob());
+  Lose("w2");
+  cluster_.Failed("w9", job_, "no memory");
+  EXPECT_EQ(Status().nodes(1).daemon(), "");
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  cluster_.JoinWorker("w3", 1);
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3");
+}
+
 TEST_F(CoreStandInTest, NoJobBeginsThereAndItsSlotsCountForNone) {
   CoreHarness cluster;
   cluster.JoinServer("s1", 1);

@@ -37,6 +37,8 @@ SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, cons
   SpareWorker worker = FindWorker(node, entry, queue, reached, now);
   if (!worker.daemon.empty()) return worker;
   std::vector<WorkerSlots> stand_ins = WithoutThoseOf(entry, queue.StandIns());
+  // Failing there once more would end the job, which may as well wait.
+  std::erase_if(stand_ins, [&](const WorkerSlots& one) { return one.daemon == node.takes_last; });
   const RankWish ranks{.ranks = node.ranks, .on_gpus = entry.on_gpus()};
   std::stable_sort(stand_ins.begin(), stand_ins.end(), [&](const auto& a, const auto& b) {
     return FreeFor(ranks, a) > FreeFor(ranks, b);
