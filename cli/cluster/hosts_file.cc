@@ -34,9 +34,11 @@ absl::Status SetRoles(const std::string& value, Host* host) {
       host->server = true;
     } else if (role == "worker") {
       host->worker = true;
+    } else if (role == "stand-in") {
+      host->stand_in = true;
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat("role \"", role, "\": must be coordinator, server or worker"));
+          absl::StrCat("role \"", role, "\": must be coordinator, server, worker or stand-in"));
     }
   }
   return absl::OkStatus();

@@ -14,7 +14,8 @@ namespace strata::cli {
 //   [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS] [link-rate=GBIT_PER_S]
 //       [gpus=INDEX[,INDEX...]|none] [ranks-per-gpu=N]
 //
-// with the roles coordinator, server and worker. Empty lines and what follows a # are skipped.
+// with the roles coordinator, server, worker and stand-in. Empty lines and what follows a # are
+// skipped.
 struct Host {
   std::string destination;     // as ssh takes it: [USER@]HOST
   std::string name;            // HOST; unique in the file
@@ -27,6 +28,7 @@ struct Host {
   bool coordinator = false;
   bool server = false;
   bool worker = false;
+  bool stand_in = false;
 };
 
 // Errors: InvalidArgument "FILE:LINE: what is wrong", also for a file without hosts.

@@ -46,7 +46,7 @@ TEST(HostsFile, WhatIsWrongIsNamedWithItsLine) {
             "hosts:2: slots \"many\": must be a number from 1 to 1024");
   EXPECT_EQ(ErrorOf("a slots=0"), "hosts:1: slots \"0\": must be a number from 1 to 1024");
   EXPECT_EQ(ErrorOf("a role=server,boss"),
-            "hosts:1: role \"boss\": must be coordinator, server or worker");
+            "hosts:1: role \"boss\": must be coordinator, server, worker or stand-in");
   EXPECT_EQ(ErrorOf("a port=1"),
             "hosts:1: unknown field \"port\" (slots, role, address, link-rate, gpus and "
             "ranks-per-gpu are known)");

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -77,21 +78,29 @@ absl::Status AddServers(const std::vector<Host>& hosts, const LaunchOptions& opt
   return absl::OkStatus();
 }
 
+PlannedDaemon PlanWorker(const Host& host, const std::string& name, const LaunchOptions& options) {
+  std::vector<std::string> args = {"worker", "--name",        name, "--advertise", host.address,
+                                   "--runs", options.runs_dir};
+  const int slots = host.slots > 0 ? static_cast<int>(host.slots) : options.slots;
+  if (slots > 0) args.insert(args.end(), {"--slots", absl::StrCat(slots)});
+  GpuOptions gpus = options.gpus;
+  if (!host.gpus.empty()) gpus.gpus = host.gpus;
+  if (host.ranks_per_gpu > 0) gpus.ranks_per_gpu = host.ranks_per_gpu;
+  for (const std::string& word : DescribeGpus(gpus)) args.push_back(word);
+  AddLinkRate(host, &args);
+  return {DaemonRole::kWorker, {absl::StrCat("worker ", name), host.name, args}};
+}
+
 void AddWorkers(const std::vector<Host>& hosts, const LaunchOptions& options, LaunchPlan* plan) {
   for (const Host& host : hosts) {
-    if (host.has_role && !host.worker) continue;
-    std::vector<std::string> args = {"worker",     "--name", host.name,       "--advertise",
-                                     host.address, "--runs", options.runs_dir};
-    const int slots = host.slots > 0 ? static_cast<int>(host.slots) : options.slots;
-    if (slots > 0) args.insert(args.end(), {"--slots", absl::StrCat(slots)});
-    GpuOptions gpus = options.gpus;
-    if (!host.gpus.empty()) gpus.gpus = host.gpus;
-    if (host.ranks_per_gpu > 0) gpus.ranks_per_gpu = host.ranks_per_gpu;
-    for (const std::string& word : DescribeGpus(gpus)) args.push_back(word);
-    AddLinkRate(host, &args);
-    plan->daemons.push_back(
-        {DaemonRole::kWorker, {absl::StrCat("worker ", host.name), host.name, args}});
-    ++plan->workers;
+    if (!host.has_role || host.worker) {
+      plan->daemons.push_back(PlanWorker(host, host.name, options));
+      ++plan->workers;
+    }
+    if (!host.stand_in) continue;
+    PlannedDaemon stand_in = PlanWorker(host, absl::StrCat(host.name, "-stand-in"), options);
+    stand_in.spec.args.push_back("--stand-in");
+    plan->daemons.push_back(std::move(stand_in));
   }
 }
 

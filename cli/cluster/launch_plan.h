@@ -30,7 +30,8 @@ struct LaunchPlan {
 };
 
 // Decides who runs what. Servers go to the hosts with that role, else to all hosts, in turn; every
-// host with the role worker, or without any, is a worker of the host's name. A host with a numeric
+// host with the role worker, or without any, is a worker of the host's name; one with the role
+// stand-in has a worker HOST-stand-in, besides. A host with a numeric
 // address listens on that one only, others on all interfaces.
 // Errors: InvalidArgument (two coordinators, no worker, a coordinator's host that is not in the
 // file, ports past the last one).

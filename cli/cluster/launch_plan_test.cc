@@ -68,6 +68,22 @@ TEST(LaunchPlan, ServersGoToTheirHostsInTurnWithPortsThatDoNotMeet) {
   EXPECT_EQ(Plan("n1\n", {.servers = 0}).size(), 2u);
 }
 
+TEST(LaunchPlan, AWorkerThatStandsInMayLieBesideAnother) {
+  auto plan = PlanLaunch(ListHosts("a role=worker,stand-in slots=2\nb role=server\n"
+                                   "c role=stand-in\n"),
+                         {.runs_dir = "runs"});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->workers, 1);
+  EXPECT_THAT(Plan("a role=worker,stand-in slots=2\nb role=server\nc role=stand-in\n", {}),
+              ElementsAre("a: coordinator --listen 0.0.0.0:0 --state runs/state",
+                          "b: server --name s0 --listen 0.0.0.0 --advertise b --shards 1",
+                          "a: worker --name a --advertise a --runs runs --slots 2",
+                          "a: worker --name a-stand-in --advertise a --runs runs --slots 2 "
+                          "--stand-in",
+                          "c: worker --name c-stand-in --advertise c --runs runs --stand-in"));
+  EXPECT_EQ(ErrorOf("a role=stand-in\n"), "no host in the hosts file has role=worker");
+}
+
 TEST(LaunchPlan, WorkersAreToldOfTheirGpus) {
   LaunchOptions options;
   options.servers = 0;

@@ -20,7 +20,10 @@ uint32_t DrainLeft(const proto::DrainReply& told) {
 }
 
 std::string DrainText(const std::string& daemon, const proto::DrainReply& told) {
-  if (!told.draining()) return absl::StrCat(daemon, " is back in service\n");
+  if (!told.draining()) {
+    return absl::StrCat(daemon, " is back in service", told.note().empty() ? "" : ": ", told.note(),
+                        "\n");
+  }
   const char* const what = told.role() == proto::WORKER ? "node" : "shard";
   std::string text =
       told.drained() ? absl::StrCat(daemon, " is drained: nothing is left there\n")

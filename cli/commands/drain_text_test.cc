@@ -29,6 +29,10 @@ TEST(DrainText, SaysWhatIsLeftAndWhoStays) {
             "  no other server is left\n");
   EXPECT_EQ(DrainText("s1", OfServer(0)), "s1 is drained: nothing is left there\n");
   EXPECT_EQ(DrainText("s1", proto::DrainReply()), "s1 is back in service\n");
+  proto::DrainReply back;
+  back.set_note("it only stands in for workers that are lost");
+  EXPECT_EQ(DrainText("w9", back),
+            "w9 is back in service: it only stands in for workers that are lost\n");
 }
 
 TEST(DrainText, CountsWhatHasMoved) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/cluster_run.h"
@@ -33,6 +34,8 @@ namespace {
 constexpr char kSsh[] =
     "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3";
 constexpr int kCoordinatorPort = 7070;
+// In the ready line of a worker whose slots are none of the cluster's.
+constexpr char kStandsIn[] = " stands-in=yes";
 
 struct Options {
   std::string hosts_path;
@@ -127,7 +130,7 @@ class Launch {
   }
 
   void OnProgress(const PlannedDaemon& daemon, const std::string& line) {
-    if (daemon.role == DaemonRole::kWorker) {
+    if (daemon.role == DaemonRole::kWorker && !absl::StrContains(line, kStandsIn)) {
       slots_ += SlotsIn(line, " slots=");
       gpu_slots_ += SlotsIn(line, " gpu-slots=");
     }
@@ -243,11 +246,12 @@ void AddLaunchCommand(CLI::App* app, Invocation* invocation) {
       "Hosts file, one host a line, # begins a comment:\n"
       "  [USER@]HOST [slots=N] [role=ROLE[,ROLE...]] [address=ADDRESS]\n"
       "      [link-rate=GBIT_PER_S] [gpus=INDEX[,INDEX...]|none] [ranks-per-gpu=N]\n"
-      "with the roles coordinator, server and worker. A host without a role is a worker; without\n"
-      "role=server the servers go to all hosts in turn. ADDRESS is what the other hosts and this\n"
-      "one reach it by (default: HOST); a numeric one is the only one listened on. GBIT_PER_S is\n"
-      "what the host's link carries (default: its interface's speed), for the placement of "
-      "chunks. gpus and ranks-per-gpu are as the options of those names, for one host.\n"
+      "with the roles coordinator, server, worker and stand-in (strata worker --stand-in, also\n"
+      "beside a worker). A host without a role is a worker; without role=server the servers go\n"
+      "to all hosts in turn. ADDRESS is what the other hosts and this one reach it by (default:\n"
+      "HOST); a numeric one is the only one listened on. GBIT_PER_S is what the host's link\n"
+      "carries (default: its interface's speed), for the placement of chunks. gpus and\n"
+      "ranks-per-gpu are as the options of those names, for one host.\n"
       "When this command ends, however it does, the hosts end their daemons.\n"
       "Examples:\n"
       "  strata launch --hosts hosts.txt --job job.textproto\n"

@@ -43,6 +43,7 @@ std::string IndicesText(const std::vector<proto::Gpu>& gpus) {
 std::string ReadyLine(const worker::AgentOptions& options) {
   std::string line = absl::StrCat("strata worker ready name=", options.name,
                                   " address=", options.address, " slots=", options.slots);
+  if (options.stands_in) absl::StrAppend(&line, " stands-in=yes");
   if (!options.gpus.empty()) {
     absl::StrAppend(&line, " gpus=", IndicesText(options.gpus),
                     " gpu-slots=", options.gpus.size() * options.ranks_per_gpu);
@@ -128,6 +129,9 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
+  command->add_flag("--stand-in", agent.stands_in,
+                    "Take nothing but nodes that have died and that no other worker has room for, "
+                    "for as long as it takes");
   AddGpuOptions(command, &options->gpus);
   AddMemoryLimitOption(command, &agent.limits.memory_bytes);
   command->add_option("--name", agent.name,
@@ -150,6 +154,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   command->footer(
       "Examples:\n"
       "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name w1\n"
+      "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name spare --stand-in\n"
       "  strata worker --coordinator 10.0.0.1:7070 --gpus 0,1 --ranks-per-gpu 2");
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }

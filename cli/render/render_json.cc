@@ -203,6 +203,7 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["alive"] = daemon.alive();
     one["draining"] = daemon.draining();
     one["drained"] = daemon.drained();
+    if (daemon.role() == proto::WORKER) one["stands_in"] = daemon.stands_in();
     one["slots"] = daemon.slots();
     one["slots_used"] = daemon.slots_used();
     if (daemon.role() == proto::WORKER) {

@@ -184,6 +184,30 @@ TEST(Render, SumsUpACluster) {
   EXPECT_NE(NodesText(nodes).find("3/4 used"), std::string::npos);
 }
 
+TEST(Render, CountsTheSlotsOfNoWorkerThatOnlyStandsIn) {
+  proto::ListNodesReply nodes;
+  for (const uint32_t slots : {4, 2}) {
+    proto::DaemonStatus* const worker = nodes.add_daemons();
+    worker->set_role(proto::WORKER);
+    worker->set_alive(true);
+    worker->set_slots(slots);
+  }
+  proto::DaemonStatus* const stand_in = nodes.mutable_daemons(1);
+  stand_in->set_name("w9");
+  stand_in->set_stands_in(true);
+  stand_in->set_draining(true);
+  stand_in->set_slots_used(1);
+  stand_in->add_jobs(7);
+  EXPECT_THAT(ClusterText(nodes, {}),
+              testing::HasSubstr("  0 servers with 0 shards, 1 worker with 4 slots (0 used), "
+                                 "besides 1 worker that stands in\n"));
+  EXPECT_THAT(NodesText(nodes), testing::ContainsRegex("w9 +worker +alive, stands in .* 7"));
+  EXPECT_EQ(nlohmann::json::parse(NodesJson(nodes))["daemons"][1]["stands_in"], true);
+  EXPECT_EQ(nlohmann::json::parse(NodesJson(nodes))["daemons"][0]["stands_in"], false);
+  stand_in->set_drained(true);
+  EXPECT_THAT(NodesText(nodes), testing::ContainsRegex("w9 +worker +alive, drained "));
+}
+
 TEST(Render, ShowsGpusTheirSlotsAndTheirUse) {
   proto::ListNodesReply nodes;
   auto* worker = nodes.add_daemons();

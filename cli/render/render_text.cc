@@ -129,11 +129,12 @@ std::string DeviceText(const proto::Job& job) {
   return absl::StrCat(device, ", a node's gradients added up by NCCL");
 }
 
-// "alive", "gone, drained"
+// "alive", "gone, drained", "alive, stands in"
 std::string StateText(const proto::DaemonStatus& daemon) {
-  return absl::StrCat(daemon.alive() ? "alive" : "gone", daemon.drained()    ? ", drained"
-                                                         : daemon.draining() ? ", draining"
-                                                                             : "");
+  return absl::StrCat(daemon.alive() ? "alive" : "gone", daemon.drained()     ? ", drained"
+                                                         : daemon.stands_in() ? ", stands in"
+                                                         : daemon.draining()  ? ", draining"
+                                                                              : "");
 }
 
 // "2 of 4 used on 2 x NVIDIA H100", "2 of 4 used on 0 A, 1 B"
@@ -251,9 +252,13 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
 std::string ClusterText(const proto::ListNodesReply& nodes,
                         const std::vector<proto::JobStatus>& jobs) {
   int servers = 0, workers = 0, shards = 0, slots = 0, used = 0, running = 0, queued = 0;
-  int gpus = 0, gpu_slots = 0, gpu_slots_used = 0;
+  int gpus = 0, gpu_slots = 0, gpu_slots_used = 0, stand_ins = 0;
   for (const auto& daemon : nodes.daemons()) {
     if (!daemon.alive()) continue;
+    if (daemon.stands_in()) {  // no job begins there
+      ++stand_ins;
+      continue;
+    }
     (daemon.role() == proto::WORKER ? workers : servers) += 1;
     shards += daemon.shard_ports_size();
     slots += daemon.slots();
@@ -271,12 +276,16 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
     on_gpus = absl::StrCat(", ", Counted(gpus, "GPU"), " with ", Counted(gpu_slots, "slot"), " (",
                            gpu_slots_used, " used)");
   }
+  const std::string besides =
+      stand_ins == 0 ? ""
+                     : absl::StrCat(", besides ", Counted(stand_ins, "worker"),
+                                    stand_ins == 1 ? " that stands in" : " that stand in");
   const std::string security =
       nodes.security().empty() ? "" : absl::StrCat("  security: ", nodes.security(), "\n");
   return absl::StrCat(
       "cluster ", nodes.cluster_id(), "\n", security, "  ", Counted(servers, "server"), " with ",
       Counted(shards, "shard"), ", ", Counted(workers, "worker"), " with ", Counted(slots, "slot"),
-      " (", used, " used)", on_gpus, "\n  ", Counted(running, "job"), " running, ", queued,
+      " (", used, " used)", on_gpus, besides, "\n  ", Counted(running, "job"), " running, ", queued,
       " queued, ", jobs.size(), " in all\n", RefusalsText(nodes), ResourceTotals(nodes));
 }
 

@@ -36,7 +36,7 @@ std::vector<server::WorkerSlots> WorkersOf(const ClusterSize& size, bool with_us
 ClusterSize MeasureCluster(const proto::ListNodesReply& nodes) {
   ClusterSize size;
   for (const proto::DaemonStatus& daemon : nodes.daemons()) {
-    if (!daemon.alive()) continue;
+    if (!daemon.alive() || daemon.stands_in()) continue;
     if (daemon.role() == proto::WORKER) {
       size.slots.push_back(daemon.slots());
       size.used.push_back(daemon.slots_used());

@@ -40,6 +40,9 @@ TEST(ClusterSize, CountsDaemonsThatAreAlive) {
   last->set_slots(2);
   last->set_gpu_slots(3);
   last->set_gpu_slots_used(1);
+  proto::DaemonStatus* const stand_in = add(proto::WORKER, true);
+  stand_in->set_slots(16);
+  stand_in->set_stands_in(true);
   const ClusterSize size = MeasureCluster(nodes);
   EXPECT_THAT(size.slots, ElementsAre(4, 2));
   EXPECT_THAT(size.gpu_slots, ElementsAre(0, 3));

@@ -1,5 +1,5 @@
 // Workers on four hosts, of which one comes later, one is drained and comes back, and one is told
-// to end, while a job trains whose nodes may join and leave.
+// to end, or is killed, while a job trains whose nodes may join and leave.
 #include <signal.h>
 
 #include <map>
@@ -79,14 +79,14 @@ class Elastic : public NetnsTest {
   }
 
   // What the job's steps had by its changes.
-  static uint64_t ExpectedSamples(const proto::JobStatus& status) {
+  static uint64_t ExpectedSamples(const proto::JobStatus& status, int steps = kSteps) {
     uint64_t samples = 0, from = 0, ranks = 4;
     for (const proto::NodesChange& change : status.nodes_changes()) {
       samples += (change.step() - from) * ranks * kBatch;
       from = change.step();
       ranks = change.ranks();
     }
-    return samples + (kSteps - from) * ranks * kBatch;
+    return samples + (steps - from) * ranks * kBatch;
   }
 
   NetnsCluster cluster_{{.servers = 0, .nodes = 3, .slots = 2}};
@@ -105,9 +105,9 @@ void ExpectChanges(const proto::JobStatus& status) {
 
 // By step, of all nodes; each node's file begins with its first step, and ends with the final
 // weights if it has not left.
-void ExpectOneModel(const std::string& run_dir) {
+void ExpectOneModel(const std::string& run_dir, int nodes = 3, int steps = kSteps) {
   std::map<std::string, std::string> hashes;
-  for (const int node : {0, 1, 2}) {
+  for (int node = 0; node < nodes; ++node) {
     const std::vector<std::string> lines = Hashes(run_dir, node);
     EXPECT_FALSE(lines.empty()) << node;
     for (const std::string& line : lines) {
@@ -118,7 +118,7 @@ void ExpectOneModel(const std::string& run_dir) {
     }
   }
   EXPECT_TRUE(hashes.contains("final"));
-  EXPECT_GE(hashes.size(), static_cast<size_t>(kSteps));
+  EXPECT_GE(hashes.size(), static_cast<size_t>(steps));
 }
 
 TEST_F(Elastic, InSyncAllNodesHaveOneModelWhoeverComesAndGoes) {
@@ -140,6 +140,40 @@ TEST_F(Elastic, InAsyncToo) {
   ExpectChanges(status);
   EXPECT_EQ(status.progress().samples(), ExpectedSamples(status));
   EXPECT_GE(FinalAccuracy(Metrics(status.run_dir())), 0) << "it is measured";
+}
+
+// The one that is killed made its last steps anew where the other one stands in, and left with the
+// next one: so all of them have the weights of a job whose node left by plan.
+TEST_F(Elastic, WhereAWorkerStandsInForOneThatIsKilledTheJobGoesOnWithoutItsNode) {
+  constexpr int kFewSteps = 300;
+  ASSERT_EQ(cluster_.StartWorker(2, {"--stand-in"}), absl::OkStatus());
+  proto::Job job = SomeJob("stand-in", "sync {}");
+  job.set_max_steps(kFewSteps);
+  job.mutable_replace()->set_per_hour(3);
+  const auto id = cluster_.client().Submit(job);
+  ASSERT_TRUE(id.ok()) << id.status();
+  cluster_.WaitFor(*id, [](const proto::JobStatus& status) {
+    return status.progress().step() >= 10 || control::HasEnded(status.state());
+  });
+  cluster_.Kill("worker w1");
+  WaitForChanges(*id, 1);
+  const auto nodes = cluster_.client().ListNodes();
+  ASSERT_TRUE(nodes.ok()) << nodes.status();
+  for (const proto::DaemonStatus& daemon : nodes->daemons()) {
+    EXPECT_EQ(daemon.stands_in(), daemon.name() == "w2") << daemon.name();
+  }
+  const proto::JobStatus status = cluster_.WaitForEnd(*id);
+  ASSERT_EQ(status.state(), proto::FINISHED) << status.reason() << cluster_.CoordinatorLog();
+  ASSERT_EQ(status.replacements_size(), 1);
+  EXPECT_EQ(status.replacements(0).from(), "w1");
+  EXPECT_EQ(status.replacements(0).to(), "w2");
+  ASSERT_EQ(status.nodes_changes_size(), 1) << status.ShortDebugString();
+  EXPECT_THAT(status.nodes_changes(0).left(), ElementsAre(1));
+  EXPECT_EQ(status.nodes_changes(0).reason(), "worker w2 only stands in");
+  EXPECT_GE(status.nodes_changes(0).step(), status.replacements(0).step());
+  EXPECT_EQ(status.progress().step(), kFewSteps);
+  EXPECT_EQ(status.progress().samples(), ExpectedSamples(status, kFewSteps));
+  ExpectOneModel(status.run_dir(), /*nodes=*/2, kFewSteps);
 }
 
 }  // namespace

@@ -110,6 +110,15 @@ TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhoeverComesAndGoes) {
   EXPECT_GE(campaign.modes.size(), 9u);
 }
 
+// At its end the job has the weights of one whose node left by plan: the checker adds them up.
+TEST(SimulationTest, WhereAWorkerStandsInForOneThatDiesTheJobGoesOnWithoutItsNode) {
+  const Campaign campaign = RunProfile("stand-in", 100);
+  EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kStandsIn)], 40u);
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kLeavesStandIn)], 30u);
+  EXPECT_EQ(campaign.jobs_failed, 0u);
+}
+
 TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhileServersDie) {
   const Campaign campaign = RunProfile("elastic-replicas", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();

@@ -84,6 +84,7 @@ proto::Register Agent::Registration() const {
   registration.set_host(options_.link.host);
   registration.set_link_bytes_per_s(options_.link.bytes_per_s);
   registration.set_slots(options_.slots);
+  registration.set_stands_in(options_.stands_in);
   for (const proto::Gpu& gpu : options_.gpus) *registration.add_gpus() = gpu;
   if (!options_.gpus.empty()) registration.set_ranks_per_gpu(options_.ranks_per_gpu);
   return registration;

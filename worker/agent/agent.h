@@ -44,6 +44,7 @@ struct AgentOptions {
   uint32_t peer_port = 0;
   uint32_t peer_port_last = 0;  // 0: peer_port alone
   uint32_t slots = 1;           // ranks that may run here at once; 1 to 1024
+  bool stands_in = false;       // takes only nodes that have died, where no other worker has room
   // What ranks may compute on, by ascending index; ranks on each at once; and what the agent hands
   // on so that they can: device::LoadPlugin's argument, valid in any directory.
   std::vector<proto::Gpu> gpus;

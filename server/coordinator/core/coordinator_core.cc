@@ -354,7 +354,9 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
       *status->add_peers() = std::move(peer);
     }
     status->set_draining(membership_.IsDraining(registration.name()));
-    status->set_drained(status->draining() && jobs_.RunningOn(registration.name()).empty());
+    status->set_stands_in(registration.stands_in());
+    status->set_drained(IsTakenOut(registration.name()) &&
+                        jobs_.RunningOn(registration.name()).empty());
     status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
     *status->mutable_resources() = daemon->report.resources();
     *status->mutable_refusals() = daemon->report.refusals();

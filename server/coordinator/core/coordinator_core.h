@@ -101,6 +101,8 @@ class CoordinatorCore {
   proto::DrainReply TellDrain(const Daemon& daemon) const;
   // Whether a server may be drained, as far as running jobs go.
   absl::Status CheckOthersAreLeft(const Daemon& daemon) const;
+  // Drained by its user, or about to end.
+  bool IsTakenOut(const std::string& name) const;
   absl::Status SaveDraining(std::set<std::string> names);
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
   // `session` has not registered and never will.

@@ -33,6 +33,10 @@ void CoordinatorCore::RestoreDraining(const std::vector<std::string>& daemons) {
   membership_.SetDraining({daemons.begin(), daemons.end()});
 }
 
+bool CoordinatorCore::IsTakenOut(const std::string& name) const {
+  return membership_.IsDraining(name) && !membership_.StandsIn(name);
+}
+
 absl::Status CoordinatorCore::SaveDraining(std::set<std::string> names) {
   absl::Status saved = actions_->PersistDraining({names.begin(), names.end()});
   if (saved.ok()) membership_.SetDraining(std::move(names));
@@ -43,8 +47,9 @@ proto::DrainReply CoordinatorCore::TellDrain(const Daemon& daemon) const {
   const std::string& name = daemon.registration.name();
   proto::DrainReply reply;
   reply.set_role(daemon.registration.role());
-  reply.set_draining(membership_.IsDraining(name));
+  reply.set_draining(IsTakenOut(name));
   reply.set_drained(reply.draining() && jobs_.RunningOn(name).empty());
+  if (membership_.StandsIn(name)) reply.set_note("it only stands in for workers that are lost");
   jobs_.TellDrain(name, &reply);
   const std::vector<const Daemon*> alive = membership_.Alive(daemon.registration.role());
   const bool others = std::any_of(alive.begin(), alive.end(), [&](const Daemon* other) {
@@ -73,7 +78,7 @@ absl::Status CoordinatorCore::CheckOthersAreLeft(const Daemon& daemon) const {
 }
 
 void CoordinatorCore::OnLeaving(const std::string& daemon, absl::Time now) {
-  const bool was_draining = membership_.IsDraining(daemon);
+  const bool was_draining = IsTakenOut(daemon);
   membership_.SetLeaving(daemon);
   if (was_draining) return;
   LogInfo("%s is about to end, and is being drained", daemon);
@@ -92,9 +97,8 @@ absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainReque
   }
   if (request.action() == proto::DrainRequest::UNDO) {
     if (draining.erase(name) == 0) {
-      const char* const why = membership_.IsDraining(name)
-                                  ? " is about to end: it was told to (--notice)"
-                                  : " is not being drained";
+      const char* const why = IsTakenOut(name) ? " is about to end: it was told to (--notice)"
+                                               : " is not being drained";
       return absl::FailedPreconditionError(absl::StrCat(NameOf(*daemon), why));
     }
   } else if (request.action() == proto::DrainRequest::DRAIN && !draining.contains(name)) {
@@ -103,14 +107,14 @@ absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainReque
   }
   if (draining != membership_.draining()) {
     if (absl::Status saved = SaveDraining(std::move(draining)); !saved.ok()) return saved;
-    LogInfo("%s is %s", name, membership_.IsDraining(name) ? "being drained" : "back in service");
+    LogInfo("%s is %s", name, IsTakenOut(name) ? "being drained" : "back in service");
     jobs_.LeaveDrained(now);
     jobs_.StartQueued(now);
   }
   if (daemon != nullptr) return TellDrain(*daemon);
   // It is out of service, and nobody has seen it since the coordinator started.
   proto::DrainReply reply;
-  reply.set_draining(membership_.IsDraining(name));
+  reply.set_draining(IsTakenOut(name));
   reply.set_drained(reply.draining());
   return reply;
 }

@@ -54,7 +54,13 @@ void JobQueue::Excuse(absl::Duration gap, absl::Time now) {
 JobQueue::Verdict JobQueue::Decide(const JobEntry& entry, bool may_return, absl::Time now) const {
   STRATA_REQUIRE(entry.queued());
   const std::vector<WorkerSlots> workers = Workers();
-  if (workers.empty()) return {Kind::kWaits, "waits for a worker node: none has registered", {}};
+  if (workers.empty()) {
+    const bool some_stand_in = !membership_->Alive(proto::WORKER).empty();
+    return {Kind::kWaits,
+            some_stand_in ? "waits for a worker node: those that are there only stand in"
+                          : "waits for a worker node: none has registered",
+            {}};
+  }
   const std::vector<RankWish> wishes = WishesOf(entry);
   const auto fits = std::find_if(wishes.begin(), wishes.end(), [&](const RankWish& wish) {
     return AllocateRanks(wish, workers).outcome == RankAllocation::Outcome::kFits;
@@ -106,25 +112,39 @@ JobQueue::Verdict JobQueue::StartWhereReached(const RankWish& wish, const JobEnt
   return {};
 }
 
+WorkerSlots JobQueue::SlotsOf(const Daemon& daemon, bool takes_more) const {
+  const proto::Register& registration = daemon.registration;
+  const std::string& name = registration.name();
+  const uint32_t slots = registration.slots(), gpu_slots = CountGpuSlots(registration);
+  return {.daemon = name,
+          .slots = slots,
+          .used = takes_more ? SlotsHeldOn(name, SlotKind::kAny, *jobs_) : slots,
+          .alive = daemon.alive,
+          .gpu_slots = gpu_slots,
+          .gpu_slots_used = takes_more ? SlotsHeldOn(name, SlotKind::kGpu, *jobs_) : gpu_slots};
+}
+
 std::vector<WorkerSlots> JobQueue::Workers() const {
   std::vector<WorkerSlots> workers;
   for (const Daemon* daemon : membership_->All()) {
-    if (daemon->registration.role() != proto::WORKER) continue;
-    // One whose connection has just ended takes no new job until it is back.
-    const std::string& name = daemon->registration.name();
-    const bool draining = membership_->IsDraining(name);
-    const bool takes_more = daemon->session != SessionId() && !draining;
     const proto::Register& registration = daemon->registration;
-    const uint32_t slots = registration.slots(), gpu_slots = CountGpuSlots(registration);
-    workers.push_back(
-        {.daemon = name,
-         .slots = slots,
-         .used = takes_more ? SlotsHeldOn(name, SlotKind::kAny, *jobs_) : slots,
-         .alive = daemon->alive && !draining,
-         .gpu_slots = gpu_slots,
-         .gpu_slots_used = takes_more ? SlotsHeldOn(name, SlotKind::kGpu, *jobs_) : gpu_slots});
+    if (registration.role() != proto::WORKER || registration.stands_in()) continue;
+    const bool draining = membership_->IsDraining(registration.name());
+    // One whose connection has just ended takes no new job until it is back.
+    const bool takes_more = daemon->session != SessionId() && !draining;
+    workers.push_back(SlotsOf(*daemon, takes_more));
+    if (draining) workers.back().alive = false;
   }
   return workers;
+}
+
+std::vector<WorkerSlots> JobQueue::StandIns() const {
+  std::vector<WorkerSlots> stand_ins;
+  for (const Daemon* daemon : membership_->Alive(proto::WORKER)) {
+    if (!membership_->StandsIn(daemon->registration.name())) continue;
+    stand_ins.push_back(SlotsOf(*daemon, /*takes_more=*/daemon->session != SessionId()));
+  }
+  return stand_ins;
 }
 
 }  // namespace strata::server

@@ -46,10 +46,13 @@ class JobQueue {
   // `may_return`: daemons of before the coordinator's restart may still come back. REQUIRES:
   // entry.queued(), and no earlier job blocks the queue.
   Verdict Decide(const JobEntry& entry, bool may_return, absl::Time now) const;
-  // Returns what each worker has free now.
+  // Returns what each worker has free now, but for those that only stand in.
   std::vector<WorkerSlots> Workers() const;
+  // The same of those that stand in, and are there.
+  std::vector<WorkerSlots> StandIns() const;
 
  private:
+  WorkerSlots SlotsOf(const Daemon& daemon, bool takes_more) const;
   // REQUIRES: the job, with what it wishes, fits on `workers`.
   Verdict StartWhereReached(const RankWish& wish, const JobEntry& entry,
                             const std::vector<WorkerSlots>& workers, absl::Time now) const;

@@ -82,16 +82,19 @@ void DropOld(absl::Time now, JobEntry* entry) {
 }
 
 // Says which nodes do not train, and why; empty: all do.
-std::string DescribeReplaced(const JobEntry& entry) {
+std::string DescribeReplaced(const Membership& membership, const JobEntry& entry) {
   std::vector<std::string> texts;
   for (const JobNode& node : entry.nodes) {
     if (node.ready || node.finished || !node.replaced) continue;
+    if (node.waits_for_worker()) {
+      texts.push_back(absl::StrFormat("%s waits since %s for a worker with %s: %s",
+                                      node.DescribeAlone(), TimeOf(node.waits_since),
+                                      Counted(node.ranks, "free slot"), node.waits_for));
+      continue;
+    }
     texts.push_back(
-        node.waits_for_worker()
-            ? absl::StrFormat("%s waits since %s for a worker with %s: %s", node.DescribeAlone(),
-                              TimeOf(node.waits_since), Counted(node.ranks, "free slot"),
-                              node.waits_for)
-            : absl::StrFormat("%s is begun again on worker %s", node.DescribeAlone(), node.daemon));
+        absl::StrFormat("%s is begun again on worker %s%s", node.DescribeAlone(), node.daemon,
+                        membership.StandsIn(node.daemon) ? ", which only stands in" : ""));
   }
   return absl::StrJoin(texts, "; ");
 }
@@ -190,7 +193,7 @@ NodeReplacer::Look NodeReplacer::LookForWorkers(JobEntry* entry, absl::Time now)
   Look look;
   for (JobNode& node : entry->nodes) {
     if (!node.waits_for_worker()) continue;
-    const SpareWorker spare = FindWorker(node, *entry, *queue_, *reached_, now);
+    const SpareWorker spare = FindWorkerOrStandIn(node, *entry, *queue_, *reached_, now);
     if (spare.daemon.empty()) {
       node.waits_for = spare.reason;
       look.waits_for_slots |= spare.waits_for_slots;
@@ -236,10 +239,10 @@ void NodeReplacer::TellDaemons(const std::vector<const JobNode*>& begun, const J
   }
 }
 
-bool NodeReplacer::UpdateReason(JobEntry* entry) {
+bool NodeReplacer::UpdateReason(JobEntry* entry) const {
   const std::string shown = entry->status().reason();
   if (entry->replaces.empty() || shown != entry->replaces) entry->stored.set_reason_besides(shown);
-  entry->replaces = DescribeReplaced(*entry);
+  entry->replaces = DescribeReplaced(*membership_, *entry);
   entry->status().set_reason(entry->replaces.empty() ? entry->stored.reason_besides()
                                                      : entry->replaces);
   return entry->status().reason() != shown;

@@ -11,6 +11,7 @@
 #include "server/coordinator/jobs/job_entry.h"
 #include "server/coordinator/jobs/job_life.h"
 #include "server/coordinator/jobs/job_queue.h"
+#include "server/coordinator/members/membership.h"
 #include "server/coordinator/placement/reached_servers.h"
 
 namespace strata::server {
@@ -29,12 +30,18 @@ class NodeReplacer {
   };
 
   // All outlive it.
-  NodeReplacer(const ReachedServers* reached, const JobQueue* queue, DaemonCommands* commands,
-               JobAnnouncer* announcer, JobLife* life)
-      : reached_(reached), queue_(queue), commands_(commands), announcer_(announcer), life_(life) {}
+  NodeReplacer(const Membership* membership, const ReachedServers* reached, const JobQueue* queue,
+               DaemonCommands* commands, JobAnnouncer* announcer, JobLife* life)
+      : membership_(membership),
+        reached_(reached),
+        queue_(queue),
+        commands_(commands),
+        announcer_(announcer),
+        life_(life) {}
 
-  // Begins the node again on a worker that has room for it, or lets it wait for one; else fails the
-  // job. The daemon that had it is told to stop it. REQUIRES: entry->running(), !node->finished.
+  // Begins the node again on a worker that has room for it, or else stands in, or lets it wait for
+  // one; else fails the job. The daemon that had it is told to stop it. REQUIRES: entry->running(),
+  // !node->finished.
   void OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
   // Why that would fail the job, in words; empty: the node is begun again.
   std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
@@ -69,8 +76,9 @@ class NodeReplacer {
   Look LookForWorkers(JobEntry* entry, absl::Time now) const;
   void TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry);
   // Has the status's reason say which nodes do not train, and why. Returns whether it has changed.
-  static bool UpdateReason(JobEntry* entry);
+  bool UpdateReason(JobEntry* entry) const;
 
+  const Membership* const membership_;
   const ReachedServers* const reached_;
   const JobQueue* const queue_;
   DaemonCommands* const commands_;

@@ -55,19 +55,33 @@ std::string Describe(const proto::ViewChange& change) {
       both ? ", " : "", change.left().empty() ? "" : absl::StrCat(left, " out"), change.at_clock());
 }
 
-void ShowChange(const proto::ViewChange& change, JobEntry* entry, absl::Time now) {
-  std::vector<std::string> drained;
+// "worker w2 is being drained", "workers w2, w3 are being drained, worker w9 only stands in"
+std::string WhyTheyLeave(const Membership& membership, const JobEntry& entry) {
+  std::vector<std::string> drained, reasons;
+  for (const JobNode& node : entry.nodes) {
+    if (!node.leaves_at) continue;
+    if (membership.StandsIn(node.daemon)) {
+      reasons.push_back(membership.WhyDraining(node.daemon));
+    } else {
+      drained.push_back(node.daemon);
+    }
+  }
+  if (!drained.empty()) {
+    const bool is_one = drained.size() == 1;
+    reasons.insert(reasons.begin(),
+                   absl::StrCat(is_one ? "worker " : "workers ", absl::StrJoin(drained, ", "),
+                                is_one ? " is" : " are", " being drained"));
+  }
+  return absl::StrJoin(reasons, ", ");
+}
+
+void ShowChange(const Membership& membership, const proto::ViewChange& change, JobEntry* entry,
+                absl::Time now) {
   uint32_t ranks = 0;
   for (const JobNode& node : entry->nodes) {
-    if (node.leaves_at) drained.push_back(node.daemon);
     if (node.takes_part() && !node.leaves_at) ranks += node.ranks;
   }
-  const std::string reason =
-      drained.empty()
-          ? ""
-          : absl::StrCat(drained.size() == 1 ? "worker " : "workers ", absl::StrJoin(drained, ", "),
-                         drained.size() == 1 ? " is" : " are", " being drained");
-  entry->ShowChange(change, ranks, reason, now);
+  entry->ShowChange(change, ranks, WhyTheyLeave(membership, *entry), now);
 }
 
 }  // namespace
@@ -150,14 +164,20 @@ void ViewKeeper::Step(JobEntry* entry, absl::Time now) {
   Ask(entry, now);
 }
 
+void ViewKeeper::LeaveStandIns(JobEntry* entry, absl::Time now) {
+  const bool plays_on_one = std::any_of(
+      entry->nodes.begin(), entry->nodes.end(),
+      [&](const JobNode& node) { return !node.finished && membership_->StandsIn(node.daemon); });
+  if (plays_on_one) Step(entry, now);
+}
+
 void ViewKeeper::Begin(JobEntry* entry, absl::Time now) {
   entry->keeps.clear();
   proto::ViewChange change;
   uint32_t ranks = 0;
   for (JobNode& node : entry->nodes) {
     if (node.joins && membership_->IsDraining(node.daemon)) {
-      return OnJoinerLost(absl::StrCat("worker ", node.daemon, " is being drained"), &node, entry,
-                          now);
+      return OnJoinerLost(membership_->WhyDraining(node.daemon), &node, entry, now);
     }
     if (node.joins && node.waits_to_run) change.add_joined(node.node);
     if (node.takes_part() || node.waits_to_run) ranks += node.ranks;
@@ -210,8 +230,7 @@ void ViewKeeper::MoveOne(JobEntry* entry, absl::Time now) {
   if (!entry->job().has_replace() || entry->keeps.empty() || !AllTrain(*entry)) return;
   for (JobNode& node : entry->nodes) {
     if (!node.takes_part() || !entry->keeps.contains(node.daemon)) continue;
-    const NodeReplacer::Loss loss{.reason =
-                                      absl::StrCat("worker ", node.daemon, " is being drained")};
+    const NodeReplacer::Loss loss{.reason = membership_->WhyDraining(node.daemon)};
     std::string why = replacer_->WhyNot(loss, node, *entry, now);
     if (why.empty()) why = FindWorker(node, *entry, *queue_, *reached_, now).reason;
     if (why.empty()) return replacer_->OnLost(loss, &node, entry, now);
@@ -276,7 +295,7 @@ void ViewKeeper::Decide(JobEntry* entry, absl::Time now) {
   for (const JobNode& node : entry->nodes) {
     if (node.joined_at == change.at_clock() || node.leaves_at) entry->StoreNode(node);
   }
-  ShowChange(change, entry, now);
+  ShowChange(*membership_, change, entry, now);
   if (!life_->SaveOrFail(entry, now)) return;
   LogInfo("job %d (%s): %s (change %d)", entry->id().value(), entry->job().name(), Describe(change),
           change.number());

@@ -52,6 +52,8 @@ class ViewKeeper {
   void AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now);
   // Takes a change of the job's nodes one step further, or begins one.
   void Step(JobEntry* entry, absl::Time now);
+  // Does so where a node plays on a worker that only stands in.
+  void LeaveStandIns(JobEntry* entry, absl::Time now);
 
   // The processes of a node that is to join are ready, or it cannot join for `reason`. REQUIRES:
   // node->joins.

@@ -92,6 +92,9 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
   if (registration.role() == proto::WORKER && registration.slots() == 0) {
     return Refuse("it is a worker without slots");
   }
+  if (registration.role() == proto::SERVER && registration.stands_in()) {
+    return Refuse("it is a server that only stands in: workers alone can");
+  }
   if (registration.role() != proto::SERVER && registration.role() != proto::WORKER) {
     return Refuse(absl::StrFormat("its role %d is unknown", registration.role()));
   }
@@ -166,9 +169,21 @@ void Membership::SetLeaving(const std::string& name) {
 }
 
 bool Membership::IsDraining(const std::string& name) const {
-  const auto found = daemons_.find(name);
-  return draining_.contains(name) ||
-         (found != daemons_.end() && found->second.registration.leaves());
+  if (draining_.contains(name)) return true;
+  const Daemon* const daemon = Find(name);
+  return daemon != nullptr && (daemon->registration.leaves() || daemon->registration.stands_in());
+}
+
+bool Membership::StandsIn(const std::string& name) const {
+  const Daemon* const daemon = Find(name);
+  return daemon != nullptr && daemon->registration.stands_in() && !daemon->registration.leaves() &&
+         !draining_.contains(name);
+}
+
+std::string Membership::WhyDraining(const std::string& worker) const {
+  STRATA_REQUIRE(IsDraining(worker));
+  return absl::StrCat("worker ", worker,
+                      StandsIn(worker) ? " only stands in" : " is being drained");
 }
 
 void Membership::Report(const std::string& name, const proto::Heartbeat& heartbeat) {

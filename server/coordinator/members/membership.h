@@ -93,7 +93,13 @@ class Membership {
   const std::set<std::string>& draining() const { return draining_; }
   // The same of one process, which is about to end: until another one has its name.
   void SetLeaving(const std::string& name);
+  // Both of these, and a worker that only stands in.
   bool IsDraining(const std::string& name) const;
+  // A worker that takes nodes of others that have died, where no other one has room, and nothing
+  // else (Register.stands_in); not one that is drained, or about to end.
+  bool StandsIn(const std::string& name) const;
+  // "worker w2 is being drained", "worker w9 only stands in". REQUIRES: a worker that is draining.
+  std::string WhyDraining(const std::string& worker) const;
   // Both return daemons in the order of their first registration.
   std::vector<const Daemon*> All() const;
   std::vector<const Daemon*> Alive(proto::Role role) const;

@@ -64,6 +64,9 @@ TEST_F(MembershipTest, RefusesWhatCouldNotWork) {
   EXPECT_EQ(Refusal(daemon), "it is a worker without slots");
   daemon.set_role(proto::SERVER);
   EXPECT_EQ(Refusal(daemon), "it is a server without shards");
+  daemon.add_shard_ports(7100);
+  daemon.set_stands_in(true);
+  EXPECT_EQ(Refusal(daemon), "it is a server that only stands in: workers alone can");
   daemon.set_role(proto::ROLE_UNSPECIFIED);
   EXPECT_EQ(Refusal(daemon), "its role 0 is unknown");
   daemon.clear_address();

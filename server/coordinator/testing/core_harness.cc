@@ -90,6 +90,16 @@ SessionId CoreHarness::JoinWorker(const std::string& name, uint32_t slots,
   return Join(std::move(registration), running, daemon_id);
 }
 
+SessionId CoreHarness::JoinStandIn(const std::string& name, uint32_t slots,
+                                   const std::vector<uint32_t>& running) {
+  proto::Register registration;
+  registration.set_role(proto::WORKER);
+  registration.set_name(name);
+  registration.set_slots(slots);
+  registration.set_stands_in(true);
+  return Join(std::move(registration), running, /*daemon_id=*/0);
+}
+
 SessionId CoreHarness::JoinServer(const std::string& name, uint32_t shards,
                                   const std::vector<uint32_t>& running, uint64_t daemon_id,
                                   const std::string& address) {

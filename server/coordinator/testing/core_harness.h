@@ -23,6 +23,9 @@ class CoreHarness : private CoordinatorActions {
   // Connects and registers; `daemon_id` 0: one of the name's own. Returns the session.
   SessionId JoinWorker(const std::string& name, uint32_t slots,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0);
+  // One that only stands in.
+  SessionId JoinStandIn(const std::string& name, uint32_t slots,
+                        const std::vector<uint32_t>& running = {});
   SessionId JoinServer(const std::string& name, uint32_t shards,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
                        const std::string& address = "host");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
 
@@ -111,6 +112,9 @@ void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored)
 
 void ViewChecker::OnCommand(const proto::Register& daemon,
                             const proto::CoordinatorMessage& message) {
+  if (message.has_start_node() && daemon.stands_in()) {
+    return CheckStandIn(daemon, message.start_node());
+  }
   if (message.has_change_view()) return CheckChangeSaid(daemon, message.change_view());
   if (message.has_stop_ring() || message.has_form_ring()) return CheckRingSaid(daemon, message);
   if (message.has_install_backup()) {
@@ -131,6 +135,23 @@ void ViewChecker::OnCommand(const proto::Register& daemon,
   if (!is_over) return;
   Violate("numbers of changes only grow", propose.job_id(),
           absl::StrFormat("%d is asked about, which is decided or void", propose.number()));
+}
+
+// Neither one that joins, nor one that was taken off its worker, and could have stayed there.
+void ViewChecker::CheckStandIn(const proto::Register& daemon, const proto::StartNode& start) {
+  const uint32_t id = start.record().job_id();
+  const proto::JobStatus& status = jobs_[id].stored.status();
+  const auto& rows = status.replacements();
+  const auto newest = std::find_if(rows.rbegin(), rows.rend(),
+                                   [&](const auto& row) { return row.node() == start.node(); });
+  const bool joins = static_cast<int>(start.node()) >= status.nodes_size() ||
+                     status.nodes(static_cast<int>(start.node())).joins();
+  const bool has_died = !joins && newest != rows.rend() &&
+                        !absl::StrContains(newest->reason(), " is being drained") &&
+                        !absl::StrContains(newest->reason(), " only stands in");
+  if (has_died) return;
+  Violate("who stands in takes only nodes that have died", id,
+          absl::StrFormat("node %d begins on %s", start.node(), daemon.name()));
 }
 
 void ViewChecker::CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change) {

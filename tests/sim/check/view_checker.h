@@ -73,6 +73,8 @@ class ViewChecker {
   void CheckRingSaid(const proto::Register& daemon, const proto::CoordinatorMessage& message);
   // All copies have the change that nodes may be told now.
   void CheckInstalled(const Job& job, const proto::StoredJob& stored);
+  // Who only stands in is to begin a node.
+  void CheckStandIn(const proto::Register& daemon, const proto::StartNode& start);
   void CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change);
 
   const Fail fail_;

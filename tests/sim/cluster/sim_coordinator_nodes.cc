@@ -2,6 +2,7 @@
 // saved something.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "tests/sim/check/ring_checker.h"
 #include "tests/sim/cluster/sim_coordinator.h"
@@ -14,6 +15,11 @@ namespace {
 constexpr absl::Duration kDownMax = absl::Seconds(20);
 constexpr uint32_t kDeathsAtSaveMax = 8;
 
+// A node leaves one.
+bool NamesStandIn(const std::string& reason) {
+  return absl::StrContains(reason, " only stands in");
+}
+
 }  // namespace
 
 void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job) {
@@ -24,6 +30,12 @@ void SimCoordinator::NoteChanges(const proto::StoredJob& before, const proto::St
     if (JobChecker* const checker = world_->shard_checker(id)) checker->OnChangeDecided(changes[i]);
     if (!changes[i].joined().empty()) world_->Count(Rare::kJoined);
     if (!changes[i].left().empty()) world_->Count(Rare::kLeft);
+  }
+  for (int i = before.status().nodes_changes_size(); i < job.status().nodes_changes_size(); ++i) {
+    if (NamesStandIn(job.status().nodes_changes(i).reason())) world_->Count(Rare::kLeavesStandIn);
+  }
+  for (int i = before.status().replacements_size(); i < job.status().replacements_size(); ++i) {
+    if (NamesStandIn(job.status().replacements(i).reason())) world_->Count(Rare::kLeavesStandIn);
   }
   bool begins = false;
   for (int n = 0; n < job.status().nodes_size(); ++n) {

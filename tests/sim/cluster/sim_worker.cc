@@ -39,8 +39,8 @@ proto::Layout LayoutOf(const JobPlan& plan) {
 }  // namespace
 
 SimWorker::SimWorker(World* world, const std::string& name, uint32_t slots,
-                     absl::Duration joins_after)
-    : SimDaemon(world, proto::WORKER, name), slots_(slots) {
+                     absl::Duration joins_after, bool stands_in)
+    : SimDaemon(world, proto::WORKER, name), slots_(slots), stands_in_(stands_in) {
   if (joins_after == absl::ZeroDuration()) {
     Start();
     return;
@@ -56,7 +56,10 @@ bool SimWorker::Plays(uint32_t job, uint32_t node) const {
   return found != playing_.end() && found->second.node == node;
 }
 
-void SimWorker::Begin(proto::Register* registration) { registration->set_slots(slots_); }
+void SimWorker::Begin(proto::Register* registration) {
+  registration->set_slots(slots_);
+  registration->set_stands_in(stands_in_);
+}
 
 void SimWorker::Clear() {
   playing_.clear();
@@ -122,6 +125,7 @@ void SimWorker::StartNode(const proto::StartNode& start) {
   playing.node = start.node();
   playing.ranks = start.record().view().nodes(static_cast<int>(start.node())).ranks();
   playing.incarnation = playing.started = start.incarnation();
+  if (stands_in_) world_->Count(Rare::kStandsIn);
   if (used + playing.ranks > slots_) {
     world_->Fail(absl::StrFormat("slots are given once: job %d gets %d of %s's %d, %d are in use",
                                  job, playing.ranks, name(), slots_, used));

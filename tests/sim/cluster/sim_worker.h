@@ -23,9 +23,9 @@ class World;
 // daemon start anew.
 class SimWorker final : public SimDaemon {
  public:
-  // `joins_after`: the cluster.
+  // `joins_after`: the cluster. `stands_in`: and does nothing else.
   SimWorker(World* world, const std::string& name, uint32_t slots,
-            absl::Duration joins_after = absl::ZeroDuration());
+            absl::Duration joins_after = absl::ZeroDuration(), bool stands_in = false);
 
   // Whether it plays this node of the job.
   bool Plays(uint32_t job, uint32_t node) const;
@@ -75,6 +75,7 @@ class SimWorker final : public SimDaemon {
   void LeaveBehind(Playing* playing);
 
   const uint32_t slots_;
+  const bool stands_in_;
   std::map<uint32_t, Playing> playing_;  // by job
   // Jobs; nodes and incarnations whose processes have ended here.
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> over_;

@@ -193,6 +193,10 @@ Outcome World::Run() {
         is_late ? absl::Milliseconds(std::exp2(1 + 13 * random_.Fraction()))
                 : absl::ZeroDuration()));
   }
+  for (uint32_t x = 0; x < nodes.stand_ins; ++x) {
+    workers_.push_back(std::make_unique<SimWorker>(this, absl::StrCat("x", x), slots,
+                                                   absl::ZeroDuration(), /*stands_in=*/true));
+  }
   operator_ = std::make_unique<SimOperator>(this);
   if (scenario_.is_sealed()) eavesdropper_ = std::make_unique<Eavesdropper>(this);
   operator_->Start();

@@ -265,6 +265,18 @@ Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   return {.shards_max = 1, .faults = false, .job = plan, .reserve = reserve};
 }
 
+// One job on three workers, of which one dies: its node goes on where a worker stands in.
+Scenario::Limits StandIn() {
+  JobPlan plan;
+  plan.nodes = plan.nodes_max = 3;
+  plan.nodes_min = 1;
+  plan.chunks = 7;
+  plan.clocks = 30;
+  plan.replaces = true;
+  plan.step_time = absl::Milliseconds(500);
+  return {.shards_max = 3, .faults = false, .job = plan, .control = 0, .change = FillAllWorkers};
+}
+
 const Scenario::Limits kElastic = {
     .chunks_max = 9, .control = 0.15, .sealed = 0.1, .change = MakeElastic};
 const Scenario::Limits kElasticReplicas = {
@@ -320,6 +332,7 @@ const std::vector<Profile>& Profiles() {
        {.nodes_max = 3, .chunks_max = 9, .jobs_max = 1, .control = 0, .change = MakeNewCopies}},
       {"elastic", "jobs whose nodes come and go, whatever befalls who has a part in it", kElastic},
       {"elastic-replicas", "the same, with second copies of the shards", kElasticReplicas},
+      {"stand-in", "a node dies where all workers are full and one stands in", StandIn()},
       {"ring-losses",
        "jobs whose nodes all-reduce and go on without those that die, whatever befalls the others",
        {.chunks_max = 9, .control = 0.1, .takes_first_weights = 0.3, .change = MakeRingLosses}},

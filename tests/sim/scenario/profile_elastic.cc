@@ -43,6 +43,17 @@ void DrawServerDrains(Scenario* scenario) {
   if (random.Chance(0.5)) disturbed = 0.7 * random.Fraction();
 }
 
+// In some runs nodes that die have nowhere else to go on than where a worker stands in.
+void DrawStandIns(Scenario* scenario) {
+  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 11);
+  if (!random.Chance(0.3)) return;
+  for (JobPlan& job : scenario->jobs) job.replaces = true;
+  NodeFaults& nodes = scenario->nodes;
+  nodes.stand_ins = static_cast<uint32_t>(random.Between(1, 2));
+  if (random.Chance(0.7)) nodes.spare_workers = nodes.late_workers = 0;
+  scenario->control.lost_workers += static_cast<uint32_t>(random.Between(1, 3));
+}
+
 }  // namespace
 
 void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
@@ -95,6 +106,12 @@ void MakeElastic(Scenario* scenario) {
   }
   scenario->other_bits = false;
   DrawNodeFaults(&random, scenario);
+  DrawStandIns(scenario);
+}
+
+void FillAllWorkers(Scenario* scenario) {
+  scenario->nodes = {.stand_ins = 1};
+  scenario->control.lost_workers = 1;
 }
 
 void MakeElasticReplicas(Scenario* scenario) {

@@ -14,6 +14,8 @@ void DrawNewCopies(transport::SimRandom* random, Scenario* scenario);
 void MakeElastic(Scenario* scenario);
 // The same, with second copies of shards, whose servers die.
 void MakeElasticReplicas(Scenario* scenario);
+// No worker has room for a node of the one that dies, and one stands in.
+void FillAllWorkers(Scenario* scenario);
 
 }  // namespace strata::sim
 

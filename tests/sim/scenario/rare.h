@@ -73,6 +73,8 @@ enum class Rare : uint8_t {
   kVoidChange,       // one that nodes were asked about does not come
   kDisturbedChange,  // something happens to somebody who has a part in a change
   kRestartAtChange,  // the coordinator dies when it has saved a change, and told nobody
+  kStandsIn,         // a node that has died begins where a worker only stands in
+  kLeavesStandIn,    // and leaves it, by a change or for a worker that has room
   // Of all-reduces that go on without nodes that die.
   kDropped,        // a node is left out
   kRingAgain,      // and one more before the others have formed a ring

@@ -337,6 +337,7 @@ std::string Scenario::Describe() const {
   count("pairs of servers lost", control.both_lost);
   count("spare workers", nodes.spare_workers);
   count("of them late", nodes.late_workers);
+  count("workers that stand in", nodes.stand_ins);
   count("drains", nodes.drains);
   count("workers that leave", nodes.leaves);
   count("deaths of nodes", nodes.deaths);

@@ -95,6 +95,7 @@ struct ControlFaults {
 struct NodeFaults {
   uint32_t spare_workers = 0;  // besides those that the jobs begin with
   uint32_t late_workers = 0;   // of these: that join the cluster later
+  uint32_t stand_ins = 0;      // besides those, which only stand in
   uint32_t drains = 0, leaves = 0, deaths = 0;
   uint32_t freezes = 0;  // of nodes of an all-reduce that drops who is lost
   uint32_t server_drains = 0;

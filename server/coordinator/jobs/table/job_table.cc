@@ -25,7 +25,7 @@ JobTable::JobTable(Options options, uint64_t cluster, const Membership* membersh
       announcer_(options.recent_max, &commands_, actions),
       reports_(options.diagnosis, membership, &announcer_),
       life_(options.new_secret, &placer_, &commands_, &announcer_),
-      replacer_(&reached_, &queue_, &commands_, &announcer_, &life_),
+      replacer_(membership, &reached_, &queue_, &commands_, &announcer_, &life_),
       keeper_(options, membership, &placer_, &commands_, &announcer_, &life_),
       views_(options, membership, &reached_, &queue_, &commands_, &announcer_, &life_, &replacer_),
       rings_(options, &commands_, &announcer_, &life_) {}
@@ -164,6 +164,7 @@ void JobTable::StartQueued(absl::Time now) {
   for (auto& [id, entry] : jobs_) {
     if (replacer_.PlaceWaiting(may_return, &entry, now) && blocker == nullptr) blocker = &entry;
   }
+  for (auto& [id, entry] : jobs_) views_.LeaveStandIns(&entry, now);
   UserSlots slots(options_.slots_of_user, jobs_);
   for (auto& [id, entry] : jobs_) {
     if (!entry.queued() || HoldsBack(&entry, now)) continue;
