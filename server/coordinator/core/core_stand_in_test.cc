@@ -148,6 +148,26 @@ TEST_F(CoreStandInTest, WhereTheNodeCannotBeginThereItWaitsForAWorker) {
   EXPECT_EQ(Status().nodes(1).daemon(), "w3");
 }
 
+TEST_F(CoreStandInTest, WhileANodeBeginsThereNoneJoinsSoThatItMayGoElsewhereIfItFails) {
+  Train(ReplacedJob());
+  Lose("w2");
+  cluster_.JoinWorker("w3", 1);
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_THAT(cluster_.Sent("w3"), Not(Contains("StartNode 1")));
+  cluster_.Failed("w9", job_, "no memory");
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3") << Status().reason();
+}
+
+TEST_F(CoreStandInTest, WhereANodeThatIsToJoinHasTheWorkerOneThatFailsThereTriesOnceMore) {
+  Train(ReplacedJob());
+  cluster_.JoinWorker("w3", 1);
+  cluster_.Advance(absl::Seconds(1));
+  ASSERT_TRUE(Stored().nodes(2).joins());
+  Lose("w2");
+  cluster_.Failed("w9", job_, "no memory");
+  EXPECT_EQ(Status().nodes(1).daemon(), "w9") << Status().reason();
+}
+
 TEST_F(CoreStandInTest, NoJobBeginsThereAndItsSlotsCountForNone) {
   CoreHarness cluster;
   cluster.JoinServer("s1", 1);

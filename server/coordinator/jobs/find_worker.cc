@@ -37,8 +37,13 @@ SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, cons
   SpareWorker worker = FindWorker(node, entry, queue, reached, now);
   if (!worker.daemon.empty()) return worker;
   std::vector<WorkerSlots> stand_ins = WithoutThoseOf(entry, queue.StandIns());
-  // Failing there once more would end the job, which may as well wait.
-  std::erase_if(stand_ins, [&](const WorkerSlots& one) { return one.daemon == node.takes_last; });
+  // Failing there once more would end the job, which may as well wait: but not for a worker that a
+  // node has which is to join, and does so once all others train.
+  const bool some_join = std::any_of(entry.nodes.begin(), entry.nodes.end(),
+                                     [](const JobNode& other) { return other.joins; });
+  std::erase_if(stand_ins, [&](const WorkerSlots& one) {
+    return one.daemon == node.takes_last && !some_join;
+  });
   const RankWish ranks{.ranks = node.ranks, .on_gpus = entry.on_gpus()};
   std::stable_sort(stand_ins.begin(), stand_ins.end(), [&](const auto& a, const auto& b) {
     return FreeFor(ranks, a) > FreeFor(ranks, b);

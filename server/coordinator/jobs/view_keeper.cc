@@ -91,6 +91,12 @@ void ShowChange(const Membership& membership, const proto::ViewChange& change, J
 void ViewKeeper::AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now) {
   if (entry->stage() != JobStage::kTraining || !entry->has_joiners()) return;
   if (now < entry->next_joiner_at || NearsItsEnd(*entry)) return;
+  // A node that begins where a worker stands in may fail to, and then needs what room there is.
+  const bool may_need_room =
+      std::any_of(entry->nodes.begin(), entry->nodes.end(), [&](const JobNode& node) {
+        return node.takes_part() && !node.ready && membership_->StandsIn(node.daemon);
+      });
+  if (may_need_room) return;
   std::vector<JobNode*> begun;
   for (JobNode& node : entry->nodes) {
     if (!node.absent) continue;

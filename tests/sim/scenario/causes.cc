@@ -75,7 +75,9 @@ bool Causes::NamesDeaths(uint32_t job, const std::string& reason) const {
   if (deaths == node_deaths_.end()) return false;
   // Before it trains, there is nothing that it could be begun again with.
   if (absl::EndsWith(reason, ": killed")) return true;
-  return deaths->second > 1 && absl::StrContains(reason, ": killed; it was begun again before");
+  // It may have ended by a damaged frame before.
+  const bool died_twice = deaths->second > 1 || corrupted_.count(job) > 0;
+  return died_twice && absl::StrContains(reason, ": killed; it was begun again before");
 }
 
 void Causes::OnHeld(const std::string& server, const std::set<uint32_t>& jobs) {
