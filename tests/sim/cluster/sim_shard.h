@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "common/process/owned_timers.h"
 #include "common/transport/sim/sim_network.h"
-#include "proto/processes.pb.h"
+#include "proto/control.pb.h"
 #include "server/shard/frames/frame_backlog.h"
 #include "server/shard/shard_core.h"
 #include "tests/sim/check/shard_copies.h"
