@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr int kSteps = 300;
 constexpr int kStepMs = 15;      // at least, of a job that is disturbed
+constexpr int kLongStepMs = 45;  // of one that trains on while a server is missed
 constexpr int kFirstServer = 3;  // number of the host of s0
 
 class ServerCutOff : public NetnsTest {
@@ -71,8 +72,10 @@ class ServerCutOff : public NetnsTest {
   static Network& network() { return cluster_->network(); }
 
   // Submits a job, and waits until it trains; its shards lie on both servers, each twice.
-  static void Begin(const std::string& name, JobId* id) {
-    const auto submitted = cluster_->client().Submit(SomeJob(name));
+  static void Begin(const std::string& name, JobId* id, int step_ms = kStepMs) {
+    proto::Job job = SomeJob(name);
+    job.mutable_debug()->mutable_delays(0)->set_delay_ms(step_ms);
+    const auto submitted = cluster_->client().Submit(job);
     ASSERT_TRUE(submitted.ok()) << submitted.status();
     *id = *submitted;
     const proto::JobStatus status = WaitWhileItTrains(*id, [](const proto::JobStatus& status) {
@@ -157,7 +160,7 @@ TEST_F(ServerCutOff, FromTheOtherCopiesGivesThemUpForOthersElsewhere) {
 
 TEST_F(ServerCutOff, FromTheCoordinatorPastItsLossChangesNoWeightAndHasSecondCopiesOnceItIsBack) {
   JobId id;
-  ASSERT_NO_FATAL_FAILURE(Begin("coordinator-apart", &id));
+  ASSERT_NO_FATAL_FAILURE(Begin("coordinator-apart", &id, kLongStepMs));
   ASSERT_EQ(network().Part("h0", "head"), absl::OkStatus());
   ExpectSecondCopiesOnceBack(id, [] { EXPECT_EQ(network().Join("h0", "head"), absl::OkStatus()); });
   ExpectUndisturbedWeights(id);

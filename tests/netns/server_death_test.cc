@@ -33,8 +33,8 @@ class ServerDeath : public NetnsTest {
 
   static proto::Job SomeJob(const std::string& name, const std::string& consistency,
                             uint32_t replicas) {
-    proto::Job job = LenetJob(name, 2, 1, kSteps, consistency);
-    job.mutable_data()->set_batch_per_rank(4);
+    proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
+    job.mutable_data()->set_batch_per_rank(2);
     job.set_replicas(replicas);
     auto* delay = job.mutable_debug()->add_delays();
     delay->set_node(0);
@@ -108,7 +108,7 @@ class ServerDeath : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
-  NetnsCluster cluster_{{.slots = 1}};
+  NetnsCluster cluster_{{}};
 };
 
 TEST_F(ServerDeath, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
