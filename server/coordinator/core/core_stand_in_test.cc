@@ -289,7 +289,7 @@ TEST_F(CoreStandInTest, WhatIsAboutToEndStandsInNoMore) {
 
 TEST_F(CoreStandInTest, ItIsShownAsOneThatStandsIn) {
   EXPECT_TRUE(Shown("w9").stands_in());
-  EXPECT_TRUE(Shown("w9").draining());
+  EXPECT_FALSE(Shown("w9").draining());
   EXPECT_FALSE(Shown("w9").drained()) << "nobody has drained it";
   EXPECT_FALSE(Shown("w1").stands_in());
   StandIn(ReplacedJob());
