@@ -30,8 +30,8 @@ std::vector<WorkerSlots> WithoutThoseOf(const JobEntry& entry, std::vector<Worke
 
 SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                        const ReachedServers& reached, absl::Time now) {
-  const SpareWorker worker = ChooseSpareWorker(
-      WishOf(node, entry), WithoutThoseOf(entry, queue.Workers()), reached, now);
+  const SpareWorker worker =
+      ChooseSpareWorker(WishOf(node, entry), WithoutThoseOf(entry, queue.Workers()), reached, now);
   const bool trains = !node.daemon.empty();
   if (!trains || worker.daemon.empty() || worker.daemon != node.takes_last) return worker;
   return {.reason = absl::StrFormat("it has failed on worker %s, and no other one has room",

@@ -44,8 +44,8 @@ std::string TimeOf(absl::Time time) {
   return absl::FormatTime("%H:%M:%S UTC", time, absl::UTCTimeZone());
 }
 
-// Its processes have not begun to train when its worker is lost, too, or does not have the room that
-// it stands in with: that is no other death of the node.
+// Its processes have not begun to train when its worker is lost, too, or does not have the room
+// that it stands in with: that is no other death of the node.
 bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node, const Membership& membership) {
   const bool may_fail = !loss.is_own_end || membership.StandsIn(node.daemon);
   return node.replaced && !node.ready && may_fail;

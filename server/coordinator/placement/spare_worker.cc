@@ -9,7 +9,7 @@ namespace strata::server {
 namespace {
 
 struct Reach {
-  std::string why_not;  // the worker does not do for the servers now; empty: it reaches them all
+  std::string why_not;   // the worker does not do for the servers now; empty: it reaches them all
   bool is_tried = true;  // or else it may soon
 };
 
