@@ -205,10 +205,14 @@ TEST_F(CoreStandInTest, WhereAWorkerCannotBeginTheNodeOneThatStandsInDoesItIsNot
 TEST_F(CoreStandInTest, AWorkerThatWasStartedAnewTakesItsNodeItselfOnceItHasSaidWhatItReaches) {
   Train(JobThatStays());
   cluster_.SetReach("w2", "tcp://address-s1:5000", std::nullopt);
+  cluster_.Disconnect("w2");
   cluster_.JoinWorker("w2", 1, {}, /*daemon_id=*/4711);
   EXPECT_EQ(Status().nodes(1).daemon(), "") << "though one stands in";
-  cluster_.SetReach("w2", "tcp://address-s1:5000", "");
-  cluster_.Advance(absl::Seconds(5));
+  proto::DaemonMessage tried;
+  proto::PeerReach* const peer = tried.mutable_peers_tried()->add_peers();
+  peer->set_name("s1");
+  peer->set_address("tcp://address-s1:5000");
+  cluster_.Send("w2", tried);
   EXPECT_EQ(Status().nodes(1).daemon(), "w2") << Status().reason();
 }
 
