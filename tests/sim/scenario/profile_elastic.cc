@@ -45,13 +45,13 @@ void DrawServerDrains(Scenario* scenario) {
 
 // In some runs nodes that die have nowhere else to go on than where a worker stands in.
 void DrawStandIns(Scenario* scenario) {
-  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 11);
+  transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 13);
   if (!random.Chance(0.3)) return;
   for (JobPlan& job : scenario->jobs) job.replaces = true;
   NodeFaults& nodes = scenario->nodes;
   nodes.stand_ins = static_cast<uint32_t>(random.Between(1, 2));
   if (random.Chance(0.7)) nodes.spare_workers = nodes.late_workers = 0;
-  scenario->control.lost_workers += static_cast<uint32_t>(random.Between(1, 3));
+  scenario->control.lost_workers += static_cast<uint32_t>(random.Between(2, 4));
 }
 
 }  // namespace
