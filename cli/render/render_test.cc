@@ -195,7 +195,6 @@ TEST(Render, CountsTheSlotsOfNoWorkerThatOnlyStandsIn) {
   proto::DaemonStatus* const stand_in = nodes.mutable_daemons(1);
   stand_in->set_name("w9");
   stand_in->set_stands_in(true);
-  stand_in->set_draining(true);
   stand_in->set_slots_used(1);
   stand_in->add_jobs(7);
   EXPECT_THAT(ClusterText(nodes, {}),
@@ -204,6 +203,9 @@ TEST(Render, CountsTheSlotsOfNoWorkerThatOnlyStandsIn) {
   EXPECT_THAT(NodesText(nodes), testing::ContainsRegex("w9 +worker +alive, stands in .* 7"));
   EXPECT_EQ(nlohmann::json::parse(NodesJson(nodes))["daemons"][1]["stands_in"], true);
   EXPECT_EQ(nlohmann::json::parse(NodesJson(nodes))["daemons"][0]["stands_in"], false);
+  stand_in->set_draining(true);
+  EXPECT_THAT(NodesText(nodes), testing::ContainsRegex("w9 +worker +alive, draining "));
+  EXPECT_THAT(ClusterText(nodes, {}), testing::Not(testing::HasSubstr("besides")));
   stand_in->set_drained(true);
   EXPECT_THAT(NodesText(nodes), testing::ContainsRegex("w9 +worker +alive, drained "));
 }

@@ -132,8 +132,8 @@ std::string DeviceText(const proto::Job& job) {
 // "alive", "gone, drained", "alive, stands in"
 std::string StateText(const proto::DaemonStatus& daemon) {
   return absl::StrCat(daemon.alive() ? "alive" : "gone", daemon.drained()     ? ", drained"
-                                                         : daemon.stands_in() ? ", stands in"
                                                          : daemon.draining()  ? ", draining"
+                                                         : daemon.stands_in() ? ", stands in"
                                                                               : "");
 }
 
@@ -256,7 +256,7 @@ std::string ClusterText(const proto::ListNodesReply& nodes,
   for (const auto& daemon : nodes.daemons()) {
     if (!daemon.alive()) continue;
     if (daemon.stands_in()) {  // no job begins there
-      ++stand_ins;
+      stand_ins += daemon.draining() ? 0 : 1;
       continue;
     }
     (daemon.role() == proto::WORKER ? workers : servers) += 1;

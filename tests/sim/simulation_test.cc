@@ -69,7 +69,7 @@ TEST(SimulationTest, TheLogTellsEachEventInOneLineAndChangesNothing) {
 }
 
 TEST(SimulationTest, EveryPushCountsOnceThoughThreeInTenFramesAreLostAndHalfComeTwice) {
-  const Campaign campaign = RunProfile("lossy", 150);
+  const Campaign campaign = RunProfile("lossy", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
 }
 
@@ -112,10 +112,11 @@ TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhoeverComesAndGoes) {
 
 // At its end the job has the weights of one whose node left by plan: the checker adds them up.
 TEST(SimulationTest, WhereAWorkerStandsInForOneThatDiesTheJobGoesOnWithoutItsNode) {
-  const Campaign campaign = RunProfile("stand-in", 100);
+  const Campaign campaign = RunProfile("stand-in", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
-  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kStandsIn)], 30u);
-  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kLeavesStandIn)], 30u);
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kStandsIn)], 600u);
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kLeavesStandIn)], 600u);
+  EXPECT_LT(campaign.jobs_failed, 300u);  // a worker was lost before the job trained
 }
 
 TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhileServersDie) {
@@ -146,24 +147,24 @@ TEST(SimulationTest, NodesThatAllReduceHaveTheBitsOfOneOptimizerWhateverHappens)
 }
 
 TEST(SimulationTest, NodesOfARingThatEncodesHaveTheBitsOfTheModelWhateverHappens) {
-  const Campaign campaign = RunProfile("ring-codecs", 400);
+  const Campaign campaign = RunProfile("ring-codecs", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
 }
 
 TEST(SimulationTest, NodesHaveWhatTheShardThinksThatTheyHaveAndWhatIsLostReturns) {
   for (const char* profile : {"codecs", "lossy-codecs"}) {
-    const Campaign campaign = RunProfile(profile, 700);
+    const Campaign campaign = RunProfile(profile, kSeeds);
     EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
-    EXPECT_EQ(campaign.runs, 700u);
+    EXPECT_EQ(campaign.runs, kSeeds);
     EXPECT_GE(campaign.modes.size(), 11u);
   }
 }
 
 TEST(SimulationTest, LocalStepsAndDoubleBufferingFollowTheirFormulasWhateverHappens) {
   for (const char* profile : {"layers", "encoded-layers"}) {
-    const Campaign campaign = RunProfile(profile, 500);
+    const Campaign campaign = RunProfile(profile, kSeeds);
     EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
-    EXPECT_EQ(campaign.runs, 500u);
+    EXPECT_EQ(campaign.runs, kSeeds);
     EXPECT_GE(campaign.modes.size(), 7u);
   }
 }
@@ -176,24 +177,24 @@ TEST(SimulationTest, LarsAndClippingFollowTheirFormulasWhateverHappens) {
 }
 
 TEST(SimulationTest, AQuorumClosesClocksAsTheModelDoesWhateverHappens) {
-  const Campaign campaign = RunProfile("quorum", 1000);
+  const Campaign campaign = RunProfile("quorum", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
   EXPECT_GE(campaign.modes.size(), 20u);
 }
 
 TEST(SimulationTest, EachUpdateHasTheRateThatItsStepsWereSaidToHaveWhateverHappens) {
-  const Campaign campaign = RunProfile("rates", 1000);
+  const Campaign campaign = RunProfile("rates", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
   EXPECT_GE(campaign.modes.size(), 30u);
   EXPECT_GT(campaign.models_compared, 100u);
 }
 
 TEST(SimulationTest, WhoIsOnTheWayOfSealedFramesEndsConnectionsAtMostWhateverHeDoes) {
-  const Campaign campaign = RunProfile("sealed", 500);
+  const Campaign campaign = RunProfile("sealed", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
-  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kRepeatedConnection)], 200u);
-  EXPECT_GT(campaign.network[static_cast<size_t>(transport::SimNote::kCorrupted)], 100u);
-  EXPECT_GT(campaign.models_compared, 50u);
+  EXPECT_GT(campaign.rare[static_cast<size_t>(Rare::kRepeatedConnection)], 800u);
+  EXPECT_GT(campaign.network[static_cast<size_t>(transport::SimNote::kCorrupted)], 400u);
+  EXPECT_GT(campaign.models_compared, 200u);
 }
 
 // When the three fast nodes have made their last step, as a share of when the slow one has.
@@ -219,7 +220,7 @@ TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingU
 
 TEST(SimulationTest, NodesBeginWithRank0sWeightsWhateverHappens) {
   for (const char* profile : {"first-weights", "ring-first-weights", "encoded-first-weights"}) {
-    const Campaign campaign = RunProfile(profile, 300);
+    const Campaign campaign = RunProfile(profile, kSeeds);
     EXPECT_TRUE(campaign.failures.empty()) << profile << ": " << campaign.Report();
   }
 }

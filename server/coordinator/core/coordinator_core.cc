@@ -353,7 +353,7 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     for (proto::PeerReach& peer : reachability_.Tried(registration.name())) {
       *status->add_peers() = std::move(peer);
     }
-    status->set_draining(membership_.IsDraining(registration.name()));
+    status->set_draining(IsTakenOut(registration.name()));
     status->set_stands_in(registration.stands_in());
     status->set_drained(IsTakenOut(registration.name()) &&
                         jobs_.RunningOn(registration.name()).empty());

@@ -1,5 +1,6 @@
 // Workers that only stand in: nodes that have died go on there where no other worker has room, and
 // leave as soon as they can.
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -158,14 +159,61 @@ TEST_F(CoreStandInTest, WhileANodeBeginsThereNoneJoinsSoThatItMayGoElsewhereIfIt
   EXPECT_EQ(Status().nodes(1).daemon(), "w3") << Status().reason();
 }
 
-TEST_F(CoreStandInTest, WhereANodeThatIsToJoinHasTheWorkerOneThatFailsThereTriesOnceMore) {
-  Train(ReplacedJob());
-  cluster_.JoinWorker("w3", 1);
-  cluster_.Advance(absl::Seconds(1));
-  ASSERT_TRUE(Stored().nodes(2).joins());
+TEST_F(CoreStandInTest, WithPerHour1ANodeThatCannotBeginWhereOneStandsInWaitsForAWorker) {
+  proto::Job job = JobThatStays();
+  job.mutable_replace()->set_per_hour(1);
+  Train(job);
   Lose("w2");
   cluster_.Failed("w9", job_, "no memory");
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  EXPECT_EQ(Status().replacements_size(), 1);
+  EXPECT_FALSE(cluster_.stored().at(job_).nodes(1).has_died_at_step());
+  cluster_.JoinStandIn("w8", 2);
+  EXPECT_EQ(Status().nodes(1).daemon(), "") << "it would be tried at one after another";
+  cluster_.JoinWorker("w3", 1);
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3");
+}
+
+TEST_F(CoreStandInTest, WhereTheNodeCannotBeginThereItWaitsAlsoAfterTheCoordinatorsRestart) {
+  Train(JobThatStays());
+  Lose("w2");
+  cluster_.Failed("w9", job_, "no memory");
+  cluster_.Restart();
+  for (const char* server : {"s1", "s2"}) cluster_.JoinServer(server, 1, {job_});
+  cluster_.JoinStandIn("w9", 2);
+  cluster_.JoinWorker("w1", 1, {job_});
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_EQ(Status().nodes(1).daemon(), "");
+  cluster_.JoinWorker("w3", 1);
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3") << Status().reason();
+}
+
+TEST_F(CoreStandInTest, WhereAWorkerCannotBeginTheNodeOneThatStandsInDoesItIsNotMovedThereAgain) {
+  StandIn(JobThatStays());
+  cluster_.JoinWorker("w3", 1);
+  ASSERT_EQ(Status().nodes(1).daemon(), "w3");
+  cluster_.Failed("w3", job_, "no memory");
   EXPECT_EQ(Status().nodes(1).daemon(), "w9") << Status().reason();
+  cluster_.Ready("w9", Layout(job_));
+  cluster_.Advance(absl::Minutes(1));
+  EXPECT_EQ(Status().nodes(1).daemon(), "w9");
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  cluster_.JoinWorker("w4", 1);
+  EXPECT_EQ(Status().nodes(1).daemon(), "w4");
+}
+
+TEST_F(CoreStandInTest, AWorkerThatWasStartedAnewTakesItsNodeItselfOnceItHasSaidWhatItReaches) {
+  Train(JobThatStays());
+  cluster_.SetReach("w2", "tcp://address-s1:5000", std::nullopt);
+  cluster_.Disconnect("w2");
+  cluster_.JoinWorker("w2", 1, {}, /*daemon_id=*/4711);
+  EXPECT_EQ(Status().nodes(1).daemon(), "") << "though one stands in";
+  proto::DaemonMessage tried;
+  proto::PeerReach* const peer = tried.mutable_peers_tried()->add_peers();
+  peer->set_name("s1");
+  peer->set_address("tcp://address-s1:5000");
+  cluster_.Send("w2", tried);
+  EXPECT_EQ(Status().nodes(1).daemon(), "w2") << Status().reason();
 }
 
 TEST_F(CoreStandInTest, NoJobBeginsThereAndItsSlotsCountForNone) {
@@ -271,6 +319,7 @@ TEST_F(CoreStandInTest, WhatIsDrainedWhileItPlaysIsLeftLikeAnyOtherWorker) {
   ASSERT_TRUE(drained.ok());
   EXPECT_TRUE(drained->draining());
   EXPECT_FALSE(drained->drained());
+  EXPECT_TRUE(Shown("w9").draining());
   EXPECT_THAT(drained->jobs(0).stays(), StartsWith("node 1 stays for now: "));
   cluster_.Failed("w9", job_, "killed");
   EXPECT_EQ(Status().nodes(1).daemon(), "") << "it is not begun there again, either";
@@ -289,7 +338,7 @@ TEST_F(CoreStandInTest, WhatIsAboutToEndStandsInNoMore) {
 
 TEST_F(CoreStandInTest, ItIsShownAsOneThatStandsIn) {
   EXPECT_TRUE(Shown("w9").stands_in());
-  EXPECT_TRUE(Shown("w9").draining());
+  EXPECT_FALSE(Shown("w9").draining());
   EXPECT_FALSE(Shown("w9").drained()) << "nobody has drained it";
   EXPECT_FALSE(Shown("w1").stands_in());
   StandIn(ReplacedJob());

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+
 namespace strata::server {
 namespace {
 
@@ -28,28 +30,32 @@ std::vector<WorkerSlots> WithoutThoseOf(const JobEntry& entry, std::vector<Worke
 
 SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                        const ReachedServers& reached, absl::Time now) {
-  return ChooseSpareWorker(WishOf(node, entry), WithoutThoseOf(entry, queue.Workers()), reached,
-                           now);
+  const SpareWorker worker =
+      ChooseSpareWorker(WishOf(node, entry), WithoutThoseOf(entry, queue.Workers()), reached, now);
+  const bool trains = !node.daemon.empty();
+  if (!trains || worker.daemon.empty() || worker.daemon != node.takes_last) return worker;
+  return {.reason = absl::StrFormat("it has failed on worker %s, and no other one has room",
+                                    worker.daemon)};
 }
 
 SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                                 const ReachedServers& reached, absl::Time now) {
   SpareWorker worker = FindWorker(node, entry, queue, reached, now);
-  if (!worker.daemon.empty()) return worker;
+  const bool is_last = !worker.daemon.empty() && worker.daemon == node.takes_last;
+  if (worker.waits_for_reach || (!worker.daemon.empty() && !is_last)) return worker;
   std::vector<WorkerSlots> stand_ins = WithoutThoseOf(entry, queue.StandIns());
-  // Failing there once more would end the job, which may as well wait: but not for a worker that a
-  // node has which is to join, and does so once all others train.
-  const bool some_join = std::any_of(entry.nodes.begin(), entry.nodes.end(),
-                                     [](const JobNode& other) { return other.joins; });
-  std::erase_if(stand_ins, [&](const WorkerSlots& one) {
-    return one.daemon == node.takes_last && !some_join;
-  });
+  // Nothing counts the failures there: one after another would try for ever.
+  const bool has_failed =
+      std::any_of(stand_ins.begin(), stand_ins.end(),
+                  [&](const WorkerSlots& one) { return one.daemon == node.takes_last; });
+  if (has_failed) return worker;
   const RankWish ranks{.ranks = node.ranks, .on_gpus = entry.on_gpus()};
   std::stable_sort(stand_ins.begin(), stand_ins.end(), [&](const auto& a, const auto& b) {
     return FreeFor(ranks, a) > FreeFor(ranks, b);
   });
   SpareWorker stand_in = ChooseSpareWorker(WishOf(node, entry), std::move(stand_ins), reached, now);
-  return stand_in.daemon.empty() ? worker : stand_in;
+  const bool may_do = !stand_in.daemon.empty() || (is_last && stand_in.waits_for_reach);
+  return may_do ? stand_in : worker;
 }
 
 }  // namespace strata::server

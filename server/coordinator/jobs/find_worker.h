@@ -10,11 +10,12 @@
 namespace strata::server {
 
 // Chooses a worker for a node of a running job, which plays no other node of it, and does not only
-// stand in.
+// stand in; for one that trains, none where it has failed before.
 SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                        const ReachedServers& reached, absl::Time now);
-// The same for one that has died: where no worker has room, one that stands in is chosen, of those
-// that have the slots free the one that has most; none at which the node could not begin.
+// The same for one that has died: where no worker has room, or none but the one where it failed,
+// one that stands in is chosen, of those that have the slots free the one that has most; none once
+// the node has failed where one stands in.
 SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                                 const ReachedServers& reached, absl::Time now);
 

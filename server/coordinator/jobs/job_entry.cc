@@ -119,6 +119,7 @@ void JobEntry::StoreNode(const JobNode& node) {
   kept->set_is_told_to_run(node.ready);
   if (node.died_at_step) kept->set_died_at_step(*node.died_at_step);
   kept->set_dropped(node.dropped);
+  kept->set_takes_last(node.takes_last);
 }
 
 void JobEntry::MakeAbsent(JobNode* node) {

@@ -20,6 +20,7 @@ JobNode JobNode::Restored(const proto::StoredJob& stored, int index) {
     node.ready = kept.is_told_to_run();
     if (kept.has_died_at_step()) node.died_at_step = kept.died_at_step();
     node.dropped = kept.dropped();
+    node.takes_last = kept.takes_last();
   }
   node.finished = index < stored.node_finished_size() && stored.node_finished(index);
   node.absent = shown.absent();

@@ -39,7 +39,8 @@ struct JobNode {
   absl::Time waits_since = absl::InfiniteFuture();
   std::string waits_for;
   // The worker that it is to be begun again on where it may be, and where it is not if another one
-  // does; empty: there is none such.
+  // does, for as long as it has not trained elsewhere than where one stands in; empty: there is
+  // none such.
   std::string takes_first, takes_last;
   // The step that it was known to be in when its processes last ended by themselves.
   std::optional<uint64_t> died_at_step;

@@ -44,10 +44,11 @@ std::string TimeOf(absl::Time time) {
   return absl::FormatTime("%H:%M:%S UTC", time, absl::UTCTimeZone());
 }
 
-// Its processes have not begun to train when its worker is lost, too: that is no other death of the
-// node.
-bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node) {
-  return node.replaced && !node.ready && !loss.is_own_end;
+// Its processes have not begun to train when its worker is lost, too, or does not have the room
+// that it stands in with: that is no other death of the node.
+bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node, const Membership& membership) {
+  const bool may_fail = !loss.is_own_end || membership.StandsIn(node.daemon);
+  return node.replaced && !node.ready && may_fail;
 }
 
 // What is lost with a node's processes besides the step that they were in; empty: nothing.
@@ -106,12 +107,13 @@ std::string NodeReplacer::WhyNot(const Loss& loss, const JobNode& node, const Jo
   if (!entry.job().has_replace() || entry.stage() != JobStage::kTraining || !entry.needs_servers())
     return loss.reason;
   const uint64_t step = KnownStep(node, entry);
+  if (IsUnderWay(loss, node, *membership_)) return "";
   if (loss.is_own_end && node.died_at_step && step <= *node.died_at_step) {
     return absl::StrFormat("%s; it was begun again before, and has come no further than step %d",
                            loss.reason, step);
   }
   const int64_t lately = CountWithinAnHour(entry, now);
-  if (IsUnderWay(loss, node) || lately < entry.job().replace().per_hour()) return "";
+  if (lately < entry.job().replace().per_hour()) return "";
   return absl::StrFormat("%s; %s begun again within an hour, and replace.per_hour allows no more",
                          loss.reason,
                          lately == 1 ? "a node was" : absl::StrCat(lately, " nodes were"));
@@ -152,7 +154,8 @@ void NodeReplacer::ReplaceHung(JobEntry* entry, absl::Time now) {
 
 void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
   proto::ReplacementStatus* shown = nullptr;
-  if (IsUnderWay(loss, *node)) {
+  const bool is_under_way = IsUnderWay(loss, *node, *membership_);
+  if (is_under_way) {
     shown = NewestOf(*node, entry);
   } else {
     shown = entry->status().add_replacements();
@@ -163,12 +166,12 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   shown->set_reason(absl::StrCat(loss.reason, LostWithIt(entry->job())));
   shown->clear_to();
   DropOld(now, entry);
-  if (loss.is_own_end) node->died_at_step = KnownStep(*node, *entry);
+  if (loss.is_own_end && !is_under_way) node->died_at_step = KnownStep(*node, *entry);
   // Only its processes are gone: its worker has room for it. Where they could not begin, or hung,
   // another one may do better.
   const bool is_at_fault = !node->ready || loss.hangs;
   node->takes_first = loss.is_own_end && !is_at_fault ? node->daemon : "";
-  node->takes_last = loss.is_own_end && is_at_fault ? node->daemon : "";
+  if (loss.is_own_end && is_at_fault) node->takes_last = node->daemon;
   ++node->incarnation;
   node->replaced = true;
   node->waits_to_run = false;
@@ -264,6 +267,7 @@ void NodeReplacer::LetRun(JobNode* node, JobEntry* entry, absl::Time now) {
   STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready && node->takes_part());
   node->waits_to_run = false;
   node->ready = true;
+  if (!membership_->StandsIn(node->daemon)) node->takes_last.clear();
   entry->metrics.BeginAnew(node->first_rank, node->ranks);
   const bool leads = node == &entry->leader();
   if (leads) entry->status().set_run_dir(node->info.run_dir());

@@ -25,6 +25,8 @@ struct SpareWorker {
   std::string reason;
   // There will be one once running jobs have ended: who asks for slots later waits behind it.
   bool waits_for_slots = false;
+  // One that has the slots free, and is not the last choice, has yet to say what it reaches.
+  bool waits_for_reach = false;
 };
 
 // Chooses a worker that has the slots free and reaches the servers, in the order of `workers`, of

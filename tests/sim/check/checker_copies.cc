@@ -78,9 +78,13 @@ void JobChecker::OnChange(const Copy& copy, const wire::Frame& change, absl::Tim
     return one.frame.header.op == Op::kError;
   });
   if (is_refused || change.header.op == Op::kHello) return;
+  // One process may hold two in turn: the first one's primary has died with it half filled.
+  std::optional<NextCopy>* newest = nullptr;
   for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
-    if (*next && (*next)->process() == copy.process) return OnNextChange(copy.shard, change, *next);
+    if (!*next || (*next)->process() != copy.process) continue;
+    if (newest == nullptr || (*next)->generation() > (*newest)->generation()) newest = next;
   }
+  if (newest != nullptr) return OnNextChange(copy.shard, change, *newest);
   if (!copies.has_backup || copies.backup != copy.process) return;
   if (change.header.sequence != copies.taken + 1) return;
   ++copies.taken;

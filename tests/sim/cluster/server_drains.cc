@@ -25,8 +25,13 @@ constexpr absl::Duration kRestartMax = absl::Seconds(20);
 
 // Again while nobody answers. `done`: what follows once it is done.
 void Ask(const std::string& server, bool undo, const std::function<void()>& done, World* world) {
+  // Its shards begin to leave, or to stay, before that is answered.
+  world->causes().OnDrainAsked(server, undo);
   const absl::Status asked = world->coordinator().Drain(server, undo);
-  if (asked.ok()) return done();
+  if (asked.ok()) {
+    world->causes().OnDrainDone(server, undo);
+    return done();
+  }
   if (!absl::IsUnavailable(asked)) return;  // it has not joined yet
   world->network().After(kTryAgain, [=] { Ask(server, undo, done, world); });
 }
@@ -57,8 +62,6 @@ class ServerDrains : public std::enable_shared_from_this<ServerDrains> {
             server, /*undo=*/true, [] {}, self->world_);
       });
     };
-    // Its shards begin to leave before that is answered.
-    world_->causes().OnServerDrained(server);
     Ask(server, /*undo=*/false, is_drained, world_);
   }
 

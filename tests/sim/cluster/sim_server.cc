@@ -188,7 +188,9 @@ void SimServer::FillNext(const proto::FillNext& fill) {
   for (size_t s = 0; s < shards_.size() && absl::IsNotFound(begun); ++s) {
     begun = shards_[s]->FillNext(fill);
   }
-  if (!begun.ok() && !fill.endpoint().empty()) SayNotMoved(fill, begun);
+  if (begun.ok() || fill.endpoint().empty()) return;
+  world_->causes().OnRefusedCopy(fill.job_id(), fill.shard(), fill.generation());
+  SayNotMoved(fill, begun);
 }
 
 template <typename Message>
@@ -232,8 +234,12 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
                       const proto::BackupReport& report) {
   const uint32_t job = state.job.value(), shard = state.shard.value();
   const auto where = [&] { return absl::StrFormat(": job %d: shard %d", job, shard); };
-  if (!state.is_next && (report.waits_ms() >= kPatienceMs || !state.refusal.ok())) {
-    world_->causes().OnSlowBackup(job, shard);
+  if (report.waits_ms() >= kPatienceMs || !state.refusal.ok()) {
+    if (state.is_next) {
+      world_->causes().OnRefusedCopy(job, shard, state.generation);
+    } else {
+      world_->causes().OnSlowBackup(job, shard);
+    }
   }
   if (!state.refusal.ok()) {
     world_->Log(25, [&] { return name() + where() + ": is refused: " + report.refusal(); });
@@ -244,11 +250,11 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
   }
   if (state.chunks_missing > 0) return;
   JobChecker* const checker = world_->shard_checker(job);
+  world_->causes().OnWhole(job, shard, state.generation);
   if (state.is_next) {
     if (checker->IsNextWhole({shard, here.process()})) return;
     return world_->Fail("a next backup counts when it is whole" + where());
   }
-  world_->causes().OnWhole(job, shard, state.generation);
   if (checker->IsPrimary({shard, here.process()}) && !checker->IsFilled(shard)) {
     world_->Fail("a second copy counts when it is whole" + where());
   }

@@ -108,15 +108,43 @@ std::string Causes::OnHomes(uint32_t job, const std::vector<Home>& homes) {
   return "";
 }
 
+void Causes::OnDrainAsked(const std::string& server, bool undo) {
+  (undo ? drains_[server].back : drains_[server].out) = true;
+}
+
+void Causes::OnDrainDone(const std::string& server, bool undo) {
+  drains_[server] = {.out = !undo, .back = undo};
+}
+
+bool Causes::MayBeOut(const std::string& server) const {
+  const auto found = drains_.find(server);
+  return found != drains_.end() && found->second.out;
+}
+
+bool Causes::MayBeBack(const std::string& server) const {
+  const auto found = drains_.find(server);
+  return found != drains_.end() && found->second.back;
+}
+
+bool Causes::MayDropNext(uint32_t job, uint32_t shard, const Home& was) const {
+  const std::string& leaves = was.replaces_first ? was.first : was.second;
+  const bool is_lost =
+      IsServerLost(was.first) || IsServerLost(was.second) || IsServerLost(was.next);
+  return is_lost || refused_copies_.count({job, shard, was.next_generation}) > 0 ||
+         MayBeBack(leaves) || MayBeOut(was.next);
+}
+
 bool Causes::MayStay(uint32_t job, uint32_t shard, const Home& was, const Home& is) const {
   if (is.first != was.first || is.second != was.second) return false;
   if (is.next == was.next) {  // the new copy has become whole
     return was.is_partial && !is.is_partial && whole_copies_.count({job, shard, is.generation}) > 0;
   }
   if (is.is_partial != was.is_partial) return false;
-  if (is.next.empty()) return is.next_generation == was.next_generation;
+  if (is.next.empty()) {
+    return is.next_generation == was.next_generation && MayDropNext(job, shard, was);
+  }
   const std::string& leaves = is.replaces_first ? is.first : is.second;
-  return was.next.empty() && !is.is_partial && drained_.count(leaves) > 0 && is.next != is.first &&
+  return was.next.empty() && !is.is_partial && MayBeOut(leaves) && is.next != is.first &&
          is.next != is.second &&
          is.next_generation == 1 + std::max(was.generation, was.next_generation);
 }
@@ -126,7 +154,7 @@ bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& 
   if (!is.next.empty()) return false;
   if (!was.next.empty() && is.generation == was.next_generation) {
     return is.first == (was.replaces_first ? was.second : was.first) && is.second == was.next &&
-           !is.is_partial;
+           !is.is_partial && whole_copies_.count({job, shard, is.generation}) > 0;
   }
   if (is.generation != 1 + std::max(was.generation, was.next_generation)) return false;
   if (was.second.empty()) {  // a new one
@@ -135,12 +163,12 @@ bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& 
   const bool takes_over = is.first == was.second;
   if (takes_over && was.is_partial) return false;
   const std::string& gone = takes_over ? was.first : was.second;
-  const bool is_lost = lost_.count(absl::StrCat("server ", gone)) > 0;
+  const bool is_lost = IsServerLost(gone);
   const bool is_slow = !takes_over && (slow_backups_.count({job, shard}) > 0 ||
                                        refused_copies_.count({job, shard, was.generation}) > 0);
   const bool is_nowhere =
       !takes_over && copies_that_none_has_.count({job, shard, was.generation}) > 0;
-  const bool leaves = was.is_partial && drained_.count(was.second) > 0;
+  const bool leaves = was.is_partial && MayBeOut(was.second);
   const bool is_one_of_both = takes_over || is.first == was.first;
   return is_one_of_both && is.second.empty() && !is.is_partial &&
          (is_lost || is_slow || is_nowhere || leaves);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/control.pb.h"
 
@@ -55,12 +56,15 @@ class Causes {
   void OnMet(const std::string& daemon) { met_.insert(daemon); }
   // The shard's primary has said that its backup is slow, or refuses to follow.
   void OnSlowBackup(uint32_t job, uint32_t shard) { slow_backups_.emplace(job, shard); }
-  // A server has refused to take a shard's new copy in.
+  // A server has refused to take a shard's new copy in, or to fill the next one; or who fills the
+  // next one has said that it is silent, or refuses to follow.
   void OnRefusedCopy(uint32_t job, uint32_t shard, uint32_t generation) {
     refused_copies_.insert({job, shard, generation});
   }
-  // A user has taken a server out of service.
-  void OnServerDrained(const std::string& server) { drained_.insert(server); }
+  // A user asks that a server be taken out of service, or be put back (`undo`): from then on it may
+  // be so. And it is so, for the coordinator has said it.
+  void OnDrainAsked(const std::string& server, bool undo);
+  void OnDrainDone(const std::string& server, bool undo);
   // A server has heard that it is to take a shard's new copy in.
   void OnToldOfCopy(uint32_t job, uint32_t shard, uint32_t generation) {
     told_copies_.insert({job, shard, generation});
@@ -68,7 +72,7 @@ class Causes {
   // A server says to the coordinator which jobs it holds copies of. What was saved for it and never
   // reached it may be given up then.
   void OnHeld(const std::string& server, const std::set<uint32_t>& jobs);
-  // A primary has said that its second copy is whole.
+  // A primary has said that its second copy is whole, or who fills the next one that this is.
   void OnWhole(uint32_t job, uint32_t shard, uint32_t generation) {
     whole_copies_.insert({job, shard, generation});
   }
@@ -101,8 +105,15 @@ class Causes {
  private:
   bool MayNotFit(absl::Time now) const;
   bool MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& is) const;
-  // The same in one generation, or as a copy that was filled besides takes the place of another.
+  // The same in one generation.
   bool MayStay(uint32_t job, uint32_t shard, const Home& was, const Home& is) const;
+  // Of the copy that is to be the second one next.
+  bool MayDropNext(uint32_t job, uint32_t shard, const Home& was) const;
+  bool IsServerLost(const std::string& server) const {
+    return was_lost(absl::StrCat("server ", server));
+  }
+  bool MayBeOut(const std::string& server) const;
+  bool MayBeBack(const std::string& server) const;
   bool MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const;
   bool NamesLost(uint32_t job, const std::string& reason) const;
   // A node has died twice, and come no further in between.
@@ -114,7 +125,11 @@ class Causes {
   bool MayLackHosts(const std::string& reason) const;
 
   std::set<uint32_t> corrupted_, cancelled_;
-  std::set<std::string> drained_;
+  // What a server may be since a user has asked for it.
+  struct Service {
+    bool out = false, back = false;
+  };
+  std::map<std::string, Service> drains_;
   std::set<uint32_t> starting_;  // when the coordinator's process ended
   std::set<std::string> lost_, met_, silent_;
   std::set<std::pair<std::string, std::string>> kept_apart_;

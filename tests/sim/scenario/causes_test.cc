@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+
 namespace strata::sim {
 namespace {
 
@@ -72,13 +75,17 @@ Causes::Home FilledBesides(bool replaces_first) {
           .replaces_first = replaces_first};
 }
 
+// The same once that one is dropped.
+const Causes::Home kDropped = {
+    .first = "s1", .second = "s0", .generation = 7, .next_generation = 8};
+
 TEST(CausesTest, ACopyIsFilledBesidesOnlyForOneOnADrainedServer) {
   for (const bool replaces_first : {false, true}) {
     Causes causes = WithTwoCopies();
-    causes.OnServerDrained(replaces_first ? "s0" : "s1");
+    causes.OnDrainAsked(replaces_first ? "s0" : "s1", /*undo=*/false);
     EXPECT_NE(causes.OnHomes(kJob, {FilledBesides(replaces_first)}), "");
     causes = WithTwoCopies();
-    causes.OnServerDrained(replaces_first ? "s1" : "s0");
+    causes.OnDrainAsked(replaces_first ? "s1" : "s0", /*undo=*/false);
     EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(replaces_first)}), "");
   }
 }
@@ -86,8 +93,9 @@ TEST(CausesTest, ACopyIsFilledBesidesOnlyForOneOnADrainedServer) {
 TEST(CausesTest, TheCopyFilledBesidesTakesThePlaceThatItWasFilledFor) {
   for (const bool replaces_first : {false, true}) {
     Causes causes = WithTwoCopies();
-    causes.OnServerDrained(replaces_first ? "s1" : "s0");
+    causes.OnDrainAsked(replaces_first ? "s1" : "s0", /*undo=*/false);
     EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(replaces_first)}), "");
+    causes.OnWhole(kJob, 0, 8);
     Causes other = causes;
     EXPECT_EQ(causes.OnHomes(kJob, {{.first = replaces_first ? "s0" : "s1",
                                      .second = "s2",
@@ -102,13 +110,58 @@ TEST(CausesTest, TheCopyFilledBesidesTakesThePlaceThatItWasFilledFor) {
   }
 }
 
+TEST(CausesTest, TheCopyFilledBesidesTakesAPlaceOnlyOnceItIsSaidToBeWhole) {
+  Causes causes = WithTwoCopies();
+  causes.OnDrainAsked("s0", /*undo=*/false);
+  EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(false)}), "");
+  causes.OnWhole(kJob, 0, 7);
+  causes.OnWhole(kJob, 1, 8);
+  const Causes::Home taken = {.first = "s1", .second = "s2", .generation = 8, .next_generation = 8};
+  Causes whole = causes;
+  EXPECT_NE(causes.OnHomes(kJob, {taken}), "");
+  whole.OnWhole(kJob, 0, 8);
+  EXPECT_EQ(whole.OnHomes(kJob, {taken}), "");
+}
+
+TEST(CausesTest, TheCopyFilledBesidesIsDroppedOnlyByWhatWasDoneToOneOfTheThree) {
+  Causes before = WithTwoCopies();
+  before.OnDrainAsked("s0", /*undo=*/false);
+  EXPECT_EQ(before.OnHomes(kJob, {FilledBesides(false)}), "");
+  before.OnDrainDone("s0", /*undo=*/false);
+  const auto drops_after = [&](const std::function<void(Causes*)>& done) {
+    Causes causes = before;
+    done(&causes);
+    return causes.OnHomes(kJob, {kDropped}).empty();
+  };
+  EXPECT_FALSE(drops_after([](Causes*) {}));
+  EXPECT_FALSE(drops_after([](Causes* causes) { causes->OnLost("server s3"); }));
+  EXPECT_FALSE(drops_after([](Causes* causes) { causes->OnRefusedCopy(kJob, 0, 7); }));
+  EXPECT_FALSE(drops_after([](Causes* causes) { causes->OnDrainAsked("s2", /*undo=*/true); }));
+  for (const char* server : {"server s0", "server s1", "server s2"}) {
+    EXPECT_TRUE(drops_after([&](Causes* causes) { causes->OnLost(server); })) << server;
+  }
+  EXPECT_TRUE(drops_after([](Causes* causes) { causes->OnRefusedCopy(kJob, 0, 8); }));
+  EXPECT_TRUE(drops_after([](Causes* causes) { causes->OnDrainAsked("s0", /*undo=*/true); }));
+  EXPECT_TRUE(drops_after([](Causes* causes) { causes->OnDrainAsked("s2", /*undo=*/false); }));
+}
+
+TEST(CausesTest, NoCopyIsFilledBesidesOnceTheServerIsBackInService) {
+  Causes causes = WithTwoCopies();
+  causes.OnDrainAsked("s0", /*undo=*/false);
+  causes.OnDrainDone("s0", /*undo=*/false);
+  causes.OnDrainAsked("s0", /*undo=*/true);
+  Causes asked = causes;  // the coordinator may not have heard it
+  EXPECT_EQ(asked.OnHomes(kJob, {FilledBesides(false)}), "");
+  causes.OnDrainDone("s0", /*undo=*/true);
+  EXPECT_NE(causes.OnHomes(kJob, {FilledBesides(false)}), "");
+}
+
 TEST(CausesTest, AGenerationIsNotGivenOutAgainAfterTheCopyFilledBesidesIsDropped) {
   Causes causes = WithTwoCopies();
-  causes.OnServerDrained("s0");
+  causes.OnDrainAsked("s0", /*undo=*/false);
   EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(false)}), "");
-  EXPECT_EQ(causes.OnHomes(
-                kJob, {{.first = "s1", .second = "s0", .generation = 7, .next_generation = 8}}),
-            "");
+  causes.OnRefusedCopy(kJob, 0, 8);
+  EXPECT_EQ(causes.OnHomes(kJob, {kDropped}), "");
   causes.OnLost("server s0");
   Causes other = causes;
   EXPECT_EQ(causes.OnHomes(kJob, {{.first = "s1", .generation = 9, .next_generation = 8}}), "");

@@ -129,10 +129,14 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts
   }
   if (step.samples > 0) {
     TraceSpan span(trace_, proto::TraceEvent::APPLY, id, chunk.clock);
-    // Each of the steps before is taken to have had as many samples as this one.
-    const uint64_t steps = 1 + std::exchange(chunk.steps_before, 0);
-    chunk.local->Apply(sum, static_cast<float>(1.0 / step.samples),
-                       steps * share_.JobSamples(step.samples), {.said = step.rate});
+    uint64_t samples = share_.JobSamples(step.samples);
+    // Each of the steps before is taken to have had as many samples as the largest one since: the
+    // first may end an epoch, and be a short one.
+    if (chunk.steps_before > 0 && step.samples > chunk.most_samples) {
+      samples += chunk.steps_before * share_.JobSamples(step.samples - chunk.most_samples);
+      chunk.most_samples = step.samples;
+    }
+    chunk.local->Apply(sum, static_cast<float>(1.0 / step.samples), samples, {.said = step.rate});
   }
   chunk.samples += step.samples;
   chunk.rate = step.rate;

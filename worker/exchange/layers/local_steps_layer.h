@@ -73,7 +73,8 @@ class LocalStepsLayer final : public ExchangeLayer {
     std::unique_ptr<kernels::WeightState> local;
     Bytes start;                // what the change is counted from: the weights of the last round
     uint64_t clock = 0;         // steps made
-    uint64_t steps_before = 0;  // of a process that died, until their samples are counted
+    uint64_t steps_before = 0;  // of a process that died
+    uint32_t most_samples = 0;  // of a step, where there are such: they count as many each
     uint32_t samples = 0;       // of the change
     uint32_t last_samples = 0;  // of the round before
     float rate = 0;             // of the last step, for other nodes to compare

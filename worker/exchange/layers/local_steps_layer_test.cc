@@ -95,14 +95,14 @@ struct Node {
     EXPECT_EQ(Values(given.node[0].weights), weights) << "the node begins with them";
   }
 
-  void Step(uint64_t step) {
+  void Step(uint64_t step, uint32_t samples = 4) {
     std::vector<float> gradient;
     for (uint32_t i = 0; i < kElements; ++i) gradient.push_back(std::sin(0.9f * i + step));
     CoreActions asked, given;
     EXPECT_TRUE(layer.Submit(ChunkId(0), kNow, &asked).ok());
     EXPECT_EQ(asked.node[0].clock, step);
     EXPECT_TRUE(
-        layer.OnPayload(asked.node[0], Floats(gradient), {.samples = 4}, kNow, &given).ok());
+        layer.OnPayload(asked.node[0], Floats(gradient), {.samples = samples}, kNow, &given).ok());
   }
   // The weights that servers have after a round.
   static std::vector<float> Answer(uint64_t round) {
@@ -112,8 +112,8 @@ struct Node {
   }
 
   // Makes one round; returns what is pushed, and what the weights are then.
-  std::vector<std::vector<float>> Round(uint64_t number) {
-    for (uint64_t step = number * kRound; step < (number + 1) * kRound; ++step) Step(step);
+  std::vector<std::vector<float>> Round(uint64_t number, uint32_t first_samples = 4) {
+    for (uint64_t i = 0; i < kRound; ++i) Step(number * kRound + i, i == 0 ? first_samples : 4);
     CoreActions landed, given;
     landed.node.push_back({.kind = NodeAction::Kind::kDeliver,
                            .clock = below.round - 1,
@@ -202,6 +202,15 @@ TEST(LocalSteps, InThePlaceOfAProcessThatDiedTheNewestOfItsFirstWeightsHold) {
   again.TakePlace(3);
   again.TakePlace(2);
   EXPECT_EQ(again.Round(2), once.Round(2));
+}
+
+TEST(LocalSteps, AShortFirstStepDoesNotPutTheScheduleBack) {
+  Node node(absl::StrCat("optimizer { sgd {} }", kThreeSteps));
+  node.TakePlace(3);
+  node.Round(3, /*first_samples=*/1);
+  EXPECT_EQ(node.layer.Image(ChunkId(0)).own.samples, 9u * 4 + 1 + 4 + 4);
+  node.Round(4, /*first_samples=*/2);
+  EXPECT_EQ(node.layer.Image(ChunkId(0)).own.samples, 9u * 4 + 9 + 10) << "they count once";
 }
 
 TEST(LocalSteps, AShorterLastRoundThatTheProcessBeforeHasPushedIsNotPushedAgain) {
