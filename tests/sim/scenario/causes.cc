@@ -84,9 +84,11 @@ void Causes::OnHeld(const std::string& server, const std::set<uint32_t>& jobs) {
   for (const auto& [job, homes] : homes_) {
     if (jobs.count(job) > 0) continue;
     for (uint32_t shard = 0; shard < homes.size(); ++shard) {
-      const std::tuple copy(job, shard, homes[shard].generation);
-      const bool is_meant = homes[shard].second == server && homes[shard].is_partial;
-      if (is_meant && told_copies_.count(copy) == 0) copies_that_none_has_.insert(copy);
+      const Home& home = homes[shard];
+      const bool is_next = home.next == server;
+      if (!is_next && (home.second != server || !home.is_partial)) continue;
+      const std::tuple copy(job, shard, is_next ? home.next_generation : home.generation);
+      if (told_copies_.count(copy) == 0) copies_that_none_has_.insert(copy);
     }
   }
 }
@@ -130,7 +132,8 @@ bool Causes::MayDropNext(uint32_t job, uint32_t shard, const Home& was) const {
   const std::string& leaves = was.replaces_first ? was.first : was.second;
   const bool is_lost =
       IsServerLost(was.first) || IsServerLost(was.second) || IsServerLost(was.next);
-  return is_lost || refused_copies_.count({job, shard, was.next_generation}) > 0 ||
+  const std::tuple copy(job, shard, was.next_generation);
+  return is_lost || refused_copies_.count(copy) > 0 || copies_that_none_has_.count(copy) > 0 ||
          MayBeBack(leaves) || MayBeOut(was.next);
 }
 

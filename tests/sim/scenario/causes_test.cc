@@ -90,6 +90,17 @@ TEST(CausesTest, ACopyIsFilledBesidesOnlyForOneOnADrainedServer) {
   }
 }
 
+TEST(CausesTest, OneThatItsServerWasNeverToldOfMayBeDroppedOnceTheServerIsBackWithoutIt) {
+  for (const bool was_told : {false, true}) {
+    Causes causes = WithTwoCopies();
+    causes.OnDrainAsked("s0", /*undo=*/false);
+    EXPECT_EQ(causes.OnHomes(kJob, {FilledBesides(/*replaces_first=*/false)}), "");
+    if (was_told) causes.OnToldOfCopy(kJob, 0, 8);
+    causes.OnHeld("s2", {});
+    EXPECT_EQ(causes.OnHomes(kJob, {kDropped}).empty(), !was_told);
+  }
+}
+
 TEST(CausesTest, TheCopyFilledBesidesTakesThePlaceThatItWasFilledFor) {
   for (const bool replaces_first : {false, true}) {
     Causes causes = WithTwoCopies();
