@@ -157,6 +157,9 @@ def readmes(tree):
             yield f"{folder}:1: no README.md"
 
 
+# What hashes whole payloads; tests compare with the plain functions.
+HASHES_PAYLOADS = ("common/wire/", "common/transport/", "server/shard/", "worker/")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
@@ -177,6 +180,17 @@ def includes(tree):
             finding = include_finding(path, match.group(1))
             if finding:
                 yield f"{path}:{text.count(chr(10), 0, match.start(1)) + 1}: {finding}"
+
+
+def fast_checksums(tree):
+    """Payloads are hashed with the processor's widest instructions, which xxhash.h does not choose."""
+    for path in filter(is_source, tree.paths):
+        if not path.startswith(HASHES_PAYLOADS) or path.endswith("_test.cc"):
+            continue
+        targets = {match.group(1): match.start(1) for match in INCLUDE.finditer(tree.text(path))}
+        if "xxhash.h" in targets and "xxh_x86dispatch.h" not in targets:
+            line = tree.text(path).count("\n", 0, targets["xxhash.h"]) + 1
+            yield f"{path}:{line}: includes xxhash.h without xxh_x86dispatch.h, which is faster"
 
 
 def include_guards(tree):
@@ -212,6 +226,7 @@ ALL = (
     tests_are_built,
     readmes,
     includes,
+    fast_checksums,
     include_guards,
     whitespace,
 )

@@ -121,6 +121,15 @@ class RulesTest(unittest.TestCase):
             text = f"#include \"{target}\"\n"
             self.assertEqual(found(rules.includes, {path: text}), [], (path, target))
 
+    def test_fast_checksums(self):
+        plain, fast = "#include <xxhash.h>\n", "#include <xxh_x86dispatch.h>\n"
+        self.assertEqual(found(rules.fast_checksums, {"common/wire/a.cc": fast + plain}), [])
+        self.assertEqual(found(rules.fast_checksums, {"common/wire/a_test.cc": plain}), [])
+        self.assertEqual(
+            found(rules.fast_checksums, {"common/wire/a.cc": "\n" + plain}),
+            ["common/wire/a.cc:2: includes xxhash.h without xxh_x86dispatch.h, which is faster"],
+        )
+
     def test_include_guards(self):
         self.assertEqual(found(rules.include_guards, {"a/b.h": GUARDED % ""}), [])
         for text in ("#pragma once\n", GUARDED.replace("A_B", "A_C") % "", "// x\n" + GUARDED % ""):
