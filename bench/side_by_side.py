@@ -1,12 +1,14 @@
 """Runs contenders side by side and writes tables of what came of it.
 
 usage: side_by_side.py [SCENARIO|GROUP...] [--bin DIR] [--rounds N] [--tiny] [--write FILE] [--list]
+                       [--before DIR]
 
 In every round each contender runs once, one after the other, so that what else happens on the
 machine falls on all of them. A figure is the median over all steps of a contender; a ratio is the
 median over the rounds of (Strata's median / the contender's median), with the least and the largest
 of them. Values are verified by each contender in each step: a wrong one ends it all with status 1.
 --tiny: sizes for a test. --write: puts each scenario's table into FILE, between marks of its own.
+--before: Strata beside another build of it, such as one of an older commit, and no peers.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import re
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import contenders
 from contenders import Skipped, Work
@@ -33,6 +35,7 @@ class Contender:
     run: object  # (Work, folder, hosts_file, whether to measure the link) -> contenders.Run
     is_ring: bool = False
     share: float = 1.0  # of the bytes of fp32 that it moves
+    is_peer: bool = False
 
 
 def ours(name, *more, is_ring=False, share=1.0):
@@ -56,7 +59,7 @@ def encoded(name, codec, *more, is_ring=False):
 def theirs(name, function, *more, is_ring=False, **named):
     def run(work, folder, hosts_file, measure):
         return function(work, folder, *more, **named)
-    return Contender(name, run, is_ring)
+    return Contender(name, run, is_ring, is_peer=True)
 
 
 def protected(how, *more):
@@ -159,8 +162,23 @@ SCENARIOS = {
         goals=[Goal("Strata, ENCRYPT", "Strata, PLAIN", 1.02)]),
 }
 
+AT_MOST_BEFORE = 1.03  # what a change that nobody asked for may cost; runs differ by that much
+
 # Names for several scenarios.
 GROUPS = {"security": ["security-tcp", "security-shaped", "security-regions"]}
+
+
+def beside_before(scenario, folder):
+    """The scenario with each of Strata's contenders beside that of the build in `folder`."""
+    scenario.goals = []
+    both = []
+    for one in [one for one in scenario.contenders if not one.is_peer]:
+        def run(work, _, hosts_file, is_first, now=one):
+            return now.run(work, folder, hosts_file, is_first)
+        before = replace(one, name=f"{one.name}, before", run=run)
+        both += [one, before]
+        scenario.goals.append(Goal(one.name, before.name, AT_MOST_BEFORE))
+    scenario.contenders = both
 
 
 def passes_over_link(work, is_ring):
@@ -315,6 +333,7 @@ def in_lab(name, scenario, options):
            str(scenario.work.nodes + scenario.work.servers), "--once", "--", sys.executable,
            os.path.abspath(__file__), name, "--bin", options.bin, "--hosts-file", "{hosts}",
            *(["--tiny"] if options.tiny else []),
+           *(["--before", options.before] if options.before else []),
            *(["--rounds", str(options.rounds)] if options.rounds else [])]
     done = subprocess.run(lab, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode == SKIPPED:
@@ -328,6 +347,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--bin", default="bazel-bin")
+    parser.add_argument("--before", default="")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--write", default="")
@@ -346,6 +366,8 @@ def main():
     for name in names or SCENARIOS:
         scenario, before = SCENARIOS[name], machine()
         work = scenario.work
+        if options.before:
+            beside_before(scenario, options.before)
         if options.tiny:
             work.size, work.steps, work.warmup = min(work.size, 200000), 3, 1
         rounds = options.rounds or (1 if options.tiny else scenario.rounds)
@@ -358,10 +380,11 @@ def main():
         if result is None:
             print(f"{name}: skipped, the network lab takes root\n", flush=True)
             continue
-        text = report(name, scenario, work, rounds, result, before)
+        called = f"{name} --before DIR" if options.before else name
+        text = report(called, scenario, work, rounds, result, before)
         print(text, flush=True)
         if options.write:
-            write(options.write, name, text)
+            write(options.write, called, text)
 
 
 if __name__ == "__main__":
