@@ -183,7 +183,7 @@ def includes(tree):
 
 
 def fast_checksums(tree):
-    """Payloads are hashed with the processor's widest instructions, which xxhash.h does not choose."""
+    """Payloads are hashed with the processor's widest instructions; xxhash.h has the plain ones."""
     for path in filter(is_source, tree.paths):
         if not path.startswith(HASHES_PAYLOADS) or path.endswith("_test.cc"):
             continue
