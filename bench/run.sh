@@ -3,8 +3,8 @@
 #
 # usage: bench/run.sh [SCENARIO|GROUP...] [--rounds N] [--list]     default: all (about an hour)
 #   bench/run.sh --tiny    sizes for a test, nothing is written
-#   bench/run.sh small-tcp one-host-tcp --before /FOLDER/bazel-bin    beside an older commit's build,
-#                          no peers: what has a change cost that nobody asked for?
+#   bench/run.sh small-tcp --before /FOLDER/bazel-bin    beside an older commit's build, no peers:
+#                                                        has a change cost what nobody asked for?
 #
 # Scenarios on shaped links take root (see bench/netlab.sh), else they are skipped.
 set -euo pipefail

@@ -30,3 +30,13 @@ python3 bench/side_by_side.py small --tiny --bin . --write "$scratch" >/dev/null
 [ "$(grep -c "^## Small model, shared" "$scratch")" -eq 1 ] &&
   [ "$(grep -c "^## " "$scratch")" -eq "$tables" ] || { echo "a table is not replaced"; exit 1; }
 grep -q "^# Before" "$scratch" || { echo "what else is in the file is lost"; exit 1; }
+
+# Beside another build (here itself) stand only Strata's own, and a table of its own.
+python3 bench/side_by_side.py small --tiny --bin . --before . --write "$scratch" >/dev/null
+beside=$(sed -n '/bench\/run.sh small --before DIR -->/,/<!-- end/p' "$scratch")
+[ "$(grep -c "^| Strata" <<<"$beside")" -eq 2 ] && grep -qF "| Strata, before |" <<<"$beside" ||
+  { echo "not Strata beside itself: $beside"; exit 1; }
+grep -q "Strata / Strata, before, at most 1.03: [0-9.]* (.*), m" <<<"$beside" ||
+  { echo "no goal of 1.03"; exit 1; }
+! grep -q "ps-lite" <<<"$beside" || { echo "peers, which nobody asked for"; exit 1; }
+[ "$(grep -c "^## Small model, shared" "$scratch")" -eq 2 ] || { echo "no table of its own"; exit 1; }

@@ -94,6 +94,7 @@ class Scenario:
     lab: bool = False  # a host for every node and server, on links of 1 Gbit/s
     is_node: bool = False  # ranks of one node: the bound is the memory's, and Strata measures it
     goals: list = field(default_factory=list)
+    by_turns: bool = False  # every other round in the other order
 
 
 SCENARIOS = {
@@ -170,11 +171,11 @@ GROUPS = {"security": ["security-tcp", "security-shaped", "security-regions"]}
 
 def beside_before(scenario, folder):
     """The scenario with each of Strata's contenders beside that of the build in `folder`."""
-    scenario.goals = []
-    both = []
+    scenario.goals, scenario.by_turns, both = [], True, []
+    first = scenario.contenders[0]
     for one in [one for one in scenario.contenders if not one.is_peer]:
-        def run(work, _, hosts_file, is_first, now=one):
-            return now.run(work, folder, hosts_file, is_first)
+        def run(work, _, hosts_file, __, now=one):  # the link is measured by both or by none
+            return now.run(work, folder, hosts_file, now is first)
         before = replace(one, name=f"{one.name}, before", run=run)
         both += [one, before]
         scenario.goals.append(Goal(one.name, before.name, AT_MOST_BEFORE))
@@ -195,8 +196,9 @@ def measure(scenario, work, folder, hosts_file, rounds):
     steps = {one.name: [] for one in scenario.contenders}
     shares = {one.name: [] for one in scenario.contenders}
     skipped, speeds, bounds, facts = {}, [], [], {}
-    for _ in range(rounds):
-        for one in scenario.contenders:
+    for round_ in range(rounds):
+        in_turn = scenario.contenders[:: -1 if scenario.by_turns and round_ % 2 else 1]
+        for one in in_turn:
             if one.name in skipped:
                 continue
             is_first = one is scenario.contenders[0]
