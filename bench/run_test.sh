@@ -39,4 +39,5 @@ beside=$(sed -n '/bench\/run.sh small --before DIR -->/,/<!-- end/p' "$scratch")
 grep -q "Strata / Strata, before, at most 1.03: [0-9.]* (.*), m" <<<"$beside" ||
   { echo "no goal of 1.03"; exit 1; }
 ! grep -q "ps-lite" <<<"$beside" || { echo "peers, which nobody asked for"; exit 1; }
-[ "$(grep -c "^## Small model, shared" "$scratch")" -eq 2 ] || { echo "no table of its own"; exit 1; }
+[ "$(grep -c "^## Small model, shared" "$scratch")" -eq 2 ] ||
+  { echo "no table of its own"; exit 1; }
