@@ -4,9 +4,10 @@ usage: side_by_side.py [SCENARIO|GROUP...] [--bin DIR] [--rounds N] [--tiny] [--
                        [--before DIR]
 
 In every round each contender runs once, one after the other, so that what else happens on the
-machine falls on all of them. A figure is the median over all steps of a contender; a ratio is the
-median over the rounds of (Strata's median / the contender's median), with the least and the largest
-of them. Values are verified by each contender in each step: a wrong one ends it all with status 1.
+machine falls on all of them, and in every other round in the other order. A figure is the median
+over all steps of a contender; a ratio is the median over the rounds of (Strata's median / the
+contender's median), with the least and the largest of them. Values are verified by each contender
+in each step: a wrong one ends it all with status 1.
 --tiny: sizes for a test. --write: puts each scenario's table into FILE, between marks of its own.
 --before: Strata beside another build of it, such as one of an older commit, and no peers.
 """
@@ -94,7 +95,6 @@ class Scenario:
     lab: bool = False  # a host for every node and server, on links of 1 Gbit/s
     is_node: bool = False  # ranks of one node: the bound is the memory's, and Strata measures it
     goals: list = field(default_factory=list)
-    by_turns: bool = False  # every other round in the other order
 
 
 SCENARIOS = {
@@ -171,7 +171,7 @@ GROUPS = {"security": ["security-tcp", "security-shaped", "security-regions"]}
 
 def beside_before(scenario, folder):
     """The scenario with each of Strata's contenders beside that of the build in `folder`."""
-    scenario.goals, scenario.by_turns, both = [], True, []
+    scenario.goals, both = [], []
     first = scenario.contenders[0]
     for one in [one for one in scenario.contenders if not one.is_peer]:
         def run(work, _, hosts_file, __, now=one):  # the link is measured by both or by none
@@ -197,8 +197,7 @@ def measure(scenario, work, folder, hosts_file, rounds):
     shares = {one.name: [] for one in scenario.contenders}
     skipped, speeds, bounds, facts = {}, [], [], {}
     for round_ in range(rounds):
-        in_turn = scenario.contenders[:: -1 if scenario.by_turns and round_ % 2 else 1]
-        for one in in_turn:
+        for one in scenario.contenders[:: -1 if round_ % 2 else 1]:
             if one.name in skipped:
                 continue
             is_first = one is scenario.contenders[0]
