@@ -32,6 +32,7 @@ absl::Status CheckWord(const char* what, const std::string& word) {
 absl::Status CheckWords(const proto::Register& registration) {
   absl::Status words = CheckWord("name", registration.name());
   if (words.ok()) words = CheckWord("address", registration.address());
+  if (words.ok()) words = CheckWord("version", registration.version());
   return words.ok() ? CheckWord("host", registration.host()) : words;
 }
 
