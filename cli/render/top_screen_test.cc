@@ -41,6 +41,7 @@ void AddDaemon(const std::string& name, proto::Role role, TopScene* scene) {
   daemon->set_name(name);
   daemon->set_role(role);
   daemon->set_alive(true);
+  if (role != proto::WORKER) return;
   daemon->set_slots(2);
   daemon->set_slots_used(1);
 }

@@ -146,7 +146,7 @@ class TopTest(unittest.TestCase):
         screen = top.await_text("strata top")
         top.press(b"q")
         self.assertEqual(top.end(), 0)
-        lines = re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", screen).split("\r\n")
+        lines = re.sub(r"\033\[[0-9;?]*[a-zA-Z]|\r", "", screen).split("\n")
         self.assertLessEqual(len(lines), 16)
         self.assertLessEqual(max(map(len, lines)), 40, lines)
 
