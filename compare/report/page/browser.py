@@ -44,6 +44,10 @@ def _high(descriptor):
     return moved
 
 
+def _url(path):
+    return path if "://" in path else "file://" + os.path.abspath(path)
+
+
 class Browser:
     """One page, with all that it complains of and asks for. A context manager."""
 
@@ -112,10 +116,11 @@ class Browser:
                 return answer["result"]
 
     def open(self, path):
+        """A file, or a URL."""
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
+        self.call("Page.navigate", url=_url(path))
         deadline = time.monotonic() + DEADLINE_S
         while "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
@@ -139,13 +144,14 @@ class Browser:
 
     def inspect(self, path, width, scheme, charts):
         """Opens a page with CHECKS in it; what is wrong before anything is looked at, where so many
-        charts are to be drawn."""
+        charts are to be drawn. It may ask for what lies where it lies."""
         self.show_as(width, scheme)
         self.open(path)
         with open(CHECKS, encoding="utf-8") as file:
             self.run(file.read())
         found = list(self.complaints)
-        found += [f"asks for {url[:100]}" for url in self.requests if not url.startswith("file:")]
+        own = "/".join(_url(path).split("/")[:3]) + "/"
+        found += [f"asks for {url[:100]}" for url in self.requests if not url.startswith(own)]
         drawn = self.run("document.body.dataset.charts")
         if drawn != f"{charts} drawn":
             found.append(f"charts: {drawn}")
