@@ -22,7 +22,8 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
     "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    # A server of the test's own is reached by its address.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 ]
 # Bash: the pipe's ends have to be descriptors 3 and 4.
@@ -120,7 +121,9 @@ class Browser:
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
-        self.call("Page.navigate", url=_url(path))
+        error = self.call("Page.navigate", url=_url(path)).get("errorText")
+        if error:
+            raise BrowserError(f"{path}: {error}")
         deadline = time.monotonic() + DEADLINE_S
         while "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
