@@ -51,7 +51,7 @@ function tiles(cluster) {
 function clusterView() {
   const { cluster } = feed;
   return [
-    stuckPanel(cluster.jobs),
+    stuckPanel(cluster.jobs, true),
     tiles(cluster),
     jobsSection(cluster.jobs, cluster.now_ms, "Jobs"),
     daemonsSection(cluster.daemons),

@@ -134,9 +134,10 @@ function drawJobCharts(job) {
   const { course } = job;
   const xs = xsOf(job);
   const atZero = { beginAtZero: true };
+  const solid = { borderDash: [] };  // it is alone
   drawLoss("loss", job);
   drawLines("speed", `samples per second, now ${countText(job.status.progress.samples_per_s)}`,
-    [line("samples/s", 2, xs, course.samples_per_s)], { title: "samples/s", format: countText, more: atZero });
+    [line("samples/s", 2, xs, course.samples_per_s, solid)], { title: "samples/s", format: countText, more: atZero });
   const hidden = course.hidden_share.some((value) => value !== null)
     ? [line("hidden", 0, xs, course.hidden_share)] : [];
   drawLines("waiting", "share of the ranks' time spent waiting, and of the transfers' time that is hidden",
@@ -146,7 +147,7 @@ function drawJobCharts(job) {
   drawLines("bytes", "bytes pushed and answered in each window",
     [line("pushed", 4, xs, course.bytes_pushed), line("answered", 5, xs, course.bytes_answered)],
     { title: "bytes in a window", format: bytesText, more: atZero });
-  drawLines("lr", "learning rate", [line("learning rate", 3, xs, course.lr)],
+  drawLines("lr", "learning rate", [line("learning rate", 3, xs, course.lr, solid)],
     { title: "learning rate", format: plain, more: atZero });
 }
 

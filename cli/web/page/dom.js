@@ -130,7 +130,7 @@ function spark(values, label) {
 // ---- tables ----
 
 // Columns: [title, class]; rows: [key, cells], a cell being a text, a node or a list of both. On
-// narrow screens a row is a card and each cell says its column's title.
+// narrow screens a row is a card, and each cell that says something says its column's title, too.
 function table(label, columns, rows) {
   const head = box("tr", "", columns.map(([title, className]) => {
     const cell = element("th", className, title);
@@ -138,7 +138,9 @@ function table(label, columns, rows) {
     return cell;
   }));
   const body = rows.map(([key, cells]) => keyed(key, box("tr", "", cells.map((cell, i) => {
-    const made = box("td", columns[i][1], cell);
+    const inside = box("div", "", cell);
+    const isBlank = inside.textContent === "-";
+    const made = box("td", `${columns[i][1]}${isBlank ? " blank" : ""}`.trim(), inside);
     made.dataset.label = columns[i][0];
     return made;
   }))));

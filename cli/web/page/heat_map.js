@@ -64,7 +64,7 @@ function heatVerdict(job) {
 
 function heatLayout(canvas, grid) {
   const left = 44, bottom = 30, width = canvas.parentElement.clientWidth;
-  const row = Math.max(2, Math.min(20, Math.floor(384 / grid.ranks.length)));
+  const row = Math.max(2, Math.min(24, Math.floor(384 / grid.ranks.length)));
   const column = Math.max(3, (width - left - 4) / HEAT_COLUMNS);
   return { left, bottom, width, row, column, height: row * grid.ranks.length + bottom };
 }

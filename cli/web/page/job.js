@@ -23,11 +23,11 @@ function headOf(job) {
 function figuresOf(status) {
   const { progress } = status;
   const shown = [
-    ["loss", progress.samples ? lossText(progress.loss) : "-"],
-    ["test accuracy", accuracyText(progress)],
-    ["samples/s", status.state === "running" ? countText(progress.samples_per_s) : "-"],
-    ["bytes per step", progress.bytes_per_step ? bytesText(progress.bytes_per_step) : "-"],
-    ["ranks", `${status.ranks}`],
+    ["Loss", progress.samples ? lossText(progress.loss) : "-"],
+    ["Test accuracy", accuracyText(progress)],
+    ["Samples/s", status.state === "running" ? countText(progress.samples_per_s) : "-"],
+    ["Bytes per step", progress.bytes_per_step ? bytesText(progress.bytes_per_step) : "-"],
+    ["Ranks", `${status.ranks}`],
     ...Object.entries(progress.values || {}).map(([name, value]) => [name, plain(value)]),
   ];
   return keyed("figures", box("div", "tiles", shown.map(([name, value]) => tile(name, value, []))));
@@ -46,8 +46,8 @@ function copyButton(text) {
   }, "copy");
 }
 
-function commandLine(text) {
-  return box("p", "command", element("code", "", text), copyButton(text));
+function commandLine(text, more) {
+  return box("p", "command", element("code", "", text), copyButton(text), more);
 }
 
 function compareLink(status) {
@@ -162,7 +162,7 @@ function eventsOf(job) {
 }
 
 function eventsSection(job) {
-  return section("events", "Events", box("ol", "events", eventsOf(job).map(([at, kind, words]) =>
+  return section("events", "Events", box("ol", "timeline", eventsOf(job).map(([at, kind, words]) =>
     box("li", kind, element("time", "", momentText(at)), element("span", "", words)))));
 }
 
@@ -179,7 +179,7 @@ function settingsSection(status) {
     ["protection", status.protection],
     whose ? ["owner", whose] : null,
     status.run_dir ? ["run's folder", status.run_dir] : null,
-  ]), element("h3", "", "Logs of its ranks, in a terminal"), commandLine(`strata logs ${status.job_id} --follow`));
+  ]), element("h3", "", "Logs of its ranks, in a terminal"), commandLine(`strata logs ${status.job_id} --follow`, compareLink(status)));
 }
 
 // ---- all of it ----
@@ -206,7 +206,7 @@ function jobView(id) {
   const isLive = status.state === "running";
   return [
     headOf(job),
-    isLive ? stuckPanel([status]) : null,
+    isLive ? stuckPanel([status], false) : null,
     figuresOf(status),
     courseSection(job),
     heatSection(id, job),
@@ -214,7 +214,6 @@ function jobView(id) {
     shardsSection(status),
     checkpointsSection(status),
     keyed("pair", box("div", "pair", settingsSection(status), eventsSection(job))),
-    compareLink(status) ? keyed("actions", box("p", "actions", compareLink(status))) : null,
   ];
 }
 

@@ -30,7 +30,7 @@ def course(points, staleness_bins=3, hidden=True, accuracy=True):
     steps = [10 * (i + 1) for i in range(points)]
     speed = [3900 + 350 * draw.random() - (1500 if 40 <= i < 46 else 0) for i in range(points)]
     waiting = [0.12 + 0.06 * draw.random() + (0.45 if 40 <= i < 46 else 0) for i in range(points)]
-    pushes = [[[90, 8, 2], [60, 30, 10], [75, 20, 5]][i % 3][:staleness_bins] for i in range(points)]
+    pushes = [[90 - i // 2 - i % 3, 8 + i // 3 + i % 3, 2 + i // 6][:staleness_bins] for i in range(points)]
     return {
         "step": steps,
         "elapsed_s": [0.65 * step / 10 + 0.2 * draw.random() for step in steps],
@@ -77,7 +77,7 @@ def progress(step, curve):
         "samples": 256 * step,
         "samples_per_s": curve["samples_per_s"][-1] if step else 0,
         "loss": curve["loss"][-1] if step else 0,
-        "test_accuracy": known[-1] if known else None,
+        "test_accuracy": known[-1] if known and step else None,
         "values": {},
         "bytes_per_step": 1.9e6 if step else 0,
         "eta_s": (TOTAL_STEPS - step) * 0.065 if step else None,

@@ -37,8 +37,8 @@ function showAllButton(key, shown, all, what) {
   }, "more");
 }
 
-// The panel of all jobs.
-function stuckPanel(jobs) {
+// The panel of these jobs; with the job of each wait where there may be several.
+function stuckPanel(jobs, withJob) {
   const waits = waitsOf(jobs);
   const running = jobs.filter((job) => job.state === "running");
   if (!waits.length) {
@@ -49,7 +49,7 @@ function stuckPanel(jobs) {
     return section("stuck", "Who is stuck", box("p", "calm good",
       element("strong", "", "Nothing is stuck"), element("span", "", atWork)));
   }
-  return section("stuck", "Who is stuck", ...stuckList(waits, true, "waits"));
+  return section("stuck", "Who is stuck", ...stuckList(waits, withJob, "waits"));
 }
 
 // Said aloud only when it changes, unlike the seconds.

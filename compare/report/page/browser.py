@@ -121,9 +121,11 @@ class Browser:
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
-        error = self.call("Page.navigate", url=_url(path)).get("errorText")
-        if error:
-            raise BrowserError(f"{path}: {error}")
+        answer = self.call("Page.navigate", url=_url(path))
+        if "errorText" in answer:
+            raise BrowserError(f"{path}: {answer['errorText']}")
+        if "loaderId" not in answer:  # it is only another place of the page that is there
+            self.call("Page.reload")
         deadline = time.monotonic() + DEADLINE_S
         while "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
