@@ -124,7 +124,7 @@ function resourceRow(resource) {
     limit ? barCell(used / limit, percentText(used / limit, 1), fullness(used / limit)) : "-"]];
 }
 
-const TOTAL_COLUMNS = [["Resource", "name"], ["Used", ""], ["Limit", ""], ["Nearest to it", "left"],
+const TOTAL_COLUMNS = [["Resource", "name"], ["Used", ""], ["Limit", ""], ["Nearest to it", "left wide"],
   ["Share", "left wide"]];
 
 // Resources of all daemons together, each with the one that is nearest to its limit.

@@ -85,11 +85,12 @@ async function follow(ids, onNews) {
   if (source) source.close();
   source = null;
   feed.watched = ids;
-  // Asked for once: unlike a stream, an answer says that there is no session, or no such job.
+  // Asked for once: unlike a stream, an answer says that there is no session.
   const cluster = await ask("/api/cluster");
   if (cluster) takeCluster(cluster);
   for (const id of cluster ? ids : []) {
-    const job = await ask(`/api/jobs/${id}`);
+    const isThere = cluster.jobs.some((job) => job.job_id === id);
+    const job = isThere ? await ask(`/api/jobs/${id}`) : { error: `there is no job ${id}` };
     if (job) takeJob(id, job);
   }
   if (feed.watched !== ids) return;

@@ -63,10 +63,10 @@ function heatVerdict(job) {
 // ---- the canvas ----
 
 function heatLayout(canvas, grid) {
-  const left = 44, bottom = 30, width = canvas.parentElement.clientWidth;
+  const left = 44, top = 8, bottom = 30, width = canvas.parentElement.clientWidth;
   const row = Math.max(2, Math.min(24, Math.floor(384 / grid.ranks.length)));
   const column = Math.max(3, (width - left - 4) / HEAT_COLUMNS);
-  return { left, bottom, width, row, column, height: row * grid.ranks.length + bottom };
+  return { left, top, width, row, column, height: top + row * grid.ranks.length + bottom, bottom };
 }
 
 function drawHeatLabels(context, grid, at) {
@@ -76,7 +76,7 @@ function drawHeatLabels(context, grid, at) {
   context.textAlign = "right";
   const each = Math.ceil(15 / at.row);
   grid.ranks.forEach((rank, i) => {
-    if (i % each === 0) context.fillText(`${rank}`, at.left - 7, (i + 0.5) * at.row);
+    if (i % each === 0) context.fillText(`${rank}`, at.left - 7, at.top + (i + 0.5) * at.row);
   });
   context.textBaseline = "top";
   context.textAlign = "center";
@@ -112,14 +112,15 @@ function drawHeatMap(job) {
     const cell = cells.get(step);
     if (!cell) return;
     context.fillStyle = heatColour(cell.waiting);
-    context.fillRect(at.left + (first + j) * at.column, i * at.row, at.column - (at.column > 5 ? 1 : 0),
-      at.row - gap);
+    context.fillRect(at.left + (first + j) * at.column, at.top + i * at.row,
+      at.column - (at.column > 5 ? gap : 0), at.row - gap);
   }));
   drawHeatLabels(context, grid, at);
   if (pointed.rank !== null && grid.cells[pointed.rank]) {
     context.strokeStyle = colours().text;
     context.lineWidth = 2;
-    context.strokeRect(at.left + pointed.column * at.column, pointed.rank * at.row, at.column, at.row);
+    context.strokeRect(at.left + pointed.column * at.column,
+      at.top + pointed.rank * at.row, at.column, at.row);
   }
 }
 
@@ -151,7 +152,7 @@ function heatCanvas(id) {
   canvas.onpointermove = (event) => {
     const at = heatLayout(canvas, heatGrid(job()));
     const column = Math.floor((event.offsetX - at.left) / at.column);
-    const rank = Math.floor(event.offsetY / at.row);
+    const rank = Math.floor((event.offsetY - at.top) / at.row);
     if (column !== pointed.column || rank !== pointed.rank) pointAt(job(), rank, column);
   };
   canvas.onpointerleave = () => {

@@ -106,12 +106,18 @@ function forgetCharts() {
   }
 }
 
+// All that the view needs is there.
+function isReady(at) {
+  return feed.link === "locked" || Boolean(feed.cluster) && idsOf(at).every((id) => feed.jobs.has(id));
+}
+
 function drawView(at) {
   if (feed.link !== "locked" && feed.cluster) {
     if (at.kind === "job") drawJob(at.id);
     if (at.kind === "compare") drawCompared(idsToCompare(at.ids));
   }
   document.body.dataset.charts = `${Object.keys(charts).length} drawn`;
+  document.body.dataset.shown = isReady(at) ? location.hash : "";
 }
 
 // A chart whose frame has gone is no more.

@@ -9,9 +9,10 @@ import random
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.abspath("compare/report/page"))
 import sample_daemons  # noqa: E402
+from page_case import HOSTILE  # noqa: E402
 
-HOSTILE = "</script><b>\"'&amp;<!--"
 NOW_MS = 1795788700000
 TOTAL_STEPS = 1170
 LONG = "a-name-of-a-job-that-somebody-has-made-by-joining-all-its-settings-lr0.03-batch64-seed1-again"
@@ -24,21 +25,22 @@ def wait(seconds, doing, node=1, rank=3, daemon="w2", clock=57):
             "doing": doing, "text": text}  # fmt: skip
 
 
-def course(points, staleness_bins=3, hidden=True, accuracy=True):
+def course(points, staleness_bins=3, hidden=True, accuracy=True, pace=1.0):
     """A job's windows of ten steps."""
     draw = random.Random(7)
     steps = [10 * (i + 1) for i in range(points)]
-    speed = [3900 + 350 * draw.random() - (1500 if 40 <= i < 46 else 0) for i in range(points)]
+    speed = [pace * (3900 + 350 * draw.random() - (1500 if 40 <= i < 46 else 0))
+             for i in range(points)]
     waiting = [0.12 + 0.06 * draw.random() + (0.45 if 40 <= i < 46 else 0) for i in range(points)]
     pushes = [[90 - i // 2 - i % 3, 8 + i // 3 + i % 3, 2 + i // 6][:staleness_bins] for i in range(points)]
     return {
         "step": steps,
-        "elapsed_s": [0.65 * step / 10 + 0.2 * draw.random() for step in steps],
-        "loss": [2.3 * math.exp(-step / 300) + 0.32 + 0.06 * draw.random() for step in steps],
+        "elapsed_s": [(0.65 * step / 10 + 0.2 * draw.random()) / pace for step in steps],
+        "loss": [2.3 * math.exp(-step / 300 / pace) + 0.32 + 0.06 * draw.random() for step in steps],
         "samples_per_s": speed,
         "waiting_share": waiting,
         "hidden_share": [0.7 + 0.2 * draw.random() if hidden else None for _ in steps],
-        "test_accuracy": [0.9 - 0.6 * math.exp(-step / 250) if accuracy and i % 9 == 8 else None
+        "test_accuracy": [0.9 - 0.6 * math.exp(-step / 250 / pace) if accuracy and i % 9 == 8 else None
                           for i, step in enumerate(steps)],
         "lr": [0.03 * min(1, step / 120) * (0.5 + 0.5 * math.cos(step / 380)) for step in steps],
         "bytes_pushed": [9800000 + int(200000 * draw.random()) for _ in steps],
@@ -188,7 +190,7 @@ def _checkpoints():
 
 def busy_jobs(waits):
     """What a cluster has on a day: jobs in each state, one of them held up."""
-    curve, quick = course(72), course(50, staleness_bins=1)
+    curve, quick = course(72), course(50, staleness_bins=1, pace=0.7)
     lenet = status(3, "lenet", step=722, curve=curve, waits=waits, checkpoints=_checkpoints())
     cnn = status(5, "cnn-sync", step=500, curve=quick, mode="sync", model="cnn", ranks=4)
     cnn["progress"]["values"] = {"perplexity": 12.4}

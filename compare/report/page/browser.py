@@ -147,11 +147,22 @@ class Browser:
         """Until two frames have been drawn, and what observers of sizes do is done."""
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
 
-    def inspect(self, path, width, scheme, charts):
+    def until(self, condition, seconds=20):
+        """Until an expression is true in the page."""
+        deadline = time.monotonic() + seconds
+        while not self.run(condition):
+            if time.monotonic() > deadline:
+                raise BrowserError(f"not so within {seconds} s: {condition}")
+            time.sleep(0.03)
+        self.settle()
+
+    def inspect(self, path, width, scheme, charts, ready="true"):
         """Opens a page with CHECKS in it; what is wrong before anything is looked at, where so many
-        charts are to be drawn. It may ask for what lies where it lies."""
+        charts are to be drawn, once `ready` is true there. It may ask for what lies where it
+        lies."""
         self.show_as(width, scheme)
         self.open(path)
+        self.until(ready)
         with open(CHECKS, encoding="utf-8") as file:
             self.run(file.read())
         found = list(self.complaints)
