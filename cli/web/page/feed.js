@@ -7,7 +7,7 @@ const feed = {
   link: "starting",  // "open", "lost", "locked"
   cluster: null,     // as /api/cluster has it
   jobs: new Map(),   // id -> as /api/jobs/ID has it, or {error}
-  taken: null,       // {ms: when the coordinator last answered, at: that in performance.now()}
+  takenAt: null,     // when the coordinator last answered, in performance.now()
   problem: "",
   lockedText: "",
   watched: [],
@@ -18,13 +18,12 @@ let retry = 0;
 // When the picture is from: what the server's clock says of its age, and what has passed here since.
 function take(news) {
   feed.problem = news.problem;
-  if (news.taken_ms === null) return;
-  const at = performance.now() - Math.max(0, news.now_ms - news.taken_ms);
-  if (!feed.taken || news.taken_ms >= feed.taken.ms) feed.taken = { ms: news.taken_ms, at };
+  feed.takenAt = news.taken_ms === null ? null
+    : performance.now() - Math.max(0, news.now_ms - news.taken_ms);
 }
 
 function ageSeconds() {
-  return feed.taken ? (performance.now() - feed.taken.at) / 1000 : null;
+  return feed.takenAt === null ? null : (performance.now() - feed.takenAt) / 1000;
 }
 
 function takeCluster(cluster) {
@@ -42,7 +41,7 @@ async function ask(path) {
   try {
     const answer = await fetch(path, { cache: "no-store" });
     if (answer.status === 401 || answer.status === 403) {
-      lock("");
+      lock();
       return null;
     }
     const json = await answer.json();
@@ -53,14 +52,14 @@ async function ask(path) {
   }
 }
 
-function lock(text) {
+function lock() {
   feed.link = "locked";
-  if (text) feed.lockedText = text;
   if (source) source.close();
   source = null;
 }
 
-// The token works once; it is out of the address bar before anything else is done.
+// The token works once; it is out of the address bar before anything else is done. Who has a session
+// already does not need it.
 async function logIn(token) {
   history.replaceState(null, "", `${location.pathname}#/`);
   try {
@@ -69,11 +68,8 @@ async function logIn(token) {
       headers: { "Content-Type": "text/plain" },
       body: token,
     });
-    if (answer.ok) {
-      feed.link = "starting";
-      return;
-    }
-    lock((await answer.text()).slice(0, 300));
+    feed.link = "starting";
+    feed.lockedText = answer.ok ? "" : (await answer.text()).slice(0, 300);
   } catch {
     feed.link = "lost";
   }

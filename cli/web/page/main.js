@@ -147,10 +147,6 @@ function idsOf(at) {
 async function go() {
   if (location.hash.startsWith("#token=")) {
     await logIn(location.hash.slice("#token=".length));
-    if (feed.link === "locked") {
-      show();
-      return;
-    }
   }
   const at = route();
   const isNew = JSON.stringify(at) !== shownRoute;

@@ -46,7 +46,7 @@ def _high(descriptor):
 
 
 def _url(path):
-    return path if "://" in path else "file://" + os.path.abspath(path)
+    return path if "://" in path or path == "about:blank" else "file://" + os.path.abspath(path)
 
 
 class Browser:
@@ -118,18 +118,23 @@ class Browser:
 
     def open(self, path):
         """A file, or a URL."""
+        if not self._load(_url(path)):  # it is only another place of the page that is there
+            self._load("about:blank")
+            self._load(_url(path))
+        self.settle()
+
+    def _load(self, url):
+        """False: nothing was loaded, as the page is there."""
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
-        answer = self.call("Page.navigate", url=_url(path))
+        answer = self.call("Page.navigate", url=url)
         if "errorText" in answer:
-            raise BrowserError(f"{path}: {answer['errorText']}")
-        if "loaderId" not in answer:  # it is only another place of the page that is there
-            self.call("Page.reload")
+            raise BrowserError(f"{url}: {answer['errorText']}")
         deadline = time.monotonic() + DEADLINE_S
-        while "Page.loadEventFired" not in self._events:
+        while "loaderId" in answer and "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
-        self.settle()
+        return "loaderId" in answer
 
     def show_as(self, width, scheme, height=900):
         """Viewport of that width in CSS pixels; scheme: "light" or "dark"."""
