@@ -15,7 +15,7 @@ from page_case import HOSTILE  # noqa: E402
 
 NOW_MS = 1795788700000
 TOTAL_STEPS = 1170
-LONG = "a-name-of-a-job-that-somebody-has-made-by-joining-all-its-settings-lr0.03-batch64-seed1-again"
+LONG = "a-name-of-a-job-that-somebody-has-made-by-joining-all-its-settings-lr0.03-batch64-seed1"
 
 
 def wait(seconds, doing, node=1, rank=3, daemon="w2", clock=57):
@@ -25,27 +25,28 @@ def wait(seconds, doing, node=1, rank=3, daemon="w2", clock=57):
             "doing": doing, "text": text}  # fmt: skip
 
 
-def course(points, staleness_bins=3, hidden=True, accuracy=True, pace=1.0):
+def course(points, staleness_bins=3, pace=1.0):
     """A job's windows of ten steps."""
     draw = random.Random(7)
     steps = [10 * (i + 1) for i in range(points)]
     speed = [pace * (3900 + 350 * draw.random() - (1500 if 40 <= i < 46 else 0))
              for i in range(points)]
     waiting = [0.12 + 0.06 * draw.random() + (0.45 if 40 <= i < 46 else 0) for i in range(points)]
-    pushes = [[90 - i // 2 - i % 3, 8 + i // 3 + i % 3, 2 + i // 6][:staleness_bins] for i in range(points)]
+    pushes = [[90 - i // 2 - i % 3, 8 + i // 3 + i % 3, 2 + i // 6] for i in range(points)]
+    accuracies = [0.9 - 0.6 * math.exp(-step / 250 / pace) for step in steps]
     return {
         "step": steps,
         "elapsed_s": [(0.65 * step / 10 + 0.2 * draw.random()) / pace for step in steps],
-        "loss": [2.3 * math.exp(-step / 300 / pace) + 0.32 + 0.06 * draw.random() for step in steps],
+        "loss": [0.32 + 2.3 * math.exp(-step / 300 / pace) + 0.06 * draw.random()
+                 for step in steps],
         "samples_per_s": speed,
         "waiting_share": waiting,
-        "hidden_share": [0.7 + 0.2 * draw.random() if hidden else None for _ in steps],
-        "test_accuracy": [0.9 - 0.6 * math.exp(-step / 250 / pace) if accuracy and i % 9 == 8 else None
-                          for i, step in enumerate(steps)],
+        "hidden_share": [0.7 + 0.2 * draw.random() for _ in steps],
+        "test_accuracy": [one if i % 9 == 8 else None for i, one in enumerate(accuracies)],
         "lr": [0.03 * min(1, step / 120) * (0.5 + 0.5 * math.cos(step / 380)) for step in steps],
         "bytes_pushed": [9800000 + int(200000 * draw.random()) for _ in steps],
         "bytes_answered": [9300000 + int(200000 * draw.random()) for _ in steps],
-        "staleness": pushes if staleness_bins else [[] for _ in steps],
+        "staleness": [counts[:staleness_bins] for counts in pushes],
     }  # fmt: skip
 
 
@@ -90,8 +91,9 @@ def shards():
     made = []
     for i, daemon in enumerate(("s0", "s0", "s1", "s1")):
         made.append({
-            "daemon": daemon, "shard": i % 2, "chunks": 2, "backup": "s1" if daemon == "s0" else None,
-            "backup_is_partial": i == 1, "pushes": 2874 + i, "answers": 2870 + i, "duplicates": 0,
+            "daemon": daemon, "shard": i % 2, "chunks": 2,
+            "backup": "s1" if daemon == "s0" else None, "backup_is_partial": i == 1,
+            "pushes": 2874 + i, "answers": 2870 + i, "duplicates": 0,
             "refused": 2 if i == 2 else 0, "bytes_received": 189000000 + i, "bytes_sent": 187000000,
             "memory_bytes": [393216, 950000, 1190000, 231504][i], "memory_limit_bytes": 1245184,
             "memory_parts": [],
@@ -152,7 +154,8 @@ def job(of_status, curve=None, windows=(), **changes):
 
 
 IN_CLUSTER = ("job_id", "name", "state", "reason", "mode", "model", "exchange", "ranks", "owner",
-              "namespace", "submitted_ms", "started_ms", "ended_ms", "progress", "waits")  # fmt: skip
+              "namespace", "submitted_ms", "started_ms", "ended_ms", "progress",
+              "waits")  # fmt: skip
 
 
 def scene(daemons, jobs, **changes):
@@ -207,8 +210,8 @@ def busy_jobs(waits):
         job(status(4, "lenet-async", "failed", step=310, curve=course(31), mode="async",
                    reason="node 0 (w1) rank 1: loss is not finite at step 310"),
             course(31), rank_windows(4, 31, last_step=310)),
-        job(status(2, "mlp", "finished", step=TOTAL_STEPS, curve=done, mode="sync", model="mlp"), done,
-            rank_windows(4, 60, last_step=1170), watched_from_step=200),
+        job(status(2, "mlp", "finished", step=TOTAL_STEPS, curve=done, mode="sync", model="mlp"),
+            done, rank_windows(4, 60, last_step=1170), watched_from_step=200),
         job(status(1, "mlp-probe", "cancelled", reason="cancelled by mira", ranks=2, step=12)),
     ]  # fmt: skip
 
@@ -262,7 +265,8 @@ def hostile():
     bad = wait(31, HOSTILE, daemon=HOSTILE)
     names = status(3, HOSTILE, step=722, curve=course(72), waits=[bad], mode=HOSTILE, model=HOSTILE,
                    owner=HOSTILE, namespace=HOSTILE, optimizer=HOSTILE, run_dir=HOSTILE,
-                   placement=HOSTILE, reason=HOSTILE, checkpoints={**_checkpoints(), "dir": HOSTILE})
+                   placement=HOSTILE, reason=HOSTILE,
+                   checkpoints={**_checkpoints(), "dir": HOSTILE})
     names["progress"]["values"] = {HOSTILE: 1.0}
     names["nodes"][0]["daemon"] = names["shards"][0]["daemon"] = HOSTILE
     long = status(4, LONG, step=310, curve=course(31), mode="significance", model=f"/opt/{LONG}.py",
@@ -275,7 +279,8 @@ def hostile():
     events = {"restarts": [{"failed_ms": NOW_MS, "reason": HOSTILE, "step": 0}]}
     return scene(daemons, [job(names, course(72), rank_windows(4, 60), **events),
                            job(long, course(31), rank_windows(2, 31))],
-                 coordinator=HOSTILE, version=HOSTILE, security=HOSTILE, cluster_id=HOSTILE)  # fmt: skip
+                 coordinator=HOSTILE, version=HOSTILE, security=HOSTILE, cluster_id=HOSTILE,
+                 )  # fmt: skip
 
 
 SCENES = {
