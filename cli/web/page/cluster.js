@@ -7,12 +7,14 @@ function tile(title, figure, detail, className) {
     element("span", "value", figure), ...[detail].flat());
 }
 
+const ofText = (some, all) => `${some.toLocaleString("en")} of ${all.toLocaleString("en")}`;
+
 function daemonsTile(daemons) {
   const dead = daemons.filter((daemon) => !daemon.alive).length;
   const leaving = daemons.filter((daemon) => daemon.alive && (daemon.draining || daemon.drained)).length;
   const parts = [dead ? `${dead} dead` : "", leaving ? `${leaving} draining` : ""].filter(Boolean);
   const servers = daemons.filter((daemon) => daemon.role === "server").length;
-  return tile("Daemons alive", `${daemons.length - dead} of ${daemons.length}`,
+  return tile("Daemons alive", ofText(daemons.length - dead, daemons.length),
     element("small", dead ? "bad-text" : leaving ? "open-text" : "", parts.join(", ") ||
       `${counted(servers, "server")}, ${counted(daemons.length - servers, "worker")}`),
     dead ? "alert" : "");
@@ -22,7 +24,7 @@ function slotsTile(daemons) {
   const alive = daemons.filter((daemon) => daemon.alive);
   const all = alive.reduce((sum, daemon) => sum + daemon.slots, 0);
   const used = alive.reduce((sum, daemon) => sum + daemon.slots_used, 0);
-  return tile("Slots in use", `${used} of ${all}`, all ? bar(used / all) : element("small", "", "no worker"));
+  return tile("Slots in use", ofText(used, all), all ? bar(used / all) : element("small", "", "no worker"));
 }
 
 function limitTile(resources) {

@@ -3,6 +3,7 @@
 // What comes from `strata web`: the cluster and the jobs that a view asks for, as news arrive.
 
 const RETRY_MS = 2000;
+const HIDDEN_MS = 15000;
 const feed = {
   link: "starting",  // "open", "lost", "locked"
   cluster: null,     // as /api/cluster has it
@@ -97,7 +98,9 @@ async function follow(ids, onNews) {
     retry = setTimeout(() => follow(ids, onNews), RETRY_MS);
     return;
   }
-  listen(ids, onNews);
+  // Browsers give a server six connections: tabs that nobody sees leave them to others.
+  if (document.hidden) retry = setTimeout(() => follow(ids, onNews), HIDDEN_MS);
+  else listen(ids, onNews);
 }
 
 function listen(ids, onNews) {

@@ -130,9 +130,9 @@ function dropOrphans() {
 }
 
 function show() {
-  if (document.hidden) return;
   const at = route();
   showAround(at);
+  if (document.hidden) return;
   showFreshness();
   patch(document.getElementById("view"), viewOf(at).filter(Boolean));
   dropOrphans();
@@ -174,7 +174,10 @@ function showAnew() {
 
 window.addEventListener("hashchange", go);
 window.addEventListener("resize", show);
-document.addEventListener("visibilitychange", show);
+document.addEventListener("visibilitychange", () => {
+  show();
+  follow(feed.watched, show);
+});
 isDark.addEventListener("change", showAnew);
 setInterval(showFreshness, 1000);
 go();

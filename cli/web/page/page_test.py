@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -204,6 +205,41 @@ class PageTest(unittest.TestCase):
         self.server.show(news)
         self.until("charts.loss.data.datasets[0].data.slice(-1)[0].x === 900")
         self.assertTrue(self.browser.run("charts.loss === kept"))
+
+    def test_tabs_that_nobody_sees_hold_no_stream(self):
+        self.open("#/")
+        for hidden, streams in (("true", 0), ("false", 1)):
+            self.browser.run(f"""Object.defineProperty(document, 'hidden',
+                {{value: {hidden}, configurable: true}});
+                document.dispatchEvent(new Event('visibilitychange'))""")
+            deadline = time.monotonic() + 20
+            while self.server.streams != streams:
+                self.assertLess(time.monotonic(), deadline, f"{self.server.streams} streams")
+                time.sleep(0.05)
+
+    def test_a_job_is_reached_and_its_command_copied_by_the_keyboard_alone(self):
+        def press(key, code, text=""):
+            for kind in ("keyDown", "keyUp"):
+                typed = text if kind == "keyDown" else ""
+                self.browser.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                                  windowsVirtualKeyCode=code, text=typed)
+
+        def tab_to(condition):
+            for _ in range(60):
+                press("Tab", 9)
+                if self.browser.run(f"(e => {condition})(document.activeElement)"):
+                    width = "getComputedStyle(document.activeElement).outlineWidth"
+                    self.assertEqual(self.browser.run(width), "2px")
+                    return
+            self.fail(f"not reached: {condition}")
+
+        self.open("#/")
+        tab_to("e.textContent === '3  lenet'")
+        press("Enter", 13, "\r")
+        self.until(shown("#/job/3"))
+        tab_to("e.textContent === 'copy'")
+        press("Enter", 13, "\r")
+        self.until("['copied', 'selected'].includes(document.querySelector('.copy').textContent)")
 
     def test_hostile_names_stay_text(self):
         for place in ("#/", "#/job/3", "#/compare/3/4", f"#/daemon/{LONG}"):

@@ -90,6 +90,7 @@ class WebServer(http.server.ThreadingHTTPServer):
         self.is_used = False  # the token
         self.changed = threading.Condition()
         self.version = 0
+        self.streams = 0  # that are open
         self.show(scene)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
 
@@ -177,6 +178,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(404, "text/plain", "not found")
 
     def _stream(self, ids):
+        with self.server.changed:
+            self.server.streams += 1
+        self._write_stream(ids)
+        with self.server.changed:
+            self.server.streams -= 1
+
+    def _write_stream(self, ids):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
