@@ -33,7 +33,7 @@ function limitTile(resources) {
   const nearest = nearestLimit(limited);
   if (!nearest) return tile("Nearest limit", "-", element("small", "", "no daemon has a limit"));
   const share = nearest.used / nearest.limit;
-  return tile("Nearest limit", percentText(share, 0), [bar(share, fullness(share)),
+  return tile("Nearest limit", limitText(share), [bar(share, fullness(share)),
     element("small", "", `${resourceTitle(nearest.name)} at ${nearest.where}`)]);
 }
 

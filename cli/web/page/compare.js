@@ -84,7 +84,8 @@ function drawCompared(ids) {
   drawLines("both-loss", "loss of both jobs", lines((course) => course.loss),
     { title: "loss", format: plain });
   drawLines("both-accuracy", "test accuracy of both jobs",
-    lines((course) => course.test_accuracy, { pointRadius: 3 }), { title: "test accuracy", format: SHARE.format });
+    lines((course) => course.test_accuracy, { pointRadius: 3 }),
+    accuracyAxis(...both.map((job) => job.course.test_accuracy)));
   drawLines("both-speed", "samples per second of both jobs", lines((course) => course.samples_per_s),
     { title: "samples/s", format: countText, more: { beginAtZero: true } });
 }

@@ -81,11 +81,17 @@ function drawLines(id, label, datasets, y, right) {
         },
       },
     },
-  }, `${choice.axis} ${isDark.matches} ${Boolean(right)}`);
+  }, [choice.axis, isDark.matches, ...[y, right].map((one) => one && JSON.stringify(one.more))].join(" "));
 }
 
 const SHARE = { format: (value) => percentText(value, 0), more: { min: 0, max: 1 } };
 const plain = FORMATS.plain;
+
+// Around a single value an axis would be from -100 % to 200 %.
+function accuracyAxis(...measured) {
+  const count = Math.max(...measured.map((values) => values.filter((one) => one !== null).length));
+  return { title: "test accuracy", format: SHARE.format, more: count < 2 ? SHARE.more : {} };
+}
 
 function drawLoss(id, job) {
   const { course } = job;
@@ -98,12 +104,17 @@ function drawLoss(id, job) {
   }
   drawLines(id, `loss${isMeasured ? " and test accuracy" : ""}, now ` +
     `${lossText(job.status.progress.loss)}`, sets, { title: "loss", format: plain },
-  isMeasured ? { title: "test accuracy", ...SHARE, more: {} } : null);
+  isMeasured ? accuracyAxis(course.test_accuracy) : null);
+}
+
+// How many kinds of staleness are shown apart.
+function stalenessBins(course) {
+  return Math.min(STALENESS_MAX + 1, Math.max(0, ...course.staleness.map((one) => one.length)));
 }
 
 // Shares of pushes by staleness, one upon the other.
 function stalenessSets(course, xs) {
-  const bins = Math.min(STALENESS_MAX + 1, Math.max(0, ...course.staleness.map((one) => one.length)));
+  const bins = stalenessBins(course);
   const heights = course.staleness.map(() => 0);
   const sets = [];
   for (let bin = 0; bin < bins; ++bin) {
@@ -142,8 +153,10 @@ function drawJobCharts(job) {
     ? [line("hidden", 0, xs, course.hidden_share)] : [];
   drawLines("waiting", "share of the ranks' time spent waiting, and of the transfers' time that is hidden",
     [line("waiting", 1, xs, course.waiting_share), ...hidden], { title: "share", ...SHARE });
-  drawLines("staleness", "shares of pushes by staleness", stalenessSets(course, xs),
-    { title: "share of pushes", ...SHARE });
+  if (stalenessBins(course)) {
+    drawLines("staleness", "shares of pushes by staleness", stalenessSets(course, xs),
+      { title: "share of pushes", ...SHARE });
+  }
   drawLines("bytes", "bytes pushed and answered in each window",
     [line("pushed", 4, xs, course.bytes_pushed), line("answered", 5, xs, course.bytes_answered)],
     { title: "bytes in a window", format: bytesText, more: atZero });
@@ -167,16 +180,15 @@ function figure(id, title, keys) {
 function jobFigures(job) {
   const { course } = job;
   const has = (values) => values.some((value) => value !== null);
-  const bins = Math.min(STALENESS_MAX + 1, Math.max(0, ...course.staleness.map((one) => one.length)));
+  const bins = stalenessBins(course);
   const lossKeys = has(course.test_accuracy) ? [["loss", 0], ["test accuracy", 1]] : [];
   return box("div", "charts",
     figure("loss", lossKeys.length ? "Loss and accuracy" : "Loss", lossKeys),
     figure("speed", "Samples/s"),
     figure("waiting", "Ranks' waiting", has(course.hidden_share)
       ? [["waiting", 1], ["transfers hidden", 0]] : []),
-    figure("staleness", bins ? "Staleness of pushes" : "Staleness: none was counted",
-      Array.from({ length: bins > 1 ? bins : 0 }, (_, bin) =>
-        [bin < STALENESS_MAX ? `${bin}` : `${bin} and more`, bin])),
+    bins ? figure("staleness", "Staleness of pushes", Array.from({ length: bins }, (_, bin) =>
+      [bin < STALENESS_MAX ? `${bin}` : `${bin} and more`, bin])) : null,
     figure("bytes", "Bytes", [["pushed", 4], ["answered", 5]]),
     figure("lr", "Learning rate"));
 }

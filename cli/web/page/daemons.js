@@ -31,11 +31,13 @@ function troubleOf(daemon) {
   return nearest && nearest.used / nearest.limit >= 0.9 ? 4 : 5;
 }
 
+const limitText = (share) => (share > 0 && share < 0.01 ? "< 1 %" : percentText(share, 0));
+
 function limitCell(resources) {
   const nearest = nearestLimit(resources);
   if (!nearest) return "-";
   const share = nearest.used / nearest.limit;
-  return [barCell(share, percentText(share, 0), fullness(share)),
+  return [barCell(share, limitText(share), fullness(share)),
     element("small", "", resourceTitle(nearest.name))];
 }
 

@@ -81,10 +81,9 @@ function drawHeatLabels(context, grid, at) {
   context.textBaseline = "top";
   context.textAlign = "center";
   const apart = Math.ceil(72 / at.column);
-  const first = HEAT_COLUMNS - grid.steps.length;
   grid.steps.forEach((step, i) => {
     const last = grid.steps.length - 1;
-    const x = at.left + (first + i + 0.5) * at.column;
+    const x = at.left + (i + 0.5) * at.column;
     if ((last - i) % apart || x > at.width - 18 && i < last) return;
     context.textAlign = x > at.width - 26 ? "right" : "center";
     const right = at.left + HEAT_COLUMNS * at.column;
@@ -107,12 +106,11 @@ function drawHeatMap(job) {
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   const gap = at.row > 6 ? 1 : 0;
-  const first = HEAT_COLUMNS - grid.steps.length;
   grid.cells.forEach((cells, i) => grid.steps.forEach((step, j) => {
     const cell = cells.get(step);
     if (!cell) return;
     context.fillStyle = heatColour(cell.waiting);
-    context.fillRect(at.left + (first + j) * at.column, at.top + i * at.row,
+    context.fillRect(at.left + j * at.column, at.top + i * at.row,
       at.column - (at.column > 5 ? gap : 0), at.row - gap);
   }));
   drawHeatLabels(context, grid, at);
@@ -128,8 +126,7 @@ function drawHeatMap(job) {
 
 function cellText(job) {
   const grid = heatGrid(job);
-  const first = HEAT_COLUMNS - grid.steps.length;
-  const step = grid.steps[pointed.column - first];
+  const step = grid.steps[pointed.column];
   const cell = pointed.rank !== null && grid.cells[pointed.rank] && grid.cells[pointed.rank].get(step);
   if (!cell) return "Point at a cell, or use the arrow keys.";
   return `${rankText(job, grid.ranks[pointed.rank])}, step ${step.toLocaleString("en")}: waited ` +
@@ -139,7 +136,7 @@ function cellText(job) {
 function pointAt(job, rank, column) {
   const grid = heatGrid(job);
   pointed.rank = Math.min(Math.max(rank, 0), grid.ranks.length - 1);
-  pointed.column = Math.min(Math.max(column, HEAT_COLUMNS - grid.steps.length), HEAT_COLUMNS - 1);
+  pointed.column = Math.min(Math.max(column, 0), grid.steps.length - 1);
   show();
 }
 

@@ -145,9 +145,9 @@ function changeText(change) {
 // [unix ms, kind, words], the newest first.
 function eventsOf(job) {
   const { status } = job;
-  const events = [[status.submitted_ms, "", "submitted"], [status.started_ms, "", "began"],
-    [status.ended_ms, { failed: "bad", finished: "good" }[status.state] || "",
-      status.reason ? `${status.state}: ${status.reason}` : status.state]];
+  const events = [[status.ended_ms, { failed: "bad", finished: "good" }[status.state] || "",
+    status.reason ? `${status.state}: ${status.reason}` : status.state],
+  [status.started_ms, "", "began"], [status.submitted_ms, "", "submitted"]];
   for (const one of job.restarts || []) {
     events.push([one.failed_ms, "bad", `failed: ${one.reason}; goes on ${fromStep(one.step)}`]);
   }

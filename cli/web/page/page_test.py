@@ -30,6 +30,7 @@ PAGES = [
     ("busy", "#/job/2", 6),
     ("busy", "#/job/4", 6),
     ("busy", "#/job/6", 0),
+    ("busy", "#/job/1", 5),  # nothing is pushed there
     ("busy", "#/job/77", 0),
     ("large", "#/job/100", 6),
     ("hostile", "#/job/3", 6),

@@ -212,7 +212,9 @@ def busy_jobs(waits):
             course(31), rank_windows(4, 31, last_step=310)),
         job(status(2, "mlp", "finished", step=TOTAL_STEPS, curve=done, mode="sync", model="mlp"),
             done, rank_windows(4, 60, last_step=1170), watched_from_step=200),
-        job(status(1, "mlp-probe", "cancelled", reason="cancelled by mira", ranks=2, step=12)),
+        job(status(1, "mlp-probe", "cancelled", reason="cancelled by mira", ranks=2, step=12,
+                   exchange="RING"), course(10, staleness_bins=0),
+            rank_windows(2, 2, last_step=20)),
     ]  # fmt: skip
 
 

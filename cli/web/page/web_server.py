@@ -105,6 +105,10 @@ class WebServer(http.server.ThreadingHTTPServer):
             self.version += 1
             self.changed.notify_all()
 
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a page that has been left
+            super().handle_error(request, client_address)
+
     def __enter__(self):
         self._thread.start()
         return self
