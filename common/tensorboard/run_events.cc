@@ -88,14 +88,15 @@ absl::Status RemoveRunEvents(const std::string& dir) {
 
 double RunEvents::Now() const { return absl::ToDoubleSeconds(options_.now() - absl::UnixEpoch()); }
 
-absl::Status RunEvents::Append(const strata::proto::MetricsRecord& record, uint64_t kept_step) {
+absl::Status RunEvents::Append(const strata::proto::MetricsRecord& record,
+                               std::optional<uint64_t> kept_step) {
   if (path_.empty()) {
     if (absl::Status status = Open(kept_step); !status.ok()) return status;
   }
   return Write({MetricsEvent(record, Now())});
 }
 
-absl::Status RunEvents::Open(uint64_t kept_step) {
+absl::Status RunEvents::Open(std::optional<uint64_t> kept_step) {
   std::string path = FindFile(options_.dir);
   int64_t bytes = 0;
   if (path.empty()) {
@@ -112,7 +113,7 @@ absl::Status RunEvents::Open(uint64_t kept_step) {
     events = {FileVersionEvent(Now()), JobTextEvent(options_.job_text, Now())};
   }
   // Others may have written of steps that are made again, or of one that metrics.jsonl has not.
-  if (bytes > 0 || kept_step > 0) events.push_back(GoOnEvent(kept_step, Now()));
+  if (kept_step && (bytes > 0 || *kept_step > 0)) events.push_back(GoOnEvent(*kept_step, Now()));
   path_ = path;
   const absl::Status status = Write(events);
   if (!status.ok()) path_.clear();

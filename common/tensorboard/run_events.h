@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,14 +43,15 @@ class RunEvents {
 
   // Adds a record. `kept_step` is the newest step that metrics.jsonl has without it: where this is
   // the first record of this object's, what an earlier one wrote of later steps is made void.
-  // Errors: name the file.
-  absl::Status Append(const strata::proto::MetricsRecord& record, uint64_t kept_step);
+  // Without it nothing is. Errors: name the file.
+  absl::Status Append(const strata::proto::MetricsRecord& record,
+                      std::optional<uint64_t> kept_step);
 
   // Others may write before the next record: it is then as the first one.
   void Close() { path_.clear(); }
 
  private:
-  absl::Status Open(uint64_t kept_step);
+  absl::Status Open(std::optional<uint64_t> kept_step);
   absl::Status Write(const std::vector<proto::Event>& events);
   double Now() const;
 

@@ -129,6 +129,15 @@ TEST_F(RunEventsTest, ARecordThatWasCutShortIsCutOffByTheNextOneWhoWrites) {
   EXPECT_EQ(ReadEvents(path)[0].file_version(), "brain.Event:2") << "nothing of it was whole";
 }
 
+TEST_F(RunEventsTest, WhoDoesNotKnowTheNewestStepMakesNothingVoid) {
+  RunEvents first = Make(), second = Make();
+  for (const uint64_t step : {10, 20}) {
+    ASSERT_EQ(first.Append(Record(step), step - 10), absl::OkStatus());
+  }
+  ASSERT_EQ(second.Append(Record(15), std::nullopt), absl::OkStatus());
+  EXPECT_THAT(Steps(), ElementsAre(10, 15, 20));
+}
+
 TEST_F(RunEventsTest, NodesThatWriteOneAfterTheOtherWriteToOneFile) {
   RunEvents first = Make(), second = Make(1'700'000'100);
   ASSERT_EQ(first.Append(Record(10), 0), absl::OkStatus());
