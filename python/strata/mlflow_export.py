@@ -275,10 +275,8 @@ def export(mlflow: Any, options: argparse.Namespace) -> str:
     if run is None:
         raise UsageError("interrupted before anything was logged")
     if file.is_cut and not options.follow:
-        print(
-            f"strata: warning: {folder / 'metrics.jsonl'}: the last line is cut short, and left out",
-            file=sys.stderr,
-        )
+        cut = f"{options.run_dir}/metrics.jsonl: the last line is cut short, and left out"
+        print(f"strata: warning: {cut}", file=sys.stderr)
     run.end()
     return f"{options.experiment}: run {run.id}: {lines_logged} lines, {numbers} numbers"
 
