@@ -126,7 +126,9 @@ TEST_F(RunEventsTest, ARecordThatWasCutShortIsCutOffByTheNextOneWhoWrites) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << content.substr(0, 5);
   RunEvents third = Make();
   ASSERT_EQ(third.Append(Record(20), 10), absl::OkStatus());
-  EXPECT_EQ(ReadEvents(path)[0].file_version(), "brain.Event:2") << "nothing of it was whole";
+  const std::vector<proto::Event> events = ReadEvents(path);
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2") << "nothing of it was whole";
 }
 
 TEST_F(RunEventsTest, WhoDoesNotKnowTheNewestStepMakesNothingVoid) {
