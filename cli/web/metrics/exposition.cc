@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "cli/render/render.h"
 #include "cli/web/metrics/families.h"
 #include "cli/web/metrics/job_families.h"
@@ -27,11 +28,11 @@ constexpr std::array kStates = {proto::QUEUED, proto::RUNNING, proto::FINISHED, 
 
 uint64_t Flag(bool value) { return value ? 1 : 0; }
 
-std::string With(std::string_view labels, std::string_view name, std::string_view value) {
+std::string With(absl::string_view labels, absl::string_view name, absl::string_view value) {
   return absl::StrCat(labels, labels.empty() ? "" : ",", Label(name, value));
 }
 
-std::string With(std::string_view labels, std::string_view name, uint64_t value) {
+std::string With(absl::string_view labels, absl::string_view name, uint64_t value) {
   return absl::StrCat(labels, ",", name, "=\"", value, "\"");
 }
 
@@ -39,7 +40,7 @@ double SecondsSince(int64_t unix_ms, absl::Time now) {
   return std::max(0.0, absl::ToDoubleSeconds(now - absl::FromUnixMillis(unix_ms)));
 }
 
-void AddResources(const proto::DaemonStatus& daemon, std::string_view labels, const Family& used,
+void AddResources(const proto::DaemonStatus& daemon, absl::string_view labels, const Family& used,
                   const Family& limit, MetricText* text) {
   const int count = std::min(daemon.resources_size(), kPerDaemonMax);
   for (int i = 0; i < count; ++i) {
@@ -50,7 +51,7 @@ void AddResources(const proto::DaemonStatus& daemon, std::string_view labels, co
   }
 }
 
-void AddRefusals(const proto::DaemonStatus& daemon, std::string_view labels, MetricText* text) {
+void AddRefusals(const proto::DaemonStatus& daemon, absl::string_view labels, MetricText* text) {
   const int count = std::min(daemon.refusals_size(), kPerDaemonMax);
   for (int i = 0; i < count; ++i) {
     const proto::Refusal& refusal = daemon.refusals(i);
@@ -106,8 +107,12 @@ void AddNewestWindow(const JobScene& scene, const std::string& labels, MetricTex
   } else if (!scene.course.empty() && scene.course.back().hidden_share >= 0) {
     text->Add(metrics::kJobHidden, labels, scene.course.back().hidden_share);
   }
-  if (scene.course.empty()) return;
-  const CoursePoint& newest = scene.course.back();
+  // A point of a test alone has neither.
+  const auto point =
+      std::find_if(scene.course.rbegin(), scene.course.rend(),
+                   [](const CoursePoint& p) { return !std::isnan(p.waiting_share); });
+  if (point == scene.course.rend()) return;
+  const CoursePoint& newest = *point;
   text->Add(metrics::kJobWaiting, labels, newest.waiting_share);
   text->Add(metrics::kJobLearningRate, labels, newest.lr);
   for (size_t i = 0; i < std::min(newest.staleness.size(), kStalenessMax); ++i) {

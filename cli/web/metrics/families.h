@@ -1,7 +1,7 @@
 #ifndef STRATA_CLI_WEB_METRICS_FAMILIES_H_
 #define STRATA_CLI_WEB_METRICS_FAMILIES_H_
 
-#include <string_view>
+#include "absl/strings/string_view.h"
 
 namespace strata::cli::metrics {
 
@@ -11,11 +11,11 @@ enum class Kind { kGauge, kCounter };
 enum class Detail { kCluster, kJob, kDaemon, kNode, kShard, kResource, kRank };
 
 struct Family {
-  std::string_view name;  // without a counter's _total
+  absl::string_view name;  // without a counter's _total
   Kind kind = Kind::kGauge;
-  std::string_view unit;  // the name ends in it; empty: a number
+  absl::string_view unit;  // the name ends in it; empty: a number
   Detail detail = Detail::kCluster;
-  std::string_view help;
+  absl::string_view help;
 };
 
 // Cluster.

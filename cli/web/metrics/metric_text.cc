@@ -9,12 +9,12 @@
 namespace strata::cli::metrics {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
 
 bool Follows(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
 // Bytes of the character that `text` begins with; 0: it begins with none.
-size_t CharacterBytes(std::string_view text) {
+size_t CharacterBytes(absl::string_view text) {
   const auto at = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = at(0);
   if (first < 0x80) return 1;
@@ -52,14 +52,14 @@ std::string Head(const Family& family) {
 
 }  // namespace
 
-std::string Label(std::string_view name, std::string_view value) {
+std::string Label(absl::string_view name, absl::string_view value) {
   std::string text = absl::StrCat(name, "=\"");
   size_t taken = 0;
   while (!value.empty()) {
     const size_t bytes = CharacterBytes(value);
     const auto first = static_cast<unsigned char>(value[0]);
     const bool bad = bytes == 0 || (first < 0x20 && first != '\n') || first == 0x7F;
-    const std::string_view character = bad ? kReplacement : value.substr(0, bytes);
+    const absl::string_view character = bad ? kReplacement : value.substr(0, bytes);
     taken += character.size();
     if (taken > kLabelBytesMax) break;
     value.remove_prefix(std::max<size_t>(bytes, 1));
@@ -68,21 +68,21 @@ std::string Label(std::string_view name, std::string_view value) {
       continue;
     }
     if (character == "\"" || character == "\\") text += '\\';
-    text += character;
+    absl::StrAppend(&text, character);
   }
   text += '"';
   return text;
 }
 
-void MetricText::Add(const Family& family, std::string_view labels, double value) {
+void MetricText::Add(const Family& family, absl::string_view labels, double value) {
   AddText(family, labels, Number(value));
 }
 
-void MetricText::Add(const Family& family, std::string_view labels, uint64_t value) {
+void MetricText::Add(const Family& family, absl::string_view labels, uint64_t value) {
   AddText(family, labels, absl::AlphaNum(value).Piece());
 }
 
-void MetricText::AddText(const Family& family, std::string_view labels, std::string_view value) {
+void MetricText::AddText(const Family& family, absl::string_view labels, absl::string_view value) {
   const auto [place, is_new] = places_.try_emplace(&family, slots_.size());
   if (is_new) slots_.push_back({.family = &family});
   Slot& slot = slots_[place->second];

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
 #include "cli/web/metrics/families.h"
 
 namespace strata::cli::metrics {
@@ -19,7 +19,7 @@ inline constexpr size_t kLabelBytesMax = 128;
 
 // NAME="VALUE". Values are cut at kLabelBytesMax bytes, between characters; what is not UTF-8 and
 // control characters become U+FFFD; quotes, backslashes and new lines are escaped.
-std::string Label(std::string_view name, std::string_view value);
+std::string Label(absl::string_view name, absl::string_view value);
 
 // Collects series and writes them as OpenMetrics 1.0 text. prometheus-cpp 1.0's TextSerializer
 // knows only the older format 0.0.4, without units and without an end mark that tells a cut
@@ -31,8 +31,8 @@ class MetricText {
   // `labels` are Label()s with commas between them; may be empty. The first series of its labels
   // counts; others of the family with the same ones, as two names that are equal once they are cut,
   // are left out. `family` is one of the constants.
-  void Add(const Family& family, std::string_view labels, double value);
-  void Add(const Family& family, std::string_view labels, uint64_t value);
+  void Add(const Family& family, absl::string_view labels, double value);
+  void Add(const Family& family, absl::string_view labels, uint64_t value);
 
   // All of it, with kLeftOut. A family that has no room is left out whole, as sums over a part of
   // it would mislead; coarser ones have room first.
@@ -46,7 +46,7 @@ class MetricText {
     size_t duplicates = 0;
     absl::flat_hash_set<std::string> labels;
   };
-  void AddText(const Family& family, std::string_view labels, std::string_view value);
+  void AddText(const Family& family, absl::string_view labels, absl::string_view value);
 
   const size_t series_max_;
   std::unordered_map<const Family*, size_t> places_;
