@@ -30,17 +30,15 @@ int Run(const Options& options, const Invocation& invocation) {
   web.on_new_link = PrintWebLink;
   auto service = WebService::Open(std::move(web));
   if (!service.ok()) return PrintError(service.status());
-  return RunDaemon(&request, {.start =
-                                  [&] {
-                                    (*service)->Begin(options.coordinator.address,
-                                                      WebClients(options.coordinator));
-                                    return absl::OkStatus();
-                                  },
-                              .ready_line =
-                                  [&] {
-                                    return absl::StrCat("strata web ready url=", (*service)->url());
-                                  },
-                              .stop = [&] { service->reset(); }});
+  return RunDaemon(
+      &request,
+      {.start =
+           [&] {
+             (*service)->Begin(options.coordinator.address, WebClients(options.coordinator));
+             return absl::OkStatus();
+           },
+       .ready_line = [&] { return absl::StrCat("strata web ready url=", (*service)->url()); },
+       .stop = [&] { service->reset(); }});
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ absl::Status CheckProtection(const WebService::Options& options, const Place& pl
   }
   if (options.certificate_file.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", options.listen, ": beyond this host the page goes over TLS "
+        absl::StrCat("--listen ", options.listen,
+                     ": beyond this host the page goes over TLS "
                      "alone: --tls-certificate FILE --tls-key FILE; or stay at 127.0.0.1 and use "
                      "ssh -L 8265:127.0.0.1:8265"));
   }
