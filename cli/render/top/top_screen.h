@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_RENDER_TOP_SCREEN_H_
-#define STRATA_CLI_RENDER_TOP_SCREEN_H_
+#ifndef STRATA_CLI_RENDER_TOP_TOP_SCREEN_H_
+#define STRATA_CLI_RENDER_TOP_TOP_SCREEN_H_
 
 #include <string>
 #include <vector>
@@ -31,4 +31,4 @@ std::string TopScreen(const TopScene& scene, const TopSize& size, absl::Time now
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_RENDER_TOP_SCREEN_H_
+#endif  // STRATA_CLI_RENDER_TOP_TOP_SCREEN_H_

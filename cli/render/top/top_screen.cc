@@ -1,4 +1,4 @@
-#include "cli/render/top_screen.h"
+#include "cli/render/top/top_screen.h"
 
 #include <algorithm>
 #include <cmath>
