@@ -1,4 +1,4 @@
-"""`strata web` beside a cluster of real processes: what it answers, to whom, and when all goes wrong."""
+"""`strata web` on a cluster of real processes: what it answers, to whom, and when all goes wrong."""
 
 import base64
 import hashlib
@@ -169,7 +169,8 @@ class WebTest(unittest.TestCase):
 
     def test_a_rank_that_is_stopped_is_named(self):
         browser = Browser(self.open.field("url"))
-        self.await_json(browser, "/api/cluster", lambda seen: seen["jobs"][0]["progress"]["step"] > 5)
+        self.await_json(browser, "/api/cluster",
+                        lambda seen: seen["jobs"][0]["progress"]["step"] > 5)
         pid = self.rank_pids()[1]
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_COMMANDS_DRAIN_TEXT_H_
-#define STRATA_CLI_COMMANDS_DRAIN_TEXT_H_
+#ifndef STRATA_CLI_RENDER_DRAIN_TEXT_H_
+#define STRATA_CLI_RENDER_DRAIN_TEXT_H_
 
 #include <cstdint>
 #include <string>
@@ -18,4 +18,4 @@ std::string DrainProgress(const std::string& daemon, uint32_t all, const proto::
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_COMMANDS_DRAIN_TEXT_H_
+#endif  // STRATA_CLI_RENDER_DRAIN_TEXT_H_

@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_COMMANDS_MPI_CHECKPOINTS_H_
-#define STRATA_CLI_COMMANDS_MPI_CHECKPOINTS_H_
+#ifndef STRATA_CLI_MPI_MPI_CHECKPOINTS_H_
+#define STRATA_CLI_MPI_MPI_CHECKPOINTS_H_
 
 #include <cstdint>
 #include <deque>
@@ -73,4 +73,4 @@ class MpiCheckpoints {
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_COMMANDS_MPI_CHECKPOINTS_H_
+#endif  // STRATA_CLI_MPI_MPI_CHECKPOINTS_H_

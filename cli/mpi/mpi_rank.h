@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_COMMANDS_MPI_RANK_H_
-#define STRATA_CLI_COMMANDS_MPI_RANK_H_
+#ifndef STRATA_CLI_MPI_MPI_RANK_H_
+#define STRATA_CLI_MPI_MPI_RANK_H_
 
 #include <string>
 
@@ -22,4 +22,4 @@ absl::Status RunMpiRank(const MpiRankOptions& options, const absl::Notification*
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_COMMANDS_MPI_RANK_H_
+#endif  // STRATA_CLI_MPI_MPI_RANK_H_

@@ -1,4 +1,4 @@
-#include "cli/commands/drain_text.h"
+#include "cli/render/drain_text.h"
 
 #include <algorithm>
 

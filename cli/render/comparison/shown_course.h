@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_RENDER_SHOWN_COURSE_H_
-#define STRATA_CLI_RENDER_SHOWN_COURSE_H_
+#ifndef STRATA_CLI_RENDER_COMPARISON_SHOWN_COURSE_H_
+#define STRATA_CLI_RENDER_COMPARISON_SHOWN_COURSE_H_
 
 #include <cstddef>
 #include <utility>
@@ -46,4 +46,4 @@ class ShownCourse {
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_RENDER_SHOWN_COURSE_H_
+#endif  // STRATA_CLI_RENDER_COMPARISON_SHOWN_COURSE_H_

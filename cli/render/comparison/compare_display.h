@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_RENDER_COMPARE_DISPLAY_H_
-#define STRATA_CLI_RENDER_COMPARE_DISPLAY_H_
+#ifndef STRATA_CLI_RENDER_COMPARISON_COMPARE_DISPLAY_H_
+#define STRATA_CLI_RENDER_COMPARISON_COMPARE_DISPLAY_H_
 
 #include <cstdio>
 #include <string>
@@ -46,4 +46,4 @@ class CompareDisplay {
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_RENDER_COMPARE_DISPLAY_H_
+#endif  // STRATA_CLI_RENDER_COMPARISON_COMPARE_DISPLAY_H_

@@ -1,8 +1,8 @@
-#include "cli/render/shown_course.h"
+#include "cli/render/comparison/shown_course.h"
 
 #include <cstdio>
 
-#include "cli/render/compare_display.h"
+#include "cli/render/comparison/compare_display.h"
 #include "cli/render/progress.h"
 #include "common/clock.h"
 

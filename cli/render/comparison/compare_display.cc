@@ -1,4 +1,4 @@
-#include "cli/render/compare_display.h"
+#include "cli/render/comparison/compare_display.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "cli/commands/mpi_rank.h"
+#include "cli/mpi/mpi_rank.h"
 
 #include <sys/socket.h>
 
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/commands/mpi_checkpoints.h"
+#include "cli/mpi/mpi_checkpoints.h"
 #include "cli/options/options.h"
 #include "cli/render/progress.h"
 #include "common/checkpoint/open_store.h"

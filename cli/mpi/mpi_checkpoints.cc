@@ -1,4 +1,4 @@
-#include "cli/commands/mpi_checkpoints.h"
+#include "cli/mpi/mpi_checkpoints.h"
 
 #include <cstdio>
 #include <cstring>
