@@ -59,7 +59,7 @@ trap 'rm -rf "$stage"' EXIT
 umask 022
 top=$stage/strata
 mkdir -p "$top/built" "$top/deploy" "$top/docs" "$top/worker/client/c" "$top/common"
-for file in "$program" "$library" "$plugin"; do
+for file in "$plugin" "$program" "$library"; do
   if [ -e "$built/$file" ]; then
     install -m 755 "$built/$file" "$top/built/"
   elif [ "$file" = "$plugin" ]; then
