@@ -8,18 +8,21 @@ check() { # WHAT CONDITION...
   shift
   if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
 }
-# What is on the disk, but dpkg's own books and what any installation writes.
+# What is on the disk, but dpkg's own books and accounts, with their lock.
 snapshot() {
   find / -xdev \( -path /opt/test -o -path /tmp -o -path /var/lib/dpkg -o -path /var/log \
-    -o -path /var/cache -o -path /proc -o -path /dev \) -prune -o -printf '%p %y %m %u\n' |
-    grep -v '^/etc/\(passwd\|group\|shadow\|gshadow\)-\? ' | sort
+    -o -path /var/cache -o -path /run -o -path /proc -o -path /dev \) -prune -o -printf '%p %y %m %u\n' |
+    grep -v '^/etc/\(passwd-\?\|group-\?\|g\?shadow-\?\|\.pwd\.lock\) ' | sort
 }
 dpkg_quiet() { dpkg "$@" < /dev/null > /tmp/dpkg.log 2>&1 || { cat /tmp/dpkg.log; return 1; }; }
 
 snapshot > /tmp/before
 check "a root without strata" [ ! -e /usr/bin/strata ]
 check "the packages are installed" dpkg_quiet -i ./*.deb
-check "and whole" [ -z "$(dpkg --audit; dpkg --verify strata libstrata-client1 strata-cuda)" ]
+ours=(strata strata-cuda libstrata-client1 libstrata-dev)
+words=$(dpkg --audit "${ours[@]}"; dpkg --verify "${ours[@]}")
+echo "$words"
+check "and whole" [ -z "$words" ]
 check "the worker's user is there" [ "$(id -un strata)" = strata ]
 check "nobody else reads tokens" \
   [ "$(stat -c '%a %U %s' /etc/strata/worker.token)" = "600 root 0" ]
@@ -39,7 +42,8 @@ as_user strata devices --device-plugin /usr/lib/strata/libstrata_cuda.so > /tmp/
 check "the plugin is loaded" grep -qF "fake device" /tmp/devices
 as_user strata devices > /tmp/devices 2>&1
 check "and found beside the program" grep -qF "fake device" /tmp/devices
-as_user strata run -n 2 --runs /tmp/home/own ./linear > /tmp/own 2>&1
+as_user strata local --nodes 2 --job job/linear.textproto --runs /tmp/home/own \
+  --set program.path=/opt/test/linear > /tmp/own 2>&1
 check "a program of one's own trains with the library" [ $? -eq 0 ]
 tail -n 3 /tmp/own
 
@@ -68,7 +72,7 @@ check "they are removed" dpkg_quiet -r strata libstrata-dev libstrata-client1
 check "the program is gone" [ ! -e /usr/lib/strata ]
 check "what the operator has made stays" \
   [ -s /etc/strata/worker.token -a -d /var/lib/strata/runs -a -e /var/lib/strata-coordinator ]
-check "they are purged" dpkg_quiet -P strata strata-cuda libstrata-dev libstrata-client1
+check "they are purged" dpkg_quiet -P "${ours[@]}"
 [ ! -d /var/lib/private ] || rmdir /var/lib/private # systemd's own
 snapshot > /tmp/after
 diff /tmp/before /tmp/after
