@@ -63,7 +63,7 @@ for file in "$plugin" "$program" "$library"; do
   if [ -e "$built/$file" ]; then
     install -m 755 "$built/$file" "$top/built/"
   elif [ "$file" = "$plugin" ]; then
-    echo "no strata-cuda: $built/$plugin is not built (deploy/build.sh //kernels/cuda:${plugin##*/})"
+    echo "no strata-cuda: $built/$plugin is not built (//kernels/cuda:${plugin##*/})"
     export DH_OPTIONS=-Nstrata-cuda
   else
     fail "$built/$file: is not there"
@@ -72,7 +72,7 @@ done
 cp -RL "$root/deploy/debian" "$top/"
 cp -L "$root/deploy/systemd/strata.sysusers" "$top/debian/strata.sysusers"
 rm "$top/debian/README.md"
-cp -RL "$root/deploy/client" "$root/deploy/systemd" "$root/deploy/install_client.sh" "$top/deploy/"
+cp -RL "$root"/deploy/{client,systemd,install_client.sh} "$top/deploy/"
 cp -RL "$root/examples" "$top/"
 cp -L "$root"/docs/*.md "$root"/docs/*.svg "$top/docs/"
 cp -L "$root/README.md" "$top/"

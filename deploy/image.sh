@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes an image for containers (an archive of the OCI layout) that holds the program, glibc, the
 # libraries that the program is linked with, libcurl for S3, and certificates: no shell, no package
-# manager, no CUDA. It is begun from nothing, with files of this machine's Debian packages, and names
-# those as scanners look for them. Another user than root, and a root that may be read-only. The same
-# input makes the same digest.
+# manager, no CUDA. It is begun from nothing, with files of this machine's Debian packages, and
+# names those as scanners look for them. Another user than root, and a root that may be read-only.
+# The same input makes the same digest.
 #
 # usage: deploy/image.sh OUT.tar [--built DIR]
 #   OUT.tar        for podman load, docker load, skopeo
@@ -62,8 +62,9 @@ mkdir "$top/usr/share/doc/strata/examples"
 cp -L "$root"/examples/*.textproto "$top/usr/share/doc/strata/examples/"
 
 # Libraries at the places where the dynamic linker of Debian looks, under the names that it wants.
-libraries=$top/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
-curl=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/libcurl.so.4 # loaded when a bucket is opened
+folder=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+libraries=$top/$folder
+curl=/$folder/libcurl.so.4 # loaded when a bucket is opened
 [ -e "$curl" ] || fail "libcurl4 is not installed: deploy/install_packages.sh"
 mkdir -p "$libraries"
 sources=(/etc/ssl/certs/ca-certificates.crt)

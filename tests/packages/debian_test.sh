@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The Debian packages of what Bazel built: the same bytes twice, nothing for lintian to say, and in a
-# root that has nothing but Debian's essential packages and what ours depend on, they are installed,
-# train, are upgraded, removed and purged (inside.sh).
+# The Debian packages of what Bazel built: the same bytes twice, nothing for lintian to say, and in
+# a root that has nothing but Debian's essential packages and what ours depend on, they are
+# installed, train, are upgraded, removed and purged (inside.sh).
 set -uo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 here=$PWD

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in a root folder, in namespaces that were made for it: with /proc, /dev, and /run and
-# /tmp in memory.
+# Runs a command in a root folder, in namespaces that were made for it: with /proc, /dev, and
+# /run and /tmp in memory.
 #
 # usage: enter.sh [--user ID] [--out DIR] ROOT COMMAND...
 #   --user ID    as this user and group, with a root that is read-only

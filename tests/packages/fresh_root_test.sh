@@ -1,2 +1,2 @@
 #!/usr/bin/env bash
-exec python3 "$(dirname "$0")/fresh_root_test.py"
+exec python3 -B "$(dirname "$0")/fresh_root_test.py"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The image for containers of what Bazel built: the same digest twice, small, with no shell, and with a
-# root that is read-only it trains as another user than root, to the bits that the program gives here.
+# The image for containers of what Bazel built: the same digest twice, small, with no shell, and
+# with a root that is read-only it trains as another user than root, to the bits that the program
+# gives here.
 set -uo pipefail
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck source=tests/packages/skipped.sh
