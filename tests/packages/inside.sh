@@ -11,7 +11,8 @@ check() { # WHAT CONDITION...
 # What is on the disk, but dpkg's own books and accounts, with their lock.
 snapshot() {
   find / -xdev \( -path /opt/test -o -path /tmp -o -path /var/lib/dpkg -o -path /var/log \
-    -o -path /var/cache -o -path /run -o -path /proc -o -path /dev \) -prune -o -printf '%p %y %m %u\n' |
+    -o -path /var/cache -o -path /run -o -path /proc -o -path /dev \) -prune \
+    -o -printf '%p %y %m %u\n' |
     grep -vE '^/etc/((passwd|group|g?shadow)-?|\.pwd\.lock) ' | sort
 }
 dpkg_quiet() { dpkg "$@" < /dev/null > /tmp/dpkg.log 2>&1 || { cat /tmp/dpkg.log; return 1; }; }
