@@ -43,6 +43,10 @@ lintian --allow-root --fail-on error,warning "${known[@]}" "$work"/debs/*.deb > 
 check "lintian has nothing to say" [ $? -eq 0 ]
 cat "$work/lintian"
 
+dpkg-deb -x "$(echo "$work"/debs/strata_*.deb)" "$work/program"
+check "the program takes the system's libraries" \
+  [ "$(readelf -d "$work/program/usr/lib/strata/strata" | grep -cE 'RPATH|RUNPATH')" -eq 0 ]
+
 mkdir -p "$work/without/cli" "$work/without/worker/client"
 cp -r "$work/built/cli" "$work/built/worker" "$work/without/"
 cp "$work/without/cli/strata" "$work/without/cli/other"
