@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Read by the tests here: what they cannot do without, and how a test says so.
 
 # skip REASON: ends the test; it counts as skipped, not as passed.
