@@ -61,6 +61,7 @@ disable_services() {
       munge | slurmctld | slurmd) unit=$package ;;
       openssh-server) unit=ssh ;;
       etcd-server) unit=etcd ;;
+      prometheus) unit=prometheus ;;
       *) continue ;;
     esac
     "${as_root[@]}" systemctl --quiet disable "$unit" >"$log" 2>&1 || true
