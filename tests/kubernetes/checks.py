@@ -118,7 +118,7 @@ def ports(found: list[Template], manifests: list[Manifest]) -> Iterator[str]:
                 if port is not None and port not in named and port not in named.values():
                     yield f"{where}, {name}: no port {port}"
     for service in (each for each in manifests if each["kind"] == "Service"):
-        pods = [each for each in found if _matches(service["spec"]["selector"], each.labels)]
+        pods = [each for each in found if matches(service["spec"]["selector"], each.labels)]
         if not pods:
             yield f"Service {name_of(service)}: selects no pod"
         for port in service["spec"].get("ports", []):
@@ -148,7 +148,7 @@ def _listens(container: Manifest) -> Iterator[int]:
         yield from range(first, first + int(options.get("--shards", "1")))
 
 
-def _matches(selector: Manifest, labels: dict[str, str]) -> bool:
+def matches(selector: Manifest, labels: dict[str, str]) -> bool:
     """Whether a map of labels, or a selector with matchLabels and matchExpressions, matches."""
     simple = selector.get("matchLabels", {})
     if "matchLabels" not in selector and "matchExpressions" not in selector:
@@ -167,18 +167,18 @@ def selectors(found: list[Template], manifests: list[Manifest]) -> Iterator[str]
         where = f"{kind} {name_of(manifest)}"
         if kind == "StatefulSet":
             labels = spec["template"]["metadata"]["labels"]
-            if not _matches(spec["selector"], labels):
+            if not matches(spec["selector"], labels):
                 yield f"{where}: does not select its own pods"
             services = [name_of(each) for each in manifests if each["kind"] == "Service"]
             if spec["serviceName"] not in services:
                 yield f"{where}: no Service {spec['serviceName']}"
         if kind in ("PodDisruptionBudget", "NetworkPolicy"):
             selector = spec["selector" if kind == "PodDisruptionBudget" else "podSelector"]
-            if not any(_matches(selector, each.labels) for each in found):
+            if not any(matches(selector, each.labels) for each in found):
                 yield f"{where}: selects no pod"
     for template in found:
         for spread in template.spec.get("topologySpreadConstraints", []):
-            if not _matches(spread["labelSelector"], template.labels):
+            if not matches(spread["labelSelector"], template.labels):
                 yield f"{template.place}: spreads other pods"
         if admits(manifests, template.labels, None, 1) is None:
             yield f"{template.place}: no NetworkPolicy selects it"
@@ -194,7 +194,7 @@ def admits(
     policies = [
         each["spec"]
         for each in manifests
-        if each["kind"] == "NetworkPolicy" and _matches(each["spec"]["podSelector"], to)
+        if each["kind"] == "NetworkPolicy" and matches(each["spec"]["podSelector"], to)
     ]
     if not policies:
         return None
@@ -210,7 +210,7 @@ def _admits_port(rule: Manifest, port: int) -> bool:
 
 
 def _admits_peer(peer: Manifest, source: dict[str, str] | None) -> bool:
-    return source is not None and _matches(peer["podSelector"], source)
+    return source is not None and matches(peer["podSelector"], source)
 
 
 def restricted(found: list[Template]) -> Iterator[str]:

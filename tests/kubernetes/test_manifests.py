@@ -92,8 +92,8 @@ def pod(manifests: list[Manifest], name: str) -> Any:
     return by_name(manifests, "StatefulSet", name)["spec"]["template"]["spec"]
 
 
-def head(manifests: list[Manifest]) -> Any:
-    jobs = by_name(manifests, "JobSet", "job")["spec"]["replicatedJobs"][0]
+def submit(manifests: list[Manifest]) -> Any:
+    jobs = by_name(manifests, "JobSet", "job")["spec"]["replicatedJobs"][2]
     return jobs["template"]["spec"]["template"]["spec"]
 
 
@@ -177,7 +177,7 @@ BROKEN: list[tuple[str, str, Breaks]] = [
         "StatefulSet worker, worker: promises more than 2Gi allows",
         lambda all: pod(all, "worker")["containers"][0]["resources"]["limits"].update(memory="2Gi"),
     ),
-    ("job", "JobSet job/head: no ConfigMap job", lambda all: all.pop(0)),
+    ("job", "JobSet job/submit: no ConfigMap job", lambda all: all.pop(0)),
     (
         "job",
         "JobSet job: no job tail",
@@ -192,8 +192,8 @@ BROKEN: list[tuple[str, str, Breaks]] = [
     ),
     (
         "job",
-        "JobSet job/head, job: submit has no option --wait",
-        lambda all: head(all)["containers"][0]["args"].append("--wait"),
+        "JobSet job/submit, submit: submit has no option --wait",
+        lambda all: submit(all)["containers"][0]["args"].append("--wait"),
     ),
 ]
 
@@ -211,7 +211,7 @@ def test_a_field_that_there_is_not_is_found() -> None:
     with pytest.raises(kubernetes_validate.ValidationError):
         validate(by_name(manifests, "StatefulSet", "server"), VERSIONS[0])
     manifests = built("job")
-    head(manifests)["containers"][0]["restartPolicie"] = "Always"
+    submit(manifests)["containers"][0]["restartPolicie"] = "Always"
     with pytest.raises(kubernetes_validate.ValidationError):
         validate(by_name(manifests, "JobSet", "job"), VERSIONS[0])
 

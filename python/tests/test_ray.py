@@ -1,0 +1,217 @@
+"""Jobs on a Ray of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import strata
+import strata.ray
+
+from support import STRATA, environment, execute, must_finish, processes_of
+
+ray = pytest.importorskip("ray", reason="ray is not there: deploy/python_env.sh launch makes it")
+
+JOB = """
+name: "digits"
+model { zoo: "lenet5" }
+data { synthetic { train_samples: 512 test_samples: 128 } batch_per_rank: 16 }
+optimizer { sgd {} }
+schedule { base_lr: 0.02 }
+ranks: 4
+ranks_per_node: 2
+max_steps: 20
+epochs: 100
+seed: 1
+consistency { sync {} }
+"""
+LONG = JOB.replace("max_steps: 20", "max_steps: 100000")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """A Ray that says it has 8 CPUs, whatever the machine has."""
+    os.environ.update(environment())
+    ray.init(
+        num_cpus=8,
+        include_dashboard=False,
+        configure_logging=False,
+        log_to_driver=False,
+        object_store_memory=80 << 20,
+    )
+    yield
+    ray.shutdown()
+
+
+def left(folder: pathlib.Path) -> list[str]:
+    """The programs that still run with something in a folder on their command line."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if os.path.basename(words[0]) == b"strata" and str(folder).encode() in b" ".join(words):
+                found.append(b" ".join(words).decode())
+    return found
+
+
+def must_be_over(folder: pathlib.Path) -> None:
+    """All processes of a run have ended, and Ray has all its CPUs back."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if not left(folder) and ray.available_resources().get("CPU") == 8:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"left: {left(folder)}, {ray.available_resources()}")
+
+
+def test_a_job_on_two_nodes_has_the_bits_of_strata_local(tmp_path: pathlib.Path) -> None:
+    lines: list[str] = []
+    result = strata.ray.launch(JOB, nodes=2, slots=2, runs=str(tmp_path / "runs"), show=lines.append)
+    assert result.state == "finished"
+    assert result.metrics["step"] == 20 and result.metrics["test_accuracy"] > 0.2
+    assert result.host == os.uname().nodename
+    assert any(", 4 ranks on node-0, node-1" in line for line in lines)
+    assert any(line.startswith("step 20/20") for line in lines)
+    job = tmp_path / "job.textproto"
+    job.write_text(JOB)
+    words = [STRATA, "local", "--job", str(job), "--servers", "2", "--nodes", "2", "--slots", "2"]
+    must_finish(execute([*words, "--runs", str(tmp_path / "local")], tmp_path))
+    (local,) = (tmp_path / "local").glob("*/model.safetensors")
+    model = pathlib.Path(result.run_dir) / "model.safetensors"
+    assert model.read_bytes() == local.read_bytes()
+    must_be_over(tmp_path)
+
+
+def test_options_go_to_submit(tmp_path: pathlib.Path) -> None:
+    lines: list[str] = []
+    strata.ray.launch(
+        JOB,
+        slots=4,
+        options=["--mode", "ssp(3)", "--set", "ranks_per_node=4"],
+        runs=str(tmp_path),
+        show=lines.append,
+    )
+    assert any("mode lazy(3), 4 ranks on node-0" in line for line in lines)
+
+
+def reason(kind: type[strata.StrataError], job: str, **how: object) -> str:
+    """Returns the text of the exception, which must be of a kind and one line."""
+    with pytest.raises(kind) as raised:
+        strata.ray.launch(job, show=lambda line: None, **how)  # type: ignore[arg-type]
+    assert type(raised.value) is kind and "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_what_cannot_be_is_one_line(tmp_path: pathlib.Path) -> None:
+    runs = str(tmp_path)
+    assert "ray: nowhere.textproto: No such file" in reason(
+        strata.InvalidArgument, "nowhere.textproto", runs=runs
+    )
+    assert "ray: no room for 3 x 4 CPUs after 1 s: the cluster has 8 CPUs on 1 host(s)" == reason(
+        strata.InvalidArgument, JOB, nodes=3, slots=4, timeout_s=1, runs=runs
+    )
+    assert "no field named" in reason(
+        strata.InvalidArgument, JOB.replace("max_steps", "steps_max"), runs=runs
+    )
+    assert "can never fit: needs 4 slots" in reason(strata.JobStopped, JOB, runs=runs)
+    must_be_over(tmp_path)
+
+
+def test_an_actor_that_dies_ends_all(tmp_path: pathlib.Path) -> None:
+    def kill_an_actor() -> None:
+        while not started.wait(0.1):
+            pass
+        # The worker's parent is its actor.
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit() and entry.name != str(os.getpid()):
+                try:
+                    words = (entry / "cmdline").read_text().split("\0")
+                    parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                except OSError:
+                    continue
+                if words[1:2] == ["worker"] and "node-1" in words and str(tmp_path) in words[-1 - 2]:
+                    os.kill(int(parent), signal.SIGKILL)
+
+    started = threading.Event()
+    show = lambda line: started.set() if line.startswith("step ") else None
+    killer = threading.Thread(target=kill_an_actor)
+    killer.start()
+    with pytest.raises(strata.JobStopped) as raised:
+        strata.ray.launch(LONG, nodes=2, runs=str(tmp_path), show=show)
+    killer.join()
+    assert str(raised.value).startswith("ray: ") and "\n" not in str(raised.value)
+    must_be_over(tmp_path)
+
+
+def test_a_daemon_that_dies_is_named(tmp_path: pathlib.Path) -> None:
+    def kill_the_server(line: str) -> None:
+        if line.startswith("step "):
+            for entry in pathlib.Path("/proc").iterdir():
+                if entry.name.isdigit():
+                    try:
+                        words = (entry / "cmdline").read_text().split("\0")
+                    except OSError:
+                        continue
+                    if words[1:2] == ["server"] and str(os.getppid()) and "s0" in words:
+                        if f"{tmp_path}" in os.readlink(entry / "fd/2"):
+                            os.kill(int(entry.name), signal.SIGKILL)
+
+    with pytest.raises(strata.JobStopped, match="ray: .*server"):
+        strata.ray.launch(LONG, nodes=2, runs=str(tmp_path), show=kill_the_server)
+    must_be_over(tmp_path)
+
+
+def test_ctrl_c_ends_all(tmp_path: pathlib.Path) -> None:
+    script = textwrap.dedent(
+        f"""
+        import ray, strata.ray
+        ray.init(num_cpus=4, include_dashboard=False, object_store_memory=80 << 20)
+        try:
+            strata.ray.launch({LONG!r}, nodes=2, runs={str(tmp_path)!r})
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        """
+    )
+    env = environment(PYTHONUNBUFFERED="1")
+    env.pop("RAY_ADDRESS", None)
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+        start_new_session=True,
+    ) as running:
+        assert running.stdout is not None
+        said = []
+        for line in running.stdout:
+            said.append(line)
+            if line.startswith("step "):
+                running.send_signal(signal.SIGINT)
+                break
+        said += list(running.stdout)
+        assert running.wait(60) == 0, "".join(said)
+    assert "interrupted\n" in said
+    assert left(tmp_path) == [] and processes_of(tmp_path) == []
+
+
+def test_without_ray_it_says_so(tmp_path: pathlib.Path) -> None:
+    words = [sys.executable, "-c", "import sys; sys.modules['ray'] = None\nimport strata.ray\n"]
+    words[-1] += "try:\n    strata.ray.launch('{}')\nexcept strata.InvalidArgument as error:\n"
+    words[-1] += "    print(error)\n"
+    words[-1] = words[-1].replace("import strata.ray\n", "import strata, strata.ray\n", 1)
+    result = execute(words, tmp_path)
+    assert result.out == "ray: the package ray is not there: pip install ray\n", result.err
+    assert json.dumps(result.status) == "0"
