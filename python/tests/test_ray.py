@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import strata
@@ -34,46 +34,61 @@ epochs: 100
 seed: 1
 consistency { sync {} }
 """
-LONG = JOB.replace("max_steps: 20", "max_steps: 100000")
+LONG = JOB.replace("max_steps: 20", "max_steps: 3000")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
     """A Ray that says it has 8 CPUs, whatever the machine has."""
     os.environ.update(environment())
-    ray.init(
-        num_cpus=8,
-        include_dashboard=False,
-        configure_logging=False,
-        log_to_driver=False,
-        object_store_memory=80 << 20,
-    )
-    yield
-    ray.shutdown()
+    # A short path, as sockets are in it.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
+        ray.init(num_cpus=8, configure_logging=False, log_to_driver=False, **small_ray(folder))
+        yield
+        ray.shutdown()
 
 
-def left(folder: pathlib.Path) -> list[str]:
-    """The programs that still run with something in a folder on their command line."""
-    found = []
+def small_ray(folder: str) -> dict[str, Any]:
+    return {
+        "include_dashboard": False,
+        "object_store_memory": 80 << 20,
+        "_temp_dir": folder,
+    }
+
+
+def programs(folder: pathlib.Path) -> dict[int, list[str]]:
+    """The words of each `strata` that runs with its log in a folder."""
+    found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
+                words = (entry / "cmdline").read_text().split("\0")
+                log = os.readlink(entry / "fd/2")
             except OSError:
                 continue
-            if os.path.basename(words[0]) == b"strata" and str(folder).encode() in b" ".join(words):
-                found.append(b" ".join(words).decode())
+            if os.path.basename(words[0]) == "strata" and log.startswith(str(folder)):
+                found[int(entry.name)] = words
     return found
+
+
+def process_of(folder: pathlib.Path, role: str) -> int:
+    """The process of a run's daemon: of several the newest."""
+    return max(pid for pid, words in programs(folder).items() if words[1] == role)
+
+
+def parent_of(pid: int) -> int:
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def must_be_over(folder: pathlib.Path) -> None:
     """All processes of a run have ended, and Ray has all its CPUs back."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if not left(folder) and ray.available_resources().get("CPU") == 8:
+        if not programs(folder) and ray.available_resources().get("CPU") == 8:
             return
         time.sleep(0.1)
-    raise AssertionError(f"left: {left(folder)}, {ray.available_resources()}")
+    raise AssertionError(f"left: {programs(folder)}, {ray.available_resources()}")
 
 
 def test_a_job_on_two_nodes_has_the_bits_of_strata_local(tmp_path: pathlib.Path) -> None:
@@ -129,55 +144,47 @@ def test_what_cannot_be_is_one_line(tmp_path: pathlib.Path) -> None:
     must_be_over(tmp_path)
 
 
-def test_an_actor_that_dies_ends_all(tmp_path: pathlib.Path) -> None:
-    def kill_an_actor() -> None:
-        while not started.wait(0.1):
-            pass
-        # The worker's parent is its actor.
-        for entry in pathlib.Path("/proc").iterdir():
-            if entry.name.isdigit() and entry.name != str(os.getpid()):
-                try:
-                    words = (entry / "cmdline").read_text().split("\0")
-                    parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                except OSError:
-                    continue
-                if words[1:2] == ["worker"] and "node-1" in words and str(tmp_path) in words[-1 - 2]:
-                    os.kill(int(parent), signal.SIGKILL)
+def dies(tmp_path: pathlib.Path, role: str, whose: Callable[[int], int]) -> str:
+    """Kills a process once a job trains; returns the reason that the launch gives."""
+    killed: list[int] = []
 
-    started = threading.Event()
-    show = lambda line: started.set() if line.startswith("step ") else None
-    killer = threading.Thread(target=kill_an_actor)
-    killer.start()
+    def kill(line: str) -> None:
+        if line.startswith("step ") and not killed:
+            killed.append(whose(process_of(tmp_path, role)))
+            os.kill(killed[0], signal.SIGKILL)
+
     with pytest.raises(strata.JobStopped) as raised:
-        strata.ray.launch(LONG, nodes=2, runs=str(tmp_path), show=show)
-    killer.join()
-    assert str(raised.value).startswith("ray: ") and "\n" not in str(raised.value)
+        strata.ray.launch(LONG, nodes=2, runs=str(tmp_path), show=kill)
     must_be_over(tmp_path)
+    return str(raised.value)
+
+
+def test_an_actor_that_dies_ends_all(tmp_path: pathlib.Path) -> None:
+    text = dies(tmp_path, "worker", parent_of)
+    assert text.startswith("ray: The actor died unexpectedly") and "\n" not in text
 
 
 def test_a_daemon_that_dies_is_named(tmp_path: pathlib.Path) -> None:
-    def kill_the_server(line: str) -> None:
-        if line.startswith("step "):
-            for entry in pathlib.Path("/proc").iterdir():
-                if entry.name.isdigit():
-                    try:
-                        words = (entry / "cmdline").read_text().split("\0")
-                    except OSError:
-                        continue
-                    if words[1:2] == ["server"] and str(os.getppid()) and "s0" in words:
-                        if f"{tmp_path}" in os.readlink(entry / "fd/2"):
-                            os.kill(int(entry.name), signal.SIGKILL)
-
-    with pytest.raises(strata.JobStopped, match="ray: .*server"):
-        strata.ray.launch(LONG, nodes=2, runs=str(tmp_path), show=kill_the_server)
-    must_be_over(tmp_path)
+    text = dies(tmp_path, "coordinator", lambda pid: pid)
+    assert text.startswith(f"ray: coordinator on {os.uname().nodename} has ended"), text
 
 
-def test_ctrl_c_ends_all(tmp_path: pathlib.Path) -> None:
+def test_a_job_that_loses_a_worker_fails_with_its_reason(tmp_path: pathlib.Path) -> None:
+    text = dies(tmp_path, "worker", lambda pid: pid)
+    assert text.startswith("ray: worker-node-1 on ") or "node-1" in text, text
+
+
+@pytest.fixture
+def folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as made:
+        yield made
+
+
+def test_ctrl_c_ends_all(tmp_path: pathlib.Path, folder: str) -> None:
     script = textwrap.dedent(
         f"""
         import ray, strata.ray
-        ray.init(num_cpus=4, include_dashboard=False, object_store_memory=80 << 20)
+        ray.init(num_cpus=4, **{small_ray(folder)!r})
         try:
             strata.ray.launch({LONG!r}, nodes=2, runs={str(tmp_path)!r})
         except KeyboardInterrupt:
@@ -204,14 +211,18 @@ def test_ctrl_c_ends_all(tmp_path: pathlib.Path) -> None:
         said += list(running.stdout)
         assert running.wait(60) == 0, "".join(said)
     assert "interrupted\n" in said
-    assert left(tmp_path) == [] and processes_of(tmp_path) == []
+    assert programs(tmp_path) == {} and processes_of(tmp_path) == []
 
 
 def test_without_ray_it_says_so(tmp_path: pathlib.Path) -> None:
-    words = [sys.executable, "-c", "import sys; sys.modules['ray'] = None\nimport strata.ray\n"]
-    words[-1] += "try:\n    strata.ray.launch('{}')\nexcept strata.InvalidArgument as error:\n"
-    words[-1] += "    print(error)\n"
-    words[-1] = words[-1].replace("import strata.ray\n", "import strata, strata.ray\n", 1)
-    result = execute(words, tmp_path)
+    script = """
+        import sys
+        sys.modules["ray"] = None
+        import strata, strata.ray
+        try:
+            strata.ray.launch("job.textproto")
+        except strata.InvalidArgument as error:
+            print(error)
+        """
+    result = execute([sys.executable, "-c", textwrap.dedent(script)], tmp_path)
     assert result.out == "ray: the package ray is not there: pip install ray\n", result.err
-    assert json.dumps(result.status) == "0"
