@@ -14,6 +14,8 @@ from typing import Any
 from strata import errors
 from strata._ray_host import Host
 
+__all__ = ["Result", "launch"]
+
 _POLL_S = 0.2
 _CLOSE_S = 60.0
 _JOB = "job"  # the name of the command that follows the job
