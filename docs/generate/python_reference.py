@@ -29,7 +29,8 @@ TITLE = f"""# Python reference
 <!-- Generated from the docstrings of python/strata; do not edit. To make it anew:
      {COMMAND} -->
 
-Every name of `strata.torch`, `strata` and `strata.ray`. [python.md](python.md) says how to use them.
+Every name of `strata.torch`, `strata` and `strata.ray`. [python.md](python.md) and [ray.md](ray.md)
+say how to use them.
 
 """
 

@@ -93,7 +93,8 @@ def must_be_over(folder: pathlib.Path) -> None:
 
 def test_a_job_on_two_nodes_has_the_bits_of_strata_local(tmp_path: pathlib.Path) -> None:
     lines: list[str] = []
-    result = strata.ray.launch(JOB, nodes=2, slots=2, runs=str(tmp_path / "runs"), show=lines.append)
+    runs = str(tmp_path / "runs")
+    result = strata.ray.launch(JOB, nodes=2, slots=2, runs=runs, show=lines.append)
     assert result.state == "finished"
     assert result.metrics["step"] == 20 and result.metrics["test_accuracy"] > 0.2
     assert result.host == os.uname().nodename

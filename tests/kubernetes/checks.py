@@ -268,7 +268,8 @@ def jobsets(manifests: list[Manifest]) -> Iterator[str]:
         for key, part in parts:
             for name in sorted(set(part) - JOBSET_FIELDS[key]):
                 yield f"{where}: {key} has no {name}"
-        used = [spec["coordinator"]["replicatedJob"], *spec["successPolicy"]["targetReplicatedJobs"]]
+        used = [spec["coordinator"]["replicatedJob"]]
+        used += spec["successPolicy"]["targetReplicatedJobs"]
         for i, each in enumerate(spec["replicatedJobs"]):
             for other in each.get("dependsOn", []):
                 if other["name"] not in names[:i] or other["status"] not in ("Ready", "Complete"):

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 import checks
 from kustomize import Manifest, name_of
-from pod import Pod, Site
+from pod import Pod
 from pod_templates import (
     Template,
     annotations_of_job,
@@ -22,6 +22,7 @@ from pod_templates import (
     template_of_jobs,
     template_of_set,
 )
+from volumes import Site
 
 SERVICES = "10.88.1."
 
@@ -73,7 +74,8 @@ class Cluster:
     def start_jobs(self, name: str, jobs_name: str) -> None:
         """Starts the pods of one of a JobSet's jobs, once those that it depends on are ready."""
         manifest = self.one("JobSet", name)
-        jobs = next(each for each in manifest["spec"]["replicatedJobs"] if each["name"] == jobs_name)
+        all_jobs = manifest["spec"]["replicatedJobs"]
+        jobs = next(each for each in all_jobs if each["name"] == jobs_name)
         for other in jobs.get("dependsOn", []):
             start = f"{name}-{other['name']}-"
             self.wait_ready(60, *[each for each in self.pods if each.startswith(start)])
@@ -171,5 +173,5 @@ def run(words: list[str], timeout_s: float = 60, **how: Any) -> str:
     """Runs a command that must succeed; returns what it prints."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout_s, **how)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{words}: status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

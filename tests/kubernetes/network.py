@@ -66,7 +66,8 @@ class Host:
         if self._keeper.stdout.readline() != "ready\n":
             raise RuntimeError(f"{name}: unshare has made no namespaces")
         ip("link", "set", "lo", "up", at=self)
-        ip("link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", str(self.pid))
+        peer = ["peer", "name", "eth0", "netns", str(self.pid)]
+        ip("link", "add", self._cable, "type", "veth", *peer)
         ip("address", "add", f"{self.address}/16", "dev", "eth0", at=self)
         ip("link", "set", "eth0", "up", at=self)
         ip("link", "set", self._cable, "master", BRIDGE, "up")

@@ -17,52 +17,17 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from kustomize import Manifest
 from network import WITH_PARENT, Host
 from pod_templates import Template
+from volumes import Site, Volumes
 
 HERE = pathlib.Path(__file__).resolve().parent
 POLL_S = 0.05
 # Periods of probes and delays of restarts are so much shorter than in the manifests.
 SCALE = 0.25
 RESTART_S = 10
-
-
-@dataclass
-class Site:
-    """What pods of a test share."""
-
-    folder: pathlib.Path
-    strata: str
-    secrets: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    @property
-    def hosts(self) -> pathlib.Path:
-        return self.folder / "hosts"
-
-    def claim(self, name: str) -> pathlib.Path:
-        """The folder of a claim, which outlives pods."""
-        place = self.folder / "claims" / name
-        place.mkdir(parents=True, exist_ok=True)
-        return place
-
-
-def own_by_group(place: pathlib.Path, security: Manifest) -> None:
-    """Does to a volume what the kubelet does for fsGroup."""
-    group = security["fsGroup"]
-    is_there = place.stat()
-    fits = is_there.st_gid == group and (is_there.st_mode & 0o2770) == 0o2770
-    if security.get("fsGroupChangePolicy") == "OnRootMismatch" and fits:
-        return
-    for each in [*place.rglob("*"), place]:
-        if each.is_symlink():
-            continue
-        os.chown(each, -1, group)
-        mask = 0o2770 if each.is_dir() else 0o660
-        each.chmod(each.stat().st_mode & 0o7777 | mask)
 
 
 class Container:
@@ -121,7 +86,7 @@ class Container:
             "root": str(root),
             "hosts": str(self.pod.site.hosts),
             "strata": self.pod.site.strata,
-            "mounts": self.pod.mounts(self.told),
+            "mounts": self.pod.volumes.mounts(self.told),
             "read_only": self.told["securityContext"]["readOnlyRootFilesystem"],
             "rights": self.rights(),
             "env": self.environment(),
@@ -216,6 +181,7 @@ class Pod:
         self.folder = site.folder / "pods" / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.host = Host(name)
+        self.volumes = Volumes(site, name, self.folder, template)
         spec = template.spec
         self.first = [Container(self, each) for each in spec.get("initContainers", [])]
         self.main = [Container(self, each) for each in spec["containers"]]
@@ -235,54 +201,8 @@ class Pod:
             return self.annotations[annotation[1]]
         return {"metadata.name": self.name, "status.podIP": self.host.address}[path]
 
-    def mounts(self, told: Manifest) -> list[Manifest]:
-        return [
-            {
-                "source": str(self._volumes[each["name"]]),
-                "target": each["mountPath"],
-                "read_only": bool(each.get("readOnly")) or each["name"] in self._read_only,
-            }
-            for each in told.get("volumeMounts", [])
-        ]
-
     def start(self) -> None:
-        self._make_volumes()
         self._thread.start()
-
-    def _make_volumes(self) -> None:
-        self._volumes: dict[str, pathlib.Path] = {}
-        self._read_only: set[str] = set()
-        for each in self.template.claims:
-            name = each["metadata"]["name"]
-            self._volumes[name] = self.site.claim(f"{name}-{self.name}")
-        for each in self.template.spec.get("volumes", []):
-            place = self.folder / "volumes" / each["name"]
-            if "persistentVolumeClaim" in each:
-                place = self.site.claim(each["persistentVolumeClaim"]["claimName"])
-            elif "emptyDir" in each:
-                place.mkdir(parents=True)
-                place.chmod(0o777)
-            else:
-                self._read_only.add(each["name"])
-                self._write_files(each, place)
-            self._volumes[each["name"]] = place
-        for name in set(self._volumes) - self._read_only:
-            own_by_group(self._volumes[name], self.template.spec["securityContext"])
-
-    def _write_files(self, volume: Manifest, place: pathlib.Path) -> None:
-        place.mkdir(parents=True)
-        if "configMap" in volume:
-            texts = self.site.config_maps[volume["configMap"]["name"]]
-            files = {name: text.encode() for name, text in texts.items()}
-        else:
-            files = self.site.secrets.get(volume["secret"]["secretName"], {})
-            if not files and not volume["secret"].get("optional"):
-                raise ValueError(f"{self.name}: no Secret {volume['secret']['secretName']}")
-        for name, content in files.items():
-            (place / name).write_bytes(content)
-            # The default mode, with what fsGroup adds.
-            (place / name).chmod(0o644)
-            os.chown(place / name, 0, self.template.spec["securityContext"]["fsGroup"])
 
     def _run(self) -> None:
         try:

@@ -32,7 +32,7 @@ epochs: 100
 seed: 1
 consistency { sync {} }
 """
-ELASTIC = JOB.replace("max_steps: 60", "max_steps: 400 ranks_min: 2 ranks_max: 4")
+ELASTIC = JOB.replace("max_steps: 60", "max_steps: 300 ranks_min: 2 ranks_max: 4")
 # So that it does not end before a pod is back.
 SLOWLY = ("--straggler", "node=0,delay=40ms")
 
@@ -136,7 +136,8 @@ def test_a_worker_that_is_deleted_leaves_its_job_and_comes_back(standing: Cluste
     standing.add_secret("join", {})
     standing.start_pod_of_set("worker", 1)
     wait_alive(standing, "worker-1")
-    wait("a node joins", lambda: f"node {gone} joins with step" in strata(standing, "status", job), 30)
+    joins = f"node {gone} joins with step"
+    wait(joins, lambda: joins in strata(standing, "status", job), 30)
     assert "finished" in strata(standing, "status", job, "--follow")
 
 
