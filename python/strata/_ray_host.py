@@ -10,12 +10,14 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from typing import IO
 
 from strata import launching
 
 _END_DEADLINE_S = 15.0
 _POLL_S = 0.05
+_PREFIX = "strata-ray-"
 # Makes a process end with the one that has started it, however that ends, and becomes a program.
 _WITH_PARENT = (
     "import ctypes, os, signal, sys\n"
@@ -23,6 +25,19 @@ _WITH_PARENT = (
     "os.getppid() == int(sys.argv[1]) or sys.exit(1)\n"
     "os.execv(sys.argv[2], sys.argv[2:])\n"
 )
+
+
+def clear_left_keys() -> None:
+    """Removes the keys of this user's actors that were killed."""
+    for name in os.listdir(tempfile.gettempdir()):
+        path = os.path.join(tempfile.gettempdir(), name)
+        pid = name.removeprefix(_PREFIX).partition("-")[0]
+        if not name.startswith(_PREFIX) or not pid.isdigit() or os.path.exists(f"/proc/{pid}"):
+            continue
+        # It may be another user's, or just have gone.
+        with suppress(FileNotFoundError):
+            if os.lstat(path).st_uid == os.getuid():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 class _Process:
@@ -70,7 +85,8 @@ class Host:
         self._command = os.path.abspath(launching.command())
         self._logs = os.path.join(runs, "daemons")
         os.makedirs(self._logs, exist_ok=True)
-        self._private = tempfile.mkdtemp(prefix="strata-ray-")  # for this user alone
+        clear_left_keys()
+        self._private = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")  # for this user alone
         self._processes: dict[str, _Process] = {}
 
     def describe(self) -> tuple[str, str, int]:

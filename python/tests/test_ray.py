@@ -11,11 +11,11 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 import strata
 import strata.ray
+from strata import _ray_host
 
 from support import STRATA, environment, execute, must_finish, processes_of
 
@@ -41,19 +41,20 @@ LONG = JOB.replace("max_steps: 20", "max_steps: 3000")
 def cluster() -> Iterator[None]:
     """A Ray that says it has 8 CPUs, whatever the machine has."""
     os.environ.update(environment())
+    # Idle processes for all CPUs take longer than the tests.
+    os.environ.update(RAY_enable_worker_prestart="0", RAY_prestart_worker_first_driver="0")
     # A short path, as sockets are in it.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
-        ray.init(num_cpus=8, configure_logging=False, log_to_driver=False, **small_ray(folder))
+        ray.init(
+            num_cpus=8,
+            include_dashboard=False,
+            configure_logging=False,
+            log_to_driver=False,
+            object_store_memory=80 << 20,
+            _temp_dir=folder,
+        )
         yield
         ray.shutdown()
-
-
-def small_ray(folder: str) -> dict[str, Any]:
-    return {
-        "include_dashboard": False,
-        "object_store_memory": 80 << 20,
-        "_temp_dir": folder,
-    }
 
 
 def programs(folder: pathlib.Path) -> dict[int, list[str]]:
@@ -175,25 +176,18 @@ def test_a_job_that_loses_a_worker_fails_with_its_reason(tmp_path: pathlib.Path)
     assert text.startswith("ray: worker-node-1 on ") or "node-1" in text, text
 
 
-@pytest.fixture
-def folder() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as made:
-        yield made
-
-
-def test_ctrl_c_ends_all(tmp_path: pathlib.Path, folder: str) -> None:
+def test_ctrl_c_ends_all(tmp_path: pathlib.Path) -> None:
     script = textwrap.dedent(
         f"""
-        import ray, strata.ray
-        ray.init(num_cpus=4, **{small_ray(folder)!r})
+        import strata.ray
         try:
             strata.ray.launch({LONG!r}, nodes=2, runs={str(tmp_path)!r})
         except KeyboardInterrupt:
             print("interrupted", flush=True)
         """
     )
-    env = environment(PYTHONUNBUFFERED="1")
-    env.pop("RAY_ADDRESS", None)
+    address = ray.get_runtime_context().gcs_address
+    env = environment(PYTHONUNBUFFERED="1", RAY_ADDRESS=address)
     with subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
@@ -212,7 +206,19 @@ def test_ctrl_c_ends_all(tmp_path: pathlib.Path, folder: str) -> None:
         said += list(running.stdout)
         assert running.wait(60) == 0, "".join(said)
     assert "interrupted\n" in said
-    assert programs(tmp_path) == {} and processes_of(tmp_path) == []
+    must_be_over(tmp_path)
+    assert processes_of(tmp_path) == []
+
+
+def test_keys_of_actors_that_were_killed_go(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("strata-ray-4194305-a", f"strata-ray-{os.getpid()}-b", "other-4194305-c"):
+        (tmp_path / name).mkdir()
+    _ray_host.clear_left_keys()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["other-4194305-c", f"strata-ray-{os.getpid()}-b"]
 
 
 def test_without_ray_it_says_so(tmp_path: pathlib.Path) -> None:
