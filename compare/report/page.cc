@@ -14,7 +14,8 @@ std::string InsideHtml(const std::string& json) {
   return absl::StrReplaceAll(json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
 }
 
-// {"light": [...], "dark": [...], "dashes": [[...], ...]}
+}  // namespace
+
 std::string PaletteJson() {
   const auto light = [](std::string* out, const Colour& colour) {
     absl::StrAppend(out, "\"", colour.light, "\"");
@@ -29,8 +30,6 @@ std::string PaletteJson() {
                       absl::StrJoin(kColours, ", ", dark), "], \"dashes\": [",
                       absl::StrJoin(kDashes, ", ", dash), "]}");
 }
-
-}  // namespace
 
 std::string AssemblePage(const PageParts& parts, const std::string& json,
                          const std::string& charts) {

@@ -22,6 +22,10 @@ struct PageParts {
 std::string AssemblePage(const PageParts& parts, const std::string& json,
                          const std::string& charts = "null");
 
+// The colours and dashes of svg/palette.h as pages read them:
+// {"light": [...], "dark": [...], "dashes": [[...], ...]}
+std::string PaletteJson();
+
 }  // namespace strata::compare
 
 #endif  // STRATA_COMPARE_REPORT_PAGE_H_
