@@ -52,6 +52,7 @@ int Main(int argc, char** argv) {
   AddNodesCommand(&app, &invocation);
   AddDrainCommand(&app, &invocation);
   AddTopCommand(&app, &invocation);
+  AddWebCommand(&app, &invocation);
   AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);
