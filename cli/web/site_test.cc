@@ -1,7 +1,6 @@
 #include "cli/web/site.h"
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
