@@ -61,5 +61,6 @@ cat <<TEXT
 What to try next
   another mode:      deploy/quickstart.sh --mode ${others% *}    (or ${others#* })
   another model:     $strata local --nodes 2 --slots 2 --job examples/fashion_cnn_sync.textproto
+  in a browser:      $strata local --nodes 2 --slots 2 --web    (then strata submit; docs/web.md)
   your own cluster:  docs/deployment.md
 TEXT
