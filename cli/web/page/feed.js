@@ -27,6 +27,8 @@ function ageSeconds() {
   return feed.takenAt === null ? null : (performance.now() - feed.takenAt) / 1000;
 }
 
+const isLive = () => feed.link !== "lost" && !feed.problem;
+
 function takeCluster(cluster) {
   take(cluster);
   feed.cluster = cluster;

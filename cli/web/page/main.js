@@ -93,6 +93,7 @@ let shownRoute = null;
 function viewOf(at) {
   if (feed.link === "locked") return lockedView();
   if (!feed.cluster) return startingView();
+  if (feed.takenAt === null) return [missing("The coordinator has not answered yet: nothing is known")];
   if (at.kind === "job") return jobView(at.id);
   if (at.kind === "daemon") return daemonView(at.name);
   if (at.kind === "compare") return compareView(idsToCompare(at.ids));
@@ -112,7 +113,7 @@ function isReady(at) {
 }
 
 function drawView(at) {
-  if (feed.link !== "locked" && feed.cluster) {
+  if (feed.link !== "locked" && feed.cluster && feed.takenAt !== null) {
     if (at.kind === "job") drawJob(at.id);
     if (at.kind === "compare") drawCompared(idsToCompare(at.ids));
   }

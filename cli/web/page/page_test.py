@@ -41,6 +41,10 @@ PAGES = [
     ("busy", "#/compare/3/5", 3),
     ("hostile", "#/compare/3/4", 3),
     ("empty", "#/compare", 0),
+    ("never", "#/job/3", 0),
+    ("not_finite", "#/", 0),
+    ("not_finite", "#/job/4", 6),
+    ("not_finite", "#/compare/4/3", 3),
 ]
 # Chart -> lines of the palette that are to be seen there.
 LINES = {"loss": [0, 1], "speed": [2], "waiting": [0, 1], "bytes": [4, 5], "lr": [3]}
@@ -137,6 +141,17 @@ class PageTest(unittest.TestCase):
         red, green, blue = self.browser.run(
             "getComputedStyle(document.querySelector('.calm')).color.match(/\\d+/g).map(Number)")
         self.assertTrue(green > 1.5 * red and green > 1.5 * blue, (red, green, blue))
+
+    def test_what_is_not_known_now_is_not_said(self):
+        self.open("#/", "quiet_and_stale")
+        self.assertIn("Nothing was stuck then", self.text(".stuck .open"))
+        for place in ("#/", "#/job/3"):
+            self.open(place, "never")
+            self.assertIn("The coordinator has not answered yet", self.text("main"))
+            self.assertNotIn("stuck", self.text("main"))
+            self.assertNotIn("there is no", self.text("main"))
+        self.open("#/job/4", "not_finite")
+        self.assertIn("not finite", self.text(".tiles"))
 
     def test_a_job_says_how_far_it_is_and_what_happened_to_it(self):
         self.open("#/job/3")
