@@ -63,5 +63,5 @@ function clusterView() {
 
 function missing(text) {
   return section("missing", null, element("h1", "", text),
-    box("p", "", link("#/", "back to the cluster")));
+    feed.takenAt === null ? null : box("p", "", link("#/", "back to the cluster")));
 }

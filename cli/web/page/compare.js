@@ -31,8 +31,8 @@ const COMPARED = [
     ? durationText(((job.status.ended_ms || job.now_ms) - job.status.started_ms) / 1000) : "-")],
   ["loss", (job) => (job.status.progress.samples ? lossText(job.status.progress.loss) : "-")],
   ["test accuracy", (job) => accuracyText(job.status.progress)],
-  ["samples/s", (job) => countText(job.status.progress.samples_per_s)],
-  ["bytes per step", (job) => bytesText(job.status.progress.bytes_per_step)],
+  ["samples/s", (job) => numberText(job.status.progress.samples_per_s)],
+  ["bytes per step", (job) => bytesText(job.status.progress.bytes_per_step || 0)],
   ["waiting, on average", (job) => shareOfTime(job.course.waiting_share)],
   ["transfers hidden, on average", (job) => shareOfTime(job.course.hidden_share)],
 ];

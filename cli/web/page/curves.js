@@ -147,7 +147,7 @@ function drawJobCharts(job) {
   const atZero = { beginAtZero: true };
   const solid = { borderDash: [] };  // it is alone
   drawLoss("loss", job);
-  drawLines("speed", `samples per second, now ${countText(job.status.progress.samples_per_s)}`,
+  drawLines("speed", `samples per second, now ${numberText(job.status.progress.samples_per_s)}`,
     [line("samples/s", 2, xs, course.samples_per_s, solid)], { title: "samples/s", format: countText, more: atZero });
   const hidden = course.hidden_share.some((value) => value !== null)
     ? [line("hidden", 0, xs, course.hidden_share)] : [];

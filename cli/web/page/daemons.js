@@ -164,7 +164,7 @@ function daemonView(name) {
       gpus ? ["GPUs", gpus] : null,
       daemon.shard_ports.length ? ["shards at ports", daemon.shard_ports.join(", ")] : null,
     ])),
-    stuckPanel(jobs, true),
+    jobs.length ? stuckPanel(jobs, true) : null,
     troubleOf(daemon) === 1 || refusalCount(daemon)
       ? section("trouble", "Refused and not reached", box("div", "lines", troubleCell(daemon))) : null,
     jobs.length ? jobsSection(jobs, cluster.now_ms, "Jobs that run here") : null,

@@ -188,6 +188,9 @@ function counted(count, one, many) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many || `${one}s`}`;
 }
 
+// JSON has null for what is not finite.
+const numberText = (value) => (value === null ? "-" : countText(value));
+
 // Of a resource whose name says whether it is counted in bytes.
 const isBytes = (name) => name.endsWith(" bytes") || name === "bytes";
 const amountText = (name, amount) => (isBytes(name) ? bytesText(amount) : countText(amount));

@@ -27,6 +27,8 @@ function ageSeconds() {
   return feed.takenAt === null ? null : (performance.now() - feed.takenAt) / 1000;
 }
 
+const isLive = () => feed.link !== "lost" && !feed.problem;
+
 function takeCluster(cluster) {
   take(cluster);
   feed.cluster = cluster;
@@ -114,6 +116,11 @@ function listen(ids, onNews) {
     onNews();
   };
   stream.addEventListener("cluster", onEvent(takeCluster));
+  stream.addEventListener("cluster", () => {
+    // A job that was not there has come.
+    const isHere = (id) => feed.cluster.jobs.some((job) => job.job_id === id);
+    if (ids.some((id) => !known.includes(id) && isHere(id))) follow(ids, onNews);
+  });
   stream.addEventListener("job", onEvent((job) => takeJob(job.status.job_id, job)));
   stream.onerror = () => {
     stream.close();

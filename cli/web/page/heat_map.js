@@ -130,7 +130,7 @@ function cellText(job) {
   const cell = pointed.rank !== null && grid.cells[pointed.rank] && grid.cells[pointed.rank].get(step);
   if (!cell) return "Point at a cell, or use the arrow keys.";
   return `${rankText(job, grid.ranks[pointed.rank])}, step ${step.toLocaleString("en")}: waited ` +
-    `${percentText(cell.waiting, 0)}, ${countText(cell.speed)} samples/s`;
+    `${percentText(cell.waiting, 0)}, ${numberText(cell.speed)} samples/s`;
 }
 
 function pointAt(job, rank, column) {
@@ -182,7 +182,7 @@ function heatSection(id, job) {
   const rows = job.rank_windows.filter((one) => one.end_step.length).map((one) => {
     const last = one.end_step.length - 1;
     return [`rank ${one.rank}`, [rankText(job, one.rank), one.end_step[last].toLocaleString("en"),
-      percentText(one.waiting_share[last], 0), countText(one.samples_per_s[last])]];
+      percentText(one.waiting_share[last], 0), numberText(one.samples_per_s[last])]];
   });
   return section("heat-map", "Ranks and time", element("p", "verdict", heatVerdict(job)),
     heatLegend(), box("div", "heat", heatCanvas(id)),

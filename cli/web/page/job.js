@@ -25,10 +25,10 @@ function figuresOf(status) {
   const shown = [
     ["Loss", progress.samples ? lossText(progress.loss) : "-"],
     ["Test accuracy", accuracyText(progress)],
-    ["Samples/s", status.state === "running" ? countText(progress.samples_per_s) : "-"],
+    ["Samples/s", status.state === "running" ? numberText(progress.samples_per_s) : "-"],
     ["Bytes per step", progress.bytes_per_step ? bytesText(progress.bytes_per_step) : "-"],
     ["Ranks", `${status.ranks}`],
-    ...Object.entries(progress.values || {}).map(([name, value]) => [name, plain(value)]),
+    ...Object.entries(progress.values || {}).map(([name, value]) => [name, value === null ? "not finite" : plain(value)]),
   ];
   return keyed("figures", box("div", "tiles", shown.map(([name, value]) => tile(name, value, []))));
 }

@@ -54,7 +54,7 @@ function progressCell(job) {
   ];
 }
 
-const lossText = (loss) => `${+loss.toPrecision(4)}`;
+const lossText = (loss) => (loss === null ? "not finite" : `${+loss.toPrecision(4)}`);
 
 function lossCell(job) {
   if (!job.progress.samples) return "-";
@@ -83,7 +83,7 @@ function jobRow(job, now_ms) {
     [element("span", "figure", how_long || "-"), element("small", "", what)],
     lossCell(job),
     accuracyText(job.progress),
-    job.state === "running" ? countText(job.progress.samples_per_s) : "-",
+    job.state === "running" ? numberText(job.progress.samples_per_s) : "-",
   ]];
 }
 

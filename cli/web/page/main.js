@@ -93,6 +93,7 @@ let shownRoute = null;
 function viewOf(at) {
   if (feed.link === "locked") return lockedView();
   if (!feed.cluster) return startingView();
+  if (feed.takenAt === null) return [missing("The coordinator has not answered yet: nothing is known")];
   if (at.kind === "job") return jobView(at.id);
   if (at.kind === "daemon") return daemonView(at.name);
   if (at.kind === "compare") return compareView(idsToCompare(at.ids));
@@ -112,7 +113,7 @@ function isReady(at) {
 }
 
 function drawView(at) {
-  if (feed.link !== "locked" && feed.cluster) {
+  if (feed.link !== "locked" && feed.cluster && feed.takenAt !== null) {
     if (at.kind === "job") drawJob(at.id);
     if (at.kind === "compare") drawCompared(idsToCompare(at.ids));
   }
@@ -159,10 +160,17 @@ async function go() {
   shownRoute = JSON.stringify(at);
   pointed.rank = null;
   show();
-  await follow(idsOf(at), show);
-  // A comparison by its bare name is of jobs that are known only now.
-  if (at.kind === "compare" && feed.cluster && String(idsOf(at)) !== String(feed.watched)) {
-    await follow(idsOf(at), show);
+  await follow(idsOf(at), showNews);
+}
+
+// A comparison without names is of two jobs, and of these from then on.
+function showNews() {
+  const at = route();
+  const ids = idsOf(at);
+  if (at.kind === "compare" && at.ids.length < 2 && ids.length === 2) {
+    location.replace(`#/compare/${ids.join("/")}`);
+  } else {
+    show();
   }
 }
 
@@ -176,7 +184,7 @@ window.addEventListener("hashchange", go);
 window.addEventListener("resize", show);
 document.addEventListener("visibilitychange", () => {
   show();
-  follow(feed.watched, show);
+  follow(feed.watched, showNews);
 });
 isDark.addEventListener("change", showAnew);
 setInterval(showFreshness, 1000);

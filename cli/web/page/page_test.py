@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import time
-import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.abspath("compare/report/page"))
@@ -15,88 +14,16 @@ sys.path.insert(0, os.path.abspath("cli/web/page"))
 from browser import Browser  # noqa: E402
 from page_case import HOSTILE, VIEWS, main  # noqa: E402
 from sample_web import LONG, SCENES  # noqa: E402
+from web_case import PAGES, WebCase, findings, shown  # noqa: E402
 from web_server import TOKEN, WebServer  # noqa: E402
 
-# (scene, place, charts that are drawn there)
-PAGES = [
-    ("busy", "#/", 0),
-    ("calm", "#/", 0),
-    ("empty", "#/", 0),
-    ("stale", "#/", 0),
-    ("never", "#/", 0),
-    ("large", "#/", 0),
-    ("hostile", "#/", 0),
-    ("busy", "#/job/3", 6),
-    ("busy", "#/job/2", 6),
-    ("busy", "#/job/4", 6),
-    ("busy", "#/job/6", 0),
-    ("busy", "#/job/1", 5),  # nothing is pushed there
-    ("busy", "#/job/77", 0),
-    ("large", "#/job/100", 6),
-    ("hostile", "#/job/3", 6),
-    ("hostile", "#/job/4", 6),
-    ("busy", "#/daemon/w2", 0),
-    ("busy", "#/daemon/w4", 0),
-    ("hostile", f"#/daemon/{LONG}", 0),
-    ("busy", "#/compare/3/5", 3),
-    ("hostile", "#/compare/3/4", 3),
-    ("empty", "#/compare", 0),
-]
 # Chart -> lines of the palette that are to be seen there.
 LINES = {"loss": [0, 1], "speed": [2], "waiting": [0, 1], "bytes": [4, 5], "lr": [3]}
 BYTES_MAX = 300_000
 FIRST_PAINT_MS = 2000
-OPEN_DETAILS = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
 
 
-def shown(place):
-    """What is true in the page once all of a place is there."""
-    return f"document.body.dataset.shown === {json.dumps(place)}"
-
-
-def findings(browser, server, place, width, scheme, charts):
-    """All that is wrong with a place of the page, seen so."""
-    found = browser.inspect(server.url + place, width, scheme, charts, shown(place))
-    browser.run(OPEN_DETAILS)
-    browser.settle()
-    return found + browser.unreadable() + browser.complaints
-
-
-class PageTest(unittest.TestCase):
-    maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = Browser()
-        cls.browser.__enter__()
-        cls.addClassCleanup(cls.browser.__exit__, None, None, None)
-
-    def setUp(self):
-        self.server = WebServer("busy")
-        self.server.__enter__()
-        self.addCleanup(lambda: self.server.close())
-
-    def open(self, place, scene="busy", width=1280, scheme="light"):
-        self.server.show(scene)
-        self.browser.show_as(width, scheme)
-        self.browser.open(self.server.url + place)
-        self.until(shown(place) if place.startswith("#/") else "'shown' in document.body.dataset")
-
-    def until(self, condition):
-        self.browser.until(condition)
-
-    def texts(self, selector):
-        script = f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)"
-        return self.browser.run(script)
-
-    def text(self, selector="body"):
-        return " ".join(self.texts(selector))
-
-    def click(self, text):
-        self.browser.run(f"""[...document.querySelectorAll('button')]
-            .find(b => b.textContent === {json.dumps(text)}).click()""")
-        self.browser.settle()
-
+class PageTest(WebCase):
     def test_every_page_is_readable_at_both_widths_in_light_and_dark(self):
         for scene, place, charts in PAGES:
             for width, scheme in VIEWS:
@@ -137,6 +64,20 @@ class PageTest(unittest.TestCase):
         red, green, blue = self.browser.run(
             "getComputedStyle(document.querySelector('.calm')).color.match(/\\d+/g).map(Number)")
         self.assertTrue(green > 1.5 * red and green > 1.5 * blue, (red, green, blue))
+
+    def test_what_is_not_known_now_is_not_said(self):
+        self.open("#/", "quiet_and_stale")
+        self.assertIn("Nothing was stuck then", self.text(".stuck .open"))
+        for place in ("#/", "#/job/3"):
+            self.open(place, "never")
+            self.assertIn("The coordinator has not answered yet", self.text("main"))
+            self.assertNotIn("stuck", self.text("main"))
+            self.assertNotIn("there is no", self.text("main"))
+        self.server.show("busy")
+        self.until("document.querySelector('h1')?.textContent === 'job 3  lenet'")
+        self.until(shown("#/job/3"))
+        self.open("#/job/4", "not_finite")
+        self.assertIn("not finite", self.text(".tiles"))
 
     def test_a_job_says_how_far_it_is_and_what_happened_to_it(self):
         self.open("#/job/3")

@@ -251,6 +251,26 @@ def never():
     return made
 
 
+def not_finite():
+    """What JSON has as null."""
+    made = busy()
+    diverged = made["jobs"][4]
+    diverged["status"]["progress"].update(
+        loss=None, samples_per_s=None, bytes_per_step=None, values={"norm": None}
+    )
+    diverged["course"]["loss"][-5:] = [None] * 5
+    diverged["rank_windows"][0]["waiting_share"][-1] = None
+    diverged["rank_windows"][0]["samples_per_s"][-1] = None
+    return made
+
+
+def quiet_and_stale():
+    made = stale()
+    for one in made["cluster"]["jobs"]:
+        one["waits"] = []
+    return made
+
+
 def large():
     """1,000 daemons and 100 jobs; one of these has 256 ranks."""
     curve = course(72)
@@ -291,6 +311,8 @@ SCENES = {
     "empty": empty,
     "stale": stale,
     "never": never,
+    "not_finite": not_finite,
+    "quiet_and_stale": quiet_and_stale,
     "large": large,
     "hostile": hostile,
 }

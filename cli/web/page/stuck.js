@@ -46,8 +46,11 @@ function stuckPanel(jobs, withJob) {
     const atWork = running.length
       ? `${counted(running.length, "job")} with ${counted(ranks, "rank")} at work`
       : "no job is running";
-    return section("stuck", "Who is stuck", box("p", "calm good",
-      element("strong", "", "Nothing is stuck"), element("span", "", atWork)));
+    // What was so when the coordinator last answered may not be so now.
+    const [className, words] = isLive() ? ["good", "Nothing is stuck"]
+      : ["open", "Nothing was stuck then"];
+    return section("stuck", "Who is stuck", box("p", `calm ${className}`,
+      element("strong", "", words), element("span", "", atWork)));
   }
   return section("stuck", "Who is stuck", ...stuckList(waits, withJob, "waits"));
 }
