@@ -27,7 +27,7 @@ for argument in "$@"; do
 done
 [ "$targets" -eq 1 ] || { options+=(//...); python=1; }
 # Tests download nothing, so what they run Python in is made before.
-[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 launch wheel s3 ||
+[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 launch wheel s3 boards ||
   { echo "0 passed, 1 failed"; exit 1; }
 
 log=$(mktemp)
