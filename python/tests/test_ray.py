@@ -221,6 +221,31 @@ def test_keys_of_actors_that_were_killed_go(
     assert left == ["other-4194305-c", f"strata-ray-{os.getpid()}-b"]
 
 
+def test_daemons_end_with_an_actor_that_is_killed(tmp_path: pathlib.Path) -> None:
+    words = ["coordinator", "--listen", "127.0.0.1:0", "--insecure", "--state", str(tmp_path / "s")]
+    script = f"""
+        import time
+        from strata._ray_host import Host
+        host = Host({str(tmp_path)!r})
+        print(host.start("coordinator", {words!r}, 60), flush=True)
+        time.sleep(60)
+        """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(TMPDIR=str(tmp_path)),
+    ) as running:
+        assert running.stdout is not None
+        assert " ready " in running.stdout.readline()
+        assert len(programs(tmp_path)) == 1
+        running.kill()
+    deadline = time.monotonic() + 20
+    while programs(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert programs(tmp_path) == {}
+
+
 def test_without_ray_it_says_so(tmp_path: pathlib.Path) -> None:
     script = """
         import sys
