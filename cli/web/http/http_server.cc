@@ -138,6 +138,8 @@ class BeastServer final : public HttpServer {
         continue;
       }
       if (connections_ >= options_.connections_max) continue;  // which closes it
+      // An answer is more than one write: none is to wait until the last one was confirmed.
+      socket.set_option(tcp::no_delay(true), failed);
       asio::co_spawn(io_, Welcome(std::move(socket)), asio::detached);
     }
   }
