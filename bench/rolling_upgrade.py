@@ -57,6 +57,7 @@ class Upgrade:
         self.cluster, self.options = cluster, options
         self.begin = time.monotonic()
         self.short = []
+        self.begun = False  # the coordinator is NEW
 
     def say(self, text):
         print(f"{time.monotonic() - self.begin:6.1f} s  {text}", flush=True)
@@ -75,13 +76,13 @@ class Upgrade:
                 f"restart {{ attempts: 100 }}\n{more}\n")
 
     def submit_short(self):
-        """By OLD's command line and NEW's in turn."""
+        """By OLD's command line and NEW's in turn, once the coordinator takes both."""
         number = len(self.short)
-        self.cluster.strata = (self.options.old, self.options.new)[number % 2]
+        self.cluster.strata = (self.options.old, self.options.new)[self.begun and number % 2]
         name = f"short{number}"
         self.cluster.submit(name, job(name, 2, SHORT_STEPS, self.again(name)))
         self.short.append(name)
-        self.cluster.strata = self.options.new
+        self.cluster.strata = self.options.new if self.begun else self.options.old
 
     def wait(self, seconds):
         until = time.monotonic() + seconds
@@ -134,6 +135,7 @@ class Upgrade:
         self.cluster.submit("lazy", job("lazy", 1, LONG_STEPS, lazy, delay_ms))
         self.wait(5)
         self.upgrade("coordinator")
+        self.begun = True
         for host in range(1, HOSTS + 1):
             self.wait(4)
             self.upgrade(f"w{host}", f"s{host}")

@@ -71,6 +71,7 @@ void ClusterWatch::Run() {
     const auto is_due = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return is_over_ || is_wanted_;
     };
+    mutex_.AwaitWithDeadline(absl::Condition(&is_over_), began + options_.pause);
     const bool idle = absl::Now() - looked_at_ > options_.idle_after;
     mutex_.AwaitWithDeadline(absl::Condition(&is_due),
                              began + (idle ? options_.idle_every : options_.every));
@@ -171,6 +172,10 @@ void ClusterWatch::Hear(uint32_t job, const proto::FollowEvent& event) {
   Followed& followed = followed_.at(job);
   if (event.has_metrics()) followed.course.Add(event.metrics());
   if (event.has_report()) followed.course.Add(event.report());
+  if (event.has_status() && event.status().waits_size() != followed.waits) {
+    followed.waits = event.status().waits_size();
+    is_wanted_ = true;
+  }
   if (event.has_status() && event.status().restarts_size() > followed.restarts) {
     followed.restarts = event.status().restarts_size();
     followed.course.GoBackTo(event.status().restarts(followed.restarts - 1).step());

@@ -30,6 +30,8 @@ class ClusterWatch {
     // Makes a client whose Follow tells each rank's reports, too.
     std::function<std::unique_ptr<control::CoordinatorClient>()> connect;
     absl::Duration every = absl::Seconds(1);
+    // Between two questions, also where a job begins or ends to wait for somebody meanwhile.
+    absl::Duration pause = absl::Milliseconds(250);
     // While nobody looks, for whom alone courses go on.
     absl::Duration idle_every = absl::Seconds(5);
     absl::Duration idle_after = absl::Seconds(10);
@@ -56,6 +58,7 @@ class ClusterWatch {
     explicit Followed(uint64_t from_step) : course(from_step) {}
     JobCourse course;
     int restarts = 0;          // that the course knows of
+    int waits = 0;             // of its newest status
     bool is_followed = false;  // by `thread`
     std::thread thread;
   };

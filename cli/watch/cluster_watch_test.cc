@@ -92,6 +92,7 @@ class ClusterWatchTest : public ::testing::Test {
     return {.coordinator = "head:7070",
             .connect = [this] { return std::make_unique<FakeClient>(&fake_); },
             .every = absl::Milliseconds(5),
+            .pause = absl::Milliseconds(1),
             .idle_every = absl::Milliseconds(20),
             .idle_after = absl::Seconds(100),
             .on_change = [this] { ++changes_; }};
@@ -218,6 +219,25 @@ TEST_F(ClusterWatchTest, AfterARestartTheStepsThatAreMadeAgainAreShownOnce) {
   });
   ASSERT_THAT(scene->jobs[0]->course, SizeIs(2));
   EXPECT_EQ(scene->jobs[0]->course[0].step, 10u);
+}
+
+TEST_F(ClusterWatchTest, AJobThatBeginsToWaitIsAskedForAtOnce) {
+  ClusterWatch::Options options = Options();
+  options.every = options.idle_every = absl::Hours(1);
+  SetJob(1, proto::RUNNING);
+  ClusterWatch watch(options);
+  watch.AwaitFirst(absl::Seconds(60));
+  proto::FollowEvent event;
+  event.mutable_status()->add_waits()->set_text("rank 1 is stopped");
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    *fake_.jobs[1].add_waits() = event.status().waits(0);
+    fake_.events[1].push_back(event);
+  }
+  const auto scene = Await(&watch, [](const ClusterScene& seen) {
+    return !seen.jobs.empty() && seen.jobs[0]->status.waits_size() == 1;
+  });
+  EXPECT_EQ(scene->jobs[0]->status.waits_size(), 1);
 }
 
 TEST_F(ClusterWatchTest, OfJobsThatHaveEndedTheNewestAreShown) {
