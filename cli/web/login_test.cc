@@ -13,7 +13,7 @@ const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
 TEST(Login, ATokenOpensOneSessionAndTheNextTokenAnother) {
   Login login;
   const std::string token = login.token();
-  EXPECT_EQ(token.size(), 44u) << "32 bytes in base64";
+  EXPECT_EQ(token.size(), 43u) << "256 bits in base64";
   const std::string first = login.Open(token, kNow);
   EXPECT_TRUE(login.IsOpen(first, kNow));
   EXPECT_EQ(login.Open(token, kNow), "");

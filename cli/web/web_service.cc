@@ -1,5 +1,7 @@
 #include "cli/web/web_service.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -108,8 +110,8 @@ WebService::WebService(Options options, const std::string& metrics_token)
   site.hosts = options_.hosts;
   site.hosts.push_back(options_.listen.substr(0, options_.listen.rfind(':')));
   site.metrics_token = metrics_token;
-  // Cookies of one host know no ports.
-  site.cookie = absl::StrCat("strata_web_", options_.listen.substr(options_.listen.rfind(':') + 1));
+  // Cookies of one host know no ports: each page has one of its own.
+  site.cookie = absl::StrCat("strata_web_", getpid());
   site.scene = [this] { return watch_->Look(); };
   site.metrics = Exposition;
   site.on_new_token = [this](const std::string& token) { options_.on_new_link(UrlFor(token)); };

@@ -21,6 +21,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/log.h"
 
 namespace strata::cli {
@@ -137,6 +138,8 @@ class BeastServer final : public HttpServer {
         continue;
       }
       if (connections_ >= options_.connections_max) continue;  // which closes it
+      // An answer is more than one write: none is to wait until the last one was confirmed.
+      socket.set_option(tcp::no_delay(true), failed);
       asio::co_spawn(io_, Welcome(std::move(socket)), asio::detached);
     }
   }
@@ -233,7 +236,7 @@ class BeastServer final : public HttpServer {
     http::response<http::empty_body> head(static_cast<http::status>(answer.status), 11);
     AddHeaders(answer, &head);
     head.keep_alive(stays);
-    head.content_length(body->size());
+    if (head.result() != http::status::not_modified) head.content_length(body->size());
     http::response_serializer<http::empty_body> serializer(head);
     beast::tcp_stream& line = beast::get_lowest_layer(*stream);
     line.expires_after(ToChrono(options_.write_timeout));
@@ -247,12 +250,19 @@ class BeastServer final : public HttpServer {
     co_return true;
   }
 
-  // Gives up only once nothing at all was taken for so long.
+  // Gives up once nothing was taken for so long, or all of it was taken too slowly: who takes a
+  // byte now and then keeps no place.
   template <typename Stream>
   asio::awaitable<bool> WriteText(Stream* stream, const std::string& text) {
     error_code failed;
+    const absl::Time until =
+        absl::Now() + options_.write_timeout +
+        absl::Seconds(static_cast<double>(text.size()) / options_.write_bytes_per_s_min);
     for (size_t sent = 0; sent < text.size();) {
-      beast::get_lowest_layer(*stream).expires_after(ToChrono(options_.write_timeout));
+      const absl::Duration left = until - absl::Now();
+      if (left <= absl::ZeroDuration()) co_return false;
+      beast::get_lowest_layer(*stream).expires_after(
+          ToChrono(std::min(options_.write_timeout, left)));
       sent +=
           co_await stream->async_write_some(asio::buffer(text.data() + sent, text.size() - sent),
                                             asio::redirect_error(asio::use_awaitable, failed));

@@ -29,7 +29,8 @@ class HttpServer {
     size_t body_bytes_max = 4 << 10;
     absl::Duration request_timeout = absl::Seconds(10);  // from its first byte; of a handshake, too
     absl::Duration idle_timeout = absl::Seconds(60);     // between requests
-    absl::Duration write_timeout = absl::Seconds(30);
+    absl::Duration write_timeout = absl::Seconds(30);    // in which something must be taken
+    double write_bytes_per_s_min = 16 << 10;             // of a whole text, besides that time
     absl::Duration event_pause = absl::Seconds(15);  // without news a reader hears that it is there
     // Of each answer, besides its own.
     std::vector<std::pair<std::string, std::string>> headers = {};

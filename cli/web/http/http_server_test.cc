@@ -48,6 +48,8 @@ class HttpServerTest : public ::testing::Test {
     if (request.path == "/events") {
       return {.type = "text/event-stream", .body = nullptr, .headers = {}, .events = events_};
     }
+    if (request.path == "/same") return {.status = 304};
+    if (request.path == "/long") return {.body = Share(std::string(16 << 20, 'x'))};
     return {.body = Share(absl::StrCat(request.method, " ", request.path, " ", request.query, " ",
                                        request.body)),
             .headers = {{"X-Of-Handler", "yes"}}};
@@ -220,6 +222,29 @@ TEST_F(HttpServerTest, AReaderThatDoesNotReadIsAskedNoFurtherHoldsUpNobodyAndIsC
     absl::SleepFor(absl::Milliseconds(50));
   }
   FAIL() << "the reader that does not read still has its place";
+}
+
+TEST_F(HttpServerTest, AReaderThatTakesALittleNowAndThenIsCutOff) {
+  Begin({.write_timeout = absl::Milliseconds(500), .write_bytes_per_s_min = 1 << 30});
+  RawClient slow(port(), /*receive_buffer=*/64 << 10);
+  ASSERT_TRUE(slow.Send(GetRequest("/long")));
+  for (const absl::Time until = absl::Now() + absl::Seconds(2); absl::Now() < until;) {
+    ASSERT_GT(slow.Drop(4096), 0u);
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  // It has closed: what is left is what the sockets' buffers held.
+  size_t left = 0;
+  while (const size_t size = slow.Drop(64 << 10)) left += size;
+  EXPECT_LT(left, 12u << 20);
+}
+
+TEST_F(HttpServerTest, WhatHasNotChangedIsAnsweredWithoutALength) {
+  Begin();
+  RawClient client(port());
+  const std::string answer = client.Ask(GetRequest("/same"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 304 "));
+  EXPECT_THAT(answer, Not(HasSubstr("Content-Length")));
+  EXPECT_THAT(client.Ask(GetRequest("/")), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpServerTest, StopsWhileReadersAreThere) {

@@ -54,6 +54,13 @@ class RawClient {
     }
     return is_closed_;
   }
+  // Hears so many bytes at most and forgets them; returns how many it were. 0: the other side has
+  // closed.
+  size_t Drop(size_t bytes) {
+    std::string dropped(bytes, '\0');
+    const ssize_t size = recv(fd_.get(), dropped.data(), bytes, 0);
+    return size > 0 ? size : 0;
+  }
   // Hears one whole answer with a Content-Length and takes it away; empty: none came.
   std::string TakeAnswer(bool has_body = true) {
     if (!Hear("\r\n\r\n")) return "";
