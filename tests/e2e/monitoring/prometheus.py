@@ -46,9 +46,10 @@ def free_port():
 
 
 class Prometheus:
-    """Scrapes `target` each second, with `hold` in place of the alerts' own `for`, if given."""
+    """Scrapes `target` each second. `hold` takes the place of the alerts' own `for`, and `wait_s` that
+    of the seconds after which a wait counts as being stuck, where they are given."""
 
-    def __init__(self, folder, target, token="", hold=None):
+    def __init__(self, folder, target, token="", hold=None, wait_s=None):
         os.makedirs(folder)
         self.folder = folder
         with open(os.path.join(folder, "token"), "w", encoding="utf-8") as file:
@@ -58,7 +59,10 @@ class Prometheus:
             (r"'127\.0\.0\.1:8265'", f"'{target}'"),
             (r"credentials_file: \S+", "credentials_file: token"),
         ])
-        self._write("strata-alerts.yml", [(r"for: \w+", f"for: {hold}")] if hold else [])
+        changes = [(r"for: \w+", f"for: {hold}")] if hold else []
+        if wait_s is not None:
+            changes.append((r"strata_job_wait_seconds > \d+", f"strata_job_wait_seconds > {wait_s}"))
+        self._write("strata-alerts.yml", changes)
         self.process = None
         for _ in range(5):  # another program may take the port first
             if self._start():
