@@ -46,8 +46,8 @@ def free_port():
 
 
 class Prometheus:
-    """Scrapes `target` each second. `hold` takes the place of the alerts' own `for`, and `wait_s` that
-    of the seconds after which a wait counts as being stuck, where they are given."""
+    """Scrapes `target` each second. `hold` takes the place of the alerts' own `for`, and `wait_s`
+    that of the seconds after which a wait counts as being stuck, where they are given."""
 
     def __init__(self, folder, target, token="", hold=None, wait_s=None):
         os.makedirs(folder)
@@ -61,7 +61,7 @@ class Prometheus:
         ])
         changes = [(r"for: \w+", f"for: {hold}")] if hold else []
         if wait_s is not None:
-            changes.append((r"strata_job_wait_seconds > \d+", f"strata_job_wait_seconds > {wait_s}"))
+            changes.append((r"(?<=wait_seconds > )\d+", str(wait_s)))
         self._write("strata-alerts.yml", changes)
         self.process = None
         for _ in range(5):  # another program may take the port first

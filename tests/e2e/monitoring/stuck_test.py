@@ -1,4 +1,4 @@
-"""A cluster of real processes that Prometheus watches: a rank that is stopped is told, and set off."""
+"""A cluster of real processes that Prometheus watches: a stopped rank sets off its alert."""
 
 import os
 import re
