@@ -43,6 +43,11 @@ ClusterWatch::~ClusterWatch() {
   }
 }
 
+void ClusterWatch::AwaitFirst(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(&is_asked_), timeout);
+}
+
 std::shared_ptr<const ClusterScene> ClusterWatch::Look() {
   KeepLooking();
   absl::MutexLock lock(&mutex_);
@@ -103,6 +108,7 @@ void ClusterWatch::Show(std::string problem) {
   scene->nodes = nodes_;
   scene->jobs = JobScenes();
   scene_ = std::move(scene);
+  is_asked_ = true;
 }
 
 std::vector<std::shared_ptr<const JobScene>> ClusterWatch::JobScenes() {

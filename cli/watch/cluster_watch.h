@@ -44,6 +44,8 @@ class ClusterWatch {
   ClusterWatch(const ClusterWatch&) = delete;
   ClusterWatch& operator=(const ClusterWatch&) = delete;
 
+  // Waits until the coordinator was asked once, and has answered or not; at most for `timeout`.
+  void AwaitFirst(absl::Duration timeout);
   // Returns the newest scene; who calls it looks. Never null.
   std::shared_ptr<const ClusterScene> Look();
   // Somebody goes on looking, and will be told by on_change.
@@ -74,6 +76,7 @@ class ClusterWatch {
 
   absl::Mutex mutex_;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_asked_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // somebody looks who was not there before
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::shared_ptr<const ClusterScene> scene_ ABSL_GUARDED_BY(mutex_);

@@ -175,6 +175,13 @@ TEST_F(ClusterWatchTest, WithoutAnAnswerTheLastSceneStaysAndSaysWhy) {
   EXPECT_THAT(scene->jobs[0]->course, SizeIs(1)) << "it is followed again";
 }
 
+TEST_F(ClusterWatchTest, TheFirstAnswerCanBeWaitedFor) {
+  SetJob(1, proto::RUNNING);
+  ClusterWatch watch(Options());
+  watch.AwaitFirst(absl::Seconds(60));
+  EXPECT_THAT(watch.Look()->jobs, SizeIs(1));
+}
+
 TEST_F(ClusterWatchTest, ACoordinatorThatWasNeverThereIsNamed) {
   fake_.answer = absl::UnavailableError("coordinator at head:7070 cannot be reached");
   ClusterWatch watch(Options());

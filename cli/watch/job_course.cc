@@ -48,13 +48,14 @@ void JobCourse::Add(const proto::MetricsRecord& record) {
   if (record.step() <= shown_step_) return;
   shown_step_ = record.step();
   CoursePoint point = PointOf(record);
-  if (skipped_ > 0) {
+  if (!points_.empty() && in_last_ < stride_) {
     Join(points_.back(), &point);
     points_.back() = std::move(point);
+    ++in_last_;
   } else {
     points_.push_back(std::move(point));
+    in_last_ = 1;
   }
-  skipped_ = (skipped_ + 1) % stride_;
   if (points_.size() > kCoursePointsMax) Thin();
 }
 
@@ -75,7 +76,7 @@ void JobCourse::AddMeasurement(const proto::MetricsRecord& record) {
                      .waiting_share = kUnknown,
                      .test_accuracy = record.test_accuracy(),
                      .lr = kUnknown});
-  skipped_ = 0;
+  in_last_ = stride_;
   if (points_.size() > kCoursePointsMax) Thin();
 }
 
@@ -86,8 +87,7 @@ void JobCourse::Thin() {
     if (i + 1 < points_.size()) Join(points_[i], &points_[i + 1]);
     thinned.push_back(std::move(points_[std::min(i + 1, points_.size() - 1)]));
   }
-  // Of an odd number the last one stands for half of what the others do.
-  skipped_ = points_.size() % 2 == 1 ? stride_ : 0;
+  if (points_.size() % 2 == 0) in_last_ += stride_;
   points_ = std::move(thinned);
   stride_ *= 2;
 }
@@ -110,7 +110,7 @@ void JobCourse::GoBackTo(uint64_t step) {
   }
   from_step_ = std::min(from_step_, step);
   shown_step_ = std::min(shown_step_, step);
-  skipped_ = 0;
+  in_last_ = stride_;
 }
 
 }  // namespace strata::cli

@@ -35,7 +35,7 @@ class JobCourse {
   uint64_t shown_step_ = 0;
   std::vector<CoursePoint> points_;
   size_t stride_ = 1;   // windows that one point stands for
-  size_t skipped_ = 0;  // since the last point
+  size_t in_last_ = 0;  // that the last one stands for as yet
   std::map<uint32_t, std::vector<RankWindow>> ranks_;
 };
 

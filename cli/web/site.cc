@@ -34,8 +34,9 @@ HttpAnswer JsonError(int status, const std::string& text) {
 
 // "[::1]:8265", "head:8265", "head" without their ports.
 std::string WithoutPort(const std::string& header) {
-  if (absl::StartsWith(header, "[")) return header.substr(0, header.find(']') + 1);
-  return header.substr(0, header.find(':'));
+  const size_t colon = header.rfind(':');
+  const bool is_in_brackets = colon != std::string::npos && colon < header.rfind(']');
+  return is_in_brackets && absl::EndsWith(header, "]") ? header : header.substr(0, colon);
 }
 
 bool IsAddress(const std::string& host) {

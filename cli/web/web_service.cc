@@ -16,6 +16,8 @@
 namespace strata::cli {
 namespace {
 
+// The first reader sees something, unless the coordinator lets it wait for longer.
+constexpr absl::Duration kFirstAnswer = absl::Seconds(3);
 constexpr size_t kTokenBytesMin = 16;
 constexpr int64_t kTokenBytesMax = 4096;
 
@@ -131,6 +133,7 @@ void WebService::Begin(const std::string& coordinator,
       ClusterWatch::Options{.coordinator = coordinator,
                             .connect = std::move(connect),
                             .on_change = [server = server_.get()] { server->Notify(); }});
+  watch_->AwaitFirst(kFirstAnswer);
   thread_ = std::thread([this] { server_->Run(); });
 }
 

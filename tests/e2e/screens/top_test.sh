@@ -1,2 +1,2 @@
 #!/usr/bin/env bash
-exec python3 tests/e2e/top_test.py
+exec python3 tests/e2e/screens/top_test.py

@@ -101,6 +101,10 @@ class WebTest(unittest.TestCase):
         cls.open = cls.start("web", "--coordinator", cls.address, "--listen", "127.0.0.1:0",
                              "--no-login")
         cls.submit("watched")
+        browser, deadline = Browser(cls.open.field("url")), time.monotonic() + DEADLINE_S
+        while not any(job["progress"]["step"] > 5 for job in browser.json("/api/cluster")["jobs"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
     @classmethod
     def start(cls, *args):
@@ -169,8 +173,6 @@ class WebTest(unittest.TestCase):
 
     def test_a_rank_that_is_stopped_is_named(self):
         browser = Browser(self.open.field("url"))
-        self.await_json(browser, "/api/cluster",
-                        lambda seen: seen["jobs"][0]["progress"]["step"] > 5)
         pid = self.rank_pids()[1]
         os.kill(pid, signal.SIGSTOP)
         try:
