@@ -148,7 +148,7 @@ make() {
     s3) kind=make_s3 ;;
     boards) kind=make_boards ;;
     wheel) kind=make_wheel ;;
-    *) fail "$name: no environment of that name (debian, torch-2.11, s3, boards, launch or wheel)" ;;
+    *) fail "$name: no such environment (debian, torch-2.11, s3, boards, launch or wheel)" ;;
   esac
   [ "$(cat "$made/recipe" 2>/dev/null)" != "$(recipe "$1")" ] || return 0
   echo "Making the Python environment $name in $made (a few minutes)"
