@@ -11,6 +11,7 @@ void AddBenchCommand(CLI::App* app, Invocation* invocation);
 void AddCancelCommand(CLI::App* app, Invocation* invocation);
 void AddCheckpointCommand(CLI::App* app, Invocation* invocation);
 void AddCompareCommand(CLI::App* app, Invocation* invocation);
+void AddCompletionCommand(CLI::App* app, Invocation* invocation);
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
 void AddDevicesCommand(CLI::App* app, Invocation* invocation);
 void AddDrainCommand(CLI::App* app, Invocation* invocation);
