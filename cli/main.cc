@@ -55,6 +55,7 @@ int Main(int argc, char** argv) {
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);
   AddCompletionCommand(&app, &invocation);
+  AddManCommand(&app, &invocation);
   AddRankCommand(&app, &invocation);
   AddAggregatorCommand(&app, &invocation);
   AddHostCommand(&app, &invocation);
