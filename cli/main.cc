@@ -57,6 +57,8 @@ int Main(int argc, char** argv) {
   AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);
+  AddCompletionCommand(&app, &invocation);
+  AddManCommand(&app, &invocation);
   AddRankCommand(&app, &invocation);
   AddAggregatorCommand(&app, &invocation);
   AddHostCommand(&app, &invocation);

@@ -1,13 +1,20 @@
 #include "common/log.h"
 
+#include <spdlog/formatter.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
+#include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "common/log_format.h"
 
 namespace strata {
 namespace {
@@ -37,8 +44,60 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
-void SetProcessName(spdlog::logger& logger, const std::string& name) {
-  const std::string escaped = absl::StrReplaceAll(name, {{"%", "%%"}});
+LogLevel FromSpdlog(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::debug:
+      return LogLevel::kDebug;
+    case spdlog::level::info:
+      return LogLevel::kInfo;
+    case spdlog::level::warn:
+      return LogLevel::kWarning;
+    default:
+      return LogLevel::kError;
+  }
+}
+
+std::string LevelName(LogLevel level) {
+  const spdlog::string_view_t name = spdlog::level::to_string_view(ToSpdlog(level));
+  return std::string(name.data(), name.size());
+}
+
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  explicit JsonFormatter(std::string source) : source_(std::move(source)) {}
+
+  void format(const spdlog::details::log_msg& said, spdlog::memory_buf_t& line) override {
+    const std::string text =
+        JsonLogLine(absl::FromChrono(said.time), FromSpdlog(said.level), source_,
+                    absl::string_view(said.payload.data(), said.payload.size())) +
+        "\n";
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>(source_);
+  }
+
+ private:
+  const std::string source_;
+};
+
+// How lines are written. Changes only while the process has one thread.
+struct Form {
+  std::atomic<LogFormat> format = LogFormat::kText;
+  std::string process_name = "strata";
+};
+
+Form& CurrentForm() {
+  static Form form;
+  return form;
+}
+
+void Apply(const Form& form, spdlog::logger& logger) {
+  if (form.format == LogFormat::kJson) {
+    logger.set_formatter(std::make_unique<JsonFormatter>(form.process_name));
+    return;
+  }
+  const std::string escaped = absl::StrReplaceAll(form.process_name, {{"%", "%%"}});
   logger.set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %-7l [" + escaped + "] %v",
                      spdlog::pattern_time_type::utc);
 }
@@ -50,7 +109,7 @@ spdlog::logger& Logger() {
         "strata", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     instance->set_level(spdlog::level::info);
     instance->flush_on(spdlog::level::debug);
-    SetProcessName(*instance, "strata");
+    Apply(CurrentForm(), *instance);
     return instance;
   }();
   return *logger;
@@ -80,12 +139,54 @@ absl::Status InitLogging(const std::string& level, const std::string& process_na
         "log level \"%s\" is none of debug, info, warning, error, off", Escape(level)));
   }
   Logger().set_level(ToSpdlog(*parsed));
-  SetProcessName(Logger(), Escape(process_name));
+  CurrentForm().process_name = Escape(process_name);
+  Apply(CurrentForm(), Logger());
   return absl::OkStatus();
 }
 
 bool IsLogged(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 
-void Log(LogLevel level, const std::string& text) { Logger().log(ToSpdlog(level), Escape(text)); }
+void Log(LogLevel level, const std::string& text) {
+  // JSON has escapes of its own.
+  const bool is_json = CurrentLogFormat() == LogFormat::kJson;
+  Logger().log(ToSpdlog(level), is_json ? text : Escape(text));
+}
+
+std::string LogFormatName(LogFormat format) { return format == LogFormat::kJson ? "json" : "text"; }
+
+void SetLogFormat(LogFormat format) {
+  CurrentForm().format = format;
+  Apply(CurrentForm(), Logger());
+}
+
+LogFormat CurrentLogFormat() { return CurrentForm().format; }
+
+std::string JsonLogLine(absl::Time time, LogLevel level, absl::string_view source,
+                        absl::string_view message) {
+  nlohmann::ordered_json line;
+  line["time"] = absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", time, absl::UTCTimeZone());
+  line["level"] = LevelName(level);
+  line["source"] = std::string(source);
+  line["message"] = std::string(message);
+  // Only ASCII: no byte of it can act on a terminal or end a line.
+  return line.dump(-1, ' ', /*ensure_ascii=*/true,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void WriteJsonError(absl::string_view message) {
+  const std::string line =
+      JsonLogLine(absl::Now(), LogLevel::kError, CurrentForm().process_name, message);
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+std::optional<LogLine> ReadJsonLogLine(absl::string_view line) {
+  const auto read = nlohmann::json::parse(line.begin(), line.end(), nullptr,
+                                          /*allow_exceptions=*/false);
+  if (!read.is_object() || read.size() != 4) return std::nullopt;
+  for (const char* field : {"time", "level", "source", "message"}) {
+    if (!read.contains(field) || !read[field].is_string()) return std::nullopt;
+  }
+  return LogLine{read["level"], read["message"]};
+}
 
 }  // namespace strata

@@ -15,6 +15,7 @@
 #include "cli/program/line_reader.h"
 #include "common/file/file_error.h"
 #include "common/file/own_folder.h"
+#include "common/log_format.h"
 #include "common/process/process.h"
 
 namespace strata::cli {
@@ -27,6 +28,7 @@ std::string LastError(const std::string& log_path) {
   while (std::getline(in, line)) {
     if (!line.empty()) last = line;
   }
+  if (const auto json = ReadJsonLogLine(last); json.has_value()) return json->message;
   return std::string(absl::StripPrefix(last, "strata: error: "));
 }
 

@@ -7,9 +7,11 @@
 #include "absl/synchronization/mutex.h"
 #include "cli/options/coordinator_address.h"
 #include "cli/program/invocation.h"
+#include "cli/render/bar/progress_bar.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
 #include "cli/render/trace/trace_file.h"
+#include "common/process/environment.h"
 
 namespace strata::cli {
 namespace {
@@ -69,7 +71,7 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
   RankOutput ranks;
   if (absl::Status opened = ranks.Open(output); !opened.ok()) return PrintError(opened);
   absl::Mutex mutex;
-  ProgressDisplay display(stdout, TerminalColumns());
+  ProgressDisplay display(stdout, TerminalColumns(), ShowsBars(OwnEnvironment()));
   JsonEvents events;
   const auto write = [&](const std::string& lines) {
     const absl::MutexLock lock(&mutex);

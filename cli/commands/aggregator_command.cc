@@ -33,6 +33,7 @@ void AddAggregatorCommand(CLI::App* app, Invocation* invocation) {
       app->add_subcommand("aggregator", "One job's aggregator on one node")->group("");
   command->add_option("--launch", *launch, "Launch file")->required();
   AddLogLevelOption(command, invocation);
+  AddLogFormatOption(command);
   command->callback([=] { invocation->run = [=] { return Run(*launch, *invocation); }; });
 }
 

@@ -203,6 +203,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
   AddLimits(command, &options->coordinator.limits);
   AddEtcdOptions(command, &options->coordinator.etcd);
   AddLogLevelOption(command, invocation);
+  AddLogFormatOption(command);
   command->footer(
       "Examples:\n"
       "  strata coordinator\n"

@@ -154,6 +154,7 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
                       "Unique in the cluster (default: that of the keys, else "
                       "HOSTNAME-PID)");
   AddLogLevelOption(command, invocation);
+  AddLogFormatOption(command);
   command->footer(
       "Examples:\n"
       "  strata server --coordinator 10.0.0.1:7070 --port 7100 --shards 2\n"

@@ -151,6 +151,7 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   command->add_flag("--share-runs", agent.shares_runs,
                     "Let other users read run directories, as the umask says (default: none)");
   AddLogLevelOption(command, invocation);
+  AddLogFormatOption(command);
   command->footer(
       "Examples:\n"
       "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name w1\n"

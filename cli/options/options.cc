@@ -18,6 +18,7 @@
 #include "cli/render/trace/trace_file.h"
 #include "common/limits/memory_ledger.h"
 #include "common/log.h"
+#include "common/log_format.h"
 
 namespace strata::cli {
 namespace {
@@ -108,6 +109,20 @@ void AddLogLevelOption(CLI::App* command, Invocation* invocation) {
       ->add_option("--log-level", invocation->log_level,
                    "What to log on stderr: debug, info, warning, error or off")
       ->capture_default_str();
+}
+
+void AddLogFormatOption(CLI::App* command) {
+  command
+      ->add_option_function<std::string>(
+          "--log-format",
+          [](const std::string& format) {
+            SetLogFormat(format == LogFormatName(LogFormat::kJson) ? LogFormat::kJson
+                                                                   : LogFormat::kText);
+          },
+          "How to write log lines: text, or json for an object a line (default: "
+          "$STRATA_LOG_FORMAT, else text)")
+      ->check(CLI::IsMember({LogFormatName(LogFormat::kText), LogFormatName(LogFormat::kJson)}))
+      ->envname("STRATA_LOG_FORMAT");
 }
 
 void AddJobChanges(CLI::App* command, JobOptions* options) {

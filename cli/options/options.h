@@ -40,6 +40,8 @@ void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
 void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
+// How a daemon writes its log lines; takes effect while the command line is parsed.
+void AddLogFormatOption(CLI::App* command);
 // Without --mode.
 void AddJobChanges(CLI::App* command, JobOptions* options);
 void AddJobOptions(CLI::App* command, JobOptions* options);

@@ -24,7 +24,8 @@ struct Invocation {
   std::string log_level = "info";
 };
 
-// Prints "strata: error: TEXT" as one line on stderr and returns `exit_status`.
+// Prints "strata: error: TEXT" as one line on stderr, of JSON where log lines are, and returns
+// `exit_status`.
 int PrintError(const std::string& text, int exit_status);
 // Prints the status likewise. Returns kExitUsage for InvalidArgument and NotFound, else
 // kExitFailed.

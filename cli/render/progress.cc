@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "cli/render/bar/progress_bar.h"
 #include "common/counted.h"
 #include "common/job/encoding.h"
 #include "worker/agent/metrics_line.h"
@@ -246,12 +247,19 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
   if (columns_ == 0 && waits) return TellWait(status.waits(0));
   if (columns_ > 0 && status.state() == proto::RUNNING && (waits || status.progress().step() > 0)) {
     // A line that wraps could not be overwritten.
-    std::string line = waits ? WaitLine(status) : ProgressLine(status);
+    std::string line = waits ? WaitLine(status) : LiveProgress(status);
     line = line.substr(0, columns_ - 1);
     std::fprintf(out_, "\r\033[K%s", line.c_str());
     std::fflush(out_);
     live_ = true;
   }
+}
+
+std::string ProgressDisplay::LiveProgress(const proto::JobStatus& status) const {
+  const std::string rest = ProgressLine(status);
+  if (!has_bar_) return rest;
+  const proto::Progress& progress = status.progress();
+  return WithBar(progress.step(), progress.total_steps(), rest, columns_ - 1);
 }
 
 void ProgressDisplay::TellReplaced(const proto::JobStatus& status) {

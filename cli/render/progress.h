@@ -46,8 +46,10 @@ std::string EndLine(const proto::JobStatus& status);
 // Threads: one.
 class ProgressDisplay {
  public:
-  // `columns` of the terminal that `out` is; 0: it is none.
-  ProgressDisplay(std::FILE* out, int columns) : out_(out), columns_(columns) {}
+  // `columns` of the terminal that `out` is; 0: it is none. With a bar the live line begins with
+  // how much is done.
+  ProgressDisplay(std::FILE* out, int columns, bool has_bar)
+      : out_(out), columns_(columns), has_bar_(has_bar) {}
 
   void Show(const proto::FollowEvent& event);
   // Writes whole lines, above the live line.
@@ -57,6 +59,7 @@ class ProgressDisplay {
 
  private:
   void ShowStatus(const proto::JobStatus& status);
+  std::string LiveProgress(const proto::JobStatus& status) const;
   // One line per long wait, where there is no live line to show it.
   void TellReplaced(const proto::JobStatus& status);
   // Nodes that have joined or left.
@@ -67,6 +70,7 @@ class ProgressDisplay {
 
   std::FILE* out_;
   const int columns_;
+  const bool has_bar_;
   bool live_ = false;
   std::string said_, said_replaced_, said_change_;
   proto::Wait said_wait_;

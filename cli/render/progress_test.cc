@@ -29,11 +29,12 @@ proto::JobStatus Running() {
   return status;
 }
 
-std::string Shown(int columns, const std::vector<proto::FollowEvent>& events) {
+std::string Shown(int columns, const std::vector<proto::FollowEvent>& events,
+                  bool has_bar = false) {
   char* text = nullptr;
   size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
-  ProgressDisplay display(out, columns);
+  ProgressDisplay display(out, columns, has_bar);
   for (const auto& event : events) display.Show(event);
   std::fclose(out);
   std::string shown(text, size);
@@ -115,6 +116,24 @@ proto::FollowEvent Waiting(double seconds) {
   wait->set_seconds(seconds);
   wait->set_text(absl::StrFormat("node 1 (w1) for %d s", static_cast<int>(seconds)));
   return event;
+}
+
+TEST(Progress, TheLiveLineHasABarWhereTheTerminalHasRoomForIt) {
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  const std::string shown = Shown(160, {status}, /*has_bar=*/true);
+  EXPECT_EQ(
+      shown.substr(shown.find('\r')),
+      "\r\033[Kstep 351/1170  [########--------------------]  30 %  " + ProgressLine(Running()));
+  const std::string narrow = Shown(80, {status}, /*has_bar=*/true);
+  EXPECT_EQ(narrow.substr(narrow.find('\r')), "\r\033[K" + ProgressLine(Running()).substr(0, 79));
+}
+
+TEST(Progress, ABarChangesNothingOfALineForAWaitNorWhereThereIsNoTerminal) {
+  EXPECT_EQ(Shown(160, {Waiting(2)}, true), Shown(160, {Waiting(2)}, false));
+  proto::FollowEvent status;
+  *status.mutable_status() = Running();
+  EXPECT_EQ(Shown(0, {status, Waiting(12)}, true), Shown(0, {status, Waiting(12)}, false));
 }
 
 TEST(Progress, TheLiveLineShowsTheLongestWaitInsteadOfProgress) {

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/job/job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,6 +22,27 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 std::string JobFile(const proto::Job& job) { return WriteJob(TestDir(), job); }
+
+TEST(CommandLine, ADaemonWritesAllOfItsLogAsJsonWhereItIsToldSo) {
+  for (const char* daemon : {"worker", "server"}) {
+    // Port 1 of loopback: nothing listens there.
+    const CommandResult result =
+        RunStrata({daemon, "--coordinator", "127.0.0.1:1", "--insecure", "--timeout", "1", "--name",
+                   "d1", "--log-level", "debug", "--log-format", "json"});
+    EXPECT_EQ(result.status.code, 1);
+    json last;
+    for (const absl::string_view line : absl::StrSplit(result.err, '\n', absl::SkipEmpty())) {
+      last = json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+      ASSERT_TRUE(last.is_object()) << line;
+      EXPECT_EQ(last.value("source", ""), absl::StrCat(daemon, " d1")) << line;
+    }
+    EXPECT_EQ(last.value("level", ""), "error") << result.err;
+    EXPECT_THAT(last.value("message", ""), HasSubstr("127.0.0.1:1")) << result.err;
+  }
+  const CommandResult wrong = RunStrata({"worker", "--log-format", "xml"});
+  EXPECT_EQ(wrong.status.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("xml not in {text,json}"));
+}
 
 TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
   for (const char* command :

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "common/log_format.h"
 #include "google/protobuf/text_format.h"
 
 namespace strata::worker {
@@ -23,7 +24,10 @@ constexpr char kLaunchName[] = "{launch}", kSeedName[] = "{seed}";
 }  // namespace
 
 std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregator) {
-  if (is_aggregator) return {"strata", "aggregator", "--launch", kLaunchPath};
+  if (is_aggregator) {
+    return {"strata",    "aggregator",   "--launch",
+            kLaunchPath, "--log-format", LogFormatName(CurrentLogFormat())};
+  }
   if (!job.has_program()) return {"strata", "rank", "--launch", kLaunchPath};
   std::vector<std::string> args = {job.program().path()};
   bool placed = std::any_of(job.program().env().begin(), job.program().env().end(),

@@ -14,7 +14,8 @@ namespace strata::worker {
 inline constexpr int kChannelFd = 3;
 inline constexpr int kLaunchFd = 4;
 
-// The command line of a rank or of the aggregator; the launch file is kLaunchFd.
+// The command line of a rank or of the aggregator, which logs in this process's format; the launch
+// file is kLaunchFd.
 std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregator);
 // The variables, "NAME=VALUE", that the rank's program has in its environment besides the agent's
 // own: the job's, with what stands in braces replaced (Program.env). `launch` is the rank's.

@@ -20,6 +20,7 @@
 #include "common/file/file_error.h"
 #include "common/file/own_folder.h"
 #include "common/job/job.h"
+#include "common/log_format.h"
 #include "common/tensorboard/run_events.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
@@ -38,7 +39,8 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
 }
 
 // "2026-11-21T21:50:26.086Z info    [...", as InitLogging's.
-bool OnlyInforms(const std::string& line) {
+bool OnlyInforms(const std::string& line, const std::optional<LogLine>& json) {
+  if (json.has_value()) return json->level == "info" || json->level == "debug";
   constexpr size_t kTimeBytes = 24;
   if (line.size() < kTimeBytes || line[kTimeBytes - 1] != 'Z') return false;
   const std::string rest = line.substr(kTimeBytes);
@@ -190,7 +192,9 @@ std::string LastLine(const std::string& path) {
   std::string last;
   while (std::getline(in, line)) {
     std::string stripped(absl::StripAsciiWhitespace(line));
-    if (!stripped.empty() && !OnlyInforms(stripped)) last = stripped;
+    const std::optional<LogLine> json = ReadJsonLogLine(stripped);
+    if (stripped.empty() || OnlyInforms(stripped, json)) continue;
+    last = json.has_value() ? json->message : stripped;
   }
   if (last.size() > kLastLineBytesMax) last.resize(kLastLineBytesMax);
   return last;

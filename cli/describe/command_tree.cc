@@ -1,0 +1,161 @@
+#include "cli/describe/command_tree.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace strata::cli {
+namespace {
+
+bool IsWord(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  });
+}
+
+// "sync", "ssp(s)".
+bool IsWordOrCall(absl::string_view text) {
+  const bool is_call = absl::ConsumeSuffix(&text, ")");
+  if (!is_call) return IsWord(text);
+  const size_t open = text.find('(');
+  return open != absl::string_view::npos && IsWord(text.substr(0, open)) &&
+         IsWord(text.substr(open + 1));
+}
+
+// Without " (the default)" and the like.
+std::string WithoutAsides(absl::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    const size_t begin = text.find(" (");
+    absl::StrAppend(&kept, text.substr(0, begin));
+    if (begin == absl::string_view::npos) break;
+    const size_t end = text.find(')', begin);
+    text = end == absl::string_view::npos ? "" : text.substr(end + 1);
+  }
+  return kept;
+}
+
+// Of "What to log: debug, info or off" the three words. Those with a parameter, as ssp(s), are left
+// out: there is no end to them. Empty: what follows the colon is no such list.
+std::vector<std::string> ChoicesInWords(absl::string_view meaning) {
+  const size_t colon = meaning.rfind(": ");
+  if (colon == absl::string_view::npos) return {};
+  const std::string list = WithoutAsides(meaning.substr(colon + 2));
+  if (!absl::StrContains(list, " or ") || !absl::StrContains(list, ", ")) return {};
+  std::vector<std::string> choices;
+  const std::string with_commas = absl::StrReplaceAll(list, {{" or ", ", "}});
+  for (const absl::string_view word : absl::StrSplit(with_commas, ", ")) {
+    if (!IsWordOrCall(word)) return {};
+    if (IsWord(word)) choices.emplace_back(word);
+  }
+  return choices;
+}
+
+// Of "TEXT:{text,json}" the two.
+std::vector<std::string> ChoicesOfCheck(absl::string_view type) {
+  const size_t open = type.find('{'), close = type.rfind('}');
+  if (open == absl::string_view::npos || close == absl::string_view::npos || close < open) {
+    return {};
+  }
+  return absl::StrSplit(type.substr(open + 1, close - open - 1), ',');
+}
+
+// Of "INT:INT in [0 - 64]" the range.
+std::string LimitsOf(absl::string_view type) {
+  const size_t open = type.find(" in ["), close = type.rfind(']');
+  if (open == absl::string_view::npos || close == absl::string_view::npos) return "";
+  return absl::StrReplaceAll(type.substr(open + 5, close - open - 5), {{" - ", " to "}});
+}
+
+std::string ValueName(const std::string& type, const std::vector<std::string>& checked) {
+  if (!checked.empty()) return absl::StrJoin(checked, "|");
+  if (absl::StrContains(type, "SIZE")) return "SIZE";
+  const std::string name = type.substr(0, type.find(':'));
+  if (name == "INT" || name == "UINT") return "N";
+  if (name == "FLOAT") return "X";
+  return name.empty() ? "TEXT" : name;
+}
+
+// Meanings begin with what the value is: "Job file", "Folder of the durable state".
+ValueKind PlaceIn(const std::string& type, const std::string& meaning) {
+  const std::string says = absl::AsciiStrToLower(meaning);
+  const auto has = [&says](absl::string_view word) { return absl::StrContains(says, word); };
+  if (absl::StrContains(type, "DIR") || has("folder") || has("directory") || has("directories")) {
+    return ValueKind::kFolder;
+  }
+  return has("file") || has("program") || has("plugin") ? ValueKind::kFile : ValueKind::kOther;
+}
+
+std::vector<std::string> NamesOf(const std::set<CLI::Option*>& options) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : options) {
+    const std::string name = option->get_name();  // empty: it is hidden
+    if (!name.empty()) names.push_back(name);
+  }
+  // The parser has them in the order of their addresses.
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+DescribedOption DescribeOption(const CLI::Option& option) {
+  DescribedOption described;
+  described.meaning = option.get_description();
+  described.is_required = option.get_required();
+  described.needs = NamesOf(option.get_needs());
+  described.excludes = NamesOf(option.get_excludes());
+  if (option.get_positional()) {
+    described.names = {option.get_name(/*positional=*/true)};
+  } else {
+    for (const std::string& name : option.get_snames()) described.names.push_back("-" + name);
+    for (const std::string& name : option.get_lnames()) described.names.push_back("--" + name);
+  }
+  if (option.get_expected_min() == 0) return described;  // a flag
+  const std::string type = option.get_type_name();
+  const std::vector<std::string> checked = ChoicesOfCheck(type);
+  described.value = ValueName(type, checked);
+  described.limits = LimitsOf(type);
+  described.default_value = option.get_default_str();
+  described.choices = checked.empty() ? ChoicesInWords(described.meaning) : checked;
+  described.kind =
+      described.choices.empty() ? PlaceIn(type, described.meaning) : ValueKind::kChoice;
+  described.is_repeatable =
+      option.get_items_expected_max() >= CLI::detail::expected_max_vector_size;
+  return described;
+}
+
+DescribedCommand DescribeBelow(const CLI::App& app, std::vector<std::string> path) {
+  DescribedCommand described;
+  described.meaning = app.get_description();
+  described.footer = app.get_footer();
+  path.push_back(app.get_name());
+  for (const CLI::Option* option :
+       app.get_options([](const CLI::Option* each) { return !each->get_group().empty(); })) {
+    auto& group = option->get_positional() ? described.arguments : described.options;
+    group.push_back(DescribeOption(*option));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App* each) {
+         return !each->get_group().empty() && !each->get_name().empty();
+       })) {
+    described.commands.push_back(DescribeBelow(*command, path));
+  }
+  described.path = std::move(path);
+  return described;
+}
+
+}  // namespace
+
+DescribedCommand Describe(const CLI::App& app) { return DescribeBelow(app, {}); }
+
+std::string FullName(const DescribedCommand& command) { return absl::StrJoin(command.path, " "); }
+
+}  // namespace strata::cli
