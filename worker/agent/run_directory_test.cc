@@ -5,7 +5,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/log_format.h"
 #include "common/tensorboard/event.pb.h"
 #include "common/tensorboard/record_framing.h"
 #include "common/tensorboard/run_events.h"
@@ -345,21 +344,6 @@ TEST(RunDirectory, TakesNoLineThatOnlyInformsForAReason) {
   ASSERT_TRUE(AppendLine(log, warning).ok());
   ASSERT_TRUE(AppendLine(log, "2026-11-21T21:50:28.000Z info    [rank 0] step 7").ok());
   EXPECT_EQ(LastLine(log), warning);
-}
-
-TEST(RunDirectory, TakesTheMessageOfALogLineThatIsJson) {
-  const std::string log = testing::TempDir() + "/json.log";
-  const auto line = [](LogLevel level, const std::string& message) {
-    return JsonLogLine(absl::FromUnixSeconds(1), level, "aggregator of node 1", message);
-  };
-  ASSERT_TRUE(AppendLine(log, line(LogLevel::kInfo, "step 7")).ok());
-  EXPECT_EQ(LastLine(log), "");
-  ASSERT_TRUE(AppendLine(log, line(LogLevel::kError, "the \"disk\" is full")).ok());
-  ASSERT_TRUE(AppendLine(log, line(LogLevel::kDebug, "ends")).ok());
-  EXPECT_EQ(LastLine(log), "the \"disk\" is full");
-  const std::string of_a_program = R"({"level":"info","message":"mine"})";
-  ASSERT_TRUE(AppendLine(log, of_a_program).ok());
-  EXPECT_EQ(LastLine(log), of_a_program);
 }
 
 TEST(MetricsLine, HasStableFieldNames) {

@@ -21,8 +21,9 @@ import sys
 import tempfile
 import time
 
-from cluster import fail, keep_logs, weights
-from host_cluster import HostCluster, in_lab
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from cluster import fail, keep_logs, weights  # noqa: E402
+from host_cluster import HostCluster, in_lab  # noqa: E402
 
 HOSTS = 4
 SHORT_STEPS = 40

@@ -2,11 +2,11 @@
 
 usage: web.py STRATA [--viewers 20] [--window 20] [--rounds 10]
 
-On this machine: a coordinator, a server, a worker with 2 slots on which a job trains LeNet-5 in mode
-sync, and `strata web`. Printed are: the coordinator's CPU time over --window seconds while nobody
-looks and while --viewers streams of events are read, and the job's steps in the same times, as
-ratios to a window without `strata web`; how old a picture is when a reader gets it; and the seconds
-from SIGSTOP of a rank until a reader is told of it, --rounds times.
+On this machine: a coordinator, a server, a worker with 2 slots on which a job trains LeNet-5 in
+mode sync, and `strata web`. Printed are: the coordinator's CPU time over --window seconds while
+nobody looks and while --viewers streams of events are read, and the job's steps in the same times,
+as ratios to a window without `strata web`; how old a picture is when a reader gets it; and the
+seconds from SIGSTOP of a rank until a reader is told of it, --rounds times.
 """
 
 import argparse
@@ -16,12 +16,14 @@ import re
 import signal
 import socket
 import statistics
+import sys
 import tempfile
 import threading
 import time
 import urllib.parse
 
-from cluster import Cluster, fail, logs_of_node, writing_to
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from cluster import Cluster, fail, logs_of_node, writing_to  # noqa: E402
 
 LIMIT_S = 120
 JOB = """
