@@ -61,13 +61,19 @@ std::vector<std::string> ChoicesInWords(absl::string_view meaning) {
   return choices;
 }
 
-// Of "TEXT:{text,json}" the two.
+// Of "TEXT:{text,json}" the two; of "TEXT:{ring->RING,none->NONE}:{RING,NONE}", which translates,
+// ring and none.
 std::vector<std::string> ChoicesOfCheck(absl::string_view type) {
-  const size_t open = type.find('{'), close = type.rfind('}');
-  if (open == absl::string_view::npos || close == absl::string_view::npos || close < open) {
-    return {};
+  const size_t open = type.find('{');
+  if (open == absl::string_view::npos) return {};
+  const size_t close = type.find('}', open);
+  if (close == absl::string_view::npos) return {};
+  std::vector<std::string> choices;
+  for (const absl::string_view choice :
+       absl::StrSplit(type.substr(open + 1, close - open - 1), ',')) {
+    choices.emplace_back(choice.substr(0, choice.find("->")));
   }
-  return absl::StrSplit(type.substr(open + 1, close - open - 1), ',');
+  return choices;
 }
 
 // Of "INT:INT in [0 - 64]" the range.
@@ -86,14 +92,24 @@ std::string ValueName(const std::string& type, const std::vector<std::string>& c
   return name.empty() ? "TEXT" : name;
 }
 
-// Meanings begin with what the value is: "Job file", "Folder of the durable state".
-ValueKind PlaceIn(const std::string& type, const std::string& meaning) {
-  const std::string says = absl::AsciiStrToLower(meaning);
-  const auto has = [&says](absl::string_view word) { return absl::StrContains(says, word); };
-  if (absl::StrContains(type, "DIR") || has("folder") || has("directory") || has("directories")) {
-    return ValueKind::kFolder;
-  }
-  return has("file") || has("program") || has("plugin") ? ValueKind::kFile : ValueKind::kOther;
+// Where in lower-case words one of `several` begins first; npos: nowhere.
+size_t FirstOf(absl::string_view words, const std::vector<absl::string_view>& several) {
+  size_t first = absl::string_view::npos;
+  for (const absl::string_view each : several) first = std::min(first, words.find(each));
+  return first;
+}
+
+// What a value of text is. Meanings begin with it: "File with the keys", "Folder of the state".
+ValueKind PlaceIn(const DescribedOption& option, absl::string_view type) {
+  if (option.value == "N" || option.value == "X") return ValueKind::kOther;
+  if (absl::StrContains(type, "DIR")) return ValueKind::kFolder;
+  // Jobs of a cluster are arguments, never options.
+  if (option.names.back() == "--job") return ValueKind::kFile;
+  const std::string says = absl::AsciiStrToLower(option.meaning);
+  const size_t file = FirstOf(says, {"file", "plugin"});
+  const size_t folder = FirstOf(says, {"folder", "director"});
+  if (file == folder) return ValueKind::kOther;  // neither is said
+  return file < folder ? ValueKind::kFile : ValueKind::kFolder;
 }
 
 std::vector<std::string> NamesOf(const std::set<CLI::Option*>& options) {
@@ -126,11 +142,21 @@ DescribedOption DescribeOption(const CLI::Option& option) {
   described.limits = LimitsOf(type);
   described.default_value = option.get_default_str();
   described.choices = checked.empty() ? ChoicesInWords(described.meaning) : checked;
-  described.kind =
-      described.choices.empty() ? PlaceIn(type, described.meaning) : ValueKind::kChoice;
+  described.kind = described.choices.empty() ? PlaceIn(described, type) : ValueKind::kChoice;
   described.is_repeatable =
       option.get_items_expected_max() >= CLI::detail::expected_max_vector_size;
   return described;
+}
+
+// What stands for all that the parser leaves to a program of the user's.
+DescribedOption ProgramArgument() {
+  DescribedOption program;
+  program.names = {"PROGRAM"};
+  program.kind = ValueKind::kFile;
+  program.value = "TEXT";
+  program.meaning = "Program, and behind it what it is given";
+  program.is_required = program.is_repeatable = true;
+  return program;
 }
 
 DescribedCommand DescribeBelow(const CLI::App& app, std::vector<std::string> path) {
@@ -143,6 +169,7 @@ DescribedCommand DescribeBelow(const CLI::App& app, std::vector<std::string> pat
     auto& group = option->get_positional() ? described.arguments : described.options;
     group.push_back(DescribeOption(*option));
   }
+  if (app.get_prefix_command()) described.arguments.push_back(ProgramArgument());
   for (const CLI::App* command : app.get_subcommands([](const CLI::App* each) {
          return !each->get_group().empty() && !each->get_name().empty();
        })) {

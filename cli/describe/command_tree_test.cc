@@ -1,6 +1,7 @@
 #include "cli/describe/command_tree.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,40 @@ TEST(CommandTree, ChoicesAreThoseOfTheCheck) {
   EXPECT_EQ(format.kind, ValueKind::kChoice);
   EXPECT_THAT(format.choices, ElementsAre("text", "json"));
   EXPECT_EQ(format.value, "text|json");
+}
+
+TEST(CommandTree, ChoicesOfACheckThatTranslatesAreWhatOneMayWrite) {
+  CLI::App app("tool");
+  int exchange = 0;
+  const std::map<std::string, int> values = {{"ring", 1}, {"none", 2}};
+  app.add_option("--exchange", exchange, "")
+      ->transform(CLI::CheckedTransformer(values, CLI::ignore_case));
+  const DescribedOption described = OptionOf(Describe(app), "--exchange");
+  EXPECT_THAT(described.choices, testing::UnorderedElementsAre("ring", "none"));
+}
+
+TEST(CommandTree, AValueIsAFileOrAFolderByWhichItsMeaningNamesFirst) {
+  CLI::App app("tool");
+  std::string text;
+  int number = 0;
+  app.add_option("--keys", text, "File with keys (default: those in the state's folder)");
+  app.add_option("--state", text, "Folder with the file of the state");
+  app.add_option("--job", text, "Job to run");
+  app.add_option("--lines", number, "Lines of a file");
+  const DescribedCommand tool = Describe(app);
+  EXPECT_EQ(OptionOf(tool, "--keys").kind, ValueKind::kFile);
+  EXPECT_EQ(OptionOf(tool, "--state").kind, ValueKind::kFolder);
+  EXPECT_EQ(OptionOf(tool, "--job").kind, ValueKind::kFile);
+  EXPECT_EQ(OptionOf(tool, "--lines").kind, ValueKind::kOther);
+}
+
+TEST(CommandTree, WhatFollowsIsTheUsersProgramWhereTheParserLeavesItAlone) {
+  CLI::App app("tool");
+  app.prefix_command();
+  const DescribedCommand tool = Describe(app);
+  ASSERT_EQ(tool.arguments.size(), 1u);
+  EXPECT_THAT(tool.arguments[0].names, ElementsAre("PROGRAM"));
+  EXPECT_EQ(tool.arguments[0].kind, ValueKind::kFile);
 }
 
 TEST(CommandTree, ChoicesAreElseThoseThatTheMeaningLists) {

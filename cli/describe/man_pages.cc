@@ -57,7 +57,7 @@ std::string OptionEntry(const DescribedOption& option) {
   add("Default:", option.default_value);
   add("Needs", absl::StrJoin(option.needs, ", "));
   add("Not with", absl::StrJoin(option.excludes, ", "));
-  if (option.is_repeatable && !absl::StrContains(option.meaning, "repeated")) {
+  if (option.is_repeatable && !is_argument && !absl::StrContains(option.meaning, "repeated")) {
     sentences.push_back("May be given several times.");
   }
   if (option.is_required && !is_argument) sentences.push_back("Required.");
@@ -83,7 +83,8 @@ Footer Sections(const std::string& footer) {
     if (begins_text && section == &sections.examples) section = &sections.description;
     if (is_example_title) section = &sections.examples;
     if (absl::StartsWith(line, "Exit status")) section = &sections.exit_status;
-    if (begins_text && section == &sections.description) absl::StrAppend(section, ".PP\n");
+    const bool goes_on = section == &sections.description && !section->empty();
+    if (begins_text && goes_on) absl::StrAppend(section, ".PP\n");
     if (is_indented && !is_code) {
       absl::StrAppend(section, section->empty() ? "" : ".PP\n", ".EX\n");
     }
@@ -148,7 +149,9 @@ std::string SeeAlso(const DescribedCommand& command) {
 std::string ManPage(const DescribedCommand& command, const std::string& version) {
   const Footer footer = Sections(command.footer);
   std::string description;
-  for (const absl::string_view line : absl::StrSplit(Sentence(command.meaning), '\n')) {
+  const bool is_sentence = !absl::StrContains(command.meaning, '\n');  // else with a command to try
+  const std::string meaning = is_sentence ? Sentence(command.meaning) : command.meaning;
+  for (const absl::string_view line : absl::StrSplit(meaning, '\n')) {
     absl::StrAppend(&description, description.empty() ? "" : ".PP\n", TextLine(line));
   }
   if (!footer.description.empty()) {
@@ -157,9 +160,10 @@ std::string ManPage(const DescribedCommand& command, const std::string& version)
   std::string options;
   for (const DescribedOption& argument : command.arguments) options += OptionEntry(argument);
   for (const DescribedOption& option : command.options) options += OptionEntry(option);
-  // The third field is a date, of which there is none.
+  // The third field is a date, of which there is none. Words stay whole, so that options and paths
+  // can be copied.
   return absl::StrCat(".TH ", Escape(absl::AsciiStrToUpper(PageName(command.path))), " 1 \"\" \"",
-                      Escape(version), "\"\n",
+                      Escape(version), "\"\n.nh\n.ad l\n",
                       Section("NAME", absl::StrCat(Escape(PageName(command.path)), " \\- ",
                                                    Escape(OneLine(command)), "\n")),
                       Section("SYNOPSIS", Synopsis(command)), Section("DESCRIPTION", description),

@@ -80,6 +80,15 @@ TEST(ManPages, TextIsNeverARequestNorAnEscape) {
   EXPECT_THAT(page, HasSubstr(".EX\ntool submit a\\eb.txt\n.EE\n"));
 }
 
+TEST(ManPages, TextBehindTheExamplesBelongsToTheDescription) {
+  CLI::App app("Do it");
+  app.name("tool");
+  app.footer("Example:\n  tool\nIt is slow.");
+  const std::string page = ManPages(Describe(app), "tool 1.0")["tool.1"];
+  EXPECT_THAT(page, HasSubstr(".SH DESCRIPTION\nDo it.\n.PP\nIt is slow.\n.SH OPTIONS\n"));
+  EXPECT_THAT(page, HasSubstr(".SH EXAMPLES\n.EX\ntool\n.EE\n.SH EXIT STATUS\n"));
+}
+
 TEST(ManPages, SayTheVersionAndNoDate) {
   for (const auto& [name, page] : Pages()) {
     EXPECT_THAT(page.substr(0, page.find('\n')), testing::EndsWith(" 1 \"\" \"tool 1.0\"")) << name;
