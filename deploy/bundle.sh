@@ -75,6 +75,9 @@ cp "$root"/tests/gpu/*.textproto "$root"/tests/gpu/*.py "$top/tests/gpu/"
 mkdir -p "$top/python"
 cp -RL "$root/python/strata" "$top/python/"
 find "$top/python" -name __pycache__ -prune -exec rm -rf {} +
+"$built/cli/strata" man "$top/share/man/man1"
+mkdir -p "$top/share/bash-completion/completions"
+"$built/cli/strata" completion bash >"$top/share/bash-completion/completions/strata"
 cp "$root/LICENSE" "$top/"
 cp "$root/deploy/bundle_readme.md" "$top/README.md"
 XZ_OPT=${XZ_OPT:--T0} tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cJf "$out" strata
