@@ -71,7 +71,7 @@ for file in "$plugin" "$program" "$library"; do
 done
 cp -RL "$root/deploy/debian" "$top/"
 cp -L "$root/deploy/systemd/strata.sysusers" "$top/debian/strata.sysusers"
-rm "$top/debian/README.md"
+rm -f "$top/debian/README.md"
 cp -RL "$root"/deploy/{client,systemd,install_client.sh} "$top/deploy/"
 cp -RL "$root/examples" "$top/"
 cp -L "$root"/docs/*.md "$root"/docs/*.svg "$top/docs/"
