@@ -33,8 +33,8 @@ seed: 1
 consistency { sync {} }
 """
 ELASTIC = JOB.replace("max_steps: 60", "max_steps: 300 ranks_min: 2 ranks_max: 4")
-# So that it does not end before a pod is back.
-SLOWLY = ("--straggler", "node=0,delay=40ms")
+# So that it does not end before a pod is back, whichever node was there.
+SLOWLY = ("--straggler", "node=0,delay=40ms", "--straggler", "node=1,delay=40ms")
 
 
 @pytest.fixture(scope="session", autouse=True)
