@@ -13,13 +13,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "cli/web/metrics/exposition.h"
 #include "cli/web/scene_json.h"
 
 namespace strata::cli {
 namespace {
 
 constexpr char kJson[] = "application/json; charset=utf-8";
-constexpr char kOpenMetrics[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 constexpr char kNoSession[] = "no session: open the link that strata web prints";
 // Jobs whose news one reader may want at once.
 constexpr size_t kJobsOfStreamMax = 4;
@@ -119,7 +119,7 @@ HttpAnswer Site::Answer(const HttpRequest& request, absl::Time now) {
                         "start strata web with --metrics-token-file, and say \"Authorization: "
                         "Bearer TOKEN\"");
     }
-    return {.type = kOpenMetrics,
+    return {.type = kExpositionType,
             .body = std::make_shared<const std::string>(options_.metrics(*options_.scene(), now))};
   }
   if (!absl::StartsWith(request.path, "/api/")) return TextAnswer(404, "there is nothing here");
@@ -217,12 +217,16 @@ HttpAnswer Site::Events(const HttpRequest& request) {
   return answer;
 }
 
+// Documents of another scene are of no use.
+void Site::MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene) {
+  if (made_of_ == scene) return;
+  made_of_ = scene;
+  cluster_ = nullptr;
+  jobs_.clear();
+}
+
 SharedText Site::ClusterOf(const std::shared_ptr<const ClusterScene>& scene, absl::Time now) {
-  if (made_of_ != scene) {
-    made_of_ = scene;
-    cluster_ = nullptr;
-    jobs_.clear();
-  }
+  MakeAnewOf(scene);
   if (cluster_ == nullptr) {
     cluster_ = std::make_shared<const std::string>(ClusterDocument(*scene, now));
   }
@@ -231,11 +235,7 @@ SharedText Site::ClusterOf(const std::shared_ptr<const ClusterScene>& scene, abs
 
 SharedText Site::JobOf(const std::shared_ptr<const ClusterScene>& scene, uint32_t job,
                        absl::Time now) {
-  if (made_of_ != scene) {
-    made_of_ = scene;
-    cluster_ = nullptr;
-    jobs_.clear();
-  }
+  MakeAnewOf(scene);
   const auto [made, is_new] = jobs_.try_emplace(job);
   if (is_new) {
     std::string text = JobDocument(*scene, job, now);

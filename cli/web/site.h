@@ -55,6 +55,7 @@ class Site {
   HttpAnswer Events(const HttpRequest& request);
 
   // Documents of one scene, which many readers share.
+  void MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene);
   SharedText ClusterOf(const std::shared_ptr<const ClusterScene>& scene, absl::Time now);
   SharedText JobOf(const std::shared_ptr<const ClusterScene>& scene, uint32_t job, absl::Time now);
 

@@ -11,13 +11,13 @@ namespace {
 constexpr int kBarColumnsMin = 10;
 constexpr int kBarColumnsMax = 30;
 
+}  // namespace
+
 std::string Bar(double share, int columns) {
   const int cells = columns - 2;
   const int full = static_cast<int>(share * cells);
-  return absl::StrCat("[", std::string(full, '#'), std::string(cells - full, '-'), "]  ");
+  return absl::StrCat("[", std::string(full, '#'), std::string(cells - full, '-'), "]");
 }
-
-}  // namespace
 
 bool ShowsBars(const Environment& environment) {
   return Variable(environment, "TERM") != "dumb" && Variable(environment, "NO_COLOR").empty();
@@ -32,7 +32,7 @@ std::string WithBar(uint64_t step, uint64_t total_steps, const std::string& rest
   const auto left = [columns](size_t taken) { return columns - static_cast<int>(taken); };
   const int for_bar = left(steps.size() + share_and_rest.size()) - 2;
   if (for_bar >= kBarColumnsMin) {
-    return absl::StrCat(steps, Bar(share, std::min(for_bar, kBarColumnsMax)), share_and_rest);
+    return absl::StrCat(steps, Bar(share, std::min(for_bar, kBarColumnsMax)), "  ", share_and_rest);
   }
   if (left(steps.size() + share_and_rest.size()) >= 0) return steps + share_and_rest;
   return left(share_and_rest.size()) >= 0 ? share_and_rest : rest;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "cli/render/bar/progress_bar.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
 #include "cli/render/table.h"
@@ -21,7 +22,7 @@ namespace {
 
 constexpr size_t kStuckMax = 6;
 constexpr size_t kEndedMax = 5;
-constexpr int kBarColumns = 12;
+constexpr int kBarColumns = 14;
 constexpr int kTableRowsMin = 4;
 // From here on a daemon is told to be near one of its limits.
 constexpr double kNear = 0.9;
@@ -55,12 +56,10 @@ std::string Cut(absl::string_view text, int columns) {
 }
 
 // "[#####-------]  42 %"; empty: how long the job is going to be is not known.
-std::string Bar(const proto::Progress& progress) {
+std::string BarOf(const proto::Progress& progress) {
   if (progress.total_steps() == 0) return "";
   const double share = std::min(1.0, static_cast<double>(progress.step()) / progress.total_steps());
-  const int done = static_cast<int>(share * kBarColumns);
-  return absl::StrFormat("[%s%s] %3d %%", std::string(done, '#'),
-                         std::string(kBarColumns - done, '-'), static_cast<int>(share * 100));
+  return absl::StrFormat("%s %3d %%", Bar(share, kBarColumns), static_cast<int>(share * 100));
 }
 
 std::string Figure(double value, bool is_known) {
@@ -162,7 +161,7 @@ Row RowOf(const proto::JobStatus& job) {
           StateName(job.state()),
           job.mode(),
           absl::StrCat(job.ranks()),
-          Bar(progress),
+          BarOf(progress),
           absl::StrCat(progress.step()),
           runs && progress.eta_s() >= 0 ? FormatDuration(progress.eta_s()) : "-",
           runs ? Rate(progress.samples_per_s()) : "-",
