@@ -51,6 +51,7 @@ int Main(int argc, char** argv) {
   AddCheckpointCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddDrainCommand(&app, &invocation);
+  AddTopCommand(&app, &invocation);
   AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);

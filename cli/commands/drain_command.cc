@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/commands/commands.h"
@@ -22,10 +23,12 @@ struct Options {
   std::string daemon;
   bool wait = false;
   bool undo = false;
+  std::string deadline;  // "10m"; empty: none
 };
 
 // Says each change in a line of its own, until nothing is left there.
-int Wait(control::CoordinatorClient* client, const Options& options, proto::DrainReply told) {
+int Wait(control::CoordinatorClient* client, const Options& options, absl::Time end,
+         proto::DrainReply told) {
   const uint32_t all = DrainLeft(told);
   std::string said;
   while (true) {
@@ -38,7 +41,12 @@ int Wait(control::CoordinatorClient* client, const Options& options, proto::Drai
       return PrintError(absl::StrCat(options.daemon, " is not being drained any more"),
                         kExitFailed);
     }
-    absl::SleepFor(kLook);
+    if (absl::Now() >= end) {
+      return PrintError(absl::StrFormat("%s is not empty after %s, and is still being drained",
+                                        options.daemon, options.deadline),
+                        kExitFailed);
+    }
+    absl::SleepFor(std::min(kLook, end - absl::Now()));
     proto::DrainRequest look;
     look.set_daemon(options.daemon);
     look.set_action(proto::DrainRequest::TELL);
@@ -49,6 +57,13 @@ int Wait(control::CoordinatorClient* client, const Options& options, proto::Drai
 }
 
 int Run(const Options& options) {
+  absl::Duration deadline = absl::InfiniteDuration();
+  if (!options.deadline.empty() &&
+      (!absl::ParseDuration(options.deadline, &deadline) || deadline <= absl::ZeroDuration())) {
+    return PrintError(absl::InvalidArgumentError(
+        absl::StrCat("--deadline ", options.deadline, ": is no time such as 1h, 30m or 90s")));
+  }
+  const absl::Time end = absl::Now() + deadline;
   auto client = ConnectTo(options.coordinator);
   proto::DrainRequest request;
   request.set_daemon(options.daemon);
@@ -56,7 +71,7 @@ int Run(const Options& options) {
   auto told = client->Drain(request);
   if (!told.ok()) return PrintError(told.status());
   std::fputs(DrainText(options.daemon, *told).c_str(), stdout);
-  return options.wait ? Wait(client.get(), options, *std::move(told)) : kExitOk;
+  return options.wait ? Wait(client.get(), options, end, *std::move(told)) : kExitOk;
 }
 
 }  // namespace
@@ -68,6 +83,10 @@ void AddDrainCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("name", options->daemon, "The server's or worker's name")->required();
   CLI::Option* wait =
       command->add_flag("--wait", options->wait, "Show progress until nothing is left there");
+  command
+      ->add_option("--deadline", options->deadline,
+                   "Wait no longer than this (30s, 10m): exit status 1, and it stays drained")
+      ->needs(wait);
   command->add_flag("--undo", options->undo, "Put it back into service")->excludes(wait);
   AddCoordinatorOptions(command, &options->coordinator);
   AddLogLevelOption(command, invocation);
@@ -76,11 +95,11 @@ void AddDrainCommand(CLI::App* app, Invocation* invocation) {
       "while the jobs train. A worker takes no new node; those that it runs go on to the job's\n"
       "end. It stays so until --undo, also after the daemon was started again.\n"
       "Examples:\n"
-      "  strata drain s1 --wait\n"
+      "  strata drain s1 --wait --deadline 10m\n"
       "  strata drain s1 --undo\n"
       "Exit status: 0 done, with --wait once nothing is left there; 1 jobs would have no server\n"
-      "left, it was not being drained, or somebody has put it back into service; 2 no such "
-      "daemon.");
+      "left, it was not being drained, the deadline has passed, or somebody has put it back into\n"
+      "service; 2 no such daemon.");
   command->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

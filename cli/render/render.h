@@ -11,6 +11,9 @@ namespace strata::cli {
 // "queued", "running", ...
 std::string StateName(proto::JobState state);
 
+// "alive", "gone, drained", "alive, stands in"
+std::string DaemonStateText(const proto::DaemonStatus& daemon);
+
 // What the commands print: text for people, ending in a newline, and JSON for scripts with the
 // field names of proto/control.proto, states and roles as lower-case words.
 std::string JobsText(const std::vector<proto::JobStatus>& jobs);

@@ -129,14 +129,6 @@ std::string DeviceText(const proto::Job& job) {
   return absl::StrCat(device, ", a node's gradients added up by NCCL");
 }
 
-// "alive", "gone, drained", "alive, stands in"
-std::string StateText(const proto::DaemonStatus& daemon) {
-  return absl::StrCat(daemon.alive() ? "alive" : "gone", daemon.drained()     ? ", drained"
-                                                         : daemon.draining()  ? ", draining"
-                                                         : daemon.stands_in() ? ", stands in"
-                                                                              : "");
-}
-
 // "2 of 4 used on 2 x NVIDIA H100", "2 of 4 used on 0 A, 1 B"
 std::string GpusText(const proto::DaemonStatus& daemon) {
   if (daemon.gpus().empty()) return "-";
@@ -168,6 +160,13 @@ std::string StateName(proto::JobState state) {
     default:
       return "unknown";
   }
+}
+
+std::string DaemonStateText(const proto::DaemonStatus& daemon) {
+  return absl::StrCat(daemon.alive() ? "alive" : "gone", daemon.drained()     ? ", drained"
+                                                         : daemon.draining()  ? ", draining"
+                                                         : daemon.stands_in() ? ", stands in"
+                                                                              : "");
 }
 
 std::string JobsText(const std::vector<proto::JobStatus>& jobs) {
@@ -238,7 +237,7 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
   std::vector<Row> rows = {{"NAME", "ROLE", "STATE", "ADDRESS", "SLOTS", "GPUS", "PORTS", "JOBS"}};
   for (const auto& daemon : nodes.daemons()) {
     bool worker = daemon.role() == proto::WORKER;
-    rows.push_back({daemon.name(), worker ? "worker" : "server", StateText(daemon),
+    rows.push_back({daemon.name(), worker ? "worker" : "server", DaemonStateText(daemon),
                     daemon.address(),
                     worker ? absl::StrCat(daemon.slots_used(), "/", daemon.slots(), " used") : "-",
                     GpusText(daemon), worker ? "-" : absl::StrJoin(daemon.shard_ports(), ","),

@@ -22,6 +22,7 @@
 #include "common/job/job.h"
 #include "common/limits/limits.h"
 #include "common/log.h"
+#include "common/version.h"
 
 namespace strata::control {
 namespace {
@@ -47,6 +48,7 @@ class GrpcSession final : public Session {
         round_(options_.coordinator) {
     proto::Register& registration = options_.registration;
     if (registration.protocol_version() == 0) registration.set_protocol_version(kProtocolVersion);
+    registration.set_version(STRATA_VERSION);
     if (registration.daemon_id() == 0) registration.set_daemon_id(RandomId());
   }
   ~GrpcSession() override {

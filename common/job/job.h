@@ -12,9 +12,11 @@
 
 namespace strata {
 
-// The version of the control plane's messages and of HELLO; daemons of another one are refused by
-// name.
-inline constexpr uint32_t kProtocolVersion = 4;
+// The version of the control plane's messages, of HELLO and of what processes of a node say. All
+// processes of a job have the same one.
+inline constexpr uint32_t kProtocolVersion = 5;
+// The oldest that a coordinator takes from daemons and commands; others are refused by name.
+inline constexpr uint32_t kProtocolVersionOldest = 4;
 
 // The most ranks that a job may have.
 inline constexpr uint32_t kRanksMax = 1024;

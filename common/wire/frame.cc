@@ -1,12 +1,5 @@
 #include "common/wire/frame.h"
 
-// Here the widest instructions of the processor are chosen at run time.
-#if defined(__x86_64__)
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
-
 #include <bit>
 #include <cmath>
 #include <type_traits>
@@ -87,6 +80,10 @@ PayloadRule RuleFor(Op op) {
 
 absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
 
+uint64_t HeaderChecksum(absl::Span<const std::byte> header) {
+  return Checksum(header.first(kHeaderChecksumAt));
+}
+
 // Size, magic, version and checksum: whether the 128 bytes are a header at all. The version comes
 // before the checksum, so that a peer of another version learns why it is refused.
 absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
@@ -99,7 +96,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
   if (const auto version = Get<uint8_t>(&bytes[kWireVersionAt]); version != kWireVersion) {
     return Refuse(absl::StrFormat("wire_version is %d, not %d", version, kWireVersion));
   }
-  if (Get<uint64_t>(&bytes[kHeaderChecksumAt]) != XXH3_64bits(bytes.data(), kHeaderChecksumAt)) {
+  if (Get<uint64_t>(&bytes[kHeaderChecksumAt]) != HeaderChecksum(bytes)) {
     return Refuse("header_checksum is wrong");
   }
   return absl::OkStatus();
@@ -322,7 +319,7 @@ std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t 
   Put(&bytes[kMinClockAt], header.min_clock);
   Put(&bytes[kSequenceAt], header.sequence);
   Put(&bytes[kPayloadChecksumAt], header.payload_checksum);
-  Put(&bytes[kHeaderChecksumAt], uint64_t{XXH3_64bits(bytes.data(), kHeaderChecksumAt)});
+  Put(&bytes[kHeaderChecksumAt], HeaderChecksum(bytes));
   return bytes;
 }
 

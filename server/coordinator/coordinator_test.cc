@@ -202,7 +202,7 @@ TEST_F(CoordinatorTest, ADaemonOfAnotherProtocolVersionIsRefusedWithBothVersions
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr(absl::StrCat("it speaks protocol version 99, the coordinator speaks ",
-                                     kProtocolVersion)));
+                                     kProtocolVersionOldest, " and ", kProtocolVersion)));
   EXPECT_THAT(std::string(status.message()), HasSubstr(options_.listen));
 }
 

@@ -292,6 +292,10 @@ TEST(BadPlace, WhatCannotBeDrainedIsRefusedByName) {
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_EQ(cluster.WaitForStep(*job, 1).state(), proto::RUNNING);
   expect_refused({"s0"}, 1, "server s0 cannot be drained: no other server is there");
+  expect_refused({"s0", "--wait", "--deadline", "soon"}, 2, "--deadline soon: is no time such as");
+  expect_refused({"w0", "--wait", "--deadline", "500ms"}, 1,
+                 "w0 is not empty after 500ms, and is still being drained");
+  EXPECT_EQ(drain({"w0", "--undo"}).status.code, 0) << "it is still being drained";
   ASSERT_EQ(cluster.client().Cancel(*job), absl::OkStatus());
   cluster.WaitForEnd(*job);
   for (int times = 0; times < 2; ++times) {

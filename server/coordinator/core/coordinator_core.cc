@@ -355,8 +355,9 @@ proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
     }
     status->set_draining(IsTakenOut(registration.name()));
     status->set_stands_in(registration.stands_in());
-    status->set_drained(IsTakenOut(registration.name()) &&
-                        jobs_.RunningOn(registration.name()).empty());
+    status->set_version(registration.version());
+    status->set_protocol_version(registration.protocol_version());
+    status->set_drained(status->draining() && status->jobs().empty());
     status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
     *status->mutable_resources() = daemon->report.resources();
     *status->mutable_refusals() = daemon->report.refusals();

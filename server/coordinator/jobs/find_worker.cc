@@ -18,8 +18,10 @@ SpareWish WishOf(const JobNode& node, const JobEntry& entry) {
   return wish;
 }
 
+// Those that could play a node of the job, and play none.
 std::vector<WorkerSlots> WithoutThoseOf(const JobEntry& entry, std::vector<WorkerSlots> workers) {
   std::erase_if(workers, [&](const WorkerSlots& worker) {
+    if (worker.protocol != entry.protocol()) return true;
     return std::any_of(entry.nodes.begin(), entry.nodes.end(),
                        [&](const JobNode& other) { return other.daemon == worker.daemon; });
   });
@@ -30,8 +32,18 @@ std::vector<WorkerSlots> WithoutThoseOf(const JobEntry& entry, std::vector<Worke
 
 SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                        const ReachedServers& reached, absl::Time now) {
+  std::vector<WorkerSlots> workers = queue.Workers();
+  const bool some_differ =
+      std::any_of(workers.begin(), workers.end(),
+                  [&](const WorkerSlots& worker) { return worker.protocol != entry.protocol(); });
+  workers = WithoutThoseOf(entry, std::move(workers));
+  if (workers.empty() && some_differ) {
+    return {.reason = absl::StrFormat(
+                "no other worker speaks protocol version %d, as those of the job do",
+                entry.protocol())};
+  }
   const SpareWorker worker =
-      ChooseSpareWorker(WishOf(node, entry), WithoutThoseOf(entry, queue.Workers()), reached, now);
+      ChooseSpareWorker(WishOf(node, entry), std::move(workers), reached, now);
   const bool trains = !node.daemon.empty();
   if (!trains || worker.daemon.empty() || worker.daemon != node.takes_last) return worker;
   return {.reason = absl::StrFormat("it has failed on worker %s, and no other one has room",

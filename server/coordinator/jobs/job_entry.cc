@@ -73,7 +73,8 @@ uint32_t JobEntry::held_ranks() const {
 }
 
 void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
-  STRATA_REQUIRE(queued());
+  STRATA_REQUIRE(queued() && !blocks.empty());
+  stored.set_protocol_version(blocks.front().protocol);
   LayOutNodes(blocks, stored.resume().from(), stored.mutable_record());
   stored.set_view_proposed(HighestViewNumber(stored.record()));
   stored.set_view_told(stored.view_proposed());

@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_JOB_ENTRY_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_JOB_ENTRY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -56,6 +57,8 @@ class JobEntry {
   bool is_ring() const { return job().exchange() == proto::Job::RING; }
   bool on_gpus() const { return job().device() == proto::Job::GPU; }
   bool needs_servers() const { return job().exchange() == proto::Job::PARAMETER_SERVER; }
+  // The version of the protocol that all its daemons speak. REQUIRES: it has nodes.
+  uint32_t protocol() const { return std::max(stored.protocol_version(), kProtocolVersionOldest); }
 
   JobNode* NodeOn(const std::string& daemon);      // null: plays none
   JobServer* ServerOn(const std::string& daemon);  // null: holds none of its shards

@@ -161,7 +161,11 @@ JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId sh
   }
   const proto::JobStatus& status = entry.stored.status();
   const proto::JobShardStatus& home = status.shards(static_cast<int>(shard.value()));
-  for (ServerShards& server : ListShards(Usable(workers, now).reached)) {
+  ReachedServers::Common usable = Usable(workers, now);
+  std::erase_if(usable.reached, [&](const Daemon* server) {
+    return server->registration.protocol_version() != entry.protocol();
+  });
+  for (ServerShards& server : ListShards(usable.reached)) {
     const auto passed_over = entry.passed_over.find(server.daemon);
     if (passed_over != entry.passed_over.end() && now < passed_over->second) continue;
     if (server.daemon == home.daemon() || server.daemon == home.backup()) continue;

@@ -121,7 +121,8 @@ WorkerSlots JobQueue::SlotsOf(const Daemon& daemon, bool takes_more) const {
           .used = takes_more ? SlotsHeldOn(name, SlotKind::kAny, *jobs_) : slots,
           .alive = daemon.alive,
           .gpu_slots = gpu_slots,
-          .gpu_slots_used = takes_more ? SlotsHeldOn(name, SlotKind::kGpu, *jobs_) : gpu_slots};
+          .gpu_slots_used = takes_more ? SlotsHeldOn(name, SlotKind::kGpu, *jobs_) : gpu_slots,
+          .protocol = registration.protocol_version()};
 }
 
 std::vector<WorkerSlots> JobQueue::Workers() const {

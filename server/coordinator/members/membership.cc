@@ -32,6 +32,7 @@ absl::Status CheckWord(const char* what, const std::string& word) {
 absl::Status CheckWords(const proto::Register& registration) {
   absl::Status words = CheckWord("name", registration.name());
   if (words.ok()) words = CheckWord("address", registration.address());
+  if (words.ok()) words = CheckWord("version", registration.version());
   return words.ok() ? CheckWord("host", registration.host()) : words;
 }
 
@@ -72,12 +73,8 @@ absl::Status CheckGpus(const proto::Register& registration) {
 }
 
 absl::Status Check(const proto::Register& registration, const std::string& cluster_id) {
-  if (registration.protocol_version() != kProtocolVersion) {
-    return Refuse(absl::StrFormat(
-        "it speaks protocol version %d, the coordinator speaks %d: install the same version of "
-        "strata on all hosts",
-        registration.protocol_version(), kProtocolVersion));
-  }
+  const absl::Status speaks = CheckProtocol("it", registration.protocol_version());
+  if (!speaks.ok()) return speaks;
   if (!registration.cluster_id().empty() && registration.cluster_id() != cluster_id) {
     return Refuse(absl::StrFormat("it belongs to cluster %s, the coordinator to cluster %s",
                                   registration.cluster_id(), cluster_id));
@@ -108,6 +105,15 @@ absl::Status Check(const proto::Register& registration, const std::string& clust
 }
 
 }  // namespace
+
+absl::Status CheckProtocol(const char* who, uint32_t version) {
+  if (version >= kProtocolVersionOldest && version <= kProtocolVersion) return absl::OkStatus();
+  return Refuse(absl::StrFormat(
+      "%s speaks protocol version %d, the coordinator speaks %d and %d: %s", who, version,
+      kProtocolVersionOldest, kProtocolVersion,
+      version > kProtocolVersion ? "upgrade the coordinator first"
+                                 : "install the coordinator's version of strata here"));
+}
 
 uint32_t CountGpuSlots(const proto::Register& registration) {
   return registration.gpus_size() * registration.ranks_per_gpu();

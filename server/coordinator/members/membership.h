@@ -36,6 +36,10 @@ struct Daemon {
   bool has_ended = false;  // the process, for all that is known
 };
 
+// Whether a coordinator takes in who speaks this version of the protocol: "it", "this strata".
+// Errors: FailedPrecondition, and what to install where.
+absl::Status CheckProtocol(const char* who, uint32_t version);
+
 // Returns how many ranks may compute on the worker's GPUs at once.
 uint32_t CountGpuSlots(const proto::Register& registration);
 

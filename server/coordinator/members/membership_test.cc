@@ -39,12 +39,29 @@ class MembershipTest : public ::testing::Test {
   Membership membership_{Membership::Options(), kCluster};
 };
 
-TEST_F(MembershipTest, RefusesAnotherProtocolVersionNamingBoth) {
+TEST_F(MembershipTest, RefusesAnotherProtocolVersionNamingAll) {
+  const std::string speaks = absl::StrCat(", the coordinator speaks ", kProtocolVersionOldest,
+                                          " and ", kProtocolVersion, ": ");
   proto::Register worker = Worker("w1", 1);
-  worker.set_protocol_version(7);
+  worker.set_protocol_version(kProtocolVersion + 1);
+  EXPECT_EQ(Refusal(worker), absl::StrCat("it speaks protocol version ", kProtocolVersion + 1,
+                                          speaks, "upgrade the coordinator first"));
+  worker.set_protocol_version(kProtocolVersionOldest - 1);
   EXPECT_EQ(Refusal(worker),
-            absl::StrCat("it speaks protocol version 7, the coordinator speaks ", kProtocolVersion,
-                         ": install the same version of strata on all hosts"));
+            absl::StrCat("it speaks protocol version ", kProtocolVersionOldest - 1, speaks,
+                         "install the coordinator's version of strata here"));
+}
+
+TEST_F(MembershipTest, TakesTheVersionBeforeItsOwn) {
+  proto::Register worker = Worker("w1", 1);
+  worker.set_protocol_version(kProtocolVersionOldest);
+  EXPECT_TRUE(membership_.Register(SessionId(1), worker, Now()).ok());
+}
+
+TEST_F(MembershipTest, RefusesAVersionOfTheProgramThatIsNoWord) {
+  proto::Register worker = Worker("w1", 1);
+  worker.set_version("1\n2");
+  EXPECT_EQ(Refusal(worker), "its version contains a control character");
 }
 
 TEST_F(MembershipTest, RefusesADaemonOfAnotherCluster) {

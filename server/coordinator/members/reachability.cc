@@ -1,9 +1,11 @@
 #include "server/coordinator/members/reachability.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/log.h"
 
 namespace strata::server {
@@ -115,6 +117,17 @@ std::string Reachability::Describe(const std::string& worker, const std::string&
 
 Reachability::Verdict Reachability::Between(const std::string& worker, const std::string& server,
                                             absl::Time now) const {
+  const Daemon* const from = membership_->Find(worker);
+  const Daemon* const to = membership_->Find(server);
+  if (from != nullptr && to != nullptr) {
+    const uint32_t speaks = from->registration.protocol_version();
+    const uint32_t needs = to->registration.protocol_version();
+    if (speaks != needs) {
+      return {State::kFailed,
+              absl::StrFormat("worker %s speaks protocol version %d, server %s version %d", worker,
+                              speaks, server, needs)};
+    }
+  }
   Verdict verdict;
   const auto pairs = pairs_.find(worker);
   if (pairs == pairs_.end()) return verdict;

@@ -46,7 +46,8 @@ class Reachability {
   // Logs what has changed; returns false when nothing has.
   bool OnPeersTried(const std::string& worker, const proto::PeersTried& tried, absl::Time now);
 
-  // Returns the worst verdict of all shards of the server.
+  // Returns the worst verdict of all shards of the server, which counts as not reached, too, where
+  // it speaks another version of the protocol.
   Verdict Between(const std::string& worker, const std::string& server, absl::Time now) const;
   // Returns the shards that the worker has tried, by address.
   std::vector<proto::PeerReach> Tried(const std::string& worker) const;

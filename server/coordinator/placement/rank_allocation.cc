@@ -1,6 +1,9 @@
 #include "server/coordinator/placement/rank_allocation.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -61,7 +64,9 @@ std::vector<RankBlock> PlaceNodes(const RankWish& wish, const std::vector<Worker
   for (size_t i = 0; i < nodes.size(); ++i) {
     const uint32_t ranks = wish.of_nodes[nodes[i]];
     if (i == workers.size() || available(workers[by_slots[i]]) < ranks) return {};
-    blocks[nodes[i]] = {.daemon = workers[by_slots[i]].daemon, .ranks = ranks};
+    blocks[nodes[i]] = {.daemon = workers[by_slots[i]].daemon,
+                        .ranks = ranks,
+                        .protocol = workers[by_slots[i]].protocol};
   }
   for (size_t n = 1; n < blocks.size(); ++n) {
     blocks[n].first_rank = blocks[n - 1].first_rank + blocks[n - 1].ranks;
@@ -82,7 +87,10 @@ std::vector<RankBlock> Place(const RankWish& wish, const std::vector<WorkerSlots
     const uint32_t wanted = wish.ranks_per_node == 0 ? available(worker) : wish.ranks_per_node;
     const uint32_t here = std::min(wanted, wish.ranks - placed);
     if (here == 0 || here > available(worker)) continue;
-    blocks.push_back({.daemon = worker.daemon, .first_rank = placed, .ranks = here});
+    blocks.push_back({.daemon = worker.daemon,
+                      .first_rank = placed,
+                      .ranks = here,
+                      .protocol = worker.protocol});
     placed += here;
   }
   return blocks;
@@ -170,6 +178,20 @@ RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
   return result;
 }
 
+// What is told is the one thing that there is too little of; slots with a GPU slot only where there
+// are enough of each, but not on the same nodes.
+RankAllocation AllocateAmong(const RankWish& wish, const std::vector<WorkerSlots>& workers) {
+  if (!wish.on_gpus) return Allocate(wish, Slots(workers));
+  RankAllocation both = Allocate(wish, SlotsWithGpu(workers));
+  if (both.outcome == RankAllocation::Outcome::kFits) return both;
+  both.lacks_gpus = true;
+  RankAllocation gpus = Allocate(wish, GpuSlots(workers));
+  gpus.lacks_gpus = true;
+  if (gpus.outcome == both.outcome) return gpus;
+  RankAllocation slots = Allocate(wish, Slots(workers));
+  return slots.outcome == both.outcome ? slots : both;
+}
+
 }  // namespace
 
 RankWish ToRankWish(const proto::Job& job) {
@@ -182,19 +204,24 @@ uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker) {
   return FreeSlots(wish.on_gpus ? SlotsWithGpu({worker}).workers[0] : worker);
 }
 
-// What is told is the one thing that there is too little of; slots with a GPU slot only where there
-// are enough of each, but not on the same nodes.
 RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers) {
+  using Outcome = RankAllocation::Outcome;
   STRATA_REQUIRE(wish.ranks >= 1);
-  if (!wish.on_gpus) return Allocate(wish, Slots(workers));
-  RankAllocation both = Allocate(wish, SlotsWithGpu(workers));
-  if (both.outcome == RankAllocation::Outcome::kFits) return both;
-  both.lacks_gpus = true;
-  RankAllocation gpus = Allocate(wish, GpuSlots(workers));
-  gpus.lacks_gpus = true;
-  if (gpus.outcome == both.outcome) return gpus;
-  RankAllocation slots = Allocate(wish, Slots(workers));
-  return slots.outcome == both.outcome ? slots : both;
+  std::map<uint32_t, std::vector<WorkerSlots>, std::greater<>> by_protocol;
+  for (const WorkerSlots& worker : workers) by_protocol[worker.protocol].push_back(worker);
+  if (by_protocol.size() < 2) return AllocateAmong(wish, workers);
+  RankAllocation best{.outcome = Outcome::kNeverFits};
+  for (const auto& [protocol, group] : by_protocol) {
+    RankAllocation allocation = AllocateAmong(wish, group);
+    if (allocation.outcome == Outcome::kFits) return allocation;
+    if (!best.reason.empty() && allocation.outcome >= best.outcome) continue;
+    best = std::move(allocation);
+    absl::StrAppend(&best.reason, ", of those that speak protocol version ", protocol);
+  }
+  RankAllocation of_all = AllocateAmong(wish, workers);
+  if (of_all.outcome == Outcome::kNeverFits) return of_all;
+  if (best.outcome == Outcome::kNeverFits) best.outcome = Outcome::kWaitsForNodes;
+  return best;
 }
 
 }  // namespace strata::server

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/job.h"
 #include "proto/job.pb.h"
 
 namespace strata::server {
@@ -17,6 +18,7 @@ struct WorkerSlots {
   bool alive = true;  // a lost one counts for what could fit one day
   uint32_t gpu_slots = 0;
   uint32_t gpu_slots_used = 0;
+  uint32_t protocol = kProtocolVersion;
 };
 
 // What a job asks for.
@@ -38,6 +40,7 @@ struct RankBlock {
   std::string daemon;
   uint32_t first_rank = 0;
   uint32_t ranks = 0;
+  uint32_t protocol = kProtocolVersion;  // that all of an allocation speak
 };
 
 struct RankAllocation {
@@ -56,7 +59,10 @@ struct RankAllocation {
 // Gives the wish's ranks to `workers`, in their order: all free slots of each in turn, or with
 // `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). With
 // `of_nodes` the largest nodes get the workers with the most free slots. A worker plays at most one
-// logical node of a job. REQUIRES: ranks >= 1, the sum of `of_nodes`, if there are any.
+// logical node of a job. All speak one version of the protocol, the newest of which enough are
+// free; where all workers together had room, the wish is never said to fit nowhere: in the middle
+// of an upgrade more of one version are to come. REQUIRES: ranks >= 1, the sum of `of_nodes`, if
+// there are any.
 RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers);
 
 }  // namespace strata::server

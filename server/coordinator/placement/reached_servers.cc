@@ -1,5 +1,8 @@
 #include "server/coordinator/placement/reached_servers.h"
 
+#include <cstdint>
+#include <utility>
+
 #include "absl/strings/str_format.h"
 
 namespace strata::server {
@@ -42,13 +45,15 @@ RankAllocation ReachedServers::Allocate(const RankWish& wish,
   };
   RankAllocation best = allocate_on(servers);
   if (best.outcome == RankAllocation::Outcome::kFits) return best;
-  size_t most = 0;
+  std::pair<size_t, uint32_t> most = {0, 0};  // servers, and the protocol's version
   for (const Daemon* server : servers) {
     RankAllocation allocation = allocate_on({server});
     if (allocation.outcome != RankAllocation::Outcome::kFits) continue;
     const size_t left_out = ByAll(BlockDaemons(allocation.blocks), now).left_out.size();
-    if (servers.size() - left_out <= most) continue;
-    most = servers.size() - left_out;
+    const std::pair<size_t, uint32_t> has = {servers.size() - left_out,
+                                             allocation.blocks[0].protocol};
+    if (has <= most) continue;
+    most = has;
     best = std::move(allocation);
   }
   return best;

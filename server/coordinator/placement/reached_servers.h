@@ -30,7 +30,8 @@ class ReachedServers {
 
   Common ByAll(const std::vector<std::string>& workers, absl::Time now) const;
   // Gives the ranks to workers that reach all servers; where there are too few of those, to the
-  // workers that have the most servers in common. The outcome is not kFits when nowhere enough
+  // workers that have the most servers in common, and among equals to those that speak the newest
+  // version of the protocol. The outcome is not kFits when nowhere enough
   // workers have one in common.
   RankAllocation Allocate(const RankWish& wish, const std::vector<WorkerSlots>& workers,
                           absl::Time now) const;

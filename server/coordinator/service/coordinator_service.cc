@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -271,33 +270,30 @@ void CoordinatorService::KeepCheckpoint(const CheckpointToKeep& checkpoint) {
 
 grpc::Status CoordinatorService::StreamedSubmit(
     grpc::ServerContext* context, OneRequest<proto::SubmitRequest, proto::SubmitReply>* stream) {
-  return Ask(
-      context, stream, Call::kSubmit,
-      [&](const Guest& guest, const auto& request, auto* reply) -> absl::Status {
-        if (request.protocol_version() != kProtocolVersion) {
-          ++core_.refusals()["wrong protocol version"];
-          return absl::FailedPreconditionError(absl::StrFormat(
-              "this strata speaks protocol version %d, the coordinator speaks %d: install the same "
-              "version on all hosts",
-              request.protocol_version(), kProtocolVersion));
-        }
-        const absl::Status may = CheckSubmission(guest.caller, request);
-        if (!may.ok()) {
-          doorkeeper_.Refuse(guest, CallName(Call::kSubmit), may);
-          return may;
-        }
-        const absl::StatusOr<JobId> job =
-            core_.Submit(request.job(), request.resume(), RandomToken(), clock_.Now(),
-                         SubmitterOf(guest.caller));
-        if (!job.ok()) {
-          doorkeeper_.NoteRefused(guest, CallName(Call::kSubmit), job.status());
-          return job.status();
-        }
-        reply->set_job_id(job->value());
-        doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kSubmit), job->value(),
-                         request.job().name());
-        return absl::OkStatus();
-      });
+  return Ask(context, stream, Call::kSubmit,
+             [&](const Guest& guest, const auto& request, auto* reply) -> absl::Status {
+               const absl::Status speaks = CheckProtocol("this strata", request.protocol_version());
+               if (!speaks.ok()) {
+                 ++core_.refusals()["wrong protocol version"];
+                 return speaks;
+               }
+               const absl::Status may = CheckSubmission(guest.caller, request);
+               if (!may.ok()) {
+                 doorkeeper_.Refuse(guest, CallName(Call::kSubmit), may);
+                 return may;
+               }
+               const absl::StatusOr<JobId> job =
+                   core_.Submit(request.job(), request.resume(), RandomToken(), clock_.Now(),
+                                SubmitterOf(guest.caller));
+               if (!job.ok()) {
+                 doorkeeper_.NoteRefused(guest, CallName(Call::kSubmit), job.status());
+                 return job.status();
+               }
+               reply->set_job_id(job->value());
+               doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kSubmit), job->value(),
+                                request.job().name());
+               return absl::OkStatus();
+             });
 }
 
 grpc::Status CoordinatorService::StreamedListJobs(

@@ -114,7 +114,8 @@ SessionId CoreHarness::JoinServer(const std::string& name, uint32_t shards,
 SessionId CoreHarness::Join(proto::Register registration, const std::vector<uint32_t>& running,
                             uint64_t daemon_id) {
   const std::string name = registration.name();
-  registration.set_protocol_version(kProtocolVersion);
+  registration.set_protocol_version(protocols_.contains(name) ? protocols_.at(name)
+                                                              : kProtocolVersion);
   if (registration.address().empty()) registration.set_address("host");
   registration.set_daemon_id(daemon_id == 0 ? std::hash<std::string>()(name) : daemon_id);
   registration.set_attempt(next_attempt_++);

@@ -33,6 +33,8 @@ class CoreHarness : private CoordinatorActions {
   void SetHost(const std::string& name, const std::string& host, double link_bytes_per_s = 0);
   // Sets what they say of their GPUs; they have none otherwise.
   void SetGpus(const std::string& name, uint32_t gpus, uint32_t ranks_per_gpu = 1);
+  // Sets the version of the protocol that they speak; it is the newest otherwise.
+  void SetProtocol(const std::string& name, uint32_t version) { protocols_[name] = version; }
   void Disconnect(const std::string& name);
   // Says the daemon's newest Register again, on a connection of somebody else.
   void Repeat(const std::string& name, SessionId session);
@@ -132,6 +134,7 @@ class CoreHarness : private CoordinatorActions {
   std::map<std::string, proto::DaemonMessage> registered_;
   std::map<std::string, std::pair<std::string, double>> hosts_;
   std::map<std::string, std::pair<uint32_t, uint32_t>> gpus_;  // and ranks on each
+  std::map<std::string, uint32_t> protocols_;
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
   std::map<std::string, size_t> returned_;  // how many of sent_ Sent has returned

@@ -62,7 +62,9 @@ void ExpectWindows(const proto::JobStatus& status, uint64_t steps, bool in_step)
     }
     EXPECT_EQ(step, std::min({last / 10 * 10 + 10, last / 32 * 32 + 32, steps})) << line;
     EXPECT_GE(line["samples"].get<uint64_t>(), step * 64) << line;
-    if (in_step) EXPECT_EQ(line["samples"].get<uint64_t>(), step * 64) << line;
+    if (in_step) {
+      EXPECT_EQ(line["samples"].get<uint64_t>(), step * 64) << line;
+    }
     last = step;
   }
   EXPECT_EQ(last, steps);
