@@ -49,9 +49,11 @@ int Main(int argc, char** argv) {
   AddCancelCommand(&app, &invocation);
   AddTraceCommand(&app, &invocation);
   AddCheckpointCommand(&app, &invocation);
+  AddExportCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddDrainCommand(&app, &invocation);
   AddTopCommand(&app, &invocation);
+  AddWebCommand(&app, &invocation);
   AddDevicesCommand(&app, &invocation);
   AddValidateCommand(&app, &invocation);
   AddBenchCommand(&app, &invocation);

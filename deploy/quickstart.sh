@@ -42,9 +42,10 @@ esac
 
 cd "$(dirname "$0")/.."
 cat <<'TEXT'
-This installs Debian packages that are missing (compiler, Bazel, libraries, Fashion-MNIST; no
-service), builds Strata in this folder and trains a model on this machine. The first time it takes
-about a quarter of an hour on two cores, of which training takes a minute.
+This installs Debian packages that are missing (compiler, Bazel, libraries, Fashion-MNIST; nothing
+that only tests need, and no service), builds Strata in this folder and trains a model on this
+machine. The first time it takes about a quarter of an hour on two cores, of which training takes a
+minute.
 TEXT
 deploy/install_packages.sh
 deploy/build.sh //cli:strata
@@ -60,5 +61,6 @@ cat <<TEXT
 What to try next
   another mode:      deploy/quickstart.sh --mode ${others% *}    (or ${others#* })
   another model:     $strata local --nodes 2 --slots 2 --job examples/fashion_cnn_sync.textproto
+  in a browser:      $strata local --nodes 2 --slots 2 --web    (then strata submit; docs/web.md)
   your own cluster:  docs/deployment.md
 TEXT

@@ -19,7 +19,7 @@ for argument in "$@"; do
     --fuzz-seconds=*) fuzz_seconds=${argument#*=}; continue ;;
     -*) ;;
     //... | //python* | //bench/... | //bench/python*) targets=1 python=1 ;;
-    //tests/... | //tests/client* | //tests/e2e*) targets=1 python=1 ;;
+    //tests/... | //tests/client* | //tests/e2e* | //tests/kubernetes*) targets=1 python=1 ;;
     //common/... | //common/seal*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac
@@ -27,7 +27,7 @@ for argument in "$@"; do
 done
 [ "$targets" -eq 1 ] || { options+=(//...); python=1; }
 # Tests download nothing, so what they run Python in is made before.
-[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 wheel s3 ||
+[ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 launch wheel s3 boards ||
   { echo "0 passed, 1 failed"; exit 1; }
 
 log=$(mktemp)

@@ -56,6 +56,7 @@ void ClusterRun::OnReady(const absl::Status& status) {
     return Stop();
   }
   if (options_.keys) LendKeys();
+  if (options_.on_ready != nullptr) options_.on_ready(cluster_.coordinator(), options_.keys);
   if (options_.ready_line != nullptr) {
     const std::string keys = lent_keys_.path().empty() ? "" : " keys=" + lent_keys_.path();
     std::printf("%s%s\n", options_.ready_line(cluster_.coordinator()).c_str(), keys.c_str());

@@ -40,6 +40,9 @@ class ClusterRun {
       std::function<void()> stop;
     };
     std::optional<Work> work;
+    // Called once all is ready, before the line that says so; may be null.
+    std::function<void(const std::string& coordinator, const std::optional<keys::KeyFile>& keys)>
+        on_ready;
     // What says that all is ready, one line without the line break; null: nothing does.
     std::function<std::string(const std::string& coordinator)> ready_line;
     // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by

@@ -15,6 +15,8 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation);
 void AddDevicesCommand(CLI::App* app, Invocation* invocation);
 void AddDrainCommand(CLI::App* app, Invocation* invocation);
 void AddTopCommand(CLI::App* app, Invocation* invocation);
+void AddExportCommand(CLI::App* app, Invocation* invocation);
+void AddWebCommand(CLI::App* app, Invocation* invocation);
 void AddHostCommand(CLI::App* app, Invocation* invocation);
 void AddJobsCommand(CLI::App* app, Invocation* invocation);
 void AddKeysCommand(CLI::App* app, Invocation* invocation);

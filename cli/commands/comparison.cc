@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/program/invocation.h"
-#include "cli/render/compare_display.h"
+#include "cli/render/comparison/compare_display.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "compare/campaign/campaign_plan.h"

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/render/shown_course.h"
+#include "cli/render/comparison/shown_course.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"

@@ -9,8 +9,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/drain_text.h"
 #include "cli/options/options.h"
+#include "cli/render/drain_text.h"
 
 namespace strata::cli {
 namespace {

@@ -12,6 +12,9 @@
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/options/resume_option.h"
+#include "cli/options/web_options.h"
+#include "cli/web/web_service.h"
+#include "common/control/credentials.h"
 
 namespace strata::cli {
 namespace {
@@ -20,6 +23,7 @@ struct Options {
   JobOptions job;
   LocalClusterOptions cluster;
   std::string resume;
+  std::string web;  // where the page listens; empty: there is none
 };
 
 int Run(Options options, const Invocation& invocation) {
@@ -35,15 +39,27 @@ int Run(Options options, const Invocation& invocation) {
   if (cluster.listen.empty() && !job.has_value()) cluster.listen = DefaultCoordinator();
   if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
   cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
+  std::unique_ptr<WebService> web;
+  if (!options.web.empty()) {
+    auto opened = WebService::Open({.listen = options.web, .on_new_link = PrintWebLink});
+    if (!opened.ok()) return PrintError(opened.status());
+    web = *std::move(opened);
+  }
   ClusterRun::Options run;
   run.job = std::move(job);
   run.resume = ToResumeFrom(options.resume);
   run.trace = options.job.trace;
-  run.ready_line = [&cluster](const std::string& coordinator) {
-    return absl::StrCat("strata local ready coordinator=", coordinator,
-                        " servers=", cluster.servers, " shards=", cluster.shards,
-                        " nodes=", cluster.nodes, " slots=", cluster.slots,
-                        " runs=", cluster.runs_dir);
+  run.on_ready = [&web](const std::string& coordinator, const std::optional<keys::KeyFile>& keys) {
+    if (web == nullptr) return;
+    CoordinatorOptions client{.address = coordinator};
+    if (keys.has_value()) client.credentials = control::Credentials::Of(*keys);
+    web->Begin(coordinator, WebClients(client));
+  };
+  run.ready_line = [&cluster, &web](const std::string& coordinator) {
+    return absl::StrCat(
+        "strata local ready coordinator=", coordinator, " servers=", cluster.servers,
+        " shards=", cluster.shards, " nodes=", cluster.nodes, " slots=", cluster.slots,
+        " runs=", cluster.runs_dir, web == nullptr ? "" : absl::StrCat(" web=", web->url()));
   };
   return RunLocalCluster(cluster, std::move(run), invocation.log_level);
 }
@@ -68,12 +84,17 @@ void AddLocalCommand(CLI::App* app, Invocation* invocation) {
                       "Parent of run directories and logs (default: strata-runs/TIME)");
   command->add_option("--state", cluster.state_dir,
                       "The coordinator's state (default: a temporary folder)");
+  command
+      ->add_option("--web", options->web,
+                   "Show the cluster in a browser, too; at HOST:PORT, if one is given")
+      ->expected(0, 1)
+      ->default_str(WebService::kListen);
   AddLogLevelOption(command, invocation);
   command->footer(
       "Examples:\n"
       "  strata local --nodes 2 --slots 2 --job examples/fashion_lenet_sync.textproto\n"
       "  strata local --servers 2 --nodes 2 --job job.textproto --mode async --set epochs=2\n"
-      "  strata local --servers 2 --nodes 2 --slots 2\n"
+      "  strata local --servers 2 --nodes 2 --slots 2 --web\n"
       "Exit status with --job: 0 finished, 1 failed or stopped, 2 bad input.");
   command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
 }

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/mpi_rank.h"
+#include "cli/mpi/mpi_rank.h"
 #include "cli/options/options.h"
 #include "common/log.h"
 #include "common/process/stop_request.h"

@@ -13,7 +13,7 @@
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
 #include "cli/program/screen.h"
-#include "cli/render/top_screen.h"
+#include "cli/render/top/top_screen.h"
 
 namespace strata::cli {
 namespace {

@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/process/environment.h"
 
 namespace strata::cli {
 namespace {
@@ -28,10 +27,9 @@ constexpr absl::Duration kLook = absl::Milliseconds(250);
 }  // namespace
 
 bool UsesColours() {
-  const char* const no = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
-  return (no == nullptr || *no == '\0') && terminal != nullptr &&
-         absl::string_view(terminal) != "dumb";
+  const Environment environment = OwnEnvironment();
+  const std::string terminal = Variable(environment, "TERM");
+  return Variable(environment, "NO_COLOR").empty() && !terminal.empty() && terminal != "dumb";
 }
 
 std::optional<Screen::Size> Screen::SizeOf(std::FILE* file) {

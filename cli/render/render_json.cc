@@ -8,6 +8,7 @@
 #include "cli/render/render_checkpoints.h"
 #include "cli/render/render_peers.h"
 #include "cli/render/render_resources.h"
+#include "cli/render/status_json.h"
 #include "common/job/encoding.h"
 #include "common/job/program_optimizer.h"
 #include "worker/agent/metrics_line.h"
@@ -200,6 +201,8 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["name"] = daemon.name();
     one["role"] = daemon.role() == proto::SERVER ? "server" : "worker";
     one["address"] = daemon.address();
+    one["version"] = daemon.version();
+    one["protocol_version"] = daemon.protocol_version();
     one["alive"] = daemon.alive();
     one["draining"] = daemon.draining();
     one["drained"] = daemon.drained();
@@ -232,6 +235,10 @@ std::string Print(const Json& json) {
 }
 
 }  // namespace
+
+Json StatusJson(const proto::JobStatus& job) { return ToJson(job); }
+
+Json StatusJson(const proto::ListNodesReply& nodes) { return ToJson(nodes); }
 
 std::string JobsJson(const std::vector<proto::JobStatus>& jobs) { return Print(ToJson(jobs)); }
 

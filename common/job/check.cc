@@ -131,6 +131,11 @@ absl::Status CheckMpi(const proto::Job& job) {
                      ", but exchange: MPI sends over MPI's own connections, which nothing "
                      "here protects"));
   }
+  if (job.tensorboard()) {
+    return Refuse(
+        "tensorboard: exchange: MPI has no worker that writes events; strata export tensorboard "
+        "makes them of metrics.jsonl");
+  }
   return absl::OkStatus();
 }
 

@@ -234,6 +234,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{{"exchange=MPI", "protection=SIGN"},
                "protection: SIGN, but exchange: MPI sends over MPI's own connections, which "
                "nothing here protects"},
+        BadJob{{"exchange=MPI", "tensorboard=true"},
+               "tensorboard: exchange: MPI has no worker that writes events; strata export "
+               "tensorboard makes them of metrics.jsonl"},
         BadJob{{"trace.first_step=9"}, "trace.first_step: 9, but trace.steps: 0 records nothing"},
         BadJob{{"exchange=7"}, "exchange: 7 is not one of PARAMETER_SERVER, RING, MPI, NCCL, NONE"},
         BadJob{{"device=3"}, "device: 3 is not one of CPU, GPU"},

@@ -1,10 +1,9 @@
 #include "compare/report/page.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "compare/report/page/page_files.h"
-#include "compare/report/svg/palette.h"
+#include "compare/report/svg/palette_json.h"
 
 namespace strata::compare {
 namespace {
@@ -12,22 +11,6 @@ namespace {
 // Returns the same JSON document for the inside of <script>, without what could end the element.
 std::string InsideHtml(const std::string& json) {
   return absl::StrReplaceAll(json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
-}
-
-// {"light": [...], "dark": [...], "dashes": [[...], ...]}
-std::string PaletteJson() {
-  const auto light = [](std::string* out, const Colour& colour) {
-    absl::StrAppend(out, "\"", colour.light, "\"");
-  };
-  const auto dark = [](std::string* out, const Colour& colour) {
-    absl::StrAppend(out, "\"", colour.dark, "\"");
-  };
-  const auto dash = [](std::string* out, const char* lengths) {
-    absl::StrAppend(out, "[", lengths, "]");
-  };
-  return absl::StrCat("{\"light\": [", absl::StrJoin(kColours, ", ", light), "], \"dark\": [",
-                      absl::StrJoin(kColours, ", ", dark), "], \"dashes\": [",
-                      absl::StrJoin(kDashes, ", ", dash), "]}");
 }
 
 }  // namespace

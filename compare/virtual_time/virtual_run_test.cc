@@ -187,6 +187,10 @@ TEST(VirtualRunner, RefusesWhatItCannotRun) {
   plan.job.set_exchange(proto::Job::MPI);
   EXPECT_EQ(runner->Check(plan).message(),
             "exchange: virtual time knows PARAMETER_SERVER and RING only");
+  plan = MakePlan("sync", 2, 4);
+  plan.job.set_tensorboard(true);
+  EXPECT_EQ(runner->Check(plan).message(),
+            "tensorboard: in virtual time no worker writes events; the report has the curves");
   EXPECT_EQ(runner->Check(MakePlan("ring", 2, 4)).code(), absl::StatusCode::kInvalidArgument);
 }
 

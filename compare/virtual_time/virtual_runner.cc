@@ -61,6 +61,10 @@ absl::Status VirtualRunner::Check(const RunPlan& plan) {
     return absl::InvalidArgumentError(
         "exchange: virtual time knows PARAMETER_SERVER and RING only");
   }
+  if (job.tensorboard()) {
+    return absl::InvalidArgumentError(
+        "tensorboard: in virtual time no worker writes events; the report has the curves");
+  }
   proto::Layout layout;  // of a model of the zoo any: of a job whose nodes have an element each
   layout.set_elements(uint64_t{1} << 20);
   if (job.has_program()) {

@@ -21,7 +21,7 @@ import document  # noqa: E402
 PACKAGE = "python"
 OUTPUT = "docs/python-api.md"
 COMMAND = "python3 docs/generate/python_reference.py"
-MODULES = ("strata.torch", "strata")
+MODULES = ("strata.torch", "strata", "strata.ray")
 WIDTH = 100
 
 TITLE = f"""# Python reference
@@ -29,7 +29,8 @@ TITLE = f"""# Python reference
 <!-- Generated from the docstrings of python/strata; do not edit. To make it anew:
      {COMMAND} -->
 
-Every name of `strata.torch` and `strata`. [python.md](python.md) says how to use them.
+Every name of `strata.torch`, `strata` and `strata.ray`. [python.md](python.md) and [ray.md](ray.md)
+say how to use them.
 
 """
 

@@ -105,6 +105,11 @@ grep -q "^imported $site/strata/" out || fail "another package was imported"
 grep -qx "rank 0 of 2 in $PWD/venv -1.5" out || fail "the script did not run in the venv"
 grep -q '(train): finished' out || fail "the job did not finish"
 
+# The wheel asks for no MLflow; its command says where it is to be had.
+! venv/bin/strata-mlflow strata-runs 2> out || fail "strata-mlflow works without mlflow"
+grep -qx 'strata: error: mlflow is missing: pip install mlflow-skinny' out ||
+  { cat out; fail "strata-mlflow does not say what it needs"; }
+
 # The README's script trains with the wheel, once there is PyTorch, as `pip install torch` gives it.
 with_torch=$("$here/deploy/python_env.sh" --print torch-2.11)/bin/python
 "$with_torch" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$site/torch.pth"

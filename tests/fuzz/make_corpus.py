@@ -347,6 +347,31 @@ def policies():
         write("policy_fuzz", f"path_{number}", b"n" + text)
 
 
+def metrics():
+    """What follows 'l' is a metrics.jsonl, what follows 'e' an event file."""
+    line = (b'{"step":4,"samples":64,"epoch":0.125,"loss":13.53,"samples_per_s":729.4,'
+            b'"bytes_pushed":1975616,"bytes_answered":1481712,"staleness":[3,1,2],'
+            b'"waiting_share":0.2,"hidden_share":0.04,"test_accuracy":0.1,"test_loss":2.3,'
+            b'"values":{"a \\"b\\"":1e-300},"elapsed_s":0.1,"pushes":8,'
+            b'"pushes_during_backward":0,"lr":0.05,"final":true}\n')
+    files = {
+        "lines": line + line,
+        "null": line.replace(b"13.53", b"null"),
+        "late": b'{"step":3,"test_accuracy":0.5,"elapsed_s":1}\n',
+        "cut_off": line + line[:40],
+        "not_utf8": b'{"step":3,"values":{"\xff":1}}\n',
+        "large": b'{"step":18446744073709551615,"loss":1e999}\n',
+        "deep": b"[" * 2000 + b"\n",
+        "empty": b"",
+    }
+    for name, text in files.items():
+        write("metrics_fuzz", name, b"l" + text)
+    # The record that exports begin with: the file's version.
+    version = bytes.fromhex("0f000000000000006d532b091a0d") + b"brain.Event:2\xfc\x98\x51\x29"
+    for name, text in {"version": version * 2, "cut": version[:-1], "long": b"\xff" * 12}.items():
+        write("metrics_fuzz", f"events_{name}", b"e" + text)
+
+
 if __name__ == "__main__":
     frames()
     payloads()
@@ -362,6 +387,7 @@ if __name__ == "__main__":
     s3_texts()
     keys()
     policies()
+    metrics()
     host_messages()
     sealed_endpoints()
     etcd_values()

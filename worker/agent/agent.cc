@@ -8,8 +8,6 @@
 #include "common/control/resources.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
-#include "worker/agent/metrics_line.h"
-#include "worker/agent/run_directory.h"
 #include "worker/aggregator/device/gpu_budget.h"
 #include "worker/aggregator/host/node_budget.h"
 
@@ -312,14 +310,14 @@ void Agent::Append(const proto::JobMetrics& metrics) {
   const auto ended = std::find_if(ended_.rbegin(), ended_.rend(),
                                   [&](const Ended& one) { return one.job == metrics.job_id(); });
   if (ended == ended_.rend()) return;
-  AppendLine(MetricsFile(ended->run_dir), MetricsLine(metrics.record())).IgnoreError();
+  ended->metrics.AppendAfterEnd(metrics.record()).IgnoreError();
 }
 
 void Agent::Forget(uint32_t job) {
   auto found = jobs_.find(job);
   if (found == jobs_.end()) return;
   Add(found->second->refusals(), &refusals_ended_);
-  ended_.push_back({job, found->second->which(), found->second->run_dir()});
+  ended_.push_back({job, found->second->which(), found->second->TakeMetrics()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
   memory_.Release(JobId(job));

@@ -28,6 +28,7 @@
 #include "worker/agent/gpu_ledger.h"
 #include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
+#include "worker/agent/metrics_log.h"
 #include "worker/agent/node_processes.h"
 #include "worker/agent/peer_prober.h"
 
@@ -126,7 +127,7 @@ class Agent {
   struct Ended {
     uint32_t job = 0;
     NodeProcesses processes;
-    std::string run_dir;
+    MetricsLog metrics;
   };
   std::deque<Ended> ended_;
   // By job: later processes, which begin once those before are gone.

@@ -5,16 +5,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/strip.h"
 #include "common/job/job.h"
 #include "common/process/process_state.h"
+#include "common/tensorboard/run_events.h"
 #include "worker/agent/child_launch.h"
 #include "worker/agent/run_directory.h"
 
 namespace strata::worker {
+namespace {
+
+std::optional<tensorboard::RunEvents> EventsOf(const proto::Job& job, const std::string& run_dir) {
+  if (!job.tensorboard()) return std::nullopt;
+  return tensorboard::RunEvents({.dir = run_dir, .job_text = JobToText(job)});
+}
+
+}  // namespace
 
 JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode start,
                            Callbacks callbacks)
@@ -25,7 +35,8 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
       run_dir_(ChooseRunDirectory(start_.record(), options_.runs_dir)),
       socket_name_(RandomSocketName()),
       core_(options_.daemon, start_, run_dir_, options_, callbacks_.admit, clock_.Now()),
-      metrics_(MetricsFile(run_dir_), start_.record().resume().step()),
+      metrics_(MetricsFile(run_dir_), start_.record().resume().step(),
+               EventsOf(start_.record().job(), run_dir_)),
       children_(core_.life().children()),
       timers_(loop) {}
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -68,6 +69,8 @@ class JobProcesses {
   void Die(const std::string& reason);
   // One line for metrics.jsonl: see MetricsLog.
   void Append(const proto::MetricsRecord& record);
+  // What Append writes to, for records that come after this object is gone.
+  MetricsLog TakeMetrics() { return std::move(metrics_); }
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
 
@@ -76,7 +79,6 @@ class JobProcesses {
   // See NodeWatch.
   transport::Refusals refusals() const { return core_.watch().refusals(); }
 
-  const std::string& run_dir() const { return run_dir_; }
   uint32_t attempt() const { return core_.attempt(); }
   // Which of the job's processes these are.
   NodeProcesses which() const { return {core_.attempt(), core_.node(), core_.incarnation()}; }
@@ -111,7 +113,7 @@ class JobProcesses {
   const std::string run_dir_;
   const std::string socket_name_;
   JobProcessesCore core_;
-  MetricsLog metrics_;
+  MetricsLog metrics_;          // and events
   UniqueFd claim_;              // of the run directory; outlives children_
   std::vector<uint32_t> gpus_;  // by local rank
   std::vector<Child> children_;

@@ -29,6 +29,7 @@ absl::Status MetricsLog::GoOn() {
   last_step_ = std::max(last_step_, written->step);
   last_measured_step_ = written->measured_step;
   final_written_ = written->final;
+  if (events_) events_->Close();
   return absl::OkStatus();
 }
 
@@ -36,10 +37,23 @@ absl::Status MetricsLog::Append(const proto::MetricsRecord& record) {
   const bool only_measured = record.final() && record.step() == last_step_;
   uint64_t& last_step = IsLateMeasurement(record) ? last_measured_step_ : last_step_;
   if (final_written_ || (record.step() <= last_step && !only_measured)) return absl::OkStatus();
+  const uint64_t kept_step = last_step_;
   last_step = record.step();
-  if (absl::Status status = AppendLine(path_, MetricsLine(record)); !status.ok()) return status;
+  if (absl::Status status = Write(record, kept_step); !status.ok()) return status;
   final_written_ = record.final();
   return absl::OkStatus();
+}
+
+absl::Status MetricsLog::AppendAfterEnd(const proto::MetricsRecord& record) {
+  return Write(record, std::nullopt);
+}
+
+absl::Status MetricsLog::Write(const proto::MetricsRecord& record,
+                               std::optional<uint64_t> kept_step) {
+  if (events_) {
+    if (absl::Status status = events_->Append(record, kept_step); !status.ok()) return status;
+  }
+  return AppendLine(path_, MetricsLine(record));
 }
 
 absl::Status MetricsLog::AppendAmongOthers(const proto::MetricsRecord& record) {

@@ -20,6 +20,7 @@
 #include "common/file/file_error.h"
 #include "common/file/own_folder.h"
 #include "common/job/job.h"
+#include "common/tensorboard/run_events.h"
 #include "google/protobuf/text_format.h"
 #include "worker/agent/run_directory_lock.h"
 
@@ -157,6 +158,7 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
   }
   if (!may_write) return claim;
   std::filesystem::remove(MetricsFile(run_dir), error);
+  if (absl::Status removed = tensorboard::RemoveRunEvents(run_dir); !removed.ok()) return removed;
   std::filesystem::remove(run_dir + "/model.safetensors", error);
   std::string text;
   google::protobuf::TextFormat::PrintToString(record.job(), &text);

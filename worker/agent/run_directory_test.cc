@@ -5,6 +5,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/tensorboard/event.pb.h"
+#include "common/tensorboard/record_framing.h"
+#include "common/tensorboard/run_events.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/metrics_line.h"
@@ -86,7 +89,8 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   std::string dir = testing::TempDir() + "/run/lenet-7";
   std::filesystem::create_directories(dir + "/logs");
   for (const std::string& stale :
-       {MetricsFile(dir), RankLog(dir, 1), AggregatorLog(dir, 0), dir + "/weights.node-0.hashes"}) {
+       {MetricsFile(dir), RankLog(dir, 1), AggregatorLog(dir, 0), dir + "/weights.node-0.hashes",
+        dir + "/events.out.tfevents.1700000000.host.strata"}) {
     ASSERT_TRUE(AppendLine(stale, "stale").ok());
   }
   ASSERT_TRUE(AppendLine(RankLog(dir, 2), "of another node").ok());
@@ -96,6 +100,7 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   EXPECT_FALSE(std::filesystem::exists(RankLog(dir, 1)));
   EXPECT_FALSE(std::filesystem::exists(AggregatorLog(dir, 0)));
   EXPECT_FALSE(std::filesystem::exists(dir + "/weights.node-0.hashes"));
+  EXPECT_TRUE(tensorboard::EventFilesIn(dir).empty());
   EXPECT_TRUE(std::filesystem::exists(RankLog(dir, 2)));
 }
 
@@ -216,6 +221,75 @@ TEST(MetricsLog, GoesOnAfterTheLinesThatAreThere) {
   MetricsLog elsewhere(dir + "/none.jsonl", 0);
   EXPECT_TRUE(elsewhere.GoOn().ok());
   EXPECT_FALSE(elsewhere.final_written());
+}
+
+// Which steps TensorBoard shows of a run directory, in their order.
+std::vector<int64_t> StepsShown(const std::string& dir) {
+  std::vector<int64_t> steps;
+  for (const std::string& name : tensorboard::EventFilesIn(dir)) {
+    std::ifstream in(dir + "/" + name, std::ios::binary);
+    tensorboard::RecordReader reader(&in);
+    for (std::string payload; reader.Next(&payload);) {
+      tensorboard::proto::Event event;
+      EXPECT_TRUE(event.ParseFromString(payload));
+      if (event.has_session_log()) {
+        std::erase_if(steps, [&](int64_t step) { return step >= event.step(); });
+      }
+      if (event.summary().value_size() > 1) steps.push_back(event.step());
+    }
+  }
+  return steps;
+}
+
+TEST(MetricsLog, WritesEventsOfTheStepsThatItHasLinesOf) {
+  const std::string dir = testing::TempDir() + "/metrics_events";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directories(dir);
+  const std::string path = MetricsFile(dir);
+  const auto make = [&](uint64_t first_step) {
+    return MetricsLog(path, first_step, tensorboard::RunEvents({.dir = dir, .job_text = "a: 1"}));
+  };
+  proto::MetricsRecord record;
+  record.set_samples(8);
+  const auto append = [&](MetricsLog* log, int step) {
+    record.set_step(step);
+    ASSERT_EQ(log->Append(record), absl::OkStatus());
+  };
+  MetricsLog first = make(0);
+  for (const int step : {10, 20, 20, 30}) append(&first, step);
+  EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 30));
+
+  // The job goes on from step 20.
+  ASSERT_TRUE(KeepMetricsUpTo(20, path).ok());
+  MetricsLog second = make(20);
+  append(&second, 25);
+  EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 25));
+
+  // Its process was killed between an event and its line; the next process makes others.
+  append(&second, 30);
+  ASSERT_TRUE(KeepMetricsUpTo(25, path).ok());
+  MetricsLog third = make(0);
+  ASSERT_TRUE(third.GoOn().ok());
+  append(&third, 35);
+  EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 25, 35));
+
+  // The last words of a job that has ended.
+  record.set_step(32);
+  ASSERT_EQ(make(0).AppendAfterEnd(record), absl::OkStatus());
+  EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 25, 35, 32));
+  EXPECT_EQ(KeepMetricsUpTo(UINT64_MAX, path)->step, 35);
+}
+
+TEST(MetricsLog, FailsWhereAnEventCannotBeWrittenAndWritesNoLine) {
+  const std::string dir = testing::TempDir() + "/metrics_no_events";
+  std::filesystem::create_directories(dir);
+  MetricsLog log(MetricsFile(dir), 0,
+                 tensorboard::RunEvents({.dir = dir + "/none", .job_text = ""}));
+  proto::MetricsRecord record;
+  record.set_step(10);
+  EXPECT_THAT(std::string(log.Append(record).message()),
+              testing::StartsWith("cannot open " + dir + "/none/events.out.tfevents."));
+  EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
 }
 
 TEST(NodeProcesses, ANewerWordReplacesWhatRuns) {

@@ -2,7 +2,6 @@
 
 // All that comes from the job gets into the page as text or onto a canvas, never as HTML.
 
-const report = JSON.parse(document.getElementById("data").textContent);
 const palette = JSON.parse(document.getElementById("palette").textContent);
 const isDark = window.matchMedia("(prefers-color-scheme: dark)");
 

@@ -22,7 +22,8 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
     "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    # A server of the test's own is reached by its address.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-pipe",
 ]
 # Bash: the pipe's ends have to be descriptors 3 and 4.
@@ -42,6 +43,10 @@ def _high(descriptor):
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return moved
+
+
+def _url(path):
+    return path if "://" in path or path == "about:blank" else "file://" + os.path.abspath(path)
 
 
 class Browser:
@@ -112,14 +117,24 @@ class Browser:
                 return answer["result"]
 
     def open(self, path):
+        """A file, or a URL."""
+        if not self._load(_url(path)):  # it is only another place of the page that is there
+            self._load("about:blank")
+            self._load(_url(path))
+        self.settle()
+
+    def _load(self, url):
+        """False: nothing was loaded, as the page is there."""
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
+        answer = self.call("Page.navigate", url=url)
+        if "errorText" in answer:
+            raise BrowserError(f"{url}: {answer['errorText']}")
         deadline = time.monotonic() + DEADLINE_S
-        while "Page.loadEventFired" not in self._events:
+        while "loaderId" in answer and "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
-        self.settle()
+        return "loaderId" in answer
 
     def show_as(self, width, scheme, height=900):
         """Viewport of that width in CSS pixels; scheme: "light" or "dark"."""
@@ -137,15 +152,27 @@ class Browser:
         """Until two frames have been drawn, and what observers of sizes do is done."""
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(1))))")
 
-    def inspect(self, path, width, scheme, charts):
+    def until(self, condition, seconds=20):
+        """Until an expression is true in the page."""
+        deadline = time.monotonic() + seconds
+        while not self.run(condition):
+            if time.monotonic() > deadline:
+                raise BrowserError(f"not so within {seconds} s: {condition}")
+            time.sleep(0.03)
+        self.settle()
+
+    def inspect(self, path, width, scheme, charts, ready="true"):
         """Opens a page with CHECKS in it; what is wrong before anything is looked at, where so many
-        charts are to be drawn."""
+        charts are to be drawn, once `ready` is true there. It may ask for what lies where it
+        lies."""
         self.show_as(width, scheme)
         self.open(path)
+        self.until(ready)
         with open(CHECKS, encoding="utf-8") as file:
             self.run(file.read())
         found = list(self.complaints)
-        found += [f"asks for {url[:100]}" for url in self.requests if not url.startswith("file:")]
+        own = "/".join(_url(path).split("/")[:3]) + "/"
+        found += [f"asks for {url[:100]}" for url in self.requests if not url.startswith(own)]
         drawn = self.run("document.body.dataset.charts")
         if drawn != f"{charts} drawn":
             found.append(f"charts: {drawn}")

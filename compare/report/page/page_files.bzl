@@ -1,20 +1,21 @@
 """Files of a page, built into the binary."""
 
-def page_files(name, hdr, texts, visibility):
+def page_files(name, hdr, texts, visibility, namespace = "strata::compare"):
     """A cc_library with one string constant per text.
 
     Args:
       name: as of cc_library.
-      hdr: the header that declares the constants, in namespace strata::compare.
+      hdr: the header that declares the constants.
       texts: constant -> the files that it holds, one after the other.
       visibility: as of cc_library.
+      namespace: of the constants.
     """
     files = []
     for parts in texts.values():
         files += [part for part in parts if part not in files]
     lines = [
         "echo '#include \"%s/%s\"'" % (native.package_name(), hdr),
-        "echo 'namespace strata::compare {'",
+        "echo 'namespace %s {'" % namespace,
     ]
     for constant, parts in texts.items():
         lines += [
@@ -22,7 +23,7 @@ def page_files(name, hdr, texts, visibility):
             "cat " + " ".join(["$(location %s)" % part for part in parts]),
             "echo ')EMBED\";'",
         ]
-    lines.append("echo '}  // namespace strata::compare'")
+    lines.append("echo '}  // namespace %s'" % namespace)
     native.genrule(
         name = name + "_gen",
         srcs = files,

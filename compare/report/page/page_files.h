@@ -12,7 +12,7 @@ extern const char kChartJs[];
 
 // Files of the report's page.
 extern const char kReportMainHtml[];
-extern const char kReportJs[];  // text.js, base.js, charts.js and page.js
+extern const char kReportJs[];  // text.js, base.js, data.js, charts.js and page.js
 
 }  // namespace strata::compare
 

@@ -1,0 +1,126 @@
+#include "cli/export/export_tensorboard.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cli/export/metrics_lines.h"
+#include "common/file/atomic_file.h"
+#include "common/file/file_error.h"
+#include "common/tensorboard/events.h"
+#include "common/tensorboard/run_events.h"
+
+namespace strata::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMetricsBytesMax = size_t{1} << 30;
+constexpr size_t kJobBytesMax = size_t{1} << 20;
+
+// What is read, and where it goes.
+struct Run {
+  std::string dir;
+  std::string out;
+};
+
+std::string MetricsOf(const std::string& dir) { return absl::StrCat(dir, "/metrics.jsonl"); }
+
+bool HasMetrics(const std::string& dir) {
+  std::error_code error;
+  return fs::exists(MetricsOf(dir), error);
+}
+
+// Those of a comparison, by name; empty: it is none.
+std::vector<Run> RunsOfComparison(const std::string& dir, const std::string& out) {
+  std::vector<Run> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(absl::StrCat(dir, "/jobs"), error)) {
+    const std::string name = entry.path().filename().string();
+    if (HasMetrics(entry.path().string())) {
+      runs.push_back({entry.path().string(), absl::StrCat(out, "/", name)});
+    }
+  }
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.dir < b.dir; });
+  return runs;
+}
+
+absl::StatusOr<std::vector<Run>> FindRuns(const std::string& dir, const std::string& out) {
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) {
+    return absl::NotFoundError(absl::StrCat(dir, ": no such folder"));
+  }
+  if (HasMetrics(dir)) return std::vector<Run>{{dir, out.empty() ? dir : out}};
+  std::vector<Run> runs = RunsOfComparison(dir, out.empty() ? dir + "/tensorboard" : out);
+  if (runs.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(dir,
+                     ": neither metrics.jsonl, which a job's run directory has once the first "
+                     "steps are reported, nor jobs/*/metrics.jsonl of a comparison"));
+  }
+  return runs;
+}
+
+// Two event files in a folder are one run to TensorBoard, with all points twice.
+absl::Status CheckOut(const Run& run) {
+  for (const std::string& name : tensorboard::EventFilesIn(run.out)) {
+    if (name == tensorboard::kExportedName) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(run.out, ": has events already (", name,
+                     "), which tensorboard shows as they are; name another folder with --out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> EventsOf(const std::vector<proto::MetricsRecord>& records,
+                                     const std::string& dir) {
+  std::string text = tensorboard::FrameEvent(tensorboard::FileVersionEvent(0));
+  const auto job = ReadFile(dir + "/job.textproto", kJobBytesMax);
+  if (!job.ok() && !absl::IsNotFound(job.status())) return job.status();
+  if (job.ok()) text += tensorboard::FrameEvent(tensorboard::JobTextEvent(*job, 0));
+  for (const proto::MetricsRecord& record : records) {
+    text += tensorboard::FrameEvent(tensorboard::MetricsEvent(record, record.elapsed_s()));
+  }
+  return text;
+}
+
+absl::StatusOr<ExportedRun> ExportRun(const Run& run) {
+  if (absl::Status status = CheckOut(run); !status.ok()) return status;
+  const std::string path = MetricsOf(run.dir);
+  const auto metrics = ReadFile(path, kMetricsBytesMax);
+  if (!metrics.ok()) return metrics.status();
+  const auto lines = ParseMetrics(*metrics, path);
+  if (!lines.ok()) return lines.status();
+  const auto text = EventsOf(lines->records, run.dir);
+  if (!text.ok()) return text.status();
+  std::error_code error;
+  fs::create_directories(run.out, error);
+  if (error) return FileError(error.value(), run.out);
+  ExportedRun exported = {.file = absl::StrCat(run.out, "/", tensorboard::kExportedName),
+                          .records = lines->records.size()};
+  if (lines->is_cut) {
+    exported.warning = absl::StrCat(path, ": the last line is cut short, and left out");
+  }
+  if (absl::Status status = WriteFileAtomically(exported.file, *text); !status.ok()) return status;
+  return exported;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ExportedRun>> ExportTensorBoard(const std::string& run_dir,
+                                                           const std::string& out) {
+  const auto runs = FindRuns(run_dir, out);
+  if (!runs.ok()) return runs.status();
+  std::vector<ExportedRun> exported;
+  for (const Run& run : *runs) {
+    auto one = ExportRun(run);
+    if (!one.ok()) return one.status();
+    exported.push_back(*std::move(one));
+  }
+  return exported;
+}
+
+}  // namespace strata::cli

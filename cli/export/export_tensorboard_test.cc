@@ -1,0 +1,153 @@
+#include "cli/export/export_tensorboard.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/tensorboard/event.pb.h"
+#include "common/tensorboard/record_framing.h"
+#include "common/tensorboard/run_events.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/agent/metrics_line.h"
+
+namespace strata::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kName[] = "/events.out.tfevents.0000000000.strata-export";
+
+proto::MetricsRecord Record(uint64_t step) {
+  proto::MetricsRecord record;
+  record.set_step(step);
+  record.set_samples(8 * step);
+  record.set_samples_per_s(10);
+  record.set_loss(1.0 / static_cast<double>(step));
+  record.set_elapsed_s(0.5 * static_cast<double>(step));
+  return record;
+}
+
+std::string Lines(std::initializer_list<uint64_t> steps) {
+  std::string text;
+  for (const uint64_t step : steps) absl::StrAppend(&text, worker::MetricsLine(Record(step)), "\n");
+  return text;
+}
+
+void Write(const std::string& path, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::trunc) << text;
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<tensorboard::proto::Event> Events(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  tensorboard::RecordReader reader(&in);
+  std::vector<tensorboard::proto::Event> events;
+  for (std::string payload; reader.Next(&payload);) {
+    events.emplace_back();
+    EXPECT_TRUE(events.back().ParseFromString(payload));
+  }
+  return events;
+}
+
+class ExportTensorBoardTest : public testing::Test {
+ protected:
+  ExportTensorBoardTest()
+      : dir_(testing::TempDir() + "/export_" +
+             testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(dir_);
+    std::filesystem::create_directories(dir_);
+  }
+
+  const std::string dir_;
+};
+
+TEST_F(ExportTensorBoardTest, WritesTheJobAndEachRecordAtItsTime) {
+  Write(dir_ + "/metrics.jsonl", Lines({10, 20}));
+  Write(dir_ + "/job.textproto", "name: \"a\"\n");
+  const auto runs = ExportTensorBoard(dir_, "");
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 1u);
+  EXPECT_EQ((*runs)[0].file, dir_ + kName);
+  EXPECT_EQ((*runs)[0].records, 2u);
+  EXPECT_EQ((*runs)[0].warning, "");
+  const auto events = Events(dir_ + kName);
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2");
+  EXPECT_THAT(events[1].summary().value(0).tensor().string_val(0), HasSubstr("name: \"a\""));
+  EXPECT_EQ(events[2].step(), 10);
+  EXPECT_EQ(events[3].step(), 20);
+  EXPECT_EQ(events[3].wall_time(), 10.0);
+  EXPECT_EQ(events[3].summary().value(0).tag(), "train/loss");
+  EXPECT_EQ(events[3].summary().value(0).simple_value(), static_cast<float>(1.0 / 20));
+}
+
+TEST_F(ExportTensorBoardTest, GivesTheSameBytesAgainAndReplacesAnEarlierExport) {
+  Write(dir_ + "/metrics.jsonl", Lines({10, 20}));
+  ASSERT_TRUE(ExportTensorBoard(dir_, "").ok());
+  const std::string first = Read(dir_ + kName);
+  ASSERT_TRUE(ExportTensorBoard(dir_, dir_ + "/else/where").ok());
+  EXPECT_EQ(Read(dir_ + "/else/where" + kName), first);
+  Write(dir_ + "/metrics.jsonl", Lines({10, 20, 30}));
+  ASSERT_TRUE(ExportTensorBoard(dir_, "").ok());
+  EXPECT_THAT(Read(dir_ + kName), testing::StartsWith(first));
+  EXPECT_EQ(Events(dir_ + kName).size(), 4u);
+}
+
+TEST_F(ExportTensorBoardTest, OfAComparisonWritesAFolderForEachRun) {
+  for (const char* run : {"sync-seed1", "async-seed1"}) {
+    Write(absl::StrCat(dir_, "/jobs/", run, "/metrics.jsonl"), Lines({10}));
+  }
+  Write(dir_ + "/jobs/daemon.log", "");
+  const auto runs = ExportTensorBoard(dir_, "");
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  std::vector<std::string> files;
+  for (const ExportedRun& run : *runs) files.push_back(run.file);
+  EXPECT_THAT(files, ElementsAre(dir_ + "/tensorboard/async-seed1" + kName,
+                                 dir_ + "/tensorboard/sync-seed1" + kName));
+  ASSERT_TRUE(ExportTensorBoard(dir_, dir_ + "/out").ok());
+  EXPECT_EQ(Read(dir_ + "/out/sync-seed1" + kName), Read(files[1]));
+}
+
+TEST_F(ExportTensorBoardTest, SaysThatALastLineIsCutShort) {
+  Write(dir_ + "/metrics.jsonl", Lines({10}) + "{\"step\":20,\"sam");
+  const auto runs = ExportTensorBoard(dir_, "");
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  EXPECT_EQ((*runs)[0].records, 1u);
+  EXPECT_EQ((*runs)[0].warning, dir_ + "/metrics.jsonl: the last line is cut short, and left out");
+}
+
+TEST_F(ExportTensorBoardTest, RefusesWhatItCannotReadByItsNameAndWritesNothing) {
+  EXPECT_EQ(ExportTensorBoard(dir_ + "/none", "").status(),
+            absl::NotFoundError(dir_ + "/none: no such folder"));
+  EXPECT_EQ(ExportTensorBoard(dir_, "").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ExportTensorBoard(dir_, "").status().message()),
+              testing::StartsWith(dir_ + ": neither metrics.jsonl"));
+  Write(dir_ + "/metrics.jsonl", Lines({10}) + "nonsense\n" + Lines({20}));
+  EXPECT_EQ(ExportTensorBoard(dir_, dir_ + "/out").status(),
+            absl::InvalidArgumentError(dir_ + "/metrics.jsonl:2: is no JSON object"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/out"));
+}
+
+TEST_F(ExportTensorBoardTest, RefusesAFolderThatHasEventsOfAJobAlready) {
+  Write(dir_ + "/metrics.jsonl", Lines({10}));
+  Write(dir_ + "/events.out.tfevents.1700000000.host.strata", "x");
+  const auto runs = ExportTensorBoard(dir_, "");
+  EXPECT_EQ(runs.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(runs.status().message()),
+      testing::AllOf(HasSubstr("events.out.tfevents.1700000000.host.strata"), HasSubstr("--out")));
+  EXPECT_TRUE(ExportTensorBoard(dir_, dir_ + "/out").ok());
+}
+
+}  // namespace
+}  // namespace strata::cli

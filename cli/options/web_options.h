@@ -1,0 +1,23 @@
+#ifndef STRATA_CLI_OPTIONS_WEB_OPTIONS_H_
+#define STRATA_CLI_OPTIONS_WEB_OPTIONS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/options/options.h"
+#include "common/control/coordinator_client.h"
+
+namespace strata::cli {
+
+// Makes clients for a page (cli/watch): they ask for a moment only, and are told each rank's
+// reports.
+std::function<std::unique_ptr<control::CoordinatorClient>()> WebClients(
+    const CoordinatorOptions& options);
+
+// Prints the next link: "strata web link url=...".
+void PrintWebLink(const std::string& url);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_WEB_OPTIONS_H_

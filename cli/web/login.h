@@ -1,0 +1,49 @@
+#ifndef STRATA_CLI_WEB_LOGIN_H_
+#define STRATA_CLI_WEB_LOGIN_H_
+
+#include <cstddef>
+#include <deque>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace strata::cli {
+
+// Who may look: whoever has opened the newest link, which is good once, has a session from then on.
+// Secrets are 256 bits of OpenSSL's random numbers and compared in constant time. Time comes in
+// with the calls.
+//
+// Threads: one at a time.
+class Login {
+ public:
+  static constexpr size_t kSessionsMax = 64;
+  static constexpr absl::Duration kSessionLasts = absl::Hours(12);
+
+  Login();
+
+  // The one that opens a session now.
+  const std::string& token() const { return token_; }
+  // Returns the secret of a new session, and has a new token from then on; empty: the token is
+  // another one. One session more than there may be ends the oldest.
+  std::string Open(absl::string_view token, absl::Time now);
+  // Whether it is the secret of a session.
+  bool IsOpen(absl::string_view secret, absl::Time now) const;
+
+ private:
+  struct Session {
+    std::string secret;
+    absl::Time until;
+  };
+  std::string token_;
+  std::deque<Session> sessions_;  // the oldest first
+};
+
+// Whether two secrets are the same, in a time that tells nothing but their lengths.
+bool SameSecret(absl::string_view one, absl::string_view other);
+// The value of one cookie in a Cookie header; empty: it is not there.
+std::string CookieValue(absl::string_view header, absl::string_view name);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_WEB_LOGIN_H_

@@ -1,0 +1,133 @@
+"use strict";
+
+// What comes from `strata web`: the cluster and the jobs that a view asks for, as news arrive.
+
+const RETRY_MS = 2000;
+const HIDDEN_MS = 15000;
+const feed = {
+  link: "starting",  // "open", "lost", "locked"
+  cluster: null,     // as /api/cluster has it
+  jobs: new Map(),   // id -> as /api/jobs/ID has it, or {error}
+  takenAt: null,     // when the coordinator last answered, in performance.now()
+  problem: "",
+  lockedText: "",
+  watched: [],
+};
+let source = null;
+let retry = 0;
+
+// When the picture is from: what the server's clock says of its age, and what has passed here since.
+function take(news) {
+  feed.problem = news.problem;
+  feed.takenAt = news.taken_ms === null ? null
+    : performance.now() - Math.max(0, news.now_ms - news.taken_ms);
+}
+
+function ageSeconds() {
+  return feed.takenAt === null ? null : (performance.now() - feed.takenAt) / 1000;
+}
+
+const isLive = () => feed.link !== "lost" && !feed.problem;
+
+function takeCluster(cluster) {
+  take(cluster);
+  feed.cluster = cluster;
+}
+
+function takeJob(id, job) {
+  if (!job.error) take(job);
+  feed.jobs.set(id, job);
+}
+
+// Null: no session, or nobody answered; feed.link says which.
+async function ask(path) {
+  try {
+    const answer = await fetch(path, { cache: "no-store" });
+    if (answer.status === 401 || answer.status === 403) {
+      lock();
+      return null;
+    }
+    const json = await answer.json();
+    return answer.ok || answer.status === 404 ? json : null;
+  } catch {
+    feed.link = "lost";
+    return null;
+  }
+}
+
+function lock() {
+  feed.link = "locked";
+  if (source) source.close();
+  source = null;
+}
+
+// The token works once; it is out of the address bar before anything else is done. Who has a session
+// already does not need it.
+async function logIn(token) {
+  history.replaceState(null, "", `${location.pathname}#/`);
+  try {
+    const answer = await fetch("/login", {
+      method: "POST",
+      headers: { "Content-Type": "text/plain" },
+      body: token,
+    });
+    feed.link = "starting";
+    feed.lockedText = answer.ok ? "" : (await answer.text()).slice(0, 300);
+  } catch {
+    feed.link = "lost";
+  }
+}
+
+// Follows the cluster and these jobs, whoever was followed before.
+async function follow(ids, onNews) {
+  clearTimeout(retry);
+  if (source) source.close();
+  source = null;
+  feed.watched = ids;
+  // Asked for once: unlike a stream, an answer says that there is no session.
+  const cluster = await ask("/api/cluster");
+  if (cluster) takeCluster(cluster);
+  for (const id of cluster ? ids : []) {
+    const isThere = cluster.jobs.some((job) => job.job_id === id);
+    const job = isThere ? await ask(`/api/jobs/${id}`) : { error: `there is no job ${id}` };
+    if (job) takeJob(id, job);
+  }
+  if (feed.watched !== ids) return;
+  if (feed.link !== "locked" && !cluster) feed.link = "lost";
+  onNews();
+  if (feed.link === "locked") return;
+  if (!cluster) {
+    retry = setTimeout(() => follow(ids, onNews), RETRY_MS);
+    return;
+  }
+  // Browsers give a server six connections: tabs that nobody sees leave them to others.
+  if (document.hidden) retry = setTimeout(() => follow(ids, onNews), HIDDEN_MS);
+  else listen(ids, onNews);
+}
+
+function listen(ids, onNews) {
+  const known = ids.filter((id) => !(feed.jobs.get(id) || { error: "" }).error);
+  const query = known.map((id) => `job=${id}`).join("&");
+  const stream = new EventSource(`/api/events${query ? `?${query}` : ""}`);
+  source = stream;
+  const onEvent = (takeNews) => (event) => {
+    feed.link = "open";
+    takeNews(JSON.parse(event.data));
+    onNews();
+  };
+  stream.addEventListener("cluster", onEvent(takeCluster));
+  stream.addEventListener("cluster", () => {
+    // A job that was not there has come.
+    const isHere = (id) => feed.cluster.jobs.some((job) => job.job_id === id);
+    if (ids.some((id) => !known.includes(id) && isHere(id))) follow(ids, onNews);
+  });
+  stream.addEventListener("job", onEvent((job) => takeJob(job.status.job_id, job)));
+  stream.onerror = () => {
+    stream.close();
+    if (source !== stream) return;
+    feed.link = "lost";
+    onNews();
+    retry = setTimeout(() => follow(ids, onNews), RETRY_MS);
+  };
+  feed.link = "open";
+}

@@ -1,0 +1,58 @@
+#ifndef STRATA_CLI_WEB_WEB_SERVICE_H_
+#define STRATA_CLI_WEB_WEB_SERVICE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/watch/cluster_watch.h"
+#include "cli/web/http/http_server.h"
+#include "cli/web/site.h"
+
+namespace strata::cli {
+
+// The page of a cluster, from its socket to what it knows. It listens from Open on and answers from
+// Begin on, with threads of its own.
+//
+// Threads: one.
+class WebService {
+ public:
+  struct Options {
+    std::string listen = kListen;  // HOST:PORT; port 0: a free one
+    bool needs_login = true;
+    std::vector<std::string> hosts;  // Site's
+    std::string certificate_file, key_file;
+    std::string metrics_token_file;
+    // A link was used, and this is the next one; from a thread of the service.
+    std::function<void(const std::string& url)> on_new_link = [](const std::string&) {};
+  };
+  static constexpr char kListen[] = "127.0.0.1:8265";
+
+  // Errors, each in one line: InvalidArgument (an address that other hosts reach without TLS or
+  // without a login, a file), Unavailable (the port is in use).
+  static absl::StatusOr<std::unique_ptr<WebService>> Open(Options options);
+  ~WebService();
+
+  // Looks at the cluster of this coordinator from now on.
+  void Begin(const std::string& coordinator,
+             std::function<std::unique_ptr<control::CoordinatorClient>()> connect);
+  // Where a browser looks, with what opens it once.
+  std::string url() const { return UrlFor(site_->token()); }
+
+ private:
+  WebService(Options options, const std::string& metrics_token);
+  std::string UrlFor(const std::string& token) const;
+
+  const Options options_;
+  std::unique_ptr<Site> site_;
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<ClusterWatch> watch_;
+  std::thread thread_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_WEB_WEB_SERVICE_H_
