@@ -29,6 +29,7 @@
 #include "server/coordinator/service/front.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/keys_service.h"
+#include "server/coordinator/service/logs_service.h"
 #include "server/coordinator/service/state_lock.h"
 
 namespace strata::server {
@@ -88,7 +89,10 @@ class GrpcCoordinator final : public Coordinator {
       campaign_.request_stop();
       campaign_.join();
     }
-    if (serving_ != nullptr) service_->EndFollowers();
+    if (serving_ != nullptr) {
+      logs_service_->End();
+      service_->EndFollowers();
+    }
     {
       absl::MutexLock lock(&front_mutex_);
       if (front_ != nullptr) front_->Stop();
@@ -100,6 +104,7 @@ class GrpcCoordinator final : public Coordinator {
     }
     acceptor_.reset();
     serving_ = nullptr;
+    logs_service_.reset();
     keys_service_.reset();
     service_.reset();
     audit_.reset();
@@ -129,11 +134,17 @@ class GrpcCoordinator final : public Coordinator {
     keys_service_ =
         std::make_unique<KeysService>(access_.get(), service->doorkeeper(), service->call_gate(),
                                       [service = service.get()] { service->EndRevokedSessions(); });
+    logs_service_ = std::make_unique<LogsService>(
+        access_.get(), service->doorkeeper(), options_.limits,
+        [service = service.get()](const Guest& guest, JobId job, LogScene* scene) {
+          return service->LookForLogs(guest, job, scene);
+        });
     service_ = std::move(service);
     const absl::Status started = service_->Start();
     if (!started.ok()) return started;
     serving_ = service_.get();
-    auto front = Front::Serve(FrontOptions(access_->own()), {service_.get(), keys_service_.get()});
+    auto front = Front::Serve(FrontOptions(access_->own()),
+                              {service_.get(), keys_service_.get(), logs_service_.get()});
     if (!front.ok()) return front.status();
     ServeAt(*std::move(front));
     if (options_.insecure && HasPort()) {
@@ -379,6 +390,7 @@ class GrpcCoordinator final : public Coordinator {
   std::unique_ptr<CoordinatorService> service_;
   std::atomic<CoordinatorService*> serving_ = nullptr;  // it, once it has started
   std::unique_ptr<KeysService> keys_service_;
+  std::unique_ptr<LogsService> logs_service_;
   std::unique_ptr<Acceptor> acceptor_;
   absl::Mutex front_mutex_;
   std::unique_ptr<Front> front_ ABSL_GUARDED_BY(front_mutex_);

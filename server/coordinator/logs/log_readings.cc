@@ -32,11 +32,15 @@ void LogReadings::Send(uint64_t stream, uint64_t reading, proto::LogWanted wante
 }
 
 void LogReadings::Fail(Reading* reading, size_t share, const std::string& why) {
+  FailWith(reading, share, absl::StrCat("'s log is on ", reading->shares[share].where, ", ", why));
+}
+
+void LogReadings::FailWith(Reading* reading, size_t share, const std::string& text) {
   OpenShare& open = reading->shares[share];
   for (const proto::LogProcess& process : open.processes) {
     Queued queued{.share = share};
     *queued.lines.mutable_process() = process;
-    queued.lines.set_error(absl::StrCat(TextOf(process), "'s log is on ", open.where, ", ", why));
+    queued.lines.set_error(absl::StrCat(TextOf(process), text));
     reading->queue.push_back(std::move(queued));
   }
   open.processes.clear();
@@ -83,7 +87,11 @@ absl::StatusOr<uint64_t> LogReadings::Begin(const std::string& user,
     if (stream != streams_.end()) open.stream = stream->second;
     reading.shares.push_back(std::move(open));
     if (stream == streams_.end()) {
-      Fail(&reading, i, "which is not there");
+      if (share.cannot.empty()) {
+        Fail(&reading, i, "which is not there");
+      } else {
+        FailWith(&reading, i, absl::StrCat(": ", share.cannot));
+      }
       continue;
     }
     proto::LogWanted wanted;
@@ -143,6 +151,11 @@ std::optional<proto::LogLines> LogReadings::Take(uint64_t id) {
     Send(open.stream, id, std::move(wanted));
   }
   return std::move(queued.lines);
+}
+
+bool LogReadings::HasNews(uint64_t id) const {
+  const auto found = readings_.find(id);
+  return found == readings_.end() || !found->second.queue.empty() || IsDone(id);
 }
 
 bool LogReadings::IsDone(uint64_t id) const {

@@ -32,9 +32,10 @@ class LogReadings {
 
   // What one worker is to read.
   struct Share {
-    std::string worker;      // its name
-    std::string where;       // "worker w2 (host)"
-    proto::LogsBegin begin;  // without credit
+    std::string worker;       // its name
+    std::string where;        // "worker w2 (host)"
+    std::string cannot = {};  // where it offers nothing: why, of itself; empty: it is not there
+    proto::LogsBegin begin;   // without credit
   };
   struct ToWorker {
     uint64_t stream = 0;
@@ -53,6 +54,8 @@ class LogReadings {
   absl::StatusOr<uint64_t> Begin(const std::string& user, const std::vector<Share>& shares);
   // What is to be shown next; nullopt: nothing has come.
   std::optional<proto::LogLines> Take(uint64_t reading);
+  // Whether Take has something, or IsDone.
+  bool HasNews(uint64_t reading) const;
   // Nothing comes any more, and all was taken.
   bool IsDone(uint64_t reading) const;
   // Who follows reads to the end of what is there.
@@ -83,8 +86,9 @@ class LogReadings {
   };
 
   void Send(uint64_t stream, uint64_t reading, proto::LogWanted wanted);
-  // Ends all processes of the share with this error.
+  // Ends all processes of the share with this error; `why`: after where it is.
   static void Fail(Reading* reading, size_t share, const std::string& why);
+  static void FailWith(Reading* reading, size_t share, const std::string& text);
 
   uint64_t next_reading_ = 1;
   std::map<uint64_t, Reading> readings_;

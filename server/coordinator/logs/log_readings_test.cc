@@ -172,5 +172,21 @@ TEST(LogReadings, AUserAndAllOfThemLookAtSoManyAtOnce) {
             absl::ResourceExhaustedError("logs: 1024 are being looked at, which is all that may"));
 }
 
+TEST(LogReadings, AWorkerThatCannotShowLogsIsSaidToBeOneUnlessItOffers) {
+  LogReadings readings;
+  LogReadings::Share share = ShareOf(1, {0});
+  share.cannot = "worker w1 is of version 0.0, which cannot show logs";
+  const auto id = readings.Begin("ada", {share});
+  ASSERT_TRUE(id.ok());
+  EXPECT_TRUE(readings.HasNews(*id));
+  EXPECT_EQ(readings.Take(*id)->error(), "rank 0: " + share.cannot);
+  EXPECT_TRUE(readings.IsDone(*id));
+  readings.OnOffered(1, "w1");
+  const auto again = readings.Begin("ada", {share});
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(readings.HasNews(*again));
+  EXPECT_EQ(readings.Outgoing().size(), 1);
+}
+
 }  // namespace
 }  // namespace strata::server
