@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "common/escape_line.h"
 
 namespace strata {
 namespace {
@@ -56,36 +58,23 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
-std::string Escape(const std::string& text) {
-  std::string line;
-  line.reserve(text.size());
-  for (const unsigned char c : text) {
-    if (c == '\n') {
-      line += "\\n";
-    } else if ((c < 0x20 && c != '\t') || c == 0x7f) {
-      line += absl::StrFormat("\\x%02x", c);
-    } else {
-      line += static_cast<char>(c);
-    }
-  }
-  return line;
-}
-
 }  // namespace
 
 absl::Status InitLogging(const std::string& level, const std::string& process_name) {
   const std::optional<LogLevel> parsed = ParseLevel(level);
   if (!parsed) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "log level \"%s\" is none of debug, info, warning, error, off", Escape(level)));
+        "log level \"%s\" is none of debug, info, warning, error, off", EscapeLine(level)));
   }
   Logger().set_level(ToSpdlog(*parsed));
-  SetProcessName(Logger(), Escape(process_name));
+  SetProcessName(Logger(), EscapeLine(process_name));
   return absl::OkStatus();
 }
 
 bool IsLogged(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 
-void Log(LogLevel level, const std::string& text) { Logger().log(ToSpdlog(level), Escape(text)); }
+void Log(LogLevel level, const std::string& text) {
+  Logger().log(ToSpdlog(level), EscapeLine(text));
+}
 
 }  // namespace strata

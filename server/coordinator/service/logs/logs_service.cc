@@ -1,4 +1,4 @@
-#include "server/coordinator/service/logs_service.h"
+#include "server/coordinator/service/logs/logs_service.h"
 
 #include <grpcpp/server_context.h>
 
