@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "server/coordinator/service/front.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/keys_service.h"
+#include "server/coordinator/service/logs/logs_service.h"
 #include "server/coordinator/service/state_lock.h"
 
 namespace strata::server {
@@ -88,6 +90,7 @@ class GrpcCoordinator final : public Coordinator {
       campaign_.request_stop();
       campaign_.join();
     }
+    if (serving_ != nullptr) logs_service_->End();
     if (serving_ != nullptr) service_->EndFollowers();
     {
       absl::MutexLock lock(&front_mutex_);
@@ -100,6 +103,7 @@ class GrpcCoordinator final : public Coordinator {
     }
     acceptor_.reset();
     serving_ = nullptr;
+    logs_service_.reset();
     keys_service_.reset();
     service_.reset();
     audit_.reset();
@@ -117,8 +121,7 @@ class GrpcCoordinator final : public Coordinator {
   absl::Status Lead(CoordinatorService::Leading leading) {
     // Once the state is this process's: one that had it may have written who is revoked until then.
     if (absl::Status policy = TakePolicy(); !policy.ok()) return policy;
-    const absl::Status keys = TakeKeys();
-    if (!keys.ok()) return keys;
+    if (absl::Status keys = TakeKeys(); !keys.ok()) return keys;
     absl::StatusOr<std::unique_ptr<AuditLog>> audit =
         AuditLog::Open(options_.state_dir + "/audit.log");
     if (!audit.ok()) return audit.status();
@@ -129,11 +132,14 @@ class GrpcCoordinator final : public Coordinator {
     keys_service_ =
         std::make_unique<KeysService>(access_.get(), service->doorkeeper(), service->call_gate(),
                                       [service = service.get()] { service->EndRevokedSessions(); });
+    logs_service_ = std::make_unique<LogsService>(
+        access_.get(), service->doorkeeper(), options_.limits,
+        std::bind_front(&CoordinatorService::LookForLogs, service.get()));
     service_ = std::move(service);
-    const absl::Status started = service_->Start();
-    if (!started.ok()) return started;
+    if (absl::Status started = service_->Start(); !started.ok()) return started;
     serving_ = service_.get();
-    auto front = Front::Serve(FrontOptions(access_->own()), {service_.get(), keys_service_.get()});
+    auto front = Front::Serve(FrontOptions(access_->own()),
+                              {service_.get(), keys_service_.get(), logs_service_.get()});
     if (!front.ok()) return front.status();
     ServeAt(*std::move(front));
     if (options_.insecure && HasPort()) {
@@ -186,8 +192,7 @@ class GrpcCoordinator final : public Coordinator {
     auto etcd = EtcdState::Open(EtcdOptions(own));
     if (!etcd.ok()) return etcd.status();
     etcd_ = *std::move(etcd);
-    const absl::Status is_own = KeepToCluster(options_.state_dir, etcd_->found());
-    if (!is_own.ok()) return is_own;
+    if (auto own = KeepToCluster(options_.state_dir, etcd_->found()); !own.ok()) return own;
     const absl::Status campaign =
         etcd_->Campaign(Advertised(), [on_lost = options_.on_lost](const absl::Status& why) {
           on_lost(absl::Status(why.code(),
@@ -240,8 +245,7 @@ class GrpcCoordinator final : public Coordinator {
   absl::Status LeadFrom(const Leadership& leadership) {
     auto store = etcd_->OpenStore(leadership);
     if (!store.ok()) return store.status();
-    const absl::Status is_own = KeepToCluster(options_.state_dir, etcd_->found());
-    if (!is_own.ok()) return is_own;
+    if (auto own = KeepToCluster(options_.state_dir, etcd_->found()); !own.ok()) return own;
     store_ = *std::move(store);
     const auto epoch = static_cast<uint64_t>(leadership.create_revision);
     const absl::Status leads = Lead({.epoch = epoch,
@@ -334,8 +338,7 @@ class GrpcCoordinator final : public Coordinator {
     access.own = options_.own_keys.has_value() ? options_.own_keys : stored->own;
     if (!options_.own_keys.has_value()) access.authority = std::move(stored->authority);
     if (etcd_ != nullptr) {
-      const absl::Status shared = ShareBook(&stored->book);
-      if (!shared.ok()) return shared;
+      if (absl::Status shared = ShareBook(&stored->book); !shared.ok()) return shared;
     }
     access.book = std::move(stored->book);
     access.policy = [policy = policy_.get()](absl::Time now) { return policy->Current(now); };
@@ -379,6 +382,7 @@ class GrpcCoordinator final : public Coordinator {
   std::unique_ptr<CoordinatorService> service_;
   std::atomic<CoordinatorService*> serving_ = nullptr;  // it, once it has started
   std::unique_ptr<KeysService> keys_service_;
+  std::unique_ptr<LogsService> logs_service_;
   std::unique_ptr<Acceptor> acceptor_;
   absl::Mutex front_mutex_;
   std::unique_ptr<Front> front_ ABSL_GUARDED_BY(front_mutex_);

@@ -32,6 +32,10 @@ CallWords WordsOf(Call call) {
       return {"follow", "look at jobs"};
     case Call::kGetTrace:
       return {"get-trace", "look at jobs"};
+    case Call::kOfferLogs:
+      return {"offer-logs", "be a worker"};
+    case Call::kReadLogs:
+      return {"read-logs", "look at this job's logs"};
     case Call::kDrain:
       return {"drain", "take servers and workers out of service"};
     case Call::kJoin:
@@ -52,6 +56,7 @@ CallWords WordsOf(Call call) {
 UserRole RoleFor(Call call) {
   switch (call) {
     case Call::kSession:
+    case Call::kOfferLogs:
     case Call::kJoin:
     case Call::kRenew:
       return UserPolicy::NONE;
@@ -63,6 +68,7 @@ UserRole RoleFor(Call call) {
       return UserPolicy::VIEW;
     case Call::kSubmit:
     case Call::kCancel:
+    case Call::kReadLogs:
       return UserPolicy::SUBMIT;
     case Call::kSubmitProgram:
       return UserPolicy::RUN_PROGRAMS;
@@ -76,16 +82,22 @@ UserRole RoleFor(Call call) {
   return UserPolicy::ADMIN;
 }
 
+// That daemons make, and nobody else.
+bool IsDaemons(Call call) { return call == Call::kSession || call == Call::kOfferLogs; }
+
+// That only the job's owner makes, and who runs the cluster.
+bool IsOwners(Call call) { return call == Call::kCancel || call == Call::kReadLogs; }
+
 Verdict YesIf(bool may) { return may ? Verdict::kYes : Verdict::kNo; }
 
 Verdict DecideForUser(UserRole role, Call call, std::optional<JobSide> job) {
-  if (call == Call::kSession) return Verdict::kNo;
+  if (IsDaemons(call)) return Verdict::kNo;
   if (call == Call::kJoin || call == Call::kRenew) return Verdict::kYes;
   if (role == UserPolicy::NONE) return Verdict::kNo;
   if (role >= UserPolicy::OPERATE || !job.has_value()) return YesIf(role >= RoleFor(call));
   // Whoever has left a namespace sees their own jobs there no more than the others.
   if (!job->same_namespace) return Verdict::kHidden;
-  return YesIf(role >= RoleFor(call) && (call != Call::kCancel || job->own));
+  return YesIf(role >= RoleFor(call) && (!IsOwners(call) || job->own));
 }
 
 std::string WhyNot(const Caller& caller, Call call) {
@@ -95,7 +107,7 @@ std::string WhyNot(const Caller& caller, Call call) {
   }
   const std::string why = absl::StrCat(who, " may not ", WordsOf(call).text);
   if (!caller.is_user()) return absl::StrCat(why, ": use a user's keys (`strata keys join`)");
-  if (call == Call::kSession) {
+  if (IsDaemons(call)) {
     return absl::StrCat(why, ": use a daemon's keys (--join-file with a token of `strata keys ",
                         "token`)");
   }
@@ -115,7 +127,7 @@ Verdict Decide(const Caller& caller, Call call, std::optional<JobSide> job) {
       return DecideForUser(caller.rights.role, call, job);
     case keys::Role::kServer:
     case keys::Role::kWorker:
-      return YesIf(call == Call::kSession || call == Call::kJoin || call == Call::kRenew);
+      return YesIf(IsDaemons(call) || call == Call::kJoin || call == Call::kRenew);
     case keys::Role::kCoordinator:
       return YesIf(call == Call::kJoin);
   }
@@ -175,6 +187,14 @@ absl::Status AllowRegistration(const Caller& caller, const proto::Register& regi
       "its certificate is that of ", CallerText(caller), ", not of a ",
       registration.role() == proto::SERVER ? "server" : "worker", " ", registration.name(),
       ": say --name ", caller.identity.name, ", or another --keys"));
+}
+
+absl::Status AllowLogsOffer(const Caller& caller, const std::string& worker) {
+  const absl::Status may = Allow(caller, Call::kOfferLogs);
+  if (!may.ok() || caller.kind != Caller::Kind::kMember) return may;
+  if (caller.identity.role == keys::Role::kWorker && caller.identity.name == worker) return may;
+  return absl::PermissionDeniedError(absl::StrCat("its certificate is that of ", CallerText(caller),
+                                                  ", which shows no logs of a worker ", worker));
 }
 
 std::string CallName(Call call) { return WordsOf(call).name; }

@@ -12,7 +12,7 @@
 
 namespace strata::server {
 
-// What somebody asks for: the calls of proto/control.proto and proto/keys.proto.
+// What somebody asks for: the calls of proto/control.proto, keys.proto and logs.proto.
 enum class Call {
   kSession,  // to be a server or worker
   kSubmit,
@@ -23,6 +23,8 @@ enum class Call {
   kListNodes,
   kFollow,
   kGetTrace,
+  kOfferLogs,  // a worker, to read its jobs' logs for those who look at them
+  kReadLogs,
   kDrain,  // to take a daemon out of service, or look how far that is
   kJoin,   // to become a member, with a token
   kRenew,  // to get a new certificate in place of one's own
@@ -62,6 +64,8 @@ absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner
 absl::Status AllowAbsentJob(const Caller& caller, Call call, JobId job);
 // Whether a daemon may register under that role and name: only its own. Errors: PermissionDenied.
 absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration);
+// Whether a daemon may offer to read logs as the worker of that name: likewise.
+absl::Status AllowLogsOffer(const Caller& caller, const std::string& worker);
 
 // "submit", "get-trace": as the audit log names it.
 std::string CallName(Call call);

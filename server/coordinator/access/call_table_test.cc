@@ -11,6 +11,7 @@
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
 #include "proto/keys.pb.h"
+#include "proto/logs.pb.h"
 
 namespace strata::server {
 namespace {
@@ -38,6 +39,8 @@ constexpr std::pair<const char*, Call> kCalls[] = {{"Session", Call::kSession},
                                                    {"ListNodes", Call::kListNodes},
                                                    {"Follow", Call::kFollow},
                                                    {"GetTrace", Call::kGetTrace},
+                                                   {"Offer", Call::kOfferLogs},
+                                                   {"Read", Call::kReadLogs},
                                                    {"Drain", Call::kDrain},
                                                    {"Join", Call::kJoin},
                                                    {"Renew", Call::kRenew},
@@ -87,6 +90,8 @@ constexpr TableRow kTable[] = {
     {"list-nodes",    "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
     {"follow",        "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
     {"get-trace",     "sssss",".....",".....",".....","yyyhh","yyyhh","yyyhh","yyyyy","yyyyy"},
+    {"offer-logs",    "sssss","yyyyy",".....",".....",".....",".....",".....",".....","....."},
+    {"read-logs",     "sssss",".....",".....",".....","...hh","yy.hh","yy.hh","yyyyy","yyyyy"},
     {"drain",         "sssss",".....",".....",".....","...hh","...hh","...hh","yyyyy","yyyyy"},
     {"join",          "yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy"},
     {"renew",         "sssss","yyyyy",".....","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy","yyyyy"},
@@ -117,11 +122,12 @@ TEST(CallTable, EveryCellIsWhatTheTableSays) {
   }
 }
 
-TEST(CallTable, EveryCallOfBothServicesHasARowAndEveryRoleAColumn) {
+TEST(CallTable, EveryCallOfAllServicesHasARowAndEveryRoleAColumn) {
   std::set<std::string> rows, calls;
   for (const auto& [name, call] : kCalls) rows.insert(name);
   for (const auto* file :
-       {proto::SubmitRequest::descriptor()->file(), proto::JoinRequest::descriptor()->file()}) {
+       {proto::SubmitRequest::descriptor()->file(), proto::JoinRequest::descriptor()->file(),
+        proto::ReadLogs::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       for (int k = 0; k < file->service(i)->method_count(); ++k) {
         calls.insert(file->service(i)->method(k)->name());
@@ -158,7 +164,8 @@ TEST(CallTable, WhoHasKeysOfTheWrongRoleIsToldWhichOnesToUse) {
 }
 
 TEST(CallTable, AJobOfAnotherNamespaceReadsAsOneThatIsNotThere) {
-  for (const Call call : {Call::kCancel, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
+  for (const Call call :
+       {Call::kCancel, Call::kReadLogs, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
     for (const UserRole role : {UserPolicy::VIEW, UserPolicy::SUBMIT, UserPolicy::RUN_PROGRAMS}) {
       EXPECT_EQ(AllowJob(User(role), call, JobId(7), {"bob", "speech"}), NoSuchJob(JobId(7)));
       EXPECT_EQ(AllowJob(User(role), call, JobId(7), {"", ""}), NoSuchJob(JobId(7)));
@@ -172,7 +179,8 @@ TEST(CallTable, AJobOfAnotherNamespaceReadsAsOneThatIsNotThere) {
 }
 
 TEST(CallTable, AJobThatIsNotThereIsRefusedAsAHiddenOne) {
-  for (const Call call : {Call::kCancel, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
+  for (const Call call :
+       {Call::kCancel, Call::kReadLogs, Call::kGetJob, Call::kFollow, Call::kGetTrace}) {
     for (const UserRole role : {UserPolicy::NONE, UserPolicy::VIEW, UserPolicy::RUN_PROGRAMS}) {
       const absl::Status hidden = AllowJob(User(role), call, JobId(7), {"bob", "speech"});
       EXPECT_FALSE(hidden.ok());
@@ -225,6 +233,17 @@ TEST(AllowRegistration, ACertificateRegistersItsOwnNameAndRoleOnly) {
             "--keys");
   EXPECT_TRUE(AllowRegistration(kOwner, Registration(proto::WORKER, "anything")).ok());
   EXPECT_TRUE(absl::IsUnauthenticated(AllowRegistration({}, Registration(proto::WORKER, "w1"))));
+}
+
+TEST(AllowLogsOffer, ACertificateOffersTheLogsOfItsOwnWorkerOnly) {
+  EXPECT_TRUE(AllowLogsOffer(Member(Role::kWorker, "w1"), "w1").ok());
+  EXPECT_TRUE(AllowLogsOffer(kOwner, "anything").ok());
+  EXPECT_EQ(AllowLogsOffer(Member(Role::kWorker, "w1"), "w2"),
+            absl::PermissionDeniedError(
+                "its certificate is that of worker w1, which shows no logs of a worker w2"));
+  EXPECT_TRUE(absl::IsPermissionDenied(AllowLogsOffer(Member(Role::kServer, "w1"), "w1")));
+  EXPECT_TRUE(absl::IsPermissionDenied(AllowLogsOffer(User(UserPolicy::ADMIN), "ada")));
+  EXPECT_TRUE(absl::IsUnauthenticated(AllowLogsOffer({}, "w1")));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/core/coordinator_actions.h"
 #include "server/coordinator/core/coordinator_core.h"
+#include "server/coordinator/logs/log_shares.h"
 #include "server/coordinator/service/admission.h"
 #include "server/coordinator/service/checkpoint_keeper.h"
 #include "server/coordinator/service/control_loop.h"
@@ -54,6 +55,8 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   void CountStranger();
   // Ends the sessions of those who are no longer members. Any thread may call it.
   void EndRevokedSessions();
+  // See LogsService::Look.
+  absl::Status LookForLogs(const Guest& guest, JobId job, LogScene* scene);
   Gate* call_gate() { return &call_gate_; }
   Doorkeeper* doorkeeper() { return &doorkeeper_; }
   // Ends the control loop, once the gRPC server has shut down.

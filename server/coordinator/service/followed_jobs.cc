@@ -110,6 +110,22 @@ grpc::Status CoordinatorService::StreamedGetTrace(
   return status;
 }
 
+absl::Status CoordinatorService::LookForLogs(const Guest& guest, JobId job, LogScene* scene) {
+  absl::Status answer;
+  const absl::Status run = loop_.Run([&] {
+    answer = doorkeeper_.MayNow(guest, Call::kReadLogs, job, core_.OwnerOf(job));
+    if (!answer.ok()) return;
+    absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+    answer = status.status();
+    if (!status.ok()) return;
+    scene->job = *std::move(status);
+    if (scene->wants_daemons) scene->daemons = core_.ListNodes(clock_.Now());
+  });
+  if (!run.ok()) return absl::UnavailableError("the coordinator is stopping");
+  if (!leads()) return absl::UnavailableError("the coordinator leads no longer");
+  return answer;
+}
+
 void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
   const auto it = followers_.find(job);
   if (it == followers_.end() || !leads()) return;

@@ -1,0 +1,192 @@
+#include "server/coordinator/logs/log_readings.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace strata::server {
+namespace {
+
+LogReadings::Share ShareOf(int worker, std::vector<uint32_t> ranks) {
+  LogReadings::Share share;
+  share.worker = absl::StrCat("w", worker);
+  share.where = absl::StrCat("worker w", worker, " (host", worker, ")");
+  for (const uint32_t rank : ranks) share.begin.add_processes()->set_rank(rank);
+  return share;
+}
+proto::LogPart PartOf(uint64_t reading, uint32_t rank, const std::string& lines,
+                      bool ended = false) {
+  proto::LogPart part;
+  part.set_reading(reading);
+  part.mutable_process()->set_rank(rank);
+  part.set_lines(lines);
+  part.set_ended(ended);
+  return part;
+}
+
+TEST(LogReadings, EachWorkerIsAskedForItsProcessesAndTheLinesComeInTheirOrder) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  readings.OnOffered(2, "w2");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0, 1}), ShareOf(2, {2})});
+  ASSERT_TRUE(id.ok());
+  const auto asked = readings.Outgoing();
+  ASSERT_EQ(asked.size(), 2);
+  EXPECT_EQ(asked[0].stream, 1);
+  EXPECT_EQ(asked[0].wanted.begin().processes_size(), 2);
+  EXPECT_EQ(asked[0].wanted.begin().credit_bytes(), LogReadings::kBytesPerReadingMax / 2);
+  EXPECT_EQ(asked[1].stream, 2);
+  EXPECT_EQ(asked[1].wanted.begin().processes(0).rank(), 2);
+  readings.OnPart(2, PartOf(*id, 2, "c\n", true));
+  readings.OnPart(1, PartOf(*id, 0, "a\n", true));
+  EXPECT_EQ(readings.Take(*id)->lines(), "c\n");
+  EXPECT_EQ(readings.Take(*id)->lines(), "a\n");
+  EXPECT_FALSE(readings.Take(*id).has_value());
+  EXPECT_FALSE(readings.IsDone(*id)) << "rank 1 has not ended";
+  readings.OnPart(1, PartOf(*id, 1, "b\n", true));
+  EXPECT_FALSE(readings.IsDone(*id)) << "what it said was not taken";
+  EXPECT_EQ(readings.Take(*id)->process().rank(), 1);
+  EXPECT_TRUE(readings.IsDone(*id));
+}
+
+TEST(LogReadings, WhoTakesNothingHoldsNoMoreThanTheCreditAndTakingGivesItBack) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0})});
+  ASSERT_TRUE(id.ok());
+  uint32_t credit = readings.Outgoing()[0].wanted.begin().credit_bytes();
+  EXPECT_EQ(credit, LogReadings::kBytesPerReadingMax);
+  const std::string lines((32 << 10) - LogReadings::kPartBytes, 'x');
+  for (; credit > 0; credit -= 32 << 10) readings.OnPart(1, PartOf(*id, 0, lines));
+  EXPECT_TRUE(readings.Outgoing().empty()) << "credit for what nobody took";
+  uint32_t given_back = 0;
+  while (readings.Take(*id).has_value()) {
+    for (const auto& sent : readings.Outgoing()) given_back += sent.wanted.more_credit_bytes();
+  }
+  EXPECT_EQ(given_back, LogReadings::kBytesPerReadingMax);
+}
+
+TEST(LogReadings, AWorkerThatSendsMoreThanItsCreditIsAskedNoMore) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0})});
+  ASSERT_TRUE(id.ok());
+  readings.Outgoing();
+  readings.OnPart(1, PartOf(*id, 0, std::string(LogReadings::kBytesPerReadingMax, 'x')));
+  EXPECT_TRUE(readings.Outgoing().at(0).wanted.has_end());
+  EXPECT_EQ(readings.Take(*id)->error(),
+            "rank 0's log is on worker w1 (host1), which sends what it was not asked for");
+  EXPECT_TRUE(readings.IsDone(*id));
+}
+
+TEST(LogReadings, WhatWasNotAskedForIsNotShown) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  readings.OnOffered(2, "w2");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0})});
+  ASSERT_TRUE(id.ok());
+  readings.OnPart(2, PartOf(*id, 0, "not mine\n"));
+  readings.OnPart(1, PartOf(*id + 1, 0, "of no reading\n"));
+  EXPECT_FALSE(readings.Take(*id).has_value());
+  readings.OnPart(1, PartOf(*id, 7, "another rank\n"));
+  EXPECT_EQ(readings.Take(*id)->lines(), "");
+}
+
+TEST(LogReadings, AWorkerThatIsNotThereIsAnErrorOfEachOfItsProcesses) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0}), ShareOf(2, {3, 4})});
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(readings.Take(*id)->error(),
+            "rank 3's log is on worker w2 (host2), which is not there");
+  EXPECT_EQ(readings.Take(*id)->process().rank(), 4);
+  EXPECT_FALSE(readings.IsDone(*id)) << "w1 still reads";
+}
+
+TEST(LogReadings, AWorkerThatGoesEndsWhatItReadAfterTheLinesThatHaveCome) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0, 1})});
+  ASSERT_TRUE(id.ok());
+  readings.OnPart(1, PartOf(*id, 0, "a\n", true));
+  readings.OnOffered(5, "w1");  // it registers again
+  EXPECT_EQ(readings.Take(*id)->lines(), "a\n");
+  EXPECT_EQ(readings.Take(*id)->error(), "rank 1's log is on worker w1 (host1), which is gone");
+  EXPECT_TRUE(readings.IsDone(*id));
+  readings.OnStreamGone(1);
+  readings.Outgoing();
+  ASSERT_TRUE(readings.Begin("ada", {ShareOf(1, {0})}).ok());
+  EXPECT_EQ(readings.Outgoing().at(0).stream, 5) << "the end of its old stream took the new one";
+}
+
+TEST(LogReadings, AnErrorEndsItsProcessAndIsCut) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0})});
+  ASSERT_TRUE(id.ok());
+  proto::LogPart part = PartOf(*id, 0, "");
+  part.set_error(std::string(5000, 'e'));
+  readings.OnPart(1, part);
+  readings.OnPart(1, part);
+  EXPECT_EQ(readings.Take(*id)->error().size(), 400);
+  EXPECT_TRUE(readings.IsDone(*id));
+}
+
+TEST(LogReadings, WorkersThatStillReadHearThatTheJobOrTheReadingHasEnded) {
+  LogReadings readings;
+  readings.OnOffered(1, "w1");
+  readings.OnOffered(2, "w2");
+  const auto id = readings.Begin("ada", {ShareOf(1, {0}), ShareOf(2, {1})});
+  ASSERT_TRUE(id.ok());
+  readings.OnPart(1, PartOf(*id, 0, "", true));
+  readings.Outgoing();
+  readings.OnJobEnded(*id);
+  readings.End(*id);
+  const auto sent = readings.Outgoing();
+  ASSERT_EQ(sent.size(), 2);
+  EXPECT_EQ(sent[0].stream, 2);
+  EXPECT_TRUE(sent[0].wanted.has_job_ended());
+  EXPECT_TRUE(sent[1].wanted.has_end());
+  EXPECT_EQ(sent[1].wanted.reading(), *id);
+}
+
+TEST(LogReadings, AUserAndAllOfThemLookAtSoManyAtOnce) {
+  LogReadings readings;
+  std::vector<uint64_t> open;
+  for (size_t i = 0; i < LogReadings::kReadingsPerUserMax; ++i) {
+    open.push_back(*readings.Begin("ada", {}));
+  }
+  EXPECT_EQ(readings.Begin("ada", {}).status(),
+            absl::ResourceExhaustedError(
+                "logs: this user looks at 64 already, which is all that they may"));
+  readings.End(open[0]);
+  EXPECT_TRUE(readings.Begin("ada", {}).ok());
+  for (size_t i = open.size(); i < LogReadings::kReadingsMax; ++i) {
+    ASSERT_TRUE(readings.Begin(absl::StrCat("user", i), {}).ok());
+  }
+  EXPECT_EQ(readings.Begin("bob", {}).status(),
+            absl::ResourceExhaustedError("logs: 1024 are being looked at, which is all that may"));
+}
+
+TEST(LogReadings, AWorkerThatCannotShowLogsIsSaidToBeOneUnlessItOffers) {
+  LogReadings readings;
+  LogReadings::Share share = ShareOf(1, {0});
+  share.cannot = "worker w1 is of version 0.0, which cannot show logs";
+  const auto id = readings.Begin("ada", {share});
+  ASSERT_TRUE(id.ok());
+  EXPECT_TRUE(readings.HasNews(*id));
+  EXPECT_EQ(readings.Take(*id)->error(), "rank 0: " + share.cannot);
+  EXPECT_TRUE(readings.IsDone(*id));
+  readings.OnOffered(1, "w1");
+  const auto again = readings.Begin("ada", {share});
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(readings.HasNews(*again));
+  EXPECT_EQ(readings.Outgoing().size(), 1);
+}
+
+}  // namespace
+}  // namespace strata::server
