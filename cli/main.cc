@@ -47,6 +47,7 @@ int Main(int argc, char** argv) {
   AddKeysCommand(&app, &invocation);
   AddStatusCommand(&app, &invocation);
   AddCancelCommand(&app, &invocation);
+  AddLogsCommand(&app, &invocation);
   AddTraceCommand(&app, &invocation);
   AddCheckpointCommand(&app, &invocation);
   AddExportCommand(&app, &invocation);

@@ -12,10 +12,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "common/escape_line.h"
 #include "common/log_format.h"
 
 namespace strata {
@@ -117,16 +115,31 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
+std::string Escape(const std::string& text) {
+  std::string line;
+  line.reserve(text.size());
+  for (const unsigned char c : text) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if ((c < 0x20 && c != '\t') || c == 0x7f) {
+      line += absl::StrFormat("\\x%02x", c);
+    } else {
+      line += static_cast<char>(c);
+    }
+  }
+  return line;
+}
+
 }  // namespace
 
 absl::Status InitLogging(const std::string& level, const std::string& process_name) {
   const std::optional<LogLevel> parsed = ParseLevel(level);
   if (!parsed) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "log level \"%s\" is none of debug, info, warning, error, off", EscapeLine(level)));
+        "log level \"%s\" is none of debug, info, warning, error, off", Escape(level)));
   }
   Logger().set_level(ToSpdlog(*parsed));
-  CurrentForm().process_name = EscapeLine(process_name);
+  CurrentForm().process_name = Escape(process_name);
   Apply(CurrentForm(), Logger());
   return absl::OkStatus();
 }
@@ -136,7 +149,7 @@ bool IsLogged(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 void Log(LogLevel level, const std::string& text) {
   // JSON has escapes of its own.
   const bool is_json = CurrentLogFormat() == LogFormat::kJson;
-  Logger().log(ToSpdlog(level), is_json ? text : EscapeLine(text));
+  Logger().log(ToSpdlog(level), is_json ? text : Escape(text));
 }
 
 std::string LogFormatName(LogFormat format) { return format == LogFormat::kJson ? "json" : "text"; }

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "common/escape_line.h"
-
 namespace strata {
 namespace {
 
@@ -48,15 +46,6 @@ TEST(Log, TextFromOutsideStaysOnOneLine) {
   CaptureStderr();
   LogInfo("%s", "a\nb\x1b[31m {} %d");
   EXPECT_NE(GetCapturedStderr().find("a\\nb\\x1b[31m {} %d\n"), std::string::npos);
-}
-
-TEST(EscapeLine, NothingIsLeftThatATerminalWouldObey) {
-  EXPECT_EQ(EscapeLine("a\nb\r\x1b[31m\x7f"), "a\\nb\\x0d\\x1b[31m\\x7f");
-}
-
-TEST(EscapeLine, TabsAndWhatIsNotAsciiStay) {
-  EXPECT_EQ(EscapeLine("a\tb \xc3\xa4"), "a\tb \xc3\xa4");
-  EXPECT_EQ(EscapeLine(""), "");
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ void AddJobsCommand(CLI::App* app, Invocation* invocation);
 void AddKeysCommand(CLI::App* app, Invocation* invocation);
 void AddLaunchCommand(CLI::App* app, Invocation* invocation);
 void AddLocalCommand(CLI::App* app, Invocation* invocation);
+void AddLogsCommand(CLI::App* app, Invocation* invocation);
 void AddManCommand(CLI::App* app, Invocation* invocation);
 void AddNodesCommand(CLI::App* app, Invocation* invocation);
 void AddRankCommand(CLI::App* app, Invocation* invocation);

@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "common/control/addresses.h"
 #include "common/control/channel.h"
-#include "common/control/dial.h"
+#include "common/control/channel_to.h"
 #include "common/control/join_metadata.h"
 #include "common/control/probe.h"
-#include "common/ipc/unix_socket.h"
 #include "common/keys/certificate_request.h"
 #include "common/keys/private_key.h"
 #include "proto/keys.grpc.pb.h"
@@ -22,39 +20,11 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
-// With several addresses, for one of them that says nothing.
-constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 
 absl::Status TooLate(const KeysOptions& options, const std::string& why) {
   const bool insecure = options.credentials.kind() == Credentials::Kind::kInsecure;
   return Unreachable(options.coordinator, absl::FormatDuration(options.deadline),
                      why.empty() ? WhyUnreachable(options.coordinator, insecure) : why);
-}
-
-absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const KeysOptions& options,
-                                                       const AddressRound& round,
-                                                       absl::Time deadline) {
-  if (const std::optional<std::string> path = UnixPath(options.coordinator)) {
-    absl::StatusOr<UniqueFd> fd = DialUnix(*path);
-    while (absl::IsUnavailable(fd.status()) && absl::Now() < deadline) {
-      absl::SleepFor(std::min(kPause, deadline - absl::Now()));
-      fd = DialUnix(*path);
-    }
-    if (fd.ok()) return ChannelOn(*std::move(fd));
-    return fd.status();
-  }
-  const std::string& address = round.current();
-  if (!round.is_one()) {
-    const absl::StatusOr<UniqueFd> probe = DialTcp(address, kTryOfSeveral, kTryOfSeveral);
-    if (!probe.ok()) return probe.status();
-    deadline = std::min(deadline, absl::Now() + kTryOfSeveral);
-  }
-  const absl::StatusOr<Line> line = LineTo(address, options.credentials);
-  if (!line.ok()) return line.status();
-  const absl::Status up = line->Await(deadline);
-  if (up.ok()) return line->channel;
-  if (absl::IsUnavailable(up)) return absl::UnavailableError(round.is_one() ? "" : "no answer");
-  return Refused(address, std::string(up.message()));
 }
 
 // What may have begun something is not asked twice; what stands by, or nobody hears, has not.
@@ -63,7 +33,7 @@ absl::Status Call(const KeysOptions& options, const Method& method) {
   const absl::Time deadline = absl::Now() + options.deadline;
   AddressRound round(options.coordinator);
   while (true) {
-    const auto channel = Connect(options, round, deadline);
+    const auto channel = ChannelTo(options.coordinator, round, options.credentials, deadline);
     absl::Status status = channel.status();
     if (channel.ok()) {
       const auto stub = proto::Keys::NewStub(*channel);

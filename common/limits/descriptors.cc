@@ -13,6 +13,8 @@
 namespace strata {
 namespace {
 
+// Logs that a worker has open for those who look at them: worker::LogFeed::kOpenLogsMax.
+constexpr uint64_t kOpenLogs = 256;
 // Standard streams, log, state files, libraries, and the control connection with gRPC's own.
 constexpr uint64_t kBase = 64;
 // Of a ZeroMQ context: two threads with two descriptors each.
@@ -31,9 +33,11 @@ constexpr uint64_t kWhileStarting = 8;
 }  // namespace
 
 DescriptorNeed CoordinatorDescriptors(const CoordinatorLimits& limits) {
+  // A worker has a second connection, for logs.
   return {
-      absl::StrFormat("%d + %d sessions + %d calls", kBase, limits.sessions_max, limits.calls_max),
-      kBase + limits.sessions_max + limits.calls_max};
+      absl::StrFormat("%d + 2 x %d sessions + %d calls", kBase, limits.sessions_max,
+                      limits.calls_max),
+      kBase + 2 * uint64_t{limits.sessions_max} + limits.calls_max};
 }
 
 DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits) {
@@ -63,7 +67,7 @@ DescriptorNeed RingDescriptors(uint32_t local_ranks, uint32_t connections) {
 }
 
 DescriptorNeed WorkerDescriptors(uint32_t slots) {
-  const uint64_t base = kBase + kWhileStarting + kProbesMax;
+  const uint64_t base = kBase + kWhileStarting + kProbesMax + kOpenLogs;
   // Rank, aggregator, and the claim of the run directory.
   const uint64_t per_slot = 2 * kPerChild + 1;
   const DescriptorNeed own = {

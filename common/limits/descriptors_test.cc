@@ -27,15 +27,15 @@ TEST(Descriptors, NeedOfAServerGrowsWithShardsAndConnections) {
   EXPECT_EQ(ServerDescriptors(4, {.connections_max = 1000}).total, 68u + 4 * (72 + 64 + 1000));
 }
 
-TEST(Descriptors, NeedOfACoordinatorIsItsSessionsAndCalls) {
-  EXPECT_EQ(CoordinatorDescriptors({.sessions_max = 300, .calls_max = 20}).total, 64u + 300 + 20);
+TEST(Descriptors, NeedOfACoordinatorIsItsSessionsTheirLogsAndCalls) {
+  EXPECT_EQ(CoordinatorDescriptors({.sessions_max = 300, .calls_max = 20}).total, 64u + 2 * 300 + 20);
 }
 
 TEST(Descriptors, NeedOfAWorkerCoversItsLargestAggregator) {
   const DescriptorNeed few = WorkerDescriptors(2);
   EXPECT_EQ(few.total, AggregatorDescriptors(2, kShardsPerJobMax, 1).total);
   EXPECT_EQ(few.formula, "an aggregator's 68 + 2 ranks + 256 shards x 5");
-  EXPECT_EQ(WorkerDescriptors(1024).total, 104u + 1024 * 5);
+  EXPECT_EQ(WorkerDescriptors(1024).total, 360u + 1024 * 5);
 }
 
 TEST(Descriptors, TooFewAreRefusedInOneLineWithBothFiguresAndTheCommand) {

@@ -133,7 +133,7 @@ class GrpcCoordinator final : public Coordinator {
         std::make_unique<KeysService>(access_.get(), service->doorkeeper(), service->call_gate(),
                                       [service = service.get()] { service->EndRevokedSessions(); });
     logs_service_ = std::make_unique<LogsService>(
-        access_.get(), service->doorkeeper(), options_.limits,
+        access_.get(), service->doorkeeper(), service->call_gate(), options_.limits,
         std::bind_front(&CoordinatorService::LookForLogs, service.get()));
     service_ = std::move(service);
     if (absl::Status started = service_->Start(); !started.ok()) return started;

@@ -8,6 +8,7 @@
 #include "common/control/resources.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
+#include "worker/agent/run_directory.h"
 #include "worker/aggregator/device/gpu_budget.h"
 #include "worker/aggregator/host/node_budget.h"
 
@@ -67,6 +68,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(
 Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_lost)
     : options_(std::move(options)),
       on_lost_(std::move(on_lost)),
+      log_folders_(options_.runs_dir),
       memory_(options_.limits.memory_bytes > 0 ? options_.limits.memory_bytes
                                                : DefaultMemoryLimitBytes()),
       gpu_slots_(IndicesOf(options_.gpus), options_.ranks_per_gpu),
@@ -120,7 +122,11 @@ absl::Status Agent::Start() {
   prober_ = *std::move(prober);
   // Children die with the thread that starts them, which is this one.
   thread_ = std::thread([this] { loop_.Run(); });
-  return session_->Start();
+  const absl::Status registered = session_->Start();
+  if (!registered.ok()) return registered;
+  log_offer_ = std::make_unique<LogOffer>(
+      LogOffer::Options{options_.coordinator, options_.credentials, options_.name}, &log_folders_);
+  return absl::OkStatus();
 }
 
 void Agent::Leave() {
@@ -142,6 +148,7 @@ void Agent::Stop() {
   });
   ended.WaitForNotification();
   prober_->Stop();
+  log_offer_.reset();
   session_->Stop();
   loop_.Stop();
   thread_.join();
@@ -230,6 +237,7 @@ void Agent::StartNode(const proto::StartNode& start) {
   auto job = std::make_unique<JobProcesses>(&loop_, options, start, std::move(callbacks));
   JobProcesses* added = job.get();
   jobs_[id] = std::move(job);
+  log_folders_.OnBegun(id, ChooseRunDirectory(start.record(), options_.runs_dir));
   {
     absl::MutexLock lock(&mutex_);
     running_.push_back(id);
@@ -320,6 +328,7 @@ void Agent::Forget(uint32_t job) {
   ended_.push_back({job, found->second->which(), found->second->TakeMetrics()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
+  log_folders_.OnGone(job);
   memory_.Release(JobId(job));
   gpu_slots_.Release(JobId(job));
   gpu_memory_.Release(JobId(job));

@@ -28,6 +28,8 @@
 #include "worker/agent/gpu_ledger.h"
 #include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
+#include "worker/agent/logs/log_folders.h"
+#include "worker/agent/logs/log_offer.h"
 #include "worker/agent/metrics_log.h"
 #include "worker/agent/node_processes.h"
 #include "worker/agent/peer_prober.h"
@@ -120,6 +122,8 @@ class Agent {
   std::thread thread_;
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<PeerProber> prober_;
+  LogFolders log_folders_;
+  std::unique_ptr<LogOffer> log_offer_;
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;

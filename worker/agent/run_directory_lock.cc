@@ -7,8 +7,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace strata::worker {
 namespace {
@@ -67,6 +70,18 @@ absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
   if (shared && holder == line) return fd;
   return absl::UnavailableError(absl::StrCat("run directory ", run_dir, " is in use by ",
                                              holder.empty() ? "another job" : holder));
+}
+
+std::optional<uint32_t> LastJobIn(const std::string& run_dir) {
+  const std::string path = run_dir + "/.lock";
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) return std::nullopt;
+  const std::string line = ReadLine(fd.get());
+  absl::string_view rest = line;
+  uint32_t job = 0;
+  if (!absl::ConsumePrefix(&rest, "job ")) return std::nullopt;
+  if (!absl::SimpleAtoi(rest.substr(0, rest.find(' ')), &job)) return std::nullopt;
+  return job;
 }
 
 }  // namespace strata::worker

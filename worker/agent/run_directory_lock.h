@@ -1,6 +1,8 @@
 #ifndef STRATA_WORKER_AGENT_RUN_DIRECTORY_LOCK_H_
 #define STRATA_WORKER_AGENT_RUN_DIRECTORY_LOCK_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,6 +26,9 @@ namespace strata::worker {
 absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
                                           const proto::JobRecord& record,
                                           bool* was_its_own = nullptr);
+
+// The number of the job that has or last had a run directory; nullopt: it is none.
+std::optional<uint32_t> LastJobIn(const std::string& run_dir);
 
 }  // namespace strata::worker
 

@@ -126,7 +126,10 @@ void LogReadings::OnPart(uint64_t stream, proto::LogPart part) {
     Queued queued{.share = i};
     *queued.lines.mutable_process() = part.process();
     queued.lines.set_lines(std::move(*part.mutable_lines()));
-    queued.lines.set_error(part.error().substr(0, kErrorBytesMax));
+    if (!part.error().empty()) {
+      queued.lines.set_error(absl::StrCat(TextOf(part.process()), "'s log on ", open.where, ": ",
+                                          part.error().substr(0, kErrorBytesMax)));
+    }
     reading.queue.push_back(std::move(queued));
     return;
   }

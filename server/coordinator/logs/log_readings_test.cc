@@ -132,7 +132,8 @@ TEST(LogReadings, AnErrorEndsItsProcessAndIsCut) {
   part.set_error(std::string(5000, 'e'));
   readings.OnPart(1, part);
   readings.OnPart(1, part);
-  EXPECT_EQ(readings.Take(*id)->error().size(), 400);
+  EXPECT_EQ(readings.Take(*id)->error(),
+            "rank 0's log on worker w1 (host1): " + std::string(400, 'e'));
   EXPECT_TRUE(readings.IsDone(*id));
 }
 
@@ -175,7 +176,7 @@ TEST(LogReadings, AUserAndAllOfThemLookAtSoManyAtOnce) {
 TEST(LogReadings, AWorkerThatCannotShowLogsIsSaidToBeOneUnlessItOffers) {
   LogReadings readings;
   LogReadings::Share share = ShareOf(1, {0});
-  share.cannot = "worker w1 is of version 0.0, which cannot show logs";
+  share.cannot = "worker w1 is of version 0.0 and offers no logs";
   const auto id = readings.Begin("ada", {share});
   ASSERT_TRUE(id.ok());
   EXPECT_TRUE(readings.HasNews(*id));

@@ -25,7 +25,7 @@ LogReadings::Share ShareOf(const LogScene& scene, const std::string& worker,
     const std::string version =
         daemon.version().empty() ? "before " STRATA_VERSION : daemon.version();
     share.cannot =
-        absl::StrCat("worker ", worker, " is of version ", version, ", which cannot show logs");
+        absl::StrCat("worker ", worker, " is of version ", version, " and offers no logs");
   }
   return share;
 }

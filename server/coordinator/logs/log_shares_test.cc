@@ -83,7 +83,7 @@ TEST(LogShares, AWorkerOfAnotherVersionIsSaidToBeOne) {
   EXPECT_EQ((*shares)[0].cannot, "");
   EXPECT_EQ((*shares)[0].where, "worker w1 (host)");
   EXPECT_EQ((*shares)[1].cannot,
-            "worker w2 is of version before " STRATA_VERSION ", which cannot show logs");
+            "worker w2 is of version before " STRATA_VERSION " and offers no logs");
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ grpc::Status LogsService::StreamedRead(
     grpc::ServerSplitStreamer<proto::ReadLogs, proto::LogLines>* stream) {
   proto::ReadLogs request;
   const absl::StatusOr<Guest> guest =
-      doorkeeper_->LetIn(context, Call::kReadLogs, &read_gate_, stream, &request);
+      doorkeeper_->LetIn(context, Call::kReadLogs, call_gate_, stream, &request);
   if (!guest.ok()) return ToGrpc(guest.status());
   LogScene scene;
   const absl::Status may = look_(*guest, JobId(request.job_id()), &scene);

@@ -30,14 +30,14 @@ class LogsService final : public proto::Logs::StreamedService {
   // calls it. Errors: those of Doorkeeper::MayNow; Unavailable: the coordinator stops.
   using Look = std::function<absl::Status(const Guest& guest, JobId job, LogScene* scene)>;
 
-  // `access` and `doorkeeper` outlive the service.
-  LogsService(const Access* access, Doorkeeper* doorkeeper, const CoordinatorLimits& limits,
-              Look look)
+  // `call_gate`: that of all calls. The pointers outlive the service.
+  LogsService(const Access* access, Doorkeeper* doorkeeper, Gate* call_gate,
+              const CoordinatorLimits& limits, Look look)
       : access_(access),
         doorkeeper_(doorkeeper),
         look_(std::move(look)),
         offer_gate_("workers' streams of logs", "--sessions", limits.sessions_max),
-        read_gate_("readers of logs", "--calls", limits.calls_max) {}
+        call_gate_(call_gate) {}
 
   // Ends all streams, also later ones, so that the gRPC server can shut down.
   void End();
@@ -70,7 +70,7 @@ class LogsService final : public proto::Logs::StreamedService {
   Doorkeeper* const doorkeeper_;
   const Look look_;
   Gate offer_gate_;
-  Gate read_gate_;
+  Gate* const call_gate_;
 
   absl::Mutex mutex_;
   LogReadings readings_ ABSL_GUARDED_BY(mutex_);

@@ -1,0 +1,116 @@
+#include "cli/render/logs/log_lines.h"
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr char kEscape = '\x1b';
+
+// How many bytes of a colour's sequence the text begins with: ESC [ 1 ; 31 m; 0: it is none.
+size_t ColourBytes(absl::string_view text) {
+  if (text.size() < 3 || text[0] != kEscape || text[1] != '[') return 0;
+  size_t end = 2;
+  while (end < text.size() && (absl::ascii_isdigit(text[end]) || text[end] == ';')) ++end;
+  return end < text.size() && text[end] == 'm' ? end + 1 : 0;
+}
+
+// Whether the text begins with one of U+0080 to U+009F, which some terminals obey as they do ESC.
+bool IsControlOfTwoBytes(absl::string_view text) {
+  if (text.size() < 2 || text[0] != '\xc2') return false;
+  const auto second = static_cast<unsigned char>(text[1]);
+  return second >= 0x80 && second < 0xa0;
+}
+
+nlohmann::ordered_json JsonOf(const proto::LogProcess& process) {
+  nlohmann::ordered_json json;
+  if (process.has_rank()) {
+    json["rank"] = process.rank();
+  } else {
+    json["aggregator_node"] = process.aggregator_node();
+  }
+  return json;
+}
+
+std::string Line(const nlohmann::ordered_json& json) {
+  // What is not UTF-8 becomes U+FFFD.
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+std::string PrefixOf(const proto::LogProcess& process) {
+  if (process.has_rank()) return absl::StrCat("[", process.rank(), "] ");
+  return absl::StrCat("[aggregator ", process.aggregator_node(), "] ");
+}
+
+}  // namespace
+
+std::string TerminalLine(absl::string_view line) {
+  while (absl::ConsumeSuffix(&line, "\r")) {
+  }
+  const size_t begin = line.rfind('\r');
+  if (begin != absl::string_view::npos) line.remove_prefix(begin + 1);
+  std::string shown;
+  bool coloured = false;
+  while (!line.empty()) {
+    const auto c = static_cast<unsigned char>(line[0]);
+    size_t used = 1;
+    if (const size_t colour = ColourBytes(line); colour > 0) {
+      used = colour;
+      coloured = true;
+      absl::StrAppend(&shown, line.substr(0, used));
+    } else if (IsControlOfTwoBytes(line)) {
+      used = 2;
+      absl::StrAppendFormat(&shown, "\\u%04x", static_cast<unsigned char>(line[1]));
+    } else if ((c < 0x20 && c != '\t') || c == 0x7f) {
+      absl::StrAppendFormat(&shown, "\\x%02x", c);
+    } else {
+      shown.push_back(line[0]);
+    }
+    line.remove_prefix(used);
+  }
+  // What comes after it has colours of its own.
+  if (coloured) absl::StrAppend(&shown, "\x1b[0m");
+  return shown;
+}
+
+std::string LogLinesText(const proto::LogLines& lines, LogLinesForm form, bool with_process) {
+  std::string text;
+  const std::string prefix = with_process ? PrefixOf(lines.process()) : "";
+  absl::string_view rest = lines.lines();
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const absl::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == absl::string_view::npos ? rest.size() : end + 1);
+    switch (form) {
+      case LogLinesForm::kRaw:
+        absl::StrAppend(&text, prefix, line, "\n");
+        break;
+      case LogLinesForm::kTerminal:
+        absl::StrAppend(&text, prefix, TerminalLine(line), "\n");
+        break;
+      case LogLinesForm::kJson: {
+        nlohmann::ordered_json json = JsonOf(lines.process());
+        json["line"] = std::string(line);
+        text += Line(json);
+        break;
+      }
+    }
+  }
+  return text;
+}
+
+std::string LogErrorJson(const proto::LogLines& lines) {
+  nlohmann::ordered_json json = JsonOf(lines.process());
+  json["error"] = lines.error();
+  return Line(json);
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,241 @@
+// Users who look at logs, and a worker that offers to read them, over real TLS.
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/control/logs_client.h"
+#include "common/ids.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/record.pb.h"
+#include "server/coordinator/tenants_fixture.h"
+#include "server/coordinator/testing/fake_daemon.h"
+#include "worker/agent/logs/log_offer.h"
+#include "worker/agent/run_directory.h"
+
+namespace strata::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Shown {
+  absl::Status status;
+  std::string lines;
+  std::vector<std::string> errors;
+};
+
+class LogsTest : public TenantsTest {
+ protected:
+  // A worker whose session does as it is told, and whose logs are real ones.
+  void StartWorker() {
+    worker_ = std::make_unique<FakeDaemon>(OwnAddress(), FakeDaemon::Worker("w1", 8));
+    ASSERT_EQ(worker_->Start(), absl::OkStatus());
+  }
+  void Offer(const std::string& name, const std::string& coordinator) {
+    offer_ = std::make_unique<worker::LogOffer>(
+        worker::LogOffer::Options{coordinator, {}, name}, &folders_);
+  }
+  JobId Running(const std::string& user) {
+    const JobId job = Submitted(user);
+    EXPECT_TRUE(worker_->WaitFor(proto::CoordinatorMessage::kRunNode, job.value()));
+    proto::JobRecord record;
+    record.set_job_id(job.value());
+    record.mutable_job()->set_name("model");
+    const std::string run_dir = worker::ChooseRunDirectory(record, Runs());
+    EXPECT_TRUE(worker::PrepareRunDirectory(run_dir, record, 0, /*holds_rank_0=*/true).ok());
+    folders_.OnBegun(job.value(), run_dir);
+    log_ = worker::RankLog(run_dir, 0);
+    return job;
+  }
+  void End(JobId job) {
+    worker_->Finish(job.value());
+    folders_.OnGone(job.value());
+  }
+  void Write(const std::string& text) { std::ofstream(log_, std::ios::app) << text; }
+  std::string Runs() const { return dir_ + "/runs"; }
+
+  control::LogsClient::Options LogsAs(const std::string& user) const {
+    return {.coordinator = address_, .credentials = KeysOf(user), .deadline = absl::Seconds(20)};
+  }
+  static proto::ReadLogs Asking(JobId job, bool follow = false) {
+    proto::ReadLogs request;
+    request.set_job_id(job.value());
+    request.mutable_lines()->set_follow(follow);
+    return request;
+  }
+  Shown Read(const std::string& user, const proto::ReadLogs& request) const {
+    control::LogsClient client(LogsAs(user));
+    absl::Notification has_ended;
+    std::thread watch([&] {
+      if (!has_ended.WaitForNotificationWithTimeout(absl::Seconds(20))) client.Stop();
+    });
+    Shown shown;
+    shown.status = client.Read(request, [&](const proto::LogLines& lines) {
+      shown.lines += lines.lines();
+      if (!lines.error().empty()) shown.errors.push_back(lines.error());
+    });
+    has_ended.Notify();
+    watch.join();
+    return shown;
+  }
+  // Once the worker's stream is there.
+  Shown ReadOnceOffered(const std::string& user, const proto::ReadLogs& request) const {
+    for (const absl::Time end = absl::Now() + absl::Seconds(20);; absl::SleepFor(kLook)) {
+      Shown shown = Read(user, request);
+      if (shown.errors.empty() || absl::Now() > end) return shown;
+    }
+  }
+
+  static constexpr absl::Duration kLook = absl::Milliseconds(50);
+
+  std::unique_ptr<FakeDaemon> worker_;
+  worker::LogFolders folders_{Runs()};
+  std::string log_;
+  std::unique_ptr<worker::LogOffer> offer_;  // the first to end
+};
+
+TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
+  StartWorker();
+  Offer("w1", OwnAddress());
+  const JobId job = Running("sam");
+  Write("a\nb\n");
+  const Shown sams = ReadOnceOffered("sam", Asking(job));
+  EXPECT_EQ(sams.status, absl::OkStatus());
+  EXPECT_EQ(sams.lines, "a\nb\n");
+  for (const char* user : {"otto", "ada"}) EXPECT_EQ(Read(user, Asking(job)).lines, "a\nb\n");
+  // Of the same namespace, and of another one.
+  for (const char* user : {"sue", "vera"}) {
+    const Shown theirs = Read(user, Asking(job));
+    EXPECT_TRUE(absl::IsPermissionDenied(theirs.status)) << theirs.status;
+    EXPECT_THAT(theirs.status.message(), HasSubstr("may not look at this job's logs"));
+    EXPECT_EQ(theirs.lines, "");
+  }
+  const Shown hidden = Read("rex", Asking(job));
+  EXPECT_TRUE(absl::IsNotFound(hidden.status));
+  EXPECT_EQ(hidden.status, absl::NotFoundError(absl::StrCat("no job ", job.value())));
+  EXPECT_TRUE(absl::IsNotFound(Read("sam", Asking(JobId(4242))).status));
+  End(job);
+  EXPECT_EQ(Read("sam", Asking(job)).lines, "a\nb\n") << "the job has ended";
+}
+
+TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
+  StartWorker();
+  Offer("w1", OwnAddress());
+  const JobId job = Running("sam");
+  Write("a\n");
+  ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
+  control::LogsClient client(LogsAs("sam"));
+  absl::Mutex mutex;
+  std::string lines;
+  absl::Status status;
+  std::thread reader([&] {
+    status = client.Read(Asking(job, /*follow=*/true), [&](const proto::LogLines& more) {
+      absl::MutexLock lock(&mutex);
+      lines += more.lines();
+    });
+  });
+  const auto shows = [&](const std::string& text) {
+    absl::MutexLock lock(&mutex);
+    const auto is_there = [&] { return lines == text; };
+    return mutex.AwaitWithTimeout(absl::Condition(&is_there), absl::Seconds(20));
+  };
+  EXPECT_TRUE(shows("a\n"));
+  Write("b\nhalf");
+  EXPECT_TRUE(shows("a\nb\n"));
+  End(job);
+  EXPECT_TRUE(shows("a\nb\nhalf\n"));
+  reader.join();
+  EXPECT_EQ(status, absl::OkStatus());
+}
+
+TEST_F(LogsTest, WhoLosesTheRightSeesNoMore) {
+  StartWorker();
+  Offer("w1", OwnAddress());
+  const JobId job = Running("sam");
+  ASSERT_TRUE(Read("sam", Asking(job)).status.ok());
+  std::string less = kPolicy;
+  const std::string sam = R"(users { name: "sam" namespace: "vision" role: SUBMIT })";
+  less.replace(less.find(sam), sam.size(), R"(users { name: "sam" namespace: "vision" role: NONE })");
+  std::thread writer([&] {
+    absl::SleepFor(absl::Milliseconds(200));
+    WritePolicy(less);
+  });
+  const absl::Status status = Read("sam", Asking(job, /*follow=*/true)).status;
+  writer.join();
+  EXPECT_FALSE(status.ok());
+  EXPECT_FALSE(absl::IsCancelled(status)) << status;
+}
+
+TEST_F(LogsTest, AWorkerThatIsNotThereIsNamed) {
+  StartWorker();
+  const JobId job = Running("sam");
+  const Shown shown = Read("sam", Asking(job));
+  EXPECT_EQ(shown.status, absl::OkStatus());
+  ASSERT_EQ(shown.errors.size(), 1u);
+  EXPECT_THAT(shown.errors[0], HasSubstr("rank 0's log is on worker w1 ("));
+  EXPECT_THAT(shown.errors[0], HasSubstr("which is not there"));
+}
+
+TEST_F(LogsTest, AnErrorOfTheWorkersNamesTheProcessAndTheWorker) {
+  StartWorker();
+  Offer("w1", OwnAddress());
+  const JobId job = Running("sam");
+  Write("a\n");
+  ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
+  std::filesystem::remove(log_);
+  const Shown shown = Read("sam", Asking(job));
+  EXPECT_THAT(shown.errors, ElementsAre(AllOf(HasSubstr("rank 0's log on worker w1 ("),
+                                              HasSubstr("No such file or directory"))));
+}
+
+TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
+  StartWorker();
+  const JobId job = Running("sam");
+  const absl::Time now = absl::Now();
+  offer_ = std::make_unique<worker::LogOffer>(
+      worker::LogOffer::Options{
+          address_,
+          Credentials::Of(keys::MakeKeyFile(*LoadKeys(State())->authority,
+                                            {"lab", keys::Role::kWorker, "w2"},
+                                            now - absl::Minutes(1), now + absl::Hours(1))),
+          "w1"},
+      &folders_);
+  for (const absl::Time end = now + absl::Seconds(20);
+       AuditLines().find("offer-logs") == std::string::npos && absl::Now() < end;) {
+    absl::SleepFor(kLook);
+  }
+  EXPECT_THAT(AuditLines(), HasSubstr("which shows no logs of a worker w1"));
+  EXPECT_EQ(Read("sam", Asking(job)).errors.size(), 1u);
+}
+
+TEST_F(LogsTest, AStreamThatBreaksIsOpenedAgain) {
+  StartWorker();
+  Offer("w1", address_);
+  offer_.reset();
+  const absl::Time now = absl::Now();
+  offer_ = std::make_unique<worker::LogOffer>(
+      worker::LogOffer::Options{
+          address_,
+          Credentials::Of(keys::MakeKeyFile(*LoadKeys(State())->authority,
+                                            {"lab", keys::Role::kWorker, "w1"},
+                                            now - absl::Minutes(1), now + absl::Hours(1))),
+          "w1"},
+      &folders_);
+  const JobId job = Running("sam");
+  Write("a\n");
+  ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
+  ASSERT_NO_FATAL_FAILURE(Start());  // another coordinator, on the same port
+  EXPECT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
+}
+
+}  // namespace
+}  // namespace strata::server

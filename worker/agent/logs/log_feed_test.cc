@@ -1,0 +1,206 @@
+#include "worker/agent/logs/log_feed.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "proto/record.pb.h"
+#include "worker/agent/run_directory.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr uint32_t kJob = 3;
+constexpr uint32_t kMuchCredit = 100 << 20;
+
+class LogFeedTest : public ::testing::Test {
+ protected:
+  LogFeedTest() {
+    std::filesystem::remove_all(runs_);
+    std::filesystem::create_directories(runs_);
+    proto::JobRecord record;
+    record.set_job_id(kJob);
+    record.mutable_job()->set_name("fed");
+    run_dir_ = ChooseRunDirectory(record, runs_);
+    EXPECT_TRUE(PrepareRunDirectory(run_dir_, record, 0, /*holds_rank_0=*/true).ok());
+    folders_.OnBegun(kJob, run_dir_);
+  }
+
+  void Write(uint32_t rank, const std::string& text) {
+    std::ofstream(RankLog(run_dir_, rank), std::ios::app) << text;
+  }
+
+  static proto::LogWanted Begin(uint64_t reading, std::vector<uint32_t> ranks, bool follow,
+                                uint32_t credit = kMuchCredit) {
+    proto::LogWanted wanted;
+    wanted.set_reading(reading);
+    wanted.mutable_begin()->set_job_id(kJob);
+    wanted.mutable_begin()->set_credit_bytes(credit);
+    wanted.mutable_begin()->mutable_lines()->set_follow(follow);
+    for (uint32_t rank : ranks) wanted.mutable_begin()->add_processes()->set_rank(rank);
+    return wanted;
+  }
+
+  // All that may be sent now.
+  std::vector<proto::LogPart> All() {
+    std::vector<proto::LogPart> parts;
+    while (true) {
+      LogFeed::Step step = feed_.Next();
+      if (step.part.has_value()) parts.push_back(*std::move(step.part));
+      if (!step.goes_on) return parts;
+    }
+  }
+
+  const std::string runs_ = ::testing::TempDir() + "/feed";
+  std::string run_dir_;
+  LogFolders folders_{runs_};
+  LogFeed feed_{&folders_};
+};
+
+TEST_F(LogFeedTest, ShowsOneLogAfterTheOtherAndEnds) {
+  Write(0, "a\nb\n");
+  Write(1, "c\nno end");
+  EXPECT_FALSE(feed_.Next().goes_on);
+  feed_.OnWanted(Begin(7, {0, 1}, /*follow=*/false));
+  const auto parts = All();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].reading(), 7u);
+  EXPECT_EQ(parts[0].process().rank(), 0u);
+  EXPECT_EQ(parts[0].lines(), "a\nb\n");
+  EXPECT_TRUE(parts[0].ended());
+  EXPECT_EQ(parts[1].lines(), "c\nno end\n");
+  EXPECT_TRUE(parts[1].ended());
+  EXPECT_FALSE(feed_.Watches());
+}
+
+TEST_F(LogFeedTest, ALogThatIsNotThereIsAnErrorAndTheOthersAreShown) {
+  Write(1, "c\n");
+  feed_.OnWanted(Begin(7, {0, 1}, /*follow=*/false));
+  const auto parts = All();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_TRUE(parts[0].ended());
+  EXPECT_EQ(parts[0].error(),
+            "cannot read " + RankLog(run_dir_, 0) + ": No such file or directory");
+  EXPECT_EQ(parts[1].lines(), "c\n");
+}
+
+TEST_F(LogFeedTest, APatternThatIsNoneIsAnErrorOfEach) {
+  Write(0, "a\n");
+  proto::LogWanted wanted = Begin(7, {0}, /*follow=*/false);
+  wanted.mutable_begin()->mutable_lines()->set_grep("(");
+  feed_.OnWanted(wanted);
+  const auto parts = All();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_NE(parts[0].error().find("grep: ("), std::string::npos) << parts[0].error();
+}
+
+TEST_F(LogFeedTest, FollowsLogsSideBySideUntilTheJobAndItsProcessesHaveEnded) {
+  Write(0, "a\n");
+  feed_.OnWanted(Begin(7, {0, 1}, /*follow=*/true));
+  auto parts = All();
+  // Rank 1 has none yet.
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].lines(), "a\n");
+  EXPECT_FALSE(parts[0].ended());
+  EXPECT_TRUE(feed_.Watches());
+  Write(1, "first\n");
+  Write(0, "b\nhalf");
+  parts = All();
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_NE(parts[0].process().rank(), parts[1].process().rank());
+  EXPECT_TRUE(All().empty());
+  proto::LogWanted ended;
+  ended.set_reading(7);
+  ended.mutable_job_ended();
+  feed_.OnWanted(ended);
+  // The processes are still there, and may say more.
+  EXPECT_TRUE(All().empty());
+  Write(1, "last\n");
+  folders_.OnGone(kJob);
+  parts = All();
+  ASSERT_EQ(parts.size(), 2u);
+  for (const proto::LogPart& part : parts) {
+    EXPECT_TRUE(part.ended());
+    EXPECT_EQ(part.lines(), part.process().rank() == 0 ? "half\n" : "last\n");
+  }
+  EXPECT_FALSE(feed_.Watches());
+}
+
+TEST_F(LogFeedTest, SendsNoMoreThanTheCreditAndGoesOnWithMore) {
+  const std::string line(1000, 'x');
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += line + "\n";
+  Write(0, text);
+  constexpr uint32_t kCredit = 32 << 10;
+  feed_.OnWanted(Begin(7, {0}, /*follow=*/false, kCredit));
+  std::string shown;
+  size_t rounds = 0;
+  bool ended = false;
+  while (!ended) {
+    size_t cost = 0;
+    for (const proto::LogPart& part : All()) {
+      cost += part.lines().size() + LogFeed::kPartCost;
+      shown += part.lines();
+      ended = part.ended();
+    }
+    ASSERT_LE(cost, kCredit);
+    ASSERT_GT(cost, 0u);
+    ASSERT_TRUE(ended || !feed_.Next().goes_on);
+    ++rounds;
+    proto::LogWanted more;
+    more.set_reading(7);
+    more.set_more_credit_bytes(static_cast<uint32_t>(cost));
+    feed_.OnWanted(more);
+  }
+  EXPECT_EQ(shown, text);
+  EXPECT_GT(rounds, 20u);
+}
+
+TEST_F(LogFeedTest, OneReadingThatTakesNothingHoldsNobodyUp) {
+  Write(0, "a\n");
+  feed_.OnWanted(Begin(1, {0}, /*follow=*/false, /*credit=*/0));
+  feed_.OnWanted(Begin(2, {0}, /*follow=*/false));
+  const auto parts = All();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].reading(), 2u);
+}
+
+TEST_F(LogFeedTest, WhatNobodyLooksAtAnyMoreIsNotRead) {
+  Write(0, "a\n");
+  feed_.OnWanted(Begin(7, {0}, /*follow=*/true));
+  EXPECT_EQ(All().size(), 1u);
+  proto::LogWanted end;
+  end.set_reading(7);
+  end.mutable_end();
+  feed_.OnWanted(end);
+  Write(0, "b\n");
+  EXPECT_TRUE(All().empty());
+  EXPECT_FALSE(feed_.Watches());
+}
+
+TEST_F(LogFeedTest, LogsThatAreOpenAtOnceAreBounded) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank <= LogFeed::kOpenLogsMax; ++rank) {
+    Write(rank, "a\n");
+    ranks.push_back(rank);
+  }
+  feed_.OnWanted(Begin(1, ranks, /*follow=*/true));
+  size_t errors = 0;
+  for (const proto::LogPart& part : All()) errors += part.error().empty() ? 0 : 1;
+  EXPECT_EQ(errors, 1u);
+  // One after the other any number.
+  proto::LogWanted end;
+  end.set_reading(1);
+  end.mutable_end();
+  feed_.OnWanted(end);
+  feed_.OnWanted(Begin(2, ranks, /*follow=*/false));
+  const auto parts = All();
+  EXPECT_EQ(parts.size(), ranks.size());
+  for (const proto::LogPart& part : parts) EXPECT_EQ(part.error(), "");
+}
+
+}  // namespace
+}  // namespace strata::worker

@@ -1,0 +1,83 @@
+#include "worker/agent/logs/log_folders.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "common/unique_fd.h"
+#include "proto/record.pb.h"
+#include "worker/agent/run_directory.h"
+
+namespace strata::worker {
+namespace {
+
+class LogFoldersTest : public ::testing::Test {
+ protected:
+  LogFoldersTest() { std::filesystem::create_directories(runs_); }
+
+  // As a node of the job prepares it.
+  std::string Prepare(uint32_t job, const std::string& name) {
+    proto::JobRecord record;
+    record.set_job_id(job);
+    record.mutable_job()->set_name("j");
+    record.mutable_job()->set_run_dir(name);
+    const std::string run_dir = ChooseRunDirectory(record, runs_);
+    EXPECT_TRUE(PrepareRunDirectory(run_dir, record, 0, /*holds_rank_0=*/true).ok());
+    return run_dir;
+  }
+
+  const std::string runs_ =
+      std::filesystem::path(::testing::TempDir() + "/folders/runs").lexically_normal().string();
+};
+
+TEST_F(LogFoldersTest, AJobsFolderIsFoundOnceItsNodeHasPreparedIt) {
+  LogFolders folders(runs_);
+  EXPECT_TRUE(absl::IsNotFound(folders.Find(4, "").status()));
+  const std::string run_dir = runs_ + "/one";
+  folders.OnBegun(4, run_dir);
+  EXPECT_TRUE(folders.IsRunning(4));
+  EXPECT_TRUE(absl::IsNotFound(folders.Find(4, "").status()));
+  EXPECT_EQ(Prepare(4, "one"), run_dir);
+  EXPECT_EQ(*folders.Find(4, ""), run_dir);
+  folders.OnGone(4);
+  EXPECT_FALSE(folders.IsRunning(4));
+  // Where this daemon saw it, and not where the coordinator says.
+  EXPECT_EQ(*folders.Find(4, "/etc"), run_dir);
+}
+
+TEST_F(LogFoldersTest, AJobOfBeforeIsFoundByItsRecord) {
+  const std::string run_dir = Prepare(5, "two");
+  EXPECT_EQ(*LogFolders(runs_).Find(5, run_dir), run_dir);
+}
+
+TEST_F(LogFoldersTest, AFolderThatAnotherJobHasHadSinceIsNotShown) {
+  const std::string run_dir = Prepare(6, "three");
+  LogFolders folders(runs_);
+  folders.OnBegun(6, run_dir);
+  Prepare(7, "three");
+  const absl::Status status = folders.Find(6, "").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_EQ(status.message(), "run directory " + run_dir + " is now that of job 7");
+}
+
+TEST_F(LogFoldersTest, WhatIsNotBelowTheRunsIsNotLookedAt) {
+  const std::string outside = ::testing::TempDir() + "/folders/outside";
+  std::filesystem::create_directories(outside);
+  EXPECT_TRUE(absl::IsFailedPrecondition(LogFolders(runs_).Find(8, outside).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(LogFolders(runs_).Find(8, runs_ + "/../x").status()));
+  // A link out of it is no better.
+  std::filesystem::remove(runs_ + "/link");
+  std::filesystem::create_directory_symlink(outside, runs_ + "/link");
+  EXPECT_TRUE(absl::IsFailedPrecondition(LogFolders(runs_).Find(8, runs_ + "/link").status()));
+}
+
+TEST_F(LogFoldersTest, WhatIsRememberedIsBounded) {
+  LogFolders folders(runs_);
+  for (uint32_t job = 1; job <= LogFolders::kJobsMax + 1; ++job) folders.OnBegun(job, runs_ + "/x");
+  EXPECT_FALSE(folders.IsRunning(1));
+  EXPECT_TRUE(folders.IsRunning(2));
+  EXPECT_TRUE(folders.IsRunning(LogFolders::kJobsMax + 1));
+}
+
+}  // namespace
+}  // namespace strata::worker
