@@ -16,7 +16,7 @@
 #include "cli/options/options.h"
 #include "cli/options/within.h"
 #include "cli/render/render_keys.h"
-#include "common/control/keys_client.h"
+#include "common/control/calls/keys_client.h"
 #include "common/counted.h"
 #include "common/keys/identity.h"
 #include "common/keys/key_file.h"

@@ -15,7 +15,7 @@
 #include "cli/options/options.h"
 #include "cli/program/interrupt.h"
 #include "cli/render/logs/log_lines.h"
-#include "common/control/logs_client.h"
+#include "common/control/calls/logs_client.h"
 
 namespace strata::cli {
 namespace {
@@ -39,8 +39,7 @@ absl::StatusOr<proto::ReadLogs> RequestOf(const Options& options, JobId job) {
   request.mutable_lines()->set_follow(options.follow);
   const RE2 pattern(options.grep, RE2::Quiet);
   if (!pattern.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--grep ", options.grep, ": ", pattern.error()));
+    return absl::InvalidArgumentError(absl::StrCat("--grep ", options.grep, ": ", pattern.error()));
   }
   request.mutable_lines()->set_grep(options.grep);
   if (options.tail == "all") return request;

@@ -21,7 +21,7 @@
 #include "server/coordinator/jobs/metrics/metrics_merge.h"
 #include "training/trainer/trainer.h"
 #include "worker/agent/metrics_line.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 #include "worker/client/connect/arena_client.h"
 #include "worker/client/mpi/load_plugin.h"
 #include "worker/client/mpi/mpi_link.h"

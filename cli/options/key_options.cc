@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/options/options.h"
-#include "common/control/keys_client.h"
+#include "common/control/calls/keys_client.h"
 #include "common/ipc/unix_socket.h"
 #include "common/keys/join_token.h"
 #include "common/keys/private_file.h"

@@ -28,7 +28,8 @@ TEST(Descriptors, NeedOfAServerGrowsWithShardsAndConnections) {
 }
 
 TEST(Descriptors, NeedOfACoordinatorIsItsSessionsTheirLogsAndCalls) {
-  EXPECT_EQ(CoordinatorDescriptors({.sessions_max = 300, .calls_max = 20}).total, 64u + 2 * 300 + 20);
+  EXPECT_EQ(CoordinatorDescriptors({.sessions_max = 300, .calls_max = 20}).total,
+            64u + 2 * 300 + 20);
 }
 
 TEST(Descriptors, NeedOfAWorkerCoversItsLargestAggregator) {

@@ -1,7 +1,6 @@
 // Users who look at logs, and a worker that offers to read them, over real TLS.
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,23 +8,78 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/control/logs_client.h"
+#include "common/control/calls/logs_client.h"
+#include "common/control/calls/logs_offer.h"
 #include "common/ids.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/record.pb.h"
+#include "proto/logs.pb.h"
 #include "server/coordinator/tenants_fixture.h"
 #include "server/coordinator/testing/fake_daemon.h"
-#include "worker/agent/logs/log_offer.h"
-#include "worker/agent/run_directory.h"
 
 namespace strata::server {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// A log of rank 0, as a worker's reader would read it.
+class FakeLog {
+ public:
+  void Write(const std::string& text) {
+    absl::MutexLock lock(&mutex_);
+    text_ += text;
+  }
+  void Fail(const std::string& why) {
+    absl::MutexLock lock(&mutex_);
+    error_ = why;
+  }
+  std::unique_ptr<control::LogsSource> Source() { return std::make_unique<Reader>(this); }
+
+ private:
+  struct Reading {
+    bool follows = false;
+    size_t shown = 0;
+  };
+  class Reader final : public control::LogsSource {
+   public:
+    explicit Reader(FakeLog* log) : log_(log) {}
+    void OnWanted(const proto::LogWanted& wanted) override {
+      if (wanted.has_begin()) readings_[wanted.reading()].follows = wanted.begin().lines().follow();
+      if (wanted.has_job_ended()) readings_[wanted.reading()].follows = false;
+      if (wanted.has_end()) readings_.erase(wanted.reading());
+    }
+    Step Next() override {
+      absl::MutexLock lock(&log_->mutex_);
+      for (auto& [id, reading] : readings_) {
+        // Whole lines, but at the end all of it.
+        const size_t end = reading.follows ? log_->text_.rfind('\n') + 1 : log_->text_.size();
+        if (reading.follows && end <= reading.shown) continue;
+        proto::LogPart part;
+        part.set_reading(id);
+        part.mutable_process()->set_rank(0);
+        part.set_lines(log_->text_.substr(reading.shown, end - reading.shown));
+        part.set_error(log_->error_);
+        part.set_ended(!reading.follows);
+        reading.shown = end;
+        if (part.ended()) readings_.erase(id);
+        return {.part = std::move(part), .goes_on = true};
+      }
+      return {};
+    }
+    bool Watches() const override { return !readings_.empty(); }
+
+   private:
+    FakeLog* const log_;
+    std::map<uint64_t, Reading> readings_;
+  };
+
+  absl::Mutex mutex_;
+  std::string text_ ABSL_GUARDED_BY(mutex_), error_ ABSL_GUARDED_BY(mutex_);
+};
 
 struct Shown {
   absl::Status status;
@@ -35,33 +89,28 @@ struct Shown {
 
 class LogsTest : public TenantsTest {
  protected:
-  // A worker whose session does as it is told, and whose logs are real ones.
   void StartWorker() {
     worker_ = std::make_unique<FakeDaemon>(OwnAddress(), FakeDaemon::Worker("w1", 8));
     ASSERT_EQ(worker_->Start(), absl::OkStatus());
   }
-  void Offer(const std::string& name, const std::string& coordinator) {
-    offer_ = std::make_unique<worker::LogOffer>(
-        worker::LogOffer::Options{coordinator, {}, name}, &folders_);
+  // `keys_of`: of the worker whose keys show it; empty: it is the coordinator's user.
+  void Offer(const std::string& worker, const std::string& keys_of = "") {
+    const absl::Time now = absl::Now();
+    control::LogsOffer::Options options{.coordinator = OwnAddress(), .worker = worker};
+    options.new_source = [this] { return log_.Source(); };
+    if (!keys_of.empty()) {
+      options.coordinator = address_;
+      options.credentials = Credentials::Of(
+          keys::MakeKeyFile(*LoadKeys(State())->authority, {"lab", keys::Role::kWorker, keys_of},
+                            now - absl::Minutes(1), now + absl::Hours(1)));
+    }
+    offer_ = control::LogsOffer::Start(std::move(options));
   }
   JobId Running(const std::string& user) {
     const JobId job = Submitted(user);
     EXPECT_TRUE(worker_->WaitFor(proto::CoordinatorMessage::kRunNode, job.value()));
-    proto::JobRecord record;
-    record.set_job_id(job.value());
-    record.mutable_job()->set_name("model");
-    const std::string run_dir = worker::ChooseRunDirectory(record, Runs());
-    EXPECT_TRUE(worker::PrepareRunDirectory(run_dir, record, 0, /*holds_rank_0=*/true).ok());
-    folders_.OnBegun(job.value(), run_dir);
-    log_ = worker::RankLog(run_dir, 0);
     return job;
   }
-  void End(JobId job) {
-    worker_->Finish(job.value());
-    folders_.OnGone(job.value());
-  }
-  void Write(const std::string& text) { std::ofstream(log_, std::ios::app) << text; }
-  std::string Runs() const { return dir_ + "/runs"; }
 
   control::LogsClient::Options LogsAs(const std::string& user) const {
     return {.coordinator = address_, .credentials = KeysOf(user), .deadline = absl::Seconds(20)};
@@ -98,16 +147,15 @@ class LogsTest : public TenantsTest {
   static constexpr absl::Duration kLook = absl::Milliseconds(50);
 
   std::unique_ptr<FakeDaemon> worker_;
-  worker::LogFolders folders_{Runs()};
-  std::string log_;
-  std::unique_ptr<worker::LogOffer> offer_;  // the first to end
+  FakeLog log_;
+  std::unique_ptr<control::LogsOffer> offer_;  // the first to end
 };
 
 TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
   StartWorker();
-  Offer("w1", OwnAddress());
+  Offer("w1");
   const JobId job = Running("sam");
-  Write("a\nb\n");
+  log_.Write("a\nb\n");
   const Shown sams = ReadOnceOffered("sam", Asking(job));
   EXPECT_EQ(sams.status, absl::OkStatus());
   EXPECT_EQ(sams.lines, "a\nb\n");
@@ -123,15 +171,15 @@ TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
   EXPECT_TRUE(absl::IsNotFound(hidden.status));
   EXPECT_EQ(hidden.status, absl::NotFoundError(absl::StrCat("no job ", job.value())));
   EXPECT_TRUE(absl::IsNotFound(Read("sam", Asking(JobId(4242))).status));
-  End(job);
+  worker_->Finish(job.value());
   EXPECT_EQ(Read("sam", Asking(job)).lines, "a\nb\n") << "the job has ended";
 }
 
 TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
   StartWorker();
-  Offer("w1", OwnAddress());
+  Offer("w1");
   const JobId job = Running("sam");
-  Write("a\n");
+  log_.Write("a\n");
   ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
   control::LogsClient client(LogsAs("sam"));
   absl::Mutex mutex;
@@ -149,9 +197,9 @@ TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
     return mutex.AwaitWithTimeout(absl::Condition(&is_there), absl::Seconds(20));
   };
   EXPECT_TRUE(shows("a\n"));
-  Write("b\nhalf");
+  log_.Write("b\nhalf");
   EXPECT_TRUE(shows("a\nb\n"));
-  End(job);
+  worker_->Finish(job.value());
   EXPECT_TRUE(shows("a\nb\nhalf\n"));
   reader.join();
   EXPECT_EQ(status, absl::OkStatus());
@@ -159,12 +207,13 @@ TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
 
 TEST_F(LogsTest, WhoLosesTheRightSeesNoMore) {
   StartWorker();
-  Offer("w1", OwnAddress());
+  Offer("w1");
   const JobId job = Running("sam");
   ASSERT_TRUE(Read("sam", Asking(job)).status.ok());
   std::string less = kPolicy;
   const std::string sam = R"(users { name: "sam" namespace: "vision" role: SUBMIT })";
-  less.replace(less.find(sam), sam.size(), R"(users { name: "sam" namespace: "vision" role: NONE })");
+  less.replace(less.find(sam), sam.size(),
+               R"(users { name: "sam" namespace: "vision" role: NONE })");
   std::thread writer([&] {
     absl::SleepFor(absl::Milliseconds(200));
     WritePolicy(less);
@@ -187,11 +236,11 @@ TEST_F(LogsTest, AWorkerThatIsNotThereIsNamed) {
 
 TEST_F(LogsTest, AnErrorOfTheWorkersNamesTheProcessAndTheWorker) {
   StartWorker();
-  Offer("w1", OwnAddress());
+  Offer("w1");
   const JobId job = Running("sam");
-  Write("a\n");
+  log_.Write("a\n");
   ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
-  std::filesystem::remove(log_);
+  log_.Fail("cannot read it: No such file or directory");
   const Shown shown = Read("sam", Asking(job));
   EXPECT_THAT(shown.errors, ElementsAre(AllOf(HasSubstr("rank 0's log on worker w1 ("),
                                               HasSubstr("No such file or directory"))));
@@ -200,16 +249,8 @@ TEST_F(LogsTest, AnErrorOfTheWorkersNamesTheProcessAndTheWorker) {
 TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
   StartWorker();
   const JobId job = Running("sam");
-  const absl::Time now = absl::Now();
-  offer_ = std::make_unique<worker::LogOffer>(
-      worker::LogOffer::Options{
-          address_,
-          Credentials::Of(keys::MakeKeyFile(*LoadKeys(State())->authority,
-                                            {"lab", keys::Role::kWorker, "w2"},
-                                            now - absl::Minutes(1), now + absl::Hours(1))),
-          "w1"},
-      &folders_);
-  for (const absl::Time end = now + absl::Seconds(20);
+  Offer("w1", "w2");
+  for (const absl::Time end = absl::Now() + absl::Seconds(20);
        AuditLines().find("offer-logs") == std::string::npos && absl::Now() < end;) {
     absl::SleepFor(kLook);
   }
@@ -219,19 +260,9 @@ TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
 
 TEST_F(LogsTest, AStreamThatBreaksIsOpenedAgain) {
   StartWorker();
-  Offer("w1", address_);
-  offer_.reset();
-  const absl::Time now = absl::Now();
-  offer_ = std::make_unique<worker::LogOffer>(
-      worker::LogOffer::Options{
-          address_,
-          Credentials::Of(keys::MakeKeyFile(*LoadKeys(State())->authority,
-                                            {"lab", keys::Role::kWorker, "w1"},
-                                            now - absl::Minutes(1), now + absl::Hours(1))),
-          "w1"},
-      &folders_);
+  Offer("w1", "w1");
   const JobId job = Running("sam");
-  Write("a\n");
+  log_.Write("a\n");
   ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
   ASSERT_NO_FATAL_FAILURE(Start());  // another coordinator, on the same port
   EXPECT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <thread>
 
-#include "common/control/keys_client.h"
+#include "common/control/calls/keys_client.h"
 #include "common/control/session.h"
 #include "common/ipc/testing/short_folder.h"
 #include "common/keys/join_token.h"

@@ -101,7 +101,8 @@ bool IsEnded(const UniqueFd& fd) {
 TEST(Limits, ADaemonWithTooFewDescriptorsSaysHowManyItNeedsAndDoesNotStart) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> daemons = {
       {{"coordinator", "--listen", "127.0.0.1:0", "--state", TestDir() + "/state"},
-       "strata: error: strata coordinator needs up to 2368 file descriptors (64 + 2 x 1024 sessions "
+       "strata: error: strata coordinator needs up to 2368 file descriptors (64 + 2 x 1024 "
+       "sessions "
        "+ 256 calls), and may open 64: raise the limit with `ulimit -n 2368`, or lower what it has "
        "to serve\n"},
       {{"server", "--listen", "127.0.0.1", "--shards", "2"},

@@ -8,7 +8,8 @@
 #include "common/control/resources.h"
 #include "common/limits/descriptors.h"
 #include "common/limits/process_use.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/logs/log_feed.h"
+#include "worker/agent/runs/run_directory.h"
 #include "worker/aggregator/device/gpu_budget.h"
 #include "worker/aggregator/host/node_budget.h"
 
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(
 Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_lost)
     : options_(std::move(options)),
       on_lost_(std::move(on_lost)),
-      log_folders_(options_.runs_dir),
+      run_folders_(options_.runs_dir),
       memory_(options_.limits.memory_bytes > 0 ? options_.limits.memory_bytes
                                                : DefaultMemoryLimitBytes()),
       gpu_slots_(IndicesOf(options_.gpus), options_.ranks_per_gpu),
@@ -124,8 +125,11 @@ absl::Status Agent::Start() {
   thread_ = std::thread([this] { loop_.Run(); });
   const absl::Status registered = session_->Start();
   if (!registered.ok()) return registered;
-  log_offer_ = std::make_unique<LogOffer>(
-      LogOffer::Options{options_.coordinator, options_.credentials, options_.name}, &log_folders_);
+  logs_offer_ = control::LogsOffer::Start(
+      {.coordinator = options_.coordinator,
+       .credentials = options_.credentials,
+       .worker = options_.name,
+       .new_source = [this] { return std::make_unique<LogFeed>(&run_folders_); }});
   return absl::OkStatus();
 }
 
@@ -148,7 +152,7 @@ void Agent::Stop() {
   });
   ended.WaitForNotification();
   prober_->Stop();
-  log_offer_.reset();
+  logs_offer_.reset();
   session_->Stop();
   loop_.Stop();
   thread_.join();
@@ -237,7 +241,7 @@ void Agent::StartNode(const proto::StartNode& start) {
   auto job = std::make_unique<JobProcesses>(&loop_, options, start, std::move(callbacks));
   JobProcesses* added = job.get();
   jobs_[id] = std::move(job);
-  log_folders_.OnBegun(id, ChooseRunDirectory(start.record(), options_.runs_dir));
+  run_folders_.OnBegun(id, ChooseRunDirectory(start.record(), options_.runs_dir));
   {
     absl::MutexLock lock(&mutex_);
     running_.push_back(id);
@@ -328,7 +332,7 @@ void Agent::Forget(uint32_t job) {
   ended_.push_back({job, found->second->which(), found->second->TakeMetrics()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
   jobs_.erase(found);
-  log_folders_.OnGone(job);
+  run_folders_.OnGone(job);
   memory_.Release(JobId(job));
   gpu_slots_.Release(JobId(job));
   gpu_memory_.Release(JobId(job));

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/control/calls/logs_offer.h"
 #include "common/control/credentials.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
@@ -28,11 +29,10 @@
 #include "worker/agent/gpu_ledger.h"
 #include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
-#include "worker/agent/logs/log_folders.h"
-#include "worker/agent/logs/log_offer.h"
 #include "worker/agent/metrics_log.h"
 #include "worker/agent/node_processes.h"
 #include "worker/agent/peer_prober.h"
+#include "worker/agent/runs/run_folders.h"
 
 namespace strata::worker {
 
@@ -122,8 +122,8 @@ class Agent {
   std::thread thread_;
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<PeerProber> prober_;
-  LogFolders log_folders_;
-  std::unique_ptr<LogOffer> log_offer_;
+  RunFolders run_folders_;
+  std::unique_ptr<control::LogsOffer> logs_offer_;
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;

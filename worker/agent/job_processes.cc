@@ -14,7 +14,7 @@
 #include "common/process/process_state.h"
 #include "common/tensorboard/run_events.h"
 #include "worker/agent/child_launch.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 namespace strata::worker {
 namespace {

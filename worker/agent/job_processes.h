@@ -21,7 +21,7 @@
 #include "worker/agent/job_processes_core.h"
 #include "worker/agent/metrics_log.h"
 #include "worker/agent/node_processes.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 namespace strata::worker {
 

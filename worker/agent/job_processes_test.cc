@@ -11,7 +11,7 @@
 #include "common/trace/trace_log.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
-#include "worker/agent/run_directory_lock.h"
+#include "worker/agent/runs/run_directory_lock.h"
 
 namespace strata::worker {
 namespace {

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "worker/agent/child_launch.h"
 #include "worker/agent/metrics_line.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 namespace strata::worker {
 namespace {

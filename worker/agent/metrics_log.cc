@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/unique_fd.h"
 #include "worker/agent/metrics_line.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 namespace strata::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -179,7 +179,7 @@ function settingsSection(status) {
     ["protection", status.protection],
     whose ? ["owner", whose] : null,
     status.run_dir ? ["run's folder", status.run_dir] : null,
-  ]), element("h3", "", "The same in a terminal"), commandLine(`strata status ${status.job_id} --follow`, compareLink(status)));
+  ]), element("h3", "", "The same in a terminal"), commandLine(`strata logs ${status.job_id} --follow`, compareLink(status)));
 }
 
 // ---- all of it ----

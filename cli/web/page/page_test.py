@@ -84,7 +84,7 @@ class PageTest(WebCase):
         self.assertEqual(self.text("h1"), "job 3  lenet")
         self.assertEqual(self.text(".head .badge"), "▶ running lazy(2)")
         self.assertEqual(self.text(".big"), "61 %ETA 29 s")
-        self.assertEqual(self.text(".command code"), "strata status 3 --follow")
+        self.assertEqual(self.text(".command code"), "strata logs 3 --follow")
         events = self.texts(".timeline span")
         self.assertEqual(events, [
             "from step 900 on with 6 ranks: node 2 joined; node 1 left (w2 is drained)",

@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/control/logs_client.h"
+#include "common/control/calls/logs_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
@@ -73,84 +73,100 @@ class LogsCommand : public ::testing::Test {
     const std::string statm =
         ReadFile(absl::StrCat("/proc/", cluster_.coordinator().process->pid(), "/statm"));
     uint64_t pages = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(statm, ' ')).at(1),
-                                 &pages));
+    EXPECT_TRUE(
+        absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(statm, ' ')).at(1), &pages));
     return pages * 4096;
+  }
+
+  void ExpectLines() {
+    const CommandResult all = Logs({"talks"});
+    EXPECT_EQ(all.status.code, 0) << all.err;
+    EXPECT_EQ(all.err, "");
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_THAT(all.out, HasSubstr(absl::StrCat("[", rank, "] rank ", rank, " begins\n[", rank,
+                                                  "] loss 1\n[", rank, "] loss 2\n")));
+    }
+    EXPECT_EQ(Logs({"1", "--rank", "3"}).out, "rank 3 begins\nloss 1\nloss 2\nbell\a\nsaid\n");
+    EXPECT_EQ(Logs({"talks", "--rank", "3", "--tail", "1"}).out, "said\n");
+    EXPECT_EQ(Logs({"talks", "--rank", "3", "--grep", "^loss [2-9]"}).out, "loss 2\n");
+    const CommandResult second = Logs({"talks", "--node", "1", "--tail", "2"});
+    EXPECT_THAT(second.out, AllOf(HasSubstr("[2] bell\a\n[2] said\n"), HasSubstr("[3] said\n"),
+                                  Not(HasSubstr("[1]")), Not(HasSubstr("loss"))));
+    const auto line =
+        nlohmann::json::parse(Logs({"talks", "--rank", "2", "--tail", "1", "--json"}).out);
+    EXPECT_EQ(line, nlohmann::json({{"rank", 2}, {"line", "said"}}));
+    EXPECT_THAT(Logs({"talks", "--aggregator"}).out,
+                AllOf(HasSubstr("[aggregator 0] "), HasSubstr("[aggregator 1] ")));
+  }
+  void ExpectToBeFollowed(JobId id) {
+    // Followed, to the job's end.
+    Command follow = StartStrata(cluster_.Asking({"logs", "talks", "-f", "--tail", "1"}));
+    ASSERT_TRUE(
+        WaitUntil([&] { return absl::StrContains(ReadFile(follow.base + ".out"), "[3] said"); }));
+    LetTrain("talks");
+    const CommandResult followed = Finish(std::move(follow));
+    EXPECT_EQ(followed.status.code, 0) << followed.err;
+    EXPECT_EQ(cluster_.WaitForEnd(id).state(), proto::FINISHED);
+    EXPECT_THAT(followed.out, Not(HasSubstr("loss 1")));
+    EXPECT_GT(followed.out.size(), std::string("[3] said\n").size() * 4)
+        << "of the training nothing";
+    EXPECT_EQ(Logs({"talks", "--rank", "3", "--tail", "all"}).out,
+              ReadFile(cluster_.Status(id).run_dir() + "/logs/rank3.log"));
+  }
+  void ExpectRefusals() {
+    // What is not there.
+    const auto refused = [&](const std::vector<std::string>& words, int code,
+                             const std::string& why) {
+      const CommandResult result = Logs(words);
+      EXPECT_EQ(result.status.code, code) << why;
+      EXPECT_EQ(result.out, "") << why;
+      EXPECT_THAT(result.err, HasSubstr(why));
+    };
+    refused({"nobody"}, 2, "strata: error: no job named nobody");
+    refused({"talks", "--rank", "4"}, 2, "strata: error: job 1 has no rank 4");
+    refused({"talks", "--node", "2"}, 2, "strata: error: job 1 has no node 2");
+    refused({"talks", "--grep", "("}, 2, "strata: error: --grep (: missing ): (");
+    refused({"talks", "--tail", "few"}, 2, "--tail few: neither a number of lines nor \"all\"");
+    refused({"talks", "--aggregator", "--rank", "1"}, 2, "ask for one of the two");
+  }
+  void ExpectAHostThatIsGoneToBeNamed() {
+    // A host that is gone is named, and the others' logs are shown; it is back with what it has.
+    ASSERT_EQ(kill(cluster_.worker(1).process->pid(), SIGKILL), 0);
+    CommandResult half;
+    ASSERT_TRUE(WaitUntil([&] {
+      half = Logs({"talks", "--tail", "all", "--grep", "begins"});
+      return half.status.code == 1;
+    }));
+    EXPECT_EQ(half.out, "[0] rank 0 begins\n[1] rank 1 begins\n");
+    EXPECT_THAT(half.err, AllOf(HasSubstr("strata: error: rank 2's log is on worker w1 ("),
+                                HasSubstr("strata: error: rank 3's log is on worker w1 (")));
+    ASSERT_EQ(cluster_.StartWorker(1), absl::OkStatus());
+    EXPECT_TRUE(WaitForLine("talks", "said"));
   }
 
   Cluster cluster_{{.nodes = 2, .slots = 2}};
 };
 
 TEST_F(LogsCommand, ShowsTheLinesThatAreAskedFor) {
-  const auto id = cluster_.Submit(
-      Talking("talks", "echo loss 1; echo loss 2; printf 'bell\\a\\n'; echo said"));
+  const auto id =
+      cluster_.Submit(Talking("talks", "echo loss 1; echo loss 2; printf 'bell\\a\\n'; echo said"));
   ASSERT_TRUE(id.ok());
   ASSERT_TRUE(WaitForLine("talks", "said"));
   for (const char* rank : {"0", "1", "2"}) {
-    ASSERT_TRUE(WaitUntil([&] { return !Logs({"talks", "--rank", rank, "--grep", "said"}).out.empty(); }));
+    ASSERT_TRUE(WaitUntil([&] {
+      return !Logs({"talks", "--rank", rank, "--grep", "said"}).out.empty();
+    }));
   }
 
-  const CommandResult all = Logs({"talks"});
-  EXPECT_EQ(all.status.code, 0) << all.err;
-  EXPECT_EQ(all.err, "");
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_THAT(all.out, HasSubstr(absl::StrCat("[", rank, "] rank ", rank, " begins\n[", rank,
-                                                "] loss 1\n[", rank, "] loss 2\n")));
-  }
-  EXPECT_EQ(Logs({"1", "--rank", "3"}).out, "rank 3 begins\nloss 1\nloss 2\nbell\a\nsaid\n");
-  EXPECT_EQ(Logs({"talks", "--rank", "3", "--tail", "1"}).out, "said\n");
-  EXPECT_EQ(Logs({"talks", "--rank", "3", "--grep", "^loss [2-9]"}).out, "loss 2\n");
-  const CommandResult second = Logs({"talks", "--node", "1", "--tail", "2"});
-  EXPECT_THAT(second.out, AllOf(HasSubstr("[2] bell\a\n[2] said\n"), HasSubstr("[3] said\n"),
-                                Not(HasSubstr("[1]")), Not(HasSubstr("loss"))));
-  const auto line = nlohmann::json::parse(Logs({"talks", "--rank", "2", "--tail", "1", "--json"}).out);
-  EXPECT_EQ(line, nlohmann::json({{"rank", 2}, {"line", "said"}}));
-  EXPECT_THAT(Logs({"talks", "--aggregator"}).out,
-              AllOf(HasSubstr("[aggregator 0] "), HasSubstr("[aggregator 1] ")));
-
-  // Followed, to the job's end.
-  Command follow = StartStrata(cluster_.Asking({"logs", "talks", "-f", "--tail", "1"}));
-  ASSERT_TRUE(WaitUntil([&] { return absl::StrContains(ReadFile(follow.base + ".out"), "[3] said"); }));
-  LetTrain("talks");
-  const CommandResult followed = Finish(std::move(follow));
-  EXPECT_EQ(followed.status.code, 0) << followed.err;
-  EXPECT_EQ(cluster_.WaitForEnd(*id).state(), proto::FINISHED);
-  EXPECT_THAT(followed.out, Not(HasSubstr("loss 1")));
-  EXPECT_GT(followed.out.size(), std::string("[3] said\n").size() * 4) << "of the training nothing";
-  EXPECT_EQ(Logs({"talks", "--rank", "3", "--tail", "all"}).out,
-            ReadFile(cluster_.Status(*id).run_dir() + "/logs/rank3.log"));
-
-  // What is not there.
-  const auto refused = [&](const std::vector<std::string>& words, int code, const std::string& why) {
-    const CommandResult result = Logs(words);
-    EXPECT_EQ(result.status.code, code) << why;
-    EXPECT_EQ(result.out, "") << why;
-    EXPECT_THAT(result.err, HasSubstr(why));
-  };
-  refused({"nobody"}, 2, "strata: error: no job named nobody");
-  refused({"talks", "--rank", "4"}, 2, "strata: error: job 1 has no rank 4");
-  refused({"talks", "--node", "2"}, 2, "strata: error: job 1 has no node 2");
-  refused({"talks", "--grep", "("}, 2, "strata: error: --grep (: missing ): (");
-  refused({"talks", "--tail", "few"}, 2, "--tail few: neither a number of lines nor \"all\"");
-  refused({"talks", "--aggregator", "--rank", "1"}, 2, "ask for one of the two");
-
-  // A host that is gone is named, and the others' logs are shown; it is back with what it has.
-  ASSERT_EQ(kill(cluster_.worker(1).process->pid(), SIGKILL), 0);
-  CommandResult half;
-  ASSERT_TRUE(WaitUntil([&] {
-    half = Logs({"talks", "--tail", "all", "--grep", "begins"});
-    return half.status.code == 1;
-  }));
-  EXPECT_EQ(half.out, "[0] rank 0 begins\n[1] rank 1 begins\n");
-  EXPECT_THAT(half.err, AllOf(HasSubstr("strata: error: rank 2's log is on worker w1 ("),
-                              HasSubstr("strata: error: rank 3's log is on worker w1 (")));
-  ASSERT_EQ(cluster_.StartWorker(1), absl::OkStatus());
-  EXPECT_TRUE(WaitForLine("talks", "said"));
+  ExpectLines();
+  ExpectToBeFollowed(*id);
+  ExpectRefusals();
+  ExpectAHostThatIsGoneToBeNamed();
 }
 
 TEST_F(LogsCommand, ALogThatNobodyTakesCostsNothingAndIsWholeOnceItIsTaken) {
-  const auto id = cluster_.Submit(Talking(
-      "writes", absl::StrCat("[ $RANK = 3 ] && seq ", kManyLines, "; echo written")));
+  const auto id = cluster_.Submit(
+      Talking("writes", absl::StrCat("[ $RANK = 3 ] && seq ", kManyLines, "; echo written")));
   ASSERT_TRUE(id.ok());
   ASSERT_TRUE(WaitForLine("writes", "written"));
   const uint64_t before = CoordinatorBytes();

@@ -4,19 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/agent/run_directory.h"
 
 namespace strata::worker {
-namespace {
-
-std::string FileOf(const proto::LogProcess& process) {
-  const std::string path = process.has_rank() ? RankLog("", process.rank())
-                                              : AggregatorLog("", process.aggregator_node());
-  return path.substr(path.rfind('/') + 1);
-}
-
-}  // namespace
-
 void LogFeed::OnWanted(const proto::LogWanted& wanted) {
   const uint64_t id = wanted.reading();
   if (wanted.has_begin()) return Begin(id, wanted.begin());
@@ -61,7 +50,7 @@ size_t LogFeed::OpenLogs() const {
   return open;
 }
 
-LogFeed::Step LogFeed::Next() {
+control::LogsSource::Step LogFeed::Next() {
   bool goes_on = false;
   // From the one whose turn it is, each once.
   for (size_t i = readings_.size(); i > 0; --i) {
@@ -76,7 +65,7 @@ LogFeed::Step LogFeed::Next() {
   return {.part = std::nullopt, .goes_on = goes_on};
 }
 
-LogFeed::Step LogFeed::Read(uint64_t id, Reading* reading) {
+control::LogsSource::Step LogFeed::Read(uint64_t id, Reading* reading) {
   bool goes_on = false;
   // Logs are followed side by side, and shown one after the other.
   for (size_t i = reading->logs.size(); i > 0; --i) {
@@ -94,7 +83,7 @@ LogFeed::Step LogFeed::Read(uint64_t id, Reading* reading) {
   return {.part = std::nullopt, .goes_on = goes_on};
 }
 
-LogFeed::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* log) {
+control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* log) {
   if (reading->credit < LogReader::kShownLineBytesMax + kPartCost) return {};
   proto::LogPart part;
   part.set_reading(id);
@@ -111,15 +100,17 @@ LogFeed::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* log) {
   };
   if (log->reader == nullptr) {
     if (OpenLogs() >= kOpenLogsMax) {
-      return fail(absl::StrCat("this worker reads ", kOpenLogsMax, " logs already, which is all it may"));
+      return fail(
+          absl::StrCat("this worker reads ", kOpenLogsMax, " logs already, which is all it may"));
     }
     absl::StatusOr<std::string> folder = folders_->Find(job, reading->begin.run_dir());
-    auto reader = folder.ok() ? LogReader::Open(*folder, FileOf(log->process),
-                                                {.tail_lines = lines.has_tail_lines()
-                                                                   ? std::optional(lines.tail_lines())
-                                                                   : std::nullopt,
-                                                 .grep = lines.grep()})
-                              : folder.status();
+    auto reader = folder.ok()
+                      ? LogReader::Open(*folder, folders_->FileOf(log->process),
+                                        {.tail_lines = lines.has_tail_lines()
+                                                           ? std::optional(lines.tail_lines())
+                                                           : std::nullopt,
+                                         .grep = lines.grep()})
+                      : folder.status();
     // It may be about to begin.
     if (absl::IsNotFound(reader.status()) && !last) return {};
     if (!reader.ok()) return fail(std::string(reader.status().message()));

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/control/calls/logs_offer.h"
 #include "proto/logs.pb.h"
 #include "worker/agent/logs/log_folders.h"
 #include "worker/agent/logs/log_reader.h"
@@ -19,7 +19,7 @@ namespace strata::worker {
 // bytes may be under way: whoever looks at logs and takes none has the reading wait.
 //
 // Threads: one.
-class LogFeed {
+class LogFeed final : public control::LogsSource {
  public:
   // Bytes of one part's lines.
   static constexpr size_t kPartBytesMax = 64 << 10;
@@ -28,19 +28,12 @@ class LogFeed {
   // Logs that are open at once; WorkerDescriptors counts with them.
   static constexpr size_t kOpenLogsMax = 256;
 
-  struct Step {
-    std::optional<proto::LogPart> part;
-    bool goes_on = false;  // there may be more at once
-  };
-
   // `folders` outlives the feed.
   explicit LogFeed(const LogFolders* folders) : folders_(folders) {}
 
-  void OnWanted(const proto::LogWanted& wanted);
-  // Reads what comes next, if anything may be sent. No call waits.
-  Step Next();
-  // Whether Next may have something later though nothing else is wanted: a log is followed.
-  bool Watches() const;
+  void OnWanted(const proto::LogWanted& wanted) override;
+  Step Next() override;
+  bool Watches() const override;
 
  private:
   struct Log {

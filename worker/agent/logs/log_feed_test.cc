@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "proto/record.pb.h"
-#include "worker/agent/run_directory.h"
+#include "absl/strings/str_cat.h"
 
 namespace strata::worker {
 namespace {
@@ -16,21 +16,37 @@ namespace {
 constexpr uint32_t kJob = 3;
 constexpr uint32_t kMuchCredit = 100 << 20;
 
+// Of one job, whose log of rank 3 is rank3.log.
+class OneFolder final : public LogFolders {
+ public:
+  explicit OneFolder(std::string run_dir) : run_dir_(std::move(run_dir)) {}
+  bool IsRunning(uint32_t) const override { return running; }
+  absl::StatusOr<std::string> Find(uint32_t job, const std::string&) const override {
+    if (job != kJob) return absl::FailedPreconditionError("another job has had it since");
+    return run_dir_;
+  }
+  std::string FileOf(const proto::LogProcess& process) const override {
+    return absl::StrCat("rank", process.rank(), ".log");
+  }
+
+  bool running = true;
+
+ private:
+  const std::string run_dir_;
+};
+
 class LogFeedTest : public ::testing::Test {
  protected:
   LogFeedTest() {
-    std::filesystem::remove_all(runs_);
-    std::filesystem::create_directories(runs_);
-    proto::JobRecord record;
-    record.set_job_id(kJob);
-    record.mutable_job()->set_name("fed");
-    run_dir_ = ChooseRunDirectory(record, runs_);
-    EXPECT_TRUE(PrepareRunDirectory(run_dir_, record, 0, /*holds_rank_0=*/true).ok());
-    folders_.OnBegun(kJob, run_dir_);
+    std::filesystem::remove_all(run_dir_);
+    std::filesystem::create_directories(run_dir_ + "/logs");
   }
 
+  std::string PathOf(uint32_t rank) const {
+    return absl::StrCat(run_dir_, "/logs/rank", rank, ".log");
+  }
   void Write(uint32_t rank, const std::string& text) {
-    std::ofstream(RankLog(run_dir_, rank), std::ios::app) << text;
+    std::ofstream(PathOf(rank), std::ios::app) << text;
   }
 
   static proto::LogWanted Begin(uint64_t reading, std::vector<uint32_t> ranks, bool follow,
@@ -54,9 +70,8 @@ class LogFeedTest : public ::testing::Test {
     }
   }
 
-  const std::string runs_ = ::testing::TempDir() + "/feed";
-  std::string run_dir_;
-  LogFolders folders_{runs_};
+  const std::string run_dir_ = ::testing::TempDir() + "/feed";
+  OneFolder folders_{run_dir_};
   LogFeed feed_{&folders_};
 };
 
@@ -82,9 +97,19 @@ TEST_F(LogFeedTest, ALogThatIsNotThereIsAnErrorAndTheOthersAreShown) {
   const auto parts = All();
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_TRUE(parts[0].ended());
-  EXPECT_EQ(parts[0].error(),
-            "cannot read " + RankLog(run_dir_, 0) + ": No such file or directory");
+  EXPECT_EQ(parts[0].error(), "cannot read " + PathOf(0) + ": No such file or directory");
   EXPECT_EQ(parts[1].lines(), "c\n");
+}
+
+TEST_F(LogFeedTest, AFolderThatIsNotTheJobsIsAnError) {
+  Write(0, "a\n");
+  proto::LogWanted wanted = Begin(7, {0}, /*follow=*/true);
+  wanted.mutable_begin()->set_job_id(kJob + 1);
+  feed_.OnWanted(wanted);
+  const auto parts = All();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].error(), "another job has had it since");
+  EXPECT_EQ(parts[0].lines(), "");
 }
 
 TEST_F(LogFeedTest, APatternThatIsNoneIsAnErrorOfEach) {
@@ -119,7 +144,7 @@ TEST_F(LogFeedTest, FollowsLogsSideBySideUntilTheJobAndItsProcessesHaveEnded) {
   // The processes are still there, and may say more.
   EXPECT_TRUE(All().empty());
   Write(1, "last\n");
-  folders_.OnGone(kJob);
+  folders_.running = false;
   parts = All();
   ASSERT_EQ(parts.size(), 2u);
   for (const proto::LogPart& part : parts) {

@@ -1,8 +1,5 @@
-#ifndef STRATA_COMMON_CONTROL_LOGS_CLIENT_H_
-#define STRATA_COMMON_CONTROL_LOGS_CLIENT_H_
-
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
+#ifndef STRATA_COMMON_CONTROL_CALLS_LOGS_CLIENT_H_
+#define STRATA_COMMON_CONTROL_CALLS_LOGS_CLIENT_H_
 
 #include <functional>
 #include <memory>
@@ -15,6 +12,11 @@
 #include "absl/time/time.h"
 #include "common/control/credentials.h"
 #include "proto/logs.pb.h"
+
+namespace grpc {
+class Channel;
+class ClientContext;
+}  // namespace grpc
 
 namespace strata::control {
 
@@ -57,4 +59,4 @@ class LogsClient {
 
 }  // namespace strata::control
 
-#endif  // STRATA_COMMON_CONTROL_LOGS_CLIENT_H_
+#endif  // STRATA_COMMON_CONTROL_CALLS_LOGS_CLIENT_H_

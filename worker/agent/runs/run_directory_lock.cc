@@ -1,4 +1,4 @@
-#include "worker/agent/run_directory_lock.h"
+#include "worker/agent/runs/run_directory_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_CONTROL_KEYS_CLIENT_H_
-#define STRATA_COMMON_CONTROL_KEYS_CLIENT_H_
+#ifndef STRATA_COMMON_CONTROL_CALLS_KEYS_CLIENT_H_
+#define STRATA_COMMON_CONTROL_CALLS_KEYS_CLIENT_H_
 
 #include <string>
 
@@ -44,4 +44,4 @@ absl::StatusOr<proto::RevokeReply> Revoke(const KeysOptions& options,
 
 }  // namespace strata::control
 
-#endif  // STRATA_COMMON_CONTROL_KEYS_CLIENT_H_
+#endif  // STRATA_COMMON_CONTROL_CALLS_KEYS_CLIENT_H_

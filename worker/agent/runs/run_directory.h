@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_AGENT_RUN_DIRECTORY_H_
-#define STRATA_WORKER_AGENT_RUN_DIRECTORY_H_
+#ifndef STRATA_WORKER_AGENT_RUNS_RUN_DIRECTORY_H_
+#define STRATA_WORKER_AGENT_RUNS_RUN_DIRECTORY_H_
 
 #include <cstdint>
 #include <string>
@@ -59,4 +59,4 @@ std::string LastLine(const std::string& path);
 
 }  // namespace strata::worker
 
-#endif  // STRATA_WORKER_AGENT_RUN_DIRECTORY_H_
+#endif  // STRATA_WORKER_AGENT_RUNS_RUN_DIRECTORY_H_

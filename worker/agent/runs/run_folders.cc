@@ -1,32 +1,32 @@
-#include "worker/agent/logs/log_folders.h"
+#include "worker/agent/runs/run_folders.h"
 
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "worker/agent/run_directory.h"
-#include "worker/agent/run_directory_lock.h"
+#include "worker/agent/runs/run_directory.h"
+#include "worker/agent/runs/run_directory_lock.h"
 
 namespace strata::worker {
 
-void LogFolders::OnBegun(uint32_t job, const std::string& run_dir) {
+void RunFolders::OnBegun(uint32_t job, const std::string& run_dir) {
   absl::MutexLock lock(&mutex_);
   folders_[job] = {run_dir, true};
   if (folders_.size() > kJobsMax) folders_.erase(folders_.begin());
 }
 
-void LogFolders::OnGone(uint32_t job) {
+void RunFolders::OnGone(uint32_t job) {
   absl::MutexLock lock(&mutex_);
   const auto found = folders_.find(job);
   if (found != folders_.end()) found->second.running = false;
 }
 
-bool LogFolders::IsRunning(uint32_t job) const {
+bool RunFolders::IsRunning(uint32_t job) const {
   absl::MutexLock lock(&mutex_);
   const auto found = folders_.find(job);
   return found != folders_.end() && found->second.running;
 }
 
-absl::StatusOr<std::string> LogFolders::Find(uint32_t job, const std::string& recorded) const {
+absl::StatusOr<std::string> RunFolders::Find(uint32_t job, const std::string& recorded) const {
   std::string run_dir = recorded;
   {
     absl::MutexLock lock(&mutex_);
@@ -48,6 +48,12 @@ absl::StatusOr<std::string> LogFolders::Find(uint32_t job, const std::string& re
         absl::StrCat("run directory ", run_dir, " is now that of job ", *holder));
   }
   return run_dir;
+}
+
+std::string RunFolders::FileOf(const proto::LogProcess& process) const {
+  const std::string path = process.has_rank() ? RankLog("", process.rank())
+                                              : AggregatorLog("", process.aggregator_node());
+  return path.substr(path.rfind('/') + 1);
 }
 
 }  // namespace strata::worker

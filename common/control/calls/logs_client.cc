@@ -1,4 +1,4 @@
-#include "common/control/logs_client.h"
+#include "common/control/calls/logs_client.h"
 
 #include <grpcpp/channel.h>
 
@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/control/addresses.h"
+#include "common/control/calls/channel_to.h"
 #include "common/control/channel.h"
-#include "common/control/channel_to.h"
 #include "common/control/probe.h"
 #include "proto/logs.grpc.pb.h"
 
@@ -57,8 +57,7 @@ absl::Status LogsClient::Read(const proto::ReadLogs& request,
   const absl::Time deadline = absl::Now() + options_.deadline;
   AddressRound round(options_.coordinator);
   while (true) {
-    const auto channel =
-        ChannelTo(options_.coordinator, round, options_.credentials, deadline);
+    const auto channel = ChannelTo(options_.coordinator, round, options_.credentials, deadline);
     if (Stopped()) return absl::CancelledError("no longer looked at");
     absl::Status status = channel.status();
     if (channel.ok()) {
@@ -69,9 +68,9 @@ absl::Status LogsClient::Read(const proto::ReadLogs& request,
       }
       const bool is_cut = absl::IsUnavailable(status) || absl::IsCancelled(status);
       if (is_cut && !IsStandbyText(std::string(status.message()))) {
-        return absl::UnavailableError(absl::StrCat("coordinator at ", round.current(),
-                                                   " has ended the stream of logs: ",
-                                                   status.message()));
+        return absl::UnavailableError(
+            absl::StrCat("coordinator at ", round.current(),
+                         " has ended the stream of logs: ", status.message()));
       }
     }
     if (!absl::IsUnavailable(status)) return status;

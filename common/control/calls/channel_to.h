@@ -1,5 +1,5 @@
-#ifndef STRATA_COMMON_CONTROL_CHANNEL_TO_H_
-#define STRATA_COMMON_CONTROL_CHANNEL_TO_H_
+#ifndef STRATA_COMMON_CONTROL_CALLS_CHANNEL_TO_H_
+#define STRATA_COMMON_CONTROL_CALLS_CHANNEL_TO_H_
 
 #include <grpcpp/channel.h>
 
@@ -25,4 +25,4 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coor
 
 }  // namespace strata::control
 
-#endif  // STRATA_COMMON_CONTROL_CHANNEL_TO_H_
+#endif  // STRATA_COMMON_CONTROL_CALLS_CHANNEL_TO_H_

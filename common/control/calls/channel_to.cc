@@ -1,4 +1,4 @@
-#include "common/control/channel_to.h"
+#include "common/control/calls/channel_to.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "common/log_format.h"
 #include "common/tensorboard/run_events.h"
 #include "google/protobuf/text_format.h"
-#include "worker/agent/run_directory_lock.h"
+#include "worker/agent/runs/run_directory_lock.h"
 
 namespace strata::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/control/keys_client.h"
+#include "common/control/calls/keys_client.h"
 
 #include <grpcpp/client_context.h>
 
@@ -8,8 +8,8 @@
 
 #include "absl/time/clock.h"
 #include "common/control/addresses.h"
+#include "common/control/calls/channel_to.h"
 #include "common/control/channel.h"
-#include "common/control/channel_to.h"
 #include "common/control/join_metadata.h"
 #include "common/control/probe.h"
 #include "common/keys/certificate_request.h"

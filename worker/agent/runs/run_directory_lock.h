@@ -1,5 +1,5 @@
-#ifndef STRATA_WORKER_AGENT_RUN_DIRECTORY_LOCK_H_
-#define STRATA_WORKER_AGENT_RUN_DIRECTORY_LOCK_H_
+#ifndef STRATA_WORKER_AGENT_RUNS_RUN_DIRECTORY_LOCK_H_
+#define STRATA_WORKER_AGENT_RUNS_RUN_DIRECTORY_LOCK_H_
 
 #include <cstdint>
 #include <optional>
@@ -32,4 +32,4 @@ std::optional<uint32_t> LastJobIn(const std::string& run_dir);
 
 }  // namespace strata::worker
 
-#endif  // STRATA_WORKER_AGENT_RUN_DIRECTORY_LOCK_H_
+#endif  // STRATA_WORKER_AGENT_RUNS_RUN_DIRECTORY_LOCK_H_

@@ -1,4 +1,4 @@
-#include "worker/agent/logs/log_folders.h"
+#include "worker/agent/runs/run_folders.h"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 
 #include "common/unique_fd.h"
 #include "proto/record.pb.h"
-#include "worker/agent/run_directory.h"
+#include "worker/agent/runs/run_directory.h"
 
 namespace strata::worker {
 namespace {
 
-class LogFoldersTest : public ::testing::Test {
+class RunFoldersTest : public ::testing::Test {
  protected:
-  LogFoldersTest() { std::filesystem::create_directories(runs_); }
+  RunFoldersTest() { std::filesystem::create_directories(runs_); }
 
   // As a node of the job prepares it.
   std::string Prepare(uint32_t job, const std::string& name) {
@@ -30,8 +30,8 @@ class LogFoldersTest : public ::testing::Test {
       std::filesystem::path(::testing::TempDir() + "/folders/runs").lexically_normal().string();
 };
 
-TEST_F(LogFoldersTest, AJobsFolderIsFoundOnceItsNodeHasPreparedIt) {
-  LogFolders folders(runs_);
+TEST_F(RunFoldersTest, AJobsFolderIsFoundOnceItsNodeHasPreparedIt) {
+  RunFolders folders(runs_);
   EXPECT_TRUE(absl::IsNotFound(folders.Find(4, "").status()));
   const std::string run_dir = runs_ + "/one";
   folders.OnBegun(4, run_dir);
@@ -45,14 +45,14 @@ TEST_F(LogFoldersTest, AJobsFolderIsFoundOnceItsNodeHasPreparedIt) {
   EXPECT_EQ(*folders.Find(4, "/etc"), run_dir);
 }
 
-TEST_F(LogFoldersTest, AJobOfBeforeIsFoundByItsRecord) {
+TEST_F(RunFoldersTest, AJobOfBeforeIsFoundByItsRecord) {
   const std::string run_dir = Prepare(5, "two");
-  EXPECT_EQ(*LogFolders(runs_).Find(5, run_dir), run_dir);
+  EXPECT_EQ(*RunFolders(runs_).Find(5, run_dir), run_dir);
 }
 
-TEST_F(LogFoldersTest, AFolderThatAnotherJobHasHadSinceIsNotShown) {
+TEST_F(RunFoldersTest, AFolderThatAnotherJobHasHadSinceIsNotShown) {
   const std::string run_dir = Prepare(6, "three");
-  LogFolders folders(runs_);
+  RunFolders folders(runs_);
   folders.OnBegun(6, run_dir);
   Prepare(7, "three");
   const absl::Status status = folders.Find(6, "").status();
@@ -60,23 +60,23 @@ TEST_F(LogFoldersTest, AFolderThatAnotherJobHasHadSinceIsNotShown) {
   EXPECT_EQ(status.message(), "run directory " + run_dir + " is now that of job 7");
 }
 
-TEST_F(LogFoldersTest, WhatIsNotBelowTheRunsIsNotLookedAt) {
+TEST_F(RunFoldersTest, WhatIsNotBelowTheRunsIsNotLookedAt) {
   const std::string outside = ::testing::TempDir() + "/folders/outside";
   std::filesystem::create_directories(outside);
-  EXPECT_TRUE(absl::IsFailedPrecondition(LogFolders(runs_).Find(8, outside).status()));
-  EXPECT_TRUE(absl::IsFailedPrecondition(LogFolders(runs_).Find(8, runs_ + "/../x").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(RunFolders(runs_).Find(8, outside).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(RunFolders(runs_).Find(8, runs_ + "/../x").status()));
   // A link out of it is no better.
   std::filesystem::remove(runs_ + "/link");
   std::filesystem::create_directory_symlink(outside, runs_ + "/link");
-  EXPECT_TRUE(absl::IsFailedPrecondition(LogFolders(runs_).Find(8, runs_ + "/link").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(RunFolders(runs_).Find(8, runs_ + "/link").status()));
 }
 
-TEST_F(LogFoldersTest, WhatIsRememberedIsBounded) {
-  LogFolders folders(runs_);
-  for (uint32_t job = 1; job <= LogFolders::kJobsMax + 1; ++job) folders.OnBegun(job, runs_ + "/x");
+TEST_F(RunFoldersTest, WhatIsRememberedIsBounded) {
+  RunFolders folders(runs_);
+  for (uint32_t job = 1; job <= RunFolders::kJobsMax + 1; ++job) folders.OnBegun(job, runs_ + "/x");
   EXPECT_FALSE(folders.IsRunning(1));
   EXPECT_TRUE(folders.IsRunning(2));
-  EXPECT_TRUE(folders.IsRunning(LogFolders::kJobsMax + 1));
+  EXPECT_TRUE(folders.IsRunning(RunFolders::kJobsMax + 1));
 }
 
 }  // namespace
