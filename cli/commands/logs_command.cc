@@ -126,9 +126,11 @@ void AddLogsCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("job", options->job, "The job's number, or its name (the newest one)")
       ->required();
   command->add_option("--rank", options->ranks, "Only this rank; again for others")
-      ->type_name("RANK");
+      ->type_name("RANK")
+      ->allow_extra_args(false);
   command->add_option("--node", options->nodes, "Only the ranks of this node; again for others")
-      ->type_name("NODE");
+      ->type_name("NODE")
+      ->allow_extra_args(false);
   command->add_flag("--aggregator", options->aggregators,
                     "The aggregators' logs in place of the ranks': of all nodes, or of --node's");
   command->add_flag("-f,--follow", options->follow,

@@ -200,7 +200,7 @@ TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
   log_.Write("b\nhalf");
   EXPECT_TRUE(shows("a\nb\n"));
   worker_->Finish(job.value());
-  EXPECT_TRUE(shows("a\nb\nhalf\n"));
+  EXPECT_TRUE(shows("a\nb\nhalf"));
   reader.join();
   EXPECT_EQ(status, absl::OkStatus());
 }

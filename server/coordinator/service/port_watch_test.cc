@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/transport/zmq/zmq_endpoint.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 
@@ -22,33 +24,33 @@ constexpr uint64_t kProcess = 7;
 // would answer in our place.
 class Port {
  public:
-  Port() : held_(Bound(0)), listener_(Bound(number())) {}
-
-  void Listen() { EXPECT_EQ(listen(listener_.get(), 4), 0); }
-  void Close() { listener_ = UniqueFd(); }
-  std::string address() const { return absl::StrCat("tcp://127.0.0.1:", number()); }
-
- private:
-  static UniqueFd Bound(uint16_t port) {
-    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Port() : held_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1;
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(held_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    return fd;
-  }
-  uint16_t number() const {
-    sockaddr_in address = {};
     socklen_t size = sizeof(address);
-    getsockname(held_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    return ntohs(address.sin_port);
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(held_.get(), at, size), 0);
+    EXPECT_EQ(getsockname(held_.get(), at, &size), 0);
+    address_ = absl::StrCat("tcp://127.0.0.1:", ntohs(address.sin_port));
   }
 
-  UniqueFd held_;  // never listens
-  UniqueFd listener_;
+  void Listen() {
+    auto created = transport::CreateZmqEndpoint({});
+    ASSERT_TRUE(created.ok()) << created.status();
+    endpoint_ = *std::move(created);
+    const auto port = endpoint_->Listen(address_);
+    EXPECT_TRUE(port.ok()) << port.status();
+  }
+  void Close() { endpoint_.reset(); }
+  const std::string& address() const { return address_; }
+
+ private:
+  const UniqueFd held_;  // never listens
+  std::string address_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
 };
 
 // Two ports of one process.
