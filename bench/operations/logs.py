@@ -65,7 +65,10 @@ def ages(cluster, folder, count):
                                         "while :; do date +%s.%N; sleep 0.1; done"))
     await_line(cluster, "says", ".")
     with logs(cluster, "says", "--rank", "0", "--follow", "--tail", "0") as reader:
-        old = [time.time() - float(reader.stdout.readline()) for _ in range(count)]
+        old = []
+        for _ in range(count):
+            said = float(reader.stdout.readline())
+            old.append(time.time() - said)
         reader.send_signal(signal.SIGINT)
     cluster.call("cancel", "says")
     return old
