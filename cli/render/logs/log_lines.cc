@@ -32,7 +32,7 @@ nlohmann::ordered_json JsonOf(const proto::LogProcess& process) {
   nlohmann::ordered_json json;
   if (process.has_rank()) {
     json["rank"] = process.rank();
-  } else {
+  } else if (process.has_aggregator_node()) {
     json["aggregator_node"] = process.aggregator_node();
   }
   return json;

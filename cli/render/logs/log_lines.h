@@ -23,7 +23,7 @@ std::string TerminalLine(absl::string_view line);
 // "[3] " and "[aggregator 1] ".
 std::string LogLinesText(const proto::LogLines& lines, LogLinesForm form, bool with_process);
 
-// {"rank":3,"error":"..."}: why a process shows no more.
+// {"rank":3,"error":"..."}: why a process shows no more; of several: without one.
 std::string LogErrorJson(const proto::LogLines& lines);
 
 }  // namespace strata::cli

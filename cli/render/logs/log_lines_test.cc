@@ -46,6 +46,8 @@ TEST(LogLinesText, JsonTakesAnyBytes) {
   proto::LogLines failed = LinesOf(2, "");
   failed.set_error("rank 2's log is gone");
   EXPECT_EQ(LogErrorJson(failed), "{\"rank\":2,\"error\":\"rank 2's log is gone\"}\n");
+  failed.clear_process();
+  EXPECT_EQ(LogErrorJson(failed), "{\"error\":\"rank 2's log is gone\"}\n");
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ bool IsSame(const proto::LogProcess& a, const proto::LogProcess& b) {
 }
 
 constexpr size_t kErrorBytesMax = 400;
+// Of all readings: one of the logs of many workers has more under way than kBytesPerReadingMax.
+constexpr size_t kBytesMax = 256 << 20;
 
 // What a part takes off the credit.
 size_t CostOf(const std::string& lines) {
@@ -74,11 +76,20 @@ absl::StatusOr<uint64_t> LogReadings::Begin(const std::string& user,
     return absl::ResourceExhaustedError(absl::StrCat(
         "logs: this user looks at ", kReadingsPerUserMax, " already, which is all that they may"));
   }
+  const size_t count = std::max<size_t>(shares.size(), 1);
+  const uint32_t credit =
+      std::max(kCreditBytesMin, static_cast<uint32_t>(kBytesPerReadingMax / count));
+  size_t bytes = credit * count;
+  for (const auto& [id, reading] : readings_) bytes += reading.credit * reading.shares.size();
+  if (bytes > kBytesMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "logs: ", kBytesMax >> 20, " MiB of them may be under way, which are; ask for ",
+        "fewer ranks, or later"));
+  }
   const uint64_t id = next_reading_++;
   Reading& reading = readings_[id];
   reading.user = user;
-  const size_t count = std::max<size_t>(shares.size(), 1);
-  reading.credit = std::max(kCreditBytesMin, static_cast<uint32_t>(kBytesPerReadingMax / count));
+  reading.credit = credit;
   for (size_t i = 0; i < shares.size(); ++i) {
     const Share& share = shares[i];
     OpenShare open{.where = share.where, .credit = reading.credit};

@@ -123,6 +123,21 @@ TEST(LogReadings, AWorkerThatGoesEndsWhatItReadAfterTheLinesThatHaveCome) {
   EXPECT_EQ(readings.Outgoing().at(0).stream, 5) << "the end of its old stream took the new one";
 }
 
+TEST(LogReadings, WhatAllReadingsMayHaveUnderWayIsBounded) {
+  LogReadings readings;
+  std::vector<LogReadings::Share> many(4000, ShareOf(1, {0}));
+  ASSERT_TRUE(readings.Begin("ada", many).ok());
+  const auto first = readings.Begin("ada", many);
+  ASSERT_TRUE(first.ok());
+  const absl::Status refused = readings.Begin("ben", many).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_EQ(refused.message(),
+            "logs: 256 MiB of them may be under way, which are; ask for fewer ranks, or later");
+  EXPECT_TRUE(readings.Begin("ben", {ShareOf(1, {0})}).ok());
+  readings.End(*first);
+  EXPECT_TRUE(readings.Begin("ben", many).ok());
+}
+
 TEST(LogReadings, AnErrorEndsItsProcessAndIsCut) {
   LogReadings readings;
   readings.OnOffered(1, "w1");

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "server/coordinator/logs/log_places.h"
 
 namespace strata::server {
 namespace {
 
-// How often it is looked whether who reads or offers still may, and whether the job has ended.
+// How often it is looked whether who reads still may, and whether the job has ended.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
+// How often it is looked whether a worker is still a member: there may be a thousand.
+constexpr absl::Duration kLookAtWorkersEvery = absl::Seconds(5);
 
 bool HasEnded(const LogScene& scene) {
   return scene.job.state() != proto::QUEUED && scene.job.state() != proto::RUNNING;
@@ -55,7 +58,7 @@ absl::Status LogsService::Open(uint64_t id, const Guest& guest, const Stream& st
 void LogsService::Write(const Guest& guest, WantedQueue* queue,
                         grpc::ServerReaderWriter<proto::LogWanted, proto::LogPart>* stream) {
   while (!queue->IsDone() && access_->StillCounts(guest.caller).ok()) {
-    const std::optional<proto::LogWanted> wanted = queue->Pop(kLookEvery);
+    const std::optional<proto::LogWanted> wanted = queue->Pop(kLookAtWorkersEvery);
     if (wanted.has_value() && !stream->Write(*wanted)) return;
   }
 }
@@ -119,7 +122,7 @@ grpc::Status LogsService::StreamedRead(
     reading = *begun;
     Flush();
   }
-  const grpc::Status shown = Show(context, *guest, request, reading, stream);
+  const grpc::Status shown = Show(context, *guest, request, scene.job, reading, stream);
   absl::MutexLock lock(&mutex_);
   readings_.End(reading);
   Flush();
@@ -128,7 +131,9 @@ grpc::Status LogsService::StreamedRead(
 
 grpc::Status LogsService::Show(
     grpc::ServerContext* context, const Guest& guest, const proto::ReadLogs& request,
-    uint64_t reading, grpc::ServerSplitStreamer<proto::ReadLogs, proto::LogLines>* stream) {
+    const proto::JobStatus& job, uint64_t reading,
+    grpc::ServerSplitStreamer<proto::ReadLogs, proto::LogLines>* stream) {
+  LogPlaces places(job, request);
   absl::Time look_at = absl::Now();
   bool told = !request.lines().follow();
   while (!context->IsCancelled()) {
@@ -137,6 +142,11 @@ grpc::Status LogsService::Show(
       const absl::Status may = look_(guest, JobId(request.job_id()), &scene);
       if (!may.ok()) return ToGrpc(may);
       look_at = absl::Now() + kLookEvery;
+      for (std::string& news : places.News(scene.job)) {
+        proto::LogLines line;
+        line.set_error(std::move(news));
+        if (request.lines().follow() && !stream->Write(line)) return grpc::Status::CANCELLED;
+      }
       if (!told && HasEnded(scene)) {
         absl::MutexLock lock(&mutex_);
         readings_.OnJobEnded(reading);

@@ -60,8 +60,9 @@ class LogsService final : public proto::Logs::StreamedService {
   // Writes what the stream's worker is to do, until its queue ends or it counts no longer.
   void Write(const Guest& guest, WantedQueue* queue,
              grpc::ServerReaderWriter<proto::LogWanted, proto::LogPart>* stream);
+  // `job`: as it was when the reading began.
   grpc::Status Show(grpc::ServerContext* context, const Guest& guest,
-                    const proto::ReadLogs& request, uint64_t reading,
+                    const proto::ReadLogs& request, const proto::JobStatus& job, uint64_t reading,
                     grpc::ServerSplitStreamer<proto::ReadLogs, proto::LogLines>* stream);
   // Hands to the streams what the core wants sent.
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
