@@ -73,6 +73,19 @@ class Cluster:
         self.keys = ["--keys", ready["keys"]] if "keys" in ready else []
         return local
 
+    def start_small(self):
+        """A server and a worker with 2 slots, and a coordinator at a Unix socket; returns the
+        processes of coordinator and worker.
+        """
+        self.address = f"unix:{self.scratch}/c"
+        coordinator, _ = self.start("coordinator", "--listen", self.address, "--state",
+                                    os.path.join(self.scratch, "state"), "--log-level", "error")
+        way = ("--coordinator", self.address, "--log-level", "error")
+        self.start("server", *way, "--name", "s0")
+        worker, _ = self.start("worker", *way, "--name", "w0", "--slots", "2", "--gpus", "none",
+                               "--runs", self.runs)
+        return coordinator, worker
+
     def call(self, *arguments):
         """What a command on the cluster prints."""
         return self.call_alone(*arguments, "--coordinator", self.address, *self.keys)

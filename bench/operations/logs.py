@@ -33,19 +33,6 @@ def write_script(folder, name, text):
     return f'name: "{name}" program {{ path: "{path}" }} ranks: 1'
 
 
-def start(cluster, folder):
-    """Returns the processes of coordinator and worker."""
-    address = f"unix:{folder}/c"
-    coordinator, _ = cluster.start("coordinator", "--listen", address, "--state",
-                                   os.path.join(folder, "state"), "--log-level", "error")
-    cluster.address = address
-    way = ("--coordinator", address, "--log-level", "error")
-    cluster.start("server", *way, "--name", "s0")
-    worker, _ = cluster.start("worker", *way, "--name", "w0", "--slots", "2", "--gpus", "none",
-                              "--runs", cluster.runs)
-    return coordinator, worker
-
-
 def megabytes(process, field):
     with open(f"/proc/{process.pid}/status", encoding="utf-8") as file:
         for line in file:
@@ -105,7 +92,7 @@ def main():
     size = int(options.gigabytes * (1 << 30))
     with (tempfile.TemporaryDirectory(dir="/var/tmp") as folder,
           Cluster(options.strata, folder) as cluster):
-        daemons = dict(zip(("coordinator", "worker"), start(cluster, folder)))
+        daemons = dict(zip(("coordinator", "worker"), cluster.start_small()))
         old = ages(cluster, folder, options.lines)
         print(f"a line is {statistics.median(old):.2f} s old when it is shown (median), "
               f"{statistics.quantiles(old, n=20)[-1]:.2f} s (95 %), {max(old):.2f} s at most",

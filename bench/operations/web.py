@@ -105,19 +105,6 @@ class Measured:
         return cluster.status("job")["progress"]["step"]
 
 
-def start(cluster, folder):
-    """Returns the coordinator's process."""
-    address = f"unix:{folder}/c"
-    coordinator, _ = cluster.start("coordinator", "--listen", address, "--state",
-                                   os.path.join(folder, "state"), "--log-level", "error")
-    cluster.address = address
-    way = ("--coordinator", address, "--log-level", "error")
-    cluster.start("server", *way, "--name", "s0")
-    cluster.start("worker", *way, "--name", "w0", "--slots", "2", "--gpus", "none", "--runs",
-                  cluster.runs)
-    return coordinator
-
-
 def look(cluster, options, coordinator):
     run_dir = cluster.submit("job", JOB)
     for status in cluster.watch("job", 0.1, LIMIT_S):
@@ -155,7 +142,7 @@ def main():
     options = parser.parse_args()
     with (tempfile.TemporaryDirectory(dir="/tmp") as folder,
           Cluster(options.strata, folder) as cluster):
-        without, idle, watched, ages, told = look(cluster, options, start(cluster, folder))
+        without, idle, watched, ages, told = look(cluster, options, cluster.start_small()[0])
     for name, one in (("nobody looks", idle), (f"{options.viewers} look", watched)):
         print(f"{name}: the coordinator uses {one.cpu * 100:.2f} % of a core, "
               f"{without.cpu * 100:.2f} % without strata web; steps "
