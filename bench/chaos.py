@@ -146,10 +146,17 @@ class Chaos:
             self.cluster.start_again(name)
         return ended
 
+    def revive_deposed(self):
+        """Starts coordinators again that ended as they lead no longer, which may take a moment."""
+        for one in self.coordinators():
+            if self.options.standby and not one.runs:
+                self.cluster.start_again(one.name)
+
     def await_whole(self, course, since):
         """Returns why the job is not whole within the limit; empty: it is, or it has ended."""
         deadline = time.monotonic() + WHOLE_S
         while True:
+            self.revive_deposed()
             trouble = self.trouble(course, since)
             if not trouble or time.monotonic() > deadline:
                 return trouble
