@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,9 +72,14 @@ class Shown {
       failed_ = true;
       if (json_) text += LogErrorJson(lines);
     }
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    const bool taken = std::fflush(stdout) == 0;
-    if (!lines.error().empty() && !json_) PrintError(lines.error(), kExitFailed);
+    const bool taken =
+        std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    if (!taken && errno != EPIPE) {
+      failed_ = true;
+      PrintError(absl::StrCat("standard output: ", std::strerror(errno)), kExitFailed);
+    }
+    // It may have a path that a user named.
+    if (!lines.error().empty() && !json_) PrintError(TerminalLine(lines.error()), kExitFailed);
     return taken;
   }
 
@@ -106,7 +113,7 @@ int Run(const Options& options) {
   });
   interrupt.Catch(nullptr);
   // Whoever reads the output has enough of it, as `head` does.
-  if (!taken) return kExitOk;
+  if (!taken) return shown.failed() ? kExitFailed : kExitOk;
   if (absl::IsCancelled(status)) return interrupt.exit_status();
   if (absl::IsUnimplemented(status)) {
     return PrintError(absl::StrCat("coordinator at ", reached.coordinator,

@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // A log of rank 0, as a worker's reader would read it.
 class FakeLog {
@@ -209,7 +210,7 @@ TEST_F(LogsTest, WhoLosesTheRightSeesNoMore) {
   StartWorker();
   Offer("w1");
   const JobId job = Running("sam");
-  ASSERT_TRUE(Read("sam", Asking(job)).status.ok());
+  ASSERT_THAT(ReadOnceOffered("sam", Asking(job)).errors, IsEmpty());
   std::string less = kPolicy;
   const std::string sam = R"(users { name: "sam" namespace: "vision" role: SUBMIT })";
   less.replace(less.find(sam), sam.size(),
@@ -255,7 +256,25 @@ TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
     absl::SleepFor(kLook);
   }
   EXPECT_THAT(AuditLines(), HasSubstr("which shows no logs of a worker w1"));
+  // It hears why, and does not ask again soon.
+  const std::string once = AuditLines();
+  absl::SleepFor(absl::Seconds(2));
+  EXPECT_EQ(AuditLines(), once);
   EXPECT_EQ(Read("sam", Asking(job)).errors.size(), 1u);
+}
+
+TEST_F(LogsTest, WhoAsksForMoreThanAPatternIsRefused) {
+  StartWorker();
+  Offer("w1");
+  const JobId job = Running("sam");
+  proto::ReadLogs request = Asking(job);
+  request.mutable_lines()->set_grep(std::string(10 << 20, 'a'));
+  const absl::Status status = Read("sam", request).status;
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(status.message(), HasSubstr("grep: a pattern of 10485760 bytes"));
+  request = Asking(job);
+  for (int i = 0; i < 300'000; ++i) request.add_ranks(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(Read("sam", request).status));
 }
 
 TEST_F(LogsTest, AStreamThatBreaksIsOpenedAgain) {

@@ -93,7 +93,7 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
         dir + "/events.out.tfevents.1700000000.host.strata"}) {
     ASSERT_TRUE(AppendLine(stale, "stale").ok());
   }
-  ASSERT_TRUE(AppendLine(RankLog(dir, 2), "of another node").ok());
+  ASSERT_TRUE(AppendLine(RankLog(dir, 2), "of another node, once").ok());
   ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
   EXPECT_EQ(ReadFile(dir + "/job.textproto"), "name: \"lenet\"\n");
   EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
@@ -101,6 +101,9 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   EXPECT_FALSE(std::filesystem::exists(AggregatorLog(dir, 0)));
   EXPECT_FALSE(std::filesystem::exists(dir + "/weights.node-0.hashes"));
   EXPECT_TRUE(tensorboard::EventFilesIn(dir).empty());
+  EXPECT_FALSE(std::filesystem::exists(RankLog(dir, 2)));
+  ASSERT_TRUE(AppendLine(RankLog(dir, 2), "of another node of this job").ok());
+  ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
   EXPECT_TRUE(std::filesystem::exists(RankLog(dir, 2)));
 }
 

@@ -99,8 +99,7 @@ class GrpcLogsOffer final : public LogsOffer {
     proto::LogPart offered;
     offered.mutable_offered()->set_worker(options_.worker);
     if (stream->Write(offered)) Serve(stream.get());
-    // Else the coordinator may not know yet that nothing comes any more.
-    context.TryCancel();
+    // Not cancelled here: the stream has ended, and why is to be heard.
     listener.join();
     const absl::Status status = FromGrpc(stream->Finish());
     absl::MutexLock lock(&mutex_);
@@ -115,7 +114,7 @@ class GrpcLogsOffer final : public LogsOffer {
       absl::MutexLock lock(&mutex_);
       wanted_.push_back(std::move(wanted));
       // Nobody who looks at logs says so much.
-      if (wanted_.size() > kQueuedMessagesMax) break;
+      if (wanted_.size() > kQueuedMessagesMax && context_ != nullptr) context_->TryCancel();
     }
     absl::MutexLock lock(&mutex_);
     ended_ = true;

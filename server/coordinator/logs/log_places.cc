@@ -27,8 +27,7 @@ std::vector<std::string> LogPlaces::News(const proto::JobStatus& job) {
     const auto [at, is_new] = workers_.try_emplace(node.node(), node.daemon());
     if (!is_new && at->second == node.daemon()) continue;
     at->second = node.daemon();
-    news.push_back(absl::StrCat("node ", node.node(), is_new ? " has joined," : " is now",
-                                " on worker ", node.daemon(),
+    news.push_back(absl::StrCat("node ", node.node(), " is now on worker ", node.daemon(),
                                 ", whose logs are not followed here: ask again for them"));
   }
   return news;

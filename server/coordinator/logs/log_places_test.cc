@@ -35,7 +35,7 @@ TEST(LogPlaces, ANodeThatGoesOnElsewhereIsSaidOnce) {
 
 TEST(LogPlaces, ANodeThatJoinsIsSaidToWhoFollowsAll) {
   LogPlaces all(On({"w0"}), {});
-  EXPECT_THAT(all.News(On({"w0", "w1"})), ElementsAre("node 1 has joined, on worker w1, whose logs "
+  EXPECT_THAT(all.News(On({"w0", "w1"})), ElementsAre("node 1 is now on worker w1, whose logs "
                                                       "are not followed here: ask again for them"));
   proto::ReadLogs wanted;
   wanted.add_nodes(0);

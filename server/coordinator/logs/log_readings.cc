@@ -16,6 +16,14 @@ constexpr size_t kErrorBytesMax = 400;
 // Of all readings: one of the logs of many workers has more under way than kBytesPerReadingMax.
 constexpr size_t kBytesMax = 256 << 20;
 
+// The text's beginning, of whole characters.
+std::string Cut(const std::string& text) {
+  if (text.size() <= kErrorBytesMax) return text;
+  size_t end = kErrorBytesMax;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 // What a part takes off the credit.
 size_t CostOf(const std::string& lines) {
   return lines.empty() ? 0 : lines.size() + LogReadings::kPartBytes;
@@ -131,15 +139,17 @@ void LogReadings::OnPart(uint64_t stream, proto::LogPart part) {
     const uint32_t bytes = static_cast<uint32_t>(CostOf(part.lines()));
     open.credit -= bytes;
     open.queued += bytes;
+    // Of a worker's message nothing else is kept.
+    const proto::LogProcess which = *process;
     if (part.ended() || !part.error().empty()) open.processes.erase(process);
     if (open.processes.empty()) open.stream = 0;
     if (part.lines().empty() && part.error().empty()) return;
     Queued queued{.share = i};
-    *queued.lines.mutable_process() = part.process();
+    *queued.lines.mutable_process() = which;
     queued.lines.set_lines(std::move(*part.mutable_lines()));
     if (!part.error().empty()) {
-      queued.lines.set_error(absl::StrCat(TextOf(part.process()), "'s log on ", open.where, ": ",
-                                          part.error().substr(0, kErrorBytesMax)));
+      queued.lines.set_error(
+          absl::StrCat(TextOf(which), "'s log on ", open.where, ": ", Cut(part.error())));
     }
     reading.queue.push_back(std::move(queued));
     return;

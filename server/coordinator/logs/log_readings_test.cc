@@ -191,7 +191,7 @@ TEST(LogReadings, AUserAndAllOfThemLookAtSoManyAtOnce) {
 TEST(LogReadings, AWorkerThatCannotShowLogsIsSaidToBeOneUnlessItOffers) {
   LogReadings readings;
   LogReadings::Share share = ShareOf(1, {0});
-  share.cannot = "worker w1 is of version 0.0 and offers no logs";
+  share.cannot = "worker w1 is of version 0.0 and offers no logs now";
   const auto id = readings.Begin("ada", {share});
   ASSERT_TRUE(id.ok());
   EXPECT_TRUE(readings.HasNews(*id));

@@ -25,7 +25,7 @@ LogReadings::Share ShareOf(const LogScene& scene, const std::string& worker,
     const std::string version =
         daemon.version().empty() ? "before " STRATA_VERSION : daemon.version();
     share.cannot =
-        absl::StrCat("worker ", worker, " is of version ", version, " and offers no logs");
+        absl::StrCat("worker ", worker, " is of version ", version, " and offers no logs now");
   }
   return share;
 }
@@ -56,16 +56,21 @@ absl::StatusOr<std::vector<LogReadings::Share>> SharesOf(const LogScene& scene,
       const bool one = ranks.erase(node.first_rank() + i) > 0;
       if (one || whole) processes.emplace_back().set_rank(node.first_rank() + i);
     }
-    if (node.daemon().empty()) continue;
-    has_begun = true;
+    has_begun = has_begun || !node.daemon().empty();
     if (processes.empty()) continue;
     auto at = by_worker.find(node.daemon());
     if (at == by_worker.end()) {
       at = by_worker.emplace(node.daemon(), ShareOf(scene, node.daemon(), wanted.lines())).first;
     }
+    if (node.daemon().empty()) at->second.cannot = "its node is on no worker at present";
     for (proto::LogProcess& process : processes) {
       *at->second.begin.add_processes() = std::move(process);
     }
+  }
+  if (!has_begun && scene.job.restarts_size() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", scene.job.job_id(),
+                     " waits to go on: until then its logs are only on the hosts where it ran"));
   }
   if (!has_begun) {
     return absl::FailedPreconditionError(

@@ -75,6 +75,27 @@ TEST(LogShares, AJobThatHasNotBegunHasNoLogs) {
   EXPECT_EQ(Text(scene, {}), "job 7 has not begun, and has no logs yet");
 }
 
+TEST(LogShares, AJobThatWaitsToGoOnIsNotCalledNew) {
+  LogScene scene = Scene();
+  scene.job.clear_nodes();
+  scene.job.add_restarts();
+  EXPECT_EQ(Text(scene, {}),
+            "job 7 waits to go on: until then its logs are only on the hosts where it ran");
+}
+
+TEST(LogShares, ANodeThatIsNowhereIsAnErrorAndTheOthersAreShown) {
+  LogScene scene = Scene();
+  scene.job.mutable_nodes(1)->clear_daemon();
+  const auto shares = SharesOf(scene, {});
+  ASSERT_TRUE(shares.ok());
+  ASSERT_EQ(shares->size(), 2u);
+  EXPECT_EQ((*shares)[0].worker, "");
+  EXPECT_EQ((*shares)[0].cannot, "its node is on no worker at present");
+  EXPECT_EQ((*shares)[0].begin.processes_size(), 2);
+  EXPECT_EQ((*shares)[1].worker, "w1");
+  EXPECT_EQ((*shares)[1].cannot, "");
+}
+
 TEST(LogShares, AWorkerOfAnotherVersionIsSaidToBeOne) {
   LogScene scene = Scene();
   scene.daemons.mutable_daemons(1)->clear_version();
@@ -83,7 +104,7 @@ TEST(LogShares, AWorkerOfAnotherVersionIsSaidToBeOne) {
   EXPECT_EQ((*shares)[0].cannot, "");
   EXPECT_EQ((*shares)[0].where, "worker w1 (host)");
   EXPECT_EQ((*shares)[1].cannot,
-            "worker w2 is of version before " STRATA_VERSION " and offers no logs");
+            "worker w2 is of version before " STRATA_VERSION " and offers no logs now");
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ control::LogsSource::Step LogFeed::Next() {
     Step step = Read(at->first, &at->second);
     goes_on = goes_on || step.goes_on;
     if (at->second.logs.empty()) readings_.erase(at);
-    if (step.part.has_value()) return {.part = std::move(step.part), .goes_on = true};
+    // Whoever wants something is heard between two steps.
+    if (step.goes_on) return step;
   }
   return {.part = std::nullopt, .goes_on = goes_on};
 }
@@ -78,7 +79,7 @@ control::LogsSource::Step LogFeed::Read(uint64_t id, Reading* reading) {
       ++reading->next;
     }
     goes_on = goes_on || step.goes_on;
-    if (step.part.has_value() || !reading->begin.lines().follow()) return step;
+    if (step.goes_on || !reading->begin.lines().follow()) return step;
   }
   return {.part = std::nullopt, .goes_on = goes_on};
 }
@@ -103,22 +104,25 @@ control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* l
       return fail(
           absl::StrCat("this worker reads ", kOpenLogsMax, " logs already, which is all it may"));
     }
+    LogReader::Options options{.grep = lines.grep(), .follow = lines.follow()};
+    if (lines.has_tail_lines() && !log->came_late) options.tail_lines = lines.tail_lines();
     absl::StatusOr<std::string> folder = folders_->Find(job, reading->begin.run_dir());
-    auto reader = folder.ok()
-                      ? LogReader::Open(*folder, folders_->FileOf(log->process),
-                                        {.tail_lines = lines.has_tail_lines()
-                                                           ? std::optional(lines.tail_lines())
-                                                           : std::nullopt,
-                                         .grep = lines.grep()})
-                      : folder.status();
+    auto reader = folder.ok() ? LogReader::Open(*folder, folders_->FileOf(log->process), options)
+                              : folder.status();
     // It may be about to begin.
-    if (absl::IsNotFound(reader.status()) && !last) return {};
+    if (absl::IsNotFound(reader.status()) && !last) {
+      log->came_late = true;
+      return {};
+    }
     if (!reader.ok()) return fail(std::string(reader.status().message()));
     log->reader = *std::move(reader);
   }
   const size_t room = std::min<size_t>(kPartBytesMax, reading->credit - kPartCost);
   absl::StatusOr<LogReader::Piece> piece = log->reader->Read(room, last);
   if (!piece.ok()) return fail(std::string(piece.status().message()));
+  // The log may have been replaced by that of another job, which may be another user's.
+  const absl::Status still = folders_->Find(job, reading->begin.run_dir()).status();
+  if (!still.ok()) return fail(std::string(still.message()));
   log->ended = piece->at_end && last;
   if (piece->lines.empty() && !log->ended) return {.part = std::nullopt, .goes_on = !piece->at_end};
   if (!piece->lines.empty()) reading->credit -= piece->lines.size() + kPartCost;

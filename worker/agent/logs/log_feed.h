@@ -39,6 +39,7 @@ class LogFeed final : public control::LogsSource {
   struct Log {
     proto::LogProcess process;
     std::unique_ptr<LogReader> reader = nullptr;  // null: not opened yet
+    bool came_late = false;  // it was not there when the reading began: all of it is new
     bool ended = false;
   };
   struct Reading {

@@ -22,7 +22,9 @@ class OneFolder final : public LogFolders {
   explicit OneFolder(std::string run_dir) : run_dir_(std::move(run_dir)) {}
   bool IsRunning(uint32_t) const override { return running; }
   absl::StatusOr<std::string> Find(uint32_t job, const std::string&) const override {
-    if (job != kJob) return absl::FailedPreconditionError("another job has had it since");
+    if (job != kJob || is_anothers) {
+      return absl::FailedPreconditionError("another job has had it since");
+    }
     return run_dir_;
   }
   std::string FileOf(const proto::LogProcess& process) const override {
@@ -30,6 +32,7 @@ class OneFolder final : public LogFolders {
   }
 
   bool running = true;
+  bool is_anothers = false;
 
  private:
   const std::string run_dir_;
@@ -182,6 +185,28 @@ TEST_F(LogFeedTest, SendsNoMoreThanTheCreditAndGoesOnWithMore) {
   }
   EXPECT_EQ(shown, text);
   EXPECT_GT(rounds, 20u);
+}
+
+TEST_F(LogFeedTest, WhatAnotherJobWritesThereSinceIsNotShown) {
+  Write(0, "mine\n");
+  feed_.OnWanted(Begin(7, {0}, /*follow=*/true));
+  EXPECT_EQ(All().at(0).lines(), "mine\n");
+  std::filesystem::remove(PathOf(0));
+  folders_.is_anothers = true;
+  Write(0, "theirs\n");
+  const auto parts = All();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].lines(), "");
+  EXPECT_EQ(parts[0].error(), "another job has had it since");
+}
+
+TEST_F(LogFeedTest, OfALogThatComesLaterNothingIsLeftOut) {
+  proto::LogWanted wanted = Begin(7, {0}, /*follow=*/true);
+  wanted.mutable_begin()->mutable_lines()->set_tail_lines(0);
+  feed_.OnWanted(wanted);
+  EXPECT_TRUE(All().empty());
+  Write(0, "a\nb\n");
+  EXPECT_EQ(All().at(0).lines(), "a\nb\n");
 }
 
 TEST_F(LogFeedTest, OneReadingThatTakesNothingHoldsNobodyUp) {

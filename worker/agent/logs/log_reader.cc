@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/require.h"
 
 namespace strata::worker {
@@ -23,6 +25,7 @@ constexpr size_t kBytesPerReadMax = 1 << 20;
 // Bytes from the end in which the last lines are looked for: a file without line breaks may be of
 // any size.
 constexpr uint64_t kTailBytesMax = 64 << 20;
+constexpr absl::Duration kReadFor = absl::Milliseconds(50);
 constexpr int64_t kPatternMemoryMax = 1 << 20;
 
 constexpr char kBeginsAnew[] = "[the log was truncated or replaced, and begins anew]\n";
@@ -82,6 +85,11 @@ absl::StatusOr<std::unique_ptr<LogReader>> LogReader::Open(const std::string& ru
   absl::StatusOr<UniqueFd> file = OpenLog(run_dir, name);
   if (!file.ok()) return file.status();
   reader->file_ = *std::move(file);
+  if (!options.follow) {
+    struct stat about;
+    if (fstat(reader->file_.get(), &about) != 0) return CannotRead(name, errno);
+    reader->end_ = static_cast<uint64_t>(about.st_size);
+  }
   if (options.tail_lines.has_value()) {
     const absl::Status found = reader->SeekTail(*options.tail_lines);
     if (!found.ok()) return found;
@@ -92,13 +100,10 @@ absl::StatusOr<std::unique_ptr<LogReader>> LogReader::Open(const std::string& ru
 absl::Status LogReader::SeekTail(uint64_t lines) {
   struct stat about;
   if (fstat(file_.get(), &about) != 0) return CannotRead(name_, errno);
-  const uint64_t size = static_cast<uint64_t>(about.st_size);
+  const uint64_t size = end_.value_or(static_cast<uint64_t>(about.st_size));
   offset_ = size;
   if (lines == 0) return absl::OkStatus();
-  // What is looked for shows at most so many bytes.
-  const uint64_t back_max =
-      lines < kTailBytesMax / kLineBytesMax ? (lines + 1) * kLineBytesMax : kTailBytesMax;
-  const uint64_t first = size > back_max ? size - back_max : 0;
+  const uint64_t first = size > kTailBytesMax ? size - kTailBytesMax : 0;
   std::string block(kBlockBytes, '\0');
   uint64_t end = size;
   while (end > first) {
@@ -122,6 +127,10 @@ absl::Status LogReader::SeekTail(uint64_t lines) {
 absl::Status LogReader::ReadBlock() {
   block_.resize(kBlockBytes);
   used_ = 0;
+  if (end_.has_value()) {
+    const uint64_t rest = *end_ > offset_ ? *end_ - offset_ : 0;
+    block_.resize(static_cast<size_t>(std::min<uint64_t>(rest, block_.size())));
+  }
   const ssize_t got = pread(file_.get(), block_.data(), block_.size(), static_cast<off_t>(offset_));
   block_.resize(got > 0 ? static_cast<size_t>(got) : 0);
   if (got < 0) return CannotRead(absl::StrCat(run_dir_, "/logs/", name_), errno);
@@ -131,6 +140,7 @@ absl::Status LogReader::ReadBlock() {
 
 bool LogReader::BeginsAnew() {
   struct stat mine, theirs;
+  if (end_.has_value()) return false;
   if (fstat(file_.get(), &mine) != 0) return false;
   if (static_cast<uint64_t>(mine.st_size) < offset_) return true;
   absl::StatusOr<UniqueFd> now = OpenLog(run_dir_, name_);
@@ -143,6 +153,13 @@ bool LogReader::BeginsAnew() {
 
 void LogReader::Add(std::string_view part) {
   line_bytes_ += part.size();
+  if (line_.size() + part.size() > kLineBytesMax) {
+    const size_t back = part.substr(0, part.size() - 1).rfind('\r');
+    if (back != std::string_view::npos) {
+      part.remove_prefix(back + 1);
+      line_.clear();
+    }
+  }
   line_.append(part.substr(0, kLineBytesMax - line_.size()));
 }
 
@@ -163,6 +180,7 @@ absl::StatusOr<LogReader::Piece> LogReader::Read(size_t bytes_max, bool last) {
   STRATA_REQUIRE(bytes_max >= kShownLineBytesMax);
   Piece piece;
   size_t looked_at = 0;
+  const absl::Time until = absl::Now() + kReadFor;
   const auto has_room = [&] { return bytes_max - piece.lines.size() >= kShownLineBytesMax; };
   while (looked_at < kBytesPerReadMax) {
     while (used_ < block_.size()) {
@@ -171,7 +189,10 @@ absl::StatusOr<LogReader::Piece> LogReader::Read(size_t bytes_max, bool last) {
       const size_t end = rest.find('\n');
       Add(rest.substr(0, end));
       used_ += end == std::string_view::npos ? rest.size() : end + 1;
-      if (end != std::string_view::npos) EndLine(&piece.lines);
+      if (end == std::string_view::npos) continue;
+      EndLine(&piece.lines);
+      // Some patterns take long for each line.
+      if (grep_ != nullptr && absl::Now() > until) return piece;
     }
     const absl::Status read = ReadBlock();
     if (!read.ok()) return read;

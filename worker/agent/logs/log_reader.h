@@ -22,7 +22,8 @@ namespace strata::worker {
 // Threads: one. No call waits for a line to be written.
 class LogReader {
  public:
-  // Bytes of a line that are shown; the rest of it is counted in a mark at its end.
+  // Bytes of a line that are shown; the rest of it is counted in a mark at its end. Of one that
+  // goes back to its beginning (\r), as progress bars do, the newest state is shown.
   static constexpr size_t kLineBytesMax = 16 << 10;
   // A line with its mark and its line break is never longer.
   static constexpr size_t kShownLineBytesMax = kLineBytesMax + 128;
@@ -31,6 +32,7 @@ class LogReader {
   struct Options {
     std::optional<uint64_t> tail_lines = {};  // the last ones that are there; nullopt: all
     std::string grep = {};                    // RE2; only lines that match; empty: all
+    bool follow = false;                      // else what is written after Open is not read
   };
   struct Piece {
     std::string lines;    // each with its line break
@@ -64,12 +66,13 @@ class LogReader {
   const std::string run_dir_, name_;
   std::unique_ptr<re2::RE2> grep_;
   UniqueFd file_;
-  uint64_t offset_ = 0;         // of the file's bytes after block_
-  std::string block_;           // of the file
-  size_t used_ = 0;             // bytes of block_
-  std::string line_;            // so far, up to kLineBytesMax
-  uint64_t line_bytes_ = 0;     // of all of it
-  bool starts_within_ = false;  // the line's beginning was too far back
+  uint64_t offset_ = 0;          // of the file's bytes after block_
+  std::optional<uint64_t> end_;  // of what is read; nullopt: whatever comes
+  std::string block_;            // of the file
+  size_t used_ = 0;              // bytes of block_
+  std::string line_;             // so far, up to kLineBytesMax
+  uint64_t line_bytes_ = 0;      // of all of it
+  bool starts_within_ = false;   // the line's beginning was too far back
 };
 
 }  // namespace strata::worker

@@ -83,7 +83,7 @@ TEST_F(LogReaderTest, ALineWithoutAnEndCountsAsOneOfTheTail) {
 
 TEST_F(LogReaderTest, ALineWithoutAnEndWaitsForItUntilNothingMoreComes) {
   Append("one\ntw");
-  const auto reader = Open();
+  const auto reader = Open({.follow = true});
   EXPECT_EQ(All(reader.get(), false), "one\n");
   Append("o\nthr");
   EXPECT_EQ(All(reader.get(), false), "two\n");
@@ -132,7 +132,7 @@ TEST_F(LogReaderTest, APatternThatNothingMatchesHoldsNobodyUp) {
 
 TEST_F(LogReaderTest, ALogThatIsTruncatedIsReadFromItsNewBeginning) {
   Append("one\ntwo\nthr");
-  const auto reader = Open();
+  const auto reader = Open({.follow = true});
   EXPECT_EQ(All(reader.get(), false), "one\ntwo\n");
   std::filesystem::resize_file(Path(), 0);
   Append("new\n");
@@ -142,7 +142,7 @@ TEST_F(LogReaderTest, ALogThatIsTruncatedIsReadFromItsNewBeginning) {
 
 TEST_F(LogReaderTest, ALogThatIsReplacedIsReadToItsEndAndThenTheNewOne) {
   Append("one\n");
-  const auto reader = Open();
+  const auto reader = Open({.follow = true});
   EXPECT_EQ(All(reader.get(), false), "one\n");
   Append("two\n");
   std::filesystem::rename(Path(), Path() + ".1");
@@ -163,6 +163,26 @@ TEST_F(LogReaderTest, TheTailOfAHugeFileWithoutLinesIsLookedForInItsLastPartAlon
   EXPECT_THAT(two, StartsWith("[...] "));
   EXPECT_THAT(two, EndsWith(" more bytes]\nlast\n"));
   EXPECT_LE(two.size(), LogReader::kShownLineBytesMax + 5);
+}
+
+TEST_F(LogReaderTest, WithoutFollowingNothingIsReadThatIsWrittenLater) {
+  Append("a\nb\n");
+  const auto reader = Open({.tail_lines = 1});
+  Append("c\n");
+  EXPECT_EQ(All(reader.get(), true), "b\n");
+  EXPECT_EQ(All(Open({.tail_lines = 1}).get(), true), "c\n");
+}
+
+TEST_F(LogReaderTest, OfAProgressBarThatIsTooLongTheNewestStateIsShown) {
+  std::string bar;
+  for (int i = 0; i < 20000; ++i) absl::StrAppend(&bar, "\r", i, " of 20000");
+  Append(bar + "\nlast\n");
+  const std::string lines = All(Open().get(), true);
+  EXPECT_THAT(lines, StartsWith("19999 of 20000 ["));
+  EXPECT_THAT(lines, EndsWith(" more bytes]\nlast\n"));
+  // Its lines are counted whole.
+  EXPECT_EQ(All(Open({.tail_lines = 2}).get(), true), lines);
+  EXPECT_EQ(All(Open({.grep = "^19999"}).get(), true), lines.substr(0, lines.size() - 5));
 }
 
 TEST_F(LogReaderTest, NoLinkAndNothingButAFileIsRead) {

@@ -22,9 +22,9 @@ absl::Status CheckRunDirectory(const std::string& run_dir, const std::string& ru
 // Who may read what jobs write: this user alone, or whom the umask lets.
 enum class RunAccess { kOwn, kByUmask };
 
-// Makes the directory and its logs/, claims it for the job (see
-// run_directory_lock.h) and removes what a node of an earlier job of the same path left there under
-// the names that this node will write. Of an earlier attempt of the same job logs stay, and metrics
+// Makes the directory and its logs/, claims it for the job (see run_directory_lock.h) and removes
+// what a node of an earlier job of the same path left there under the names that this node will
+// write, and all logs of such a job. Of an earlier attempt of the same job logs stay, and metrics
 // of the steps before the one that it goes on with. The node of rank 0 also writes job.textproto,
 // and, where a job goes on without nodes that die, so does each. Returns the claim: keep it for as
 // long as the node writes there. Errors: name the directory or file and the reason; Unavailable:

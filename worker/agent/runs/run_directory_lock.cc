@@ -5,8 +5,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -41,6 +45,17 @@ std::string ReadLine(int fd) {
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
+// Of the job that had the folder.
+void RemoveLogs(const std::string& run_dir) {
+  std::error_code error, ignored;
+  std::filesystem::directory_iterator entry(run_dir + "/logs", error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool is_log = absl::StartsWith(name, "rank") || absl::StartsWith(name, "aggregator-node");
+    if (is_log && absl::EndsWith(name, ".log")) std::filesystem::remove(entry->path(), ignored);
+  }
+}
+
 bool Flock(int fd, int operation) {
   while (flock(fd, operation | LOCK_NB) != 0) {
     if (errno != EINTR) return false;
@@ -56,8 +71,11 @@ absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   const std::string line = LineOf(record);
-  if (was_its_own != nullptr) *was_its_own = ReadLine(fd.get()) == line;
+  const bool own = ReadLine(fd.get()) == line;
+  if (was_its_own != nullptr) *was_its_own = own;
   if (Flock(fd.get(), LOCK_EX)) {
+    // Before the line says that the folder is this job's: they may be another user's.
+    if (!own) RemoveLogs(run_dir);
     if (!WriteLine(fd.get(), line)) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
     }

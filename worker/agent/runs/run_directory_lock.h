@@ -21,6 +21,8 @@ namespace strata::worker {
 //
 // `was_its_own`, unless null: whether the last job that had it was this one.
 //
+// Logs of another job that had the directory are removed: who may see this job's may not see those.
+//
 // Never blocks. Errors: Unavailable (another job has it; names directory and job), else those of
 // the file system, naming the file.
 absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "gtest/gtest.h"
 
@@ -26,6 +27,26 @@ std::string Directory() {
       testing::TempDir() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(dir);
   return dir;
+}
+
+TEST(RunDirectoryLock, LogsOfAnotherJobAreGoneBeforeTheFolderIsTheJobs) {
+  const std::string dir = Directory();
+  std::filesystem::create_directories(dir + "/logs");
+  const std::string log = dir + "/logs/rank4.log", aggregator = dir + "/logs/aggregator-node1.log";
+  const auto write = [&] {
+    std::ofstream{log} << "secret\n";
+    std::ofstream{aggregator} << "secret\n";
+    std::ofstream{dir + "/logs/notes.txt"} << "mine\n";
+  };
+  ASSERT_TRUE(LockRunDirectory(dir, Record(7)).ok());
+  write();
+  // Also by way of a later node, or of a later attempt of the job.
+  ASSERT_TRUE(LockRunDirectory(dir, Record(7)).ok());
+  EXPECT_TRUE(std::filesystem::exists(log));
+  ASSERT_TRUE(LockRunDirectory(dir, Record(8)).ok());
+  EXPECT_FALSE(std::filesystem::exists(log));
+  EXPECT_FALSE(std::filesystem::exists(aggregator));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/logs/notes.txt"));
 }
 
 TEST(RunDirectoryLock, IsSharedByTheNodesOfAJobAndRefusedToAnother) {

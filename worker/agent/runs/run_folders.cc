@@ -1,5 +1,6 @@
 #include "worker/agent/runs/run_folders.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,10 @@ namespace strata::worker {
 void RunFolders::OnBegun(uint32_t job, const std::string& run_dir) {
   absl::MutexLock lock(&mutex_);
   folders_[job] = {run_dir, true};
-  if (folders_.size() > kJobsMax) folders_.erase(folders_.begin());
+  if (folders_.size() <= kJobsMax) return;
+  const auto oldest = std::find_if(folders_.begin(), folders_.end(),
+                                   [](const auto& entry) { return !entry.second.running; });
+  if (oldest != folders_.end()) folders_.erase(oldest);
 }
 
 void RunFolders::OnGone(uint32_t job) {
@@ -42,6 +46,10 @@ absl::StatusOr<std::string> RunFolders::Find(uint32_t job, const std::string& re
   const std::optional<uint32_t> holder = LastJobIn(run_dir);
   if (!holder.has_value()) {
     return absl::NotFoundError(absl::StrCat(run_dir, " is no run directory of a job"));
+  }
+  if (*holder < job) {
+    return absl::NotFoundError(
+        absl::StrCat("run directory ", run_dir, " is still that of job ", *holder));
   }
   if (*holder != job) {
     return absl::FailedPreconditionError(

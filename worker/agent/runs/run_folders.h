@@ -19,7 +19,8 @@ namespace strata::worker {
 // Threads: any.
 class RunFolders final : public LogFolders {
  public:
-  // Jobs that are remembered; those with the lowest numbers are forgotten first.
+  // Jobs that are remembered; of those that have ended the lowest numbers are
+  // forgotten first.
   static constexpr size_t kJobsMax = 1024;
 
   // `runs_dir`: the parent of run directories.

@@ -60,6 +60,13 @@ TEST_F(RunFoldersTest, AFolderThatAnotherJobHasHadSinceIsNotShown) {
   EXPECT_EQ(status.message(), "run directory " + run_dir + " is now that of job 7");
 }
 
+TEST_F(RunFoldersTest, AFolderThatAnEarlierJobStillHasMayYetBecomeTheJobs) {
+  const std::string run_dir = Prepare(6, "four");
+  RunFolders folders(runs_);
+  folders.OnBegun(9, run_dir);
+  EXPECT_TRUE(absl::IsNotFound(folders.Find(9, "").status()));
+}
+
 TEST_F(RunFoldersTest, WhatIsNotBelowTheRunsIsNotLookedAt) {
   const std::string outside = ::testing::TempDir() + "/folders/outside";
   std::filesystem::create_directories(outside);
@@ -73,10 +80,16 @@ TEST_F(RunFoldersTest, WhatIsNotBelowTheRunsIsNotLookedAt) {
 
 TEST_F(RunFoldersTest, WhatIsRememberedIsBounded) {
   RunFolders folders(runs_);
-  for (uint32_t job = 1; job <= RunFolders::kJobsMax + 1; ++job) folders.OnBegun(job, runs_ + "/x");
-  EXPECT_FALSE(folders.IsRunning(1));
-  EXPECT_TRUE(folders.IsRunning(2));
-  EXPECT_TRUE(folders.IsRunning(RunFolders::kJobsMax + 1));
+  const std::string elsewhere = ::testing::TempDir() + "/elsewhere";
+  folders.OnBegun(1, elsewhere);
+  for (uint32_t job = 2; job <= RunFolders::kJobsMax + 2; ++job) {
+    folders.OnBegun(job, elsewhere);
+    folders.OnGone(job);
+  }
+  EXPECT_TRUE(folders.IsRunning(1)) << "it may still write";
+  // Of what is remembered it is known that it is not below the runs.
+  EXPECT_TRUE(absl::IsNotFound(folders.Find(2, "").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(folders.Find(RunFolders::kJobsMax + 2, "").status()));
 }
 
 }  // namespace

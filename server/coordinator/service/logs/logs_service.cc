@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/coordinator/logs/log_places.h"
 
@@ -19,6 +20,20 @@ constexpr absl::Duration kLookAtWorkersEvery = absl::Seconds(5);
 
 bool HasEnded(const LogScene& scene) {
   return scene.job.state() != proto::QUEUED && scene.job.state() != proto::RUNNING;
+}
+
+// What is asked for goes to every worker.
+absl::Status CheckSize(const proto::ReadLogs& request) {
+  constexpr size_t kLinesWantedBytesMax = 2048;
+  constexpr size_t kRequestBytesMax = 256 << 10;
+  if (request.lines().ByteSizeLong() > kLinesWantedBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("grep: a pattern of ",
+                                                   request.lines().grep().size(),
+                                                   " bytes, which is longer than it may be"));
+  }
+  if (request.ByteSizeLong() <= kRequestBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("logs: asked for in ", request.ByteSizeLong(),
+                                                 " bytes, which may be ", kRequestBytesMax));
 }
 
 absl::Status Ending() { return absl::UnavailableError("the coordinator is stopping"); }
@@ -92,6 +107,8 @@ grpc::Status LogsService::Offer(
     part.Clear();
   }
   queue->Close();
+  // The writer may be at a message that the worker does not take.
+  context->TryCancel();
   {
     absl::MutexLock lock(&mutex_);
     streams_.erase(id);
@@ -109,6 +126,8 @@ grpc::Status LogsService::StreamedRead(
   const absl::StatusOr<Guest> guest =
       doorkeeper_->LetIn(context, Call::kReadLogs, call_gate_, stream, &request);
   if (!guest.ok()) return ToGrpc(guest.status());
+  const absl::Status small = CheckSize(request);
+  if (!small.ok()) return ToGrpc(small);
   LogScene scene;
   const absl::Status may = look_(*guest, JobId(request.job_id()), &scene);
   if (!may.ok()) return ToGrpc(may);
