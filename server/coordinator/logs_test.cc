@@ -139,7 +139,7 @@ class LogsTest : public TenantsTest {
   }
   // Once the worker's stream is there.
   Shown ReadOnceOffered(const std::string& user, const proto::ReadLogs& request) const {
-    for (const absl::Time end = absl::Now() + absl::Seconds(20);; absl::SleepFor(kLook)) {
+    for (const absl::Time end = absl::Now() + absl::Seconds(60);; absl::SleepFor(kLook)) {
       Shown shown = Read(user, request);
       if (shown.errors.empty() || absl::Now() > end) return shown;
     }

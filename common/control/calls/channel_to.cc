@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "common/control/channel.h"
 #include "common/control/dial.h"
 #include "common/ipc/unix_socket.h"
 
@@ -21,7 +20,7 @@ constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coordinator,
                                                          const AddressRound& round,
                                                          const Credentials& credentials,
-                                                         absl::Time until) {
+                                                         absl::Time until, absl::Duration silence) {
   if (const std::optional<std::string> path = UnixPath(coordinator)) {
     absl::StatusOr<UniqueFd> fd = DialUnix(*path);
     while (absl::IsUnavailable(fd.status()) && absl::Now() < until) {
@@ -37,7 +36,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coor
     if (!probe.ok()) return probe.status();
     until = std::min(until, absl::Now() + kTryOfSeveral);
   }
-  const absl::StatusOr<Line> line = LineTo(address, credentials);
+  const absl::StatusOr<Line> line = LineTo(address, credentials, {.silence = silence});
   if (!line.ok()) return line.status();
   const absl::Status up = line->Await(until);
   if (up.ok()) return line->channel;

@@ -24,8 +24,13 @@ namespace {
 // How often logs that are followed are looked at.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 constexpr absl::Duration kConnect = absl::Seconds(5);
-// The mean pause before a stream is opened again: sessions come first.
+// The mean pause before a stream is tried again.
 constexpr absl::Duration kPause = absl::Seconds(1);
+// The same once there was one: where a coordinator begins again, sessions come first, and the
+// handshakes of a thousand workers more would keep them away.
+constexpr absl::Duration kPauseAfterBreak = absl::Seconds(20);
+// Without an answer to a ping. Nothing hangs on a stream that nobody uses.
+constexpr absl::Duration kSilence = absl::Minutes(1);
 // Where the coordinator takes none.
 constexpr absl::Duration kPauseWhenRefused = absl::Seconds(30);
 // A stream that has lasted so long was taken.
@@ -57,6 +62,7 @@ class GrpcLogsOffer final : public LogsOffer {
       const absl::Time begun = absl::Now();
       const absl::Status status = RunLine();
       if (absl::Now() - begun > kTakenAfter && absl::IsUnavailable(status)) {
+        taken_ = true;
         redial_.OnBroken(absl::Now());
         round_.OnServed();
       }
@@ -66,8 +72,8 @@ class GrpcLogsOffer final : public LogsOffer {
       if (!all_tried) continue;
       const bool refused = !absl::IsUnavailable(status) && !absl::IsCancelled(status);
       if (refused) Warn(status);
-      mutex_.AwaitWithTimeout(absl::Condition(&stopped_),
-                              redial_.Pause(absl::Now(), refused ? kPauseWhenRefused : kPause));
+      const absl::Duration mean = refused ? kPauseWhenRefused : taken_ ? kPauseAfterBreak : kPause;
+      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), redial_.Pause(absl::Now(), mean));
       if (stopped_) return;
     }
   }
@@ -82,8 +88,8 @@ class GrpcLogsOffer final : public LogsOffer {
 
   // Connects, and serves until the stream ends, with the reason.
   absl::Status RunLine() {
-    const auto channel =
-        ChannelTo(options_.coordinator, round_, options_.credentials, absl::Now() + kConnect);
+    const auto channel = ChannelTo(options_.coordinator, round_, options_.credentials,
+                                   absl::Now() + kConnect, kSilence);
     if (!channel.ok()) return channel.status();
     const auto stub = proto::Logs::NewStub(*channel);
     grpc::ClientContext context;
@@ -157,6 +163,7 @@ class GrpcLogsOffer final : public LogsOffer {
   const Options options_;
   AddressRound round_;
   Redial redial_;
+  bool taken_ = false;  // there was a stream
   std::string warned_of_;
 
   absl::Mutex mutex_;
