@@ -51,23 +51,20 @@ size_t LogFeed::OpenLogs() const {
 }
 
 control::LogsSource::Step LogFeed::Next() {
-  bool goes_on = false;
   // From the one whose turn it is, each once.
   for (size_t i = readings_.size(); i > 0; --i) {
     auto at = readings_.lower_bound(next_);
     if (at == readings_.end()) at = readings_.begin();
     next_ = at->first + 1;
     Step step = Read(at->first, &at->second);
-    goes_on = goes_on || step.goes_on;
     if (at->second.logs.empty()) readings_.erase(at);
     // Whoever wants something is heard between two steps.
     if (step.goes_on) return step;
   }
-  return {.part = std::nullopt, .goes_on = goes_on};
+  return {};
 }
 
 control::LogsSource::Step LogFeed::Read(uint64_t id, Reading* reading) {
-  bool goes_on = false;
   // Logs are followed side by side, and shown one after the other.
   for (size_t i = reading->logs.size(); i > 0; --i) {
     if (reading->next >= reading->logs.size()) reading->next = 0;
@@ -78,10 +75,9 @@ control::LogsSource::Step LogFeed::Read(uint64_t id, Reading* reading) {
     } else if (reading->begin.lines().follow()) {
       ++reading->next;
     }
-    goes_on = goes_on || step.goes_on;
     if (step.goes_on || !reading->begin.lines().follow()) return step;
   }
-  return {.part = std::nullopt, .goes_on = goes_on};
+  return {};
 }
 
 control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* log) {
@@ -120,11 +116,11 @@ control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* l
   const size_t room = std::min<size_t>(kPartBytesMax, reading->credit - kPartCost);
   absl::StatusOr<LogReader::Piece> piece = log->reader->Read(room, last);
   if (!piece.ok()) return fail(std::string(piece.status().message()));
+  log->ended = piece->at_end && last;
+  if (piece->lines.empty() && !log->ended) return {.part = std::nullopt, .goes_on = !piece->at_end};
   // The log may have been replaced by that of another job, which may be another user's.
   const absl::Status still = folders_->Find(job, reading->begin.run_dir()).status();
   if (!still.ok()) return fail(std::string(still.message()));
-  log->ended = piece->at_end && last;
-  if (piece->lines.empty() && !log->ended) return {.part = std::nullopt, .goes_on = !piece->at_end};
   if (!piece->lines.empty()) reading->credit -= piece->lines.size() + kPartCost;
   part.set_lines(std::move(piece->lines));
   part.set_ended(log->ended);
