@@ -31,11 +31,7 @@ constexpr absl::Duration kLookMax = absl::Milliseconds(500);
 
 grpc::ChannelArguments CommonArguments(absl::Duration silence) {
   grpc::ChannelArguments arguments;
-  // Who bears more silence asks for less.
-  const int keepalive_ms = silence > kSilenceOfCalls
-                               ? static_cast<int>(absl::ToInt64Milliseconds(silence))
-                               : kKeepaliveMs;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(silence)));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

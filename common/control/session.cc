@@ -1,7 +1,6 @@
 #include "common/control/session.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <random>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/control/addresses.h"
 #include "common/control/channel.h"
+#include "common/control/inbox.h"
 #include "common/control/outbox.h"
 #include "common/control/probe.h"
 #include "common/control/redial.h"
@@ -71,8 +71,8 @@ class GrpcSession final : public Session {
 
   Use use() override {
     absl::MutexLock lock(&mutex_);
-    return {outbox_.messages() + inbox_.size(), outbox_.bytes() + inbox_bytes_,
-            std::max(outbox_.message_bytes_max(), inbox_message_bytes_max_)};
+    return {outbox_.messages() + inbox_.messages(), outbox_.bytes() + inbox_.bytes(),
+            std::max(outbox_.message_bytes_max(), inbox_.message_bytes_max())};
   }
 
   void Stop() override {
@@ -149,8 +149,7 @@ class GrpcSession final : public Session {
   absl::Status RunLine(const DialLimits& limits) {
     {
       absl::MutexLock lock(&mutex_);
-      inbox_.clear();
-      inbox_bytes_ = 0;
+      inbox_.Clear();
       closed_.reset();
     }
     const std::unique_ptr<SessionStream> line =
@@ -162,7 +161,9 @@ class GrpcSession final : public Session {
         RegisterOn(line.get(), round_.is_one() ? kRegisterTimeout
                                                : std::min(kRegisterTimeout, limits.handshake));
     if (status.ok()) {
+      if (callbacks_.on_line) callbacks_.on_line(line->channel());
       status = Serve(line.get());
+      if (callbacks_.on_line) callbacks_.on_line(nullptr);
       // What came before the break still counts.
       while (std::optional<proto::CoordinatorMessage> message = TakenMessage()) {
         Deliver(*message);
@@ -250,20 +251,12 @@ class GrpcSession final : public Session {
   std::optional<proto::CoordinatorMessage> NextMessage(absl::Time deadline) {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithDeadline(absl::Condition(this, &GrpcSession::HasWork), deadline);
-    return PopInbox();
+    return inbox_.Pop();
   }
 
   std::optional<proto::CoordinatorMessage> TakenMessage() {
     absl::MutexLock lock(&mutex_);
-    return PopInbox();
-  }
-
-  std::optional<proto::CoordinatorMessage> PopInbox() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (inbox_.empty()) return std::nullopt;
-    proto::CoordinatorMessage message = std::move(inbox_.front());
-    inbox_.pop_front();
-    inbox_bytes_ -= message.ByteSizeLong();
-    return message;
+    return inbox_.Pop();
   }
 
   std::optional<proto::DaemonMessage> NextToSend() {
@@ -340,10 +333,7 @@ class GrpcSession final : public Session {
     // A full inbox leaves the rest to the connection's flow control; at the line's end nobody
     // empties it any more.
     mutex_.Await(absl::Condition(this, &GrpcSession::HasRoom));
-    const size_t bytes = message.ByteSizeLong();
-    inbox_bytes_ += bytes;
-    inbox_message_bytes_max_ = std::max(inbox_message_bytes_max_, bytes);
-    inbox_.push_back(std::move(message));
+    inbox_.Add(std::move(message));
   }
   void Close(absl::Status status) {
     absl::MutexLock lock(&mutex_);
@@ -352,8 +342,7 @@ class GrpcSession final : public Session {
   }
 
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const bool full = inbox_.size() >= kQueuedMessagesMax || inbox_bytes_ >= kQueuedBytesMax;
-    return !full || line_ == nullptr;
+    return inbox_.HasRoom() || line_ == nullptr;
   }
   bool HasStarted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return registered_once_ || ended_;
@@ -376,10 +365,8 @@ class GrpcSession final : public Session {
   AddressRound round_;
 
   absl::Mutex mutex_;
-  std::deque<proto::CoordinatorMessage> inbox_ ABSL_GUARDED_BY(mutex_);
+  Inbox inbox_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
-  size_t inbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t inbox_message_bytes_max_ ABSL_GUARDED_BY(mutex_) = 0;
   bool overflown_ ABSL_GUARDED_BY(mutex_) = false;
   bool leaves_ ABSL_GUARDED_BY(mutex_) = false;                 // this daemon is about to end
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line

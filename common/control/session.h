@@ -11,6 +11,10 @@
 #include "common/control/credentials.h"
 #include "proto/control.pb.h"
 
+namespace grpc {
+class Channel;
+}  // namespace grpc
+
 namespace strata::control {
 
 // A daemon's line to the coordinator: registers, sends heartbeats, brings commands. When the line
@@ -42,6 +46,9 @@ class Session {
     // Each heartbeat's content.
     std::function<proto::Heartbeat()> heartbeat;
     std::function<std::vector<uint32_t>()> running_jobs;
+    // The connection on which this daemon is registered from now on, for streams beside the
+    // session's; null: it has ended, so nothing may hold it. Not called where it is absent.
+    std::function<void(std::shared_ptr<grpc::Channel>)> on_line = {};
     // Called after Start has succeeded: refused, unreachable for good, or too much waits to be
     // sent: one line for the user. The daemon then stops.
     std::function<void(const absl::Status&)> on_lost;

@@ -27,12 +27,14 @@ class NoLine final : public SessionStream {
   bool Write(const proto::DaemonMessage&) override { return false; }
   void Finish() override {}
   void Cancel() override {}
+  std::shared_ptr<grpc::Channel> channel() const override { return nullptr; }
 };
 
 class GrpcLine final : public SessionStream {
  public:
   GrpcLine(const std::shared_ptr<grpc::Channel>& channel, Callbacks callbacks)
       : callbacks_(std::move(callbacks)),
+        channel_(channel),
         stub_(proto::Coordinator::NewStub(channel)),
         stream_(Open()),
         reader_([this] { Read(); }) {}
@@ -45,6 +47,7 @@ class GrpcLine final : public SessionStream {
   bool Write(const proto::DaemonMessage& message) override { return stream_->Write(message); }
   void Finish() override { stream_->WritesDone(); }
   void Cancel() override { context_.TryCancel(); }
+  std::shared_ptr<grpc::Channel> channel() const override { return channel_; }
 
  private:
   using Stream = grpc::ClientReaderWriter<proto::DaemonMessage, proto::CoordinatorMessage>;
@@ -65,6 +68,7 @@ class GrpcLine final : public SessionStream {
   }
 
   const Callbacks callbacks_;
+  const std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
   const std::unique_ptr<proto::Coordinator::Stub> stub_;
   const std::unique_ptr<Stream> stream_;

@@ -10,6 +10,10 @@
 #include "common/control/redial.h"
 #include "proto/control.pb.h"
 
+namespace grpc {
+class Channel;
+}  // namespace grpc
+
 namespace strata::control {
 
 // One connection of a session, from dialling to its end; never reused. A reader thread of its own
@@ -41,6 +45,8 @@ class SessionStream {
   virtual void Finish() = 0;
   // Breaks the line at once; a Write in progress returns.
   virtual void Cancel() = 0;
+  // Null: there never was a connection.
+  virtual std::shared_ptr<grpc::Channel> channel() const = 0;
 };
 
 }  // namespace strata::control

@@ -33,10 +33,9 @@ constexpr uint64_t kWhileStarting = 8;
 }  // namespace
 
 DescriptorNeed CoordinatorDescriptors(const CoordinatorLimits& limits) {
-  // A worker has a second connection, for logs.
-  return {absl::StrFormat("%d + 2 x %d sessions + %d calls", kBase, limits.sessions_max,
-                          limits.calls_max),
-          kBase + 2 * uint64_t{limits.sessions_max} + limits.calls_max};
+  return {
+      absl::StrFormat("%d + %d sessions + %d calls", kBase, limits.sessions_max, limits.calls_max),
+      kBase + uint64_t{limits.sessions_max} + limits.calls_max};
 }
 
 DescriptorNeed ServerDescriptors(uint32_t shards, const ServerLimits& limits) {

@@ -27,9 +27,8 @@ TEST(Descriptors, NeedOfAServerGrowsWithShardsAndConnections) {
   EXPECT_EQ(ServerDescriptors(4, {.connections_max = 1000}).total, 68u + 4 * (72 + 64 + 1000));
 }
 
-TEST(Descriptors, NeedOfACoordinatorIsItsSessionsTheirLogsAndCalls) {
-  EXPECT_EQ(CoordinatorDescriptors({.sessions_max = 300, .calls_max = 20}).total,
-            64u + 2 * 300 + 20);
+TEST(Descriptors, NeedOfACoordinatorIsItsSessionsAndCalls) {
+  EXPECT_EQ(CoordinatorDescriptors({.sessions_max = 300, .calls_max = 20}).total, 64u + 300 + 20);
 }
 
 TEST(Descriptors, NeedOfAWorkerCoversItsLargestAggregator) {

@@ -90,23 +90,23 @@ struct Shown {
 
 class LogsTest : public TenantsTest {
  protected:
-  void StartWorker() {
-    worker_ = std::make_unique<FakeDaemon>(OwnAddress(), FakeDaemon::Worker("w1", 8));
-    ASSERT_EQ(worker_->Start(), absl::OkStatus());
-  }
-  // `keys_of`: of the worker whose keys show it; empty: it is the coordinator's user.
-  void Offer(const std::string& worker, const std::string& keys_of = "") {
+  // A worker that shows the logs of the worker `shows`; empty: none.
+  std::unique_ptr<FakeDaemon> Worker(const std::string& name, const std::string& shows) {
     const absl::Time now = absl::Now();
-    control::LogsOffer::Options options{.coordinator = OwnAddress(), .worker = worker};
-    options.new_source = [this] { return log_.Source(); };
-    if (!keys_of.empty()) {
-      options.coordinator = address_;
-      options.credentials = Credentials::Of(
-          keys::MakeKeyFile(*LoadKeys(State())->authority, {"lab", keys::Role::kWorker, keys_of},
-                            now - absl::Minutes(1), now + absl::Hours(1)));
+    auto worker = std::make_unique<FakeDaemon>(
+        address_, FakeDaemon::Worker(name, 8),
+        Credentials::Of(keys::MakeKeyFile(*LoadKeys(State())->authority,
+                                          {"lab", keys::Role::kWorker, name},
+                                          now - absl::Minutes(1), now + absl::Hours(1))));
+    if (!shows.empty()) {
+      offer_ = control::LogsOffer::Start(
+          {.worker = shows, .new_source = [this] { return log_.Source(); }});
+      worker->SetOnLine([this](auto line) { offer_->OnLine(std::move(line)); });
     }
-    offer_ = control::LogsOffer::Start(std::move(options));
+    EXPECT_EQ(worker->Start(), absl::OkStatus());
+    return worker;
   }
+  void StartWorker(const std::string& shows = "w1") { worker_ = Worker("w1", shows); }
   JobId Running(const std::string& user) {
     const JobId job = Submitted(user);
     EXPECT_TRUE(worker_->WaitFor(proto::CoordinatorMessage::kRunNode, job.value()));
@@ -147,14 +147,13 @@ class LogsTest : public TenantsTest {
 
   static constexpr absl::Duration kLook = absl::Milliseconds(50);
 
-  std::unique_ptr<FakeDaemon> worker_;
   FakeLog log_;
-  std::unique_ptr<control::LogsOffer> offer_;  // the first to end
+  std::unique_ptr<control::LogsOffer> offer_;
+  std::unique_ptr<FakeDaemon> worker_;  // hands its lines to the offer
 };
 
 TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
   StartWorker();
-  Offer("w1");
   const JobId job = Running("sam");
   log_.Write("a\nb\n");
   const Shown sams = ReadOnceOffered("sam", Asking(job));
@@ -178,7 +177,6 @@ TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
 
 TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
   StartWorker();
-  Offer("w1");
   const JobId job = Running("sam");
   log_.Write("a\n");
   ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
@@ -208,7 +206,6 @@ TEST_F(LogsTest, WhoFollowsSeesLinesAsTheyComeUntilTheJobHasEnded) {
 
 TEST_F(LogsTest, WhoLosesTheRightSeesNoMore) {
   StartWorker();
-  Offer("w1");
   const JobId job = Running("sam");
   ASSERT_THAT(ReadOnceOffered("sam", Asking(job)).errors, IsEmpty());
   std::string less = kPolicy;
@@ -226,7 +223,7 @@ TEST_F(LogsTest, WhoLosesTheRightSeesNoMore) {
 }
 
 TEST_F(LogsTest, AWorkerThatIsNotThereIsNamed) {
-  StartWorker();
+  StartWorker(/*shows=*/"");
   const JobId job = Running("sam");
   const Shown shown = Read("sam", Asking(job));
   EXPECT_EQ(shown.status, absl::OkStatus());
@@ -237,7 +234,6 @@ TEST_F(LogsTest, AWorkerThatIsNotThereIsNamed) {
 
 TEST_F(LogsTest, AnErrorOfTheWorkersNamesTheProcessAndTheWorker) {
   StartWorker();
-  Offer("w1");
   const JobId job = Running("sam");
   log_.Write("a\n");
   ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");
@@ -248,9 +244,9 @@ TEST_F(LogsTest, AnErrorOfTheWorkersNamesTheProcessAndTheWorker) {
 }
 
 TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
-  StartWorker();
+  StartWorker(/*shows=*/"");
   const JobId job = Running("sam");
-  Offer("w1", "w2");
+  const std::unique_ptr<FakeDaemon> other = Worker("w2", /*shows=*/"w1");
   for (const absl::Time end = absl::Now() + absl::Seconds(20);
        AuditLines().find("offer-logs") == std::string::npos && absl::Now() < end;) {
     absl::SleepFor(kLook);
@@ -265,7 +261,6 @@ TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
 
 TEST_F(LogsTest, WhoAsksForMoreThanAPatternIsRefused) {
   StartWorker();
-  Offer("w1");
   const JobId job = Running("sam");
   proto::ReadLogs request = Asking(job);
   request.mutable_lines()->set_grep(std::string(10 << 20, 'a'));
@@ -277,9 +272,8 @@ TEST_F(LogsTest, WhoAsksForMoreThanAPatternIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(Read("sam", request).status));
 }
 
-TEST_F(LogsTest, AStreamThatBreaksIsOpenedAgain) {
+TEST_F(LogsTest, AStreamThatBreaksWithItsSessionIsOpenedAgain) {
   StartWorker();
-  Offer("w1", "w1");
   const JobId job = Running("sam");
   log_.Write("a\n");
   ASSERT_EQ(ReadOnceOffered("sam", Asking(job)).lines, "a\n");

@@ -101,9 +101,8 @@ bool IsEnded(const UniqueFd& fd) {
 TEST(Limits, ADaemonWithTooFewDescriptorsSaysHowManyItNeedsAndDoesNotStart) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> daemons = {
       {{"coordinator", "--listen", "127.0.0.1:0", "--state", TestDir() + "/state"},
-       "strata: error: strata coordinator needs up to 2368 file descriptors (64 + 2 x 1024 "
-       "sessions "
-       "+ 256 calls), and may open 64: raise the limit with `ulimit -n 2368`, or lower what it has "
+       "strata: error: strata coordinator needs up to 1344 file descriptors (64 + 1024 sessions + "
+       "256 calls), and may open 64: raise the limit with `ulimit -n 1344`, or lower what it has "
        "to serve\n"},
       {{"server", "--listen", "127.0.0.1", "--shards", "2"},
        "strata: error: strata server needs up to 2388 file descriptors (68 + 2 shards x (136 + "
@@ -204,9 +203,9 @@ TEST(Limits, AFloodOfConnectionsAtTheCoordinatorIsEndedAndCountedAndItGoesOnList
   ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(TcpTo(port));
-  // 48 + 2 x 8 sessions + 8 calls may be open.
+  // 48 + 8 sessions + 8 calls may be open.
   EXPECT_TRUE(WaitUntil(
-      [&] { return Refusals(cluster, "coordinator", "over the limit of connections") >= 128; }));
+      [&] { return Refusals(cluster, "coordinator", "over the limit of connections") >= 136; }));
   // Those that were taken are ended, too, since they ask for nothing.
   EXPECT_TRUE(WaitUntil([&] {
     return RunStrata({"nodes", "--coordinator", cluster.address()}).status.ok();

@@ -109,6 +109,10 @@ absl::Status Agent::Start() {
     absl::MutexLock lock(&mutex_);
     return running_;
   };
+  logs_offer_ = control::LogsOffer::Start({.worker = options_.name, .new_source = [this] {
+                                             return std::make_unique<LogFeed>(&run_folders_);
+                                           }});
+  callbacks.on_line = [this](auto line) { logs_offer_->OnLine(std::move(line)); };
   callbacks.on_lost = [this](const absl::Status& status) {
     loop_.Post(
         [this, status] { EndJobs(status.ToString(), [this, status] { on_lost_(status); }); });
@@ -123,14 +127,7 @@ absl::Status Agent::Start() {
   prober_ = *std::move(prober);
   // Children die with the thread that starts them, which is this one.
   thread_ = std::thread([this] { loop_.Run(); });
-  const absl::Status registered = session_->Start();
-  if (!registered.ok()) return registered;
-  logs_offer_ = control::LogsOffer::Start(
-      {.coordinator = options_.coordinator,
-       .credentials = options_.credentials,
-       .worker = options_.name,
-       .new_source = [this] { return std::make_unique<LogFeed>(&run_folders_); }});
-  return absl::OkStatus();
+  return session_->Start();
 }
 
 void Agent::Leave() {
@@ -152,7 +149,7 @@ void Agent::Stop() {
   });
   ended.WaitForNotification();
   prober_->Stop();
-  logs_offer_.reset();
+  logs_offer_->Stop();
   session_->Stop();
   loop_.Stop();
   thread_.join();

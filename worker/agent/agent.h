@@ -120,10 +120,10 @@ class Agent {
   const RealClock clock_;
   EventLoop loop_;
   std::thread thread_;
+  RunFolders run_folders_;
+  std::unique_ptr<control::LogsOffer> logs_offer_;  // the session hands it its lines
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<PeerProber> prober_;
-  RunFolders run_folders_;
-  std::unique_ptr<control::LogsOffer> logs_offer_;
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/control/channel.h"
 #include "common/control/dial.h"
 #include "common/ipc/unix_socket.h"
 
@@ -20,7 +21,7 @@ constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coordinator,
                                                          const AddressRound& round,
                                                          const Credentials& credentials,
-                                                         absl::Time until, absl::Duration silence) {
+                                                         absl::Time until) {
   if (const std::optional<std::string> path = UnixPath(coordinator)) {
     absl::StatusOr<UniqueFd> fd = DialUnix(*path);
     while (absl::IsUnavailable(fd.status()) && absl::Now() < until) {
@@ -36,7 +37,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coor
     if (!probe.ok()) return probe.status();
     until = std::min(until, absl::Now() + kTryOfSeveral);
   }
-  const absl::StatusOr<Line> line = LineTo(address, credentials, {.silence = silence});
+  const absl::StatusOr<Line> line = LineTo(address, credentials);
   if (!line.ok()) return line.status();
   const absl::Status up = line->Await(until);
   if (up.ok()) return line->channel;

@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/control/addresses.h"
-#include "common/control/channel.h"
 #include "common/control/credentials.h"
 
 namespace strata::control {
@@ -18,12 +17,11 @@ namespace strata::control {
 // Unix socket that `coordinator` names. Waits until it is there, up to `until`; with several
 // addresses up to a second. Errors: Unavailable: it is not there by then, perhaps without a text;
 // FailedPrecondition: there are no keys for it, or who answers is not to be trusted;
-// PermissionDenied: another user listens at the Unix socket. `silence`: see LineLimits.
+// PermissionDenied: another user listens at the Unix socket.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coordinator,
                                                          const AddressRound& round,
                                                          const Credentials& credentials,
-                                                         absl::Time until,
-                                                         absl::Duration silence = kSilenceOfCalls);
+                                                         absl::Time until);
 
 }  // namespace strata::control
 

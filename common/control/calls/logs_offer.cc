@@ -1,7 +1,9 @@
 #include "common/control/calls/logs_offer.h"
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <deque>
 #include <thread>
 #include <utility>
@@ -10,10 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/control/addresses.h"
-#include "common/control/calls/channel_to.h"
 #include "common/control/channel.h"
-#include "common/control/redial.h"
 #include "common/limits/limits.h"
 #include "common/log.h"
 #include "proto/logs.grpc.pb.h"
@@ -23,27 +22,20 @@ namespace {
 
 // How often logs that are followed are looked at.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
-constexpr absl::Duration kConnect = absl::Seconds(5);
-// The mean pause before a stream is tried again.
-constexpr absl::Duration kPause = absl::Seconds(1);
-// The same once there was one: where a coordinator begins again, sessions come first, and the
-// handshakes of a thousand workers more would keep them away.
-constexpr absl::Duration kPauseAfterBreak = absl::Seconds(20);
-// Without an answer to a ping. Nothing hangs on a stream that nobody uses.
-constexpr absl::Duration kSilence = absl::Minutes(1);
-// Where the coordinator takes none.
+// Where the coordinator takes none on a line that goes on.
 constexpr absl::Duration kPauseWhenRefused = absl::Seconds(30);
-// A stream that has lasted so long was taken.
-constexpr absl::Duration kTakenAfter = absl::Seconds(1);
 
 class GrpcLogsOffer final : public LogsOffer {
  public:
   explicit GrpcLogsOffer(Options options)
-      : options_(std::move(options)),
-        round_(options_.coordinator),
-        redial_(absl::Now()),
-        thread_([this] { Run(); }) {}
+      : options_(std::move(options)), thread_([this] { Run(); }) {}
   ~GrpcLogsOffer() override { Stop(); }
+
+  void OnLine(std::shared_ptr<grpc::Channel> line) override {
+    absl::MutexLock lock(&mutex_);
+    line_ = std::move(line);
+    if (context_ != nullptr) context_->TryCancel();
+  }
 
   void Stop() override {
     {
@@ -58,47 +50,48 @@ class GrpcLogsOffer final : public LogsOffer {
   using Stream = grpc::ClientReaderWriter<proto::LogPart, proto::LogWanted>;
 
   void Run() {
-    while (true) {
-      const absl::Time begun = absl::Now();
-      const absl::Status status = RunLine();
-      if (absl::Now() - begun > kTakenAfter && absl::IsUnavailable(status)) {
-        taken_ = true;
-        redial_.OnBroken(absl::Now());
-        round_.OnServed();
-      }
-      const bool all_tried = round_.OnFailed(std::string(status.message()));
+    while (const std::shared_ptr<grpc::Channel> line = NextLine()) {
+      const absl::Status status = RunOn(line);
+      const auto has_news = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stopped_ || line_ != line;
+      };
       absl::MutexLock lock(&mutex_);
-      if (stopped_) return;
-      if (!all_tried) continue;
-      const bool refused = !absl::IsUnavailable(status) && !absl::IsCancelled(status);
-      if (refused) Warn(status);
-      const absl::Duration mean = refused ? kPauseWhenRefused : taken_ ? kPauseAfterBreak : kPause;
-      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), redial_.Pause(absl::Now(), mean));
-      if (stopped_) return;
+      if (has_news()) continue;
+      Warn(status);
+      mutex_.AwaitWithTimeout(absl::Condition(&has_news), kPauseWhenRefused);
     }
+  }
+
+  // Null: this was stopped.
+  std::shared_ptr<grpc::Channel> NextLine() {
+    absl::MutexLock lock(&mutex_);
+    const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopped_ || line_ != nullptr;
+    };
+    mutex_.Await(absl::Condition(&has_news));
+    return stopped_ ? nullptr : line_;
   }
 
   // Says it once.
   void Warn(const absl::Status& why) {
-    // A coordinator of an earlier version has no such call, which its users see.
-    if (absl::IsUnimplemented(why) || why.message() == warned_of_) return;
+    // The session breaks, too, or the coordinator is of an earlier version, which its users see.
+    const bool is_known = absl::IsUnavailable(why) || absl::IsUnimplemented(why);
+    if (is_known || why.message() == warned_of_) return;
     warned_of_ = std::string(why.message());
     LogWarning("logs cannot be looked at from elsewhere: %s", warned_of_);
   }
 
-  // Connects, and serves until the stream ends, with the reason.
-  absl::Status RunLine() {
-    const auto channel = ChannelTo(options_.coordinator, round_, options_.credentials,
-                                   absl::Now() + kConnect, kSilence);
-    if (!channel.ok()) return channel.status();
-    const auto stub = proto::Logs::NewStub(*channel);
+  // Serves a stream on `line` until it ends, with the reason.
+  absl::Status RunOn(const std::shared_ptr<grpc::Channel>& line) {
+    const auto stub = proto::Logs::NewStub(line);
     grpc::ClientContext context;
     {
       absl::MutexLock lock(&mutex_);
-      if (stopped_) return absl::CancelledError("");
+      if (stopped_ || line_ != line) return absl::CancelledError("");
       context_ = &context;
       ended_ = false;
       wanted_.clear();
+      under_way_bytes_ = 0;
     }
     const std::unique_ptr<Stream> stream = stub->Offer(&context);
     std::thread listener([this, &stream] { Listen(stream.get()); });
@@ -118,6 +111,10 @@ class GrpcLogsOffer final : public LogsOffer {
     proto::LogWanted wanted;
     while (stream->Read(&wanted)) {
       absl::MutexLock lock(&mutex_);
+      if (wanted.has_arrived_bytes()) {
+        under_way_bytes_ -= std::min<size_t>(under_way_bytes_, wanted.arrived_bytes());
+        continue;
+      }
       wanted_.push_back(std::move(wanted));
       // Nobody who looks at logs says so much.
       if (wanted_.size() > kQueuedMessagesMax && context_ != nullptr) context_->TryCancel();
@@ -139,11 +136,29 @@ class GrpcLogsOffer final : public LogsOffer {
     return wanted;
   }
 
+  // Waits until more may be under way. False: the stream has ended.
+  bool AwaitRoom() {
+    absl::MutexLock lock(&mutex_);
+    const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return ended_ || under_way_bytes_ < kUnderWayBytesMax;
+    };
+    mutex_.Await(absl::Condition(&has_news));
+    return !ended_;
+  }
+
+  bool Write(Stream* stream, const proto::LogPart& part) {
+    {
+      absl::MutexLock lock(&mutex_);
+      under_way_bytes_ += part.ByteSizeLong();
+    }
+    return stream->Write(part);
+  }
+
   // Sends what is wanted until the stream ends.
   void Serve(Stream* stream) {
     const std::unique_ptr<LogsSource> source = options_.new_source();
     absl::Time until = absl::InfiniteFuture();
-    while (true) {
+    while (AwaitRoom()) {
       while (const std::optional<proto::LogWanted> wanted = NextWanted(until)) {
         source->OnWanted(*wanted);
         until = absl::InfinitePast();
@@ -153,7 +168,7 @@ class GrpcLogsOffer final : public LogsOffer {
         if (ended_) return;
       }
       const LogsSource::Step step = source->Next();
-      if (step.part.has_value() && !stream->Write(*step.part)) return;
+      if (step.part.has_value() && !Write(stream, *step.part)) return;
       until = step.goes_on        ? absl::InfinitePast()
               : source->Watches() ? absl::Now() + kLookEvery
                                   : absl::InfiniteFuture();
@@ -161,15 +176,15 @@ class GrpcLogsOffer final : public LogsOffer {
   }
 
   const Options options_;
-  AddressRound round_;
-  Redial redial_;
-  bool taken_ = false;  // there was a stream
   std::string warned_of_;
 
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = true;  // the present stream
+  std::shared_ptr<grpc::Channel> line_ ABSL_GUARDED_BY(mutex_);  // null: there is none
+  // Of the present stream.
+  bool ended_ ABSL_GUARDED_BY(mutex_) = true;
   std::deque<proto::LogWanted> wanted_ ABSL_GUARDED_BY(mutex_);
+  size_t under_way_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel
   std::thread thread_;                                              // the last: it uses the others
 };

@@ -1,13 +1,17 @@
 #ifndef STRATA_COMMON_CONTROL_CALLS_LOGS_OFFER_H_
 #define STRATA_COMMON_CONTROL_CALLS_LOGS_OFFER_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "common/control/credentials.h"
 #include "proto/logs.pb.h"
+
+namespace grpc {
+class Channel;
+}  // namespace grpc
 
 namespace strata::control {
 
@@ -27,24 +31,26 @@ class LogsSource {
   virtual bool Watches() const = 0;
 };
 
-// A worker's stream of logs to the coordinator: a connection of its own, beside the session, so
-// that no log delays a heartbeat. It is opened again after each break, for as long as this lives.
+// A worker's stream of logs to the coordinator, beside the session's on the same connection. Little
+// of it is under way at any time, so that no heartbeat waits behind logs.
 //
-// Threads: Stop and destruction from one; it reads and writes on two of its own.
+// Threads: OnLine from any; Stop and destruction from one. It reads and writes on two of its own.
 class LogsOffer {
  public:
+  // What the coordinator has not confirmed as arrived: less than this and one part.
+  static constexpr size_t kUnderWayBytesMax = 192 << 10;
+
   struct Options {
-    std::string coordinator;  // as Session's
-    Credentials credentials = {};
     std::string worker;  // its name
     // Makes what reads for one stream; called on the offer's thread.
     std::function<std::unique_ptr<LogsSource>()> new_source;
   };
 
   virtual ~LogsOffer() = default;  // stops
-  // Begins at once.
   static std::unique_ptr<LogsOffer> Start(Options options);
-  // Idempotent.
+  // See Session::Callbacks::on_line: there the stream is opened, and with it it ends.
+  virtual void OnLine(std::shared_ptr<grpc::Channel> line) = 0;
+  // Idempotent. OnLine does nothing any more.
   virtual void Stop() = 0;
 };
 

@@ -63,16 +63,20 @@ proto::Register FakeDaemon::Server(const std::string& name, std::vector<uint32_t
   return registration;
 }
 
-FakeDaemon::FakeDaemon(const std::string& coordinator, proto::Register registration,
+FakeDaemon::FakeDaemon(const std::string& coordinator, const proto::Register& registration,
                        keys::KeyFolder* keys)
+    : FakeDaemon(
+          coordinator, registration,
+          control::Credentials::File(keys->PathOf(
+              registration.role() == proto::SERVER ? keys::Role::kServer : keys::Role::kWorker,
+              registration.name()))) {}
+
+FakeDaemon::FakeDaemon(const std::string& coordinator, proto::Register registration,
+                       control::Credentials credentials)
     : name_(registration.name()) {
   control::Session::Options options;
   options.coordinator = coordinator;
-  const keys::Role role =
-      registration.role() == proto::SERVER ? keys::Role::kServer : keys::Role::kWorker;
-  options.credentials = keys == nullptr
-                            ? control::Credentials::Insecure()
-                            : control::Credentials::File(keys->PathOf(role, registration.name()));
+  options.credentials = std::move(credentials);
   options.registration = std::move(registration);
   options.connect_deadline = absl::Seconds(20);
   session_ = control::Session::Create(
@@ -83,6 +87,10 @@ FakeDaemon::FakeDaemon(const std::string& coordinator, proto::Register registrat
            [this] {
              absl::MutexLock lock(&mutex_);
              return std::vector<uint32_t>(running_.begin(), running_.end());
+           },
+       .on_line =
+           [this](auto line) {
+             if (on_line_) on_line_(std::move(line));
            },
        .on_lost =
            [this](const absl::Status& status) {

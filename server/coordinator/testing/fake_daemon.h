@@ -1,10 +1,12 @@
 #ifndef STRATA_SERVER_COORDINATOR_TESTING_FAKE_DAEMON_H_
 #define STRATA_SERVER_COORDINATOR_TESTING_FAKE_DAEMON_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,11 +25,17 @@ class FakeDaemon {
   static proto::Register Worker(const std::string& name, uint32_t slots);
   static proto::Register Server(const std::string& name, std::vector<uint32_t> ports);
 
-  // `keys`: has the daemon's; null: it speaks without.
   FakeDaemon(const std::string& coordinator, proto::Register registration,
-             keys::KeyFolder* keys = nullptr);
+             control::Credentials credentials = control::Credentials::Insecure());
+  // `keys` has the daemon's.
+  FakeDaemon(const std::string& coordinator, const proto::Register& registration,
+             keys::KeyFolder* keys);
   ~FakeDaemon();
 
+  // See Session::Callbacks::on_line; before Start.
+  void SetOnLine(std::function<void(std::shared_ptr<grpc::Channel>)> on_line) {
+    on_line_ = std::move(on_line);
+  }
   absl::Status Start() { return session_->Start(); }
   void Stop() { session_->Stop(); }
   void Send(proto::DaemonMessage message) { session_->Send(std::move(message)); }
@@ -45,6 +53,7 @@ class FakeDaemon {
   void Train(const proto::RunNode& run);
 
   const std::string name_;
+  std::function<void(std::shared_ptr<grpc::Channel>)> on_line_;
   absl::Mutex mutex_;
   std::vector<proto::CoordinatorMessage> received_ ABSL_GUARDED_BY(mutex_);
   std::set<uint32_t> running_ ABSL_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 // How often it is looked whether a worker is still a member: there may be a thousand.
 constexpr absl::Duration kLookAtWorkersEvery = absl::Seconds(5);
+// Of LogParts of one worker; see proto::LogWanted::arrived_bytes.
+constexpr size_t kTellArrivedBytes = 64 << 10;
 
 bool HasEnded(const LogScene& scene) {
   return scene.job.state() != proto::QUEUED && scene.job.state() != proto::RUNNING;
@@ -100,7 +103,14 @@ grpc::Status LogsService::Offer(
     Write(*guest, queue.get(), stream);
     context->TryCancel();  // whoever reads hears of it
   });
+  size_t arrived = 0;  // and not told yet
   while (stream->Read(&part)) {
+    arrived += part.ByteSizeLong();
+    if (arrived >= kTellArrivedBytes) {
+      proto::LogWanted told;
+      told.set_arrived_bytes(static_cast<uint32_t>(std::exchange(arrived, 0)));
+      queue->Push(std::move(told));
+    }
     absl::MutexLock lock(&mutex_);
     readings_.OnPart(id, std::move(part));
     Flush();
