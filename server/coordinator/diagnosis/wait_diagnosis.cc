@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -64,18 +65,18 @@ class Diagnosis {
     }
     return nullptr;
   }
-  static size_t IndexIn(const google::protobuf::RepeatedPtrField<proto::ShardActivity>& lines,
-                        const proto::ShardActivity& line) {
-    for (int i = 0; i < lines.size(); ++i) {
-      if (&lines[i] == &line) return i;
-    }
-    return 0;
-  }
   static bool InPhase(const NodeScene& node, const char* phase) {
     return node.activity->phase() == phase;
   }
   bool IsSilent(absl::Time heard_at) const { return now_ - heard_at >= timing_.silent_after; }
   bool Shows(int64_t ms) const { return absl::Milliseconds(ms) >= timing_.show_after; }
+  // Whether it is that the rank stands still which holds it up. That it was stopped may be newer
+  // than its aggregator's last word of it.
+  bool StandsStill(const NodeScene& node, const proto::RankActivity& rank) const {
+    const int64_t ms = rank.idle_ms() + node.activity->silent_ms();
+    return Shows(rank.idle_ms()) || (absl::StartsWith(rank.process_state(), "stopped") &&
+                                     absl::Milliseconds(ms) >= timing_.show_stopped_after);
+  }
   // Since the words of the node's aggregator were true.
   absl::Duration ActivityAge(const NodeScene& node) const {
     return now_ - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
@@ -186,7 +187,7 @@ void Diagnosis::FindOn(const NodeScene& node) {
     return AddSilentAggregator(node);
   }
   for (const proto::RankActivity& rank : node.activity->ranks()) {
-    if (rank.waiting() || !Shows(rank.idle_ms()) || IsOutdated(node, rank)) continue;
+    if (rank.waiting() || !StandsStill(node, rank) || IsOutdated(node, rank)) continue;
     AddRank(node, rank);
   }
   for (const proto::ShardActivity& line : node.activity->shards()) FindAtShard(node, line);
@@ -309,9 +310,11 @@ bool Diagnosis::MissesPushes(const NodeScene& node, const proto::ShardActivity& 
                              const ShardScene& shard, const proto::NodeClock& own) const {
   if (!InPhase(node, "training") || line.unanswered() <= own.unanswered()) return false;
   if (node.lines_since == nullptr || shard.nodes_since == nullptr) return false;
-  const size_t line_index = IndexIn(node.activity->shards(), line);
+  const auto& lines = node.activity->shards();
+  const auto line_at = std::find_if(lines.begin(), lines.end(),
+                                    [&](const proto::ShardActivity& one) { return &one == &line; });
   const size_t own_index = &own - shard.nodes->data();
-  return now_ - node.lines_since->at(line_index) >= timing_.show_after &&
+  return now_ - node.lines_since->at(line_at - lines.begin()) >= timing_.show_after &&
          now_ - shard.nodes_since->at(own_index) >= timing_.show_after;
 }
 

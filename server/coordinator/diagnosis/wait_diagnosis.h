@@ -69,6 +69,8 @@ struct JobScene {
 struct DiagnosisTiming {
   // What takes longer without any progress is named.
   absl::Duration show_after = absl::Seconds(2);
+  // The same of a rank whose process its kernel has stopped: such a one is not only slow.
+  absl::Duration show_stopped_after = absl::Seconds(1);
   // Who says nothing for longer is silent: aggregators and daemons speak once a second.
   absl::Duration silent_after = absl::Seconds(3);
   // Where nobody's words tell why, the nodes that lag are named after so long.

@@ -26,6 +26,20 @@ TEST_F(DiagnosisTest, NamesTheStoppedRankAndNobodyWhoWaitsForIt) {
   EXPECT_EQ(waits[0].doing(), "stopped by a signal");
 }
 
+TEST_F(DiagnosisTest, AStoppedRankIsNamedSoonerThanASlowOne) {
+  WaitAllBut(3, 0);
+  rank(3).set_idle_ms(400);
+  rank(3).set_process_state("stopped by a signal");
+  node(1).set_silent_ms(500);
+  EXPECT_THAT(Texts(), IsEmpty());
+  node(1).set_silent_ms(600);  // the kernel's word is newer than the aggregator's
+  EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 1 s: stopped by a signal"));
+  for (const char* state : {"running", "waiting for the disk", "gone", ""}) {
+    rank(3).set_process_state(state);
+    EXPECT_THAT(Texts(), IsEmpty()) << state;
+  }
+}
+
 TEST_F(DiagnosisTest, ARankThatComputesLongIsNamedWithWhatItHasPublished) {
   WaitAllBut(3, 14);
   EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 14 s: computing (published "
