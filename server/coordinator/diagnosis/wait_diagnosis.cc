@@ -70,8 +70,7 @@ class Diagnosis {
   }
   bool IsSilent(absl::Time heard_at) const { return now_ - heard_at >= timing_.silent_after; }
   bool Shows(int64_t ms) const { return absl::Milliseconds(ms) >= timing_.show_after; }
-  // Whether it is that the rank stands still which holds it up. That it was stopped may be newer
-  // than its aggregator's last word of it.
+  // That the rank was stopped may be newer than its aggregator's last word of it.
   bool StandsStill(const NodeScene& node, const proto::RankActivity& rank) const {
     const int64_t ms = rank.idle_ms() + node.activity->silent_ms();
     return Shows(rank.idle_ms()) || (absl::StartsWith(rank.process_state(), "stopped") &&
