@@ -41,6 +41,7 @@ class Elastic : public NetnsTest {
   static proto::Job SomeJob(const std::string& name, const std::string& consistency) {
     proto::Job job = LenetJob(name, 4, 2, kSteps, consistency);
     job.mutable_data()->set_batch_per_rank(kBatch);
+    job.mutable_schedule()->set_base_lr(0.005);  // small batches do not take more
     job.set_ranks_min(2);
     job.set_ranks_max(6);
     for (const int node : {0, 1, 2}) {
