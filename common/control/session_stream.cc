@@ -75,15 +75,18 @@ class GrpcLine final : public SessionStream {
   std::thread reader_;
 };
 
-// Over TLS. The channel would connect again after its end, but one session is all that it is for.
+// Over TLS. The channel would connect again after its end, but one session is all that it is for;
+// streams beside it end when Session::Callbacks::on_line says that the line has.
 // Whether anybody is there is seen at first, by a connection that says nothing: it costs a
 // hundredth of what a channel with keys does, which daemons without a coordinator would make many
 // times.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coordinator,
                                                           const Credentials& credentials,
                                                           const DialLimits& limits) {
-  absl::StatusOr<UniqueFd> probe = DialTcp(coordinator, limits.connect, kSilenceMax);
-  if (!probe.ok()) return probe.status();
+  if (const absl::StatusOr<UniqueFd> probe = DialTcp(coordinator, limits.connect, kSilenceMax);
+      !probe.ok()) {
+    return probe.status();
+  }
   const absl::StatusOr<Line> line =
       LineTo(coordinator, credentials, {.silence = kSilenceMax, .connect = limits.handshake});
   if (!line.ok()) return line.status();

@@ -22,7 +22,9 @@ namespace {
 
 // How often logs that are followed are looked at.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
-// Where the coordinator takes none on a line that goes on.
+// Where a stream ends on a line that goes on,
+constexpr absl::Duration kPause = absl::Seconds(1);
+// and where the coordinator takes none.
 constexpr absl::Duration kPauseWhenRefused = absl::Seconds(30);
 
 class GrpcLogsOffer final : public LogsOffer {
@@ -55,10 +57,16 @@ class GrpcLogsOffer final : public LogsOffer {
       const auto has_news = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return stopped_ || line_ != line;
       };
+      const auto goes_on = [&] {
+        absl::MutexLock lock(&mutex_);
+        return !has_news();
+      };
+      if (!goes_on()) continue;
+      // A coordinator that stops ends its streams one after the other.
+      const bool is_cut = absl::IsUnavailable(status) || absl::IsCancelled(status);
+      if (!is_cut) Warn(status);
       absl::MutexLock lock(&mutex_);
-      if (has_news()) continue;
-      Warn(status);
-      mutex_.AwaitWithTimeout(absl::Condition(&has_news), kPauseWhenRefused);
+      mutex_.AwaitWithTimeout(absl::Condition(&has_news), is_cut ? kPause : kPauseWhenRefused);
     }
   }
 
@@ -74,9 +82,8 @@ class GrpcLogsOffer final : public LogsOffer {
 
   // Says it once.
   void Warn(const absl::Status& why) {
-    // The session breaks, too, or the coordinator is of an earlier version, which its users see.
-    const bool is_known = absl::IsUnavailable(why) || absl::IsUnimplemented(why);
-    if (is_known || why.message() == warned_of_) return;
+    // A coordinator of an earlier version has no such call, which its users see.
+    if (absl::IsUnimplemented(why) || why.message() == warned_of_) return;
     warned_of_ = std::string(why.message());
     LogWarning("logs cannot be looked at from elsewhere: %s", warned_of_);
   }

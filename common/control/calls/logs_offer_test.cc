@@ -99,9 +99,11 @@ class FakeCoordinator final : public proto::Logs::Service {
     ASSERT_NE(stream_, nullptr);
     EXPECT_TRUE(stream_->Write(wanted));
   }
-  // How many bytes have come of this stream once no more come.
-  size_t AwaitBytes() {
+  // How many bytes have come of this stream once no more come; waits for `least` of them.
+  size_t AwaitBytes(size_t least) {
     absl::MutexLock lock(&mutex_);
+    const auto are_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes_ >= least; };
+    mutex_.AwaitWithTimeout(absl::Condition(&are_there), kPatience);
     while (true) {
       const size_t before = bytes_;
       const auto is_more = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes_ > before; };
@@ -152,16 +154,16 @@ TEST_F(LogsOfferTest, NoMoreIsUnderWayThanAHeartbeatMayWaitBehind) {
   offer_->OnLine(coordinator_.Line());
   ASSERT_TRUE(coordinator_.AwaitStream(1));
   EXPECT_EQ(coordinator_.worker(), "w1");
-  EXPECT_EQ(coordinator_.AwaitBytes(), 0u) << "nothing is wanted yet";
+  EXPECT_EQ(coordinator_.AwaitBytes(0), 0u) << "nothing is wanted yet";
   coordinator_.Send(Begin());
-  const size_t first = coordinator_.AwaitBytes();
+  const size_t first = coordinator_.AwaitBytes(LogsOffer::kUnderWayBytesMax);
   EXPECT_GE(first, LogsOffer::kUnderWayBytesMax);
   EXPECT_LE(first, 256u << 10);
   coordinator_.Send(Arrived(first));
-  EXPECT_EQ(coordinator_.AwaitBytes(), 2 * first);
+  EXPECT_EQ(coordinator_.AwaitBytes(2 * first), 2 * first);
   // More than there was is no more than all.
   coordinator_.Send(Arrived(100 * first));
-  EXPECT_EQ(coordinator_.AwaitBytes(), 3 * first);
+  EXPECT_EQ(coordinator_.AwaitBytes(3 * first), 3 * first);
   offer_->Stop();
   EXPECT_TRUE(coordinator_.AwaitEnd());
 }
@@ -172,7 +174,9 @@ TEST_F(LogsOfferTest, TheStreamEndsWithTheLineAndBeginsOnTheNext) {
     offer_->OnLine(coordinator_.Line());
     ASSERT_TRUE(coordinator_.AwaitStream(i));
     coordinator_.Send(Begin());
-    EXPECT_LE(coordinator_.AwaitBytes(), 256u << 10) << "each stream has its own";
+    const size_t bytes = coordinator_.AwaitBytes(LogsOffer::kUnderWayBytesMax);
+    EXPECT_GE(bytes, LogsOffer::kUnderWayBytesMax) << "each stream has its own";
+    EXPECT_LE(bytes, 256u << 10);
     offer_->OnLine(nullptr);
     EXPECT_TRUE(coordinator_.AwaitEnd());
   }
@@ -189,6 +193,7 @@ TEST_F(LogsOfferTest, WhoIsRefusedDoesNotAskAgainSoonButOnTheNextLineAtOnce) {
   ASSERT_TRUE(coordinator_.AwaitStream(2));
   offer_->Stop();
   offer_->OnLine(coordinator_.Line());
+  absl::SleepFor(kQuiet);
   EXPECT_EQ(coordinator_.streams(), 2);
 }
 

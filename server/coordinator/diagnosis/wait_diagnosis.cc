@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -70,11 +69,11 @@ class Diagnosis {
   }
   bool IsSilent(absl::Time heard_at) const { return now_ - heard_at >= timing_.silent_after; }
   bool Shows(int64_t ms) const { return absl::Milliseconds(ms) >= timing_.show_after; }
-  // That the rank was stopped may be newer than its aggregator's last word of it.
-  bool StandsStill(const NodeScene& node, const proto::RankActivity& rank) const {
-    const int64_t ms = rank.idle_ms() + node.activity->silent_ms();
-    return Shows(rank.idle_ms()) || (absl::StartsWith(rank.process_state(), "stopped") &&
-                                     absl::Milliseconds(ms) >= timing_.show_stopped_after);
+  // Whether it is the rank that holds its job up, by its aggregator's and the kernel's words.
+  bool StandsStill(const proto::RankActivity& rank) const {
+    const bool is_stopped = rank.process_state() == "stopped by a signal";
+    const auto after = is_stopped ? timing_.show_stopped_after : timing_.show_after;
+    return absl::Milliseconds(rank.idle_ms()) >= after;
   }
   // Since the words of the node's aggregator were true.
   absl::Duration ActivityAge(const NodeScene& node) const {
@@ -186,7 +185,7 @@ void Diagnosis::FindOn(const NodeScene& node) {
     return AddSilentAggregator(node);
   }
   for (const proto::RankActivity& rank : node.activity->ranks()) {
-    if (rank.waiting() || !StandsStill(node, rank) || IsOutdated(node, rank)) continue;
+    if (rank.waiting() || !StandsStill(rank) || IsOutdated(node, rank)) continue;
     AddRank(node, rank);
   }
   for (const proto::ShardActivity& line : node.activity->shards()) FindAtShard(node, line);

@@ -69,7 +69,7 @@ struct JobScene {
 struct DiagnosisTiming {
   // What takes longer without any progress is named.
   absl::Duration show_after = absl::Seconds(2);
-  // The same of a rank whose process its kernel has stopped: such a one is not only slow.
+  // The same of a rank whose process was stopped by a signal: such a one is not only slow.
   absl::Duration show_stopped_after = absl::Seconds(1);
   // Who says nothing for longer is silent: aggregators and daemons speak once a second.
   absl::Duration silent_after = absl::Seconds(3);

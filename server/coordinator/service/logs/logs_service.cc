@@ -64,8 +64,11 @@ absl::Status LogsService::Open(uint64_t id, const Guest& guest, const Stream& st
   }
   absl::MutexLock lock(&mutex_);
   if (ending_) return Ending();
-  for (const auto& [other, earlier] : streams_) {
-    if (earlier.worker == stream.worker) earlier.queue->Close();
+  for (const auto& [other, its] : streams_) {
+    if (its.worker != stream.worker) continue;
+    // One that is let in late may be of a connection that has ended meanwhile.
+    if (other > id) return absl::UnavailableError("there is a newer one");
+    its.queue->Close();
   }
   streams_[id] = stream;
   readings_.OnOffered(id, stream.worker);
@@ -84,17 +87,17 @@ void LogsService::Write(const Guest& guest, WantedQueue* queue,
 grpc::Status LogsService::Offer(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<proto::LogWanted, proto::LogPart>* stream) {
+  uint64_t id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = next_stream_++;
+  }
   proto::LogPart part;
   const absl::StatusOr<Guest> guest =
       doorkeeper_->LetIn(context, Call::kOfferLogs, &offer_gate_, stream, &part);
   if (!guest.ok()) return ToGrpc(guest.status());
   if (!part.has_offered() || part.offered().worker().empty()) {
     return ToGrpc(absl::InvalidArgumentError("a stream of logs begins with who offers them"));
-  }
-  uint64_t id = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    id = next_stream_++;
   }
   const auto queue = std::make_shared<WantedQueue>(kQueuedMessagesMax);
   const absl::Status opened = Open(id, *guest, {part.offered().worker(), queue});
