@@ -1,5 +1,7 @@
 """C++ from .proto files, by the system's protoc and its gRPC plugin, as cc_library targets."""
 
+load("//third_party:cc.bzl", "cc_library")
+
 def strata_cc_proto(name, src, grpc_name = None, deps = [], visibility = None):
     """Compiles one .proto file to a cc_library, and its services to a second one.
 
@@ -21,7 +23,7 @@ def strata_cc_proto(name, src, grpc_name = None, deps = [], visibility = None):
         outs = [stem + ".pb.h", stem + ".pb.cc"],
         cmd = "protoc -I. --cpp_out=$(GENDIR) $(location %s)" % src,
     )
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = [stem + ".pb.cc"],
         hdrs = [stem + ".pb.h"],
@@ -36,7 +38,7 @@ def strata_cc_proto(name, src, grpc_name = None, deps = [], visibility = None):
             cmd = ("protoc -I. --grpc_out=$(GENDIR) " +
                    "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin $(location %s)" % src),
         )
-        native.cc_library(
+        cc_library(
             name = grpc_name,
             srcs = [stem + ".grpc.pb.cc"],
             hdrs = [stem + ".grpc.pb.h"],

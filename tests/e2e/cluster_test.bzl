@@ -1,5 +1,7 @@
 """Tests of whole clusters: real processes on loopback."""
 
+load("//third_party:cc.bzl", "cc_test")
+
 def cluster_test(name, srcs, data = [], deps = [], size = "large", tags = ["exclusive"], **kwargs):
     """A cc_test that starts clusters (cluster.h) and jobs (jobs.h).
 
@@ -12,7 +14,7 @@ def cluster_test(name, srcs, data = [], deps = [], size = "large", tags = ["excl
       tags: by default, each keeps all cores busy, so they run one at a time.
       **kwargs: other attributes of cc_test.
     """
-    native.cc_test(
+    cc_test(
         name = name,
         size = size,
         srcs = srcs,

@@ -1,5 +1,7 @@
 """A fuzz target: LLVMFuzzerTestOneInput in NAME.cc, and seeds in corpus/NAME/."""
 
+load("//third_party:cc.bzl", "cc_binary", "cc_test")
+
 def fuzz_target(name, deps):
     """Declares a test that replays the seeds, and a libFuzzer program that looks for more.
 
@@ -7,7 +9,7 @@ def fuzz_target(name, deps):
       name: of NAME.cc; the test is NAME_corpus_test, the program is NAME.
       deps: what NAME.cc needs.
     """
-    native.cc_test(
+    cc_test(
         name = name + "_corpus_test",
         size = "small",
         srcs = [
@@ -20,7 +22,7 @@ def fuzz_target(name, deps):
     )
 
     # Links with --config=fuzz only, see ../fuzz.sh.
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         srcs = [name + ".cc"],

@@ -1,5 +1,7 @@
 """Files of a page, built into the binary."""
 
+load("//third_party:cc.bzl", "cc_library")
+
 def page_files(name, hdr, texts, visibility, namespace = "strata::compare"):
     """A cc_library with one string constant per text.
 
@@ -30,7 +32,7 @@ def page_files(name, hdr, texts, visibility, namespace = "strata::compare"):
         outs = [name + ".cc"],
         cmd = "{\n%s\n} > $@" % "\n".join(lines),
     )
-    native.cc_library(
+    cc_library(
         name = name,
         srcs = [name + ".cc"],
         hdrs = [hdr],

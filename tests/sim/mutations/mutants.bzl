@@ -1,5 +1,7 @@
 """The simulator with faults that a name turns on."""
 
+load("//third_party:cc.bzl", "cc_binary")
+
 def mutants(name, mutations):
     """A program `name` with all mutations built in, each behind a switch (mutate.py).
 
@@ -44,7 +46,7 @@ def mutants(name, mutations):
         cmd = "python3 $(location mutate.py) table $@ " + " ".join(mutations),
         tools = tools,
     )
-    native.cc_binary(
+    cc_binary(
         name = name,
         testonly = True,
         srcs = outputs + [name + "_table.cc"],
