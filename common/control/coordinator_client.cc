@@ -212,9 +212,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::Status TooLate(const AddressRound& round) const { return TooLate(round.Reasons()); }
   absl::Status TooLate(const std::string& why) const {
-    const bool insecure = options_.credentials.kind() == Credentials::Kind::kInsecure;
-    return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline),
-                       why.empty() ? WhyUnreachable(options_.coordinator, insecure) : why);
+    return GaveUp(options_.coordinator, options_.credentials, options_.deadline, why);
   }
 
   // Of several one may stand still, and another one lead: what can be asked again is.

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/control/addresses.h"
+#include "common/control/channel.h"
 #include "common/ipc/unix_socket.h"
 #include "common/unique_fd.h"
 
@@ -69,6 +70,13 @@ std::string WhyUnreachable(const std::string& coordinator, bool insecure) {
                     WhyOneUnreachable(address, insecure));
   }
   return text;
+}
+
+absl::Status GaveUp(const std::string& coordinator, const Credentials& credentials,
+                    absl::Duration tried_for, const std::string& why) {
+  const bool insecure = credentials.kind() == Credentials::Kind::kInsecure;
+  return Unreachable(coordinator, absl::FormatDuration(tried_for),
+                     why.empty() ? WhyUnreachable(coordinator, insecure) : why);
 }
 
 }  // namespace strata::control

@@ -3,6 +3,10 @@
 
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/control/credentials.h"
+
 namespace strata::control {
 
 // Why no channel to "HOST:PORT" comes up, as far as one plain connection can tell: "connection
@@ -11,6 +15,9 @@ namespace strata::control {
 std::string WhyUnreachable(const std::string& coordinator, bool insecure);
 // The same where a plain connection is already there.
 std::string WhyNoHandshake(bool insecure);
+// Unreachable (channel.h) for a call that has given up, with WhyUnreachable where `why` is empty.
+absl::Status GaveUp(const std::string& coordinator, const Credentials& credentials,
+                    absl::Duration tried_for, const std::string& why);
 
 }  // namespace strata::control
 

@@ -32,17 +32,17 @@ std::string StateAndMore(pid_t pid) {
 std::string ProcessState(pid_t pid) {
   const std::string stat = StateAndMore(pid);
   // Where /proc is mounted with hidepid, nobody but root sees an undumpable process there.
-  if (stat.empty()) return kill(pid, 0) == 0 ? kProcessRunning : "gone";
+  if (stat.empty()) return kill(pid, 0) == 0 ? kProcessRunning : kProcessGone;
   switch (stat[0]) {
     case 'T':
-      return "stopped by a signal";
+      return kProcessStopped;
     case 't':
-      return "stopped by a debugger";
+      return kProcessDebugged;
     case 'D':
       return "waiting for the disk";
     case 'Z':
     case 'X':
-      return "gone";
+      return kProcessGone;
     default:
       return kProcessRunning;
   }

@@ -8,10 +8,12 @@
 
 namespace strata {
 
-inline constexpr char kProcessRunning[] = "running";
+inline constexpr char kProcessRunning[] = "running";  // also while it sleeps
+inline constexpr char kProcessStopped[] = "stopped by a signal";
+inline constexpr char kProcessDebugged[] = "stopped by a debugger";
+inline constexpr char kProcessGone[] = "gone";
 
-// What the kernel says that a process does now: kProcessRunning (also while it sleeps), "stopped by
-// a signal", "stopped by a debugger", "waiting for the disk" or "gone".
+// What the kernel says that a process does now: one of the above, or "waiting for the disk".
 std::string ProcessState(pid_t pid);
 // Returns the CPU time in milliseconds that the process has used, with all its threads; 0 where
 // that is not known.

@@ -68,8 +68,8 @@ std::vector<std::string> EventFilesIn(const std::string& dir) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    std::string name = entry.path().filename().string();
-    if (absl::StartsWith(name, kPrefix)) names.push_back(std::move(name));
+    names.push_back(entry.path().filename().string());
+    if (!absl::StartsWith(names.back(), kPrefix)) names.pop_back();
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -22,9 +22,7 @@ namespace {
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 absl::Status TooLate(const KeysOptions& options, const std::string& why) {
-  const bool insecure = options.credentials.kind() == Credentials::Kind::kInsecure;
-  return Unreachable(options.coordinator, absl::FormatDuration(options.deadline),
-                     why.empty() ? WhyUnreachable(options.coordinator, insecure) : why);
+  return GaveUp(options.coordinator, options.credentials, options.deadline, why);
 }
 
 // What may have begun something is not asked twice; what stands by, or nobody hears, has not.

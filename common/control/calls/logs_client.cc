@@ -76,10 +76,7 @@ absl::Status LogsClient::Read(const proto::ReadLogs& request,
     if (!absl::IsUnavailable(status)) return status;
     const bool all_tried = round.OnFailed(std::string(status.message()));
     if (absl::Now() >= deadline) {
-      const bool insecure = options_.credentials.kind() == Credentials::Kind::kInsecure;
-      const std::string why = round.Reasons();
-      return Unreachable(options_.coordinator, absl::FormatDuration(options_.deadline),
-                         why.empty() ? WhyUnreachable(options_.coordinator, insecure) : why);
+      return GaveUp(options_.coordinator, options_.credentials, options_.deadline, round.Reasons());
     }
     if (all_tried) absl::SleepFor(kPause);
   }

@@ -54,9 +54,7 @@ class GrpcLogsOffer final : public LogsOffer {
   void Run() {
     while (const std::shared_ptr<grpc::Channel> line = NextLine()) {
       const absl::Status status = RunOn(line);
-      const auto has_news = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stopped_ || line_ != line;
-      };
+      const auto has_news = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !IsOn(line); };
       const auto goes_on = [&] {
         absl::MutexLock lock(&mutex_);
         return !has_news();
@@ -68,6 +66,12 @@ class GrpcLogsOffer final : public LogsOffer {
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&has_news), is_cut ? kPause : kPauseWhenRefused);
     }
+  }
+
+  // Neither stopped nor on another line.
+  bool IsOn(const std::shared_ptr<grpc::Channel>& line) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !stopped_ && line_ == line;
   }
 
   // Null: this was stopped.
@@ -94,7 +98,7 @@ class GrpcLogsOffer final : public LogsOffer {
     grpc::ClientContext context;
     {
       absl::MutexLock lock(&mutex_);
-      if (stopped_ || line_ != line) return absl::CancelledError("");
+      if (!IsOn(line)) return absl::CancelledError("");
       context_ = &context;
       ended_ = false;
       wanted_.clear();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/process/process_state.h"
 #include "server/coordinator/members/membership.h"
 
 namespace strata::server {
@@ -15,10 +16,6 @@ constexpr int kPatienceWithUnknown = 10;
 // The kernel counts CPU time in hundredths of a second.
 constexpr absl::Duration kCpuWindow = absl::Seconds(5);
 constexpr double kBusyShare = 0.01;
-
-constexpr char kGone[] = "gone";
-constexpr char kStopped[] = "stopped by a signal";
-constexpr char kDebugged[] = "stopped by a debugger";
 
 bool Trains(const NodeScene& node) {
   return node.activity != nullptr && node.activity->phase() == "training";
@@ -47,7 +44,7 @@ bool WaitsForOthers(const NodeScene& node) {
   return node.activity != nullptr &&
          std::all_of(node.activity->ranks().begin(), node.activity->ranks().end(),
                      [](const proto::RankActivity& rank) {
-                       return rank.waiting() || rank.process_state() == kGone;
+                       return rank.waiting() || rank.process_state() == kProcessGone;
                      });
 }
 
@@ -119,7 +116,7 @@ absl::Duration HangWatch::PatienceWith(const JobScene& scene, const NodeScene& n
 absl::Duration HangWatch::IdleTime(const NodeScene& node, const proto::RankActivity& rank,
                                    absl::Time now) const {
   const absl::Duration idle = absl::Milliseconds(rank.idle_ms()) + ActivityAge(node, now);
-  if (rank.published() > 0 || rank.process_state() == kStopped) return idle;
+  if (rank.published() > 0 || rank.process_state() == kProcessStopped) return idle;
   const auto use = uses_.find(rank.rank());
   if (use == uses_.end() || use->second.ms == 0) return absl::ZeroDuration();
   return std::min(idle, use->second.at - use->second.busy_at);
@@ -132,13 +129,13 @@ std::optional<HangWatch::Culprit> HangWatch::FindCulprit(const NodeScene& node,
   if (now - node.heard_at >= timing.silent_after) return std::nullopt;
   const std::string& state = node.activity->process_state();
   if (QuietTime(node) >= timing.silent_after) {
-    if (state == kDebugged || state == kGone) return std::nullopt;
+    if (state == kProcessDebugged || state == kProcessGone) return std::nullopt;
     return Culprit{.rank = std::nullopt, .idle = ActivityAge(node, now)};
   }
   std::optional<Culprit> culprit;
   for (const proto::RankActivity& rank : node.activity->ranks()) {
-    if (rank.process_state() == kDebugged) return std::nullopt;
-    if (rank.waiting() || rank.process_state() == kGone) continue;
+    if (rank.process_state() == kProcessDebugged) return std::nullopt;
+    if (rank.waiting() || rank.process_state() == kProcessGone) continue;
     const absl::Duration idle = IdleTime(node, rank, now);
     if (!culprit || idle > culprit->idle) culprit = {.rank = rank.rank(), .idle = idle};
   }

@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/process/process_state.h"
 
 namespace strata::server {
 namespace {
-
-constexpr char kRunning[] = "running";
-constexpr char kGone[] = "gone";
 
 // Where, for how long and what: the parts of a Wait's one line.
 struct Words {
@@ -71,7 +69,7 @@ class Diagnosis {
   bool Shows(int64_t ms) const { return absl::Milliseconds(ms) >= timing_.show_after; }
   // Whether it is the rank that holds its job up, by its aggregator's and the kernel's words.
   bool StandsStill(const proto::RankActivity& rank) const {
-    const bool is_stopped = rank.process_state() == "stopped by a signal";
+    const bool is_stopped = rank.process_state() == kProcessStopped;
     const auto after = is_stopped ? timing_.show_stopped_after : timing_.show_after;
     return absl::Milliseconds(rank.idle_ms()) >= after;
   }
@@ -217,7 +215,7 @@ void Diagnosis::AddSilentAggregator(const NodeScene& node) {
   const bool has_started = scene_.phase == JobScene::Phase::kTraining;
   const uint64_t step = std::max(SlowestStep(activity), PushedBy(node));
   // It ends once its ranks have let go; what they do then takes time, too.
-  const bool has_ended = activity.process_state() == kGone;
+  const bool has_ended = activity.process_state() == kProcessGone;
   if (activity.process_state().empty()) {
     Add({NodeName(node), false, "its processes have not started: the run directory is in use"},
         node.node, node.daemon, step, ActivityAge(node));
@@ -230,7 +228,8 @@ void Diagnosis::AddSilentAggregator(const NodeScene& node) {
   }
   // Its words about the ranks are old, the kernel's are not.
   for (const proto::RankActivity& rank : activity.ranks()) {
-    if (has_ended || (!rank.waiting() && rank.process_state() != kRunning)) AddRank(node, rank);
+    if (has_ended || (!rank.waiting() && rank.process_state() != kProcessRunning))
+      AddRank(node, rank);
   }
 }
 
@@ -247,7 +246,7 @@ uint64_t Diagnosis::PushedBy(const NodeScene& node) const {
 void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) {
   const std::string who = absl::StrFormat("%s rank %d", NodeName(node), rank.rank());
   const absl::Duration waited = absl::Milliseconds(rank.idle_ms()) + ActivityAge(node);
-  const bool runs = rank.process_state() == kRunning || rank.process_state().empty();
+  const bool runs = rank.process_state() == kProcessRunning || rank.process_state().empty();
   if (InPhase(node, "starting")) {
     proto::Wait* wait =
         Add({who, false, "has not joined the job"}, node.node, node.daemon, 0, waited);
@@ -258,7 +257,7 @@ void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) 
                                    runs ? "" : absl::StrCat(": ", rank.process_state())));
     return;
   }
-  if (rank.process_state() == kGone) return;  // well, or the job would fail
+  if (rank.process_state() == kProcessGone) return;  // well, or the job would fail
   // Without an aggregator it is not known how far a rank is within its report's steps.
   if (runs && rank.chunks() == 0) return;
   std::string doing = rank.process_state();
