@@ -47,7 +47,7 @@ std::string FindCoordinator() {
   // Each command has it as a default, and every process makes all commands: it looks once.
   static const std::string found = [] {
     std::vector<std::string> folders = Folders();
-    folders.push_back(kServiceFolder);
+    folders.emplace_back(kServiceFolder);
     for (const std::string& folder : folders) {
       if (DialUnix(folder + kSocket).ok()) return UnixAddress(folder + kSocket);
     }

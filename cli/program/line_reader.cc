@@ -19,7 +19,8 @@ std::optional<std::vector<std::string>> LineReader::Read() {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return lines;
   if (got <= 0) {
     if (rest_.empty()) return std::nullopt;
-    lines.push_back(std::exchange(rest_, ""));
+    lines.push_back(std::move(rest_));
+    rest_.clear();
     return lines;
   }
   rest_.append(buffer, static_cast<size_t>(got));
@@ -29,7 +30,10 @@ std::optional<std::vector<std::string>> LineReader::Read() {
     begin = end + 1;
   }
   rest_.erase(0, begin);
-  if (rest_.size() > kLineBytesMax) lines.push_back(std::exchange(rest_, ""));
+  if (rest_.size() > kLineBytesMax) {
+    lines.push_back(std::move(rest_));
+    rest_.clear();
+  }
   return lines;
 }
 

@@ -40,8 +40,10 @@ class LoadCluster {
   absl::Status Stop();
 
   const std::string& coordinator() const { return coordinator_; }
+  // Returns the file with them.
+  std::string KeysOf(keys::Role role, const std::string& name) { return keys_->PathOf(role, name); }
   control::Credentials CredentialsOf(keys::Role role, const std::string& name) {
-    return control::Credentials::File(keys_->PathOf(role, name));
+    return control::Credentials::File(KeysOf(role, name));
   }
   const std::vector<Member>& members() const { return members_; }
 

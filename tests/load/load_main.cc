@@ -27,6 +27,7 @@ struct Options {
   LoadProblem problem;
   LoadCluster::Options cluster;
   double deadline_s = 300;
+  bool idle = false;
 };
 
 // What one run needs beside the daemons' own limits: a session, the node's memory, an endpoint and
@@ -46,9 +47,13 @@ class LoadRun {
     absl::Status status = EnsureDescriptors("the load program", OwnDescriptors(options_));
     if (status.ok()) status = cluster_.Start();
     if (status.ok()) status = StartNodes();
-    if (status.ok()) status = RunJob();
-    if (status.ok()) status = Verify();
-    if (status.ok()) PrintTable();
+    if (status.ok() && options_.idle) {
+      BeThere();
+    } else {
+      if (status.ok()) status = RunJob();
+      if (status.ok()) status = Verify();
+      if (status.ok()) PrintTable();
+    }
     nodes_.clear();
     const absl::Status stopped = cluster_.Stop();
     return status.ok() ? stopped : status;
@@ -69,6 +74,14 @@ class LoadRun {
     Say(absl::StrFormat("%d nodes registered in %.1f s", options_.problem.nodes,
                         absl::ToDoubleSeconds(absl::Now() - begin)));
     return absl::OkStatus();
+  }
+
+  // Until standard input ends: other programs look at the cluster or use it.
+  void BeThere() {
+    Say(absl::StrFormat("ready coordinator=%s keys=%s", cluster_.coordinator(),
+                        cluster_.KeysOf(keys::Role::kUser, "load")));
+    while (std::fgetc(stdin) != EOF) {
+    }
   }
 
   absl::Status RunJob() {
@@ -232,6 +245,7 @@ int Main(int argc, char** argv) {
   app.add_option("--elements", options.problem.elements, "Weights")->capture_default_str();
   app.add_option("--servers", options.cluster.servers)->capture_default_str();
   app.add_option("--shards", options.cluster.shards, "Per server")->capture_default_str();
+  app.add_flag("--idle", options.idle, "No job: be there until standard input ends");
   app.add_option("--deadline", options.deadline_s, "Seconds for the job")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   options.cluster.strata = std::filesystem::absolute(options.cluster.strata);
