@@ -1,6 +1,6 @@
 """What `strata web` takes to show a cluster of very many daemons.
 
-usage: many_daemons.py STRATA STRATA_LOAD [--daemons 1000] [--jobs 100] [--rounds 20]
+usage: many_daemons.py STRATA STRATA_LOAD [--daemons 1000, 1023 at most] [--jobs 100] [--rounds 20]
 
 STRATA_LOAD is //tests/load:strata_load, which plays so many workers, with a session each, beside a
 real coordinator and server. --jobs jobs are submitted, which stay in the queue. Printed are: the
@@ -27,8 +27,8 @@ from cluster import Cluster, fail  # noqa: E402
 JOB = """
 name: "job%d"
 model { zoo: "lenet5" }
-data { synthetic { train_samples: 64 test_samples: 64 } batch_per_rank: 16 }
-ranks: %d
+data { synthetic { train_samples: 1024 test_samples: 64 } batch_per_rank: 1 }
+ranks: 1024  # more than there are slots
 epochs: 1
 """
 
@@ -71,7 +71,7 @@ def paint(url):
         browser.show_as(1280, "light")
         browser.open("about:blank")
         begin = time.time()
-        browser.open(url)
+        browser.open(url + "#/")
         browser.until("document.body.dataset.shown === '#/'", 60)
         shown = time.time() - begin
         painted = browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
@@ -86,12 +86,14 @@ def main():
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
+    if options.daemons > 1023:
+        parser.error(f"--daemons {options.daemons}: jobs would find slots, and run")
     with (tempfile.TemporaryDirectory(dir="/tmp") as folder,
           Cluster(options.strata, folder) as cluster):
         played = Played(options.strata_load, options.strata, options.daemons, folder)
         cluster.address, cluster.keys = played.told["coordinator"], ["--keys", played.told["keys"]]
         for job in range(options.jobs):
-            cluster.submit(f"job{job}", JOB % (job, 2 * options.daemons))
+            cluster.submit(f"job{job}", JOB % job)
         _, ready = cluster.start("web", "--coordinator", cluster.address, *cluster.keys,
                                  "--listen", "127.0.0.1:0", "--no-login", "--log-level", "error")
         port = urllib.parse.urlparse(ready["url"]).port
