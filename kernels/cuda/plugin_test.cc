@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/device/device_kernels.h"
@@ -17,7 +18,7 @@ namespace strata::device {
 namespace {
 
 constexpr char kPath[] = "kernels/cuda/libstrata_fake_device.so";
-std::string With(const std::string& options) { return std::string(kPath) + "," + options; }
+std::string With(const std::string& options) { return absl::StrCat(kPath, ",", options); }
 
 TEST(PluginTest, OptionsSayWhichDevicesThereAre) {
   EXPECT_EQ(LoadPlugin(kPath).value()->infos().size(), 1u);
