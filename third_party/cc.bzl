@@ -16,12 +16,10 @@ _PRECOMPILED = "//third_party/precompiled:"
 
 def _use(header, copts):
     use = ["-Winvalid-pch", "-include", "third_party/precompiled/%s.h" % header] + copts
+    in_use = _PRECOMPILED + "in_use"
     return dict(
-        copts = select({_PRECOMPILED + "off": [], "//conditions:default": use}),
-        deps = select({
-            _PRECOMPILED + "off": [],
-            "//conditions:default": [_PRECOMPILED + header],
-        }),
+        copts = select({in_use: use, "//conditions:default": []}),
+        deps = select({in_use: [_PRECOMPILED + header], "//conditions:default": []}),
     )
 
 def _within(folders):
@@ -31,11 +29,16 @@ def _within(folders):
             return True
     return False
 
-def _are_cpp(srcs):
-    return bool(srcs) and not [src for src in srcs if src.endswith(".c")]
+def _may_use(srcs, copts):
+    """C++, optimized as the headers are: gcc would take their level, without a word, for -O3."""
+    is_cpp = bool(srcs) and not [src for src in srcs if src.endswith(".c")]
+    return is_cpp and not [option for option in copts if option.startswith("-O")]
+
+def _are_tests(srcs):
+    return not [src for src in srcs if not src.endswith("_test.cc") and not src.endswith(".h")]
 
 def _precompiled(rule, header, srcs, deps, copts, kwargs, header_copts = []):
-    if _are_cpp(srcs):
+    if _may_use(srcs, copts):
         use = _use(header, header_copts)
         deps = deps + use["deps"]
         copts = use["copts"] + copts
@@ -51,7 +54,7 @@ def cc_binary(srcs = [], deps = [], copts = [], **kwargs):
 
 def cc_test(srcs = [], deps = [], copts = [], **kwargs):
     """Bazel's cc_test; its sources find test_headers.h precompiled."""
-    if _within(_OPTIMIZED_TESTS):
+    if _within(_OPTIMIZED_TESTS) or not _are_tests(srcs):
         _precompiled(native.cc_test, "optimized_test", srcs, deps, copts, kwargs)
     else:
         _precompiled(native.cc_test, "test", srcs, deps, copts, kwargs, ["-O0"])

@@ -13,10 +13,13 @@ ARCHITECTURES = [
 ASSEMBLED_FOR = ["80", "90"]
 
 def _headers(context):
-    return depset(transitive = [
+    headers = depset(transitive = [
         dep[CcInfo].compilation_context.headers
         for dep in context.attr.deps
     ])
+
+    # Those that gcc has precompiled are of no use to nvcc.
+    return depset([header for header in headers.to_list() if header.extension != "gch"])
 
 def _arguments(context):
     arguments = context.actions.args()

@@ -34,9 +34,10 @@ epochs: 1
 
 
 class Played:
-    """The cluster that STRATA_LOAD plays; its coordinator and keys."""
+    """The cluster that STRATA_LOAD plays; its coordinator and keys. A context manager."""
 
     def __init__(self, program, strata, daemons, folder):
+        self.program = program
         self.process = subprocess.Popen(
             [program, "--strata", strata, "--dir", os.path.join(folder, "load"), "--nodes",
              str(daemons), "--servers", "1", "--idle"],
@@ -47,9 +48,18 @@ class Played:
                 return
         fail(f"{program} has ended with {self.process.wait()}")
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
         self.process.stdin.close()
-        self.process.wait(timeout=120)
+        try:
+            status = self.process.wait(timeout=120)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        if kind is None and status != 0:
+            fail(f"{self.program} has ended with {status}")
 
 
 def scrape(port):
@@ -89,8 +99,8 @@ def main():
     if options.daemons > 1023:
         parser.error(f"--daemons {options.daemons}: jobs would find slots, and run")
     with (tempfile.TemporaryDirectory(dir="/tmp") as folder,
+          Played(options.strata_load, options.strata, options.daemons, folder) as played,
           Cluster(options.strata, folder) as cluster):
-        played = Played(options.strata_load, options.strata, options.daemons, folder)
         cluster.address, cluster.keys = played.told["coordinator"], ["--keys", played.told["keys"]]
         for job in range(options.jobs):
             cluster.submit(f"job{job}", JOB % job)
@@ -100,7 +110,6 @@ def main():
         first_ms, _ = scrape(port)
         scrapes = [scrape(port) for _ in range(options.rounds)]
         paints = [paint(ready["url"]) for _ in range(5)]
-        played.close()
     text = scrapes[-1][1]
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     seen = sum(line.startswith("strata_job_state{") and line.endswith(" 1") for line in lines)
