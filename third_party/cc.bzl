@@ -12,36 +12,28 @@ _OPTIMIZED_TESTS = [
     "training",
 ]
 
-_PRECOMPILED = "//third_party/precompiled:"
-
-def _use(header, copts):
-    use = ["-Winvalid-pch", "-include", "third_party/precompiled/%s.h" % header] + copts
-    in_use = _PRECOMPILED + "in_use"
-    return dict(
-        copts = select({in_use: use, "//conditions:default": []}),
-        deps = select({in_use: [_PRECOMPILED + header], "//conditions:default": []}),
-    )
+_IN_USE = "//third_party/precompiled:in_use"
 
 def _within(folders):
-    package = native.package_name()
-    for folder in folders:
-        if package == folder or package.startswith(folder + "/"):
-            return True
-    return False
+    package = native.package_name() + "/"
+    return any([package.startswith(folder + "/") for folder in folders])
 
 def _may_use(srcs, copts):
     """C++, optimized as the headers are: gcc would take their level, without a word, for -O3."""
-    is_cpp = bool(srcs) and not [src for src in srcs if src.endswith(".c")]
-    return is_cpp and not [option for option in copts if option.startswith("-O")]
+    is_cpp = bool(srcs) and not any([src.endswith(".c") for src in srcs])
+    return is_cpp and not any([option.startswith("-O") for option in copts])
 
 def _are_tests(srcs):
-    return not [src for src in srcs if not src.endswith("_test.cc") and not src.endswith(".h")]
+    return all([src.endswith("_test.cc") or src.endswith(".h") for src in srcs])
 
 def _precompiled(rule, header, srcs, deps, copts, kwargs, header_copts = []):
     if _may_use(srcs, copts):
-        use = _use(header, header_copts)
-        deps = deps + use["deps"]
-        copts = use["copts"] + copts
+        use = ["-Winvalid-pch", "-include", "third_party/precompiled/%s.h" % header] + header_copts
+        copts = select({_IN_USE: use, "//conditions:default": []}) + copts
+        deps = deps + select({
+            _IN_USE: ["//third_party/precompiled:" + header],
+            "//conditions:default": [],
+        })
     rule(srcs = srcs, deps = deps, copts = copts, **kwargs)
 
 def cc_library(srcs = [], deps = [], copts = [], **kwargs):
