@@ -87,14 +87,22 @@ absl::Status ClusterWatch::Ask() {
   if (!jobs.ok()) return jobs.status();
   const absl::Time now = absl::Now();
   absl::MutexLock lock(&mutex_);
+  // What had ended before it was looked at has not ended now.
+  const bool is_first =
+      taken_ == absl::InfinitePast() || nodes->cluster_id() != nodes_.cluster_id();
+  if (is_first) ended_.clear();
   nodes_ = *std::move(nodes);
   jobs_.clear();
   for (proto::JobStatus& job : *jobs) {
     const uint32_t id = job.job_id();
-    if (control::HasEnded(job.state())) ended_.emplace(id, now);
+    if (control::HasEnded(job.state())) {
+      const absl::Time ended = absl::FromUnixMillis(job.ended_ms());
+      ended_.emplace(id, is_first ? std::min(now, ended) : now);
+    }
     jobs_[id] = std::move(job);
   }
   taken_ = now;
+  if (is_first) ForgetCourses();
   ForgetGoneJobs();
   FollowNewJobs();
   return absl::OkStatus();
@@ -131,6 +139,16 @@ std::vector<std::shared_ptr<const JobScene>> ClusterWatch::JobScenes() {
     scenes.push_back(std::move(scene));
   }
   return scenes;
+}
+
+// Another cluster has other jobs, whatever their numbers.
+void ClusterWatch::ForgetCourses() {
+  for (auto& [id, followed] : followed_) {
+    const auto job = jobs_.find(id);
+    followed.course = JobCourse(job == jobs_.end() ? 0 : job->second.progress().step());
+    followed.restarts = 0;
+    followed.waits = 0;
+  }
 }
 
 // Jobs that the coordinator does not know any more.

@@ -69,6 +69,7 @@ class ClusterWatch {
   void FollowNewJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Follow(uint32_t job);
   void Hear(uint32_t job, const proto::FollowEvent& event);
+  void ForgetCourses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetGoneJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Those that run, wait or have ended last.
   std::vector<std::shared_ptr<const JobScene>> JobScenes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -21,6 +21,7 @@ struct FakeCoordinator {
   absl::Status answer = absl::OkStatus();
   std::map<uint32_t, proto::JobStatus> jobs;
   std::map<uint32_t, std::vector<proto::FollowEvent>> events;
+  std::string cluster_id = "c";
   bool stopped = false;
   int asked = 0;
   int following = 0;
@@ -47,7 +48,7 @@ class FakeClient final : public control::CoordinatorClient {
     ++fake_->asked;
     if (!fake_->answer.ok()) return fake_->answer;
     proto::ListNodesReply reply;
-    reply.set_cluster_id("c");
+    reply.set_cluster_id(fake_->cluster_id);
     return reply;
   }
   absl::StatusOr<proto::JobStatus> Follow(
@@ -247,6 +248,69 @@ TEST_F(ClusterWatchTest, OfJobsThatHaveEndedTheNewestAreShown) {
   const auto scene = Await(&watch, [](const ClusterScene& seen) { return !seen.jobs.empty(); });
   EXPECT_THAT(scene->jobs, SizeIs(kEndedJobsMax + 1));
   EXPECT_EQ(scene->jobs.back()->status.job_id(), 5u);
+}
+
+TEST_F(ClusterWatchTest, WhatHadEndedBeforeTheWatchBeganEndedThen) {
+  const absl::Time ended = absl::FromUnixMillis(absl::ToUnixMillis(absl::Now() - absl::Hours(1)));
+  const absl::Time ahead = absl::Now() + absl::Hours(1);  // by another clock
+  for (const auto& [id, at] : std::map<uint32_t, absl::Time>{{1, ended}, {2, ahead}}) {
+    SetJob(id, proto::FAILED);
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.jobs[id].set_ended_ms(absl::ToUnixMillis(at));
+  }
+  SetJob(3, proto::RUNNING);
+  ClusterWatch watch(Options());
+  auto scene = Await(&watch, [](const ClusterScene& seen) { return seen.jobs.size() == 3; });
+  ASSERT_THAT(scene->jobs, SizeIs(3));
+  EXPECT_EQ(scene->jobs[2]->first_seen_ended, ended);
+  EXPECT_LE(scene->jobs[1]->first_seen_ended, absl::Now());
+
+  // What ends later was seen to: its clock does not count.
+  const absl::Time before = absl::Now();
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.jobs[3].set_ended_ms(absl::ToUnixMillis(ended));
+    fake_.jobs[3].set_state(proto::FAILED);
+  }
+  scene = Await(&watch, [](const ClusterScene& seen) {
+    return seen.jobs[0]->status.state() == proto::FAILED;
+  });
+  EXPECT_GE(scene->jobs[0]->first_seen_ended, before);
+}
+
+TEST_F(ClusterWatchTest, OfAnotherClusterNothingIsKnownFromTheOneBefore) {
+  SetJob(1, proto::RUNNING, 40);
+  Tell(1, 50);
+  SetJob(2, proto::FINISHED);
+  ClusterWatch watch(Options());
+  Await(&watch, [](const ClusterScene& seen) {
+    return seen.jobs.size() == 2 && seen.jobs[1]->course.size() == 1;
+  });
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.answer = absl::UnavailableError("gone");
+  }
+  Await(&watch, [](const ClusterScene& seen) { return !seen.problem.empty(); });
+  SetJob(1, proto::RUNNING, 3);
+  SetJob(2, proto::RUNNING, 7);
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.cluster_id = "d";
+    fake_.events.clear();
+    fake_.answer = absl::OkStatus();
+  }
+  const auto is_new = [](const ClusterScene& seen) {
+    return seen.nodes.cluster_id() == "d" && seen.jobs.size() == 2;
+  };
+  auto scene = Await(&watch, is_new);
+  ASSERT_THAT(scene->jobs, SizeIs(2));
+  EXPECT_THAT(scene->jobs[1]->course, SizeIs(0));
+  EXPECT_EQ(scene->jobs[1]->watched_from_step, 3u);
+  EXPECT_EQ(scene->jobs[0]->first_seen_ended, absl::InfiniteFuture());
+  Tell(1, 10);
+  scene = Await(&watch, [](const ClusterScene& seen) { return !seen.jobs[1]->course.empty(); });
+  ASSERT_THAT(scene->jobs[1]->course, SizeIs(1));
+  EXPECT_EQ(scene->jobs[1]->course[0].step, 10u);
 }
 
 TEST_F(ClusterWatchTest, WhileNobodyLooksItAsksLessAndAtOnceWhenSomebodyDoes) {

@@ -93,7 +93,7 @@ async function follow(ids, onNews) {
     if (job) takeJob(id, job);
   }
   if (feed.watched !== ids) return;
-  if (feed.link !== "locked" && !cluster) feed.link = "lost";
+  if (feed.link !== "locked") feed.link = cluster ? "open" : "lost";
   onNews();
   if (feed.link === "locked") return;
   if (!cluster) {
@@ -117,9 +117,9 @@ function listen(ids, onNews) {
   };
   stream.addEventListener("cluster", onEvent(takeCluster));
   stream.addEventListener("cluster", () => {
-    // A job that was not there has come.
+    // A job has come that was not there, or has gone.
     const isHere = (id) => feed.cluster.jobs.some((job) => job.job_id === id);
-    if (ids.some((id) => !known.includes(id) && isHere(id))) follow(ids, onNews);
+    if (ids.some((id) => known.includes(id) !== isHere(id))) follow(ids, onNews);
   });
   stream.addEventListener("job", onEvent((job) => takeJob(job.status.job_id, job)));
   stream.onerror = () => {
@@ -129,5 +129,4 @@ function listen(ids, onNews) {
     onNews();
     retry = setTimeout(() => follow(ids, onNews), RETRY_MS);
   };
-  feed.link = "open";
 }

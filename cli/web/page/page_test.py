@@ -13,6 +13,8 @@ sys.path.insert(0, os.path.abspath("compare/report/page"))
 sys.path.insert(0, os.path.abspath("cli/web/page"))
 from browser import Browser  # noqa: E402
 from page_case import HOSTILE, VIEWS, main  # noqa: E402
+import sample_daemons  # noqa: E402
+import sample_web  # noqa: E402
 from sample_web import LONG, SCENES  # noqa: E402
 from web_case import PAGES, WebCase, findings, shown  # noqa: E402
 from web_server import TOKEN, WebServer  # noqa: E402
@@ -110,6 +112,17 @@ class PageTest(WebCase):
         self.assertEqual(self.texts(".stuck"), [])
         self.open("#/job/77")
         self.assertIn("there is no job 77", self.text("main"))
+
+    def test_a_job_that_goes_while_it_is_shown_is_gone_until_it_is_back(self):
+        jobs = [job for job in sample_web.busy_jobs([]) if job["status"]["job_id"] != 2]
+        without = sample_web.scene(sample_daemons.some_daemons(), jobs)
+        is_said = "document.querySelector('main').textContent.includes('there is no job 2')"
+        for place in ("#/job/2", "#/compare/3/2"):
+            self.open(place)
+            self.server.show(without)
+            self.until(is_said)
+            self.server.show("busy")
+            self.until(f"!{is_said}")
 
     def test_the_heat_map_shows_whom_the_others_wait_for(self):
         self.open("#/job/3")
