@@ -98,7 +98,8 @@ std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalCluster
           ->capture_default_str(),
       command
           ->add_option("--slots", options->slots,
-                       "Ranks per node at once (default: what the job needs, else the cores)")
+                       "Ranks per node at once (default: what the job needs, else the cores, 4 in all or "
+                       "more)")
           ->check(CLI::Range(1, 1024)),
   };
 }

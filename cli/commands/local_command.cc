@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/options/resume_option.h"
+#include "cli/options/web_logs.h"
 #include "cli/options/web_options.h"
 #include "cli/web/web_service.h"
 #include "common/control/credentials.h"
@@ -35,7 +38,11 @@ int Run(Options options, const Invocation& invocation) {
     absl::Status status = CheckServers(*job, cluster.servers);
     if (!status.ok()) return PrintError(status);
   }
-  FillSlots(job.has_value() ? job->ranks() : std::thread::hardware_concurrency(), &cluster);
+  // Without a job: room for those of examples/, too.
+  constexpr uint32_t kRanksOfExamples = 4;
+  FillSlots(job.has_value() ? job->ranks()
+                            : std::max(kRanksOfExamples, std::thread::hardware_concurrency()),
+            &cluster);
   if (cluster.listen.empty() && !job.has_value()) cluster.listen = DefaultCoordinator();
   if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
   cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
@@ -53,7 +60,7 @@ int Run(Options options, const Invocation& invocation) {
     if (web == nullptr) return;
     CoordinatorOptions client{.address = coordinator};
     if (keys.has_value()) client.credentials = control::Credentials::Of(*keys);
-    web->Begin(coordinator, WebClients(client));
+    web->Begin(coordinator, WebClients(client), WebLogs(client));
   };
   run.ready_line = [&cluster, &web](const std::string& coordinator) {
     return absl::StrCat(

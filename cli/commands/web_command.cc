@@ -9,6 +9,7 @@
 #include "cli/cluster/daemon.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
+#include "cli/options/web_logs.h"
 #include "cli/options/web_options.h"
 #include "cli/web/web_service.h"
 #include "common/process/stop_request.h"
@@ -34,7 +35,8 @@ int Run(const Options& options, const Invocation& invocation) {
       &request,
       {.start =
            [&] {
-             (*service)->Begin(options.coordinator.address, WebClients(options.coordinator));
+             (*service)->Begin(options.coordinator.address, WebClients(options.coordinator),
+                               WebLogs(options.coordinator));
              return absl::OkStatus();
            },
        .ready_line = [&] { return absl::StrCat("strata web ready url=", (*service)->url()); },
@@ -65,6 +67,9 @@ void AddWebCommand(CLI::App* app, Invocation* invocation) {
       ->add_option("--metrics-token-file", web.metrics_token_file,
                    "File with the token that Prometheus shows for /metrics")
       ->excludes(no_login);
+  command->add_flag("--logs", web.shows_logs,
+                    "Whoever may look sees the logs of jobs, too, of which this user may; so it is "
+                    "without it where a link opens the page and this host alone reaches it");
   AddCoordinatorOptions(command, &options->coordinator);
   AddLogLevelOption(command, invocation);
   command->footer(

@@ -57,6 +57,14 @@ struct ClusterScene {
   std::string problem;                      // why nothing newer is there, in one line; empty: it is
   proto::ListNodesReply nodes;
   std::vector<std::shared_ptr<const JobScene>> jobs;  // the newest first
+
+  // Null: there is none.
+  const JobScene* Find(uint32_t job) const {
+    for (const auto& one : jobs) {
+      if (one->status.job_id() == job) return one.get();
+    }
+    return nullptr;
+  }
 };
 
 }  // namespace strata::cli

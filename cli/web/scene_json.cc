@@ -122,7 +122,7 @@ void AddEvents(const proto::JobStatus& job, Json* json) {
 
 }  // namespace
 
-std::string ClusterDocument(const ClusterScene& scene, absl::Time now) {
+std::string ClusterDocument(const ClusterScene& scene, bool has_logs, absl::Time now) {
   Json json = {{"version", STRATA_VERSION}};
   json.update(Head(scene, now));
   json["coordinator"] = scene.coordinator;
@@ -133,16 +133,16 @@ std::string ClusterDocument(const ClusterScene& scene, absl::Time now) {
   json["coordinator_resources"] = nodes["coordinator"]["resources"];
   json["coordinator_refusals"] = nodes["coordinator"]["refusals"];
   json["resources"] = nodes["resources"];
+  json["has_logs"] = has_logs;
   json["jobs"] = Json::array();
   for (const auto& job : scene.jobs) json["jobs"].push_back(ShortJob(*job));
   return Print(json);
 }
 
 std::string JobDocument(const ClusterScene& scene, uint32_t job, absl::Time now) {
-  const auto found = std::find_if(scene.jobs.begin(), scene.jobs.end(),
-                                  [&](const auto& one) { return one->status.job_id() == job; });
-  if (found == scene.jobs.end()) return "";
-  const JobScene& shown = **found;
+  const JobScene* const found = scene.Find(job);
+  if (found == nullptr) return "";
+  const JobScene& shown = *found;
   Json json = Head(scene, now);
   json["status"] = StatusJson(shown.status);
   AddEvents(shown.status, &json);

@@ -12,8 +12,9 @@ namespace strata::cli {
 // A scene as the page reads it, each document in one line. Names and units are those of `strata
 // status --json`, times Unix time in ms. What is not known is null; invalid UTF-8 is replaced.
 
-// {"version", "now_ms", "taken_ms", "problem", "coordinator", "daemons", "jobs", ...}
-std::string ClusterDocument(const ClusterScene& scene, absl::Time now);
+// {"version", "now_ms", "taken_ms", "problem", "coordinator", "daemons", "has_logs", "jobs", ...}.
+// `has_logs`: readers may have those of jobs, too.
+std::string ClusterDocument(const ClusterScene& scene, bool has_logs, absl::Time now);
 // {"now_ms", "taken_ms", "problem", "status", "course", "rank_windows", ...}; empty: there is no
 // such job.
 std::string JobDocument(const ClusterScene& scene, uint32_t job, absl::Time now);

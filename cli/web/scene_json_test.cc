@@ -56,7 +56,7 @@ ClusterScene MakeScene(JobScene job) {
 
 TEST(SceneJson, AClusterHasItsDaemonsAsNodesJsonAndItsJobsInShort) {
   const ClusterScene scene = MakeScene(MakeJob(3));
-  const std::string text = ClusterDocument(scene, kNow);
+  const std::string text = ClusterDocument(scene, /*has_logs=*/true, kNow);
   EXPECT_EQ(text.find('\n'), std::string::npos) << "an event is one line";
   const Json json = Json::parse(text);
   EXPECT_EQ(json["now_ms"], 1'700'000'000'250);
@@ -82,7 +82,7 @@ TEST(SceneJson, AClusterHasItsDaemonsAsNodesJsonAndItsJobsInShort) {
 TEST(SceneJson, BeforeTheFirstAnswerNothingIsKnownButTheProblem) {
   ClusterScene scene;
   scene.problem = "coordinator at head:7070 cannot be reached";
-  const Json json = Json::parse(ClusterDocument(scene, kNow));
+  const Json json = Json::parse(ClusterDocument(scene, /*has_logs=*/true, kNow));
   EXPECT_TRUE(json["taken_ms"].is_null());
   EXPECT_EQ(json["problem"], "coordinator at head:7070 cannot be reached");
   EXPECT_EQ(json["jobs"], Json::array());
@@ -136,7 +136,7 @@ TEST(SceneJson, WhatHasNoNumberIsNull) {
   }
   EXPECT_TRUE(json["rank_windows"][0]["waiting_share"][0].is_null());
   EXPECT_TRUE(json["status"]["progress"]["loss"].is_null());
-  const Json cluster = Json::parse(ClusterDocument(scene, kNow));
+  const Json cluster = Json::parse(ClusterDocument(scene, /*has_logs=*/true, kNow));
   EXPECT_EQ(cluster["jobs"][0]["spark"], Json::array());
 }
 
@@ -144,7 +144,8 @@ TEST(SceneJson, InvalidUtf8IsReplaced) {
   JobScene job = MakeJob(3);
   job.status.set_reason("cannot read /data/\xff\xfe");
   const ClusterScene scene = MakeScene(std::move(job));
-  for (const std::string& text : {ClusterDocument(scene, kNow), JobDocument(scene, 3, kNow)}) {
+  for (const std::string& text :
+       {ClusterDocument(scene, /*has_logs=*/true, kNow), JobDocument(scene, 3, kNow)}) {
     EXPECT_TRUE(Json::accept(text));
     EXPECT_THAT(text, HasSubstr("cannot read /data/\xef\xbf\xbd"));
   }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "cli/web/log_json.h"
 #include "cli/web/metrics/exposition.h"
 #include "cli/web/scene_json.h"
 
@@ -74,6 +75,14 @@ std::vector<uint32_t> JobsOf(const std::string& query) {
     if (jobs.size() < kJobsOfStreamMax) jobs.push_back(job);
   }
   return jobs;
+}
+
+// The log of "log=3:rank:1".
+std::optional<LogChoice> LogOf(const std::string& query) {
+  for (absl::string_view part : absl::StrSplit(query, '&')) {
+    if (absl::ConsumePrefix(&part, "log=")) return ParseLogChoice(Unescape(std::string(part)));
+  }
+  return std::nullopt;
 }
 
 void AppendEvent(const char* name, const std::string& data, std::string* text) {
@@ -196,25 +205,40 @@ HttpAnswer Site::Api(const HttpRequest& request, absl::Time now) {
   return JsonError(404, "there is nothing here");
 }
 
-// Each reader remembers which scene it was sent last.
+// Each reader remembers which scene it was sent last, and how far it has read a log.
 HttpAnswer Site::Events(const HttpRequest& request) {
+  const std::optional<LogChoice> log =
+      options_.log_news == nullptr ? std::nullopt : LogOf(request.query);
   HttpAnswer answer;
   answer.type = "text/event-stream; charset=utf-8";
-  answer.events = [this, jobs = JobsOf(request.query),
+  answer.events = [this, jobs = JobsOf(request.query), log, place = LogPlace(),
                    sent = std::shared_ptr<const ClusterScene>()]() mutable -> SharedText {
     const std::shared_ptr<const ClusterScene> scene = options_.scene();
-    if (scene == sent) return nullptr;
-    sent = scene;
-    const absl::Time now = absl::Now();
     auto text = std::make_shared<std::string>();
-    AppendEvent("cluster", *ClusterOf(scene, now), text.get());
-    for (const uint32_t job : jobs) {
-      const SharedText of_job = JobOf(scene, job, now);
-      if (of_job != nullptr) AppendEvent("job", *of_job, text.get());
-    }
-    return text;
+    if (scene != sent) AppendScene(scene, jobs, text.get());
+    sent = scene;
+    if (log.has_value()) AppendLog(*scene, *log, &place, text.get());
+    return text->empty() ? nullptr : text;
   };
   return answer;
+}
+
+void Site::AppendScene(const std::shared_ptr<const ClusterScene>& scene,
+                       const std::vector<uint32_t>& jobs, std::string* text) {
+  const absl::Time now = absl::Now();
+  AppendEvent("cluster", *ClusterOf(scene, now), text);
+  for (const uint32_t job : jobs) {
+    const SharedText of_job = JobOf(scene, job, now);
+    if (of_job != nullptr) AppendEvent("job", *of_job, text);
+  }
+}
+
+void Site::AppendLog(const ClusterScene& scene, const LogChoice& choice, LogPlace* place,
+                     std::string* text) const {
+  const JobScene* const job = scene.Find(choice.job);
+  LogNews news;
+  if (job == nullptr || !options_.log_news(choice, job->status.ranks(), place, &news)) return;
+  AppendEvent("log", LogDocument(choice, news), text);
 }
 
 // Documents of another scene are of no use.
@@ -228,7 +252,8 @@ void Site::MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene) {
 SharedText Site::ClusterOf(const std::shared_ptr<const ClusterScene>& scene, absl::Time now) {
   MakeAnewOf(scene);
   if (cluster_ == nullptr) {
-    cluster_ = std::make_shared<const std::string>(ClusterDocument(*scene, now));
+    cluster_ = std::make_shared<const std::string>(
+        ClusterDocument(*scene, options_.log_news != nullptr, now));
   }
   return cluster_;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "cli/watch/cluster_scene.h"
+#include "cli/watch/log_watch.h"
 #include "cli/web/http/http_message.h"
 #include "cli/web/login.h"
 #include "cli/web/page.h"
@@ -34,6 +35,8 @@ class Site {
     std::string cookie = "strata_web";
     std::function<std::shared_ptr<const ClusterScene>()> scene;
     std::function<std::string(const ClusterScene&, absl::Time)> metrics;  // OpenMetrics
+    // LogWatch's TakeNews; null: readers see no logs.
+    std::function<bool(const LogChoice&, uint32_t ranks, LogPlace*, LogNews*)> log_news = nullptr;
     // A link was used: another one opens the next session.
     std::function<void(const std::string& token)> on_new_token = [](const std::string&) {};
   };
@@ -53,6 +56,10 @@ class Site {
   HttpAnswer ShowPage(const HttpRequest& request) const;
   HttpAnswer Api(const HttpRequest& request, absl::Time now);
   HttpAnswer Events(const HttpRequest& request);
+  void AppendScene(const std::shared_ptr<const ClusterScene>& scene,
+                   const std::vector<uint32_t>& jobs, std::string* text);
+  void AppendLog(const ClusterScene& scene, const LogChoice& choice, LogPlace* place,
+                 std::string* text) const;
 
   // Documents of one scene, which many readers share.
   void MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene);

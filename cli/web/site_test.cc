@@ -242,5 +242,53 @@ TEST_F(SiteTest, ReadersOfOneSceneShareItsTextAndANewSceneHasANewOne) {
   EXPECT_THAT(*Ask("/api/cluster").body, HasSubstr("\"cluster_id\":\"next\""));
 }
 
+// What a reader's stream says now; empty: nothing is news.
+std::string Now(const HttpAnswer& answer) {
+  const SharedText text = answer.events();
+  return text == nullptr ? "" : *text;
+}
+
+TEST_F(SiteTest, AStreamHasTheLogThatIsAskedForAsItGrows) {
+  std::vector<std::string> lines = {"one"};
+  std::vector<LogChoice> asked;
+  Make({.needs_login = false,
+        .log_news = [&](const LogChoice& choice, uint32_t ranks, LogPlace* place, LogNews* news) {
+          asked.push_back(choice);
+          EXPECT_EQ(ranks, 5u);
+          for (; place->line < lines.size(); ++place->line) {
+            news->lines.push_back({"1", lines[place->line]});
+          }
+          return !news->lines.empty();
+        }});
+  auto scene = std::make_shared<ClusterScene>(*scene_);
+  auto job = std::make_shared<JobScene>();
+  job->status.set_job_id(3);
+  job->status.set_ranks(5);
+  scene->jobs = {job};
+  scene_ = scene;
+  EXPECT_THAT(*Ask("/api/cluster").body, HasSubstr("\"has_logs\":true"));
+  const HttpAnswer with_log = Ask("/api/events", {.query = "job=3&log=3%3Arank%3A1"});
+  const std::string first = Now(with_log);
+  EXPECT_THAT(first, StartsWith("event: cluster\n"));
+  EXPECT_THAT(first, HasSubstr("event: log\ndata: {\"choice\":\"3:rank:1\""));
+  EXPECT_THAT(first, HasSubstr("[[\"1\",\"one\"]]"));
+  EXPECT_EQ(Now(with_log), "");
+  lines.push_back("two");
+  EXPECT_THAT(Now(with_log), StartsWith("event: log\n"));
+  EXPECT_THAT(asked, Contains(LogChoice{.job = 3, .rank = 1}));
+
+  const size_t before = asked.size();
+  for (const char* query : {"job=3", "log=x", "log=77"}) {
+    EXPECT_THAT(Now(Ask("/api/events", {.query = query})), Not(HasSubstr("event: log"))) << query;
+  }
+  EXPECT_EQ(asked.size(), before);
+}
+
+TEST_F(SiteTest, WithoutLogsNobodyHasThem) {
+  Make({.needs_login = false});
+  EXPECT_THAT(*Ask("/api/cluster").body, HasSubstr("\"has_logs\":false"));
+  EXPECT_THAT(Now(Ask("/api/events", {.query = "log=3"})), Not(HasSubstr("event: log")));
+}
+
 }  // namespace
 }  // namespace strata::cli

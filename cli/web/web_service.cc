@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
   if (absl::Status safe = CheckProtection(options, *place); !safe.ok()) return safe;
   const absl::StatusOr<std::string> token = ReadToken(options.metrics_token_file);
   if (!token.ok()) return token.status();
+  options.shows_logs |= options.needs_login && IsLoopback(place->host);
   auto service = std::unique_ptr<WebService>(new WebService(std::move(options), *token));
   Site* const site = service->site_.get();
   HttpServer::Options server{.host = place->host,
@@ -116,6 +117,10 @@ WebService::WebService(Options options, const std::string& metrics_token)
   site.cookie = absl::StrCat("strata_web_", getpid());
   site.scene = [this] { return watch_->Look(); };
   site.metrics = Exposition;
+  if (options_.shows_logs) {
+    site.log_news = [this](const LogChoice& choice, uint32_t ranks, LogPlace* place,
+                           LogNews* news) { return logs_->TakeNews(choice, ranks, place, news); };
+  }
   site.on_new_token = [this](const std::string& token) { options_.on_new_link(UrlFor(token)); };
   site_ = std::make_unique<Site>(std::move(site), OwnPage());
 }
@@ -124,15 +129,23 @@ WebService::~WebService() {
   if (!thread_.joinable()) return;
   server_->Stop();
   thread_.join();
-  watch_ = nullptr;  // which tells the server of no more news
+  watch_ = nullptr;  // which tell the server of no more news
+  logs_ = nullptr;
 }
 
 void WebService::Begin(const std::string& coordinator,
-                       std::function<std::unique_ptr<control::CoordinatorClient>()> connect) {
+                       std::function<std::unique_ptr<control::CoordinatorClient>()> connect,
+                       std::function<std::unique_ptr<LogSource>()> connect_logs) {
+  HttpServer* const server = server_.get();
+  logs_ = std::make_unique<LogWatch>(LogWatch::Options{
+      .connect = std::move(connect_logs), .on_change = [server] { server->Notify(); }});
   watch_ = std::make_unique<ClusterWatch>(
       ClusterWatch::Options{.coordinator = coordinator,
                             .connect = std::move(connect),
-                            .on_change = [server = server_.get()] { server->Notify(); }});
+                            .on_change = [server, logs = logs_.get()] {
+                              logs->Sweep();
+                              server->Notify();
+                            }});
   watch_->AwaitFirst(kFirstAnswer);
   thread_ = std::thread([this] { server_->Run(); });
 }

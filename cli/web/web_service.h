@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/watch/cluster_watch.h"
+#include "cli/watch/log_watch.h"
 #include "cli/web/http/http_server.h"
 #include "cli/web/site.h"
 
@@ -26,6 +27,9 @@ class WebService {
     std::vector<std::string> hosts;  // Site's
     std::string certificate_file, key_file;
     std::string metrics_token_file;
+    // Whoever may look sees jobs' logs, too. Where only a link opens a page that this host alone
+    // reaches, it is so in any case.
+    bool shows_logs = false;
     // A link was used, and this is the next one; from a thread of the service.
     std::function<void(const std::string& url)> on_new_link = [](const std::string&) {};
   };
@@ -38,7 +42,8 @@ class WebService {
 
   // Looks at the cluster of this coordinator from now on.
   void Begin(const std::string& coordinator,
-             std::function<std::unique_ptr<control::CoordinatorClient>()> connect);
+             std::function<std::unique_ptr<control::CoordinatorClient>()> connect,
+             std::function<std::unique_ptr<LogSource>()> connect_logs);
   // Where a browser looks, with what opens it once.
   std::string url() const { return UrlFor(site_->token()); }
 
@@ -49,6 +54,7 @@ class WebService {
   const Options options_;
   std::unique_ptr<Site> site_;
   std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<LogWatch> logs_;
   std::unique_ptr<ClusterWatch> watch_;
   std::thread thread_;
 };

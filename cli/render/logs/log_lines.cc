@@ -50,22 +50,22 @@ std::string PrefixOf(const proto::LogProcess& process) {
   return absl::StrCat("[aggregator ", process.aggregator_node(), "] ");
 }
 
-}  // namespace
-
-std::string TerminalLine(absl::string_view line) {
+// Null: without its colours.
+std::string Shown(absl::string_view line, bool* coloured) {
   while (absl::ConsumeSuffix(&line, "\r")) {
   }
   const size_t begin = line.rfind('\r');
   if (begin != absl::string_view::npos) line.remove_prefix(begin + 1);
   std::string shown;
-  bool coloured = false;
   while (!line.empty()) {
     const auto c = static_cast<unsigned char>(line[0]);
     size_t used = 1;
     if (const size_t colour = ColourBytes(line); colour > 0) {
       used = colour;
-      coloured = true;
-      absl::StrAppend(&shown, line.substr(0, used));
+      if (coloured != nullptr) {
+        *coloured = true;
+        absl::StrAppend(&shown, line.substr(0, used));
+      }
     } else if (IsControlOfTwoBytes(line)) {
       used = 2;
       absl::StrAppendFormat(&shown, "\\u%04x", static_cast<unsigned char>(line[1]));
@@ -76,10 +76,20 @@ std::string TerminalLine(absl::string_view line) {
     }
     line.remove_prefix(used);
   }
+  return shown;
+}
+
+}  // namespace
+
+std::string TerminalLine(absl::string_view line) {
+  bool coloured = false;
+  std::string shown = Shown(line, &coloured);
   // What comes after it has colours of its own.
   if (coloured) absl::StrAppend(&shown, "\x1b[0m");
   return shown;
 }
+
+std::string PlainLine(absl::string_view line) { return Shown(line, nullptr); }
 
 std::string LogLinesText(const proto::LogLines& lines, LogLinesForm form, bool with_process) {
   std::string text;

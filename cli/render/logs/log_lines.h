@@ -18,6 +18,8 @@ enum class LogLinesForm {
 // is written out, "\x07" and "\x1b". Of a line that goes back to its beginning, as progress bars
 // do, only what it ends with is left.
 std::string TerminalLine(absl::string_view line);
+// The same without colours, for what is no terminal.
+std::string PlainLine(absl::string_view line);
 
 // The lines that came of one process. `with_process`: what several processes say bears their names,
 // "[3] " and "[aggregator 1] ".

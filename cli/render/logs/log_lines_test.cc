@@ -23,6 +23,11 @@ TEST(TerminalLine, LeavesColoursAndWritesOutWhatElseATerminalWouldObey) {
   EXPECT_EQ(TerminalLine("\x1b[31"), "\\x1b[31");
 }
 
+TEST(PlainLine, HasNoColours) {
+  EXPECT_EQ(PlainLine("\x1b[1;31mred\x1b[0m and \x1b[2J \x07"), "red and \\x1b[2J \\x07");
+  EXPECT_EQ(PlainLine("10%\r\x1b[32m100%\x1b[0m\r"), "100%");
+}
+
 TEST(TerminalLine, OfAProgressBarTheLastStateIsLeft) {
   EXPECT_EQ(TerminalLine("10%\r50%\r100%\r"), "100%");
   EXPECT_EQ(TerminalLine("windows\r"), "windows");

@@ -29,7 +29,7 @@ const COMPARED = [
   ["steps", (job) => stepsText(job.status.progress)],
   ["time so far", (job) => (job.status.started_ms
     ? durationText(((job.status.ended_ms || job.now_ms) - job.status.started_ms) / 1000) : "-")],
-  ["loss", (job) => (job.status.progress.samples ? lossText(job.status.progress.loss) : "-")],
+  ["loss", (job) => (hasLoss(job.status.progress) ? lossText(job.status.progress.loss) : "-")],
   ["test accuracy", (job) => accuracyText(job.status.progress)],
   ["samples/s", (job) => numberText(job.status.progress.samples_per_s)],
   ["bytes per step", (job) => bytesText(job.status.progress.bytes_per_step || 0)],
@@ -46,7 +46,7 @@ function comparedFigures(both) {
 }
 
 function comparedTable(both) {
-  const columns = [["", "name"], ...both.map((job) => [nameOfJob(job), ""])];
+  const columns = [["", "name"], ...both.map((job) => [`job ${job.status.job_id}`, ""])];
   return table("The two jobs", columns, COMPARED.map(([name, of]) => [name, [name, ...both.map(of)]]));
 }
 

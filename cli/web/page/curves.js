@@ -109,7 +109,8 @@ function drawLoss(id, job) {
 
 // How many kinds of staleness are shown apart.
 function stalenessBins(course) {
-  return Math.min(STALENESS_MAX + 1, Math.max(0, ...course.staleness.map((one) => one.length)));
+  const used = (counts) => counts.reduce((most, count, bin) => (count ? bin + 1 : most), 0);
+  return Math.min(STALENESS_MAX + 1, Math.max(0, ...course.staleness.map(used)));
 }
 
 // Shares of pushes by staleness, one upon the other.

@@ -1,9 +1,11 @@
 "use strict";
 
-// What comes from `strata web`: the cluster and the jobs that a view asks for, as news arrive.
+// What comes from `strata web`: the cluster, and the jobs and the log that a view asks for, as news
+// arrive.
 
 const RETRY_MS = 2000;
 const HIDDEN_MS = 15000;
+const LOG_LINES = 500;
 const feed = {
   link: "starting",  // "open", "lost", "locked"
   cluster: null,     // as /api/cluster has it
@@ -11,6 +13,7 @@ const feed = {
   takenAt: null,     // when the coordinator last answered, in performance.now()
   problem: "",
   lockedText: "",
+  log: null,         // {choice, lines: [[number, process, text, is a problem]], ...} as "log" events have it
   watched: [],
 };
 let source = null;
@@ -37,6 +40,27 @@ function takeCluster(cluster) {
 function takeJob(id, job) {
   if (!job.error) take(job);
   feed.jobs.set(id, job);
+}
+
+// As listen asks for it; null: none. Returns whether it is another one than before.
+function chooseLog(choice) {
+  if (choice === (feed.log ? feed.log.choice : null)) return false;
+  feed.log = choice === null ? null
+    : { choice, lines: [], next: 0, problem: "", ended: false, isTold: false };
+  return feed.log !== null;
+}
+
+// Lines are numbered, so that the page knows those that it has.
+function takeLog(news) {
+  if (!feed.log || news.choice !== feed.log.choice) return;
+  const { lines } = news.anew ? { lines: [] } : feed.log;
+  const numbered = (line) => [feed.log.next++, ...line];
+  if (news.passed_over) {
+    lines.push(numbered(["", `${counted(news.passed_over, "line")} came too fast to be shown`, true]));
+  }
+  lines.push(...news.lines.map(numbered));
+  feed.log = { ...feed.log, lines: lines.slice(-LOG_LINES), problem: news.problem, ended: news.ended,
+    isTold: true };
 }
 
 // Null: no session, or nobody answered; feed.link says which.
@@ -78,7 +102,7 @@ async function logIn(token) {
   }
 }
 
-// Follows the cluster and these jobs, whoever was followed before.
+// Follows the cluster, these jobs and the chosen log, whoever was followed before.
 async function follow(ids, onNews) {
   clearTimeout(retry);
   if (source) source.close();
@@ -107,13 +131,14 @@ async function follow(ids, onNews) {
 
 function listen(ids, onNews) {
   const known = ids.filter((id) => !(feed.jobs.get(id) || { error: "" }).error);
-  const query = known.map((id) => `job=${id}`).join("&");
-  const stream = new EventSource(`/api/events${query ? `?${query}` : ""}`);
+  const query = known.map((id) => `job=${id}`);
+  if (feed.log) query.push(`log=${encodeURIComponent(feed.log.choice)}`);
+  const stream = new EventSource(`/api/events${query.length ? `?${query.join("&")}` : ""}`);
   source = stream;
   const onEvent = (takeNews) => (event) => {
     feed.link = "open";
     takeNews(JSON.parse(event.data));
-    onNews();
+    onNews(event.type);
   };
   stream.addEventListener("cluster", onEvent(takeCluster));
   stream.addEventListener("cluster", () => {
@@ -122,6 +147,7 @@ function listen(ids, onNews) {
     if (ids.some((id) => known.includes(id) !== isHere(id))) follow(ids, onNews);
   });
   stream.addEventListener("job", onEvent((job) => takeJob(job.status.job_id, job)));
+  stream.addEventListener("log", onEvent(takeLog));
   stream.onerror = () => {
     stream.close();
     if (source !== stream) return;

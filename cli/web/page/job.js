@@ -13,7 +13,7 @@ function headOf(job) {
       stateBadge(status.state), badge("", status.mode),
       box("p", "big", element("strong", "", shareText(progress)),
         element("span", "", how_long ? `${what} ${how_long}` : what))),
-    box("div", "thick", bar(jobShare(progress), barClass)),
+    progress.total_steps ? box("div", "thick", bar(jobShare(progress), barClass)) : null,
     box("p", "note", [stepsText(progress),
       progress.epochs ? `epoch ${progress.epoch.toFixed(1)} of ${progress.epochs}` : "",
       `${progress.samples.toLocaleString("en")} samples`].filter(Boolean).join(" · ")),
@@ -23,7 +23,7 @@ function headOf(job) {
 function figuresOf(status) {
   const { progress } = status;
   const shown = [
-    ["Loss", progress.samples ? lossText(progress.loss) : "-"],
+    ["Loss", hasLoss(progress) ? lossText(progress.loss) : "-"],
     ["Test accuracy", accuracyText(progress)],
     ["Samples/s", status.state === "running" ? numberText(progress.samples_per_s) : "-"],
     ["Bytes per step", progress.bytes_per_step ? bytesText(progress.bytes_per_step) : "-"],
@@ -46,15 +46,15 @@ function copyButton(text) {
   }, "copy");
 }
 
-function commandLine(text, more) {
-  return box("p", "command", element("code", "", text), copyButton(text), more);
+function commandLine(text) {
+  return box("p", "command", element("code", "", text), copyButton(text));
 }
 
 function compareLink(status) {
   const others = feed.cluster ? feed.cluster.jobs.filter((job) => job.job_id !== status.job_id) : [];
   if (!others.length) return null;
   const like = others.find((job) => job.model === status.model) || others[0];
-  return link(`#/compare/${status.job_id}/${like.job_id}`, "compare with another job", "action");
+  return box("p", "note", link(`#/compare/${status.job_id}/${like.job_id}`, "compare with another job", "action"));
 }
 
 // ---- tables ----
@@ -179,7 +179,7 @@ function settingsSection(status) {
     ["protection", status.protection],
     whose ? ["owner", whose] : null,
     status.run_dir ? ["run's folder", status.run_dir] : null,
-  ]), element("h3", "", "The same in a terminal"), commandLine(`strata logs ${status.job_id} --follow`, compareLink(status)));
+  ]), compareLink(status));
 }
 
 // ---- all of it ----
@@ -213,6 +213,7 @@ function jobView(id) {
     nodesSection(status),
     shardsSection(status),
     checkpointsSection(status),
+    logsSection(status),
     keyed("pair", box("div", "pair", settingsSection(status), eventsSection(job))),
   ];
 }
@@ -222,4 +223,5 @@ function drawJob(id) {
   if (!job || job.error) return;
   if (hasCourse(job)) drawJobCharts(job);
   if (job.rank_windows.length) drawHeatMap(job);
+  drawLog();
 }

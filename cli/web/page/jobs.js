@@ -18,7 +18,9 @@ function jobShare(progress) {
   return progress.total_steps > 0 ? progress.step / progress.total_steps : 0;
 }
 
+// Empty: nobody knows how much there is to do.
 function shareText(progress) {
+  if (!progress.total_steps) return "";
   const share = jobShare(progress);
   // 100 % is said of the end alone.
   return `${share >= 1 ? 100 : Math.min(99, Math.floor(share * 100))} %`;
@@ -48,16 +50,18 @@ function progressCell(job) {
   if (job.state === "queued") return element("span", "quiet", job.reason || "in the queue");
   const barClass = job.state === "failed" ? "bad" : job.state === "finished" ? "good" : "";
   return [
-    barCell(jobShare(progress), shareText(progress), barClass),
+    progress.total_steps ? barCell(jobShare(progress), shareText(progress), barClass) : null,
     element("small", "", stepsText(progress)),
     job.reason ? element("small", job.state === "failed" ? "bad-text" : "", job.reason) : null,
   ];
 }
 
+// A program that reports no loss has 0.
+const hasLoss = ({ samples, loss }) => samples > 0 && loss !== 0;
 const lossText = (loss) => (loss === null ? "not finite" : `${+loss.toPrecision(4)}`);
 
 function lossCell(job) {
-  if (!job.progress.samples) return "-";
+  if (!hasLoss(job.progress)) return "-";
   const last = element("span", "figure", lossText(job.progress.loss));
   if (job.spark.length < 2) return last;
   const label = `loss from ${lossText(job.spark[0])} to ${lossText(job.spark[job.spark.length - 1])}`;
@@ -80,7 +84,7 @@ function jobRow(job, now_ms) {
     stateBadge(job.state),
     [job.mode, element("small", "", `${job.model}, ${counted(job.ranks, "rank")}`)],
     progressCell(job),
-    [element("span", "figure", how_long || "-"), element("small", "", what)],
+    [element("span", "figure", how_long || "-"), element("small", "whole", what)],
     lossCell(job),
     accuracyText(job.progress),
     job.state === "running" ? numberText(job.progress.samples_per_s) : "-",

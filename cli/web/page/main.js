@@ -7,10 +7,15 @@ const SILENT_S = 15;  // a server that is there says something within that time
 
 function route() {
   const [kind, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  if (kind === "job") return { kind, id: Number(rest[0]) };
+  if (kind === "job") return { kind, id: Number(rest[0]), log: logOf(rest) };
   if (kind === "daemon") return { kind, name: nameIn(rest[0] || "") };
   if (kind === "compare") return { kind, ids: rest.map(Number) };
   return { kind: "cluster" };
+}
+
+// Whose log a job's page shows; null: no log.
+function logOf([id, word, ...whose]) {
+  return word === "log" ? [Number(id), ...whose].join(":") : null;
 }
 
 function nameIn(part) {
@@ -109,7 +114,8 @@ function forgetCharts() {
 
 // All that the view needs is there.
 function isReady(at) {
-  return feed.link === "locked" || Boolean(feed.cluster) && idsOf(at).every((id) => feed.jobs.has(id));
+  return feed.link === "locked" || Boolean(feed.cluster) && idsOf(at).every((id) => feed.jobs.has(id)) &&
+    (!feed.log || feed.log.isTold || !feed.cluster.has_logs);
 }
 
 function drawView(at) {
@@ -150,21 +156,24 @@ async function go() {
     await logIn(location.hash.slice("#token=".length));
   }
   const at = route();
-  const isNew = JSON.stringify(at) !== shownRoute;
+  const place = JSON.stringify({ ...at, log: null });
+  const isNew = place !== shownRoute;
   if (isNew && shownRoute !== null) {
     forgetCharts();
     document.getElementById("view").replaceChildren();
     window.scrollTo(0, 0);
     document.getElementById("view").focus({ preventScroll: true });
   }
-  shownRoute = JSON.stringify(at);
+  shownRoute = place;
   pointed.rank = null;
+  if (chooseLog(at.log ?? null)) showLogFromItsEnd();
   show();
   await follow(idsOf(at), showNews);
 }
 
 // A comparison without names is of two jobs, and of these from then on.
-function showNews() {
+function showNews(kind) {
+  if (kind === "log" && showLog()) return;
   const at = route();
   const ids = idsOf(at);
   if (at.kind === "compare" && at.ids.length < 2 && ids.length === 2) {

@@ -175,6 +175,7 @@ def scene(daemons, jobs, **changes):
         "daemons": daemons,
         "coordinator_resources": sample_daemons.resources(3),
         "resources": sample_daemons.totals(daemons),
+        "has_logs": True,
         "jobs": sorted(short, key=lambda one: -one["job_id"]),
         **changes,
     }
@@ -218,9 +219,33 @@ def busy_jobs(waits):
     ]  # fmt: skip
 
 
+def log(choice, lines, **changes):
+    """An event: what is read of a log, from its beginning."""
+    return {"choice": choice, "anew": True, "passed_over": 0, "lines": lines, "problem": "",
+            "ended": False, **changes}  # fmt: skip
+
+
+def busy_logs():
+    lines = [[f"{i % 4}", f"step {10 * i:5d}  loss {2.3 / (1 + i / 9):.4f}"] for i in range(40)]
+    warning = ["2", "UserWarning: the loader has 2 workers, " + "and this host 64 cores; " * 6]
+    gone = ["", "rank 3 at w2: its log is gone", True]
+    logs = [
+        log("3", [*lines, warning, gone]),
+        *(log(f"3:rank:{rank}", [line for line in lines if line[0] == f"{rank}"])
+          for rank in range(4)),
+        log("3:aggregators", []),
+        log("4", [["1", "RuntimeError: loss is not finite"]], ended=True),
+        log("2", [], problem="job 2 is mira's: its owner may see its logs, and who operates the "
+                             "cluster"),
+    ]  # fmt: skip
+    return {one["choice"]: one for one in logs}
+
+
 def busy():
     waits = [wait(12.4, "stopped by a signal"), wait(4.2, "computing", 0, 1, "w1", 58)]
-    return scene(sample_daemons.some_daemons(), busy_jobs(waits))
+    made = scene(sample_daemons.some_daemons(), busy_jobs(waits))
+    made["logs"] = busy_logs()
+    return made
 
 
 def calm():
@@ -299,10 +324,13 @@ def hostile():
         sample_daemons.worker(LONG, f"{LONG}.example.org", used=4, jobs=[3, 4], peers=peers),
     ]
     events = {"restarts": [{"failed_ms": NOW_MS, "reason": HOSTILE, "step": 0}]}
-    return scene(daemons, [job(names, course(72), rank_windows(4, 60), **events),
+    made = scene(daemons, [job(names, course(72), rank_windows(4, 60), **events),
                            job(long, course(31), rank_windows(2, 31))],
                  coordinator=HOSTILE, version=HOSTILE, security=HOSTILE, cluster_id=HOSTILE,
                  )  # fmt: skip
+    lines = [["1", HOSTILE], [HOSTILE, LONG * 8], ["", HOSTILE, True]] * 30
+    made["logs"] = {"3": log("3", lines, problem=HOSTILE)}
+    return made
 
 
 SCENES = {

@@ -12,13 +12,16 @@ function waitsOf(jobs) {
     .sort((one, other) => other.wait.seconds - one.wait.seconds);
 }
 
+const hasLog = (wait) => feed.cluster.has_logs && wait.rank !== null;
+
 function waitRow({ job, wait }, withJob) {
   const isLong = wait.seconds >= STUCK_S;
+  const links = [withJob ? jobLink(job.job_id, `job ${job.job_id} ${job.name}`) : null,
+    hasLog(wait) ? link(logHref(job.job_id, `rank:${wait.rank}`), "its log") : null].filter(Boolean);
   const row = box("li", isLong ? "bad" : "open",
     element("span", "since", durationText(wait.seconds)),
     element("span", "how", isLong ? "stuck" : "waits"),
-    box("span", "what", wait.text,
-      withJob ? box("small", "", jobLink(job.job_id, `job ${job.job_id} ${job.name}`)) : null));
+    box("span", "what", wait.text, links.length ? box("small", "", links) : null));
   return keyed(`${job.job_id} ${wait.node} ${wait.rank} ${wait.daemon} ${wait.doing}`, row);
 }
 

@@ -26,8 +26,12 @@ PAGES = [
     ("busy", "#/job/6", 0),
     ("busy", "#/job/1", 5),  # nothing is pushed there
     ("busy", "#/job/77", 0),
+    ("busy", "#/job/3/log", 6),
+    ("busy", "#/job/3/log/rank/2", 6),
+    ("busy", "#/job/2/log", 6),
     ("large", "#/job/100", 6),
     ("hostile", "#/job/3", 6),
+    ("hostile", "#/job/3/log", 6),
     ("hostile", "#/job/4", 6),
     ("busy", "#/daemon/w2", 0),
     ("busy", "#/daemon/w4", 0),

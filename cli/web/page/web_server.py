@@ -177,18 +177,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             missing = {"error": f"there is no job {job_id}"}
             self._json(200, jobs[job_id]) if job_id in jobs else self._json(404, missing)
         elif path == "/api/events":
-            self._stream([int(one) for one in urllib.parse.parse_qs(query).get("job", [])])
+            wanted = urllib.parse.parse_qs(query)
+            self._stream([int(one) for one in wanted.get("job", [])], wanted.get("log", []))
         else:
             self._answer(404, "text/plain", "not found")
 
-    def _stream(self, ids):
+    def _stream(self, ids, logs):
         with self.server.changed:
             self.server.streams += 1
-        self._write_stream(ids)
+        self._write_stream(ids, logs)
         with self.server.changed:
             self.server.streams -= 1
 
-    def _write_stream(self, ids):
+    def _write_stream(self, ids, logs):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
@@ -202,6 +203,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return
             events = [("cluster", scene["cluster"])]
             events += [("job", scene["jobs"][one]) for one in ids if one in scene["jobs"]]
+            known = scene.get("logs", {})
+            events += [("log", known[one]) for one in logs if one in known]
             try:
                 for name, value in events:
                     text = f"event: {name}\ndata: {json.dumps(value)}\n\n"

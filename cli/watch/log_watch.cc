@@ -1,0 +1,204 @@
+#include "cli/watch/log_watch.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "cli/render/logs/log_lines.h"
+
+namespace strata::cli {
+namespace {
+
+// The last lines of each process that are there when a reading begins.
+constexpr size_t kTailLinesMax = 100;
+
+proto::ReadLogs RequestOf(const LogChoice& choice, uint32_t ranks, size_t lines_max) {
+  proto::ReadLogs request;
+  request.set_job_id(choice.job);
+  request.set_aggregators(choice.aggregators);
+  size_t processes = std::max(ranks, 1u);
+  if (choice.rank.has_value()) {
+    request.add_ranks(*choice.rank);
+    processes = 1;
+  }
+  request.mutable_lines()->set_follow(true);
+  request.mutable_lines()->set_tail_lines(
+      std::clamp(lines_max / processes, size_t{1}, kTailLinesMax));
+  return request;
+}
+
+std::string NameOf(const proto::LogProcess& process) {
+  if (process.has_rank()) return absl::StrCat(process.rank());
+  if (process.has_aggregator_node()) return absl::StrCat("aggregator ", process.aggregator_node());
+  return "";
+}
+
+// No character is cut in two.
+std::string Cut(std::string text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  const size_t all = text.size();
+  while (bytes_max > 0 && (text[bytes_max] & 0xc0) == 0x80) --bytes_max;
+  text.resize(bytes_max);
+  return absl::StrCat(text, "… (", all, " bytes)");
+}
+
+// A later reading may go well.
+bool MayGoWellLater(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsResourceExhausted(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+LogWatch::~LogWatch() {
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (Reading& reading : readings_) {
+      reading.source->Stop();
+      threads.push_back(std::move(reading.thread));
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+bool LogWatch::TakeNews(const LogChoice& choice, uint32_t ranks, LogPlace* place, LogNews* news) {
+  absl::MutexLock lock(&mutex_);
+  Reading* const reading = Find(choice, ranks);
+  if (reading == nullptr) {
+    // Told once: its place is as of a reading that has no number.
+    constexpr uint64_t kTold = 1;
+    if (place->reading == 0 && place->version == kTold) return false;
+    *place = {.version = kTold};
+    news->anew = true;
+    news->problem = absl::StrCat("as many logs as may be, ", options_.readings_max,
+                                 ", are looked at: close another one");
+    return true;
+  }
+  if (place->reading == reading->number && place->version == reading->version) return false;
+  news->anew = place->reading != reading->number;
+  if (news->anew) place->line = reading->first;
+  if (place->line < reading->first) {
+    news->passed_over = reading->first - place->line;
+    place->line = reading->first;
+  }
+  news->lines.assign(reading->lines.begin() + (place->line - reading->first), reading->lines.end());
+  news->problem = absl::StrReplaceAll(reading->status.message(), {{"\n", " "}});
+  news->ended = reading->is_over && reading->status.ok();
+  *place = {.reading = reading->number,
+            .version = reading->version,
+            .line = reading->first + reading->lines.size()};
+  return true;
+}
+
+LogWatch::Reading* LogWatch::Find(const LogChoice& choice, uint32_t ranks) {
+  const absl::Time now = absl::Now();
+  Reading* before = nullptr;
+  for (Reading& reading : readings_) {
+    if (reading.choice != choice || reading.is_stopping) continue;
+    const bool is_due = reading.is_over && MayGoWellLater(reading.status) &&
+                        now - reading.over_at > options_.retry_after;
+    if (!is_due) {
+      reading.looked_at = now;
+      return &reading;
+    }
+    before = &reading;
+  }
+  Reading next{.choice = choice, .looked_at = now};
+  if (before != nullptr) {
+    next.number = before->number;
+    next.status = before->status;
+    next.lines = std::move(before->lines);
+    next.first = before->first;
+    next.version = before->version;
+    next.is_of_before = true;
+    before->is_stopping = true;
+  } else {
+    next.number = ++newest_;
+  }
+  SweepAt(now);
+  if (readings_.size() >= options_.readings_max) return nullptr;
+  next.source = options_.connect();
+  Reading* const reading = &readings_.emplace_back(std::move(next));
+  const proto::ReadLogs request = RequestOf(choice, ranks, options_.lines_max);
+  reading->thread = std::thread([this, reading, request] { Read(reading, request); });
+  return reading;
+}
+
+void LogWatch::Sweep() {
+  absl::MutexLock lock(&mutex_);
+  SweepAt(absl::Now());
+}
+
+void LogWatch::SweepAt(absl::Time now) {
+  for (auto it = readings_.begin(); it != readings_.end();) {
+    Reading& reading = *it;
+    if (!reading.is_stopping && now - reading.looked_at > options_.idle_after) {
+      reading.is_stopping = true;
+      reading.source->Stop();
+    }
+    const bool is_gone = reading.is_stopping && reading.is_over;
+    if (is_gone) reading.thread.join();  // it is at its end
+    it = is_gone ? readings_.erase(it) : std::next(it);
+  }
+}
+
+void LogWatch::Read(Reading* reading, const proto::ReadLogs& request) {
+  absl::Status status =
+      reading->source->Read(request, [&](const proto::LogLines& lines) { Hear(reading, lines); });
+  {
+    absl::MutexLock lock(&mutex_);
+    if (status.ok()) BeginAnew(reading);
+    if (status.ok() || status != reading->status) ++reading->version;
+    reading->status = std::move(status);
+    reading->over_at = absl::Now();
+    reading->is_over = true;
+  }
+  options_.on_change();
+}
+
+// What a reading before had is kept until this one has something.
+void LogWatch::BeginAnew(Reading* reading) {
+  if (!reading->is_of_before) return;
+  reading->is_of_before = false;
+  reading->number = ++newest_;
+  reading->status = absl::OkStatus();
+  reading->lines.clear();
+  reading->first = 0;
+}
+
+void LogWatch::Hear(Reading* reading, const proto::LogLines& lines) {
+  const std::string process = NameOf(lines.process());
+  {
+    absl::MutexLock lock(&mutex_);
+    BeginAnew(reading);
+    absl::string_view rest = lines.lines();
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      Add({process, PlainLine(rest.substr(0, end))}, reading);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (!lines.error().empty()) {
+      Add({process, PlainLine(lines.error()), /*is_problem=*/true}, reading);
+    }
+    const absl::Time now = absl::Now();
+    if (now - reading->told_at < options_.change_every) return;
+    reading->told_at = now;
+  }
+  options_.on_change();
+}
+
+void LogWatch::Add(LogLine line, Reading* reading) {
+  line.text = Cut(std::move(line.text), options_.line_bytes_max);
+  reading->lines.push_back(std::move(line));
+  ++reading->version;
+  if (reading->lines.size() <= options_.lines_max) return;
+  reading->lines.pop_front();
+  ++reading->first;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,291 @@
+#include "cli/watch/log_watch.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Whose logs can be read; its sources share it.
+struct FakeLogs {
+  absl::Mutex mutex;
+  std::vector<proto::LogLines> said;  // to each source from the first on
+  bool is_over = false;               // then Read ends so:
+  absl::Status status = absl::OkStatus();
+  std::vector<proto::ReadLogs> requests;
+  int open = 0;
+};
+
+class FakeSource final : public LogSource {
+ public:
+  explicit FakeSource(FakeLogs* fake) : fake_(fake) {
+    absl::MutexLock lock(&fake_->mutex);
+    ++fake_->open;
+  }
+  ~FakeSource() override {
+    absl::MutexLock lock(&fake_->mutex);
+    --fake_->open;
+  }
+
+  absl::Status Read(const proto::ReadLogs& request,
+                    const std::function<void(const proto::LogLines&)>& on_lines) override {
+    absl::MutexLock lock(&fake_->mutex);
+    fake_->requests.push_back(request);
+    for (size_t told = 0; true;) {
+      const auto is_news = [&] {
+        return is_stopped_ || fake_->is_over || told < fake_->said.size();
+      };
+      fake_->mutex.Await(absl::Condition(&is_news));
+      if (is_stopped_) return absl::CancelledError("");
+      if (told >= fake_->said.size()) return fake_->status;
+      const proto::LogLines lines = fake_->said[told++];
+      fake_->mutex.Unlock();
+      on_lines(lines);
+      fake_->mutex.Lock();
+    }
+  }
+  void Stop() override {
+    absl::MutexLock lock(&fake_->mutex);
+    is_stopped_ = true;
+  }
+
+ private:
+  FakeLogs* const fake_;
+  bool is_stopped_ = false;
+};
+
+proto::LogLines LinesOf(uint32_t rank, const std::string& lines, const std::string& error = "") {
+  proto::LogLines said;
+  said.mutable_process()->set_rank(rank);
+  said.set_lines(lines);
+  said.set_error(error);
+  return said;
+}
+
+class LogWatchTest : public ::testing::Test {
+ protected:
+  LogWatch::Options Options() {
+    return {.connect = [this] { return std::make_unique<FakeSource>(&fake_); },
+            .retry_after = absl::ZeroDuration(),
+            .change_every = absl::ZeroDuration(),
+            .on_change = [this] { ++changes_; }};
+  }
+  void Say(const proto::LogLines& lines) {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.said.push_back(lines);
+  }
+  void End(const absl::Status& status) {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.is_over = true;
+    fake_.status = status;
+  }
+  int open() {
+    absl::MutexLock lock(&fake_.mutex);
+    return fake_.open;
+  }
+  size_t begun() {
+    absl::MutexLock lock(&fake_.mutex);
+    return fake_.requests.size();
+  }
+  // All that is told from this place on until it is as wanted.
+  template <typename Predicate>
+  LogNews Await(LogWatch* watch, LogPlace* place, const Predicate& wanted,
+                const LogChoice& choice = {.job = 3}) {
+    LogNews all;
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (!wanted(all) && absl::Now() < deadline) {
+      LogNews news;
+      if (!watch->TakeNews(choice, 2, place, &news)) {
+        absl::SleepFor(absl::Milliseconds(1));
+        continue;
+      }
+      if (news.anew) all.lines.clear();
+      all.anew |= news.anew;
+      all.passed_over += news.passed_over;
+      all.lines.insert(all.lines.end(), news.lines.begin(), news.lines.end());
+      all.problem = news.problem;
+      all.ended = news.ended;
+    }
+    return all;
+  }
+  static auto Lines(size_t count) {
+    return [count](const LogNews& news) { return news.lines.size() >= count; };
+  }
+
+  FakeLogs fake_;
+  std::atomic<int> changes_ = 0;
+};
+
+TEST_F(LogWatchTest, TellsEachReaderWhatItHasNotReadYet) {
+  Say(LinesOf(1, "one\ntwo\n"));
+  LogWatch watch(Options());
+  LogPlace place;
+  LogNews news = Await(&watch, &place, Lines(2));
+  ASSERT_THAT(news.lines, SizeIs(2));
+  EXPECT_TRUE(news.anew);
+  EXPECT_EQ(news.lines[0].process, "1");
+  EXPECT_EQ(news.lines[0].text, "one");
+  EXPECT_EQ(news.lines[1].text, "two");
+  EXPECT_FALSE(watch.TakeNews({.job = 3}, 2, &place, &news));
+
+  Say(LinesOf(0, "\x1b[31mthree\x1b[0m\n"));
+  Say(LinesOf(0, "", "rank 0: its log is gone"));
+  news = Await(&watch, &place, Lines(2));
+  ASSERT_THAT(news.lines, SizeIs(2));
+  EXPECT_FALSE(news.anew);
+  EXPECT_EQ(news.lines[0].text, "three");
+  EXPECT_FALSE(news.lines[0].is_problem);
+  EXPECT_EQ(news.lines[1].text, "rank 0: its log is gone");
+  EXPECT_TRUE(news.lines[1].is_problem);
+  EXPECT_GT(changes_, 1);
+
+  LogPlace another;
+  EXPECT_THAT(Await(&watch, &another, Lines(4)).lines, SizeIs(4));
+  EXPECT_EQ(begun(), 1u) << "both read the same";
+}
+
+TEST_F(LogWatchTest, AsksForTheLastLinesOfWhatIsChosen) {
+  LogWatch watch(Options());
+  const auto request = [&](const LogChoice& choice, uint32_t ranks) {
+    const size_t before = begun();
+    LogPlace place;
+    LogNews news;
+    watch.TakeNews(choice, ranks, &place, &news);
+    while (begun() == before) absl::SleepFor(absl::Milliseconds(1));
+    absl::MutexLock lock(&fake_.mutex);
+    return fake_.requests.back();
+  };
+  const proto::ReadLogs all = request({.job = 3}, 50);
+  EXPECT_EQ(all.job_id(), 3u);
+  EXPECT_TRUE(all.lines().follow());
+  EXPECT_EQ(all.lines().tail_lines(), 10u);
+  EXPECT_THAT(all.ranks(), IsEmpty());
+  EXPECT_EQ(request({.job = 4}, 1'000'000).lines().tail_lines(), 1u);
+  const proto::ReadLogs one = request({.job = 3, .rank = 7}, 50);
+  EXPECT_THAT(one.ranks(), ElementsAre(7));
+  EXPECT_EQ(one.lines().tail_lines(), 100u);
+  EXPECT_TRUE(request({.job = 3, .aggregators = true}, 2).aggregators());
+}
+
+TEST_F(LogWatchTest, WhatNobodyLooksAtIsNotRead) {
+  LogWatch::Options options = Options();
+  options.idle_after = absl::Milliseconds(20);
+  LogWatch watch(options);
+  LogPlace place;
+  LogNews news;
+  watch.TakeNews({.job = 3}, 2, &place, &news);
+  EXPECT_EQ(open(), 1);
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (open() > 0 && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+    watch.Sweep();
+  }
+  EXPECT_EQ(open(), 0);
+}
+
+TEST_F(LogWatchTest, OfManyLinesTheNewestAreKeptAndASlowReaderIsTold) {
+  LogWatch::Options options = Options();
+  options.lines_max = 3;
+  LogWatch watch(options);
+  LogPlace place;
+  Say(LinesOf(0, "a\n"));
+  Await(&watch, &place, Lines(1));
+  Say(LinesOf(0, "b\nc\nd\ne\nf\n"));
+  const LogNews news = Await(&watch, &place, Lines(3));
+  ASSERT_THAT(news.lines, SizeIs(3));
+  EXPECT_EQ(news.lines[0].text, "d");
+  EXPECT_EQ(news.passed_over, 2u);
+}
+
+TEST_F(LogWatchTest, OfALongLineItsBeginningIsTold) {
+  LogWatch::Options options = Options();
+  options.line_bytes_max = 6;
+  LogWatch watch(options);
+  Say(LinesOf(0, "12345\xc3\xa9 and more\n"));
+  LogPlace place;
+  const LogNews news = Await(&watch, &place, Lines(1));
+  EXPECT_EQ(news.lines[0].text, "12345… (16 bytes)");
+}
+
+TEST_F(LogWatchTest, NoMoreThanSoManyAreReadAtOnce) {
+  LogWatch::Options options = Options();
+  options.readings_max = 2;
+  LogWatch watch(options);
+  LogPlace first, second, third;
+  LogNews news;
+  watch.TakeNews({.job = 1}, 2, &first, &news);
+  watch.TakeNews({.job = 2}, 2, &second, &news);
+  ASSERT_TRUE(watch.TakeNews({.job = 3}, 2, &third, &news));
+  EXPECT_THAT(news.problem, HasSubstr("as many logs as may be, 2, are looked at"));
+  EXPECT_FALSE(watch.TakeNews({.job = 3}, 2, &third, &news)) << "said once";
+  EXPECT_EQ(open(), 2);
+}
+
+TEST_F(LogWatchTest, AtTheJobsEndItSaysThatThisIsAll) {
+  Say(LinesOf(0, "done\n"));
+  LogWatch watch(Options());
+  LogPlace place;
+  Await(&watch, &place, Lines(1));
+  End(absl::OkStatus());
+  const LogNews news = Await(&watch, &place, [](const LogNews& seen) { return seen.ended; });
+  EXPECT_TRUE(news.ended);
+  EXPECT_EQ(news.problem, "");
+  EXPECT_EQ(begun(), 1u);
+}
+
+TEST_F(LogWatchTest, WhatIsRefusedIsSaidAndNotTriedAgain) {
+  End(absl::PermissionDeniedError("job 3 is ann's:\nask her"));
+  LogWatch watch(Options());
+  LogPlace place;
+  const LogNews news =
+      Await(&watch, &place, [](const LogNews& seen) { return !seen.problem.empty(); });
+  EXPECT_EQ(news.problem, "job 3 is ann's: ask her");
+  LogNews more;
+  for (int i = 0; i < 10; ++i) watch.TakeNews({.job = 3}, 2, &place, &more);
+  EXPECT_EQ(begun(), 1u);
+}
+
+TEST_F(LogWatchTest, AfterABreakTheLinesStayUntilTheyAreReadAgain) {
+  Say(LinesOf(0, "one\n"));
+  LogWatch watch(Options());
+  LogPlace place;
+  Await(&watch, &place, Lines(1));
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.said.clear();
+  }
+  End(absl::UnavailableError("coordinator at head:7070 cannot be reached"));
+  LogNews news = Await(&watch, &place, [](const LogNews& seen) { return !seen.problem.empty(); });
+  EXPECT_THAT(news.problem, HasSubstr("head:7070"));
+  EXPECT_FALSE(news.anew);
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (begun() < 4 && absl::Now() < deadline) {
+    EXPECT_FALSE(watch.TakeNews({.job = 3}, 2, &place, &news)) << "nothing has changed";
+  }
+  LogPlace late;
+  EXPECT_THAT(Await(&watch, &late, Lines(1)).lines, SizeIs(1));
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.is_over = false;
+    fake_.said = {LinesOf(0, "one\ntwo\n")};
+  }
+  news = Await(&watch, &place, Lines(2));
+  EXPECT_TRUE(news.anew);
+  EXPECT_EQ(news.problem, "");
+  ASSERT_THAT(news.lines, SizeIs(2));
+  EXPECT_EQ(news.lines[0].text, "one");
+}
+
+}  // namespace
+}  // namespace strata::cli
