@@ -1,7 +1,7 @@
-#include "proto/compatibility/message_list.h"
+#include "tests/compatibility/message_list.h"
 
-#include <google/protobuf/compiler/importer.h>
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
 
 #include <algorithm>
 #include <map>
@@ -17,18 +17,6 @@ namespace strata::proto {
 namespace {
 
 namespace pb = google::protobuf;
-
-class Problems final : public pb::compiler::MultiFileErrorCollector {
- public:
-  void AddError(const std::string& file, int line, int column,
-                const std::string& message) override {
-    if (first_.empty()) first_ = absl::StrCat(file, ":", line + 1, ":", column + 1, ": ", message);
-  }
-  const std::string& first() const { return first_; }
-
- private:
-  std::string first_;
-};
 
 std::string TypeOf(const pb::FieldDescriptor& field) {
   std::string type = field.type_name();
@@ -64,10 +52,10 @@ void AddMessage(const pb::Descriptor& type, std::vector<std::string>* lines) {
 void AddService(const pb::ServiceDescriptor& service, std::vector<std::string>* lines) {
   for (int i = 0; i < service.method_count(); ++i) {
     const pb::MethodDescriptor& call = *service.method(i);
-    lines->push_back(absl::StrCat(
-        "call ", call.full_name(), call.client_streaming() ? " stream " : " ",
-        call.input_type()->full_name(), call.server_streaming() ? " stream " : " ",
-        call.output_type()->full_name()));
+    lines->push_back(
+        absl::StrCat("call ", call.full_name(), call.client_streaming() ? " stream " : " ",
+                     call.input_type()->full_name(), call.server_streaming() ? " stream " : " ",
+                     call.output_type()->full_name()));
   }
 }
 
@@ -86,16 +74,19 @@ std::pair<std::string, std::string> Split(const std::string& line) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ListMessages(const std::string& root,
-                                                      const std::vector<std::string>& files) {
-  pb::compiler::DiskSourceTree tree;
-  tree.MapPath("", root);
-  Problems problems;
-  pb::compiler::Importer importer(&tree, &problems);
+absl::StatusOr<std::vector<std::string>> ListMessages(const std::string& descriptor_set) {
+  pb::FileDescriptorSet files;
+  if (!files.ParseFromString(descriptor_set)) {
+    return absl::InvalidArgumentError("no FileDescriptorSet");
+  }
+  pb::DescriptorPool pool;
   std::vector<std::string> lines;
-  for (const std::string& name : files) {
-    const pb::FileDescriptor* const file = importer.Import(name);
-    if (file == nullptr) return absl::InvalidArgumentError(problems.first());
+  for (const pb::FileDescriptorProto& described : files.file()) {
+    const pb::FileDescriptor* const file = pool.BuildFile(described);
+    if (file == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(described.name(), ": what it imports is missing, or comes after it"));
+    }
     for (int i = 0; i < file->message_type_count(); ++i) {
       AddMessage(*file->message_type(i), &lines);
     }
@@ -117,8 +108,9 @@ std::vector<std::string> Breaks(const std::vector<std::string>& earlier,
     if (now != known.end() && now->second == type) continue;
     const bool is_field = absl::StartsWith(what, "field ");
     if (is_field && known.contains(absl::StrCat("reserved ", what.substr(6)))) continue;
-    breaks.push_back(absl::StrCat(
-        line, now == known.end() ? ": is gone, and its number is not reserved" : ": is another now"));
+    breaks.push_back(absl::StrCat(line, now == known.end()
+                                            ? ": is gone, and its number is not reserved"
+                                            : ": is another now"));
   }
   return breaks;
 }
