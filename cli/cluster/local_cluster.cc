@@ -97,9 +97,10 @@ std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalCluster
           ->check(CLI::Range(1, 64))
           ->capture_default_str(),
       command
-          ->add_option("--slots", options->slots,
-                       "Ranks per node at once (default: what the job needs, else the cores, 4 in all or "
-                       "more)")
+          ->add_option(
+              "--slots", options->slots,
+              "Ranks per node at once (default: what the job needs, else the cores, 4 in all or "
+              "more)")
           ->check(CLI::Range(1, 1024)),
   };
 }

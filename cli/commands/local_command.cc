@@ -14,8 +14,8 @@
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/options/resume_option.h"
-#include "cli/options/web_logs.h"
 #include "cli/options/web_options.h"
+#include "cli/web/web_logs.h"
 #include "cli/web/web_service.h"
 #include "common/control/credentials.h"
 

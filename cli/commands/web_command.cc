@@ -9,8 +9,8 @@
 #include "cli/cluster/daemon.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
-#include "cli/options/web_logs.h"
 #include "cli/options/web_options.h"
+#include "cli/web/web_logs.h"
 #include "cli/web/web_service.h"
 #include "common/process/stop_request.h"
 

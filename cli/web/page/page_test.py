@@ -124,72 +124,6 @@ class PageTest(WebCase):
             self.server.show("busy")
             self.until(f"!{is_said}")
 
-    def test_a_jobs_log_is_shown_where_somebody_asks_for_it_and_grows(self):
-        self.open("#/job/3")
-        self.assertEqual(self.texts(".log"), [])
-        self.click("show what the ranks write")
-        self.until(shown("#/job/3/log"))
-        self.assertIn("[3]step   390  loss", self.texts(".log .line")[39])
-        self.assertIn("its log is gone", self.texts(".log .line.bad")[0])
-        at_end = "(e => e.scrollTop + e.clientHeight > e.scrollHeight - 4)(document.getElementById('log'))"
-        self.assertTrue(self.browser.run(at_end))
-
-        grown = sample_web.busy()
-        more = [["0", f"epoch {i} is done"] for i in range(3)]
-        grown["logs"]["3"] = sample_web.log("3", more, anew=False, passed_over=7, ended=True)
-        self.server.show(grown)
-        self.until("document.querySelector('.logs').textContent.includes('epoch 2 is done')")
-        lines = self.texts(".log .said")
-        self.assertEqual(lines[-4:], ["7 lines came too fast to be shown"] +
-                         [line for _, line in more])  # fmt: skip
-        self.assertEqual(len(lines), 42 + 4)
-        self.assertIn("The job has ended: this is all.", self.text(".logs"))
-        self.assertTrue(self.browser.run(at_end), "it stays at the end")
-
-        self.browser.run("document.getElementById('log').scrollTop = 0")
-        self.browser.settle()
-        self.server.show(grown)
-        self.until("document.querySelectorAll('.log .line').length === 50")
-        self.assertEqual(self.browser.run("document.getElementById('log').scrollTop"), 0,
-                         "who reads further up stays there")  # fmt: skip
-
-    def test_of_a_log_one_ranks_lines_or_the_aggregators_are_chosen(self):
-        self.open("#/job/3/log")
-        choose = """(value) => { const select = document.querySelector('.logs select');
-            select.value = value; select.onchange({target: select}); }"""
-        self.browser.run(f"({choose})('rank:2')")
-        self.until(shown("#/job/3/log/rank/2"))
-        self.assertEqual(set(self.texts(".log .who")), {"[2]"})
-        self.assertEqual(self.text(".logs .command code"), "strata logs 3 --rank 2 --follow")
-        self.browser.run(f"({choose})('aggregators')")
-        self.until(shown("#/job/3/log/aggregators"))
-        self.assertIn("Nothing has been written yet", self.text(".logs"))
-        self.assertEqual(self.text(".logs .command code"), "strata logs 3 --aggregator --follow")
-        self.click("close")
-        self.until(shown("#/job/3"))
-        self.assertEqual(self.text(".logs .command code"), "strata logs 3 --follow")
-
-    def test_who_waits_has_a_link_to_its_log(self):
-        self.open("#/")
-        self.browser.run("""[...document.querySelectorAll('.waits a')]
-            .find(a => a.textContent === 'its log').click()""")
-        self.until("location.hash === '#/job/3/log/rank/3'")
-        self.until("""(box => box && box.top >= 0 && box.bottom <= innerHeight)(
-            document.getElementById('log')?.getBoundingClientRect())""")
-
-    def test_a_log_that_may_not_be_seen_says_why_and_without_logs_the_page_says_how(self):
-        self.open("#/job/2/log")
-        self.assertIn("job 2 is mira's", self.text(".logs .reason"))
-        self.open("#/job/4/log")
-        self.assertIn("this is all", self.text(".logs"))
-        without = sample_web.busy()
-        without["cluster"]["has_logs"] = False
-        self.open("#/job/3/log", without)
-        self.assertIn("strata web --logs", self.text(".logs"))
-        self.assertEqual(self.texts(".log"), [])
-        self.open("#/", without)
-        self.assertNotIn("its log", self.text(".waits"))
-
     def test_of_a_program_that_tells_neither_its_end_nor_a_loss_none_is_made_up(self):
         made = sample_web.busy()
         made["jobs"][5]["status"]["progress"].update(total_steps=0, loss=0, eta_s=None)
@@ -378,7 +312,7 @@ class PageTest(WebCase):
         self.browser.run("""(() => { const select = document.querySelectorAll('select')[1];
             select.value = '2'; select.dispatchEvent(new Event('change')); })()""")
         self.until("location.hash === '#/compare/3/2'")
-        self.until("document.querySelector('.compared th:last-child')?.textContent === '2  mlp'")
+        self.until("document.querySelector('.compared th:last-child')?.textContent === 'job 2'")
 
     def test_the_page_is_small(self):
         page = self.server.page

@@ -32,7 +32,7 @@ def _parts():
     """List of BUILD -> its files joined."""
     found = {}
     for line in ast.parse(_read(f"{FOLDER}/BUILD")).body:
-        if isinstance(line, ast.Assign):
+        if isinstance(line, ast.Assign) and line.targets[0].id.startswith("WEB_"):
             labels = ast.literal_eval(line.value)
             paths = [label[2:].replace(":", "/") if label.startswith("//") else f"{FOLDER}/{label}"
                      for label in labels]  # fmt: skip

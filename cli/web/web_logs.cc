@@ -1,4 +1,4 @@
-#include "cli/options/web_logs.h"
+#include "cli/web/web_logs.h"
 
 #include <algorithm>
 #include <utility>

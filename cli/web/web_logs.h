@@ -1,5 +1,5 @@
-#ifndef STRATA_CLI_OPTIONS_WEB_LOGS_H_
-#define STRATA_CLI_OPTIONS_WEB_LOGS_H_
+#ifndef STRATA_CLI_WEB_WEB_LOGS_H_
+#define STRATA_CLI_WEB_WEB_LOGS_H_
 
 #include <functional>
 #include <memory>
@@ -14,4 +14,4 @@ std::function<std::unique_ptr<LogSource>()> WebLogs(const CoordinatorOptions& op
 
 }  // namespace strata::cli
 
-#endif  // STRATA_CLI_OPTIONS_WEB_LOGS_H_
+#endif  // STRATA_CLI_WEB_WEB_LOGS_H_
