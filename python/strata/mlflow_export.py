@@ -5,161 +5,45 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
-import math
 import os
 import pathlib
-import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from strata import _library
+from strata._run_directory import (
+    NOT_IN_NAMES,
+    Measured,
+    MetricsFile,
+    UsageError,
+    last_second,
+    mode_of,
+    read_params,
+)
+from strata._run_state import Job, State
 
 ARTIFACTS = ("job.textproto", "metrics.jsonl", "report.html", "report.json")
 # MLflow's bounds of one call, and of a parameter.
 METRICS_AT_ONCE = 1000
 PARAMS_AT_ONCE = 100
 PARAM_CHARACTERS = 6000
-# What MLflow takes in the name of a metric or parameter.
-NOT_IN_NAMES = re.compile(r"[^\w./ -]")
+LINES_AT_ONCE = 500
 LOOK_EVERY_S = 1.0
-# A job that goes on by itself after a failure lets go of its folder for this long at most.
+ASK_EVERY_S = 5.0
+# A job that goes on by itself after a failure lets go of its folder for this long at most; and a
+# job ends this long after the final model's line.
 PATIENCE_S = 30.0
-
-WINDOW = {
-    "loss": "train/loss",
-    "lr": "train/lr",
-    "epoch": "train/epoch",
-    "samples": "train/samples",
-    "samples_per_s": "train/samples_per_s",
-    "waiting_share": "train/waiting_share",
-    "hidden_share": "train/hidden_share",
-    "bytes_pushed": "network/bytes_pushed",
-    "bytes_answered": "network/bytes_answered",
-    "pushes": "network/pushes",
-    "pushes_during_backward": "network/pushes_during_backward",
+# What MLflow calls the ends of jobs. Of one that goes on, the run's is that nobody logs any more.
+STATUS = {
+    "finished": "FINISHED",
+    "failed": "FAILED",
+    "cancelled": "KILLED",
+    "running": "KILLED",
+    "unknown": "FINISHED",
 }
-MEASURED = {"test_accuracy": "test/accuracy", "test_loss": "test/loss"}
-
-
-class UsageError(Exception):
-    """What a user can mend, in one line."""
-
-
-def number(value: Any) -> float:
-    """The number of a field; null stands for one that is not finite."""
-    return math.nan if value is None else float(value)
-
-
-def metrics_of(line: dict[str, Any]) -> dict[str, float]:
-    """What a line of metrics.jsonl says, under TensorBoard's tags (see docs/boards.md)."""
-    names = dict(MEASURED)
-    # A line about the final model alone has no window of steps, nor has a late measurement.
-    if line.get("samples") and not (line.get("final") and line.get("samples_per_s") == 0):
-        names = {**WINDOW, **MEASURED}
-    found = {tag: number(line[field]) for field, tag in names.items() if field in line}
-    pushes = line.get("staleness", []) if "train/loss" in found else []
-    if sum(pushes) > 0:
-        mean = sum(bin_ * count for bin_, count in enumerate(pushes)) / sum(pushes)
-        found["train/staleness_mean"] = mean
-    for name, value in line.get("values", {}).items():
-        found["program/" + NOT_IN_NAMES.sub("_", name)] = number(value)
-    return found
-
-
-def params_of(text: str) -> dict[str, str]:
-    """The fields of a job as its run directory has it: NAME.NAME, and NAME.1 for a second one."""
-    params: dict[str, str] = {}
-    path: list[str] = []
-    times: dict[str, int] = {}
-
-    def unique(name: str) -> str:
-        full = ".".join([*path, name])
-        times[full] = times.get(full, -1) + 1
-        return f"{name}.{times[full]}" if times[full] else name
-
-    for row in text.splitlines():
-        row = row.strip()
-        if row == "}":
-            full = ".".join(path)
-            if not any(name.startswith(full + ".") for name in params):
-                params[full] = "{}"
-            path.pop()
-        elif row.endswith("{"):
-            path.append(unique(row[:-1].strip()))
-        elif ": " in row:
-            name, value = row.split(": ", 1)
-            params[".".join([*path, unique(name)])] = value.strip('"')[:PARAM_CHARACTERS]
-    return params
-
-
-def mode_of(params: dict[str, str]) -> str:
-    """The job's consistency, in the words of `--mode` without constants."""
-    for name in params:
-        found = re.match(r"consistency\.(sync|lazy|async)\b", name)
-        if found:
-            return found[1]
-    return "sync"
-
-
-@dataclass
-class Measured:
-    """A line that was read."""
-
-    step: int
-    elapsed_s: float
-    final: bool
-    metrics: dict[str, float]
-
-
-class MetricsFile:
-    """metrics.jsonl, of which each read gives the lines that no read before has given."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
-        self._given: set[str] = set()
-        self.is_cut = False
-
-    def read(self) -> list[Measured]:
-        """Reads whole lines. A job that goes on from an older step writes the file anew: what it
-        says otherwise than before is new. Raises UsageError naming the file and the line."""
-        try:
-            text = self._path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{self._path}: {error.strerror}") from None
-        rows = text.split("\n")
-        self.is_cut = rows[-1] != ""
-        fresh = []
-        for row_number, row in enumerate(rows[:-1], 1):
-            if row not in self._given:
-                self._given.add(row)
-                fresh.append(self._parse(row, row_number))
-        return fresh
-
-    def _parse(self, row: str, row_number: int) -> Measured:
-        try:
-            line = json.loads(row)
-            return Measured(
-                int(line["step"]),
-                number(line.get("elapsed_s", 0)),
-                bool(line.get("final")),
-                metrics_of(line),
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError(f"{self._path}:{row_number}: is no line of metrics") from None
-
-
-def holds(path: pathlib.Path) -> bool:
-    """Whether a process of this host has a lock on the file, as a job has while it runs."""
-    try:
-        inode = path.stat().st_ino
-        locks = pathlib.Path("/proc/locks").read_text(encoding="ascii")
-    except OSError:
-        return False
-    return re.search(rf":{inode}\s", locks) is not None
 
 
 class Run:
@@ -177,14 +61,9 @@ class Run:
         )
         self.id = ""
 
-    def begin(self, first: list[Measured]) -> None:
-        """Makes the run, of a job whose first lines these are."""
-        metrics = self._folder / "metrics.jsonl"
-        # A line has the seconds since training began; the file's own time is that of the last.
-        last_s = max((line.elapsed_s for line in first), default=0.0)
-        self._began_s = metrics.stat().st_mtime - last_s
-        job = self._folder / "job.textproto"
-        params = params_of(job.read_text(encoding="utf-8")) if job.exists() else {}
+    def begin(self, params: dict[str, str], began_s: float) -> None:
+        """Makes the run, of a job with these fields that began to train then."""
+        self._began_s = began_s
         tags = {
             "strata.mode": mode_of(params),
             "strata.exchange": params.get("exchange", "PARAMETER_SERVER"),
@@ -220,14 +99,31 @@ class Run:
             self._client.log_batch(self.id, metrics=entries[begin : begin + METRICS_AT_ONCE])
         return len(entries)
 
-    def end(self) -> None:
-        """Logs the files that are there, and says that the run is over."""
+    def end(self, state: State) -> None:
+        """Logs the files that are there, and says how the job has ended."""
         for name in ARTIFACTS:
             if (self._folder / name).exists():
                 self._client.log_artifact(self.id, str(self._folder / name))
-        self._client.set_terminated(
-            self.id, "FINISHED", end_time=int((self._began_s + self._last_s) * 1000)
-        )
+        self._client.set_tag(self.id, "strata.state", state.name)
+        if state.reason:
+            self._client.set_tag(self.id, "strata.reason", state.reason)
+        self._terminate(STATUS[state.name])
+
+    def give_up(self, status: str) -> str:
+        """Ends a run that cannot be logged any more. Returns what became of it, in words."""
+        if not self.id:
+            return ""
+        # A server that is gone has been waited for already.
+        os.environ.update(MLFLOW_HTTP_REQUEST_MAX_RETRIES="1", MLFLOW_HTTP_REQUEST_TIMEOUT="10")
+        try:
+            self._terminate(status)
+        except (Exception, KeyboardInterrupt):
+            return f"; run {self.id} stays RUNNING"
+        return f"; run {self.id} has ended as {status}"
+
+    def _terminate(self, status: str) -> None:
+        end_time = int((self._began_s + self._last_s) * 1000)
+        self._client.set_terminated(self.id, status, end_time=end_time)
 
 
 def _owner(folder: pathlib.Path) -> str:
@@ -237,48 +133,123 @@ def _owner(folder: pathlib.Path) -> str:
         return str(folder.stat().st_uid)
 
 
-def _batches(file: MetricsFile, folder: pathlib.Path, follow: bool) -> Iterator[list[Measured]]:
-    """Lines as they come; ends with the final model's, or once no job writes there any more."""
-    was_held, since = False, time.monotonic()
+class Interrupts:
+    """Ctrl-C and SIGTERM, as KeyboardInterrupt. The first waits for the call of MLflow's that is on
+    its way, of which a store of files would keep a part; the next does not."""
+
+    def __init__(self) -> None:
+        self._calls = self._waits = False
+
+    def on_signal(self, number: int, frame: Any) -> None:
+        """The signals' handler."""
+        if not self._calls or self._waits:
+            raise KeyboardInterrupt
+        self._waits = True
+
+    @contextlib.contextmanager
+    def after(self) -> Iterator[None]:
+        """Around a call of MLflow's."""
+        self._calls = True
+        try:
+            yield
+        finally:
+            self._calls = False
+        if self._waits:
+            raise KeyboardInterrupt
+
+
+def _batches(file: MetricsFile, job: Job, follow: bool) -> Iterator[list[Measured]]:
+    """Lines as they come. Following ends with the final model's, where there is a coordinator once
+    it says that the job is over, or once no job writes there any more."""
+    was_held, is_final, since = False, False, time.monotonic()
     while True:
-        lines = file.read()
-        yield lines
-        if not follow or any(line.final for line in lines):
-            return
-        held = holds(folder / ".lock")
-        was_held |= held
-        if held or lines:
+        # Before the last look, so that nothing is missed.
+        over = follow and job.has_ended(LOOK_EVERY_S if is_final else ASK_EVERY_S)
+        batch = []
+        for line in file.read():
+            batch.append(line)
+            is_final |= line.final
             since = time.monotonic()
-        if was_held and time.monotonic() - since >= PATIENCE_S:
+            if len(batch) == LINES_AT_ONCE:
+                yield batch
+                batch = []
+        yield batch
+        if not follow or over or (is_final and not job.is_asked):
+            return
+        held = job.holds()
+        was_held |= held
+        if held and not is_final:
+            since = time.monotonic()
+        quiet = time.monotonic() - since >= PATIENCE_S
+        if quiet and (was_held or is_final) and not job.goes_on:
             return
         time.sleep(LOOK_EVERY_S)
 
 
-def export(mlflow: Any, options: argparse.Namespace) -> str:
-    """Logs what the options ask for. Returns what was done, in words."""
-    folder = pathlib.Path(options.run_dir)
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder")
-    if not (folder / "metrics.jsonl").exists():
-        raise UsageError(
-            f"{folder}: no metrics.jsonl, which is there once the first steps are reported"
-        )
-    file = MetricsFile(folder / "metrics.jsonl")
-    run, lines_logged, numbers = None, 0, 0
-    with contextlib.suppress(KeyboardInterrupt):
-        for lines in _batches(file, folder.resolve(), options.follow):
-            if run is None:
-                run = Run(mlflow, folder.resolve(), options.tracking_uri, options.experiment)
-                run.begin(lines)
-            numbers += run.log(lines)
-            lines_logged += len(lines)
-    if run is None:
-        raise UsageError("interrupted before anything was logged")
-    if file.is_cut and not options.follow:
-        cut = f"{options.run_dir}/metrics.jsonl: the last line is cut short, and left out"
-        print(f"strata: warning: {cut}", file=sys.stderr)
-    run.end()
-    return f"{options.experiment}: run {run.id}: {lines_logged} lines, {numbers} numbers"
+class Export:
+    """A run directory, logged as the options ask for."""
+
+    def __init__(self, mlflow: Any, options: argparse.Namespace) -> None:
+        self._mlflow, self._options = mlflow, options
+        self._lines = self._numbers = 0
+        self.interrupts = Interrupts()
+        self.left = ""
+        """what became of a run that could not be logged to its end, for the error's line"""
+
+    def run(self) -> str:
+        """Logs it. Returns what was done, in words."""
+        options = self._options
+        folder = pathlib.Path(options.run_dir)
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: no such folder")
+        path = folder / "metrics.jsonl"
+        if not path.exists():
+            raise UsageError(
+                f"{folder}: no metrics.jsonl, which is there once the first steps are reported"
+            )
+        file, params = MetricsFile(path), read_params(folder, PARAM_CHARACTERS)
+        # A line has the seconds since training began; the file's own time is that of the last.
+        began_s = path.stat().st_mtime - last_second(path)
+        folder = folder.resolve()
+        job = Job(folder, _access(options))
+        run = Run(self._mlflow, folder, options.tracking_uri, options.experiment)
+        try:
+            with self.interrupts.after():
+                run.begin(params, began_s)
+            is_final, is_cut_off = self._log(file, job, run)
+            state = job.state(is_final, is_cut_off, any(n.startswith("program") for n in params))
+            run.end(state)
+        except (Exception, KeyboardInterrupt) as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            self.left = run.give_up("KILLED" if stopped else "FAILED")
+            raise
+
+        logged = f"{self._lines} lines, {self._numbers} numbers, {STATUS[state.name]}"
+        return f"{options.experiment}: run {run.id}: {logged}"
+
+    def _log(self, file: MetricsFile, job: Job, run: Run) -> tuple[bool, bool]:
+        """Returns whether the final model's line was among it, and whether Ctrl-C ended it."""
+        is_final = False
+        try:
+            for lines in _batches(file, job, self._options.follow):
+                is_final |= any(line.final for line in lines)
+                with self.interrupts.after():
+                    self._numbers += run.log(lines)
+                    self._lines += len(lines)
+        except KeyboardInterrupt:
+            if not self._options.follow:
+                raise
+            return is_final, True
+        if file.is_cut and not self._options.follow:
+            cut = f"{self._options.run_dir}/metrics.jsonl: the last line is cut short, and left out"
+            print(f"strata: warning: {cut}", file=sys.stderr)
+        return is_final, False
+
+
+def _access(options: argparse.Namespace) -> list[str]:
+    words = ["--coordinator", options.coordinator] if options.coordinator else []
+    words += ["--keys", options.keys] if options.keys else []
+    return words + (["--insecure"] if options.insecure else [])
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -297,12 +268,22 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--follow", action="store_true", help="log what comes, too, until the job has ended"
     )
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--coordinator",
+        metavar="ADDRESS",
+        help="HOST:PORT or unix:/PATH of the coordinator to ask how the job ends",
+    )
+    parser.add_argument("--keys", metavar="FILE", help="the keys for it, as of strata status")
+    parser.add_argument("--insecure", action="store_true", help="ask it without keys")
+    options = parser.parse_args(arguments)
+    if (options.keys or options.insecure) and not options.coordinator:
+        parser.error("--keys and --insecure need --coordinator")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command `strata-mlflow`. Returns its exit status: 0 logged, 1 MLflow could not, 2 bad
-    input."""
+    input, 130 interrupted."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
     # Its messages say nothing about the job.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
@@ -311,15 +292,24 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError:
         print("strata: error: mlflow is missing: pip install mlflow-skinny", file=sys.stderr)
         return 1
+    export = Export(mlflow, options)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, export.interrupts.on_signal) for each in signals]
     try:
-        print(export(mlflow, options))
+        print(export.run())
     except UsageError as error:
-        print(f"strata: error: {error}", file=sys.stderr)
+        print(f"strata: error: {error}{export.left}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"strata: error: interrupted{export.left}", file=sys.stderr)
+        return 130
     except Exception as error:  # MLflow's, of its stores and of their libraries
         why = str(error).strip().splitlines() or [type(error).__name__]
-        print(f"strata: error: mlflow: {why[0]}", file=sys.stderr)
+        print(f"strata: error: mlflow: {why[0]}{export.left}", file=sys.stderr)
         return 1
+    finally:
+        for each, handler in zip(signals, before):
+            signal.signal(each, handler)
     return 0
 
 

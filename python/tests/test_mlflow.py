@@ -7,91 +7,14 @@ import json
 import math
 import os
 import pathlib
-import signal
-import subprocess
 import sys
 import time
-from typing import Any
+import tracemalloc
 
 import pytest
-from support import environment, execute
-
-# MLflow keeps its store of files, but wants to be told that it is meant.
-os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-from mlflow.tracking import MlflowClient  # noqa: E402
-
-COMMAND = [sys.executable, "-m", "strata.mlflow_export"]
-JOB = """\
-name: "lenet"
-model {
-  zoo: "lenet5"
-}
-ranks: 4
-consistency {
-  async {
-  }
-}
-debug {
-  delays {
-    node: 0
-    delay_ms: 5
-  }
-  delays {
-    node: 1
-    delay_ms: 7
-  }
-}
-"""
-
-
-def line(step: int, **more: Any) -> dict[str, Any]:
-    fields = {
-        "step": step,
-        "samples": 64 * step,
-        "epoch": step / 30,
-        "loss": 1 / (step + 0.1),
-        "samples_per_s": 1234.5678,
-        "bytes_pushed": 4096,
-        "bytes_answered": 2048,
-        "staleness": [3, 1, 2],
-        "waiting_share": 0.3,
-        "elapsed_s": 0.5 * step,
-        "pushes": 6,
-        "pushes_during_backward": 2,
-        "lr": 0.05,
-    }
-    return {**fields, **more}
-
-
-class Runs:
-    """A run directory, and a store that it is logged to."""
-
-    def __init__(self, top: pathlib.Path) -> None:
-        self.top = top
-        self.folder = top / "lenet-3"
-        self.folder.mkdir()
-        self.uri = (top / "store").as_uri()
-        (self.folder / "job.textproto").write_text(JOB, encoding="utf-8")
-
-    def add(self, *lines: dict[str, Any]) -> None:
-        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.writelines(json.dumps(fields) + "\n" for fields in lines)
-
-    def words(self, *more: str) -> list[str]:
-        return [*COMMAND, "lenet-3", "--tracking-uri", self.uri, *more]
-
-    @property
-    def client(self) -> MlflowClient:
-        return MlflowClient(tracking_uri=self.uri)
-
-    def runs(self, experiment: str = "strata") -> list[Any]:
-        found = self.client.get_experiment_by_name(experiment)
-        return list(self.client.search_runs([found.experiment_id])) if found else []
-
-    def history(self, run: Any, name: str) -> list[Any]:
-        points = self.client.get_metric_history(run.info.run_id, name)
-        return [(point.step, point.value) for point in points]
-
+from mlflow_runs import COMMAND, Runs, line, running
+from strata import mlflow_export
+from support import execute
 
 @pytest.fixture
 def runs(tmp_path: pathlib.Path) -> Runs:
@@ -163,15 +86,13 @@ def test_of_the_final_model_alone_only_what_was_measured_is_logged(runs: Runs) -
 
 def test_follow_logs_what_comes_until_the_final_line(runs: Runs) -> None:
     runs.add(line(10))
-    with subprocess.Popen(
-        runs.words("--follow"), cwd=runs.top, env=environment(), stdout=subprocess.PIPE, text=True
-    ) as follower:
-        await_losses(runs, 1)
+    with running(runs.words("--follow"), runs.top) as follower:
+        runs.await_losses(1)
         runs.add(line(20), line(30))
-        await_losses(runs, 3)
-        # The job goes on from step 20: the file is written anew.
-        (runs.folder / "metrics.jsonl").write_text("", encoding="utf-8")
-        runs.add(line(10), line(20), line(30, loss=0.25), line(40, final=True))
+        runs.await_losses(3)
+        # The job goes on from step 20: another file takes the place of this one.
+        runs.replace(line(10), line(20))
+        runs.add(line(30, loss=0.25), line(40, final=True))
         out, _ = follower.communicate(timeout=60)
     assert follower.returncode == 0
     (run,) = runs.runs()
@@ -183,15 +104,14 @@ def test_follow_logs_what_comes_until_the_final_line(runs: Runs) -> None:
 def test_follow_ends_once_no_job_writes_there_any_more(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from strata import mlflow_export
-
     monkeypatch.setattr(mlflow_export, "PATIENCE_S", 0.2)
     monkeypatch.setattr(mlflow_export, "LOOK_EVERY_S", 0.05)
     runs.add(line(10))
     with open(runs.folder / ".lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         file = mlflow_export.MetricsFile(runs.folder / "metrics.jsonl")
-        batches = mlflow_export._batches(file, runs.folder, follow=True)
+        job = mlflow_export.Job(runs.folder, [])
+        batches = mlflow_export._batches(file, job, follow=True)
         assert [measured.step for measured in next(batches)] == [10]
         began = time.monotonic()
         while time.monotonic() - began < 1.0:  # as long as it is held
@@ -200,26 +120,71 @@ def test_follow_ends_once_no_job_writes_there_any_more(
         assert batch == []
 
 
-def await_losses(runs: Runs, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = runs.runs()
-        if found and len(runs.history(found[0], "train/loss")) == count:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"no {count} losses")
+def test_of_a_file_only_what_is_new_is_read(runs: Runs) -> None:
+    runs.add(line(10), line(20))
+    path = runs.folder / "metrics.jsonl"
+    file = mlflow_export.MetricsFile(path)
+    assert [measured.step for measured in file.read()] == [10, 20]
+    with open(path, "r+b") as earlier:
+        earlier.write(b"what was read is not read again")
+    runs.add(line(30))
+    assert [measured.step for measured in file.read()] == [30]
+    assert list(file.read()) == []
+    with open(path, "ab") as more:
+        more.write(b"nonsense\n")
+    with pytest.raises(mlflow_export.UsageError, match=r"metrics\.jsonl:4: is no line"):
+        list(file.read())
 
 
-def test_a_follower_that_is_interrupted_says_what_it_has_logged(runs: Runs) -> None:
+def test_a_character_that_is_half_written_waits_for_its_rest(runs: Runs) -> None:
+    row = json.dumps(line(10, values={"güte": 1.5}), ensure_ascii=False).encode() + b"\n"
+    half = row.index("ü".encode()) + 1
+    path = runs.folder / "metrics.jsonl"
+    path.write_bytes(row[:half])
+    file = mlflow_export.MetricsFile(path)
+    assert list(file.read()) == [] and file.is_cut
+    with open(path, "ab") as rest:
+        rest.write(row[half:])
+    (measured,) = file.read()
+    assert measured.metrics["program/güte"] == 1.5
+    assert not file.is_cut
+
+
+def test_what_is_read_does_not_stay_in_memory(runs: Runs) -> None:
+    runs.add(*(line(step) for step in range(5000)))
+    assert (runs.folder / "metrics.jsonl").stat().st_size > 1_400_000
+    file = mlflow_export.MetricsFile(runs.folder / "metrics.jsonl")
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in file.read()) == 5000
+        assert tracemalloc.get_traced_memory()[1] < 300_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_a_file_that_was_replaced_what_was_read_is_not_read_again(runs: Runs) -> None:
+    runs.add(line(10), line(20), line(30))
+    path = runs.folder / "metrics.jsonl"
+    file = mlflow_export.MetricsFile(path)
+
+    def steps() -> list[int]:
+        return [measured.step for measured in file.read()]
+
+    assert steps() == [10, 20, 30]
+    runs.replace(line(10), line(20))
+    assert steps() == []
+    runs.add(line(30, loss=1))
+    assert steps() == [30]
+    runs.replace(line(10), line(20, loss=1), line(30))
+    assert steps() == [20, 30]
+    path.unlink()
+    assert steps() == []
+    runs.add(line(5), line(10))
+    assert steps() == [5, 10]
+    path.write_bytes(b"")
+    assert steps() == []
     runs.add(line(10))
-    with subprocess.Popen(
-        runs.words("--follow"), cwd=runs.top, env=environment(), stdout=subprocess.PIPE, text=True
-    ) as follower:
-        await_losses(runs, 1)
-        follower.send_signal(signal.SIGINT)
-        out, _ = follower.communicate(timeout=60)
-    assert follower.returncode == 0
-    assert ": 1 lines" in out
+    assert steps() == [10]
 
 
 def test_bad_input_is_one_line(runs: Runs) -> None:
@@ -242,6 +207,40 @@ def test_bad_input_is_one_line(runs: Runs) -> None:
         "strata: error: lenet-3/metrics.jsonl:2: is no line of metrics\n",
     )
     assert runs.runs() == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b'{"step": 20, "values": {"\xff": 1}}',
+        b'{"step": Infinity}',
+        b'{"step": 20, "elapsed_s": null}',
+        b"[" * 100_000,
+        b"x" * (1 << 20),
+    ],
+    ids=["no UTF-8", "no step", "no time", "deep", "long"],
+)
+def test_a_line_that_is_none_is_named(
+    runs: Runs, row: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.add(line(10))
+    with open(runs.folder / "metrics.jsonl", "ab") as file:
+        file.write(row + b"\n")
+    assert runs.export() == 2
+    assert capsys.readouterr().err == (
+        f"strata: error: {runs.folder}/metrics.jsonl:2: is no line of metrics\n"
+    )
+    assert runs.runs() == []
+
+
+@pytest.mark.parametrize("text", [b'name: "\xff"\n', b"}\n"])
+def test_a_job_that_is_none_is_named(
+    runs: Runs, text: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.add(line(10))
+    (runs.folder / "job.textproto").write_bytes(text)
+    assert runs.export() == 2
+    assert capsys.readouterr().err == f"strata: error: {runs.folder}/job.textproto: is no job\n"
 
 
 def test_a_last_line_that_is_cut_short_is_left_out_and_said(runs: Runs) -> None:
