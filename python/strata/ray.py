@@ -18,6 +18,7 @@ __all__ = ["Result", "launch"]
 
 _POLL_S = 0.2
 _CLOSE_S = 60.0
+_PACK_S = 5.0  # for a place that is free, once there was no room on hosts of their own
 _JOB = "job"  # the name of the command that follows the job
 
 
@@ -53,10 +54,11 @@ def launch(
     `job` is a job file, or its text; `options` are further ones of `strata submit`, such as
     ["--mode", "ssp(3)"]. Each node has a worker of `slots` ranks, for which Ray gives it as many
     CPUs, and `gpus` GPUs. `servers` (default: one a node) go to the nodes in turn, with `shards`
-    each. Nodes go to hosts of their own where Ray has as many hosts (STRICT_SPREAD), else where
-    there is room (PACK). Every host has this package. `runs` is the folder of run directories and
-    logs, by the same path on each host (default: strata-runs/ray-TIME here). `show` gets each line
-    of progress. Waits up to `timeout_s` for room, and for each daemon to be ready.
+    each. Nodes go to hosts of their own (STRICT_SPREAD) where Ray has as many that are large
+    enough, and they get free within `timeout_s`; else where there is room (PACK). Every host has
+    this package. `runs` is the folder of run directories and logs, by the same path on each host
+    (default: strata-runs/ray-TIME here). `show` gets each line of progress. Waits up to `timeout_s`
+    for room, and for each daemon to be ready.
 
     Raises `errors.InvalidArgument`: ray is not there, has no room, or options do not hold;
     `errors.JobStopped` with the reason where the job failed, or a daemon or an actor died. However
@@ -126,10 +128,8 @@ class _Run:
         """Makes a placement group, and an actor on each of its places."""
         ray = self._ray
         alive = [each for each in ray.nodes() if each["Alive"]]
-        strategy = "STRICT_SPREAD" if 1 < nodes <= len(alive) else "PACK"
         need = {"CPU": float(slots), **({"GPU": float(gpus)} if gpus else {})}
-        self._group = ray.util.placement_group([need] * nodes, strategy=strategy)
-        if not self._group.wait(self._timeout_s):
+        if not self._place([need] * nodes, alive):
             raise errors.InvalidArgument(
                 f"ray: no room for {nodes} x {slots} CPUs" + (f" and {gpus} GPUs" if gpus else "")
                 + f" after {self._timeout_s:g} s: the cluster has"
@@ -154,6 +154,25 @@ class _Run:
         addresses = {each["NodeID"]: each["NodeManagerAddress"] for each in alive}
         places = ray.util.placement_group_table(self._group)["bundles_to_node_id"]
         self._addresses = [addresses[places[number]] for number in range(nodes)]
+
+    def _place(self, bundles: list[dict[str, float]], alive: list[Any]) -> bool:
+        """Makes the placement group. A host that is too small is none to spread to, and one that
+        stays busy is not waited for where the others have room."""
+        fit = [
+            host
+            for host in alive
+            if all(host["Resources"].get(name, 0) >= need for name, need in bundles[0].items())
+        ]
+        waits_s = {"PACK": self._timeout_s}
+        if 1 < len(bundles) <= len(fit):
+            waits_s = {"STRICT_SPREAD": self._timeout_s, "PACK": min(_PACK_S, self._timeout_s)}
+        for strategy, wait_s in waits_s.items():
+            if self._group is not None:
+                self._ray.util.remove_placement_group(self._group)
+            self._group = self._ray.util.placement_group(bundles, strategy=strategy)
+            if self._group.wait(wait_s):
+                return True
+        return False
 
     def start(self, slots: int, servers: int, shards: int) -> None:
         """Starts the daemons, with keys of this run alone; one after the other, so that node 0 of

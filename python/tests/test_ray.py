@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pathlib
 import signal
@@ -11,6 +12,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import strata
@@ -20,6 +22,7 @@ from strata import _ray_host
 from support import STRATA, environment, execute, must_finish, processes_of
 
 ray = pytest.importorskip("ray", reason="ray is not there: deploy/python_env.sh launch makes it")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 JOB = """
 name: "digits"
@@ -38,23 +41,35 @@ LONG = JOB.replace("max_steps: 20", "max_steps: 3000")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    """A Ray that says it has 8 CPUs, whatever the machine has."""
+def cluster() -> Iterator[Any]:
+    """A Ray of one host that says it has 8 CPUs, whatever the machine has; others can be added."""
     os.environ.update(environment())
     # Idle processes for all CPUs take longer than the tests.
     os.environ.update(RAY_enable_worker_prestart="0", RAY_prestart_worker_first_driver="0")
     # A short path, as sockets are in it.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder:
-        ray.init(
-            num_cpus=8,
-            include_dashboard=False,
-            configure_logging=False,
-            log_to_driver=False,
-            object_store_memory=80 << 20,
-            _temp_dir=folder,
+        os.environ["RAY_TMPDIR"] = folder
+        hosts = cluster_utils.Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 8,
+                "include_dashboard": False,
+                "object_store_memory": 80 << 20,
+            },
         )
-        yield
+        ray.init(address=hosts.address, configure_logging=False, log_to_driver=False)
+        yield hosts
         ray.shutdown()
+        hosts.shutdown()
+
+
+@pytest.fixture
+def small_host(cluster: Any) -> Iterator[str]:
+    """The node of a second host, of 2 CPUs."""
+    host = cluster.add_node(num_cpus=2, object_store_memory=80 << 20)
+    cluster.wait_for_nodes()
+    yield host.node_id
+    cluster.remove_node(host)
 
 
 def programs(folder: pathlib.Path) -> dict[int, list[str]]:
@@ -82,11 +97,11 @@ def parent_of(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[1])
 
 
-def must_be_over(folder: pathlib.Path) -> None:
+def must_be_over(folder: pathlib.Path, cpus: int = 8) -> None:
     """All processes of a run have ended, and Ray has all its CPUs back."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if not programs(folder) and ray.available_resources().get("CPU") == 8:
+        if not programs(folder) and ray.available_resources().get("CPU") == cpus:
             return
         time.sleep(0.1)
     raise AssertionError(f"left: {programs(folder)}, {ray.available_resources()}")
@@ -121,6 +136,61 @@ def test_options_go_to_submit(tmp_path: pathlib.Path) -> None:
         show=lines.append,
     )
     assert any("mode lazy(3), 4 ranks on node-0" in line for line in lines)
+
+
+def places() -> list[str]:
+    """The nodes of Ray's that the one placement group has its bundles on."""
+    groups = ray.util.placement_group_table().values()
+    (group,) = [each for each in groups if each["state"] == "CREATED"]
+    return list(group["bundles_to_node_id"].values())
+
+
+def test_a_job_on_hosts_that_each_have_room_has_a_node_on_each(
+    small_host: str, tmp_path: pathlib.Path
+) -> None:
+    seen: list[list[str]] = []
+    result = strata.ray.launch(
+        JOB, nodes=2, slots=2, runs=str(tmp_path), show=lambda line: seen.append(places())
+    )
+    assert result.state == "finished" and result.metrics["step"] == 20
+    assert len(set(seen[0])) == 2 and small_host in seen[0]
+    must_be_over(tmp_path, cpus=10)
+
+
+def reserved(nodes: int, slots: int, tmp_path: pathlib.Path, timeout_s: float) -> list[str]:
+    """Where such a reservation lies."""
+    run = strata.ray._Run(ray, str(tmp_path), timeout_s)
+    try:
+        run.reserve(nodes, slots, 0)
+        return places()
+    finally:
+        run.close()
+
+
+def test_a_host_that_is_too_small_is_no_host_to_spread_to(
+    small_host: str, tmp_path: pathlib.Path
+) -> None:
+    began = time.monotonic()
+    found = reserved(2, 4, tmp_path, 60)
+    assert len(found) == 2 and len(set(found)) == 1 and small_host not in found
+    assert time.monotonic() - began < 30
+
+
+def test_where_a_host_stays_busy_nodes_share_one(small_host: str, tmp_path: pathlib.Path) -> None:
+    here = importlib.import_module("ray.util.scheduling_strategies")
+    strategy = here.NodeAffinitySchedulingStrategy(small_host, soft=False)
+    busy = ray.remote(Busy).options(num_cpus=2, scheduling_strategy=strategy).remote()
+    ray.get(busy.wait.remote())
+    found = reserved(2, 2, tmp_path, 5)
+    ray.kill(busy)
+    assert len(found) == 2 and len(set(found)) == 1 and small_host not in found
+
+
+class Busy:
+    """An actor that has a place."""
+
+    def wait(self) -> None:
+        """Returns once it is there."""
 
 
 def reason(kind: type[strata.StrataError], job: str, **how: object) -> str:
