@@ -67,6 +67,7 @@ class Shown {
 
   // Returns whether what shows it still takes more.
   bool Add(const proto::LogLines& lines) {
+    is_empty_ = false;
     std::string text = LogLinesText(lines, form_, with_process_);
     if (!lines.error().empty()) {
       failed_ = true;
@@ -84,12 +85,14 @@ class Shown {
   }
 
   bool failed() const { return failed_; }
+  bool is_empty() const { return is_empty_; }
 
  private:
   const bool json_;
   const bool with_process_;
   LogLinesForm form_ = LogLinesForm::kRaw;
   bool failed_ = false;
+  bool is_empty_ = true;
 };
 
 int Run(const Options& options) {
@@ -121,6 +124,12 @@ int Run(const Options& options) {
                       kExitFailed);
   }
   if (!status.ok()) return PrintError(status);
+  // Silence looks like a fault.
+  if (shown.is_empty()) {
+    std::fprintf(stderr, "strata: %s\n",
+                 options.grep.empty() ? "these processes have written nothing"
+                                      : "no line of these processes matches --grep");
+  }
   return shown.failed() ? kExitFailed : kExitOk;
 }
 

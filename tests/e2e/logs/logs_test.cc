@@ -89,6 +89,10 @@ class LogsCommand : public ::testing::Test {
     EXPECT_EQ(Logs({"1", "--rank", "3"}).out, "rank 3 begins\nloss 1\nloss 2\nbell\a\nsaid\n");
     EXPECT_EQ(Logs({"talks", "--rank", "3", "--tail", "1"}).out, "said\n");
     EXPECT_EQ(Logs({"talks", "--rank", "3", "--grep", "^loss [2-9]"}).out, "loss 2\n");
+    const CommandResult none = Logs({"talks", "--grep", "nobody says this"});
+    EXPECT_EQ(none.status.code, 0);
+    EXPECT_EQ(none.out, "");
+    EXPECT_EQ(none.err, "strata: no line of these processes matches --grep\n");
     const CommandResult second = Logs({"talks", "--node", "1", "--tail", "2"});
     EXPECT_THAT(second.out, AllOf(HasSubstr("[2] bell\a\n[2] said\n"), HasSubstr("[3] said\n"),
                                   Not(HasSubstr("[1]")), Not(HasSubstr("loss"))));
