@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/file/file_error.h"
@@ -20,25 +21,23 @@
 namespace strata::server {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+// An older coordinator must not take what it would read only half of: this goes up with each change
+// of the tables, or of what they hold, that one of before would overlook. 2: jobs have the protocol
+// version that they stay on, and daemons may be out of service.
+constexpr int kSchemaVersion = 2;
+constexpr int kOldestSchemaVersion = 1;  // that is taken over
 
-constexpr char kSchema[] =
-    "BEGIN;"
+constexpr char kFirstTables[] =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL,"
-    " reason TEXT NOT NULL, data BLOB NOT NULL);"
-    "PRAGMA user_version = 1;"
-    "COMMIT;";
+    " reason TEXT NOT NULL, data BLOB NOT NULL);";
 
-// By recency: a row that is replaced gets a new row id. A version of strata that does not know this
-// table leaves it alone.
-constexpr char kSeenSchema[] =
+// Those that came while the number was 1, so a state of 1 may have them. Registrations by recency:
+// a row that is replaced gets a new row id.
+constexpr char kTablesSince1[] =
     "CREATE TABLE IF NOT EXISTS registrations (daemon_id INTEGER NOT NULL UNIQUE,"
-    " attempt INTEGER NOT NULL)";
-
-// As the table of registrations.
-constexpr char kDrainingSchema[] =
-    "CREATE TABLE IF NOT EXISTS draining (name TEXT PRIMARY KEY) WITHOUT ROWID";
+    " attempt INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS draining (name TEXT PRIMARY KEY) WITHOUT ROWID;";
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const { sqlite3_close(database); }
@@ -61,7 +60,11 @@ class SqliteJobStore final : public JobStore {
 
   // Brings the database into shape and reads what stands in it once.
   absl::Status Prepare() {
-    if (absl::Status own = CheckIsOwn(); !own.ok()) return own;
+    // Else SQLite, as it closes what is refused, puts the log of writes into the file.
+    KeepLogAtClose(true);
+    const absl::StatusOr<int> version = CheckIsOwn();
+    if (!version.ok()) return version.status();
+    KeepLogAtClose(false);
     const absl::StatusOr<std::string> journal = ReadText("PRAGMA journal_mode = WAL");
     if (!journal.ok()) return journal.status();
     // Where the file system cannot do it, that is no error to SQLite.
@@ -78,19 +81,7 @@ class SqliteJobStore final : public JobStore {
     const absl::StatusOr<std::string> check = ReadText("PRAGMA quick_check(1)");
     if (!check.ok()) return check.status();
     if (*check != "ok") return absl::DataLossError(absl::StrCat(file_, ": ", *check));
-    const absl::StatusOr<std::string> version = ReadText("PRAGMA user_version");
-    if (!version.ok()) return version.status();
-    if (*version == "0") {
-      const absl::Status created = Run(kSchema);
-      if (!created.ok()) return created;
-    } else if (*version != absl::StrCat(kSchemaVersion)) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("%s: its schema has version %s, this strata knows version %d", file_,
-                          *version, kSchemaVersion));
-    }
-    for (const char* schema : {kSeenSchema, kDrainingSchema}) {
-      if (const absl::Status made = Run(schema); !made.ok()) return made;
-    }
+    if (const absl::Status raised = Raise(*version); !raised.ok()) return raised;
     const absl::Status meta = ReadMeta();
     if (!meta.ok()) return meta;
     return PrepareStatements();
@@ -258,16 +249,40 @@ class SqliteJobStore final : public JobStore {
     return text == nullptr ? std::string() : reinterpret_cast<const char*>(text);
   }
 
-  // Before anything is changed.
-  absl::Status CheckIsOwn() {
-    const absl::StatusOr<std::string> version = ReadText("PRAGMA user_version");
-    if (!version.ok() || *version != "0") return version.status();
+  void KeepLogAtClose(bool keep) {
+    sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
+  }
+
+  // Before anything is changed. Returns the number of its schema; 0: it is empty.
+  absl::StatusOr<int> CheckIsOwn() {
+    const absl::StatusOr<std::string> text = ReadText("PRAGMA user_version");
+    if (!text.ok()) return text.status();
+    int version = -1;
+    if (!absl::SimpleAtoi(*text, &version) || version > kSchemaVersion ||
+        (version != 0 && version < kOldestSchemaVersion)) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("%s: its schema has version %s, this strata knows versions %d to %d",
+                          file_, *text, kOldestSchemaVersion, kSchemaVersion));
+    }
+    if (version != 0) return version;
     const absl::StatusOr<std::string> table = ReadText("SELECT name FROM sqlite_master LIMIT 1");
-    if (!table.ok() || table->empty()) return table.status();
+    if (!table.ok()) return table.status();
+    if (table->empty()) return 0;
     return absl::FailedPreconditionError(absl::StrFormat(
         "%s: has a table \"%s\" and is not the state of a coordinator; name another "
         "folder with --state",
         file_, *table));
+  }
+
+  // Brings tables of schema `version`, or none (0), to this one's.
+  absl::Status Raise(int version) {
+    if (version == kSchemaVersion) return absl::OkStatus();
+    return InTransaction([&] {
+      absl::Status status = version == 0 ? Run(kFirstTables) : absl::OkStatus();
+      if (status.ok()) status = Run(kTablesSince1);
+      if (!status.ok()) return status;
+      return Run(absl::StrCat("PRAGMA user_version = ", kSchemaVersion).c_str());
+    });
   }
 
   absl::Status ReadMeta() {

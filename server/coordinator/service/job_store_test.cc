@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -37,6 +38,38 @@ class JobStoreTest : public ::testing::Test {
     return *std::move(store);
   }
   std::string Database() const { return directory_ + "/coordinator.sqlite"; }
+  void Run(const std::string& sql) const {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(Database().c_str(), &database), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(database);
+    sqlite3_close(database);
+  }
+  // Of the folder's file; empty where it is not there.
+  std::string Content(const std::string& name = JobStore::kFile) const {
+    std::ifstream file(directory_ + "/" + name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  // Makes the state of schema 1 as its first coordinators left it: of the tables that came while
+  // the number was 1, it has none.
+  void MakeSchema1(const std::vector<proto::StoredJob>& jobs) const {
+    std::filesystem::create_directories(directory_);
+    Run("PRAGMA journal_mode = WAL;"
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+        "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL,"
+        " reason TEXT NOT NULL, data BLOB NOT NULL);"
+        "INSERT INTO meta VALUES ('cluster_id', '0123456789abcdef');"
+        "INSERT INTO meta VALUES ('next_job_id', '9');"
+        "PRAGMA user_version = 1;");
+    for (const proto::StoredJob& job : jobs) {
+      Run(absl::StrCat("INSERT INTO jobs VALUES (", job.record().job_id(), ", 'n', 's', '', x'",
+                       absl::BytesToHexString(job.SerializeAsString()), "')"));
+    }
+  }
+  absl::Status Refusal(const std::string& version) const {
+    return absl::FailedPreconditionError(absl::StrCat(
+        Database(), ": its schema has version ", version, ", this strata knows versions 1 to 2"));
+  }
 
   std::string directory_;
 };
@@ -134,22 +167,96 @@ TEST_F(JobStoreTest, AFileThatIsNoDatabaseIsNamed) {
 
 TEST_F(JobStoreTest, ADatabaseOfSomethingElseIsRefusedAndStaysAsItIs) {
   std::filesystem::create_directories(directory_);
-  sqlite3* database = nullptr;
-  ASSERT_EQ(sqlite3_open(Database().c_str(), &database), SQLITE_OK);
-  ASSERT_EQ(sqlite3_exec(database, "CREATE TABLE mine (a INTEGER)", nullptr, nullptr, nullptr),
-            SQLITE_OK);
-  sqlite3_close(database);
-  const auto content = [&] {
-    std::ifstream file(Database(), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const std::string before = content();
+  Run("CREATE TABLE mine (a INTEGER)");
+  const std::string before = Content();
   EXPECT_EQ(JobStore::Open(directory_).status(),
             absl::FailedPreconditionError(absl::StrCat(
                 Database(),
                 ": has a table \"mine\" and is not the state of a coordinator; name another folder "
                 "with --state")));
-  EXPECT_EQ(content(), before);
+  EXPECT_EQ(Content(), before);
+}
+
+TEST_F(JobStoreTest, TheStateOfAnOlderCoordinatorIsTakenOverWithItsJobs) {
+  proto::StoredJob job = Job(3, "a");
+  job.set_training(true);
+  MakeSchema1({job, Job(8, "b")});
+  for (int times = 0; times < 2; ++times) {
+    const auto store = Open();
+    EXPECT_EQ(store->cluster_id(), "0123456789abcdef");
+    EXPECT_EQ(store->next_job_id(), 9);
+    const std::vector<proto::StoredJob> jobs = *store->Load();
+    ASSERT_EQ(jobs.size(), 2);
+    EXPECT_EQ(jobs[0].SerializeAsString(), job.SerializeAsString());
+    EXPECT_EQ(jobs[0].protocol_version(), 0u) << "on the oldest, as all jobs of then";
+    EXPECT_EQ(store->LoadSeen()->size(), times);
+    EXPECT_EQ(store->LoadDraining()->size(), times);
+    ASSERT_TRUE(store->SaveSeen({{7, 1}}).ok());
+    ASSERT_TRUE(store->SaveDraining({"s1"}).ok());
+  }
+}
+
+TEST_F(JobStoreTest, WhatAnOlderCoordinatorKeptInTablesOfItsOwnStaysThere) {
+  MakeSchema1({});
+  Run("CREATE TABLE draining (name TEXT PRIMARY KEY) WITHOUT ROWID;"
+      "INSERT INTO draining VALUES ('s1');");
+  EXPECT_THAT(*Open()->LoadDraining(), ::testing::ElementsAre("s1"));
+}
+
+TEST_F(JobStoreTest, AStateHasANumberThatOlderCoordinatorsRefuse) {
+  const auto number = [&] {
+    sqlite3* database = nullptr;
+    sqlite3_stmt* statement = nullptr;
+    EXPECT_EQ(sqlite3_open(Database().c_str(), &database), SQLITE_OK);
+    sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, nullptr);
+    EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW);
+    const int version = sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(database);
+    return version;
+  };
+  Open();
+  EXPECT_EQ(number(), 2) << "a new one";
+  std::filesystem::remove_all(directory_);
+  MakeSchema1({Job(1, "a")});
+  Open();
+  EXPECT_EQ(number(), 2) << "one of schema 1";
+}
+
+TEST_F(JobStoreTest, ANewerVersionsStateIsRefusedAndStaysAsItIs) {
+  ASSERT_TRUE(Open()->Save(Job(1, "a")).ok());
+  for (const std::string version : {"3", "999", "-1"}) {
+    for (const std::string journal : {"WAL", "DELETE"}) {
+      Run(absl::StrCat("PRAGMA journal_mode = ", journal, "; PRAGMA user_version = ", version));
+      const std::string before = Content();
+      EXPECT_EQ(JobStore::Open(directory_).status(), Refusal(version));
+      EXPECT_EQ(Content(), before) << version << ", " << journal;
+    }
+  }
+}
+
+// As a coordinator that was killed leaves it: SQLite would put the log into the file.
+TEST_F(JobStoreTest, ANewerVersionsStateKeepsItsLogOfWrites) {
+  ASSERT_TRUE(Open()->Save(Job(1, "a")).ok());
+  const std::string log = absl::StrCat(JobStore::kFile, "-wal");
+  {
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(Database().c_str(), &database), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(database, "PRAGMA user_version = 3", nullptr, nullptr, nullptr),
+              SQLITE_OK);
+    const std::string killed = directory_ + "-killed";
+    std::filesystem::remove_all(killed);
+    std::filesystem::copy(directory_, killed);
+    sqlite3_close(database);
+    std::filesystem::remove_all(directory_);
+    std::filesystem::rename(killed, directory_);
+  }
+  const std::string before = Content();
+  const std::string log_before = Content(log);
+  ASSERT_FALSE(log_before.empty());
+  EXPECT_EQ(JobStore::Open(directory_).status(), Refusal("3"));
+  EXPECT_EQ(Content(), before);
+  EXPECT_EQ(Content(log), log_before);
 }
 
 TEST_F(JobStoreTest, ADamagedDatabaseIsNamed) {

@@ -20,7 +20,9 @@
 namespace strata::server {
 namespace {
 
-constexpr uint32_t kSchemaVersion = 1;
+// As the numbers of the state on SQLite (job_store.cc).
+constexpr uint32_t kSchemaVersion = 2;
+constexpr uint32_t kOldestSchemaVersion = 1;  // that is taken over
 // Where etcd drops its history while it is read.
 constexpr int kLoadsMax = 3;
 
@@ -142,10 +144,10 @@ class EtcdJobStore final : public JobStore {
     if (!absl::SimpleAtoi(schema.value(), &version)) {
       return Damaged(schema.key(), "is damaged: no number");
     }
-    if (version != kSchemaVersion) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("%s: %s: its schema has version %d, this strata knows version %d",
-                          client_->name(), schema.key(), version, kSchemaVersion));
+    if (version < kOldestSchemaVersion || version > kSchemaVersion) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s: %s: its schema has version %d, this strata knows versions %d to %d", client_->name(),
+          schema.key(), version, kOldestSchemaVersion, kSchemaVersion));
     }
     const mvccpb::KeyValue* id = OnlyKey(meta, 1);
     if (id == nullptr || !IsClusterId(id->value())) {
@@ -156,7 +158,8 @@ class EtcdJobStore final : public JobStore {
     if (last == nullptr || !absl::SimpleAtoi(last->value(), &last_job_id_)) {
       return Damaged(keys_.LastJobId(), "is damaged: no number");
     }
-    return absl::OkStatus();
+    if (version == kSchemaVersion) return absl::OkStatus();
+    return writer_->Write({Put(keys_.Schema(), absl::StrCat(kSchemaVersion))});
   }
 
   absl::StatusOr<proto::StoredJob> ReadJob(const mvccpb::KeyValue& kv, int64_t revision) {

@@ -78,6 +78,10 @@ class EtcdJobStoreTest : public ::testing::Test {
     for (const auto& kv : range->kvs()) keys.insert(kv.key().substr(prefix.size()));
     return keys;
   }
+  std::string Schema() {
+    const auto range = client_->Range(RangeOf(keys_.Schema()));
+    return OnlyKey(*range)->value();
+  }
   void Change(const etcdserverpb::RequestOp& op) {
     etcdserverpb::TxnRequest request;
     *request.add_success() = op;
@@ -269,13 +273,28 @@ TEST_F(EtcdJobStoreTest, AnotherClustersKeysAreNotTouched) {
   EXPECT_EQ((*Open("c")->Load())[0].status().name(), "c's");
 }
 
-TEST_F(EtcdJobStoreTest, ANewerVersionsStateIsRefused) {
-  Open();
-  Change(Put(keys_.Schema(), "2"));
-  EXPECT_EQ(TryOpen().status(),
-            absl::FailedPreconditionError(absl::StrCat(
-                client_->name(),
-                ": strata/c/schema: its schema has version 2, this strata knows version 1")));
+TEST_F(EtcdJobStoreTest, ANewerVersionsStateIsRefusedAndStaysAsItIs) {
+  ASSERT_TRUE(Open()->Save(Job(1, "a")).ok());
+  for (const std::string version : {"3", "999", "0"}) {
+    Change(Put(keys_.Schema(), version));
+    const std::set<std::string> keys = KeysOf("c");
+    EXPECT_EQ(TryOpen().status(), absl::FailedPreconditionError(absl::StrCat(
+                                      client_->name(), ": strata/c/schema: its schema has version ",
+                                      version, ", this strata knows versions 1 to 2")));
+    EXPECT_EQ(Schema(), version);
+  }
+}
+
+TEST_F(EtcdJobStoreTest, TheStateOfAnOlderCoordinatorIsTakenOverAndOlderOnesRefuseItThen) {
+  const std::string id = Open()->cluster_id();
+  EXPECT_EQ(Schema(), "2") << "a new one";
+  ASSERT_TRUE(Open()->Save(Job(4, "a")).ok());
+  Change(Put(keys_.Schema(), "1"));
+  const auto store = Open();
+  EXPECT_EQ(Schema(), "2");
+  EXPECT_EQ(store->cluster_id(), id);
+  EXPECT_EQ(store->next_job_id(), 5);
+  EXPECT_EQ(store->Load()->at(0).SerializeAsString(), Job(4, "a").SerializeAsString());
 }
 
 TEST_F(EtcdJobStoreTest, KeysOfSomethingElseAreRefused) {
