@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/render/top/top_screen.h"
 #include "cli/web/page.h"
+#include "cli/web/page/page_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -98,6 +101,11 @@ TEST(PagePolicy, ThePackedFormsHoldTheSame) {
   const Page page = OwnPage();
   EXPECT_EQ(Gunzip(*page.html_gzip), *page.html);
   EXPECT_EQ(Gunzip(*page.chart_js_gzip), *page.chart_js);
+}
+
+TEST(PageWords, AWaitIsStuckFromTheSameSecondOnAsStrataTopSays) {
+  // Not by a matcher, which would print all of the script.
+  EXPECT_TRUE(absl::StrContains(kWebJs, absl::StrCat("\nconst STUCK_S = ", kStuckSeconds, ";")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "cli/render/terminal_control.h"
 
 namespace strata::cli {
 namespace {
@@ -19,13 +20,6 @@ size_t ColourBytes(absl::string_view text) {
   size_t end = 2;
   while (end < text.size() && (absl::ascii_isdigit(text[end]) || text[end] == ';')) ++end;
   return end < text.size() && text[end] == 'm' ? end + 1 : 0;
-}
-
-// Whether the text begins with one of U+0080 to U+009F, which some terminals obey as they do ESC.
-bool IsControlOfTwoBytes(absl::string_view text) {
-  if (text.size() < 2 || text[0] != '\xc2') return false;
-  const auto second = static_cast<unsigned char>(text[1]);
-  return second >= 0x80 && second < 0xa0;
 }
 
 nlohmann::ordered_json JsonOf(const proto::LogProcess& process) {
@@ -58,7 +52,6 @@ std::string Shown(absl::string_view line, bool* coloured) {
   if (begin != absl::string_view::npos) line.remove_prefix(begin + 1);
   std::string shown;
   while (!line.empty()) {
-    const auto c = static_cast<unsigned char>(line[0]);
     size_t used = 1;
     if (const size_t colour = ColourBytes(line); colour > 0) {
       used = colour;
@@ -66,11 +59,11 @@ std::string Shown(absl::string_view line, bool* coloured) {
         *coloured = true;
         absl::StrAppend(&shown, line.substr(0, used));
       }
-    } else if (IsControlOfTwoBytes(line)) {
-      used = 2;
+    } else if (const size_t control = ControlBytes(line); control == 2) {
+      used = control;
       absl::StrAppendFormat(&shown, "\\u%04x", static_cast<unsigned char>(line[1]));
-    } else if ((c < 0x20 && c != '\t') || c == 0x7f) {
-      absl::StrAppendFormat(&shown, "\\x%02x", c);
+    } else if (control == 1 && line[0] != '\t') {
+      absl::StrAppendFormat(&shown, "\\x%02x", static_cast<unsigned char>(line[0]));
     } else {
       shown.push_back(line[0]);
     }

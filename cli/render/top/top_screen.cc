@@ -14,6 +14,7 @@
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
 #include "cli/render/table.h"
+#include "cli/render/terminal_control.h"
 #include "common/control/coordinator_client.h"
 #include "common/counted.h"
 
@@ -41,16 +42,17 @@ bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; 
 std::string Cut(absl::string_view text, int columns) {
   std::string cut;
   int width = 0;
-  for (const char c : text) {
-    if (!Continues(c) && width++ == columns) {
+  while (!text.empty()) {
+    const size_t control = ControlBytes(text);
+    if (!Continues(text[0]) && width++ == columns) {
       const size_t last = cut.find_last_not_of(' ');
       cut.resize(std::min(cut.size(), last == std::string::npos ? 0 : last + 1));
       while (!cut.empty() && Continues(cut.back())) cut.pop_back();
       if (!cut.empty()) cut.back() = '~';
       return cut;
     }
-    const auto byte = static_cast<unsigned char>(c);
-    cut += byte < 32 || byte == 127 ? '?' : c;
+    cut += control > 0 ? '?' : text[0];
+    text.remove_prefix(std::max(control, size_t{1}));
   }
   return cut;
 }
@@ -127,12 +129,15 @@ void AddStuck(const TopScene& scene, Lines* lines) {
   }
   for (size_t i = 0; i < waits.size() && i < kStuckMax; ++i) {
     const auto& [job, wait] = waits[i];
-    lines->push_back(
-        {absl::StrCat("STUCK  job ", job->job_id(), " (", job->name(), ") waits: ", wait->text()),
-         kRed});
+    const bool is_stuck = wait->seconds() >= kStuckSeconds;
+    lines->push_back({absl::StrCat(is_stuck ? "STUCK" : "waits", "  job ", job->job_id(), " (",
+                                   job->name(), is_stuck ? ") waits: " : "): ", wait->text()),
+                      is_stuck ? kRed : kYellow});
   }
   if (waits.size() > kStuckMax) {
-    lines->push_back({absl::StrCat("       and ", waits.size() - kStuckMax, " more"), kRed});
+    const bool is_stuck = waits[kStuckMax].second->seconds() >= kStuckSeconds;
+    lines->push_back({absl::StrCat("       and ", waits.size() - kStuckMax, " more"),
+                      is_stuck ? kRed : kYellow});
   }
 }
 

@@ -24,6 +24,9 @@ struct TopSize {
   bool colours = false;  // by escape sequences; nothing is said by colour alone
 };
 
+// From here on a wait is called stuck; until then a rank only waits. The same as the web page's.
+constexpr double kStuckSeconds = 10;
+
 // Who is stuck, then the jobs that run or wait and those that have ended last, then the daemons,
 // what is wrong first. Lines of at most `columns` characters, at most `rows` of them (but 16), each
 // with its end; what is left out is counted.

@@ -75,13 +75,32 @@ TEST(TopScreenTest, WhoIsStuckComesFirstAndTheLongestWaitBeforeAllOthers) {
   TopScene scene = Scene();
   for (int i = 0; i < 8; ++i) {
     proto::Wait* wait = scene.jobs[0].add_waits();
-    wait->set_seconds(i);
+    wait->set_seconds(kStuckSeconds - 3 + i);
     wait->set_text(absl::StrCat("rank ", i, " is stopped by a signal"));
   }
   const std::vector<std::string> lines = Lines(scene);
   EXPECT_EQ(lines[2], "STUCK  job 3 (job-3) waits: rank 7 is stopped by a signal");
-  EXPECT_EQ(lines[7], "STUCK  job 3 (job-3) waits: rank 2 is stopped by a signal");
+  EXPECT_EQ(lines[6], "STUCK  job 3 (job-3) waits: rank 3 is stopped by a signal");
+  EXPECT_EQ(lines[7], "waits  job 3 (job-3): rank 2 is stopped by a signal");
   EXPECT_EQ(lines[8], "       and 2 more");
+}
+
+TEST(TopScreenTest, AWaitIsCalledStuckOnceItHasLastedTenSeconds) {
+  TopScene scene = Scene();
+  proto::Wait* wait = scene.jobs[0].add_waits();
+  wait->set_text("rank 1 computes");
+  for (const double seconds : {0.0, 1.0, 9.9}) {
+    wait->set_seconds(seconds);
+    const std::string text = TopScreen(scene, {.colours = true}, kNow);
+    EXPECT_THAT(text, HasSubstr("\033[33mwaits  job 3 (job-3): rank 1 computes\033[0m\n"));
+    EXPECT_THAT(text, Not(HasSubstr("STUCK"))) << seconds;
+    EXPECT_THAT(text, Not(HasSubstr("nothing is stuck"))) << seconds;
+  }
+  for (const double seconds : {10.0, 11.0}) {
+    wait->set_seconds(seconds);
+    const std::string text = TopScreen(scene, {.colours = true}, kNow);
+    EXPECT_THAT(text, HasSubstr("\033[1;31mSTUCK  job 3 (job-3) waits: rank 1 computes\033[0m\n"));
+  }
 }
 
 TEST(TopScreenTest, WithoutAnAnswerTheLastPictureStaysWithItsAge) {
@@ -156,6 +175,24 @@ TEST(TopScreenTest, ALineIsCutBetweenCharactersAndControlsNoTerminal) {
     EXPECT_THAT(text, Not(HasSubstr("\xC3~"))) << "half a character";
   }
   EXPECT_THAT(TopScreen(scene, {.columns = 200}, kNow), HasSubstr("?[2Jäöü"));
+}
+
+TEST(TopScreenTest, NoLineHasAControlOfTwoBytesWhichSomeTerminalsObey) {
+  TopScene scene = Scene();
+  scene.jobs[0].set_name(
+      "a\xc2\x9b"
+      "2Jb\xc2\x80\xc2\x9f"
+      "c\xc2\xa0"
+      "d");
+  EXPECT_THAT(TopScreen(scene, {.columns = 200}, kNow), HasSubstr("a?2Jb??c\xc2\xa0"
+                                                                  "d"));
+  for (int columns = 1; columns < 40; ++columns) {
+    const std::string text = TopScreen(scene, {.columns = columns}, kNow);
+    for (const char* control : {"\x9b", "\x80", "\x9f"}) {
+      EXPECT_THAT(text, Not(HasSubstr(control))) << columns;
+    }
+    EXPECT_THAT(text, Not(HasSubstr("\xc2~"))) << "half a character";
+  }
 }
 
 TEST(TopScreenTest, ColoursOnlyWhereTheyAreAskedFor) {

@@ -2,7 +2,7 @@
 
 // Who is stuck: the first thing that is said of the cluster and of a job.
 
-const STUCK_S = 10;  // until then it only waits
+const STUCK_S = 10;  // until then it only waits; the same as strata top's kStuckSeconds
 const STUCK_SHOWN = 8;
 const unfolded = new Set();  // keys of lists that are shown to their end
 
