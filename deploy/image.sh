@@ -132,5 +132,6 @@ tar -C "$layout" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --
   --mtime="@$SOURCE_DATE_EPOCH" -cf "$out" .
 digest=$(grep -o 'sha256:[0-9a-f]*' "$layout/index.json")
 echo "$out: $digest"
-mib() { echo "$(($(stat -c %s "$1") / 1048576)) MB"; }
-echo "$(wc -l < "$stage/packages") packages of Debian; $(mib "$layer"), compressed $(mib "$out")"
+mb() { echo "$((($(stat -c %s "$1") + 500000) / 1000000)) MB"; }
+echo "$(wc -l < "$stage/packages") packages of Debian; unpacked $(mb "$layer"), compressed," \
+  "as it is pulled, $(mb "$out")"

@@ -20,8 +20,9 @@ cat "$work/made"
 digest=$(grep -o 'sha256:[0-9a-f]*' "$work/made")
 check "a second one has the same digest" is_in "second.tar: $digest" "$work/second.log"
 check "and the same bytes" cmp "$work/image.tar" "$work/second.tar"
-size=$(sed -n 's/.*Debian; \([0-9]*\) MB, compressed.*/\1/p' "$work/made")
-check "it has at most 150 MB" [ "${size:-999}" -le 150 ]
+sizes=$(sed -n 's/.*; unpacked \([0-9]*\) MB, compressed, as it is pulled, \([0-9]*\) MB$/\1 \2/p' \
+  "$work/made")
+check "it says how large it is" [ -n "$sizes" ]
 words=$(deploy/image.sh "$work/none.tar" --built "$work" 2>&1)
 check "a program that is not built is one line" \
   [ "$words" = "strata: error: $work/cli/strata: is not there" ]
@@ -30,6 +31,16 @@ mkdir "$work/layout"
 tar -C "$work/layout" -xf "$work/image.tar"
 umoci --log=error stat --image "$work/layout:strata" --json > "$work/stat"
 check "it is an image of one layer" [ "$(grep -o '"layer":{' "$work/stat" | wc -l)" -eq 1 ]
+# What is pulled: the blobs that the index leads to. What it takes then: the layer's files.
+pulled=$(cat "$work"/layout/blobs/sha256/* | wc -c)
+layer=$(grep -o '"layers":.*' "$work/layout/blobs/sha256/${digest#sha256:}" |
+  grep -o 'sha256:[0-9a-f]*')
+unpacked=$(gzip -dc "$work/layout/blobs/sha256/${layer#sha256:}" | wc -c)
+echo "without CUDA: $pulled bytes are pulled, $unpacked unpacked"
+check "at most 150 MB are pulled" [ "$pulled" -le 150000000 ]
+near() { [ "$(($1 - $2 * 1000000))" -le 600000 ] && [ "$(($2 * 1000000 - $1))" -le 600000 ]; }
+check "unpacked it has what it says" near "$unpacked" "${sizes% *}"
+check "and compressed, too" near "$pulled" "${sizes#* }"
 config=$(grep -l '"Entrypoint"' "$work"/layout/blobs/sha256/*)
 for word in '"User":"65532:65532"' '"Entrypoint":["/usr/bin/strata"]' \
   '"org.opencontainers.image.licenses":"Apache-2.0"' '"org.opencontainers.image.revision":"' \
