@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,50 @@ bool IsInstalled(const std::string& program) {
   return RunShell("command -v " + program).exit_status == 0;
 }
 
+// Each match that zsh finds goes to the file $OUT, as it would be put into the line.
+constexpr char kZshInner[] = R"zsh(PROMPT= RPROMPT=
+fpath=($PWD/.. $fpath)
+autoload -U compinit
+compinit -u -D
+compadd() {
+  # Those that only fill an array offer nothing.
+  if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then
+    builtin compadd "$@"
+    return
+  fi
+  local -a hits
+  builtin compadd -A hits "$@"
+  (( $#hits )) && print -rl -- $hits >> $OUT
+  builtin compadd "$@"
+}
+finish() {
+  print -r -- -end- >> $OUT
+  BUFFER=
+}
+zle -N finish
+bindkey -e
+bindkey '^I' complete-word '^X' finish
+)zsh";
+
+// Types each line and the key that completes it, on a terminal, for at most 20 s.
+constexpr char kZshAsk[] = R"zsh(zmodload zsh/zpty
+export OUT=$PWD/../offered
+: > $OUT
+zpty pty "zsh -f -i"
+zpty -w pty "source ../inner.zsh"
+integer line i
+for ((line = 1; line <= $#; line++)); do
+  zpty -w -n pty "$argv[line]"$'\t\x18'
+  for ((i = 0; i < 400; i++)); do
+    (($(grep -cx -e -end- $OUT) >= line)) && break
+    zpty -r -t pty text
+    sleep 0.05
+  done
+done
+zpty -d pty
+cat $OUT
+)zsh";
+
 class Completion : public testing::Test {
  protected:
   // A folder with a file and a folder in it, and the script.
@@ -72,6 +117,29 @@ class Completion : public testing::Test {
     const Ran ran = RunShell(absl::StrCat("cd '", dir_, "/here' && bash -u ../ask.bash"));
     EXPECT_EQ(ran.exit_status, 0) << ran.out;
     return absl::StrSplit(ran.out, '\n', absl::SkipEmpty());
+  }
+
+  // What zsh's own completion offers at the end of each line, without what it offers twice.
+  std::vector<std::set<std::string>> Zsh(const std::vector<std::string>& lines) {
+    Write("_tool", ZshCompletion(Describe(MadeTree().app())));
+    Write("inner.zsh", kZshInner);
+    Write("ask.zsh", kZshAsk);
+    std::string words;
+    for (const std::string& line : lines) absl::StrAppend(&words, " '", line, "'");
+    const Ran ran = RunShell(absl::StrCat("cd '", dir_, "/here' && HOME='", dir_,
+                                          "' TERM=xterm zsh -f ../ask.zsh", words));
+    EXPECT_EQ(ran.exit_status, 0) << ran.out;
+    std::vector<std::set<std::string>> offered(1);
+    for (const absl::string_view each : absl::StrSplit(ran.out, '\n', absl::SkipEmpty())) {
+      if (each == "-end-") {
+        offered.emplace_back();
+      } else {
+        offered.back().emplace(each);
+      }
+    }
+    EXPECT_EQ(offered.size(), lines.size() + 1) << ran.out;
+    offered.resize(lines.size());
+    return offered;
   }
 
   // What fish offers at the end of a line.
@@ -128,6 +196,18 @@ TEST_F(Completion, ZshReadsTheScript) {
   const Ran ran = RunShell(absl::StrCat("zsh -n '", dir_, "/_tool'"));
   EXPECT_EQ(ran.exit_status, 0) << ran.out;
   EXPECT_EQ(ran.out, "");
+}
+
+TEST_F(Completion, ZshOffersCommandsOptionsAndValues) {
+  if (!IsInstalled("zsh")) GTEST_SKIP() << "zsh is not installed";
+  EXPECT_THAT(
+      Zsh({"tool st", "tool checkpoint ", "tool submit --mode ", "tool submit --mode=s",
+           "tool submit -n 2 --fo", "tool submit a", "tool submit --state ",
+           "tool checkpoint list "}),
+      ElementsAre(ElementsAre("status"), ElementsAre("list", "verify"),
+                  ElementsAre("async", "lazy", "sync"), ElementsAre("sync"),
+                  ElementsAre("--follow", "--format"), ElementsAre("a\\ folder", "a\\ job.txt"),
+                  ElementsAre("a\\ folder"), ElementsAre("--help", "-h")));
 }
 
 TEST_F(Completion, FishOffersCommandsOptionsAndValues) {

@@ -24,6 +24,27 @@ ours=(strata strata-cuda libstrata-client1 libstrata-dev)
 words=$(dpkg --audit "${ours[@]}"; dpkg --verify "${ours[@]}")
 echo "$words"
 check "and whole" [ -z "$words" ]
+for file in bash-completion/completions/strata zsh/vendor-completions/_strata \
+  fish/vendor_completions.d/strata.fish; do
+  check "there is a completion $file" [ -s "/usr/share/$file" ]
+done
+# complete_words WORD...: what bash offers for the last of them, by the script that the package has.
+complete_words() {
+  bash -uc '. /usr/share/bash-completion/completions/strata
+    complete -p strata > /dev/null || exit 1
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    _strata strata "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    echo "${COMPREPLY[*]}"' bash "$@"
+}
+check "bash completes a command" [ "$(complete_words strata subm)" = submit ]
+check "and its options" [ "$(complete_words strata drain s1 --dead)" = --deadline ]
+commands=$(strata --help | sed -n '/^Subcommands:/,$s/^  \([a-z]*\)  .*/\1/p')
+check "the program has commands" [ "$(wc -w <<< "$commands")" -gt 20 ]
+for page in strata $(sed 's/^/strata-/' <<< "$commands"); do
+  zcat "/usr/share/man/man1/$page.1.gz" 2> /dev/null | grep -q "^\.TH " || echo "$page"
+done > /tmp/without
+cat /tmp/without
+check "each command has a manual page" [ ! -s /tmp/without ]
 check "the worker's user is there" [ "$(id -un strata)" = strata ]
 check "nobody else reads tokens" \
   [ "$(stat -c '%a %U %s' /etc/strata/worker.token)" = "600 root 0" ]
