@@ -53,6 +53,7 @@ int Main(int argc, char** argv) {
   AddExportCommand(&app, &invocation);
   AddNodesCommand(&app, &invocation);
   AddDrainCommand(&app, &invocation);
+  AddUndrainCommand(&app, &invocation);
   AddTopCommand(&app, &invocation);
   AddWebCommand(&app, &invocation);
   AddDevicesCommand(&app, &invocation);

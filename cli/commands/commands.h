@@ -33,6 +33,7 @@ void AddStatusCommand(CLI::App* app, Invocation* invocation);
 void AddSubmitCommand(CLI::App* app, Invocation* invocation);
 void AddSweepCommand(CLI::App* app, Invocation* invocation);
 void AddTraceCommand(CLI::App* app, Invocation* invocation);
+void AddUndrainCommand(CLI::App* app, Invocation* invocation);
 void AddValidateCommand(CLI::App* app, Invocation* invocation);
 void AddWorkerCommand(CLI::App* app, Invocation* invocation);
 

@@ -71,7 +71,8 @@ int Run(const Options& options) {
   auto told = client->Drain(request);
   if (!told.ok()) return PrintError(told.status());
   std::fputs(DrainText(options.daemon, *told).c_str(), stdout);
-  return options.wait ? Wait(client.get(), options, end, *std::move(told)) : kExitOk;
+  const bool waits = options.wait || !options.deadline.empty();
+  return waits ? Wait(client.get(), options, end, *std::move(told)) : kExitOk;
 }
 
 }  // namespace
@@ -83,23 +84,39 @@ void AddDrainCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("name", options->daemon, "The server's or worker's name")->required();
   CLI::Option* wait =
       command->add_flag("--wait", options->wait, "Show progress until nothing is left there");
-  command
-      ->add_option("--deadline", options->deadline,
-                   "Wait no longer than this (30s, 10m): exit status 1, and it stays drained")
-      ->needs(wait);
-  command->add_flag("--undo", options->undo, "Put it back into service")->excludes(wait);
+  CLI::Option* deadline = command->add_option(
+      "--deadline", options->deadline,
+      "As --wait, and no longer than this (30s, 10m): exit status 1, and it stays drained");
+  command->add_flag("--undo", options->undo, "Put it back into service, as strata undrain does")
+      ->excludes(wait)
+      ->excludes(deadline);
   AddCoordinatorOptions(command, &options->coordinator);
   AddLogLevelOption(command, invocation);
   command->footer(
       "A server takes no new shard from then on, and those of running jobs go to other servers\n"
       "while the jobs train. A worker takes no new node; those that it runs go on to the job's\n"
-      "end. It stays so until --undo, also after the daemon was started again.\n"
+      "end. It stays so until strata undrain, also after the daemon was started again.\n"
       "Examples:\n"
-      "  strata drain s1 --wait --deadline 10m\n"
-      "  strata drain s1 --undo\n"
-      "Exit status: 0 done, with --wait once nothing is left there; 1 jobs would have no server\n"
-      "left, it was not being drained, the deadline has passed, or somebody has put it back into\n"
-      "service; 2 no such daemon.");
+      "  strata drain s1 --deadline 10m\n"
+      "  strata undrain s1\n"
+      "Exit status: 0 done, with --wait or --deadline once nothing is left there; 1 jobs would "
+      "have\n"
+      "no server left, it was not being drained, the deadline has passed, or somebody has put it\n"
+      "back into service; 2 no such daemon.");
+  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+}
+
+void AddUndrainCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<Options>();
+  options->undo = true;
+  CLI::App* command =
+      app->add_subcommand("undrain", "Put a server or worker that was drained back into service");
+  command->add_option("name", options->daemon, "The server's or worker's name")->required();
+  AddCoordinatorOptions(command, &options->coordinator);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "New jobs may use it from then on; what has left it does not come back by itself.\n"
+      "Exit status: 0 done, 1 it was not being drained, 2 no such daemon.");
   command->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

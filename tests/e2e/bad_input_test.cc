@@ -275,34 +275,36 @@ TEST(BadPlace, AnEtcdThatIsNotThereIsNamed) {
 TEST(BadPlace, WhatCannotBeDrainedIsRefusedByName) {
   Cluster cluster({.slots = 2, .insecure = true});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  const auto drain = [&](std::vector<std::string> args) {
-    args.insert(args.begin(), "drain");
+  const auto run = [&](std::vector<std::string> args) {
     return RunStrata(cluster.Asking(std::move(args)));
   };
   const auto expect_refused = [&](const std::vector<std::string>& args, int exit_status,
                                   const std::string& why) {
-    const CommandResult result = drain(args);
+    const CommandResult result = run(args);
     ExpectOneErrorLine(result, exit_status);
     EXPECT_THAT(result.err, HasSubstr(why));
   };
-  expect_refused({"s9"}, 2, "no server or worker is called \"s9\"");
-  expect_refused({"s9", "--undo"}, 2, "no server or worker is called \"s9\"");
-  expect_refused({"s0", "--undo"}, 1, "server s0 is not being drained");
+  expect_refused({"drain", "s9"}, 2, "no server or worker is called \"s9\"");
+  expect_refused({"undrain", "s9"}, 2, "no server or worker is called \"s9\"");
+  expect_refused({"drain", "s0", "--undo"}, 1, "server s0 is not being drained");
+  expect_refused({"undrain", "s0"}, 1, "server s0 is not being drained");
+  expect_refused({"drain", "s0", "--undo", "--deadline", "1s"}, 2, "--deadline excludes --undo");
   const auto job = cluster.Submit(LenetJob("job", 2, 0, 10'000'000));
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_EQ(cluster.WaitForStep(*job, 1).state(), proto::RUNNING);
-  expect_refused({"s0"}, 1, "server s0 cannot be drained: no other server is there");
-  expect_refused({"s0", "--wait", "--deadline", "soon"}, 2, "--deadline soon: is no time such as");
-  expect_refused({"w0", "--wait", "--deadline", "500ms"}, 1,
-                 "w0 is not empty after 500ms, and is still being drained");
-  EXPECT_EQ(drain({"w0", "--undo"}).status.code, 0) << "it is still being drained";
+  expect_refused({"drain", "s0"}, 1, "server s0 cannot be drained: no other server is there");
+  expect_refused({"drain", "s0", "--deadline", "soon"}, 2, "--deadline soon: is no time such as");
+  const std::string late = "w0 is not empty after 500ms, and is still being drained";
+  expect_refused({"drain", "w0", "--wait", "--deadline", "500ms"}, 1, late);
+  expect_refused({"drain", "w0", "--deadline", "500ms"}, 1, late);
+  EXPECT_EQ(run({"undrain", "w0"}).out, "w0 is back in service\n");
   ASSERT_EQ(cluster.client().Cancel(*job), absl::OkStatus());
   cluster.WaitForEnd(*job);
   for (int times = 0; times < 2; ++times) {
-    const CommandResult drained = drain({"s0"});
-    EXPECT_EQ(drained.status.code, 0) << drained.err;
-    EXPECT_THAT(drained.out, HasSubstr("s0 is drained: nothing is left there\n"));
+    EXPECT_THAT(run({"drain", "s0"}).out, HasSubstr("s0 is drained: nothing is left there\n"));
   }
+  EXPECT_THAT(run({"drain", "s0", "--deadline", "1m"}).out, HasSubstr("s0: 0 of 0 shards moved\n"));
+  EXPECT_EQ(run({"drain", "s0", "--undo"}).out, "s0 is back in service\n");
 }
 
 TEST(BadPlace, ADaemonOfAnotherVersionIsRefusedAndToldWhy) {
