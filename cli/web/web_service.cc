@@ -42,12 +42,8 @@ absl::StatusOr<Place> ParsePlace(const std::string& listen) {
   return place;
 }
 
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
-
-absl::Status CheckProtection(const WebService::Options& options, const Place& place) {
-  if (IsLoopback(place.host)) return absl::OkStatus();
+absl::Status CheckProtection(const WebService::Options& options, const ListenAddress& address) {
+  if (address.is_loopback) return absl::OkStatus();
   if (!options.needs_login) {
     return absl::InvalidArgumentError(absl::StrCat("--no-login with --listen ", options.listen,
                                                    ": everybody who reaches that could look; it "
@@ -80,13 +76,15 @@ absl::StatusOr<std::string> ReadToken(const std::string& file) {
 absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
   const absl::StatusOr<Place> place = ParsePlace(options.listen);
   if (!place.ok()) return place.status();
-  if (absl::Status safe = CheckProtection(options, *place); !safe.ok()) return safe;
+  const absl::StatusOr<ListenAddress> address = options.resolve(place->host);
+  if (!address.ok()) return address.status();
+  if (absl::Status safe = CheckProtection(options, *address); !safe.ok()) return safe;
   const absl::StatusOr<std::string> token = ReadToken(options.metrics_token_file);
   if (!token.ok()) return token.status();
-  options.shows_logs |= options.needs_login && IsLoopback(place->host);
+  options.shows_logs |= options.needs_login && address->is_loopback;
   auto service = std::unique_ptr<WebService>(new WebService(std::move(options), *token));
   Site* const site = service->site_.get();
-  HttpServer::Options server{.host = place->host,
+  HttpServer::Options server{.host = address->text,
                              .port = place->port,
                              .certificate_file = service->options_.certificate_file,
                              .key_file = service->options_.key_file,

@@ -11,6 +11,7 @@
 #include "cli/watch/cluster_watch.h"
 #include "cli/watch/log_watch.h"
 #include "cli/web/http/http_server.h"
+#include "cli/web/http/listen_address.h"
 #include "cli/web/site.h"
 
 namespace strata::cli {
@@ -23,6 +24,9 @@ class WebService {
  public:
   struct Options {
     std::string listen = kListen;  // HOST:PORT; port 0: a free one
+    // Its address, by which is decided who may reach the page.
+    std::function<absl::StatusOr<ListenAddress>(const std::string& host)> resolve =
+        ResolveListenAddress;
     bool needs_login = true;
     std::vector<std::string> hosts;  // Site's
     std::string certificate_file, key_file;
@@ -36,7 +40,7 @@ class WebService {
   static constexpr char kListen[] = "127.0.0.1:8265";
 
   // Errors, each in one line: InvalidArgument (an address that other hosts reach without TLS or
-  // without a login, a file), Unavailable (the port is in use).
+  // without a login, a file), Unavailable (the port is in use, the host has no address).
   static absl::StatusOr<std::unique_ptr<WebService>> Open(Options options);
   ~WebService();
 

@@ -98,11 +98,9 @@ class BeastServer final : public HttpServer {
       if (absl::Status loaded = LoadKeys(options_, &tls_); !loaded.ok()) return loaded;
     }
     error_code failed;
-    tcp::resolver resolver(io_);
-    const auto found = resolver.resolve(options_.host, std::to_string(options_.port),
-                                        tcp::resolver::passive, failed);
-    if (failed || found.empty()) return CannotListen(options_, failed.message());
-    const tcp::endpoint endpoint = found.begin()->endpoint();
+    const asio::ip::address address = asio::ip::make_address(options_.host, failed);
+    if (failed) return CannotListen(options_, "it is no address");
+    const tcp::endpoint endpoint(address, static_cast<std::uint16_t>(options_.port));
     acceptor_.open(endpoint.protocol(), failed);
     if (!failed) acceptor_.set_option(asio::socket_base::reuse_address(true), failed);
     if (!failed) acceptor_.bind(endpoint, failed);

@@ -18,7 +18,7 @@ namespace strata::cli {
 class HttpServer {
  public:
   struct Options {
-    std::string host = "127.0.0.1";  // an address, or a name of this host
+    std::string host = "127.0.0.1";  // an address
     int port = 0;                    // 0: a free one
     // Files in PEM form, both or none: with them it speaks TLS 1.2 and later only.
     std::string certificate_file;

@@ -1,0 +1,62 @@
+#include "cli/web/web_service.h"
+
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace strata::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Any name has this address.
+WebService::Options NameOf(const std::string& name, ListenAddress address) {
+  WebService::Options options;
+  options.listen = name + ":0";
+  options.resolve = [address = std::move(address)](const std::string&) { return address; };
+  return options;
+}
+
+std::string Refusal(WebService::Options options) {
+  const auto service = WebService::Open(std::move(options));
+  EXPECT_TRUE(absl::IsInvalidArgument(service.status())) << service.status();
+  return std::string(service.status().message());
+}
+
+TEST(WebServiceTest, ANameThatBeginsAsLoopbackDoesIsWhatItsAddressIs) {
+  WebService::Options options = NameOf("127.example.org", {"0.0.0.0", false});
+  EXPECT_THAT(Refusal(options), HasSubstr("--listen 127.example.org:0: beyond this host"));
+  options.needs_login = false;
+  EXPECT_THAT(Refusal(options), HasSubstr("--no-login with --listen 127.example.org:0"));
+}
+
+TEST(WebServiceTest, ANameOfLoopbackNeedsNeitherTlsNorALogin) {
+  WebService::Options options = NameOf("head.example.org", {"127.0.0.1", true});
+  options.needs_login = false;
+  EXPECT_EQ(WebService::Open(options).status(), absl::OkStatus());
+}
+
+TEST(WebServiceTest, ListensAtTheAddressOfWhichItWasDecided) {
+  WebService::Options options = NameOf("localhost", {"127.0.0.1", true});
+  int asked = 0;
+  options.resolve = [&asked](const std::string& host) -> absl::StatusOr<ListenAddress> {
+    EXPECT_EQ(host, "localhost");
+    // Of a name whose addresses change: the second would be open to all.
+    return ++asked == 1 ? ListenAddress{"192.0.2.1", true} : ListenAddress{"0.0.0.0", false};
+  };
+  const auto service = WebService::Open(options);
+  EXPECT_THAT(service.status().message(), HasSubstr("cannot listen at 192.0.2.1:0: "));
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(WebServiceTest, AHostWithoutAnAddressIsSaid) {
+  WebService::Options options;
+  options.listen = "nobody:0";
+  options.resolve = [](const std::string&) { return absl::UnavailableError("no such host"); };
+  EXPECT_EQ(WebService::Open(options).status(), absl::UnavailableError("no such host"));
+}
+
+}  // namespace
+}  // namespace strata::cli
