@@ -22,6 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/web/http/tls_files.h"
 #include "common/log.h"
 
 namespace strata::cli {
@@ -67,24 +68,6 @@ absl::Status CannotListen(const HttpServer::Options& options, const std::string&
       absl::StrCat("cannot listen at ", options.host, ":", options.port, ": ", why));
 }
 
-absl::Status LoadKeys(const HttpServer::Options& options, asio::ssl::context* context) {
-  error_code failed;
-  context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
-                       asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
-                       asio::ssl::context::no_tlsv1_1);
-  context->use_certificate_chain_file(options.certificate_file, failed);
-  if (failed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.certificate_file, ": no certificate in PEM form: ", failed.message()));
-  }
-  context->use_private_key_file(options.key_file, asio::ssl::context::pem, failed);
-  if (failed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.key_file, ": not the certificate's key: ", failed.message()));
-  }
-  return absl::OkStatus();
-}
-
 class BeastServer final : public HttpServer {
  public:
   BeastServer(Options options, HttpHandler handler)
@@ -95,7 +78,8 @@ class BeastServer final : public HttpServer {
 
   absl::Status Open() {
     if (has_tls()) {
-      if (absl::Status loaded = LoadKeys(options_, &tls_); !loaded.ok()) return loaded;
+      absl::Status loaded = LoadTlsFiles(options_.certificate_file, options_.key_file, &tls_);
+      if (!loaded.ok()) return loaded;
     }
     error_code failed;
     const asio::ip::address address = asio::ip::make_address(options_.host, failed);

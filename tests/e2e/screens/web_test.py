@@ -7,13 +7,28 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, "tests/e2e/screens")
-from web_cluster import DEADLINE_S, STRATA, Daemon, Reader, WebCluster  # noqa: E402
+from web_cluster import (DEADLINE_S, NAMED_WITHIN_S, STRATA, Daemon, Reader,  # noqa: E402
+                         WebCluster)
+
+
+# What a host allows that is careless about TLS: only what strata web itself refuses is refused.
+CARELESS = """
+openssl_conf = all
+[all]
+ssl_conf = for_tls
+[for_tls]
+system_default = careless
+[careless]
+MinProtocol = TLSv1
+CipherString = ALL:@SECLEVEL=0
+"""
 
 
 class WebTest(WebCluster):
@@ -31,14 +46,15 @@ class WebTest(WebCluster):
         self.assertEqual([one["name"] for one in cluster["daemons"]], ["s0", "w0", "w1"])
         self.assertEqual(cluster["problem"], "")
         self.assertLess(cluster["now_ms"] - cluster["taken_ms"], 10000)
-        self.assertEqual(reader.json("/api/daemons/w1")["daemon"]["slots"], 1)
+        self.assertEqual(reader.json("/api/daemons/w1")["daemon"]["slots"], 2)
 
     def test_a_rank_that_is_stopped_is_named(self):
         reader = Reader(self.open.field("url"))
         pid = self.rank_pids()[1]
         os.kill(pid, signal.SIGSTOP)
         try:
-            seen = self.await_json(reader, "/api/cluster", lambda seen: seen["jobs"][0]["waits"])
+            seen = self.await_json(reader, "/api/cluster", lambda seen: seen["jobs"][0]["waits"],
+                                   NAMED_WITHIN_S)
         finally:
             os.kill(pid, signal.SIGCONT)
         self.assertIn("rank 1", seen["jobs"][0]["waits"][0]["text"])
@@ -118,6 +134,108 @@ class WebTest(WebCluster):
         self.refuse("--listen", "0.0.0.0:0", "--no-login", status=2, says="--no-login")
         self.refuse("--listen", "nonsense", status=2, says="expected HOST:PORT")
         self.refuse("--metrics-token-file", "/nowhere", status=2, says="/nowhere")
+
+    # ---- over TLS ----
+
+    def path(self, name, text=None):
+        """A file of the test's folder; with a text: it has that from now on."""
+        path = os.path.join(self.dir.name, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+    def certificate(self, name, *protection):
+        """Files with a certificate for 127.0.0.1 and its key; that one is in clear text unless told
+        otherwise.
+        """
+        files = self.path(f"{name}.pem"), self.path(f"{name}.key")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-days", "2", "-subj", f"/CN={name}",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout",
+                        files[1], *(protection or ["-nodes"])],
+                       check=True, capture_output=True, timeout=DEADLINE_S)
+        return files
+
+    def start_tls(self):
+        """A page at every address of this host, and its certificate."""
+        certificate, key = self.certificate("web")
+        web = Daemon("web", "--coordinator", self.address, "--listen", "0.0.0.0:0",
+                     "--tls-certificate", certificate, "--tls-key", key,
+                     env={"OPENSSL_CONF": self.path("careless.cnf", CARELESS)})
+        self.addCleanup(web.end)
+        self.assertRegex(web.field("url"), r"^https://0\.0\.0\.0:\d+/#token=\S+$")
+        return Reader(web.field("url").replace("0.0.0.0", "127.0.0.1"), certificate)
+
+    def test_over_tls_the_link_opens_it_for_a_cookie_that_never_goes_in_plain_text(self):
+        reader = self.start_tls()
+        self.assertEqual(reader.ask("/")[0].status, 200)
+        self.assertEqual(reader.ask("/api/cluster")[0].status, 401)
+        answer = reader.log_in()
+        self.assertEqual(answer.status, 200)
+        self.assertIn("; Secure", answer.getheader("Set-Cookie"))
+        self.assertEqual(reader.json("/api/cluster")["problem"], "")
+        with (socket.create_connection((reader.url.hostname, reader.url.port),
+                                       timeout=DEADLINE_S) as line,
+              reader.tls.wrap_socket(line, server_hostname=reader.url.hostname) as stream):
+            stream.sendall(f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                           f"Cookie: {reader.cookie}\r\n\r\n".encode())
+            text = ""
+            while text.count("\n\n") < 2:  # the second one has come by itself
+                part = stream.recv(65536)
+                self.assertTrue(part, text)
+                text += part.decode("utf-8", "replace")
+        document = re.search(r"event: cluster\ndata: (\{.*\})\n", text).group(1)
+        self.assertEqual(json.loads(document)["jobs"][0]["name"], "watched")
+
+    def test_where_there_is_tls_plain_text_is_not_answered_and_harms_nobody(self):
+        reader = self.start_tls()
+        place = (reader.url.hostname, reader.url.port)
+        for _ in range(3):
+            with socket.create_connection(place, timeout=DEADLINE_S) as line:
+                line.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                heard = b""
+                try:
+                    while part := line.recv(65536):
+                        heard += part
+                except ConnectionResetError:
+                    pass
+            # At most TLS's own word for it.
+            self.assertNotIn(b"HTTP/", heard)
+            self.assertLess(len(heard), 20)
+        self.assertEqual(reader.ask("/healthz")[0].status, 200)
+
+    def test_tls_before_1_2_is_refused(self):
+        reader = self.start_tls()
+        place = (reader.url.hostname, reader.url.port)
+
+        def version_of(version):
+            reader.tls.minimum_version = reader.tls.maximum_version = version
+            with (socket.create_connection(place, timeout=DEADLINE_S) as line,
+                  reader.tls.wrap_socket(line, server_hostname=place[0]) as stream):
+                return stream.version()
+
+        reader.tls.set_ciphers("ALL:@SECLEVEL=0")
+        self.assertEqual(version_of(ssl.TLSVersion.TLSv1_3), "TLSv1.3")
+        self.assertEqual(version_of(ssl.TLSVersion.TLSv1_2), "TLSv1.2")
+        with self.assertRaises(ssl.SSLError) as refused:
+            version_of(ssl.TLSVersion.TLSv1_1)
+        self.assertEqual(refused.exception.reason, "TLSV1_ALERT_PROTOCOL_VERSION")
+
+    def test_a_certificate_or_key_that_cannot_be_used_ends_with_one_line(self):
+        (certificate, key), (_, other) = self.certificate("web"), self.certificate("other")
+        _, hidden = self.certificate("hidden", "-passout", "pass:secret")
+        nowhere, rubbish = self.path("nowhere"), self.path("rubbish", "rubbish")
+        for certificate_file, key_file, says in (
+                (certificate, other, f"{other}: not the key of {certificate}: "),
+                (certificate, hidden, f"{hidden}: has a pass phrase: "),
+                (certificate, rubbish, f"{rubbish}: no private key in PEM form: "),
+                (certificate, nowhere, f"{nowhere}: No such file or directory"),
+                (nowhere, key, f"{nowhere}: No such file or directory"),
+                (rubbish, key, f"{rubbish}: no certificate in PEM form: ")):
+            self.refuse("--listen", "0.0.0.0:0", "--tls-certificate", certificate_file, "--tls-key",
+                        key_file, status=2, says=says)
+        self.refuse("--tls-certificate", certificate, status=2, says="--tls-key")
 
     # ---- when the coordinator is away ----
 
