@@ -4,13 +4,12 @@ import json
 import os
 import signal
 import sys
-import time
 import unittest
 
 sys.path.insert(0, "tests/e2e/screens")
 sys.path.insert(0, "compare/report/page")
 from browser import Browser  # noqa: E402
-from web_cluster import Daemon, WebCluster  # noqa: E402
+from web_cluster import NAMED_WITHIN_S, Daemon, WebCluster  # noqa: E402
 
 VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 SCREENSHOTS = os.environ.get("STRATA_SCREENSHOTS")  # a folder
@@ -46,7 +45,8 @@ class WebPageTest(WebCluster):
         self.browser.open(self.url + "#/")
         self.browser.until("document.body.dataset.shown === '#/'")
         self.stop_rank()
-        self.browser.until(f"{STUCK}.includes('rank 1')", 60)  # by itself: nothing is loaded anew
+        # By itself: nothing is loaded anew.
+        self.browser.until(f"{STUCK}.includes('rank 1')", NAMED_WITHIN_S)
         for width, scheme in VIEWS:
             for place, charts in (("#/", 0), ("#/job/1", 6), ("#/daemon/w1", 0)):
                 with self.subTest(f"{place} {width} {scheme}"):
@@ -78,13 +78,16 @@ class WebPageTest(WebCluster):
     def test_two_jobs_lie_over_each_other(self):
         self.submit("other")
         self.await_json(self.reader(), "/api/cluster", lambda seen: len(seen["jobs"]) > 1)
-        deadline = time.monotonic() + 60
+        for job in (1, 2):
+            self.await_json(self.reader(), f"/api/jobs/{job}",
+                            lambda seen: len(seen["course"]["step"]) > 3)
         for width, scheme in VIEWS:
-            found = ["not looked at"]
-            # The second job waits for slots: it has no course, and the first has.
-            while found and time.monotonic() < deadline:
-                found = self.look("#/compare/1/2", width, scheme, 3)
+            found = self.look("#/compare/1/2", width, scheme, 3)
             self.assertEqual(found, [], f"{width} {scheme}")
+            for chart in ("both-loss", "both-speed"):
+                points = self.browser.run(
+                    f"charts['{chart}'].data.datasets.map(set => [set.label, set.data.length > 3])")
+                self.assertEqual(points, [["1  watched", True], ["2  other", True]], chart)
 
 
 if __name__ == "__main__":
