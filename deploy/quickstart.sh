@@ -60,6 +60,10 @@ cat <<TEXT
 What to try next
   another mode:      deploy/quickstart.sh --mode ${others% *}    (or ${others#* })
   another model:     $strata local --nodes 2 --slots 2 --job examples/fashion_cnn_sync.textproto
-  in a browser:      $strata local --nodes 2 --slots 2 --web    (then strata submit; docs/web.md)
   your own cluster:  docs/deployment.md
+
+In a browser, at http://127.0.0.1:8265 (docs/web.md): start a cluster with its page, open the link
+that it prints, and train in another terminal
+  $strata local --nodes 2 --slots 2 --web
+  $strata submit examples/fashion_lenet_$mode.textproto --follow
 TEXT
