@@ -72,6 +72,7 @@ void AddWebCommand(CLI::App* app, Invocation* invocation) {
                     "without it where a link opens the page and this host alone reaches it");
   AddCoordinatorOptions(command, &options->coordinator);
   AddLogLevelOption(command, invocation);
+  AddLogFormatOption(command);
   command->footer(
       "The link that it prints opens the page once; a browser that has opened it may look for 12\n"
       "hours, and the next link is printed. It reads and changes nothing. Without a coordinator\n"

@@ -39,9 +39,22 @@ TEST(CommandLine, ADaemonWritesAllOfItsLogAsJsonWhereItIsToldSo) {
     EXPECT_EQ(last.value("level", ""), "error") << result.err;
     EXPECT_THAT(last.value("message", ""), HasSubstr("127.0.0.1:1")) << result.err;
   }
-  const CommandResult wrong = RunStrata({"worker", "--log-format", "xml"});
-  EXPECT_EQ(wrong.status.code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("xml not in {text,json}"));
+  for (const char* daemon : {"worker", "web"}) {
+    const CommandResult wrong = RunStrata({daemon, "--log-format", "xml"});
+    EXPECT_EQ(wrong.status.code, 2);
+    EXPECT_THAT(wrong.err, HasSubstr("xml not in {text,json}"));
+  }
+}
+
+TEST(CommandLine, ThePageWritesItsLogAsJsonWhereItIsToldSo) {
+  const CommandResult result = RunStrata({"web", "--listen", "0.0.0.0:0", "--no-login",
+                                          "--log-level", "debug", "--log-format", "json"});
+  EXPECT_EQ(result.status.code, 2);
+  const json line = json::parse(result.err, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(line.is_object()) << result.err;
+  EXPECT_EQ(line.value("source", ""), "web");
+  EXPECT_EQ(line.value("level", ""), "error");
+  EXPECT_THAT(line.value("message", ""), HasSubstr("--no-login with --listen 0.0.0.0:0"));
 }
 
 TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
