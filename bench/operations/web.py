@@ -1,16 +1,21 @@
 """What `strata web` costs a cluster, and how soon it shows what goes wrong.
 
-usage: web.py STRATA [--viewers 20] [--window 20] [--rounds 10]
+usage: web.py STRATA CLOCK_RANK [--viewers 20] [--window 20] [--pairs 5] [--points 200]
+              [--rounds 10]
 
 On this machine: a coordinator, a server, a worker with 2 slots on which a job trains LeNet-5 in
-mode sync, and `strata web`. Printed are: the coordinator's CPU time over --window seconds while
-nobody looks and while --viewers streams of events are read, and the job's steps in the same times,
-as ratios to a window without `strata web`; how old a picture is when a reader gets it; and the
-seconds from SIGSTOP of a rank until a reader is told of it, --rounds times.
+mode sync, and `strata web`. Printed are, by turns --pairs times, for --window seconds in which
+nobody looks and for as many in which --viewers streams of events are read: the job's time for a
+step, and the coordinator's CPU time beside that of a window without `strata web`. Then, while all
+look and the job goes on: the seconds from a time that a rank of another job writes down until a
+reader has it (CLOCK_RANK, bazel-bin/bench/operations/clock_rank, reports the time as its loss),
+for --points of its reports; and those from SIGSTOP of a rank until a reader is told, --rounds
+times.
 """
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -36,38 +41,74 @@ metrics { every_steps: 5 }
 """
 
 
-class Viewer:
-    """One who reads a stream of events, in a thread of its own."""
+CLOCK_JOB = """
+name: "clock"
+program {{ path: "{program}" args: "20" args: "{every}" }}
+optimizer {{ sgd {{}} }}
+ranks: 2
+metrics {{ every_steps: {every} }}
+"""
+CLOCK_EVERY = 10  # steps of 20 ms: some 5 reports a second
 
-    def __init__(self, url):
+
+class Stream:
+    """A stream of events that is read and not looked at."""
+
+    def __init__(self, url, job):
         place = urllib.parse.urlparse(url)
         self.line = socket.create_connection((place.hostname, place.port))
-        self.line.sendall(b"GET /api/events?job=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        self.ages_s, self.told, self.wanted = [], threading.Event(), None
+        self.line.sendall(f"GET /api/events?job={job} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
     def read(self):
+        while self.receive():
+            pass
+
+    def receive(self):
+        try:
+            return self.line.recv(1 << 20)
+        except OSError:
+            return b""
+
+    def close(self):
+        self.line.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.line.close()
+
+
+class Viewer(Stream):
+    """One who takes in what a stream tells."""
+
+    def __init__(self, url, job):
+        self.lags_s, self.last_step = [], None  # of the points of the job's course
+        self.told, self.wanted = threading.Event(), None
+        super().__init__(url, job)
+
+    def read(self):
         text = ""
-        while True:
-            try:
-                part = self.line.recv(1 << 20)
-            except OSError:
-                return
-            if not part:
-                return
+        while part := self.receive():
             text += part.decode("utf-8", "replace")
+            now = time.time()
             while "\n\n" in text:
                 event, text = text.split("\n\n", 1)
-                found = re.search(r"event: cluster\ndata: (.*)", event)
+                found = re.search(r"event: (cluster|job)\ndata: (.*)", event)
                 if found:
-                    self.take(json.loads(found.group(1)))
+                    take = self.take_cluster if found.group(1) == "cluster" else self.take_job
+                    take(json.loads(found.group(2)), now)
 
-    def take(self, cluster):
-        self.ages_s.append(time.time() - cluster["taken_ms"] / 1000)
+    def take_cluster(self, cluster, _):
         waits = [wait["text"] for job in cluster["jobs"] for wait in job["waits"]]
         if self.wanted is not None and any(waits) == self.wanted:
             self.told.set()
+
+    def take_job(self, job, now):
+        """Points that the first document has may have waited for somebody to look."""
+        steps = job["course"]["step"]
+        if self.last_step is not None:
+            self.lags_s += [now - said for step, said in zip(steps, job["course"]["loss"])
+                            if step > self.last_step]
+        self.last_step = max(steps, default=0)
 
     def await_waits(self, wanted):
         """Returns the seconds until it is told so."""
@@ -77,11 +118,6 @@ class Viewer:
         if not self.told.wait(LIMIT_S):
             fail(f"{LIMIT_S} s and nobody is told that somebody waits: {wanted}")
         return time.monotonic() - begin
-
-    def close(self):
-        self.line.shutdown(socket.SHUT_RDWR)
-        self.thread.join()
-        self.line.close()
 
 
 def cpu_s(pid):
@@ -96,61 +132,119 @@ class Measured:
     def __init__(self, cluster, coordinator, window):
         steps, used, begin = self.step(cluster), cpu_s(coordinator), time.monotonic()
         time.sleep(window)
+        steps = self.step(cluster) - steps
         took = time.monotonic() - begin
         self.cpu = (cpu_s(coordinator) - used) / took
-        self.steps_per_s = (self.step(cluster) - steps) / took
+        self.step_ms = took / steps * 1000 if steps else math.nan
 
     @staticmethod
     def step(cluster):
         return cluster.status("job")["progress"]["step"]
 
 
+def await_step(cluster, name, step):
+    for status in cluster.watch(name, 0.1, LIMIT_S):
+        if status["progress"]["step"] > step:
+            return
+
+
+def measure_pairs(cluster, options, coordinator, url):
+    """[(nobody looks, all look)]"""
+    pairs = []
+    for _ in range(options.pairs):
+        time.sleep(options.idle)  # until it counts as not looked at
+        idle = Measured(cluster, coordinator.pid, options.window)
+        streams = [Stream(url, 1) for _ in range(options.viewers)]
+        time.sleep(2)
+        pairs.append((idle, Measured(cluster, coordinator.pid, options.window)))
+        for stream in streams:
+            stream.close()
+    return pairs
+
+
+def measure_lags(cluster, options, url):
+    """Seconds, of each of so many reports, until a reader has it."""
+    cluster.start("worker", "--coordinator", cluster.address, "--log-level", "error", "--name",
+                  "w1", "--slots", "2", "--gpus", "none", "--runs", cluster.runs)
+    program = os.path.abspath(options.clock_rank)
+    cluster.submit("clock", CLOCK_JOB.format(program=program, every=CLOCK_EVERY))
+    await_step(cluster, "clock", 2 * CLOCK_EVERY)
+    viewer = Viewer(url, 2)
+    deadline = time.monotonic() + LIMIT_S + options.points
+    while len(viewer.lags_s) < options.points:
+        if time.monotonic() > deadline:
+            fail(f"only {len(viewer.lags_s)} reports were shown")
+        time.sleep(0.1)
+    viewer.close()
+    cluster.call("cancel", "clock")
+    if min(viewer.lags_s) < 0:
+        fail(f"a report was shown {-min(viewer.lags_s):.3f} s before it was made")
+    return viewer.lags_s
+
+
+def measure_stops(options, rank, url):
+    """Seconds, each time, from SIGSTOP of the rank until a reader is told."""
+    viewer, told = Viewer(url, 1), []
+    for _ in range(options.rounds):
+        os.kill(rank, signal.SIGSTOP)
+        told.append(viewer.await_waits(True))
+        os.kill(rank, signal.SIGCONT)
+        viewer.await_waits(False)
+    viewer.close()
+    return told
+
+
 def look(cluster, options, coordinator):
     run_dir = cluster.submit("job", JOB)
-    for status in cluster.watch("job", 0.1, LIMIT_S):
-        if status["progress"]["step"] > 20:
-            break
+    await_step(cluster, "job", 20)
     without = Measured(cluster, coordinator.pid, options.window)
     _, ready = cluster.start("web", "--coordinator", cluster.address, "--listen", "127.0.0.1:0",
                              "--no-login", "--log-level", "error")
-    time.sleep(11)  # until it counts as not looked at
-    idle = Measured(cluster, coordinator.pid, options.window)
-    viewers = [Viewer(ready["url"]) for _ in range(options.viewers)]
-    watched = Measured(cluster, coordinator.pid, options.window)
-    ages = [age for viewer in viewers for age in viewer.ages_s]
-    for viewer in viewers[1:]:
-        viewer.close()
+    url = ready["url"]
+    pairs = measure_pairs(cluster, options, coordinator, url)
+    streams = [Stream(url, 2) for _ in range(options.viewers - 1)]
+    lags = measure_lags(cluster, options, url)
+    for stream in streams:
+        stream.close()
     ranks = writing_to([log for log in logs_of_node(run_dir, 0) if "rank" in log])
     if len(ranks) != 1:
         fail(f"rank 0 is not found, but {ranks}")
-    told = []
-    for _ in range(options.rounds):
-        os.kill(ranks[0], signal.SIGSTOP)
-        told.append(viewers[0].await_waits(True))
-        os.kill(ranks[0], signal.SIGCONT)
-        viewers[0].await_waits(False)
+    told = measure_stops(options, ranks[0], url)
     cluster.call("cancel", "job")
-    return without, idle, watched, ages, told
+    return without, pairs, lags, told
+
+
+def spread(values, form):
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("strata")
+    parser.add_argument("clock_rank")
     parser.add_argument("--viewers", type=int, default=20)
     parser.add_argument("--window", type=float, default=20)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--idle", type=float, default=11)
+    parser.add_argument("--points", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     with (tempfile.TemporaryDirectory(dir="/tmp") as folder,
           Cluster(options.strata, folder) as cluster):
-        without, idle, watched, ages, told = look(cluster, options, cluster.start_small()[0])
-    for name, one in (("nobody looks", idle), (f"{options.viewers} look", watched)):
-        print(f"{name}: the coordinator uses {one.cpu * 100:.2f} % of a core, "
-              f"{without.cpu * 100:.2f} % without strata web; steps "
-              f"{one.steps_per_s / without.steps_per_s:.3f} x")
-    print(f"a picture is {statistics.median(ages):.2f} s old (median), "
-          f"{statistics.quantiles(ages, n=20)[-1]:.2f} s (95 %)")
-    print(f"a stopped rank is shown after {statistics.median(told):.2f} s "
-          f"({min(told):.2f} to {max(told):.2f})")
+        coordinator, _ = cluster.start_small()
+        without, pairs, lags, told = look(cluster, options, coordinator)
+    idle, watched = zip(*pairs)
+    for name, windows in (("nobody looks", idle), (f"{options.viewers} look", watched)):
+        print(f"{name}: a step takes {spread([one.step_ms for one in windows], '.2f')} ms; the "
+              f"coordinator uses {spread([one.cpu * 100 for one in windows], '.2f')} % of a core")
+    print(f"without strata web: {without.step_ms:.2f} ms, {without.cpu * 100:.2f} %")
+    ratios = [both.step_ms / none.step_ms for none, both in pairs]
+    print(f"a step while {options.viewers} look / while nobody does, pair by pair: "
+          f"{spread(ratios, '.3f')}")
+    most = statistics.quantiles(lags, n=20, method="inclusive")[-1]
+    print(f"a reader has what a rank reports after {statistics.median(lags):.2f} s (median), "
+          f"{most:.2f} s (95 %), {max(lags):.2f} s (all of {len(lags)})")
+    print(f"a stopped rank is shown after {spread(told, '.2f')} s")
 
 
 if __name__ == "__main__":
