@@ -5,7 +5,7 @@
 # makes the same bytes.
 #
 # usage: deploy/debian.sh OUT_DIR [--built DIR]
-#   OUT_DIR        where the packages go
+#   OUT_DIR        where the packages go; made where missing
 #   --built DIR    where program, library and plugin are built already; default: builds them
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -30,6 +30,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$out" ] || misused "usage: deploy/debian.sh OUT_DIR [--built DIR]"
+while [[ $out == ?*/ ]]; do out=${out%/}; done
+mkdir -p -- "$out" 2> /dev/null || misused "$out: cannot be made, so no packages can go there"
 for tool in dh:debhelper chrpath:chrpath; do
   command -v "${tool%:*}" > /dev/null ||
     fail "${tool#*:} is not installed: deploy/install_packages.sh --tests"
@@ -69,6 +71,7 @@ for file in "$plugin" "$program" "$library"; do
     fail "$built/$file: is not there"
   fi
 done
+echo "copying what goes into the packages"
 cp -RL "$root/deploy/debian" "$top/"
 cp -L "$root/deploy/systemd/strata.sysusers" "$top/debian/strata.sysusers"
 rm -f "$top/debian/README.md"
@@ -92,15 +95,24 @@ strata ($version) unstable; urgency=medium
  -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 END
 log=$stage/log
-(cd "$top" && LC_ALL=C debian/rules binary) > "$log" 2>&1 ||
+# The longest of debhelper's steps, as it comes to them.
+(cd "$top" && LC_ALL=C debian/rules binary) 2>&1 | tee "$log" |
+  sed -u -n -e '/^[[:space:]]*dh_strip\>/c stripping what was built' \
+    -e '/^[[:space:]]*dh_shlibdeps\>/c finding what it depends on' \
+    -e '/^[[:space:]]*dh_builddeb\>/c compressing the packages' ||
   { tail -n 20 "$log" >&2; fail "debhelper could not make the packages"; }
 grep '^strata: ' "$log" || true
 
-mkdir -p "$out"
+# shown KB
+shown() {
+  if [ "$1" -lt 1024 ]; then
+    echo "$1 kB"
+  else
+    echo "$(($1 / 1024)).$(($1 % 1024 * 10 / 1024)) MB"
+  fi
+}
 for package in "$stage"/*.deb; do
   install -m 644 "$package" "$out/"
-  size=$(du -k "$package" | cut -f1)
-  installed=$(dpkg-deb -f "$package" Installed-Size)
-  echo "$out/${package##*/}: $((size / 1024)).$((size % 1024 * 10 / 1024)) MB," \
-    "installed $((installed / 1024)).$((installed % 1024 * 10 / 1024)) MB"
+  echo "$out/${package##*/}: $(shown $((($(stat -c %s "$package") + 1023) / 1024)))," \
+    "installed $(shown "$(dpkg-deb -f "$package" Installed-Size)")"
 done

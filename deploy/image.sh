@@ -6,7 +6,7 @@
 # The same input makes the same digest.
 #
 # usage: deploy/image.sh OUT.tar [--built DIR]
-#   OUT.tar        for podman load, docker load, skopeo
+#   OUT.tar        for podman load, docker load, skopeo; its folder is made where missing
 #   --built DIR    where the program is built already; default: builds it
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -32,6 +32,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ -n "$out" ] || misused "usage: deploy/image.sh OUT.tar [--built DIR]"
+[ ! -d "$out" ] || misused "$out: is a folder; name a file in it"
+folder_of_out=$(dirname -- "$out")
+mkdir -p -- "$folder_of_out" 2> /dev/null ||
+  misused "$folder_of_out: cannot be made, so no image can go there"
 command -v umoci > /dev/null || fail "umoci is not installed: deploy/install_packages.sh --tests"
 
 program=cli/strata
@@ -46,6 +50,7 @@ version=$(sed -n 's/^#define STRATA_VERSION "\(.*\)"$/\1/p' "$root/common/versio
 revision=$(git -C "$root" rev-parse HEAD 2> /dev/null || echo unknown)
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 
+echo "copying the program and its libraries"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 umask 022
@@ -103,6 +108,7 @@ printf '%s\n' root:x:0:0:root:/root:/sbin/nologin \
 printf '%s\n' root:x:0: "strata:x:$uid:" > "$top/etc/group"
 echo "hosts: files dns" > "$top/etc/nsswitch.conf"
 
+echo "packing them"
 # pack TAR OPTIONS: the same bytes for the same files.
 pack() {
   tar -C "$top" --format=gnu --sort=name --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" "$@"
@@ -114,6 +120,7 @@ pack --owner="$uid" --group="$uid" -rf "$layer" ./var/lib/strata
 
 layout=$stage/layout
 image=$layout:strata
+echo "compressing the layer"
 umoci_quietly() { umoci --log=error "$@" || fail "umoci $*"; }
 umoci_quietly init --layout "$layout"
 umoci_quietly new --image "$image"
@@ -128,6 +135,7 @@ umoci_quietly config --image "$image" --no-history --created "$created" --archit
   --config.label "$label.revision=$revision" --config.label "$label.licenses=Apache-2.0"
 umoci_quietly gc --layout "$layout"
 
+echo "writing the archive"
 tar -C "$layout" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mode=u+w,go+r \
   --mtime="@$SOURCE_DATE_EPOCH" -cf "$out" .
 digest=$(grep -o 'sha256:[0-9a-f]*' "$layout/index.json")

@@ -5,7 +5,7 @@
 # bytes. MPI's plugin is left out, as it works with the MPI that it was built with alone.
 #
 # usage: deploy/wheel.sh [OUTPUT_DIR] [--built DIR]
-#   OUTPUT_DIR     default: the current folder
+#   OUTPUT_DIR     made where missing; default: the current folder
 #   --built DIR    where program and library are built already; default: builds them
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -28,6 +28,11 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+while [[ ${out:=.} == ?*/ ]]; do out=${out%/}; done
+mkdir -p -- "$out" 2> /dev/null || {
+  echo "strata: error: $out: cannot be made, so no wheel can go there" >&2
+  exit 2
+}
 [ -f "$root/python/strata/__init__.py" ] || fail "python/strata: the package is not there"
 tools=$("$root/deploy/python_env.sh" --print wheel)/bin
 [ -n "$built" ] || "$root/deploy/python_env.sh" wheel
@@ -47,6 +52,7 @@ version=$(sed -n 's/^#define STRATA_VERSION "\(.*\)"$/\1/p' "$root/common/versio
 # Dates inside of the archive: that of the commit where there is one, unless it is given.
 : "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 315532800)}"
 export SOURCE_DATE_EPOCH
+echo "putting the wheel together"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 umask 022
@@ -83,6 +89,7 @@ for file in "$top"/strata/_lib/* "$top"/strata/_bin/*; do ldd "$file"; done |
     cp "/usr/share/doc/$owner/copyright" "$info/licenses/$owner"
   done
 
+echo "adding the libraries that it needs, and compressing it"
 find "$top" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 log=$stage/log
 PATH=$tools:$PATH
@@ -100,7 +107,6 @@ tag=$(tr '\n' ' ' < "$log" | sed -n 's/.*platform tag: *"\([^"]*\)".*/\1/p')
 case "$tag" in manylinux_*) ;; *) cat "$log" >&2; fail "$wheel: is no manylinux wheel" ;; esac
 case "$wheel" in *"$tag"*) ;; *) fail "$wheel: auditwheel calls it $tag" ;; esac
 
-mkdir -p "${out:=.}"
 cp "$stage/made/$wheel" "$out/"
 chmod 644 "$out/$wheel"
 echo "$out/$wheel: $(du -m "$out/$wheel" | cut -f1) MB"
