@@ -139,6 +139,12 @@ class WebCluster(unittest.TestCase):
         subprocess.run([STRATA, "submit", path, "--coordinator", cls.address], check=True,
                        capture_output=True, timeout=DEADLINE_S)
 
+    def say(self, rank, line):
+        """As if a rank of job 1 had written this."""
+        with open(os.path.join(self.dir.name, f"runs/watched-1/logs/rank{rank}.log"), "a",
+                  encoding="utf-8") as file:  # fmt: skip
+            file.write(line + "\n")
+
     def reader(self):
         return Reader(self.open.field("url"))
 

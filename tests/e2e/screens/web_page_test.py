@@ -26,10 +26,10 @@ class WebPageTest(WebCluster):
         cls.addClassCleanup(cls.browser.__exit__, None, None, None)
         cls.url = cls.open.field("url")
 
-    def look(self, place, width, scheme, charts):
+    def look(self, place, width, scheme, charts, url=None):
         """All that is wrong with a place."""
         shown = f"document.body.dataset.shown === {json.dumps(place)}"
-        found = self.browser.inspect(self.url + place, width, scheme, charts, shown)
+        found = self.browser.inspect((url or self.url) + place, width, scheme, charts, shown)
         if SCREENSHOTS:
             name = place.strip("#/").replace("/", "-") or "cluster"
             self.browser.screenshot(f"{SCREENSHOTS}/live-{name}-{width}-{scheme}.png")
@@ -61,6 +61,28 @@ class WebPageTest(WebCluster):
         self.assertNotIn("token", self.browser.run("location.href"))
         self.assertIn("watched", self.browser.run("document.body.textContent"))
         self.assertEqual(self.browser.run("document.cookie"), "")
+
+    def test_a_ranks_log_grows_on_the_page(self):
+        web = Daemon("web", "--coordinator", self.address, "--listen", "127.0.0.1:0")
+        self.addCleanup(web.end)
+        self.say(1, "epoch 1")
+        self.browser.show_as(1280, "light")
+        self.browser.open(web.field("url"))
+        self.browser.until("document.body.dataset.shown === '#/'")
+        place, url = "#/job/1/log/rank/1", web.field("url").split("#")[0]
+        self.browser.run(f"location.hash = '{place}'")
+        log = "document.getElementById('log')?.textContent"
+        self.browser.until(f"{log}?.includes('epoch 1')", 60)
+        self.say(0, "not of this rank")
+        self.say(1, "epoch \x1b[31m2\x1b[0m")
+        self.browser.until(f"{log}.includes('epoch 2')", 60)
+        self.assertNotIn("not of this rank", self.browser.run(log))
+        for width, scheme in VIEWS:
+            self.assertEqual(self.look(place, width, scheme, 6, url), [], f"{width} {scheme}")
+        # Where everybody may look there is none.
+        self.browser.open(self.url + place)
+        self.browser.until("document.querySelector('.logs')?.textContent.includes('web --logs')")
+        self.assertFalse(self.browser.run("document.getElementById('log') !== null"))
 
     def test_without_a_coordinator_it_says_so_and_shows_what_was(self):
         self.browser.show_as(1280, "light")

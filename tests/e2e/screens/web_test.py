@@ -48,6 +48,20 @@ class WebTest(WebCluster):
         self.assertLess(cluster["now_ms"] - cluster["taken_ms"], 10000)
         self.assertEqual(reader.json("/api/daemons/w1")["daemon"]["slots"], 2)
 
+    def test_logs_are_for_who_has_a_link_or_for_all_where_that_is_wanted(self):
+        way = ("web", "--coordinator", self.address, "--listen", "127.0.0.1:0")
+        for options, has_logs in (
+            ((), True),
+            (("--no-login",), False),
+            (("--no-login", "--logs"), True),
+        ):
+            with self.subTest(options=options):
+                web = Daemon(*way, *options)
+                self.addCleanup(web.end)
+                reader = Reader(web.field("url"))
+                reader.log_in()
+                self.assertEqual(reader.json("/api/cluster")["has_logs"], has_logs)
+
     def test_a_rank_that_is_stopped_is_named(self):
         reader = Reader(self.open.field("url"))
         pid = self.rank_pids()[1]
@@ -175,6 +189,7 @@ class WebTest(WebCluster):
         self.assertEqual(answer.status, 200)
         self.assertIn("; Secure", answer.getheader("Set-Cookie"))
         self.assertEqual(reader.json("/api/cluster")["problem"], "")
+        self.assertFalse(reader.json("/api/cluster")["has_logs"], "others than this host reach it")
         with (socket.create_connection((reader.url.hostname, reader.url.port),
                                        timeout=DEADLINE_S) as line,
               reader.tls.wrap_socket(line, server_hostname=reader.url.hostname) as stream):
