@@ -91,7 +91,7 @@ void CoordinatorCore::RefuseNewcomer(SessionId session, const std::string& cause
 }
 
 bool CoordinatorCore::Concerns(const std::string& daemon, uint32_t job) {
-  if (jobs_.IsPlaced(JobId(job), daemon)) return true;
+  if (jobs_.Concerns(JobId(job), daemon)) return true;
   ++refusals_["about a job of other daemons"];
   return false;
 }

@@ -14,6 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
+using ::testing::Pair;
 using Message = proto::CoordinatorMessage;
 using Request = proto::DrainRequest;
 
@@ -178,6 +179,30 @@ TEST_F(CoreDrainTest, AServerWithoutAChunkOfTheJobIsLeftAtOnce) {
   cluster_.Disconnect(empty);
   cluster_.Advance(absl::Seconds(10));
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+}
+
+TEST_F(CoreDrainTest, LastWordsOfADaemonThatWasJustLeftAreNoRefusal) {
+  job_ = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1", "s2"});
+  const std::string empty = Stored(0).chunks() > 0 ? "s2" : "s1";
+  ASSERT_TRUE(cluster_.Drain(empty)->drained());
+  Report(empty, 0, 0, /*is_next=*/false);
+  EXPECT_THAT(cluster_.core().refusals(), IsEmpty());
+  Join("s3");
+  Report("s3", 0, 0, /*is_next=*/false);
+  EXPECT_THAT(cluster_.core().refusals(), ElementsAre(Pair("about a job of other daemons", 1)))
+      << "a stranger";
+  EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
+}
+
+TEST_F(CoreDrainTest, LastWordsOfADaemonWhoseShardsHaveMovedAreNoRefusal) {
+  Train(0);
+  ASSERT_TRUE(cluster_.Drain("s1").ok());
+  for (int fills = 0; fills < 2; ++fills) FillAll();
+  ASSERT_TRUE(Tell("s1").drained());
+  const std::string moved = cluster_.stored().at(job_).SerializeAsString();
+  Report("s1", 0, 2, /*is_next=*/false);
+  EXPECT_THAT(cluster_.core().refusals(), IsEmpty());
+  EXPECT_EQ(cluster_.stored().at(job_).SerializeAsString(), moved) << "nor do they change anything";
 }
 
 TEST_F(CoreDrainTest, TheLastServerIsNotDrainedUnderAJob) {

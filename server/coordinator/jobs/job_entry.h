@@ -125,6 +125,8 @@ class JobEntry {
   // servers are passed over for them.
   absl::Time next_backup_at = absl::InfinitePast();
   std::map<std::string, absl::Time> passed_over;
+  // Daemons that have spoken of the job while they had a part in it; known until a restart.
+  std::set<std::string> heard;
   std::map<std::string, std::string> stays;  // by server that is drained: why shards stay there now
   std::string left_out;  // why the job does without some servers; empty: it has all
   std::string replaces;  // what the status's reason says of nodes that are being replaced

@@ -139,7 +139,7 @@ std::vector<uint32_t> JobTable::RunningOn(const std::string& daemon) const {
   return running;
 }
 
-bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
+bool JobTable::Concerns(JobId job, const std::string& daemon) {
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return job.value() > 0 && job.value() < next_job_id_;
   const auto is_here = [&](const auto& part) { return part.daemon() == daemon; };
@@ -147,11 +147,13 @@ bool JobTable::IsPlaced(JobId job, const std::string& daemon) const {
     return shard.backup() == daemon || shard.next_backup() == daemon;
   };
   const proto::JobStatus& status = it->second.stored.status();
-  return std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
-         std::any_of(status.shards().begin(), status.shards().end(), is_here) ||
-         std::any_of(status.shards().begin(), status.shards().end(), backs_up) ||
-         std::any_of(status.replacements().begin(), status.replacements().end(),
-                     [&](const auto& one) { return one.from() == daemon; });
+  const bool has_part = std::any_of(status.nodes().begin(), status.nodes().end(), is_here) ||
+                        std::any_of(status.shards().begin(), status.shards().end(), is_here) ||
+                        std::any_of(status.shards().begin(), status.shards().end(), backs_up) ||
+                        std::any_of(status.replacements().begin(), status.replacements().end(),
+                                    [&](const auto& one) { return one.from() == daemon; });
+  if (has_part) it->second.heard.insert(daemon);
+  return it->second.heard.contains(daemon);
 }
 
 void JobTable::StartQueued(absl::Time now) {

@@ -87,9 +87,10 @@ class JobTable {
   uint32_t SlotsUsedOn(const std::string& daemon) const;
   uint32_t GpuSlotsUsedOn(const std::string& daemon) const;
   std::vector<uint32_t> RunningOn(const std::string& daemon) const;
-  // Returns whether the job was ever placed on this daemon, as far as that is known: of jobs that
-  // were forgotten after their end it is taken to be so.
-  bool IsPlaced(JobId job, const std::string& daemon) const;
+  // A daemon speaks of the job. Returns whether it has, or had, a part in it, as far as that is
+  // known: last words of one that was just left come late, and of jobs that were forgotten after
+  // their end all are taken to have had one.
+  bool Concerns(JobId job, const std::string& daemon);
 
   void OnJoined(const Daemon& daemon, bool returned, absl::Time now);
   void OnLost(const Membership::Lost& lost, absl::Time now);
