@@ -22,6 +22,7 @@ int Run(const Options& options) {
     if (!run.warning.empty()) {
       std::fprintf(stderr, "strata: warning: %s\n", run.warning.c_str());
     }
+    if (run.file.empty()) continue;
     std::printf("%s: %s\n", run.file.c_str(), Counted(run.records, "record").c_str());
   }
   return kExitOk;
@@ -55,7 +56,7 @@ void AddExportCommand(CLI::App* app, Invocation* invocation) {
       "  strata export tensorboard strata-runs/lenet-3\n"
       "  strata export tensorboard comparison --out /tmp/modes && tensorboard --logdir /tmp/modes\n"
       "Exit status: 0 written, 1 a file could not be read or written, 2 no such folder, no\n"
-      "metrics.jsonl, a broken line, or events there already.");
+      "metrics.jsonl or an empty one, a broken line, no whole line, or events there already.");
   tensorboard->callback([=] { invocation->run = [options] { return Run(*options); }; });
 }
 

@@ -94,6 +94,9 @@ absl::StatusOr<ExportedRun> ExportRun(const Run& run) {
   if (!metrics.ok()) return metrics.status();
   const auto lines = ParseMetrics(*metrics, path);
   if (!lines.ok()) return lines.status();
+  if (lines->records.empty()) {
+    return ExportedRun{.warning = absl::StrCat(path, ": is empty, so there is nothing to export")};
+  }
   const auto text = EventsOf(lines->records, run.dir);
   if (!text.ok()) return text.status();
   std::error_code error;
@@ -119,6 +122,10 @@ absl::StatusOr<std::vector<ExportedRun>> ExportTensorBoard(const std::string& ru
     auto one = ExportRun(run);
     if (!one.ok()) return one.status();
     exported.push_back(*std::move(one));
+  }
+  const auto is_empty = [](const ExportedRun& run) { return run.file.empty(); };
+  if (std::all_of(exported.begin(), exported.end(), is_empty)) {
+    return absl::InvalidArgumentError(exported.front().warning);
   }
   return exported;
 }

@@ -11,7 +11,7 @@ namespace strata::cli {
 
 // What was written of one run.
 struct ExportedRun {
-  std::string file;
+  std::string file;  // empty: nothing, for the reason that `warning` gives
   size_t records = 0;
   std::string warning;  // empty: none
 };
@@ -23,8 +23,8 @@ struct ExportedRun {
 // began, in 1970. An earlier export is replaced.
 //
 // Errors name the folder or file: NotFound (no such folder, no metrics.jsonl), InvalidArgument (a
-// line that is none of ours; an event file that is in `out` already, as TensorBoard would draw both
-// as one run), those of the file system.
+// line that is none of ours, no whole line, nothing in any run; an event file that is in `out`
+// already, as TensorBoard would draw both as one run), those of the file system.
 absl::StatusOr<std::vector<ExportedRun>> ExportTensorBoard(const std::string& run_dir,
                                                            const std::string& out);
 

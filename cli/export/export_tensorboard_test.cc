@@ -138,6 +138,36 @@ TEST_F(ExportTensorBoardTest, RefusesWhatItCannotReadByItsNameAndWritesNothing) 
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/out"));
 }
 
+TEST_F(ExportTensorBoardTest, RefusesAFileOfWhichNoLineIsWhole) {
+  const std::string path = dir_ + "/metrics.jsonl";
+  for (const std::string text : {"\x93\xff{\"step\"\x01 noise", "{\"step\":20,\"sam"}) {
+    Write(path, text);
+    EXPECT_EQ(ExportTensorBoard(dir_, dir_ + "/out").status(),
+              absl::InvalidArgumentError(path + ": has no whole line; its first one is no JSON "
+                                                "object"));
+  }
+  Write(path, "");
+  EXPECT_EQ(ExportTensorBoard(dir_, dir_ + "/out").status(),
+            absl::InvalidArgumentError(path + ": is empty, so there is nothing to export"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/out"));
+}
+
+TEST_F(ExportTensorBoardTest, OfAComparisonLeavesOutEmptyRunsUnlessAllAre) {
+  Write(dir_ + "/jobs/async-seed1/metrics.jsonl", "");
+  Write(dir_ + "/jobs/sync-seed1/metrics.jsonl", "");
+  const std::string empty = ": is empty, so there is nothing to export";
+  EXPECT_EQ(ExportTensorBoard(dir_, "").status(),
+            absl::InvalidArgumentError(dir_ + "/jobs/async-seed1/metrics.jsonl" + empty));
+  Write(dir_ + "/jobs/sync-seed1/metrics.jsonl", Lines({10}));
+  const auto runs = ExportTensorBoard(dir_, "");
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ((*runs)[0].file, "");
+  EXPECT_EQ((*runs)[0].warning, dir_ + "/jobs/async-seed1/metrics.jsonl" + empty);
+  EXPECT_EQ((*runs)[1].file, dir_ + "/tensorboard/sync-seed1" + kName);
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/tensorboard/async-seed1"));
+}
+
 TEST_F(ExportTensorBoardTest, RefusesAFolderThatHasEventsOfAJobAlready) {
   Write(dir_ + "/metrics.jsonl", Lines({10}));
   Write(dir_ + "/events.out.tfevents.1700000000.host.strata", "x");

@@ -126,6 +126,9 @@ absl::StatusOr<MetricsLines> ParseMetrics(const std::string& text, const std::st
     } else if (is_ended) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ":", number, ": ", record.status().message()));
+    } else if (lines.records.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": has no whole line; its first one ", record.status().message()));
     } else {
       lines.is_cut = true;
     }

@@ -15,12 +15,14 @@ namespace strata::cli {
 // what is wrong with it.
 absl::StatusOr<proto::MetricsRecord> ParseMetricsLine(absl::string_view line);
 
+// What a metrics.jsonl says. No records: the file is empty.
 struct MetricsLines {
   std::vector<proto::MetricsRecord> records;
   bool is_cut = false;  // the last line was cut short, and is left out
 };
 
-// The records of a metrics.jsonl. Errors: InvalidArgument, "PATH:LINE: why".
+// The records of a metrics.jsonl. Errors: InvalidArgument, "PATH:LINE: why"; or that no line is
+// whole.
 absl::StatusOr<MetricsLines> ParseMetrics(const std::string& text, const std::string& path);
 
 }  // namespace strata::cli
