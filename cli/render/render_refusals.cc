@@ -4,9 +4,27 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/counted.h"
 
 namespace strata::cli {
 namespace {
+
+// What causes name that can be counted; other causes say how something came.
+constexpr const char* kNouns[] = {
+    "broken seal",           "connection", "frame", "message", "registration", "rejected job",
+    "rejected registration", "session"};
+
+// "2 connections without a message", "12 malformed"
+std::string CountedCause(const proto::Refusal& refusal) {
+  const std::string& cause = refusal.cause();
+  for (const absl::string_view noun : kNouns) {
+    const absl::string_view rest = absl::StripPrefix(cause, noun);
+    const bool is_it = rest.size() < cause.size() && (rest.empty() || rest.front() == ' ');
+    if (is_it) return absl::StrCat(Counted(refusal.count(), std::string(noun)), rest);
+  }
+  return absl::StrCat(refusal.count(), " ", cause);
+}
 
 std::string Line(const proto::DaemonStatus& daemon) {
   std::vector<proto::Refusal> refusals(daemon.refusals().begin(), daemon.refusals().end());
@@ -16,7 +34,7 @@ std::string Line(const proto::DaemonStatus& daemon) {
   std::string causes;
   for (const proto::Refusal& refusal : refusals) {
     if (refusal.count() == 0) continue;
-    absl::StrAppend(&causes, causes.empty() ? "" : ", ", refusal.count(), " ", refusal.cause());
+    absl::StrAppend(&causes, causes.empty() ? "" : ", ", CountedCause(refusal));
   }
   return causes.empty() ? "" : absl::StrCat("  refused by ", daemon.name(), ": ", causes, "\n");
 }

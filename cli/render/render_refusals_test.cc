@@ -28,11 +28,27 @@ TEST(RenderRefusals, NamesWhoRefusedWhatTheMostFrequentFirst) {
   Refuse("malformed", 12, nodes.mutable_daemons(1));
   Refuse("unknown job", 0, nodes.mutable_daemons(1));
   const std::string text =
-      "  refused by coordinator: 2 rejected job\n"
+      "  refused by coordinator: 2 rejected jobs\n"
       "  refused by s1: 12 malformed, 3 before HELLO\n";
   EXPECT_EQ(RefusalsText(nodes), text);
   EXPECT_NE(NodesText(nodes).find(text), std::string::npos);
   EXPECT_NE(ClusterText(nodes, {}).find(text), std::string::npos);
+}
+
+TEST(RenderRefusals, WhatIsCountedIsInThePluralFromTwoOn) {
+  const auto said = [](const std::string& cause, uint64_t count) {
+    proto::ListNodesReply nodes = Nodes();
+    Refuse(cause, count, nodes.mutable_coordinator());
+    return RefusalsText(nodes);
+  };
+  const std::string by = "  refused by coordinator: ";
+  EXPECT_EQ(said("connection without a message", 1), by + "1 connection without a message\n");
+  EXPECT_EQ(said("connection without a message", 2), by + "2 connections without a message\n");
+  EXPECT_EQ(said("message without end", 3), by + "3 messages without end\n");
+  EXPECT_EQ(said("registration seen before", 2), by + "2 registrations seen before\n");
+  EXPECT_EQ(said("broken seal", 2), by + "2 broken seals\n");
+  EXPECT_EQ(said("about a job of other daemons", 2), by + "2 about a job of other daemons\n");
+  EXPECT_EQ(said("no HELLO in time", 2), by + "2 no HELLO in time\n");
 }
 
 TEST(RenderRefusals, OfAJobAreThoseOfItsDaemons) {
