@@ -36,11 +36,11 @@ int Run(const Options& options) {
   if (options.job.empty()) return RunCluster(*client, options.coordinator.json);
   auto id = FindJob(*client, options.job);
   if (!id.ok()) return PrintError(id.status());
+  auto job = client->GetJob(*id);
+  if (!job.ok()) return PrintError(job.status());
   if (options.follow) {
     return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt);
   }
-  auto job = client->GetJob(*id);
-  if (!job.ok()) return PrintError(job.status());
   if (options.coordinator.json) {
     std::fputs(JobJson(*job).c_str(), stdout);
     return kExitOk;
