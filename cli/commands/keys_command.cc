@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "cli/cluster/cluster_keys.h"
+#include "cli/cluster/run_keys.h"
 #include "cli/commands/commands.h"
 #include "cli/options/key_options.h"
 #include "cli/options/options.h"
@@ -191,25 +191,9 @@ int Import(const Options& options) {
   return kExitOk;
 }
 
-// Writes the keys of a cluster that lives as long as one run, of an authority that is gone then.
 int ForRun(const Options& options) {
-  const auto authority = RunAuthority();
-  if (!authority.ok()) return PrintError(authority.status());
-  for (const std::string& member : options.roles) {
-    const size_t slash = member.find('/');
-    const std::optional<keys::Role> role = keys::ParseRole(member.substr(0, slash));
-    if (slash == std::string::npos || !role.has_value()) {
-      return PrintError(absl::InvalidArgumentError(
-          absl::StrCat(member, ": expected ROLE/NAME, as in worker/w1")));
-    }
-    const std::string name = member.substr(slash + 1);
-    const auto keys = KeysForRun(*authority, *role, name);
-    if (!keys.ok()) return PrintError(keys.status());
-    const absl::Status written = keys::WriteKeyFile(
-        absl::StrCat(options.out, "/", keys::RoleName(*role), "-", name, ".pem"), *keys);
-    if (!written.ok()) return PrintError(written);
-  }
-  return kExitOk;
+  const absl::Status written = WriteKeysForRun(options.roles, options.out);
+  return written.ok() ? kExitOk : PrintError(written);
 }
 
 using Shared = std::shared_ptr<Options>;
@@ -326,7 +310,9 @@ void AddKeysCommand(CLI::App* app, Invocation* invocation) {
       ->add_option("MEMBER", run->roles,
                    "ROLE/NAME of each member, the coordinator and a user included")
       ->required();
-  for_run->add_option("--out", run->out, "Folder that all of its hosts share; made where missing")
+  for_run
+      ->add_option("--out", run->out,
+                   "Folder that all of its hosts share, without keys; made where missing")
       ->required();
   auto imported = std::make_shared<Options>();
   CLI::App* import = Add(keys, invocation, imported, "import",

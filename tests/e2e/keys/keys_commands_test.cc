@@ -1,8 +1,9 @@
-// Commands about keys that change who is trusted: import, rotate-ca, revoke --tokens.
+// Commands about keys that change who is trusted: for-run, import, rotate-ca, revoke --tokens.
 #include <signal.h>
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using keys::Role;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::SizeIs;
 
 class KeysCommands : public testing::Test {
  protected:
@@ -106,6 +109,43 @@ TEST_F(KeysCommands, ImportMakesKeyFilesOfWhatAnAuthorityOfOnesOwnIssues) {
 
   ASSERT_NO_FATAL_FAILURE(StartCoordinator({"--keys", PathOf("head.pem")}));
   EXPECT_EQ(Said(Listing(PathOf("ada.pem"))), "no jobs\n");
+}
+
+TEST_F(KeysCommands, ForRunMakesKeysOfOneAuthorityOnceInAFolder) {
+  const std::string folder = PathOf("run-keys");
+  fs::remove_all(folder);
+  const auto for_run = [&](const std::vector<std::string>& members) {
+    std::vector<std::string> args = {"keys", "for-run", "--out", folder};
+    args.insert(args.end(), members.begin(), members.end());
+    return args;
+  };
+  const auto refused = [&](const std::vector<std::string>& members) {
+    const CommandResult result = RunStrata(for_run(members));
+    EXPECT_EQ(result.status.code, 2) << result.out;
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_EQ(
+      refused({"user/u", "worker/a"}),
+      "strata: error: no coordinator among the members: all that a run has are named at once\n");
+  EXPECT_EQ(refused({"coordinator/c", "worker/a"}),
+            "strata: error: no user among the members: all that a run has are named at once\n");
+  EXPECT_EQ(refused({"coordinator/c", "user/u", "worker"}),
+            "strata: error: worker: expected ROLE/NAME, as in worker/w1\n");
+  EXPECT_FALSE(fs::exists(folder)) << "nothing is written";
+
+  Said(for_run({"coordinator/c", "user/u", "worker/a"}));
+  const auto files = [&] {
+    std::set<std::string> names;
+    for (const auto& file : fs::directory_iterator(folder)) names.insert(file.path().filename());
+    return names;
+  };
+  EXPECT_THAT(files(), ElementsAre("coordinator-c.pem", "user-u.pem", "worker-a.pem"));
+  EXPECT_EQ(refused({"coordinator/c", "user/u", "worker/b"}),
+            "strata: error: " + folder +
+                ": has keys already, of another authority; name a new folder, and all members in "
+                "one command\n");
+  EXPECT_THAT(files(), SizeIs(3)) << "nothing is written";
 }
 
 TEST_F(KeysCommands, RevokeTokensClosesThoseThatAreOpen) {
