@@ -76,6 +76,19 @@ def value_text(value):
     return kind
 
 
+def stated_default(meaning):
+    """Takes "(default: ...)" out of a meaning; returns the default, or None, and what is left."""
+    begin = meaning.find(" (default: ")
+    depth, end = 0, begin
+    while begin >= 0 and end < len(meaning):
+        depth += {"(": 1, ")": -1}.get(meaning[end], 0)
+        end += 1
+        if depth == 0 and meaning[end - 1] == ")":
+            text = meaning[begin:end].removeprefix(" (default: ").removesuffix(")")
+            return text, meaning[:begin] + meaning[end:]
+    return None, meaning
+
+
 def option_row(signature, meaning):
     signature, *relations = re.split(r"\s+(?=Excludes:|Needs:)", signature)
     required = signature.endswith(" REQUIRED")
@@ -84,16 +97,19 @@ def option_row(signature, meaning):
     name, _, value = signature.replace(" ...", "").partition(" ")
     default = re.match(r"TEXT=(.+)$", value) or re.search(r"(?<!\()=([^\s\])]+)$", value)
     default = f"`{default.group(1)}`" if default else "required" if required else ""
-    stated = re.search(r" \(default: (.*)\)$", meaning)
-    if stated:
-        default, meaning = document.escape(stated.group(1)), meaning[: stated.start()]
+    without_value = ""
+    if meaning.endswith(", if one is given"):  # the default is that of the value, not of the option
+        default, without_value = "", f"; {default} where none is given"
+    stated, meaning = stated_default(meaning)
+    if stated is not None:
+        default = document.escape(stated)
     for relation in relations:
         word, _, others = relation.partition(":")
         # CLI11 gives them in the order of their addresses; hidden options have no name there.
         names = ", ".join(f"`{other}`" for other in sorted(others.split()))
         if names:
             meaning += f". {'Not with' if word == 'Excludes' else 'Needs'} {names}"
-    value = value_text(value) if value else ""
+    value = document.escape(value_text(value)) + without_value if value else ""
     value += ", several" if repeated and "may be repeated" not in meaning else ""
     names = ", ".join(f"`{one}`" for one in name.split(","))
     return f"| {names} | {value or '-'} | {default or '-'} | {document.escape(meaning)} |"
