@@ -91,9 +91,10 @@ void CoordinatorCore::RefuseNewcomer(SessionId session, const std::string& cause
 }
 
 bool CoordinatorCore::Concerns(const std::string& daemon, uint32_t job) {
-  if (jobs_.Concerns(JobId(job), daemon)) return true;
-  ++refusals_["about a job of other daemons"];
-  return false;
+  const JobTable::Part part = jobs_.PartOf(JobId(job), daemon);
+  // Last words of one that was just left come late: they change nothing, and are no fault.
+  if (part == JobTable::Part::kNever) ++refusals_["about a job of other daemons"];
+  return part == JobTable::Part::kHas;
 }
 
 void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& message,

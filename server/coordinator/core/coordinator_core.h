@@ -112,8 +112,8 @@ class CoordinatorCore {
   void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
   bool MayHaveMoreFrom(JobId job, const std::string& daemon) const;
   bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;
-  // Returns false, and counts a refusal, when the daemon has no part in the job that it speaks of,
-  // and had none.
+  // Returns whether the daemon has a part in the job that it speaks of; a refusal is counted where
+  // it never had one.
   bool Concerns(const std::string& daemon, uint32_t job);
   void ExcuseStall(absl::Time now);
   void LoseDaemons(absl::Time now);

@@ -139,9 +139,11 @@ std::vector<uint32_t> JobTable::RunningOn(const std::string& daemon) const {
   return running;
 }
 
-bool JobTable::Concerns(JobId job, const std::string& daemon) {
+JobTable::Part JobTable::PartOf(JobId job, const std::string& daemon) {
   const auto it = jobs_.find(job);
-  if (it == jobs_.end()) return job.value() > 0 && job.value() < next_job_id_;
+  if (it == jobs_.end()) {
+    return job.value() > 0 && job.value() < next_job_id_ ? Part::kHas : Part::kNever;
+  }
   const auto is_here = [&](const auto& part) { return part.daemon() == daemon; };
   const auto backs_up = [&](const auto& shard) {
     return shard.backup() == daemon || shard.next_backup() == daemon;
@@ -152,8 +154,9 @@ bool JobTable::Concerns(JobId job, const std::string& daemon) {
                         std::any_of(status.shards().begin(), status.shards().end(), backs_up) ||
                         std::any_of(status.replacements().begin(), status.replacements().end(),
                                     [&](const auto& one) { return one.from() == daemon; });
-  if (has_part) it->second.heard.insert(daemon);
-  return it->second.heard.contains(daemon);
+  if (!has_part) return it->second.heard.contains(daemon) ? Part::kHad : Part::kNever;
+  it->second.heard.insert(daemon);
+  return Part::kHas;
 }
 
 void JobTable::StartQueued(absl::Time now) {

@@ -87,10 +87,11 @@ class JobTable {
   uint32_t SlotsUsedOn(const std::string& daemon) const;
   uint32_t GpuSlotsUsedOn(const std::string& daemon) const;
   std::vector<uint32_t> RunningOn(const std::string& daemon) const;
-  // A daemon speaks of the job. Returns whether it has, or had, a part in it, as far as that is
-  // known: last words of one that was just left come late, and of jobs that were forgotten after
-  // their end all are taken to have had one.
-  bool Concerns(JobId job, const std::string& daemon);
+  // A daemon speaks of the job. Returns which part it has in it, as far as that is known: of jobs
+  // that were forgotten after their end all are taken to have one. kHad: it has spoken of the job
+  // while it had one, since the coordinator began.
+  enum class Part { kHas, kHad, kNever };
+  Part PartOf(JobId job, const std::string& daemon);
 
   void OnJoined(const Daemon& daemon, bool returned, absl::Time now);
   void OnLost(const Membership::Lost& lost, absl::Time now);
