@@ -163,6 +163,14 @@ TEST(CommandLine, ShowsJobsStatusAndNodesForPeopleAndForScripts) {
               HasSubstr("2 servers with 4 shards, 2 workers with 4 slots (0 used)"));
   EXPECT_EQ(json::parse(run({"nodes", "--json"}))["daemons"].size(), 4u);
   EXPECT_THAT(run({"nodes"}), HasSubstr("w1    worker  alive"));
+
+  for (std::vector<std::string> args :
+       {std::vector<std::string>{"status", "99"}, {"status", "99", "--follow"}}) {
+    args.insert(args.end(), at.begin(), at.end());
+    const CommandResult result = RunStrata(args);
+    EXPECT_EQ(result.status.code, 2) << args[2];
+    EXPECT_EQ(result.err, "strata: error: no job 99\n");
+  }
 }
 
 TEST(CommandLine, AProgramOfTheUsersTrainsThroughTheCluster) {
