@@ -125,10 +125,12 @@ int Run(const Options& options) {
   }
   if (!status.ok()) return PrintError(status);
   // Silence looks like a fault.
-  if (shown.is_empty()) {
+  if (shown.is_empty() && options.tail != "0") {
+    const std::string among =
+        options.tail == "all" ? "" : absl::StrCat(" among the last ", options.tail, " of each");
     std::fprintf(stderr, "strata: %s\n",
                  options.grep.empty() ? "these processes have written nothing"
-                                      : "no line of these processes matches --grep");
+                                      : absl::StrCat("no line", among, " matches --grep").c_str());
   }
   return shown.failed() ? kExitFailed : kExitOk;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@ namespace {
 
 // The last lines of each process that are there when a reading begins.
 constexpr size_t kTailLinesMax = 100;
+constexpr absl::Duration kAgainAfterMax = absl::Minutes(5);
 
 proto::ReadLogs RequestOf(const LogChoice& choice, uint32_t ranks, size_t lines_max) {
   proto::ReadLogs request;
@@ -63,12 +65,16 @@ LogWatch::~LogWatch() {
       threads.push_back(std::move(reading.thread));
     }
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
-bool LogWatch::TakeNews(const LogChoice& choice, uint32_t ranks, LogPlace* place, LogNews* news) {
+bool LogWatch::TakeNews(const LogChoice& choice, const LogJob& job, LogPlace* place,
+                        LogNews* news) {
   absl::MutexLock lock(&mutex_);
-  Reading* const reading = Find(choice, ranks);
+  Reading* const reading = Find(choice, job);
+  const absl::Time now = absl::Now();
   if (reading == nullptr) {
     // Told once: its place is as of a reading that has no number.
     constexpr uint64_t kTold = 1;
@@ -79,7 +85,11 @@ bool LogWatch::TakeNews(const LogChoice& choice, uint32_t ranks, LogPlace* place
                                  ", are looked at: close another one");
     return true;
   }
+  const bool ended = job.has_ended && reading->is_over && reading->status.ok();
+  if (ended != reading->is_told_ended) ++reading->version;
+  reading->is_told_ended = ended;
   if (place->reading == reading->number && place->version == reading->version) return false;
+  if (now - place->told_at < options_.change_every) return false;
   news->anew = place->reading != reading->number;
   if (news->anew) place->line = reading->first;
   if (place->line < reading->first) {
@@ -88,28 +98,50 @@ bool LogWatch::TakeNews(const LogChoice& choice, uint32_t ranks, LogPlace* place
   }
   news->lines.assign(reading->lines.begin() + (place->line - reading->first), reading->lines.end());
   news->problem = absl::StrReplaceAll(reading->status.message(), {{"\n", " "}});
-  news->ended = reading->is_over && reading->status.ok();
+  news->ended = ended;
   *place = {.reading = reading->number,
             .version = reading->version,
-            .line = reading->first + reading->lines.size()};
+            .line = reading->first + reading->lines.size(),
+            .told_at = now};
   return true;
 }
 
-LogWatch::Reading* LogWatch::Find(const LogChoice& choice, uint32_t ranks) {
+// Whether it is to be read anew: it may go well now, or have more.
+bool LogWatch::IsDue(const Reading& reading, const LogJob& job, absl::Time now) const {
+  if (reading.is_over) {
+    // A job that goes on has more, wherever its nodes are by then.
+    const bool has_more = reading.status.ok() ? !job.has_ended : MayGoWellLater(reading.status);
+    return has_more && now - reading.over_at > options_.retry_after;
+  }
+  return reading.has_problem && !job.has_ended && now - reading.began > reading.again_after;
+}
+
+LogWatch::Reading* LogWatch::Find(const LogChoice& choice, const LogJob& job) {
   const absl::Time now = absl::Now();
   Reading* before = nullptr;
   for (Reading& reading : readings_) {
-    if (reading.choice != choice || reading.is_stopping) continue;
-    const bool is_due = reading.is_over && MayGoWellLater(reading.status) &&
-                        now - reading.over_at > options_.retry_after;
-    if (!is_due) {
-      reading.looked_at = now;
-      return &reading;
+    const bool is_this = reading.choice == choice && reading.cluster == job.cluster;
+    if (!is_this || reading.is_stopping) continue;
+    if (IsDue(reading, job, now)) {
+      before = &reading;
+      continue;
     }
-    before = &reading;
+    reading.looked_at = now;
+    // It goes well, and has nothing yet.
+    const bool is_well = !reading.is_over && now - reading.began > options_.well_after;
+    if (is_well && !reading.status.ok()) {
+      reading.status = absl::OkStatus();
+      ++reading.version;
+    }
+    return &reading;
   }
-  Reading next{.choice = choice, .looked_at = now};
+  Reading next{.choice = choice,
+               .cluster = job.cluster,
+               .began = now,
+               .looked_at = now,
+               .again_after = options_.again_after};
   if (before != nullptr) {
+    if (before->has_problem) next.again_after = std::min(2 * before->again_after, kAgainAfterMax);
     next.number = before->number;
     next.status = before->status;
     next.lines = std::move(before->lines);
@@ -117,15 +149,43 @@ LogWatch::Reading* LogWatch::Find(const LogChoice& choice, uint32_t ranks) {
     next.version = before->version;
     next.is_of_before = true;
     before->is_stopping = true;
+    before->source->Stop();
   } else {
     next.number = ++newest_;
   }
   SweepAt(now);
-  if (readings_.size() >= options_.readings_max) return nullptr;
+  return HasRoom(now) ? Begin(std::move(next), job) : nullptr;
+}
+
+// What was looked at a moment ago alone gives way.
+bool LogWatch::HasRoom(absl::Time now) {
+  size_t looked_at = 0;
+  Reading* oldest = nullptr;
+  for (Reading& reading : readings_) {
+    if (reading.is_stopping) continue;
+    ++looked_at;
+    if (oldest == nullptr || reading.looked_at < oldest->looked_at) oldest = &reading;
+  }
+  if (readings_.size() >= 2 * options_.readings_max) return false;
+  if (looked_at < options_.readings_max) return true;
+  if (now - oldest->looked_at < options_.gives_way_after) return false;
+  oldest->is_stopping = true;
+  oldest->source->Stop();
+  return true;
+}
+
+LogWatch::Reading* LogWatch::Begin(Reading next, const LogJob& job) {
   next.source = options_.connect();
   Reading* const reading = &readings_.emplace_back(std::move(next));
-  const proto::ReadLogs request = RequestOf(choice, ranks, options_.lines_max);
-  reading->thread = std::thread([this, reading, request] { Read(reading, request); });
+  const proto::ReadLogs request = RequestOf(reading->choice, job.ranks, options_.lines_max);
+  try {
+    reading->thread = std::thread([this, reading, request] { Read(reading, request); });
+  } catch (const std::system_error& error) {
+    reading->status = absl::ResourceExhaustedError(
+        absl::StrCat("no thread can be started to read this log: ", error.what()));
+    reading->over_at = reading->began;
+    reading->is_over = true;
+  }
   return reading;
 }
 
@@ -142,7 +202,7 @@ void LogWatch::SweepAt(absl::Time now) {
       reading.source->Stop();
     }
     const bool is_gone = reading.is_stopping && reading.is_over;
-    if (is_gone) reading.thread.join();  // it is at its end
+    if (is_gone && reading.thread.joinable()) reading.thread.join();  // it is at its end
     it = is_gone ? readings_.erase(it) : std::next(it);
   }
 }
@@ -175,7 +235,10 @@ void LogWatch::Hear(Reading* reading, const proto::LogLines& lines) {
   const std::string process = NameOf(lines.process());
   {
     absl::MutexLock lock(&mutex_);
+    // Of a reading that gives way to another, nothing is shown any more.
+    if (reading->is_stopping) return;
     BeginAnew(reading);
+    reading->has_problem |= !lines.error().empty();
     absl::string_view rest = lines.lines();
     while (!rest.empty()) {
       const size_t end = std::min(rest.find('\n'), rest.size());

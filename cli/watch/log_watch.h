@@ -30,6 +30,13 @@ struct LogChoice {
   auto operator<=>(const LogChoice&) const = default;
 };
 
+// What is known of its job.
+struct LogJob {
+  std::string cluster;  // its id: jobs of another one are others, whatever their numbers
+  uint32_t ranks = 1;
+  bool has_ended = false;
+};
+
 struct LogLine {
   std::string process;      // "3", "aggregator 1"; empty: of none
   std::string text;         // plain, whatever the program wrote; cut where it is too long
@@ -41,6 +48,7 @@ struct LogPlace {
   uint64_t reading = 0;
   uint64_t version = 0;
   uint64_t line = 0;
+  absl::Time told_at = absl::InfinitePast();
 };
 
 struct LogNews {
@@ -48,7 +56,7 @@ struct LogNews {
   uint64_t passed_over = 0;  // lines that this reader was too slow for
   std::vector<LogLine> lines;
   std::string problem;  // why no line comes, in one line; empty: there is none
-  bool ended = false;   // all was shown, and no more will come
+  bool ended = false;   // the job has: all was shown, and no more will come
 };
 
 // Reads logs of one request. Threads: Read from one, Stop from any.
@@ -71,12 +79,17 @@ class LogWatch {
   struct Options {
     std::function<std::unique_ptr<LogSource>()> connect;
     size_t readings_max = 8;
-    size_t lines_max = 500;                         // of each
-    size_t line_bytes_max = 2000;                   // of the rest only its length is told
-    absl::Duration idle_after = absl::Seconds(10);  // since somebody looked last
-    absl::Duration retry_after = absl::Seconds(2);  // where a reading failed that may go well later
+    size_t lines_max = 500;                             // of each
+    size_t line_bytes_max = 2000;                       // of the rest only its length is told
+    absl::Duration idle_after = absl::Seconds(10);      // since somebody looked last
+    absl::Duration gives_way_after = absl::Seconds(3);  // to others, since then
+    absl::Duration retry_after = absl::Seconds(2);  // where a reading is over and its job is not
+    absl::Duration well_after = absl::Seconds(3);   // a reading that has not failed by then
+    // Where a process could not be read, as when its node moves; longer each time.
+    absl::Duration again_after = absl::Seconds(10);
     // Called when there are new lines, from threads of the watch, at most so often: what comes
-    // meanwhile waits until the next call, or until somebody looks. It may not call the watch.
+    // meanwhile waits until the next call, or until somebody looks. It may not call the watch. No
+    // reader has news more often, either.
     absl::Duration change_every = absl::Milliseconds(200);
     std::function<void()> on_change = [] {};
   };
@@ -86,16 +99,20 @@ class LogWatch {
   LogWatch(const LogWatch&) = delete;
   LogWatch& operator=(const LogWatch&) = delete;
 
-  // What is news to a reader who is at `place`, which moves on; who calls it looks. `ranks`: of the
-  // job. Returns whether there is any.
-  bool TakeNews(const LogChoice& choice, uint32_t ranks, LogPlace* place, LogNews* news);
+  // What is news to a reader who is at `place`, which moves on; who calls it looks. Returns whether
+  // there is any.
+  bool TakeNews(const LogChoice& choice, const LogJob& job, LogPlace* place, LogNews* news);
   // Ends what nobody looks at any more; to be called now and then.
   void Sweep();
 
  private:
   struct Reading {
     LogChoice choice;
-    absl::Time looked_at;
+    std::string cluster;
+    absl::Time began, looked_at;
+    absl::Duration again_after;  // where has_problem
+    bool has_problem = false;    // of a process
+    bool is_told_ended = false;
     uint64_t number = 0;  // no other's lines have it
     std::unique_ptr<LogSource> source;
     std::thread thread;
@@ -111,7 +128,10 @@ class LogWatch {
   };
 
   // Null: as many as may be are read.
-  Reading* Find(const LogChoice& choice, uint32_t ranks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reading* Find(const LogChoice& choice, const LogJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsDue(const Reading& reading, const LogJob& job, absl::Time now) const;
+  bool HasRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reading* Begin(Reading next, const LogJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepAt(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Read(Reading* reading, const proto::ReadLogs& request);
   void BeginAnew(Reading* reading) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -106,7 +106,7 @@ class LogWatchTest : public ::testing::Test {
     const absl::Time deadline = absl::Now() + absl::Seconds(60);
     while (!wanted(all) && absl::Now() < deadline) {
       LogNews news;
-      if (!watch->TakeNews(choice, 2, place, &news)) {
+      if (!watch->TakeNews(choice, job_, place, &news)) {
         absl::SleepFor(absl::Milliseconds(1));
         continue;
       }
@@ -124,6 +124,7 @@ class LogWatchTest : public ::testing::Test {
   }
 
   FakeLogs fake_;
+  LogJob job_{.cluster = "c", .ranks = 2};
   std::atomic<int> changes_ = 0;
 };
 
@@ -137,7 +138,7 @@ TEST_F(LogWatchTest, TellsEachReaderWhatItHasNotReadYet) {
   EXPECT_EQ(news.lines[0].process, "1");
   EXPECT_EQ(news.lines[0].text, "one");
   EXPECT_EQ(news.lines[1].text, "two");
-  EXPECT_FALSE(watch.TakeNews({.job = 3}, 2, &place, &news));
+  EXPECT_FALSE(watch.TakeNews({.job = 3}, job_, &place, &news));
 
   Say(LinesOf(0, "\x1b[31mthree\x1b[0m\n"));
   Say(LinesOf(0, "", "rank 0: its log is gone"));
@@ -161,7 +162,7 @@ TEST_F(LogWatchTest, AsksForTheLastLinesOfWhatIsChosen) {
     const size_t before = begun();
     LogPlace place;
     LogNews news;
-    watch.TakeNews(choice, ranks, &place, &news);
+    watch.TakeNews(choice, {.ranks = ranks}, &place, &news);
     while (begun() == before) absl::SleepFor(absl::Milliseconds(1));
     absl::MutexLock lock(&fake_.mutex);
     return fake_.requests.back();
@@ -184,7 +185,7 @@ TEST_F(LogWatchTest, WhatNobodyLooksAtIsNotRead) {
   LogWatch watch(options);
   LogPlace place;
   LogNews news;
-  watch.TakeNews({.job = 3}, 2, &place, &news);
+  watch.TakeNews({.job = 3}, job_, &place, &news);
   EXPECT_EQ(open(), 1);
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
   while (open() > 0 && absl::Now() < deadline) {
@@ -224,11 +225,11 @@ TEST_F(LogWatchTest, NoMoreThanSoManyAreReadAtOnce) {
   LogWatch watch(options);
   LogPlace first, second, third;
   LogNews news;
-  watch.TakeNews({.job = 1}, 2, &first, &news);
-  watch.TakeNews({.job = 2}, 2, &second, &news);
-  ASSERT_TRUE(watch.TakeNews({.job = 3}, 2, &third, &news));
+  watch.TakeNews({.job = 1}, job_, &first, &news);
+  watch.TakeNews({.job = 2}, job_, &second, &news);
+  ASSERT_TRUE(watch.TakeNews({.job = 3}, job_, &third, &news));
   EXPECT_THAT(news.problem, HasSubstr("as many logs as may be, 2, are looked at"));
-  EXPECT_FALSE(watch.TakeNews({.job = 3}, 2, &third, &news)) << "said once";
+  EXPECT_FALSE(watch.TakeNews({.job = 3}, job_, &third, &news)) << "said once";
   EXPECT_EQ(open(), 2);
 }
 
@@ -237,11 +238,114 @@ TEST_F(LogWatchTest, AtTheJobsEndItSaysThatThisIsAll) {
   LogWatch watch(Options());
   LogPlace place;
   Await(&watch, &place, Lines(1));
+  job_.has_ended = true;
   End(absl::OkStatus());
   const LogNews news = Await(&watch, &place, [](const LogNews& seen) { return seen.ended; });
   EXPECT_TRUE(news.ended);
   EXPECT_EQ(news.problem, "");
   EXPECT_EQ(begun(), 1u);
+}
+
+TEST_F(LogWatchTest, AJobThatGoesOnIsReadAgain) {
+  Say(LinesOf(3, "", "worker w1, which is gone, has the log of rank 3"));
+  End(absl::OkStatus());
+  LogWatch watch(Options());
+  LogPlace place;
+  LogNews news = Await(&watch, &place, Lines(1));
+  EXPECT_FALSE(news.ended);
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.is_over = false;
+    fake_.said = {LinesOf(3, "here again\n")};
+  }
+  news = Await(&watch, &place, [](const LogNews& seen) {
+    return !seen.lines.empty() && seen.lines.back().text == "here again";
+  });
+  EXPECT_THAT(news.lines, SizeIs(1));
+}
+
+TEST_F(LogWatchTest, WhereOneProcessCannotBeReadAllAreReadAgain) {
+  LogWatch::Options options = Options();
+  options.again_after = absl::Milliseconds(20);
+  Say(LinesOf(0, "one\n"));
+  Say(LinesOf(3, "", "rank 3 is now on worker w2, not followed here: ask again for it"));
+  LogWatch watch(options);
+  LogPlace place;
+  Await(&watch, &place, Lines(2));
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.said = {LinesOf(0, "one\n"), LinesOf(3, "on w2\n")};
+  }
+  const LogNews news = Await(&watch, &place, [](const LogNews& seen) {
+    return !seen.lines.empty() && seen.lines.back().text == "on w2";
+  });
+  EXPECT_THAT(news.lines, SizeIs(2));
+  EXPECT_GE(begun(), 2u);
+}
+
+TEST_F(LogWatchTest, AnotherClustersLogsAreNotTheseOnes) {
+  Say(LinesOf(0, "of before\n"));
+  job_.has_ended = true;
+  End(absl::OkStatus());
+  LogWatch watch(Options());
+  LogPlace place;
+  Await(&watch, &place, [](const LogNews& seen) { return seen.ended; });
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.said = {LinesOf(0, "of now\n")};
+  }
+  job_.cluster = "d";
+  const LogNews news = Await(&watch, &place, Lines(1));
+  EXPECT_TRUE(news.anew);
+  EXPECT_EQ(news.lines[0].text, "of now");
+}
+
+TEST_F(LogWatchTest, WhatWasLookedAtAMomentAgoGivesWay) {
+  LogWatch::Options options = Options();
+  options.readings_max = 1;
+  options.gives_way_after = absl::Milliseconds(10);
+  LogWatch watch(options);
+  LogPlace first, second;
+  LogNews news;
+  watch.TakeNews({.job = 1}, job_, &first, &news);
+  absl::SleepFor(absl::Milliseconds(20));
+  watch.TakeNews({.job = 2}, job_, &second, &news);
+  EXPECT_EQ(news.problem, "");
+}
+
+TEST_F(LogWatchTest, WhatGoesWellHasNoOldProblem) {
+  LogWatch::Options options = Options();
+  options.well_after = absl::Milliseconds(20);
+  End(absl::FailedPreconditionError("job 3 has not begun"));
+  LogWatch watch(options);
+  LogPlace place;
+  Await(&watch, &place, [](const LogNews& seen) { return !seen.problem.empty(); });
+  {
+    absl::MutexLock lock(&fake_.mutex);
+    fake_.is_over = false;
+  }
+  LogNews news;
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (absl::Now() < deadline) {
+    if (watch.TakeNews({.job = 3}, job_, &place, &news) && news.problem.empty()) break;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(news.problem, "");
+}
+
+TEST_F(LogWatchTest, NobodyHasNewsMoreOftenThanSaid) {
+  LogWatch::Options options = Options();
+  options.change_every = absl::Hours(1);
+  Say(LinesOf(0, "one\n"));
+  LogWatch watch(options);
+  LogPlace place;
+  LogNews news;
+  ASSERT_TRUE(watch.TakeNews({.job = 3}, job_, &place, &news));
+  while (begun() == 0) absl::SleepFor(absl::Milliseconds(1));
+  Say(LinesOf(0, "two\n"));
+  LogPlace another;
+  const LogNews all = Await(&watch, &another, [](const LogNews& seen) { return seen.anew; });
+  EXPECT_FALSE(watch.TakeNews({.job = 3}, job_, &place, &news));
 }
 
 TEST_F(LogWatchTest, WhatIsRefusedIsSaidAndNotTriedAgain) {
@@ -252,7 +356,7 @@ TEST_F(LogWatchTest, WhatIsRefusedIsSaidAndNotTriedAgain) {
       Await(&watch, &place, [](const LogNews& seen) { return !seen.problem.empty(); });
   EXPECT_EQ(news.problem, "job 3 is ann's: ask her");
   LogNews more;
-  for (int i = 0; i < 10; ++i) watch.TakeNews({.job = 3}, 2, &place, &more);
+  for (int i = 0; i < 10; ++i) watch.TakeNews({.job = 3}, job_, &place, &more);
   EXPECT_EQ(begun(), 1u);
 }
 
@@ -271,7 +375,7 @@ TEST_F(LogWatchTest, AfterABreakTheLinesStayUntilTheyAreReadAgain) {
   EXPECT_FALSE(news.anew);
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
   while (begun() < 4 && absl::Now() < deadline) {
-    EXPECT_FALSE(watch.TakeNews({.job = 3}, 2, &place, &news)) << "nothing has changed";
+    EXPECT_FALSE(watch.TakeNews({.job = 3}, job_, &place, &news)) << "nothing has changed";
   }
   LogPlace late;
   EXPECT_THAT(Await(&watch, &late, Lines(1)).lines, SizeIs(1));

@@ -16,6 +16,7 @@
 #include "cli/web/log_json.h"
 #include "cli/web/metrics/exposition.h"
 #include "cli/web/scene_json.h"
+#include "common/control/coordinator_client.h"
 
 namespace strata::cli {
 namespace {
@@ -236,8 +237,12 @@ void Site::AppendScene(const std::shared_ptr<const ClusterScene>& scene,
 void Site::AppendLog(const ClusterScene& scene, const LogChoice& choice, LogPlace* place,
                      std::string* text) const {
   const JobScene* const job = scene.Find(choice.job);
+  if (job == nullptr) return;
+  const LogJob known{.cluster = scene.nodes.cluster_id(),
+                     .ranks = job->status.ranks(),
+                     .has_ended = control::HasEnded(job->status.state())};
   LogNews news;
-  if (job == nullptr || !options_.log_news(choice, job->status.ranks(), place, &news)) return;
+  if (!options_.log_news(choice, known, place, &news)) return;
   AppendEvent("log", LogDocument(choice, news), text);
 }
 

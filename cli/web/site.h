@@ -36,7 +36,7 @@ class Site {
     std::function<std::shared_ptr<const ClusterScene>()> scene;
     std::function<std::string(const ClusterScene&, absl::Time)> metrics;  // OpenMetrics
     // LogWatch's TakeNews; null: readers see no logs.
-    std::function<bool(const LogChoice&, uint32_t ranks, LogPlace*, LogNews*)> log_news = nullptr;
+    std::function<bool(const LogChoice&, const LogJob&, LogPlace*, LogNews*)> log_news = nullptr;
     // A link was used: another one opens the next session.
     std::function<void(const std::string& token)> on_new_token = [](const std::string&) {};
   };

@@ -251,19 +251,23 @@ std::string Now(const HttpAnswer& answer) {
 TEST_F(SiteTest, AStreamHasTheLogThatIsAskedForAsItGrows) {
   std::vector<std::string> lines = {"one"};
   std::vector<LogChoice> asked;
-  Make({.needs_login = false,
-        .log_news = [&](const LogChoice& choice, uint32_t ranks, LogPlace* place, LogNews* news) {
-          asked.push_back(choice);
-          EXPECT_EQ(ranks, 5u);
-          for (; place->line < lines.size(); ++place->line) {
-            news->lines.push_back({"1", lines[place->line]});
-          }
-          return !news->lines.empty();
-        }});
+  Make(
+      {.needs_login = false,
+       .log_news = [&](const LogChoice& choice, const LogJob& job, LogPlace* place, LogNews* news) {
+         asked.push_back(choice);
+         EXPECT_EQ(job.ranks, 5u);
+         EXPECT_EQ(job.cluster, "c");
+         EXPECT_TRUE(job.has_ended);
+         for (; place->line < lines.size(); ++place->line) {
+           news->lines.push_back({"1", lines[place->line]});
+         }
+         return !news->lines.empty();
+       }});
   auto scene = std::make_shared<ClusterScene>(*scene_);
   auto job = std::make_shared<JobScene>();
   job->status.set_job_id(3);
   job->status.set_ranks(5);
+  job->status.set_state(proto::FINISHED);
   scene->jobs = {job};
   scene_ = scene;
   EXPECT_THAT(*Ask("/api/cluster").body, HasSubstr("\"has_logs\":true"));

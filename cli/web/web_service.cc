@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
   if (absl::Status safe = CheckProtection(options, *address); !safe.ok()) return safe;
   const absl::StatusOr<std::string> token = ReadToken(options.metrics_token_file);
   if (!token.ok()) return token.status();
-  options.shows_logs |= options.needs_login && address->is_loopback;
+  // With a name for the host others reach it, by a proxy.
+  options.shows_logs |= options.needs_login && address->is_loopback && options.hosts.empty();
   auto service = std::unique_ptr<WebService>(new WebService(std::move(options), *token));
   Site* const site = service->site_.get();
   HttpServer::Options server{.host = address->text,
@@ -116,8 +117,8 @@ WebService::WebService(Options options, const std::string& metrics_token)
   site.scene = [this] { return watch_->Look(); };
   site.metrics = Exposition;
   if (options_.shows_logs) {
-    site.log_news = [this](const LogChoice& choice, uint32_t ranks, LogPlace* place,
-                           LogNews* news) { return logs_->TakeNews(choice, ranks, place, news); };
+    site.log_news = [this](const LogChoice& choice, const LogJob& job, LogPlace* place,
+                           LogNews* news) { return logs_->TakeNews(choice, job, place, news); };
   }
   site.on_new_token = [this](const std::string& token) { options_.on_new_link(UrlFor(token)); };
   site_ = std::make_unique<Site>(std::move(site), OwnPage());

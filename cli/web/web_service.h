@@ -32,7 +32,7 @@ class WebService {
     std::string certificate_file, key_file;
     std::string metrics_token_file;
     // Whoever may look sees jobs' logs, too. Where only a link opens a page that this host alone
-    // reaches, it is so in any case.
+    // reaches, and that has no other names, it is so in any case.
     bool shows_logs = false;
     // A link was used, and this is the next one; from a thread of the service.
     std::function<void(const std::string& url)> on_new_link = [](const std::string&) {};

@@ -11,7 +11,7 @@ TEST(RanksExchange, NobodyIsWaitedForWhenTrainingBegins) {
   // If each waited, this would take five minutes.
   for (int i = 0; i < 300; ++i) {
     RanksExchange exchange(wake.fd(), 0);
-    exchange.Start();
+    ASSERT_EQ(exchange.Start(), absl::OkStatus());
     ASSERT_EQ(exchange.Poll(absl::Seconds(1)), absl::OkStatus());
     ASSERT_EQ(exchange.phase(), Exchange::Phase::kTraining);
   }
@@ -20,10 +20,10 @@ TEST(RanksExchange, NobodyIsWaitedForWhenTrainingBegins) {
 TEST(RanksExchange, ItsDescriptorEndsAWait) {
   const EventFd wake = *EventFd::Create();
   RanksExchange exchange(wake.fd(), 0);
-  exchange.Start();
+  ASSERT_EQ(exchange.Start(), absl::OkStatus());
   wake.Notify();
   for (int i = 0; i < 300; ++i) ASSERT_EQ(exchange.Poll(absl::Seconds(1)), absl::OkStatus());
-  exchange.Finish(3);
+  ASSERT_EQ(exchange.Finish(3), absl::OkStatus());
   EXPECT_EQ(exchange.phase(), Exchange::Phase::kFinished);
 }
 

@@ -4,6 +4,7 @@
 
 #include <boost/asio/buffer.hpp>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/file/atomic_file.h"
@@ -39,16 +40,18 @@ absl::Status LoadTlsFiles(const std::string& certificate_file, const std::string
         return "";
       },
       failed);
+  // The context keeps no reference to what is on this stack.
+  const absl::Cleanup forget = [&] {
+    boost::system::error_code ignored;
+    context->set_password_callback(
+        [](size_t, ssl::context::password_purpose) { return std::string(); }, ignored);
+  };
   context->use_certificate_chain(boost::asio::buffer(*certificate), failed);
   if (failed) {
     return absl::InvalidArgumentError(
         absl::StrCat(certificate_file, ": no certificate in PEM form: ", failed.message()));
   }
   context->use_private_key(boost::asio::buffer(*key), ssl::context::pem, failed);
-  // The context keeps no reference to what is on this stack.
-  boost::system::error_code ignored;
-  context->set_password_callback(
-      [](size_t, ssl::context::password_purpose) { return std::string(); }, ignored);
   if (!failed) return absl::OkStatus();
   if (has_pass_phrase) {
     return absl::InvalidArgumentError(

@@ -103,7 +103,8 @@ async function logIn(token) {
 }
 
 // Follows the cluster, these jobs and the chosen log, whoever was followed before.
-async function follow(ids, onNews) {
+async function follow(wanted, onNews) {
+  const ids = [...wanted];  // tells this call from others
   clearTimeout(retry);
   if (source) source.close();
   source = null;
@@ -136,12 +137,14 @@ function listen(ids, onNews) {
   const stream = new EventSource(`/api/events${query.length ? `?${query.join("&")}` : ""}`);
   source = stream;
   const onEvent = (takeNews) => (event) => {
+    if (source !== stream) return;
     feed.link = "open";
     takeNews(JSON.parse(event.data));
     onNews(event.type);
   };
   stream.addEventListener("cluster", onEvent(takeCluster));
   stream.addEventListener("cluster", () => {
+    if (source !== stream) return;
     // A job has come that was not there, or has gone.
     const isHere = (id) => feed.cluster.jobs.some((job) => job.job_id === id);
     if (ids.some((id) => known.includes(id) !== isHere(id))) follow(ids, onNews);

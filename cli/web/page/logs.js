@@ -39,9 +39,8 @@ function logState(status) {
   const { lines, problem, ended, isTold } = feed.log;
   if (problem) return element("p", "reason open", problem);
   if (ended) return element("p", "note", lines.length ? "The job has ended: this is all." : "Nothing was written.");
-  if (!isTold) return element("p", "note", "asking…");
-  return element("p", "note", lines.length ? "New lines come at the end." :
-    hasEnded(status) ? "asking…" : "Nothing has been written yet.");
+  if (!isTold || hasEnded(status)) return element("p", "note", "asking…");
+  return element("p", "note", lines.length ? "New lines come at the end." : "Nothing has been written yet.");
 }
 
 function logBox(id) {
@@ -56,8 +55,11 @@ function logBox(id) {
   return made;
 }
 
+// As in a select.
+const whoseLog = () => feed.log.choice.split(":").slice(1).join(":");
+
 function openLog(status) {
-  const whose = feed.log.choice.split(":").slice(1).join(":");
+  const whose = whoseLog();
   return [
     box("div", "controls choices", logSelect(status, whose),
       button("close", () => { location.hash = `#/job/${status.job_id}`; }, "more")),
@@ -95,6 +97,9 @@ function showLog() {
 function showLogFromItsEnd() {
   isAtLogsEnd = true;
   isLogNew = true;
+  // What has the focus is left as it is otherwise.
+  const select = document.querySelector(".logs select");
+  if (select) select.value = whoseLog();
 }
 
 function drawLog() {

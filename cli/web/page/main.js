@@ -14,8 +14,11 @@ function route() {
 }
 
 // Whose log a job's page shows; null: no log.
-function logOf([id, word, ...whose]) {
-  return word === "log" ? [Number(id), ...whose].join(":") : null;
+function logOf([id, word, kind, rank]) {
+  if (word !== "log") return null;
+  const isRank = kind === "rank" && /^\d+$/.test(rank || "");
+  const whose = isRank ? `:rank:${Number(rank)}` : kind === "aggregators" ? ":aggregators" : "";
+  return `${Number(id)}${whose}`;
 }
 
 function nameIn(part) {

@@ -58,6 +58,23 @@ class PageLogsTest(WebCase):
         self.until(shown("#/job/3"))
         self.assertEqual(self.text(".logs .command code"), "strata logs 3 --follow")
 
+    def test_a_link_to_a_log_that_is_none_shows_all_ranks(self):
+        for place in ("#/job/3/log/", "#/job/3/log/rank/x", "#/job/03/log/nobody"):
+            self.open(place)
+            self.assertEqual(len(self.texts(".log .line")), 42, place)
+            self.assertEqual(self.browser.run("document.querySelector('.logs select').value"), "")
+
+    def test_the_select_says_whose_log_is_shown_also_after_going_back(self):
+        self.open("#/job/3/log")
+        self.browser.run("document.querySelector('.logs select').focus()")
+        self.browser.run("location.hash = '#/job/3/log/rank/2'")
+        self.until(shown("#/job/3/log/rank/2"))
+        value = "document.querySelector('.logs select').value"
+        self.assertEqual(self.browser.run(value), "rank:2")
+        self.browser.run("history.back()")
+        self.until(shown("#/job/3/log"))
+        self.assertEqual(self.browser.run(value), "")
+
     def test_who_waits_has_a_link_to_its_log(self):
         self.open("#/")
         self.browser.run("""[...document.querySelectorAll('.waits a')]

@@ -107,7 +107,7 @@ class LogsCommand : public ::testing::Test {
     const CommandResult none = Logs({"talks", "--grep", "nobody says this"});
     EXPECT_EQ(none.status.code, 0);
     EXPECT_EQ(none.out, "");
-    EXPECT_EQ(none.err, "strata: no line of these processes matches --grep\n");
+    EXPECT_EQ(none.err, "strata: no line among the last 100 of each matches --grep\n");
     const CommandResult second = Logs({"talks", "--node", "1", "--tail", "2"});
     EXPECT_THAT(second.out, AllOf(HasSubstr("[2] bell\a\n[2] said\n"), HasSubstr("[3] said\n"),
                                   Not(HasSubstr("[1]")), Not(HasSubstr("loss"))));
