@@ -19,7 +19,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -269,10 +268,6 @@ class BeastServer final : public HttpServer {
     ++streams_;
     asio::steady_timer news(io_);
     waiting_.insert(&news);
-    const absl::Cleanup leave = [&] {
-      waiting_.erase(&news);
-      --streams_;
-    };
     static const std::string kStillHere = ": still here\n\n";
     while (true) {
       const SharedText text = answer.events();
@@ -282,6 +277,8 @@ class BeastServer final : public HttpServer {
       co_await news.async_wait(asio::redirect_error(asio::use_awaitable, failed));
       if (!failed && !co_await WriteText(stream, kStillHere)) break;
     }
+    waiting_.erase(&news);
+    --streams_;
   }
 
   const Options options_;
