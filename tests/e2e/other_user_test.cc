@@ -115,7 +115,9 @@ TEST_F(OtherUser, IsToldNothingAtASocketThatItReaches) {
   EXPECT_THAT(nodes.out, HasSubstr("connection of another user"));
   // Nor does a command speak to a coordinator where another user may put one of its own.
   fs::permissions(base_ + "/runtime/strata", fs::perms(0777));
-  const CommandResult jobs = RunStrata({"jobs"});
+  // Named here: without a name, `jobs` would go on to the next folder that it knows, where a
+  // cluster of another test may be.
+  const CommandResult jobs = RunStrata({"jobs", "--coordinator", "unix:" + socket()});
   EXPECT_EQ(jobs.status.code, 1);
   EXPECT_THAT(jobs.err, HasSubstr("unix:" + socket() + ": other users may replace it"));
 }
