@@ -55,17 +55,33 @@ class Stream:
     """A stream of events that is read and not looked at."""
 
     def __init__(self, url, job):
-        place = urllib.parse.urlparse(url)
-        self.line = socket.create_connection((place.hostname, place.port))
-        self.line.sendall(f"GET /api/events?job={job} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        self.line, self.first = self.open(urllib.parse.urlparse(url), job)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
+
+    @staticmethod
+    def open(place, job):
+        """A stream that was closed keeps its place until it is next written to, a second or two."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            line = socket.create_connection((place.hostname, place.port))
+            line.sendall(f"GET /api/events?job={job} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            first = line.recv(1 << 20)
+            if first.startswith(b"HTTP/1.1 200 "):
+                return line, first
+            line.close()
+            if not first.startswith(b"HTTP/1.1 503 ") or time.monotonic() > deadline:
+                fail(f"no stream of events, but {first.decode('latin-1').splitlines()[:1]}")
+            time.sleep(0.5)
 
     def read(self):
         while self.receive():
             pass
 
     def receive(self):
+        if self.first:
+            first, self.first = self.first, b""
+            return first
         try:
             return self.line.recv(1 << 20)
         except OSError:
