@@ -6,11 +6,11 @@ usage: web.py STRATA CLOCK_RANK [--viewers 20] [--window 20] [--pairs 5] [--poin
 On this machine: a coordinator, a server, a worker with 2 slots on which a job trains LeNet-5 in
 mode sync, and `strata web`. Printed are, by turns --pairs times, for --window seconds in which
 nobody looks and for as many in which --viewers streams of events are read: the job's time for a
-step, and the coordinator's CPU time beside that of a window without `strata web`. Then, while all
-look and the job goes on: the seconds from a time that a rank of another job writes down until a
-reader has it (CLOCK_RANK, bazel-bin/bench/operations/clock_rank, reports the time as its loss),
-for --points of its reports; and those from SIGSTOP of a rank until a reader is told, --rounds
-times.
+step, and the CPU time of the coordinator and of what looks at it; and those of a window without
+`strata web`. Then, while all look and the job goes on: the seconds from a time that a rank of
+another job writes down until a reader has it (CLOCK_RANK, bazel-bin/bench/operations/clock_rank,
+reports the time as its loss), for --points of its reports; and those from SIGSTOP of a rank until a
+reader is told, --rounds times.
 """
 
 import argparse
@@ -143,15 +143,22 @@ def cpu_s(pid):
 
 
 class Measured:
-    """The coordinator's CPU time and the job's steps in a window."""
+    """The job's steps in a window, and the CPU time of the coordinator and of what looks at it."""
 
-    def __init__(self, cluster, coordinator, window):
-        steps, used, begin = self.step(cluster), cpu_s(coordinator), time.monotonic()
+    def __init__(self, cluster, coordinator, window, web=None):
+        steps, begin = self.step(cluster), time.monotonic()
+        used, lookers = cpu_s(coordinator.pid), self.lookers_s(web)
         time.sleep(window)
         steps = self.step(cluster) - steps
         took = time.monotonic() - begin
-        self.cpu = (cpu_s(coordinator) - used) / took
+        self.cpu = (cpu_s(coordinator.pid) - used) / took
+        self.lookers_cpu = (self.lookers_s(web) - lookers) / took
         self.step_ms = took / steps * 1000 if steps else math.nan
+
+    @staticmethod
+    def lookers_s(web):
+        """Of `strata web`, and of this program with its streams."""
+        return time.process_time() + (cpu_s(web.pid) if web else 0)
 
     @staticmethod
     def step(cluster):
@@ -164,15 +171,15 @@ def await_step(cluster, name, step):
             return
 
 
-def measure_pairs(cluster, options, coordinator, url):
+def measure_pairs(cluster, options, coordinator, web, url):
     """[(nobody looks, all look)]"""
     pairs = []
     for _ in range(options.pairs):
         time.sleep(options.idle)  # until it counts as not looked at
-        idle = Measured(cluster, coordinator.pid, options.window)
+        idle = Measured(cluster, coordinator, options.window, web)
         streams = [Stream(url, 1) for _ in range(options.viewers)]
         time.sleep(2)
-        pairs.append((idle, Measured(cluster, coordinator.pid, options.window)))
+        pairs.append((idle, Measured(cluster, coordinator, options.window, web)))
         for stream in streams:
             stream.close()
     return pairs
@@ -213,11 +220,11 @@ def measure_stops(options, rank, url):
 def look(cluster, options, coordinator):
     run_dir = cluster.submit("job", JOB)
     await_step(cluster, "job", 20)
-    without = Measured(cluster, coordinator.pid, options.window)
-    _, ready = cluster.start("web", "--coordinator", cluster.address, "--listen", "127.0.0.1:0",
+    without = Measured(cluster, coordinator, options.window)
+    web, ready = cluster.start("web", "--coordinator", cluster.address, "--listen", "127.0.0.1:0",
                              "--no-login", "--log-level", "error")
     url = ready["url"]
-    pairs = measure_pairs(cluster, options, coordinator, url)
+    pairs = measure_pairs(cluster, options, coordinator, web, url)
     streams = [Stream(url, 2) for _ in range(options.viewers - 1)]
     lags = measure_lags(cluster, options, url)
     for stream in streams:
@@ -251,8 +258,9 @@ def main():
         without, pairs, lags, told = look(cluster, options, coordinator)
     idle, watched = zip(*pairs)
     for name, windows in (("nobody looks", idle), (f"{options.viewers} look", watched)):
-        print(f"{name}: a step takes {spread([one.step_ms for one in windows], '.2f')} ms; the "
-              f"coordinator uses {spread([one.cpu * 100 for one in windows], '.2f')} % of a core")
+        print(f"{name}: a step takes {spread([one.step_ms for one in windows], '.2f')} ms; of a core "
+              f"the coordinator uses {spread([one.cpu * 100 for one in windows], '.2f')} %, strata "
+              f"web and the readers {spread([one.lookers_cpu * 100 for one in windows], '.2f')} %")
     print(f"without strata web: {without.step_ms:.2f} ms, {without.cpu * 100:.2f} %")
     ratios = [both.step_ms / none.step_ms for none, both in pairs]
     print(f"a step while {options.viewers} look / while nobody does, pair by pair: "
