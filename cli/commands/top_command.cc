@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -43,8 +44,8 @@ int ShowOnce(const Options& options) {
   TopScene scene{.coordinator = options.coordinator.address};
   if (absl::Status asked = Ask(client.get(), &scene); !asked.ok()) return PrintError(asked);
   const std::optional<Screen::Size> size = Screen::SizeOf(stdout);
-  TopSize shown;
-  if (size.has_value()) shown.columns = size->columns;
+  // Into a pipe or a file all of it goes.
+  const TopSize shown{.columns = size.has_value() ? size->columns : INT_MAX};
   std::fputs(TopScreen(scene, shown, absl::Now()).c_str(), stdout);
   return kExitOk;
 }

@@ -28,6 +28,7 @@ int Run(const Options& options, const Invocation& invocation) {
   }
   StopRequest request;
   WebService::Options web = options.web;
+  web.own_name = HostName();
   web.on_new_link = PrintWebLink;
   auto service = WebService::Open(std::move(web));
   if (!service.ok()) return PrintError(service.status());

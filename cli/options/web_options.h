@@ -5,13 +5,16 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "cli/options/options.h"
 #include "common/control/coordinator_client.h"
 
 namespace strata::cli {
 
-// Makes clients for a page (cli/watch): they ask for a moment only, and are told each rank's
-// reports.
+// How long a page asks: it says soon that nobody answers, and asks again.
+inline constexpr absl::Duration kWebPatience = absl::Seconds(2);
+
+// Makes clients for a page (cli/watch): they ask so long only, and are told each rank's reports.
 std::function<std::unique_ptr<control::CoordinatorClient>()> WebClients(
     const CoordinatorOptions& options);
 

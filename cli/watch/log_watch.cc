@@ -135,6 +135,11 @@ LogWatch::Reading* LogWatch::Find(const LogChoice& choice, const LogJob& job) {
     }
     return &reading;
   }
+  if (before != nullptr) before->looked_at = now;
+  SweepAt(now);
+  // Those that were ended and are not over yet count, too. What was read is kept meanwhile.
+  if (readings_.size() >= 2 * options_.readings_max) return before;
+  if (before == nullptr && !MakeRoom(now)) return nullptr;
   Reading next{.choice = choice,
                .cluster = job.cluster,
                .began = now,
@@ -148,17 +153,20 @@ LogWatch::Reading* LogWatch::Find(const LogChoice& choice, const LogJob& job) {
     next.first = before->first;
     next.version = before->version;
     next.is_of_before = true;
-    before->is_stopping = true;
-    before->source->Stop();
+    End(before);
   } else {
     next.number = ++newest_;
   }
-  SweepAt(now);
-  return HasRoom(now) ? Begin(std::move(next), job) : nullptr;
+  return Begin(std::move(next), job);
 }
 
-// What was looked at a moment ago alone gives way.
-bool LogWatch::HasRoom(absl::Time now) {
+void LogWatch::End(Reading* reading) {
+  reading->is_stopping = true;
+  reading->source->Stop();
+}
+
+// To one more; what was looked at a moment ago alone gives way.
+bool LogWatch::MakeRoom(absl::Time now) {
   size_t looked_at = 0;
   Reading* oldest = nullptr;
   for (Reading& reading : readings_) {
@@ -166,11 +174,9 @@ bool LogWatch::HasRoom(absl::Time now) {
     ++looked_at;
     if (oldest == nullptr || reading.looked_at < oldest->looked_at) oldest = &reading;
   }
-  if (readings_.size() >= 2 * options_.readings_max) return false;
   if (looked_at < options_.readings_max) return true;
   if (now - oldest->looked_at < options_.gives_way_after) return false;
-  oldest->is_stopping = true;
-  oldest->source->Stop();
+  End(oldest);
   return true;
 }
 
@@ -197,10 +203,7 @@ void LogWatch::Sweep() {
 void LogWatch::SweepAt(absl::Time now) {
   for (auto it = readings_.begin(); it != readings_.end();) {
     Reading& reading = *it;
-    if (!reading.is_stopping && now - reading.looked_at > options_.idle_after) {
-      reading.is_stopping = true;
-      reading.source->Stop();
-    }
+    if (!reading.is_stopping && now - reading.looked_at > options_.idle_after) End(&reading);
     const bool is_gone = reading.is_stopping && reading.is_over;
     if (is_gone && reading.thread.joinable()) reading.thread.join();  // it is at its end
     it = is_gone ? readings_.erase(it) : std::next(it);

@@ -130,7 +130,9 @@ class LogWatch {
   // Null: as many as may be are read.
   Reading* Find(const LogChoice& choice, const LogJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDue(const Reading& reading, const LogJob& job, absl::Time now) const;
-  bool HasRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its thread comes to its end later.
+  static void End(Reading* reading);
   Reading* Begin(Reading next, const LogJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepAt(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Read(Reading* reading, const proto::ReadLogs& request);

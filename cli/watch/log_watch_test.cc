@@ -23,6 +23,7 @@ struct FakeLogs {
   std::vector<proto::LogLines> said;  // to each source from the first on
   bool is_over = false;               // then Read ends so:
   absl::Status status = absl::OkStatus();
+  uint32_t deaf_job = 0;  // Read of its logs goes on, whatever is said and whoever stops it
   std::vector<proto::ReadLogs> requests;
   int open = 0;
 };
@@ -44,7 +45,8 @@ class FakeSource final : public LogSource {
     fake_->requests.push_back(request);
     for (size_t told = 0; true;) {
       const auto is_news = [&] {
-        return is_stopped_ || fake_->is_over || told < fake_->said.size();
+        const bool is_deaf = request.job_id() == fake_->deaf_job;
+        return !is_deaf && (is_stopped_ || fake_->is_over || told < fake_->said.size());
       };
       fake_->mutex.Await(absl::Condition(&is_news));
       if (is_stopped_) return absl::CancelledError("");
@@ -231,6 +233,26 @@ TEST_F(LogWatchTest, NoMoreThanSoManyAreReadAtOnce) {
   EXPECT_THAT(news.problem, HasSubstr("as many logs as may be, 2, are looked at"));
   EXPECT_FALSE(watch.TakeNews({.job = 3}, job_, &third, &news)) << "said once";
   EXPECT_EQ(open(), 2);
+}
+
+TEST_F(LogWatchTest, WhereThereIsNoRoomToReadAnewWhatWasReadIsKept) {
+  LogWatch::Options options = Options();
+  options.readings_max = 1;
+  options.gives_way_after = absl::ZeroDuration();
+  fake_.deaf_job = 4;
+  LogWatch watch(options);
+  LogPlace other, place, later;
+  LogNews news;
+  watch.TakeNews({.job = 4}, job_, &other, &news);  // goes on though it gives way
+  Say(LinesOf(0, "a\n"));
+  Await(&watch, &place, Lines(1));
+  End(absl::UnavailableError("the worker is gone"));
+  Await(&watch, &place, [](const LogNews& seen) { return !seen.problem.empty(); });
+  EXPECT_TRUE(watch.TakeNews({.job = 3}, job_, &later, &news));
+  EXPECT_THAT(news.lines, SizeIs(1));
+  EXPECT_EQ(news.problem, "the worker is gone");
+  absl::MutexLock lock(&fake_.mutex);
+  fake_.deaf_job = 0;
 }
 
 TEST_F(LogWatchTest, AtTheJobsEndItSaysThatThisIsAll) {

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/time.h"
+#include "cli/options/web_options.h"
 #include "common/control/calls/logs_client.h"
 
 namespace strata::cli {
 namespace {
-
-// A page says soon that nobody answers, and asks again.
-constexpr absl::Duration kPatience = absl::Seconds(2);
 
 class ClientLogSource final : public LogSource {
  public:
@@ -32,7 +29,7 @@ std::function<std::unique_ptr<LogSource>()> WebLogs(const CoordinatorOptions& op
   const control::CoordinatorClient::Options user = ClientOptions(options);
   const control::LogsClient::Options client{.coordinator = user.coordinator,
                                             .credentials = user.credentials,
-                                            .deadline = std::min(user.deadline, kPatience)};
+                                            .deadline = std::min(user.deadline, kWebPatience)};
   return [client] { return std::make_unique<ClientLogSource>(client); };
 }
 

@@ -59,6 +59,12 @@ absl::Status CheckProtection(const WebService::Options& options, const ListenAdd
   return absl::OkStatus();
 }
 
+// In links.
+std::string LinkHost(const WebService::Options& options, const ListenAddress& address) {
+  if (!address.is_any) return options.listen.substr(0, options.listen.rfind(':'));
+  return options.hosts.empty() ? options.own_name : options.hosts.front();
+}
+
 absl::StatusOr<std::string> ReadToken(const std::string& file) {
   if (file.empty()) return "";
   absl::StatusOr<std::string> text = ReadFile(file, kTokenBytesMax);
@@ -83,7 +89,7 @@ absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
   if (!token.ok()) return token.status();
   // With a name for the host others reach it, by a proxy.
   options.shows_logs |= options.needs_login && address->is_loopback && options.hosts.empty();
-  auto service = std::unique_ptr<WebService>(new WebService(std::move(options), *token));
+  auto service = std::unique_ptr<WebService>(new WebService(std::move(options), *address, *token));
   Site* const site = service->site_.get();
   HttpServer::Options server{.host = address->text,
                              .port = place->port,
@@ -104,13 +110,14 @@ absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
   return service;
 }
 
-WebService::WebService(Options options, const std::string& metrics_token)
-    : options_(std::move(options)) {
+WebService::WebService(Options options, const ListenAddress& address,
+                       const std::string& metrics_token)
+    : options_(std::move(options)), link_host_(LinkHost(options_, address)) {
   Site::Options site;
   site.needs_login = options_.needs_login;
   site.has_tls = !options_.certificate_file.empty();
   site.hosts = options_.hosts;
-  site.hosts.push_back(options_.listen.substr(0, options_.listen.rfind(':')));
+  site.hosts.push_back(link_host_);
   site.metrics_token = metrics_token;
   // Cookies of one host know no ports: each page has one of its own.
   site.cookie = absl::StrCat("strata_web_", getpid());
@@ -150,9 +157,8 @@ void WebService::Begin(const std::string& coordinator,
 }
 
 std::string WebService::UrlFor(const std::string& token) const {
-  const std::string host = options_.listen.substr(0, options_.listen.rfind(':'));
-  return absl::StrCat(server_->has_tls() ? "https://" : "http://", host, ":", server_->port(), "/",
-                      options_.needs_login ? absl::StrCat("#token=", token) : "");
+  return absl::StrCat(server_->has_tls() ? "https://" : "http://", link_host_, ":", server_->port(),
+                      "/", options_.needs_login ? absl::StrCat("#token=", token) : "");
 }
 
 }  // namespace strata::cli

@@ -27,6 +27,8 @@ class WebService {
     // Its address, by which is decided who may reach the page.
     std::function<absl::StatusOr<ListenAddress>(const std::string& host)> resolve =
         ResolveListenAddress;
+    // What its link calls this host where it listens at all addresses, and `hosts` has no name.
+    std::string own_name = "localhost";
     bool needs_login = true;
     std::vector<std::string> hosts;  // Site's
     std::string certificate_file, key_file;
@@ -52,10 +54,11 @@ class WebService {
   std::string url() const { return UrlFor(site_->token()); }
 
  private:
-  WebService(Options options, const std::string& metrics_token);
+  WebService(Options options, const ListenAddress& address, const std::string& metrics_token);
   std::string UrlFor(const std::string& token) const;
 
   const Options options_;
+  const std::string link_host_;
   std::unique_ptr<Site> site_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<LogWatch> logs_;

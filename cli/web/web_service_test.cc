@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -10,6 +11,7 @@ namespace strata::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Any name has this address.
 WebService::Options NameOf(const std::string& name, ListenAddress address) {
@@ -49,6 +51,22 @@ TEST(WebServiceTest, ListensAtTheAddressOfWhichItWasDecided) {
   const auto service = WebService::Open(options);
   EXPECT_THAT(service.status().message(), HasSubstr("cannot listen at 192.0.2.1:0: "));
   EXPECT_EQ(asked, 1);
+}
+
+TEST(WebServiceTest, ALinkGoesToWhereItListensOrWhereThatIsEverywhereToAName) {
+  const auto link = [](const std::string& listen, bool is_any, std::vector<std::string> hosts) {
+    WebService::Options options = NameOf(listen, {"127.0.0.1", true, is_any});
+    options.own_name = "head";
+    options.hosts = std::move(hosts);
+    const auto service = WebService::Open(std::move(options));
+    EXPECT_EQ(service.status(), absl::OkStatus());
+    return service.ok() ? (*service)->url() : "";
+  };
+  EXPECT_THAT(link("127.0.0.1", false, {"other"}), StartsWith("http://127.0.0.1:"));
+  EXPECT_THAT(link("[::1]", false, {}), StartsWith("http://[::1]:"));
+  EXPECT_THAT(link("0.0.0.0", true, {}), StartsWith("http://head:"));
+  EXPECT_THAT(link("[::]", true, {"head.example.org", "other"}),
+              StartsWith("http://head.example.org:"));
 }
 
 TEST(WebServiceTest, AHostWithoutAnAddressIsSaid) {

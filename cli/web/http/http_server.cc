@@ -16,6 +16,7 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
 #include <chrono>
+#include <exception>
 #include <set>
 #include <utility>
 
@@ -270,7 +271,13 @@ class BeastServer final : public HttpServer {
     waiting_.insert(&news);
     static const std::string kStillHere = ": still here\n\n";
     while (true) {
-      const SharedText text = answer.events();
+      SharedText text;
+      try {
+        text = answer.events();
+      } catch (const std::exception& error) {  // want of memory, say
+        LogDebug("a stream of the page ended: %s", error.what());
+        break;
+      }
       if (text != nullptr && !co_await WriteText(stream, *text)) break;
       if (text != nullptr) continue;  // more may have come meanwhile
       news.expires_after(ToChrono(options_.event_pause));

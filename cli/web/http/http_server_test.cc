@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -222,6 +223,17 @@ TEST_F(HttpServerTest, AReaderThatDoesNotReadIsAskedNoFurtherHoldsUpNobodyAndIsC
     absl::SleepFor(absl::Milliseconds(50));
   }
   FAIL() << "the reader that does not read still has its place";
+}
+
+TEST_F(HttpServerTest, AStreamWhoseEventsCannotBeMadeEndsAndLeavesItsPlace) {
+  events_ = []() -> SharedText { throw std::bad_alloc(); };
+  Begin({.streams_max = 1});
+  for (int i = 0; i < 3; ++i) {
+    RawClient stream(port());
+    ASSERT_TRUE(stream.Send(GetRequest("/events")));
+    EXPECT_TRUE(stream.HearEnd());
+    EXPECT_THAT(stream.heard(), StartsWith("HTTP/1.1 200 "));
+  }
 }
 
 TEST_F(HttpServerTest, AReaderThatTakesALittleNowAndThenIsCutOff) {

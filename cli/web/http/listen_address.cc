@@ -17,7 +17,9 @@ absl::StatusOr<ListenAddress> ResolveListenAddress(const std::string& host) {
     return absl::UnavailableError(absl::StrCat("cannot listen at ", host, ": ", failed.message()));
   }
   const boost::asio::ip::address address = found.begin()->endpoint().address();
-  return ListenAddress{.text = address.to_string(), .is_loopback = address.is_loopback()};
+  return ListenAddress{.text = address.to_string(),
+                       .is_loopback = address.is_loopback(),
+                       .is_any = address.is_unspecified()};
 }
 
 }  // namespace strata::cli

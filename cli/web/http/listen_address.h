@@ -12,6 +12,7 @@ namespace strata::cli {
 struct ListenAddress {
   std::string text;          // "127.0.0.1", "::1"
   bool is_loopback = false;  // no other host reaches it
+  bool is_any = false;       // "0.0.0.0", "::": all that this host has, and none that one can go to
 };
 
 // The first address of a host, which is a name or an address already. Blocks while the name is

@@ -26,6 +26,14 @@ TEST(ListenAddressTest, OthersReachEveryOtherAddress) {
   }
 }
 
+TEST(ListenAddressTest, AllAddressesAreNoneToGoTo) {
+  for (const char* host : {"0.0.0.0", "::"})
+    EXPECT_TRUE(ResolveListenAddress(host)->is_any) << host;
+  for (const char* host : {"127.0.0.1", "10.1.2.3", "fe80::1"}) {
+    EXPECT_FALSE(ResolveListenAddress(host)->is_any) << host;
+  }
+}
+
 TEST(ListenAddressTest, AnAddressStaysAsItIs) {
   EXPECT_EQ(ResolveListenAddress("10.1.2.3")->text, "10.1.2.3");
   EXPECT_EQ(ResolveListenAddress("::1")->text, "::1");

@@ -21,12 +21,6 @@
 namespace strata::server {
 namespace {
 
-// An older coordinator must not take what it would read only half of: this goes up with each change
-// of the tables, or of what they hold, that one of before would overlook. 2: jobs have the protocol
-// version that they stay on, and daemons may be out of service.
-constexpr int kSchemaVersion = 2;
-constexpr int kOldestSchemaVersion = 1;  // that is taken over
-
 constexpr char kFirstTables[] =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL,"

@@ -24,6 +24,12 @@ namespace strata::server {
 class JobStore {
  public:
   static constexpr char kFile[] = "coordinator.sqlite";  // in the directory
+  // The state's number, also of one in etcd. An older coordinator must not take what it would read
+  // only half of: it goes up with each change of the tables, or of what they hold, that one of
+  // before would overlook. 2: jobs have the protocol version that they stay on, and daemons may be
+  // out of service.
+  static constexpr int kSchemaVersion = 2;
+  static constexpr int kOldestSchemaVersion = 1;  // that is taken over
 
   virtual ~JobStore() = default;
   // Creates directory and database where there are none.

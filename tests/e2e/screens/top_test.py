@@ -95,6 +95,7 @@ class TopTest(unittest.TestCase):
         path = os.path.join(cls.dir.name, "job.textproto")
         with open(path, "w", encoding="utf-8") as file:
             file.write(JOB)
+        cls.job = path
         cls.strata("submit", path, "--coordinator", cls.address)
 
     @classmethod
@@ -120,6 +121,15 @@ class TopTest(unittest.TestCase):
         self.assertIn("watched", text)
         self.assertEqual(len(re.findall(r"^w\d|^s\d", text, re.M)), 3, text)
         self.assertNotIn("\033", text)
+
+    def test_a_pipe_gets_long_lines_whole(self):
+        self.strata("submit", self.job, "--coordinator", self.address, "--set", 'name="next"')
+        text = self.strata("top", "--once", "--coordinator", self.address).stdout
+        self.strata("cancel", "next", "--coordinator", self.address)
+        (row,) = [line for line in text.split("\n") if " next " in line]
+        self.assertGreater(len(row), 100, text)
+        self.assertIn("waits for 2 more free slots", row)
+        self.assertTrue(row.endswith(" holds 2"), text)
 
     def test_the_screen_follows_the_job_and_q_leaves_it_as_it_was(self):
         top = self.terminal("--coordinator", self.address)

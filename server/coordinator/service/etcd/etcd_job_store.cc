@@ -20,9 +20,6 @@
 namespace strata::server {
 namespace {
 
-// As the numbers of the state on SQLite (job_store.cc).
-constexpr uint32_t kSchemaVersion = 2;
-constexpr uint32_t kOldestSchemaVersion = 1;  // that is taken over
 // Where etcd drops its history while it is read.
 constexpr int kLoadsMax = 3;
 
@@ -140,7 +137,7 @@ class EtcdJobStore final : public JobStore {
 
   absl::Status ReadMeta(const etcdserverpb::TxnResponse& meta) {
     const mvccpb::KeyValue& schema = *OnlyKey(meta, 0);
-    uint32_t version = 0;
+    int version = 0;
     if (!absl::SimpleAtoi(schema.value(), &version)) {
       return Damaged(schema.key(), "is damaged: no number");
     }
