@@ -258,9 +258,10 @@ def main():
         without, pairs, lags, told = look(cluster, options, coordinator)
     idle, watched = zip(*pairs)
     for name, windows in (("nobody looks", idle), (f"{options.viewers} look", watched)):
-        print(f"{name}: a step takes {spread([one.step_ms for one in windows], '.2f')} ms; of a core "
-              f"the coordinator uses {spread([one.cpu * 100 for one in windows], '.2f')} %, strata "
-              f"web and the readers {spread([one.lookers_cpu * 100 for one in windows], '.2f')} %")
+        print(f"{name}: a step takes {spread([one.step_ms for one in windows], '.2f')} ms; "
+              f"of a core the coordinator uses {spread([one.cpu * 100 for one in windows], '.2f')} "
+              f"%, strata web and the readers "
+              f"{spread([one.lookers_cpu * 100 for one in windows], '.2f')} %")
     print(f"without strata web: {without.step_ms:.2f} ms, {without.cpu * 100:.2f} %")
     ratios = [both.step_ms / none.step_ms for none, both in pairs]
     print(f"a step while {options.viewers} look / while nobody does, pair by pair: "

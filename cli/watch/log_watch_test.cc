@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/watch/fake_logs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -16,64 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// Whose logs can be read; its sources share it.
-struct FakeLogs {
-  absl::Mutex mutex;
-  std::vector<proto::LogLines> said;  // to each source from the first on
-  bool is_over = false;               // then Read ends so:
-  absl::Status status = absl::OkStatus();
-  uint32_t deaf_job = 0;  // Read of its logs goes on, whatever is said and whoever stops it
-  std::vector<proto::ReadLogs> requests;
-  int open = 0;
-};
-
-class FakeSource final : public LogSource {
- public:
-  explicit FakeSource(FakeLogs* fake) : fake_(fake) {
-    absl::MutexLock lock(&fake_->mutex);
-    ++fake_->open;
-  }
-  ~FakeSource() override {
-    absl::MutexLock lock(&fake_->mutex);
-    --fake_->open;
-  }
-
-  absl::Status Read(const proto::ReadLogs& request,
-                    const std::function<void(const proto::LogLines&)>& on_lines) override {
-    absl::MutexLock lock(&fake_->mutex);
-    fake_->requests.push_back(request);
-    for (size_t told = 0; true;) {
-      const auto is_news = [&] {
-        const bool is_deaf = request.job_id() == fake_->deaf_job;
-        return !is_deaf && (is_stopped_ || fake_->is_over || told < fake_->said.size());
-      };
-      fake_->mutex.Await(absl::Condition(&is_news));
-      if (is_stopped_) return absl::CancelledError("");
-      if (told >= fake_->said.size()) return fake_->status;
-      const proto::LogLines lines = fake_->said[told++];
-      fake_->mutex.Unlock();
-      on_lines(lines);
-      fake_->mutex.Lock();
-    }
-  }
-  void Stop() override {
-    absl::MutexLock lock(&fake_->mutex);
-    is_stopped_ = true;
-  }
-
- private:
-  FakeLogs* const fake_;
-  bool is_stopped_ = false;
-};
-
-proto::LogLines LinesOf(uint32_t rank, const std::string& lines, const std::string& error = "") {
-  proto::LogLines said;
-  said.mutable_process()->set_rank(rank);
-  said.set_lines(lines);
-  said.set_error(error);
-  return said;
-}
 
 class LogWatchTest : public ::testing::Test {
  protected:

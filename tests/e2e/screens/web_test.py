@@ -178,8 +178,9 @@ class WebTest(WebCluster):
                      "--tls-certificate", certificate, "--tls-key", key,
                      env={"OPENSSL_CONF": self.path("careless.cnf", CARELESS)})
         self.addCleanup(web.end)
-        self.assertRegex(web.field("url"), r"^https://0\.0\.0\.0:\d+/#token=\S+$")
-        return Reader(web.field("url").replace("0.0.0.0", "127.0.0.1"), certificate)
+        host = socket.gethostname()
+        self.assertRegex(web.field("url"), rf"^https://{re.escape(host)}:\d+/#token=\S+$")
+        return Reader(web.field("url").replace(host, "127.0.0.1", 1), certificate)
 
     def test_over_tls_the_link_opens_it_for_a_cookie_that_never_goes_in_plain_text(self):
         reader = self.start_tls()
