@@ -222,7 +222,7 @@ def look(cluster, options, coordinator):
     await_step(cluster, "job", 20)
     without = Measured(cluster, coordinator, options.window)
     web, ready = cluster.start("web", "--coordinator", cluster.address, "--listen", "127.0.0.1:0",
-                             "--no-login", "--log-level", "error")
+                               "--no-login", "--log-level", "error")
     url = ready["url"]
     pairs = measure_pairs(cluster, options, coordinator, web, url)
     streams = [Stream(url, 2) for _ in range(options.viewers - 1)]

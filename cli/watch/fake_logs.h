@@ -1,8 +1,10 @@
 #ifndef STRATA_CLI_WATCH_FAKE_LOGS_H_
 #define STRATA_CLI_WATCH_FAKE_LOGS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,8 @@ struct FakeLogs {
   std::vector<proto::LogLines> said;  // to each source from the first on
   bool is_over = false;               // then Read ends so:
   absl::Status status = absl::OkStatus();
-  uint32_t deaf_job = 0;  // Read of its logs goes on, whatever is said and whoever stops it
+  std::optional<uint32_t>
+      deaf_job;  // Read of its logs goes on, whatever is said and whoever stops it
   std::vector<proto::ReadLogs> requests;
   int open = 0;
 };

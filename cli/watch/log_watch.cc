@@ -1,8 +1,8 @@
 #include "cli/watch/log_watch.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -144,7 +144,8 @@ LogWatch::Reading* LogWatch::Find(const LogChoice& choice, const LogJob& job) {
                .cluster = job.cluster,
                .began = now,
                .looked_at = now,
-               .again_after = options_.again_after};
+               .again_after = options_.again_after,
+               .source = options_.connect()};
   if (before != nullptr) {
     if (before->has_problem) next.again_after = std::min(2 * before->again_after, kAgainAfterMax);
     next.number = before->number;
@@ -181,16 +182,16 @@ bool LogWatch::MakeRoom(absl::Time now) {
 }
 
 LogWatch::Reading* LogWatch::Begin(Reading next, const LogJob& job) {
-  next.source = options_.connect();
+  const proto::ReadLogs request = RequestOf(next.choice, job.ranks, options_.lines_max);
   Reading* const reading = &readings_.emplace_back(std::move(next));
-  const proto::ReadLogs request = RequestOf(reading->choice, job.ranks, options_.lines_max);
   try {
     reading->thread = std::thread([this, reading, request] { Read(reading, request); });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     reading->status = absl::ResourceExhaustedError(
         absl::StrCat("no thread can be started to read this log: ", error.what()));
     reading->over_at = reading->began;
     reading->is_over = true;
+    ++reading->version;
   }
   return reading;
 }

@@ -195,7 +195,7 @@ TEST_F(LogWatchTest, WhereThereIsNoRoomToReadAnewWhatWasReadIsKept) {
   EXPECT_THAT(news.lines, SizeIs(1));
   EXPECT_EQ(news.problem, "the worker is gone");
   absl::MutexLock lock(&fake_.mutex);
-  fake_.deaf_job = 0;
+  fake_.deaf_job.reset();
 }
 
 TEST_F(LogWatchTest, AtTheJobsEndItSaysThatThisIsAll) {

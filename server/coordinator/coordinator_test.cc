@@ -3,8 +3,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -92,10 +94,10 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
                                                                  .deadline = absl::Seconds(20),
                                                                  .reports = true});
   absl::Notification asking;
-  int reports = 0;
+  std::vector<proto::FollowEvent> asked;
   std::thread asker([&] {
     const auto last = asking_client->Follow(job, [&](const proto::FollowEvent& event) {
-      reports += event.has_report() ? 1 : 0;
+      asked.push_back(event);
       if (!asking.HasBeenNotified()) asking.Notify();
     });
     EXPECT_TRUE(last.ok()) << last.status();
@@ -114,7 +116,11 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
   EXPECT_EQ(events.back().status().state(), proto::FINISHED);
   EXPECT_EQ(events.back().status().chunks(), 1);
   EXPECT_EQ(events.back().status().run_dir(), "/runs/job");
-  EXPECT_EQ(reports, 2);  // one of each rank, for who asks
+  // One of each rank, for who asks, who is told all the rest, too.
+  EXPECT_EQ(std::erase_if(asked, [](const auto& event) { return event.has_report(); }), 2);
+  EXPECT_EQ(asked.back().status().state(), proto::FINISHED);
+  const auto is_metrics = [](const proto::FollowEvent& event) { return event.has_metrics(); };
+  EXPECT_EQ(std::count_if(asked.begin(), asked.end(), is_metrics), 1);
   int records = 0;
   for (const proto::FollowEvent& event : events) {
     EXPECT_FALSE(event.has_report());

@@ -105,11 +105,26 @@ class BeastServer final : public HttpServer {
   void Stop() override { io_.stop(); }
   void Notify() override {
     asio::post(io_, [this] {
-      for (asio::steady_timer* waiting : waiting_) waiting->cancel();
+      for (asio::steady_timer* waiting : streams_) waiting->cancel();
     });
   }
 
  private:
+  // A stream's, however it ends.
+  class StreamPlace {
+   public:
+    StreamPlace(BeastServer* server, asio::steady_timer* news) : server_(server), news_(news) {
+      server_->streams_.insert(news_);
+    }
+    ~StreamPlace() { server_->streams_.erase(news_); }
+    StreamPlace(const StreamPlace&) = delete;
+    StreamPlace& operator=(const StreamPlace&) = delete;
+
+   private:
+    BeastServer* const server_;
+    asio::steady_timer* const news_;
+  };
+
   asio::awaitable<void> Accept() {
     error_code failed;
     while (true) {
@@ -179,7 +194,7 @@ class BeastServer final : public HttpServer {
       }
       const http::request<http::string_body> request = parser.release();
       HttpAnswer answer = handler_(ToRequest(request));
-      if (answer.events != nullptr && streams_ >= options_.streams_max) {
+      if (answer.events != nullptr && streams_.size() >= options_.streams_max) {
         answer = TextAnswer(503, absl::StrCat("as many streams of events as may be, ",
                                               options_.streams_max, ", are open"));
       }
@@ -266,37 +281,28 @@ class BeastServer final : public HttpServer {
     co_await http::async_write_header(*stream, serializer,
                                       asio::redirect_error(asio::use_awaitable, failed));
     if (failed || request.method() == http::verb::head) co_return;
-    ++streams_;
     asio::steady_timer news(io_);
-    waiting_.insert(&news);
+    const StreamPlace place(this, &news);
     static const std::string kStillHere = ": still here\n\n";
     while (true) {
-      SharedText text;
-      try {
-        text = answer.events();
-      } catch (const std::exception& error) {  // want of memory, say
-        LogDebug("a stream of the page ended: %s", error.what());
-        break;
-      }
+      const SharedText text = answer.events();
       if (text != nullptr && !co_await WriteText(stream, *text)) break;
       if (text != nullptr) continue;  // more may have come meanwhile
       news.expires_after(ToChrono(options_.event_pause));
       co_await news.async_wait(asio::redirect_error(asio::use_awaitable, failed));
       if (!failed && !co_await WriteText(stream, kStillHere)) break;
     }
-    waiting_.erase(&news);
-    --streams_;
   }
 
   const Options options_;
   const HttpHandler handler_;
+  // Before io_, which at its end destroys the conversations that still go on.
+  size_t connections_ = 0;
+  std::set<asio::steady_timer*> streams_;  // what each of them waits by
   asio::io_context io_{1};
   asio::ssl::context tls_;
   tcp::acceptor acceptor_;
   int port_ = 0;
-  size_t connections_ = 0;
-  size_t streams_ = 0;
-  std::set<asio::steady_timer*> waiting_;  // of streams
 };
 
 }  // namespace

@@ -233,6 +233,7 @@ TEST_F(HttpServerTest, AStreamWhoseEventsCannotBeMadeEndsAndLeavesItsPlace) {
     ASSERT_TRUE(stream.Send(GetRequest("/events")));
     EXPECT_TRUE(stream.HearEnd());
     EXPECT_THAT(stream.heard(), StartsWith("HTTP/1.1 200 "));
+    server_->Notify();  // tells those that are left
   }
 }
 

@@ -124,8 +124,8 @@ class TopTest(unittest.TestCase):
 
     def test_a_pipe_gets_long_lines_whole(self):
         self.strata("submit", self.job, "--coordinator", self.address, "--set", 'name="next"')
+        self.addCleanup(self.strata, "cancel", "next", "--coordinator", self.address)
         text = self.strata("top", "--once", "--coordinator", self.address).stdout
-        self.strata("cancel", "next", "--coordinator", self.address)
         (row,) = [line for line in text.split("\n") if " next " in line]
         self.assertGreater(len(row), 100, text)
         self.assertIn("waits for 2 more free slots", row)

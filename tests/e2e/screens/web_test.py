@@ -180,11 +180,13 @@ class WebTest(WebCluster):
         self.addCleanup(web.end)
         host = socket.gethostname()
         self.assertRegex(web.field("url"), rf"^https://{re.escape(host)}:\d+/#token=\S+$")
-        return Reader(web.field("url").replace(host, "127.0.0.1", 1), certificate)
+        return Reader(web.field("url").replace(f"//{host}:", "//127.0.0.1:"), certificate)
 
     def test_over_tls_the_link_opens_it_for_a_cookie_that_never_goes_in_plain_text(self):
         reader = self.start_tls()
         self.assertEqual(reader.ask("/")[0].status, 200)
+        self.assertEqual(reader.ask("/", Host=socket.gethostname())[0].status, 200)
+        self.assertEqual(reader.ask("/", Host="other.example.org")[0].status, 421)
         self.assertEqual(reader.ask("/api/cluster")[0].status, 401)
         answer = reader.log_in()
         self.assertEqual(answer.status, 200)
