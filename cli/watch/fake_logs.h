@@ -20,8 +20,8 @@ struct FakeLogs {
   std::vector<proto::LogLines> said;  // to each source from the first on
   bool is_over = false;               // then Read ends so:
   absl::Status status = absl::OkStatus();
-  std::optional<uint32_t>
-      deaf_job;  // Read of its logs goes on, whatever is said and whoever stops it
+  // Read of its logs goes on, whatever is said and whoever stops it.
+  std::optional<uint32_t> deaf_job;
   std::vector<proto::ReadLogs> requests;
   int open = 0;
 };

@@ -27,8 +27,9 @@ TEST(ListenAddressTest, OthersReachEveryOtherAddress) {
 }
 
 TEST(ListenAddressTest, AllAddressesAreNoneToGoTo) {
-  for (const char* host : {"0.0.0.0", "::"})
+  for (const char* host : {"0.0.0.0", "::"}) {
     EXPECT_TRUE(ResolveListenAddress(host)->is_any) << host;
+  }
   for (const char* host : {"127.0.0.1", "10.1.2.3", "fe80::1"}) {
     EXPECT_FALSE(ResolveListenAddress(host)->is_any) << host;
   }

@@ -118,13 +118,13 @@ class Browser:
 
     def open(self, path):
         """A file, or a URL."""
-        if not self._load(_url(path)):  # it is only another place of the page that is there
-            self._load("about:blank")
-            self._load(_url(path))
+        # First nothing: it may be another place of the page that is there, whose last complaints may
+        # still be on their way.
+        self._load("about:blank")
+        self._load(_url(path))
         self.settle()
 
     def _load(self, url):
-        """False: nothing was loaded, as the page is there."""
         self._events.clear()
         self.complaints.clear()
         self.requests.clear()
@@ -134,7 +134,6 @@ class Browser:
         deadline = time.monotonic() + DEADLINE_S
         while "loaderId" in answer and "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
-        return "loaderId" in answer
 
     def show_as(self, width, scheme, height=900):
         """Viewport of that width in CSS pixels; scheme: "light" or "dark"."""

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "server/coordinator/service/coordinator_service.h"
 #include "server/coordinator/service/doorkeeper.h"
 
@@ -13,9 +12,6 @@ namespace {
 constexpr size_t kFollowEventsMax = 16384;
 // How often a follower's thread looks whether the follower is still there.
 constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
-// Who is told each rank's reports is told several at once: a message that is sent by itself costs
-// the coordinator three times what one costs that goes with others.
-constexpr absl::Duration kReportsPause = absl::Milliseconds(100);
 // How often it is looked whether a trace is complete.
 constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
 
@@ -58,16 +54,10 @@ grpc::Status CoordinatorService::StreamedFollow(
       break;
     }
     if (!event.has_value()) continue;
-    const bool is_last = IsLast(*event);
-    const bool has_more = !is_last && !queue->IsEmpty();
-    grpc::WriteOptions options;
-    if (has_more) options.set_buffer_hint();
-    if (!stream->Write(*event, options)) break;
-    if (is_last) {
-      result = grpc::Status::OK;
-      break;
-    }
-    if (request.reports() && !has_more) absl::SleepFor(kReportsPause);
+    if (!stream->Write(*event)) break;
+    if (!IsLast(*event)) continue;
+    result = grpc::Status::OK;
+    break;
   }
   DropFollower(job, queue);
   return result;

@@ -48,11 +48,6 @@ class MessageQueue {
     return message;
   }
 
-  bool IsEmpty() {
-    absl::MutexLock lock(&mutex_);
-    return messages_.empty();
-  }
-
   // Ends the queue; what is queued can still be taken.
   void Close() {
     absl::MutexLock lock(&mutex_);
