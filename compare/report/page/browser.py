@@ -118,8 +118,8 @@ class Browser:
 
     def open(self, path):
         """A file, or a URL."""
-        # First nothing: it may be another place of the page that is there, whose last complaints may
-        # still be on their way.
+        # First nothing: it may be another place of the page that is there, whose last complaints
+        # may still be on their way.
         self._load("about:blank")
         self._load(_url(path))
         self.settle()
