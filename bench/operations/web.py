@@ -55,7 +55,7 @@ class Stream:
     """A stream of events that is read and not looked at."""
 
     def __init__(self, url, job):
-        self.line, self.first = self.open(urllib.parse.urlparse(url), job)
+        self.line = self.open(urllib.parse.urlparse(url), job)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 
@@ -66,12 +66,12 @@ class Stream:
         while True:
             line = socket.create_connection((place.hostname, place.port))
             line.sendall(f"GET /api/events?job={job} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            first = line.recv(1 << 20)
-            if first.startswith(b"HTTP/1.1 200 "):
-                return line, first
+            status = line.recv(len("HTTP/1.1 200"), socket.MSG_PEEK | socket.MSG_WAITALL)
+            if status == b"HTTP/1.1 200":
+                return line
             line.close()
-            if not first.startswith(b"HTTP/1.1 503 ") or time.monotonic() > deadline:
-                fail(f"no stream of events, but {first.decode('latin-1').splitlines()[:1]}")
+            if status != b"HTTP/1.1 503" or time.monotonic() > deadline:
+                fail(f"no stream of events, but {status.decode('latin-1')}")
             time.sleep(0.5)
 
     def read(self):
@@ -79,9 +79,6 @@ class Stream:
             pass
 
     def receive(self):
-        if self.first:
-            first, self.first = self.first, b""
-            return first
         try:
             return self.line.recv(1 << 20)
         except OSError:

@@ -132,7 +132,7 @@ class Browser:
         if "errorText" in answer:
             raise BrowserError(f"{url}: {answer['errorText']}")
         deadline = time.monotonic() + DEADLINE_S
-        while "loaderId" in answer and "Page.loadEventFired" not in self._events:
+        while "Page.loadEventFired" not in self._events:
             self._take(self._message(deadline))
 
     def show_as(self, width, scheme, height=900):
