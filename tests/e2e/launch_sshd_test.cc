@@ -169,7 +169,7 @@ TEST_F(LaunchOverSshd, NothingIsLeftOnTheHostsAfterItWasKilled) {
   launch.process->Signal(SIGKILL);
   Finish(std::move(launch));
   EXPECT_TRUE(WaitUntil([] { return Processes("strata").empty(); }, absl::Seconds(30)));
-  EXPECT_THAT(Remaining(traces), IsEmpty());
+  EXPECT_THAT(RemainingAtLast(traces), IsEmpty());
 }
 
 TEST_F(LaunchOverSshd, WhatSshSaysOfAHostThatItDoesNotTrustIsTheReason) {

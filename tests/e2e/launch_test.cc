@@ -262,7 +262,7 @@ TEST_F(Launch, NothingIsLeftOnTheHostsAfterItWasKilled) {
   Finish(std::move(launch));
   EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(30)));
   EXPECT_THAT(Processes(), IsEmpty());
-  EXPECT_THAT(Remaining(traces), IsEmpty());
+  EXPECT_THAT(RemainingAtLast(traces), IsEmpty());
 }
 
 // As when the launcher's machine loses its power: the connection stays, nothing comes.

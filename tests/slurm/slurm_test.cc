@@ -133,7 +133,7 @@ TEST_F(Slurm, ScancelEndsEveryDaemon) {
   EXPECT_EQ(slurm_->WaitForEnd(job_), "CANCELLED");
   EXPECT_FALSE(std::filesystem::exists(KeysFolder()));
   EXPECT_TRUE(WaitUntil([] { return Processes().empty(); }, absl::Seconds(30)));
-  EXPECT_THAT(Remaining(traces_), IsEmpty());
+  EXPECT_THAT(RemainingAtLast(traces_), IsEmpty());
 }
 
 // What Slurm sends before the time limit, too.

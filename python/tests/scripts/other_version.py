@@ -34,11 +34,15 @@ def with_other_version(message):
 
 
 def forward(source, target):
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(source, 65536, 2)
-        if not data:
-            return
-        socket.send_fds(target, [data], descriptors)
+    """Until either end is gone. It says nothing then: the log's last line is the library's."""
+    try:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(source, 65536, 2)
+            if not data:
+                return
+            socket.send_fds(target, [data], descriptors)
+    except OSError:
+        return
 
 
 def stand_between(name):

@@ -118,6 +118,11 @@ std::vector<std::string> Remaining(const std::vector<std::string>& traces) {
   return remaining;
 }
 
+std::vector<std::string> RemainingAtLast(const std::vector<std::string>& traces, size_t count) {
+  (void)WaitUntil([&] { return Remaining(traces).size() <= count; }, absl::Seconds(20));
+  return Remaining(traces);
+}
+
 std::vector<int> ListeningPorts(int pid) {
   const std::vector<std::string> open = OpenFiles(pid);
   std::vector<int> ports;
