@@ -12,6 +12,7 @@
 #include "cli/checkpoint/checkpoint_objects.h"
 #include "cli/checkpoint/export_checkpoint.h"
 #include "cli/checkpoint/render_checkpoints.h"
+#include "cli/checkpoint/verify_checkpoint.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/render/live_line.h"
@@ -45,19 +46,6 @@ int List(const Options& options) {
   return kExitOk;
 }
 
-// Returns what is wrong with a checkpoint that has a manifest.
-absl::Status Verify(Store& store, const CheckpointEntry& entry, LiveLine* line) {
-  if (!entry.manifest) return absl::DataLossError(entry.why);
-  const absl::StatusOr<proto::JobRecord> record = RecordOf(*entry.manifest, store.where());
-  if (!record.ok()) return record.status();
-  const auto show = [&](const ObjectFacts& object, uint64_t before) {
-    line->Show(ReadingText(*entry.manifest, object, before));
-  };
-  const absl::Status status = ReadObjects(store, *entry.manifest, *record, {.on_object = show});
-  line->Clear();
-  return status;
-}
-
 int VerifyAll(const Options& options) {
   auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
@@ -69,29 +57,25 @@ int VerifyAll(const Options& options) {
     entries = std::vector<CheckpointEntry>{*entry};
   }
   LiveLine line(stdout, TerminalColumns());
-  size_t whole = 0, incomplete = 0;
+  size_t whole = 0, incomplete = 0, all = entries->size();
   for (const CheckpointEntry& entry : *entries) {
-    std::string text;
-    if (entry.state == CheckpointState::kIncomplete) {
-      ++incomplete;
-      text = absl::StrCat("incomplete: ", entry.why);
-    } else if (const absl::Status status = Verify(**store, entry, &line); !status.ok()) {
-      if (absl::IsUnavailable(status)) return PrintError(status);
-      text = absl::StrCat("broken: ", status.message());
-    } else {
-      ++whole;
-      text = absl::StrFormat("whole: %s, %s", Counted(entry.objects, "object"),
-                             FormatBytes(static_cast<double>(BytesOf(*entry.manifest))));
-    }
-    std::printf("step %s  %s\n", absl::StrCat(entry.clock).c_str(), text.c_str());
+    const auto show = [&](const ObjectFacts& object, uint64_t before) {
+      line.Show(ReadingText(*entry.manifest, object, before));
+    };
+    const absl::StatusOr<Verdict> verdict = VerifyCheckpoint(**store, entry, show);
+    line.Clear();
+    if (!verdict.ok()) return PrintError(verdict.status());
+    whole += verdict->kind == Verdict::kWhole;
+    incomplete += verdict->kind == Verdict::kIncomplete;
+    if (verdict->kind == Verdict::kRemoved && !options.step) --all;
+    std::printf("step %s  %s\n", absl::StrCat(entry.clock).c_str(), verdict->text.c_str());
     std::fflush(stdout);
   }
   // One without a manifest may be on its way; where it is all there is, there is nothing whole.
-  if (whole + (whole > 0 && !options.step ? incomplete : 0) == entries->size()) return kExitOk;
-  return PrintError(
-      absl::StrCat((*store)->where(), ": ", whole, " of ", Counted(entries->size(), "checkpoint"),
-                   whole == 1 ? " is whole" : " are whole"),
-      kExitFailed);
+  if (whole > 0 && whole + (options.step ? 0 : incomplete) == all) return kExitOk;
+  return PrintError(absl::StrCat((*store)->where(), ": ", whole, " of ", Counted(all, "checkpoint"),
+                                 whole == 1 ? " is whole" : " are whole"),
+                    kExitFailed);
 }
 
 int Export(const Options& options) {
@@ -167,7 +151,8 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
   AddStep(command, options.get(), "The one of this step alone (default: all)");
   command->footer(
       "One without a manifest may be being written: it is named, and is no failure beside a whole\n"
-      "one unless it is the --step.\n"
+      "one unless it is the --step; nor is one that its job, which has newer ones, removes\n"
+      "meanwhile.\n"
       "Examples:\n"
       "  strata checkpoint verify /shared/lenet\n"
       "Exit status: 0 whole, 1 one is not, 2 no such folder, checkpoint or step.");
