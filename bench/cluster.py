@@ -4,8 +4,10 @@ import glob
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +16,17 @@ import time
 def fail(text):
     """Ends the program with one line that names it."""
     sys.exit(f"{os.path.splitext(os.path.basename(sys.argv[0]))[0]}: {text}")
+
+
+def free_port():
+    """A port that nobody listens on; no port 0 of others becomes it meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 30_000)  # below those that port 0 becomes
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 class Cluster:

@@ -17,6 +17,8 @@ import tempfile
 import threading
 from dataclasses import dataclass, field
 
+from cluster import free_port
+
 DEADLINE_S = 600
 SKIPPED = 77  # exit status of who cannot run here
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -96,11 +98,6 @@ def binary(folder, path):
     if not os.access(full, os.X_OK):
         raise Skipped(f"{path} is not built: its library is not installed")
     return full
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def own_address(work):

@@ -1,21 +1,14 @@
 """An etcd of one member for the programs of this folder."""
 
 import os
-import socket
 import subprocess
 import time
 
-from cluster import fail
+from cluster import fail, free_port
 
 ETCD = "/usr/bin/etcd"
 LOOK_S = 0.1
 LIMIT_S = 120
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Etcd:

@@ -260,9 +260,11 @@ def main():
               f"%, strata web and the readers "
               f"{spread([one.lookers_cpu * 100 for one in windows], '.2f')} %")
     print(f"without strata web: {without.step_ms:.2f} ms, {without.cpu * 100:.2f} %")
-    ratios = [both.step_ms / none.step_ms for none, both in pairs]
-    print(f"a step while {options.viewers} look / while nobody does, pair by pair: "
-          f"{spread(ratios, '.3f')}")
+    for name, ratios in (("a step", [both.step_ms / none.step_ms for none, both in pairs]),
+                         ("the coordinator's CPU", [both.cpu / none.cpu if none.cpu else math.nan
+                                                    for none, both in pairs])):
+        print(f"{name} while {options.viewers} look / while nobody does, pair by pair: "
+              f"{spread(ratios, '.3f')}")
     most = statistics.quantiles(lags, n=20, method="inclusive")[-1]
     print(f"a reader has what a rank reports after {statistics.median(lags):.2f} s (median), "
           f"{most:.2f} s (95 %), {max(lags):.2f} s (all of {len(lags)})")
