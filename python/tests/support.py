@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -36,6 +38,17 @@ def environment(**more: str) -> dict[str, str]:
     """The environment of scripts: this package, and one thread for each process."""
     path = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+
+
+def free_port() -> int:
+    """A port that nobody listens on; no port 0 of others becomes it meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 30_000)  # below those that port 0 becomes
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 def execute(words: list[str], folder: pathlib.Path, deadline_s: float = DEADLINE_S) -> Result:

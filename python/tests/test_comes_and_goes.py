@@ -51,7 +51,8 @@ def test_a_job_that_goes_on_from_a_checkpoint_does_so_in_the_middle_of_an_epoch(
 ) -> None:
     settings = [f'checkpoint={{dir: "{tmp_path}/store" every_steps: 5}}', "restart={attempts: 2}"]
     options = tuple(word for setting in settings for word in ("--set", setting))
-    result = must_finish(run_job(tmp_path, SCRIPT, "out", "--die-at", "33", options=options))
+    script = (SCRIPT, "out", "--die-at", "33", "--checkpoints", f"{tmp_path}/store")
+    result = must_finish(run_job(tmp_path, *script, options=options))
     assert re.search(r"goes on after it failed: rank 1 .*: killed by signal 9", result.out)
     assert check(tmp_path) == "51 steps of 2 ranks, 2 ends, 0 left before"
     begun = {int(path.name.split("-")[1]) for path in (tmp_path / "out").glob("*.jsonl")}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import re
-import socket
 import sys
 
 import forks
 import pytest
-from support import HERE, execute, must_finish, run_job
+from support import HERE, execute, free_port, must_finish, run_job
 
 ROOT = HERE.parents[1]
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "python.md"
@@ -79,8 +78,7 @@ def test_the_script_of_ddp_that_stands_beside_it_runs(tmp_path: pathlib.Path) ->
     """By what torchrun gives to its ranks; Debian's torchrun does not run with its Python."""
     forks.start()
     path = saved(tmp_path, script_of(PAGE, "DistributedDataParallel", "dist.init_process_group"))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     ranks = f"""export MASTER_ADDR=127.0.0.1 MASTER_PORT={port} WORLD_SIZE=2
         RANK=1 {forks.PYTHON} {path} & RANK=0 {forks.PYTHON} {path} && wait $!"""
     result = must_finish(execute(["bash", "-c", ranks], tmp_path))

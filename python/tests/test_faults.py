@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -185,14 +184,15 @@ def test_a_rank_that_is_interrupted_while_it_waits_for_another_ends_the_job(
 
 
 def test_status_names_a_rank_that_is_stopped(tmp_path: pathlib.Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
     with contextlib.ExitStack() as ends:
         cluster = ends.enter_context(
-            started(tmp_path, [STRATA, "local", "--listen", address, "--slots", "2"])
+            started(tmp_path, [STRATA, "local", "--listen", "127.0.0.1:0", "--slots", "2"])
         )
         ends.callback(end, cluster, tmp_path)
         wait_for(lambda: " keys=" in (tmp_path / "out").read_text())
-        (keys,) = re.findall(r" keys=(\S+)", (tmp_path / "out").read_text())
+        ready = (tmp_path / "out").read_text()
+        (address,) = re.findall(r" coordinator=(\S+)", ready)
+        (keys,) = re.findall(r" keys=(\S+)", ready)
         where = ("--coordinator", address, "--keys", keys)
         job = ends.enter_context(
             started(
@@ -216,11 +216,6 @@ def end(running: subprocess.Popen[str], folder: pathlib.Path) -> None:
 
 def status_of(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([STRATA, "status", *words], capture_output=True, text=True)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def state_of(pid: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import socket
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import support
 import torch
 from forks import run_job, run_script
-from support import SCRIPTS, Result, environment, error_lines, must_finish
+from support import SCRIPTS, Result, environment, error_lines, free_port, must_finish
 
 Tensors = list[torch.Tensor]
 
@@ -29,15 +28,14 @@ def have_same_bits(left: Tensors, right: Tensors) -> bool:
 
 def train_with_ddp(folder: pathlib.Path, ranks: int) -> Tensors:
     forks.start()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = str(free_port())
     words = [forks.PYTHON, str(SCRIPTS / "recipes.py"), "ddp", str(folder / "ddp")]
     started = [
         subprocess.Popen(
             words,
             env=environment(
                 MASTER_ADDR="127.0.0.1",
-                MASTER_PORT=str(port),
+                MASTER_PORT=port,
                 RANK=str(rank),
                 WORLD_SIZE=str(ranks),
             ),

@@ -87,9 +87,11 @@ def programs(folder: pathlib.Path) -> dict[int, list[str]]:
     return found
 
 
-def process_of(folder: pathlib.Path, role: str) -> int:
-    """The process of a run's daemon: of several the newest."""
-    return max(pid for pid, words in programs(folder).items() if words[1] == role)
+def process_of(folder: pathlib.Path, role: str, name: str) -> int:
+    """The process of a run's daemon, by a word of its command where there are several."""
+    running = programs(folder).items()
+    (pid,) = [pid for pid, words in running if words[1] == role and (not name or name in words)]
+    return pid
 
 
 def parent_of(pid: int) -> int:
@@ -216,13 +218,15 @@ def test_what_cannot_be_is_one_line(tmp_path: pathlib.Path) -> None:
     must_be_over(tmp_path)
 
 
-def dies(tmp_path: pathlib.Path, role: str, whose: Callable[[int], int]) -> str:
+def dies(
+    tmp_path: pathlib.Path, role: str, whose: Callable[[int], int], name: str = ""
+) -> str:
     """Kills a process once a job trains; returns the reason that the launch gives."""
     killed: list[int] = []
 
     def kill(line: str) -> None:
         if line.startswith("step ") and not killed:
-            killed.append(whose(process_of(tmp_path, role)))
+            killed.append(whose(process_of(tmp_path, role, name)))
             os.kill(killed[0], signal.SIGKILL)
 
     with pytest.raises(strata.JobStopped) as raised:
@@ -232,7 +236,7 @@ def dies(tmp_path: pathlib.Path, role: str, whose: Callable[[int], int]) -> str:
 
 
 def test_an_actor_that_dies_ends_all(tmp_path: pathlib.Path) -> None:
-    text = dies(tmp_path, "worker", parent_of)
+    text = dies(tmp_path, "worker", parent_of, "node-1")
     assert text.startswith("ray: The actor died unexpectedly") and "\n" not in text
 
 
@@ -242,7 +246,7 @@ def test_a_daemon_that_dies_is_named(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_job_that_loses_a_worker_fails_with_its_reason(tmp_path: pathlib.Path) -> None:
-    text = dies(tmp_path, "worker", lambda pid: pid)
+    text = dies(tmp_path, "worker", lambda pid: pid, "node-1")
     assert text.startswith("ray: worker-node-1 on ") or "node-1" in text, text
 
 

@@ -198,12 +198,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             with self.server.changed:
                 if told == self.server.version:
                     self.server.changed.wait(1)
+                is_new = told != self.server.version
                 told, scene = self.server.version, self.server.scene
             if told is None:
                 return
             events = [("cluster", scene["cluster"])]
             events += [("job", scene["jobs"][one]) for one in ids if one in scene["jobs"]]
-            known = scene.get("logs", {})
+            known = scene.get("logs", {}) if is_new else {}  # of a log, each line comes once
             events += [("log", known[one]) for one in logs if one in known]
             try:
                 for name, value in events:

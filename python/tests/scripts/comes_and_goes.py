@@ -38,6 +38,7 @@ def options():
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds in a step, without go")
     parser.add_argument("--die-at", type=int, default=-1, help="where rank 1 dies, once")
+    parser.add_argument("--checkpoints", help="a folder: not before one is in it")
     return parser.parse_args()
 
 
@@ -77,6 +78,8 @@ def meet_the_end(args, rank, step):
     mark = os.path.join(args.folder, "met")
     if rank != 1 or step != args.die_at or os.path.exists(mark):
         return
+    while args.checkpoints and not glob.glob(f"{args.checkpoints}/*/manifest.json"):
+        time.sleep(0.02)
     open(mark, "w").close()
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -69,6 +69,7 @@ class Terminal:
         deadline = time.monotonic() + DEADLINE_S
         while self.process.poll() is None and time.monotonic() < deadline:
             self.read(0.05)
+        self.read(0.1)  # what it wrote last
         return self.process.wait(timeout=1)
 
     def close(self):

@@ -75,7 +75,7 @@ class WebPageTest(WebCluster):
         self.browser.until(f"{log}?.includes('epoch 1')", 60)
         self.say(0, "not of this rank")
         self.say(1, "epoch \x1b[31m2\x1b[0m")
-        self.browser.until(f"{log}.includes('epoch 2')", 60)
+        self.browser.until(f"{log}?.includes('epoch 2')", 60)
         self.assertNotIn("not of this rank", self.browser.run(log))
         for width, scheme in VIEWS:
             self.assertEqual(self.look(place, width, scheme, 6, url), [], f"{width} {scheme}")
