@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/unique_fd.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/jobs.h"
@@ -69,6 +70,10 @@ TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
       RunStrata({"submit", WriteJob(TestDir(), job), "--follow", "--set",
                  "checkpoint={dir: \"" + base_ + "/checkpoints\" every_steps: 2}"});
   ASSERT_EQ(submitted.status.code, 0) << submitted.err;
+  // The last checkpoint is whole only after the job's end.
+  ASSERT_TRUE(WaitUntil([&] {
+    return absl::StrContains(RunStrata({"status", "1"}).out, "newest of step 4 ");
+  }));
   std::vector<std::string> files;
   for (const char* folder : {"/state", "/runs", "/checkpoints"}) {
     for (const auto& entry : fs::recursive_directory_iterator(base_ + folder)) {

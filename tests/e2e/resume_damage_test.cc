@@ -51,7 +51,9 @@ class Damage : public Checkpointed {
     Start({.servers = 2, .shards = 1, .nodes = 2, .slots = 2});
     proto::Job job = CheckpointedJob("made", 2, 60);
     job.mutable_checkpoint()->set_keep(3);
-    Run(job);
+    const JobId id(Run(job).job_id());
+    cluster_->WaitFor(
+        id, [](const proto::JobStatus& status) { return status.checkpoints().complete() == 3; });
   }
   std::string Copy(const std::string& name) const {
     const std::string dir = TestDir() + "/" + name;

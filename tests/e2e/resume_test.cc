@@ -152,6 +152,10 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   EXPECT_EQ(last.shards_size(), 3);
   EXPECT_EQ(last.checkpoints().resumed_step(), 60u);
   EXPECT_TRUE(Model(last) == undisturbed);
+  // The last one is whole only after the job's end.
+  cluster_->WaitFor(JobId(last.job_id()), [](const proto::JobStatus& status) {
+    return status.checkpoints().newest_step() == 100;
+  });
   // Those that are newer are its own.
   EXPECT_EQ(Run(CheckpointedJob("second", 2, 110), FromFolder(TestDir() + "/second"))
                 .checkpoints()

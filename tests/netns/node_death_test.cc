@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/jobs.h"
-#include "tests/e2e/testing/leftovers.h"
+#include "tests/e2e/testing/lost_nodes.h"
 #include "tests/netns/netns_cluster.h"
 
 namespace strata::tests {
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-constexpr uint64_t kSteps = 50;
+constexpr uint64_t kSteps = 100;
 constexpr uint64_t kHarmStep = 10;  // that all ranks have finished before
 constexpr int kStepMs = 15;         // at least
 
@@ -105,8 +105,7 @@ TEST_F(NodeDeath, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
   EXPECT_EQ(alone.replacements_size(), 0);
 
   // The other ranks and the aggregator of the node end with it, and begin on the same worker.
-  const proto::JobStatus rank_died =
-      Run(SomeJob("rank", "sync {}"), [] { kill(ListProcesses("rank").back(), SIGKILL); });
+  const proto::JobStatus rank_died = Run(SomeJob("rank", "sync {}"), [] { KillProcess("rank"); });
   ExpectReplaced(rank_died);
   ExpectWeights(expected, rank_died);
   EXPECT_THAT(rank_died.replacements(0).reason(), HasSubstr("killed by signal 9"));
@@ -115,7 +114,7 @@ TEST_F(NodeDeath, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
   // One that stands still is killed, and its node begins on another worker.
   proto::Job hangs = SomeJob("hangs", "sync {}");
   hangs.mutable_replace()->set_hang_after_s(3);
-  const proto::JobStatus hung = Run(hangs, [] { kill(ListProcesses("rank").back(), SIGSTOP); });
+  const proto::JobStatus hung = Run(hangs, [] { KillProcess("rank", SIGSTOP); });
   ExpectReplaced(hung);
   ExpectWeights(expected, hung);
   EXPECT_THAT(hung.replacements(0).reason(),
@@ -152,8 +151,8 @@ TEST_F(NodeDeath, WithLocalStepsTheRoundIsMadeAgainAndTheStateOfItsOptimizerIsLo
   EXPECT_EQ(Hashes(killed.run_dir(), 1),
             std::vector<std::string>(expected.begin() + step, expected.end()));
 
-  const proto::JobStatus rank_died = Run(SomeJob("local", "lazy { local_steps: 4 }"),
-                                         [] { kill(ListProcesses("rank").back(), SIGKILL); });
+  const proto::JobStatus rank_died =
+      Run(SomeJob("local", "lazy { local_steps: 4 }"), [] { KillProcess("rank"); });
   ExpectReplaced(rank_died);
   EXPECT_THAT(rank_died.replacements(0).reason(), HasSubstr("its optimizer's state is lost"));
 }

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "common/trace/trace_log.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
 #include "worker/agent/runs/run_directory_lock.h"
@@ -18,13 +18,13 @@ namespace {
 
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 // A shell script plays `strata rank` and `strata aggregator`: $1 says which. It finds the launch
 // file at $3 and the channel at descriptor 3.
+using ::testing::HasSubstr;
+
 class JobProcessesTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -67,6 +67,12 @@ class JobProcessesTest : public testing::Test {
     loop_.Run();
   }
 
+  // Calls `then` once the job has said so many messages.
+  void OnceSaid(size_t count, const std::function<void()>& then) {
+    if (sent_.size() >= count) return then();
+    loop_.After(absl::Milliseconds(10), [this, count, then] { OnceSaid(count, then); });
+  }
+
   // The run directory "own" as another job has it; not OK where this one does.
   absl::StatusOr<UniqueFd> ClaimAsAnother() {
     std::filesystem::create_directories(dir_ + "/runs/own");
@@ -105,9 +111,9 @@ TEST_F(JobProcessesTest, AreFinishedWhenAllEndWell) {
 TEST_F(JobProcessesTest, ReadTheirLaunchFile) {
   Play("cat $3");
   std::string log = ReadFile(dir_ + "/runs/job-7/logs/rank1.log");
-  EXPECT_NE(log.find("\nrank: 1\n"), std::string::npos) << log;
-  EXPECT_NE(log.find("\nlocal_ranks: 2\n"), std::string::npos) << log;
-  EXPECT_NE(log.find("\nchannel_fd: 3\n"), std::string::npos) << log;
+  EXPECT_THAT(log, HasSubstr("\nrank: 1\n"));
+  EXPECT_THAT(log, HasSubstr("\nlocal_ranks: 2\n"));
+  EXPECT_THAT(log, HasSubstr("\nchannel_fd: 3\n"));
 }
 
 TEST_F(JobProcessesTest, OnGpusAreAllToldWhichRankHasWhichOnceTheyAreFree) {
@@ -121,10 +127,8 @@ TEST_F(JobProcessesTest, OnGpusAreAllToldWhichRankHasWhichOnceTheyAreFree) {
   Play("cat $3");
   EXPECT_EQ(asked, 3);
   for (const char* process : {"rank0", "rank1", "aggregator-node0"}) {
-    const std::string log = ReadFile(dir_ + "/runs/job-7/logs/" + process + ".log");
-    EXPECT_NE(log.find("device_plugin: \"/opt/plugin.so,devices=2\"\ndevices: 4\ndevices: 1\n"),
-              std::string::npos)
-        << log;
+    EXPECT_THAT(ReadFile(dir_ + "/runs/job-7/logs/" + process + ".log"),
+                HasSubstr("device_plugin: \"/opt/plugin.so,devices=2\"\ndevices: 4\ndevices: 1\n"));
   }
 }
 
@@ -189,8 +193,7 @@ TEST_F(JobProcessesTest, FailWithTheNameOfTheRankThatWasKilled) {
 
 TEST_F(JobProcessesTest, FailWithTheLogsLastLine) {
   Play("[ $1 = aggregator ] && sleep 100; echo out of cheese; exit 3");
-  EXPECT_NE(Reason().find("(node 0, w1): exited with status 3: out of cheese"), std::string::npos)
-      << Reason();
+  EXPECT_THAT(Reason(), HasSubstr("(node 0, w1): exited with status 3: out of cheese"));
 }
 
 TEST_F(JobProcessesTest, FailWithTheOwnEndOfARankThatIsLostThoughThatTakesAWhile) {
@@ -260,7 +263,7 @@ TEST_F(JobProcessesTest, AreStoppedSilentlyWhenTheCoordinatorSaysSo) {
 
 TEST_F(JobProcessesTest, FailWhenRanksEndThatTheAggregatorWaitsFor) {
   Play("[ $1 = aggregator ] && sleep 100; exit 0");
-  EXPECT_NE(Reason().find("w1): ended without having joined the job"), std::string::npos);
+  EXPECT_THAT(Reason(), HasSubstr("w1): ended without having joined the job"));
 }
 
 TEST_F(JobProcessesTest, NameTheRunDirectoryThatCannotBeMade) {
@@ -316,16 +319,15 @@ TEST_F(JobProcessesTest, PassReadyUpAndRunDown) {
 TEST_F(JobProcessesTest, SayAgainThatTheyAreReadyAndRunOnce) {
   start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
   start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
-  std::function<void(JobProcesses&)> repeat = [&](JobProcesses& job) {
-    job.RepeatReady();  // nothing yet, at first
-    if (sent_.empty()) return loop_.After(absl::Milliseconds(10), [&repeat, &job] { repeat(job); });
-    job.RepeatReady();
-    job.Run(proto::RunNode());
-    job.Run(proto::RunNode());
-  };
   // One RunNode in its AgentMessage, with the length before it, has 3 bytes.
   Play("printf '\\002\\012\\000' >&3; head -c 3 <&3 >/dev/null; timeout 0.2 head -c 1 <&3; true",
-       repeat);
+       [this](JobProcesses& job) {
+         job.RepeatReady();  // nothing yet
+         OnceSaid(1, [&job] {
+           job.RepeatReady();
+           for (int i = 0; i < 2; ++i) job.Run(proto::RunNode());
+         });
+       });
   ASSERT_GE(sent_.size(), 3u);
   EXPECT_EQ(sent_[0].SerializeAsString(), sent_[1].SerializeAsString());
   EXPECT_TRUE(sent_[0].has_node_ready());
@@ -351,9 +353,7 @@ TEST_F(JobProcessesTest, AskForMemoryAgainOnceThePlacementIsKnown) {
   proto::RunNode run;
   run.mutable_record()->mutable_placement()->set_chunk_elements(256);
   Play("[ $1 = aggregator ] && printf '\\002\\012\\000' >&3; sleep 100",
-       [this, run](JobProcesses& job) {
-         loop_.After(absl::Milliseconds(500), [&job, run] { job.Run(run); });
-       });
+       [this, run](JobProcesses& job) { OnceSaid(1, [&job, run] { job.Run(run); }); });
   EXPECT_EQ(asked, 2);
   ASSERT_EQ(sent_.size(), 2u);
   EXPECT_TRUE(sent_[0].has_node_ready());
@@ -361,20 +361,20 @@ TEST_F(JobProcessesTest, AskForMemoryAgainOnceThePlacementIsKnown) {
 }
 
 TEST_F(JobProcessesTest, WaitForTheFinalMetricsBeforeTheyAreFinished) {
+  const auto append = [this](JobProcesses& job) {
+    EXPECT_FALSE(sent_.back().has_node_finished());
+    proto::MetricsRecord record;
+    record.set_final(true);
+    job.Append(record);
+  };
   // field 2 with field 13 (final) true
-  Play("[ $1 = rank ] && printf '\\004\\022\\002\\150\\001' >&3; exit 0",
-       [this](JobProcesses& job) {
-         loop_.After(absl::Milliseconds(500), [this, &job] {
-           EXPECT_FALSE(sent_.back().has_node_finished());
-           proto::MetricsRecord record;
-           record.set_final(true);
-           job.Append(record);
-         });
-       });
+  Play("[ $1 = rank ] && printf '\\004\\022\\002\\150\\001' >&3; exit 0", [&](JobProcesses& job) {
+    OnceSaid(2, [&] { loop_.After(absl::Milliseconds(300), [&] { append(job); }); });
+  });
   ASSERT_EQ(sent_.size(), 3u);
   EXPECT_TRUE(sent_[0].rank_report().final());
   EXPECT_TRUE(sent_[2].has_node_finished());
-  EXPECT_NE(ReadFile(dir_ + "/runs/job-7/metrics.jsonl").find("\"final\":true"), std::string::npos);
+  EXPECT_THAT(ReadFile(dir_ + "/runs/job-7/metrics.jsonl"), HasSubstr("\"final\":true"));
 }
 
 TEST_F(JobProcessesTest, WriteEachStepsMetricsOnce) {

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSteps = 60;
+constexpr uint64_t kSteps = 150;
 constexpr int kNodes = 3;
 
 class NcclDeath : public testing::Test {

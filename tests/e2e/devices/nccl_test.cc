@@ -109,7 +109,7 @@ TEST(Nccl, RanksThatHaveTheWeightsAloneGoOnFromTheirCheckpoint) {
       const std::string text =
           absl::StrCat(fields, " device: GPU optimizer { adam {} } checkpoint { dir: '", TestDir(),
                        "/", name, "' every_steps: 7 } restart { attempts: 2 }");
-      return DeviceRankJob(name, "stream", 40, text, step_ms);
+      return DeviceRankJob(name, "stream", 100, text, step_ms);
     };
     const std::string name = absl::StrContains(fields, "NCCL") ? "nccl" : "none";
     const std::string undisturbed = FinalWeights(cluster.RunToEnd(made(name + "-whole", 0)));
@@ -118,7 +118,9 @@ TEST(Nccl, RanksThatHaveTheWeightsAloneGoOnFromTheirCheckpoint) {
     ASSERT_TRUE(job.ok()) << job.status();
     cluster.WaitFor(
         *job, [](const proto::JobStatus& now) { return now.checkpoints().newest_step() >= 14; });
-    kill(ProcessesWith("device_rank").front(), SIGKILL);
+    const std::vector<int> ranks = ProcessesWith("device_rank");
+    ASSERT_FALSE(ranks.empty());
+    kill(ranks.front(), SIGKILL);
     const proto::JobStatus status = cluster.WaitForEnd(*job);
     ASSERT_EQ(status.state(), proto::FINISHED) << status.reason();
     ASSERT_EQ(status.restarts_size(), 1);

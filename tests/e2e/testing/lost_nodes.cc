@@ -1,7 +1,5 @@
 #include "tests/e2e/testing/lost_nodes.h"
 
-#include <signal.h>
-
 #include <map>
 #include <vector>
 
@@ -12,10 +10,10 @@
 
 namespace strata::tests {
 
-void KillProcess(const std::string& subcommand) {
+void KillProcess(const std::string& subcommand, int signal) {
   const std::vector<int> processes = ListProcesses(subcommand);
   ASSERT_FALSE(processes.empty()) << subcommand;
-  kill(processes.back(), SIGKILL);
+  kill(processes.back(), signal);
 }
 
 void ExpectOneModel(const std::string& run_dir, uint32_t nodes, uint64_t steps,
