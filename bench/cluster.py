@@ -1,5 +1,6 @@
 """Daemons on this machine for the programs of this folder, and what they ask of them."""
 
+import errno
 import glob
 import hashlib
 import json
@@ -19,14 +20,16 @@ def fail(text):
 
 
 def free_port():
-    """A port that nobody listens on; no port 0 of others becomes it meanwhile."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 30_000)  # below those that port 0 becomes
+    """Returns a port that nobody listens on, from below those that the kernel gives out itself."""
+    for _ in range(100):
+        port = random.SystemRandom().randrange(10_000, 30_000)
         try:
             with socket.create_server(("127.0.0.1", port)):
                 return port
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError("no free port among 100")
 
 
 class Cluster:

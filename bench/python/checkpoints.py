@@ -160,8 +160,10 @@ def measure(bench, options, folder):
     plain, _ = cost_of({**without, "steps": without["steps"][:options.steps]}, options.every)
     cost = statistics.mean(added[len(added) // 2:]) / (100 * quiet)
     manifest, clock, count, _ = newest(folder)
-    # A file's time is that of a coarse clock, by up to 4 ms before the ranks'.
-    seconds = max(os.path.getmtime(manifest) - kept["steps"][clock - 1], 0.001)
+    seconds = os.path.getmtime(manifest) - kept["steps"][clock - 1]
+    if seconds < -CLOCK_GRAIN_S:
+        fail(f"the checkpoint of step {clock} was whole {-seconds:.3f} s before that step ended")
+    seconds = max(seconds, CLOCK_GRAIN_S)
     alone = statistics.median(write_alone(folder, count) for _ in range(3))
     note(f"step {plain:.4f} s without checkpoints, {quiet:.4f} s between them; "
          f"they added {', '.join(f'{one:.2f}' for one in added)} s")
@@ -178,6 +180,7 @@ def measure(bench, options, folder):
             "cores": os.cpu_count()}
 
 
+CLOCK_GRAIN_S = 0.004  # of the clock that gives files their times
 GOALS = {"cost": 0.01, "rate": 0.9, "resume": 1.2}
 
 

@@ -1,8 +1,5 @@
 #include "cli/checkpoint/verify_checkpoint.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -23,33 +20,45 @@ absl::Status Read(
   return ReadObjects(store, *entry.manifest, *record, {.on_object = on_object});
 }
 
-// A checkpoint's manifest is the first that is taken away of it.
-bool HasManifest(const std::vector<std::string>& names, uint64_t clock) {
-  const std::string manifest = Checkpoints::ObjectName(clock, "manifest.json");
-  return std::find(names.begin(), names.end(), manifest) != names.end();
-}
-
 }  // namespace
 
 absl::StatusOr<Verdict> VerifyCheckpoint(
     Store& store, const CheckpointEntry& entry,
     const std::function<void(const ObjectFacts& object, uint64_t bytes_before)>& on_object) {
   if (entry.state == CheckpointState::kIncomplete) {
-    return Verdict{Verdict::kIncomplete, absl::StrCat("incomplete: ", entry.why)};
+    return Verdict{VerdictKind::kIncomplete, absl::StrCat("incomplete: ", entry.why)};
   }
   const absl::Status status = Read(store, entry, on_object);
   if (status.ok()) {
-    return Verdict{Verdict::kWhole,
+    return Verdict{VerdictKind::kWhole,
                    absl::StrFormat("whole: %s, %s", Counted(entry.objects, "object"),
                                    FormatBytes(static_cast<double>(BytesOf(*entry.manifest))))};
   }
   if (absl::IsUnavailable(status)) return status;
-  const absl::StatusOr<std::vector<std::string>> names = store.List();
-  if (!names.ok()) return names.status();
-  if (!HasManifest(*names, entry.clock)) {
-    return Verdict{Verdict::kRemoved, "removed while it was read"};
+  // The manifest is the first that is removed of a checkpoint.
+  const std::string manifest = Checkpoints::ObjectName(entry.clock, "manifest.json");
+  if (absl::IsNotFound(store.Get(manifest).status())) {
+    return Verdict{VerdictKind::kRemoved,
+                   absl::StrCat("removed while it was read: ", status.message())};
   }
-  return Verdict{Verdict::kBroken, absl::StrCat("broken: ", status.message())};
+  return Verdict{VerdictKind::kBroken, absl::StrCat("broken: ", status.message())};
+}
+
+void VerdictCounts::Add(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::kWhole:
+      ++whole;
+      break;
+    case VerdictKind::kIncomplete:
+      ++incomplete;
+      break;
+    case VerdictKind::kBroken:
+      ++broken;
+      break;
+    case VerdictKind::kRemoved:
+      ++removed;
+      break;
+  }
 }
 
 }  // namespace strata::cli

@@ -1,6 +1,7 @@
 #ifndef STRATA_CLI_CHECKPOINT_VERIFY_CHECKPOINT_H_
 #define STRATA_CLI_CHECKPOINT_VERIFY_CHECKPOINT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,15 +13,16 @@
 
 namespace strata::cli {
 
+enum class VerdictKind {
+  kWhole,
+  kIncomplete,  // it had no manifest when it was listed
+  kBroken,
+  kRemoved,  // its manifest is gone by now: a job removes its older checkpoints
+};
+
 // What came of reading one checkpoint.
 struct Verdict {
-  enum Kind {
-    kWhole,
-    kIncomplete,  // it had no manifest when it was listed
-    kBroken,
-    kRemoved,  // what was missing has been taken away meanwhile, as a job does that has newer ones
-  };
-  Kind kind;
+  VerdictKind kind;
   std::string text;  // one line
 };
 
@@ -30,6 +32,19 @@ struct Verdict {
 absl::StatusOr<Verdict> VerifyCheckpoint(
     Store& store, const CheckpointEntry& entry,
     const std::function<void(const ObjectFacts& object, uint64_t bytes_before)>& on_object);
+
+// How many checkpoints came out how.
+struct VerdictCounts {
+  size_t whole = 0, incomplete = 0, broken = 0, removed = 0;
+
+  void Add(VerdictKind kind);
+  size_t all() const { return whole + incomplete + broken + removed; }
+  // Whether a job can go on from what is there, of which nothing is broken. One without a manifest
+  // may be being written, and one that was removed is gone: neither matters beside a whole one.
+  bool AreGood() const { return whole > 0 && broken == 0; }
+  // Whether others have come to be while all these were read.
+  bool AreOutdated() const { return whole == 0 && broken == 0 && removed > 0; }
+};
 
 }  // namespace strata::cli
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/checkpoint/checkpoint_list.h"
-#include "cli/checkpoint/checkpoint_objects.h"
 #include "cli/checkpoint/export_checkpoint.h"
 #include "cli/checkpoint/render_checkpoints.h"
 #include "cli/checkpoint/verify_checkpoint.h"
@@ -46,35 +45,47 @@ int List(const Options& options) {
   return kExitOk;
 }
 
-int VerifyAll(const Options& options) {
-  auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
-  if (!store.ok()) return PrintError(store.status());
-  auto entries = ListCheckpoints(**store);
-  if (!entries.ok()) return PrintError(entries.status());
-  if (options.step) {
-    const auto entry = FindCheckpoint(*entries, *options.step, (*store)->where());
-    if (!entry.ok()) return PrintError(entry.status());
-    entries = std::vector<CheckpointEntry>{*entry};
-  }
+// Reads checkpoints, and prints what came of each.
+absl::StatusOr<VerdictCounts> VerifyEntries(Store& store,
+                                            const std::vector<CheckpointEntry>& entries) {
   LiveLine line(stdout, TerminalColumns());
-  size_t whole = 0, incomplete = 0, all = entries->size();
-  for (const CheckpointEntry& entry : *entries) {
+  VerdictCounts counts;
+  for (const CheckpointEntry& entry : entries) {
     const auto show = [&](const ObjectFacts& object, uint64_t before) {
       line.Show(ReadingText(*entry.manifest, object, before));
     };
-    const absl::StatusOr<Verdict> verdict = VerifyCheckpoint(**store, entry, show);
+    const absl::StatusOr<Verdict> verdict = VerifyCheckpoint(store, entry, show);
     line.Clear();
-    if (!verdict.ok()) return PrintError(verdict.status());
-    whole += verdict->kind == Verdict::kWhole;
-    incomplete += verdict->kind == Verdict::kIncomplete;
-    if (verdict->kind == Verdict::kRemoved && !options.step) --all;
+    if (!verdict.ok()) return verdict.status();
+    counts.Add(verdict->kind);
     std::printf("step %s  %s\n", absl::StrCat(entry.clock).c_str(), verdict->text.c_str());
     std::fflush(stdout);
   }
-  // One without a manifest may be on its way; where it is all there is, there is nothing whole.
-  if (whole > 0 && whole + (options.step ? 0 : incomplete) == all) return kExitOk;
-  return PrintError(absl::StrCat((*store)->where(), ": ", whole, " of ", Counted(all, "checkpoint"),
-                                 whole == 1 ? " is whole" : " are whole"),
+  return counts;
+}
+
+int VerifyAll(const Options& options) {
+  constexpr int kLists = 3;
+  auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
+  if (!store.ok()) return PrintError(store.status());
+  VerdictCounts counts;
+  for (int i = 0; i < kLists; ++i) {
+    auto entries = ListCheckpoints(**store);
+    if (!entries.ok()) return PrintError(entries.status());
+    if (options.step) {
+      const auto entry = FindCheckpoint(*entries, *options.step, (*store)->where());
+      if (!entry.ok()) return PrintError(entry.status());
+      entries = std::vector<CheckpointEntry>{*entry};
+    }
+    const absl::StatusOr<VerdictCounts> found = VerifyEntries(**store, *entries);
+    if (!found.ok()) return PrintError(found.status());
+    counts = *found;
+    if (options.step || !counts.AreOutdated()) break;
+  }
+  if (counts.AreGood()) return kExitOk;
+  return PrintError(absl::StrCat((*store)->where(), ": ", counts.whole, " of ",
+                                 Counted(counts.all(), "checkpoint"),
+                                 counts.whole == 1 ? " is whole" : " are whole"),
                     kExitFailed);
 }
 
@@ -151,8 +162,8 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
   AddStep(command, options.get(), "The one of this step alone (default: all)");
   command->footer(
       "One without a manifest may be being written: it is named, and is no failure beside a whole\n"
-      "one unless it is the --step; nor is one that its job, which has newer ones, removes\n"
-      "meanwhile.\n"
+      "one unless it is the --step. The same goes for one that its job removes while it is\n"
+      "read.\n"
       "Examples:\n"
       "  strata checkpoint verify /shared/lenet\n"
       "Exit status: 0 whole, 1 one is not, 2 no such folder, checkpoint or step.");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import random
@@ -41,14 +42,16 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on; no port 0 of others becomes it meanwhile."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 30_000)  # below those that port 0 becomes
+    """Returns a port that nobody listens on, from below those that the kernel gives out itself."""
+    for _ in range(100):
+        port = random.SystemRandom().randrange(10_000, 30_000)
         try:
             with socket.create_server(("127.0.0.1", port)):
                 return port
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError("no free port among 100")
 
 
 def execute(words: list[str], folder: pathlib.Path, deadline_s: float = DEADLINE_S) -> Result:

@@ -152,7 +152,7 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   EXPECT_EQ(last.shards_size(), 3);
   EXPECT_EQ(last.checkpoints().resumed_step(), 60u);
   EXPECT_TRUE(Model(last) == undisturbed);
-  // The last one is whole only after the job's end.
+  // The last one may be whole a moment after the job's end.
   cluster_->WaitFor(JobId(last.job_id()), [](const proto::JobStatus& status) {
     return status.checkpoints().newest_step() == 100;
   });

@@ -16,6 +16,8 @@
 namespace strata::worker {
 namespace {
 
+using ::testing::HasSubstr;
+
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -23,8 +25,6 @@ std::string ReadFile(const std::string& path) {
 
 // A shell script plays `strata rank` and `strata aggregator`: $1 says which. It finds the launch
 // file at $3 and the channel at descriptor 3.
-using ::testing::HasSubstr;
-
 class JobProcessesTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -204,7 +204,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return
             events = [("cluster", scene["cluster"])]
             events += [("job", scene["jobs"][one]) for one in ids if one in scene["jobs"]]
-            known = scene.get("logs", {}) if is_new else {}  # of a log, each line comes once
+            known = scene.get("logs", {}) if is_new else {}  # a log is sent once for each scene
             events += [("log", known[one]) for one in logs if one in known]
             try:
                 for name, value in events:

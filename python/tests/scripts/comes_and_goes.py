@@ -2,6 +2,7 @@
 weights. Later it is checked that each sample was used once in each epoch.
 
 usage: comes_and_goes.py FOLDER [--samples N --batch N --epochs N --pause S --die-at STEP]
+                                [--checkpoints FOLDER]
        comes_and_goes.py FOLDER --check [--samples N --batch N --epochs N]
 
 As a job whose nodes come and go, on a cluster with room for more of them, which join by themselves:
@@ -38,7 +39,7 @@ def options():
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds in a step, without go")
     parser.add_argument("--die-at", type=int, default=-1, help="where rank 1 dies, once")
-    parser.add_argument("--checkpoints", help="a folder: not before one is in it")
+    parser.add_argument("--checkpoints", help="rank 1 dies once a whole one is in this folder")
     return parser.parse_args()
 
 
@@ -78,7 +79,8 @@ def meet_the_end(args, rank, step):
     mark = os.path.join(args.folder, "met")
     if rank != 1 or step != args.die_at or os.path.exists(mark):
         return
-    while args.checkpoints and not glob.glob(f"{args.checkpoints}/*/manifest.json"):
+    manifests = f"{glob.escape(args.checkpoints)}/*/manifest.json" if args.checkpoints else ""
+    while manifests and not glob.glob(manifests):
         time.sleep(0.02)
     open(mark, "w").close()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@
 namespace strata::server {
 namespace {
 
-// Of a change whose answer does not come.
+// How long a writer waits for the answer to a change.
 constexpr absl::Duration kDeadline = absl::Seconds(2);
 
 class FencedWriterTest : public ::testing::Test {
