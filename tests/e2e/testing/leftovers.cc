@@ -118,9 +118,17 @@ std::vector<std::string> Remaining(const std::vector<std::string>& traces) {
   return remaining;
 }
 
-std::vector<std::string> RemainingAtLast(const std::vector<std::string>& traces, size_t count) {
-  (void)WaitUntil([&] { return Remaining(traces).size() <= count; }, absl::Seconds(20));
-  return Remaining(traces);
+std::vector<std::string> RemainingAtLast(const std::vector<std::string>& traces, int sockets) {
+  std::vector<std::string> remaining;
+  (void)WaitUntil(
+      [&] {
+        remaining = Remaining(traces);
+        return std::count_if(remaining.begin(), remaining.end(), [](const std::string& trace) {
+                 return absl::StartsWith(trace, "@");
+               }) <= sockets;
+      },
+      absl::Seconds(20));
+  return remaining;
 }
 
 std::vector<int> ListeningPorts(int pid) {

@@ -20,9 +20,10 @@ std::vector<int> ListeningPorts(int pid);
 std::vector<std::string> Traces();
 // Those of `traces` that are still there.
 std::vector<std::string> Remaining(const std::vector<std::string>& traces);
-// The same, once no more than `count` are there, or after 20 s: a killed process has no command
-// line any more, so that Processes() is without it, a moment before its sockets are closed.
-std::vector<std::string> RemainingAtLast(const std::vector<std::string>& traces, size_t count = 0);
+// The same, once no more than `sockets` of them are abstract sockets, or after 20 s: a killed
+// process has no command line any more, so that Processes() is without it, a moment before its
+// sockets are closed.
+std::vector<std::string> RemainingAtLast(const std::vector<std::string>& traces, int sockets = 0);
 
 }  // namespace strata::tests
 
