@@ -27,8 +27,7 @@ the job may fail. A line for each blow says what it cost: the longest time witho
 blow until all was whole, or until the next blow with --hard. A step counts when the weights before
 the next one are on all nodes.
 
-The blows of a seed are always the same; when exactly they fall is not. With --blows kill,stop,part
-they are those of RESULTS.md, which is older than drain and leave. Ends with status 0 only if
+The blows of a seed are always the same; when exactly they fall is not. Ends with status 0 only if
 the job finished, the weights of each step were those of the undisturbed run bit for bit (where the
 mode promises that: sync), and nothing runs on that the daemons have started; with 77, after one
 line, where there are no namespaces. --logs keeps the logs of all daemons and the job's.

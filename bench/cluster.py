@@ -59,7 +59,7 @@ class Cluster:
         """A daemon's process. `host`: what is put before a command so that it runs there; `log`:
         the file that its standard error is added to.
         """
-        # What its memory holds and what it has open is measured, which only root may else.
+        # Its memory and open files are measured, for which only root has the right otherwise.
         daemon = subprocess.Popen([*host, self.strata, *arguments], stdout=subprocess.PIPE,
                                   stderr=log, text=True,
                                   env={**os.environ, "STRATA_DUMPABLE": "1"})

@@ -48,7 +48,7 @@ class Run:
 
 
 class Gate:
-    """Where the processes of a peer meet before a step; the protocol of measure/exchange/gate.h."""
+    """Where the processes of a peer meet before a step; the protocol of cli/bench/gate.h."""
 
     ARRIVAL = struct.Struct("<dII")
 

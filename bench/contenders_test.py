@@ -5,12 +5,15 @@ import os
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import contenders  # noqa: E402  (beside this file)
+import side_by_side  # noqa: E402
 
 FOLDER = "."
 
@@ -20,7 +23,7 @@ def work(**changes):
     return contenders.Work(**values)
 
 
-# What rank 0 brings to the first step, and so what plain text has on the wire.
+# Rank 0's gradient of the first step, which plain text shows on the wire.
 PLAIN = struct.pack("<32f", *((3 * i) & 63 for i in range(32)))
 
 
@@ -140,6 +143,38 @@ class ContendersTest(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "who: exit status 3: these words"):
             contenders.finish([contenders.start(["sh", "-c", "echo these words >&2; exit 3"])],
                               "who")
+
+
+
+class WhatIsMissing(unittest.TestCase):
+    """It ends in one line that says what to do."""
+
+    def refusal(self, function, *args, **named):
+        with self.assertRaises(SystemExit) as refused:
+            function(*args, **named)
+        self.assertNotIn("\n", str(refused.exception))
+        return str(refused.exception)
+
+    def test_iperf3(self):
+        scenario = side_by_side.SCENARIOS["small"]
+        with unittest.mock.patch.object(side_by_side.shutil, "which", return_value=None):
+            said = self.refusal(side_by_side.check_tools, scenario)
+            self.assertIn("iperf3 is not installed", said)
+        facts = {"bytes_per_s": None, "bandwidth_source": "not known: iperf3: no report"}
+        self.assertEqual(self.refusal(side_by_side.speed_of_link, facts),
+                         "side_by_side: the link's speed is not known: iperf3: no report")
+        self.assertEqual(side_by_side.speed_of_link({"bytes_per_s": 5.0}), 5.0)
+
+    def test_a_library_that_was_installed_after_bazel_had_looked(self):
+        self.assertEqual(sorted(side_by_side.libraries()), ["gloo", "mpi"])
+        with tempfile.NamedTemporaryFile("w", suffix=".bzl") as defs:
+            defs.write('NEEDS_GLOO = ["@platforms//:incompatible"]\nNEEDS_MPI = []\n')
+            defs.flush()
+            said = self.refusal(side_by_side.check_libraries, defs.name, lambda path: True)
+            late = "gloo was installed after Bazel had looked for it: run bazel shutdown"
+            self.assertIn(late, said)
+            side_by_side.check_libraries(defs.name, lambda path: False)
+        side_by_side.check_libraries("/nowhere/defs.bzl", lambda path: True)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ metrics {{ every_steps: 5 }}
 """
 WEIGHTS_BYTES = 61706 * 4
 BLOCK_BYTES = 4096
-# What nodes look for the server at; the server itself listens at 127.0.0.1.
+# The address that nodes connect to; the server itself listens at 127.0.0.1.
 ADVERTISED = "127.0.0.2"
 
 
@@ -63,7 +63,7 @@ class Relay:
         try:
             while block := source.recv(BLOCK_BYTES):
                 now = time.monotonic()
-                # What was not used is lost, but for one block: no bursts.
+                # Unused rate is lost, except one block: no bursts.
                 free_at = max(free_at, now - BLOCK_BYTES / self.bytes_per_s)
                 free_at += len(block) / self.bytes_per_s
                 if free_at > now:

@@ -65,12 +65,16 @@ keepers=()   # by host: the process that holds its namespace
 children=()  # what was started besides
 
 # Kills what is in the lab's networks, which nobody else can be in, once this script has ended or
-# wants it: when the other end of standard input is closed.
+# wants it: when the other end of standard input is closed. It reads there which processes hold
+# networks, and holds these networks open itself: the kernel gives the number of one that is gone to
+# the next one that somebody makes, whose processes would be killed.
 sweep() {
   trap '' INT TERM HUP
   exec 2>/dev/null
-  local network pid found=1
-  while read -r _; do :; done
+  local network pid held found=1
+  while read -r pid; do
+    exec {held}<"/proc/$pid/ns/net" && readlink "/proc/$BASHPID/fd/$held" >>"$scratch/networks"
+  done
   while [ $found -eq 1 ]; do  # what forks may get away once
     found=0
     for pid in /proc/[0-9]*; do
@@ -98,7 +102,7 @@ trap 'exit 129' HUP
 # Ends with this script, even if that is killed.
 attached() { exec setpriv --pdeathsig KILL -- "$@" {sweeping}>&-; }
 
-# What may go out at once is 1 ms of the rate, and no less than what TCP hands down in one piece.
+# A burst is 1 ms of the rate, and no less than what TCP hands down in one piece.
 shape() {
   local burst=$((rate_mbit * 125))
   [ $burst -ge 131072 ] || burst=131072
@@ -118,7 +122,10 @@ add_host() {
   until [ "$(readlink "/proc/$keeper/ns/net" 2>/dev/null || echo "$own")" != "$own" ]; do
     kill -0 "$keeper" 2>/dev/null || { echo "netlab: a host could not be made" >&2; exit 1; }
   done
-  readlink "/proc/$keeper/ns/net" >>"$scratch/networks"
+  echo "$keeper" >&"$sweeping"
+  until grep -qxF "$(readlink "/proc/$keeper/ns/net")" "$scratch/networks"; do
+    kill -0 "$keeper" "$sweeper" 2>/dev/null || { echo "netlab: host $number is gone" >&2; exit 1; }
+  done
   ip link add "$link" type veth peer name eth0 netns "$keeper"
   ip link set "$link" master switch0 up
   local run

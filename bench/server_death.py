@@ -50,7 +50,7 @@ replicas: 1
 SWITCH = "10.78.0.254"  # of netlab.sh
 LIMIT_S = 120
 MIB = 1 << 20
-ARRIVAL = struct.Struct("<dII")  # measure/exchange/gate.h
+ARRIVAL = struct.Struct("<dII")  # cli/bench/gate.h
 PROMOTED = re.compile(r"(\S+)\.(\d{3})Z .*shards go on with one copy")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Servers die, the job goes on with the right weights, and its second copies come back; how soon is
-# not judged.
+# Servers die, the job continues with the right weights, and its second copies come back; the time
+# is not judged.
 set -euo pipefail
 status=0
 python3 bench/server_death.py cli/strata --rounds 2 --bytes 1000000 --goal-median-s 60 \

@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -190,6 +191,40 @@ def passes_over_link(work, is_ring):
     return 2 * (n - 1) if is_ring else 2 * n
 
 
+def check_tools(scenario):
+    """Ends it all where the bound of its table could not be measured."""
+    if not scenario.is_node and shutil.which("iperf3") is None:
+        sys.exit("side_by_side: iperf3 is not installed, which measures the link that a step is"
+                 " held against: deploy/install_packages.sh --tests installs it")
+
+
+def speed_of_link(facts):
+    """Bytes a second that iperf3 has found; ends it all where it has not."""
+    speed = facts.get("bytes_per_s", 0)
+    if speed is None:
+        sys.exit(f"side_by_side: the link's speed is {facts.get('bandwidth_source', 'not known')}")
+    return speed
+
+
+def libraries():
+    """What third_party/optional_libraries.bzl looks for: name -> a file of the library."""
+    path = os.path.join(HERE, "..", "third_party", "optional_libraries.bzl")
+    with open(path, encoding="utf-8") as file:
+        return dict(re.findall(r'^    "(\w+)": "(/[^"]+)",$', file.read(), re.MULTILINE))
+
+
+def check_libraries(defs, there=os.path.exists):
+    """Ends it all where a library has come since Bazel looked, which `defs` tells of."""
+    if not os.path.exists(defs):
+        return  # it has not looked yet
+    with open(defs, encoding="utf-8") as file:
+        text = file.read()
+    for name, path in libraries().items():
+        if re.search(rf"^NEEDS_{name.upper()} = \[.+\]$", text, re.MULTILINE) and there(path):
+            sys.exit(f"side_by_side: {name} was installed after Bazel had looked for it: run bazel"
+                     " shutdown, then this again")
+
+
 def measure(scenario, work, folder, hosts_file, rounds):
     """Returns what each contender did, by name, and what was found out about the link."""
     medians = {one.name: [] for one in scenario.contenders}
@@ -214,7 +249,7 @@ def measure(scenario, work, folder, hosts_file, rounds):
                 shares[one.name] += [a / b for a, b in zip(run.facts["bounds_ms"], run.steps_ms)]
             if is_first:
                 facts = run.facts
-                speeds.append(run.facts.get("bytes_per_s", 0))
+                speeds.append(speed_of_link(facts))
                 bounds.append(run.facts["bound_ms"])
     first = scenario.contenders[0].name
     if first in skipped:
@@ -354,7 +389,11 @@ def main():
     parser.add_argument("--write", default="")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--hosts-file", default="")  # inside the lab
+    parser.add_argument("--check-libraries", default="")  # Bazel's defs.bzl of optional_libraries
     options = parser.parse_args()
+    if options.check_libraries:
+        check_libraries(options.check_libraries)
+        return
     if options.list:
         print("\n".join(f"{name}: {one.title}" for name, one in SCENARIOS.items()))
         print("\n".join(f"{name}: {', '.join(all_of)}" for name, all_of in GROUPS.items()))
@@ -366,6 +405,7 @@ def main():
         sys.exit(f"side_by_side: no scenario {unknown[0]}: {there} are there")
     for name in names or SCENARIOS:
         scenario, before = SCENARIOS[name], machine()
+        check_tools(scenario)
         work = scenario.work
         if options.before:
             beside_before(scenario, options.before)

@@ -57,6 +57,26 @@ expect "too few hosts are refused" \
   test "$(status_of $strata bench exchange --hosts-file "$scratch/hosts")" -eq 2
 expect "with how many it takes" grep -q "1 hosts, but 3 are needed" "$scratch/err"
 
+$strata bench exchange --bytes 300004 --warmup 1 --steps 10000000 --measure-s 0 >"$scratch/out" \
+  2>"$scratch/err" &
+bench=$!
+server=
+for _ in $(seq 300); do
+  server=$(pgrep -P $bench -f "server --name s0" || true)
+  # Once ranks compute, all daemons are ready.
+  if [ -n "$server" ] && pgrep -f "bench rank .*--steps 10000001 " >/dev/null; then break; fi
+  sleep 0.1
+done
+kill -KILL "$server"
+status=0
+wait $bench || status=$?
+expect "a daemon that dies ends the measurement" test "$status" -eq 1
+expect "in one line" test "$(wc -l <"$scratch/err")" -eq 1
+expect "that names it, or the job's reason" grep -q \
+  "strata: error: .*server s0.*: the job was not measured, see /tmp/strata-bench-" "$scratch/err"
+logs=$(grep -o "/tmp/strata-bench-[A-Za-z0-9]*" "$scratch/err" || true)
+if [ -n "$logs" ]; then rm -rf "$logs"; fi
+
 expect "the node level, with the right sums" test "$(status_of $strata bench aggregate \
   --bytes 300004 --ranks 3 --chunk-elements 1024 --steps 4 --warmup 1)" -eq 0
 expect "says what was measured" grep -q "3 ranks of one node, 0.286 MiB each in 74 chunks" \

@@ -3,11 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+
+#include "common/buffer_pool.h"
 
 namespace strata {
 
-// Why bytes of a chunk are copied on their way between ranks and servers; docs/wire.md lists
-// them all. What reads values and writes other values (sums, updates, codecs, seals) is no copy.
+// Why bytes of a chunk are copied on their way between ranks and servers; docs/wire.md lists all
+// reasons. Code that reads values and writes other values (sums, updates, codecs, seals) does not
+// count as a copy.
 enum class CopyReason {
   kFirstWeights,  // arena to send buffer: answers land in the arena while it may be sent again
   kIntoArena,     // answer to the node's weight arena, which its ranks read as one vector
@@ -25,11 +29,19 @@ inline constexpr int kCopyReasons = 11;
 
 // memcpy, counted. REQUIRES: the ranges do not overlap.
 void CopyBytes(CopyReason reason, void* to, const void* from, size_t bytes);
-// Bytes that something else copies.
+// Counts bytes that other code copies.
 void CountCopy(CopyReason reason, size_t bytes);
 
 // Bytes that this process has copied since it began. Threads: any, like all of the above.
 uint64_t CopiedBytes(CopyReason reason);
+
+// Returns a copy of `count` floats in memory of the pool, counted under its reason.
+inline std::shared_ptr<float> CopyFloats(CopyReason reason, BufferPool& pool, const float* from,
+                                         size_t count) {
+  std::shared_ptr<float> copy = pool.AllocateFloats(count);
+  CopyBytes(reason, copy.get(), from, count * sizeof(float));
+  return copy;
+}
 
 }  // namespace strata
 

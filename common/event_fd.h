@@ -6,19 +6,19 @@
 
 namespace strata {
 
-// A doorbell that poll() can wait on: readable after Notify until Drain. Rings before a Drain
-// merge. Works across processes when the descriptor is passed on. Notify and Drain are thread-safe,
-// and neither blocks.
+// A doorbell for poll(): readable after Notify until Drain. Notifications before a Drain merge.
+// Works across processes when the descriptor is passed on. Notify and Drain are thread-safe and do
+// not block.
 class EventFd {
  public:
   // Errors: ResourceExhausted (no descriptors left).
   static absl::StatusOr<EventFd> Create();
-  // Takes over an eventfd that somebody else made non-blocking.
+  // Takes over a non-blocking eventfd.
   static EventFd Adopt(UniqueFd fd) { return EventFd(std::move(fd)); }
 
   int fd() const { return fd_.get(); }
   void Notify() const;
-  // True: it had been rung.
+  // Returns true if Notify was called before.
   bool Drain() const;
 
  private:

@@ -11,7 +11,7 @@ constexpr uint32_t kStop = UINT32_MAX;
 // being woken would take.
 constexpr std::chrono::microseconds kSpin(30);
 
-// Whether `value` was seen to leave `old` within kSpin.
+// Returns whether `value` was seen to leave `old` within kSpin.
 bool Changes(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto until = std::chrono::steady_clock::now() + kSpin;
   do {

@@ -10,14 +10,14 @@
 
 namespace strata {
 
-// Threads that help with work which falls into independent parts, and sleep otherwise. Who has
-// parts does them himself; a helper takes what he has not begun, so that one which wakes late, or
-// not at all on a busy machine, only helps less.
+// Threads that help with work in independent parts, and sleep otherwise. The caller works through
+// the parts itself; helpers take parts that it has not begun, so a helper that wakes late, or never
+// on a busy machine, only helps less.
 //
 // Threads: Run from one at a time. The destructor joins the helpers.
 class ForkJoin {
  public:
-  // Fewer where the system gives no more threads (RLIMIT_NPROC, a control group's pids.max).
+  // Starts fewer if the system allows no more threads (RLIMIT_NPROC, a control group's pids.max).
   explicit ForkJoin(uint32_t helpers);
   ~ForkJoin();
   ForkJoin(const ForkJoin&) = delete;

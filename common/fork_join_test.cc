@@ -7,10 +7,22 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/cores.h"
 #include "gtest/gtest.h"
 
 namespace strata {
 namespace {
+
+TEST(CoresTest, AQuotaCountsAsCoresRoundedUpAndWithoutOneThereIsNoLimit) {
+  EXPECT_EQ(CoresOfQuota("200000 100000\n"), 2u);
+  EXPECT_EQ(CoresOfQuota("150000 100000\n"), 2u);
+  EXPECT_EQ(CoresOfQuota("1000 100000\n"), 1u);
+  for (const char* none : {"max 100000\n", "", "100000 0\n", "-1 100000\n", "words\n"}) {
+    EXPECT_EQ(CoresOfQuota(none), UINT32_MAX) << none;
+  }
+  EXPECT_GE(UsableCores(), 1u);
+  EXPECT_LE(UsableCores(), AllowedProcessors());
+}
 
 TEST(ForkJoinTest, EveryPartIsDoneOnceBeforeRunReturns) {
   for (uint32_t threads : {0, 1, 3}) {

@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "common/log_format.h"
 
 namespace strata {
 namespace {

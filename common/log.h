@@ -1,22 +1,25 @@
 #ifndef STRATA_COMMON_LOG_H_
 #define STRATA_COMMON_LOG_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace strata {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
-// Log lines go to stderr, one line each: UTC time, level, process name, text.
-// Sets the level ("debug", "info", "warning", "error", "off") and the name that stands in each line
-// ("server s1"). Call it in main before other threads start; until then the level is info and the
-// name "strata". Errors: InvalidArgument naming the level.
+// Log lines go to stderr, one line each: UTC time, level, process name, text. InitLogging sets the
+// level ("debug", "info", "warning", "error", "off") and the name that stands in each line ("server
+// s1"). Call it in main before other threads start; until then the level is info and the name
+// "strata". Errors: InvalidArgument naming the level.
 absl::Status InitLogging(const std::string& level, const std::string& process_name);
 
-// Whether lines of this level are written. Thread-safe.
+// Returns whether lines of this level are written. Thread-safe.
 bool IsLogged(LogLevel level);
 
 // Writes one line; line breaks and other control characters in it are escaped, because text from
@@ -40,6 +43,36 @@ template <typename... Args>
 void LogError(const absl::FormatSpec<Args...>& format, const Args&... args) {
   if (IsLogged(LogLevel::kError)) Log(LogLevel::kError, absl::StrFormat(format, args...));
 }
+
+enum class LogFormat {
+  kText,  // as log.h says
+  kJson,  // one JSON object a line
+};
+
+// "text", "json".
+std::string LogFormatName(LogFormat format);
+
+// Sets how this process writes its log lines. Call it in main before other threads start, before or
+// after InitLogging; until then they are text.
+void SetLogFormat(LogFormat format);
+// Thread-safe.
+LogFormat CurrentLogFormat();
+
+// {"time":"2026-11-27T10:00:00.123Z","level":"info","source":"worker w2","message":"..."}: one line
+// of ASCII without its end, whatever bytes are in `source` and `message`; what is not UTF-8 becomes
+// U+FFFD.
+std::string JsonLogLine(absl::Time time, LogLevel level, absl::string_view source,
+                        absl::string_view message);
+
+// Writes the line to stderr at once, in kJson and at any level: for the error that ends a process.
+void WriteJsonError(absl::string_view message);
+
+// The content of one line.
+struct LogLine {
+  std::string level, message;
+};
+// Parses a line that JsonLogLine wrote; nullopt: the line is something else, such as other JSON.
+std::optional<LogLine> ReadJsonLogLine(absl::string_view line);
 
 }  // namespace strata
 

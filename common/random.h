@@ -2,6 +2,7 @@
 #define STRATA_COMMON_RANDOM_H_
 
 #include <cstdint>
+#include <random>
 
 #include "common/require.h"
 
@@ -37,6 +38,12 @@ constexpr float RandomUniform(uint64_t key, uint64_t counter) {
 constexpr uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t bound) {
   STRATA_REQUIRE(bound >= 1 && bound >> 32 == 0);
   return ((RandomBits(key, counter) >> 32) * bound) >> 32;
+}
+
+// Returns a number of the system's that no other process draws, as a name for something; never 0.
+inline uint64_t RandomId() {
+  std::random_device random;
+  return (uint64_t{random()} << 32 | random()) | 1;
 }
 
 }  // namespace strata

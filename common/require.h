@@ -2,10 +2,10 @@
 #define STRATA_COMMON_REQUIRE_H_
 
 // Checks a precondition (a `REQUIRES:` of a header) or an invariant of our own code, in every
-// build. When it does not hold, the process writes one line with the condition and its place in the
-// source, and aborts: code that is wrong about its own state must not go on to change weights.
+// build. If it does not hold, the process writes one line with the condition and its place in the
+// source, and aborts: code with a wrong state of its own must not continue to change weights.
 //
-// What a peer, a file or a user can cause is no matter for this: it stays an absl::Status.
+// Errors that a peer, a file or a user can cause are not for this: they stay an absl::Status.
 #define STRATA_REQUIRE(condition) \
   ((condition) ? static_cast<void>(0) : ::strata::RequirementFailed(#condition, __FILE__, __LINE__))
 

@@ -17,10 +17,10 @@ struct RunChain {
   // A longer run is to go on from this one: Run returns when its last checkpoint is written. None
   // is not an error.
   bool is_gone_on_from = false;
-  // What a job without `checkpoint` has of it for that; no `dir`: nothing.
+  // Checkpoints that a job without `checkpoint` gets for this; no `dir`: none.
   proto::Checkpoint checkpoint;
-  // Record of the shorter run that this one goes on from, by its `checkpoint_dir`; null: it begins
-  // anew. Where it cannot go on it begins anew, too, and its record says why.
+  // Record of the shorter run that this one continues from that run's `checkpoint_dir`; null: it
+  // starts from the beginning. It also does so if it cannot continue, and its record says why.
   std::shared_ptr<const proto::RunRecord> earlier;
   // `earlier` is of this same run, which was interrupted: checkpoints go on in its folder.
   bool was_interrupted = false;
@@ -49,7 +49,7 @@ class Runner {
 
   virtual ~Runner() = default;
 
-  // Whether it can run the job at all. Errors: InvalidArgument, one line that names the field.
+  // Checks that it can run the job at all. Errors: InvalidArgument, one line that names the field.
   virtual absl::Status Check(const RunPlan& plan) = 0;
   // Blocks until the run has ended. A job that fails (a loss that is NaN, a rank that was killed)
   // is a record with `failure`. Errors: Unavailable (the cluster is gone), Cancelled (by Stop).

@@ -11,7 +11,7 @@ if bazel build --check_up_to_date "$@" >"$log" 2>&1; then
   exit 0
 fi
 # What everything for `strata` costs one core.
-core_minutes=40
+core_minutes=14
 cores=$(nproc)
 minutes=$(((core_minutes + cores - 1) / cores))
 echo "Building $* (a first build takes about $minutes minutes on $cores cores, seconds where this" \

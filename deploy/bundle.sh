@@ -28,7 +28,7 @@ programs=(cli/strata bench/kernels/strata-kernels tests/gpu/device_tests
   worker/aggregator/device/device_arenas_benchmark
   worker/aggregator/device/device_encoder_benchmark)
 client=worker/client/c/libstrata_client_bundled.so
-plugins=(kernels/cuda/libstrata_cuda.so worker/client/mpi/libstrata_mpi.so)
+plugins=(kernels/cuda/libstrata_cuda.so worker/client/connect/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
   built=$root/bazel-bin

@@ -78,6 +78,8 @@ rm -f "$top/debian/README.md"
 cp -RL "$root"/deploy/{client,systemd,install_client.sh} "$top/deploy/"
 cp -RL "$root/examples" "$top/"
 cp -L "$root"/docs/*.md "$root"/docs/*.svg "$top/docs/"
+python3 "$root/docs/generate/all.py" "$top/docs" --strata "$built/$program" > /dev/null ||
+  fail "the reference pages could not be made"
 cp -L "$root/README.md" "$top/"
 # Not beside it: debhelper would take it for Debian's changelog.
 cp -L "$root/CHANGELOG.md" "$top/docs/"

@@ -44,8 +44,8 @@ cd "$(dirname "$0")/.."
 cat <<'TEXT'
 This installs Debian packages that are missing (compiler, Bazel, libraries, Fashion-MNIST; nothing
 that only tests need, and no service), builds Strata in this folder and trains a model on this
-machine. The first time it takes about 20 minutes on two cores, of which training takes half a
-minute.
+machine. The first time it takes about 8 minutes on two cores, of which training takes a quarter of
+a minute.
 TEXT
 deploy/install_packages.sh
 deploy/build.sh //cli:strata

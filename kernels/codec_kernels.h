@@ -7,7 +7,7 @@
 
 namespace strata::kernels {
 
-// What is encoded, p, and what becomes of the state.
+// The encoded vector, p, and the new state.
 enum class Feedback : uint8_t {
   kNone,      // p = x; the state is not used
   kResidual,  // p = x + state; state = p - decoded: what was not sent is part of the next p
@@ -22,9 +22,9 @@ struct DenseCodec {
   // unspecified then. x and state do not overlap.
   bool (*encode)(const float* x, Feedback feedback, float* state, size_t n, std::byte* payload);
 
-  // Whether `payload` is one that decodes to finite values, that is: scales and codes are as
-  // payload.h says. The answer is the index of the first block of kCodecBlock elements that is
-  // not, or CodecBlocks(n).
+  // Checks that `payload` decodes to finite values, i.e. that scales and codes are as payload.h
+  // says. Returns the index of the first block of kCodecBlock elements that does not, or
+  // CodecBlocks(n).
   size_t (*check)(const std::byte* payload, size_t n);
 
   // out[i] = base[i] + decoded[i], or decoded[i] where base is null. `base` may be `out`.
@@ -32,7 +32,7 @@ struct DenseCodec {
   void (*decode)(const std::byte* payload, const float* base, float* out, size_t n);
 };
 
-// What the sender of sparse payloads chooses from.
+// The vectors from which the sender of sparse payloads chooses.
 struct Accumulators {
   Feedback feedback = Feedback::kResidual;  // not kNone
   float* state = nullptr;     // kResidual: what was not sent (top-k's e, DGC's v), the next p
@@ -72,7 +72,7 @@ struct SparseCodec {
   // Keeps those of n candidates that reach the threshold; returns how many they are.
   size_t (*keep)(const Candidates& candidates, size_t n, uint32_t threshold);
 
-  // Whether `count` indices ascend strictly and the last is below n.
+  // True if `count` indices ascend strictly and the last is below n.
   bool (*indices_ascend)(const std::byte* indices, size_t count, size_t n);
 };
 

@@ -1,6 +1,7 @@
 #ifndef STRATA_KERNELS_KERNELS_H_
 #define STRATA_KERNELS_KERNELS_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace strata::kernels {
 
-// What changes from update to update, and from segment to segment of one update.
+// Parameters that change from update to update, and from segment to segment of one update.
 struct OptimizerStep {
   float lr = 0.0f;              // schedule's rate * the segment's lr multiplier
   float decay = 0.0f;           // weight_decay * the segment's decay multiplier
@@ -22,7 +23,7 @@ struct OptimizerStep {
   bool far = false;             // w_out is written as sum_far writes
 };
 
-// Weights of so many bytes are in no core's cache, and not worth a place in it.
+// Weights of this size are in no core's cache, and not worth a place in it.
 inline constexpr size_t kFarBytes = size_t{8} << 20;
 
 // The functions of one device. Every function is elementwise or in a fixed order, so results do not
@@ -37,9 +38,9 @@ struct Kernels {
   // element of `out` is finite: then all of the inputs are. (Finite inputs may overflow.)
   bool (*sum)(absl::Span<const float* const> inputs, float* out, size_t n);
 
-  // Gives the same bits, written past the caches where the device can: for an `out` that is so long
-  // that nobody finds it there later. `out` is none of the inputs. Other threads may be told of it
-  // as of any store.
+  // Gives the same bits, written past the caches where the device can: for an `out` too long to be
+  // found there later. `out` is not one of the inputs. Other threads may be told of it as of any
+  // store.
   bool (*sum_far)(absl::Span<const float* const> inputs, float* out, size_t n);
 
   // One update of n weights: reads w_in, writes w_out (may be the same buffer), updates the state
@@ -63,7 +64,7 @@ struct Kernels {
 // How many of `count` >= 2 leaves go left in the fixed tree of addition: the largest power of two
 // below count. The tree over nodes that hold equal aligned power-of-two blocks of ranks is then the
 // upper part of the tree over ranks.
-size_t SumTreeSplit(size_t count);
+inline size_t SumTreeSplit(size_t count) { return std::bit_floor(count - 1); }
 
 // The CPU's kernels (SIMD chosen at run time); always there.
 const Kernels& Cpu();

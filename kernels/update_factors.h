@@ -8,8 +8,7 @@
 
 namespace strata::kernels {
 
-// What one update is made of, as scalars: computed on the host for every device, so that all have
-// the same bits.
+// Scalars of one update, computed on the host for every device, so that all have the same bits.
 struct UpdateFactors {
   float lr, decay, scale, momentum, beta1, beta2, one_minus_beta1, one_minus_beta2, epsilon;
   float correct0, correct1;  // Adam's 1 / (1 - beta^t)

@@ -5,21 +5,24 @@
 # usage: tests/run.sh [--fuzz-seconds=N] [BAZEL OPTIONS AND TARGETS]     default targets: //...
 #   tests/run.sh //kernels/...        one folder, no fuzzing
 #   tests/run.sh --fuzz-seconds=600   every test; each fuzz target for so long (default 10; 0: none)
+#   tests/run.sh --soak               what is long by nature, and nothing else: see SOAK.md
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 deploy/install_packages.sh --tests || { echo "0 passed, 1 failed"; exit 1; }
 
 targets=0
+soak=0
 python=0
 fuzz_seconds=10
 options=()
 for argument in "$@"; do
   case "$argument" in
     --fuzz-seconds=*) fuzz_seconds=${argument#*=}; continue ;;
+    --soak) soak=1; continue ;;
     -*) ;;
     //... | //python* | //bench/... | //bench/python*) targets=1 python=1 ;;
-    //tests/... | //tests/client* | //tests/e2e* | //tests/kubernetes*) targets=1 python=1 ;;
+    //tests/... | //tests/client* | //tests/e2e* | //tests/deploy*) targets=1 python=1 ;;
     //common/... | //common/seal*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac
@@ -29,6 +32,10 @@ done
 # Tests download nothing, so what they run Python in is made before.
 [ "$python" -eq 0 ] || deploy/python_env.sh debian torch-2.11 launch wheel s3 boards ||
   { echo "0 passed, 1 failed"; exit 1; }
+
+if [ "$soak" -eq 1 ]; then
+  exec tests/soak.sh
+fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

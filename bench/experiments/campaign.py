@@ -35,7 +35,7 @@ class Campaign:
     pictures: tuple = ("accuracy_by_samples",)
     timed: bool = True  # whether its times mean anything
     tries: bool = False  # settings to choose from, for a campaign that follows
-    # Of the reduced set: samples and epochs.
+    # Samples and epochs of the reduced set.
     reduced_train: int = 2048
     reduced_epochs: int = 1
 

@@ -19,7 +19,7 @@ LIVE_STRAGGLER = (*LIVE_4, "--straggler", "node=1,slow=4x")
 LR = "schedule.base_lr"
 MOMENTUM = "optimizer.momentum_sgd.momentum"
 TUNE = (f"{LR}=0.0125,0.05,0.2", f"{MOMENTUM}=0,0.9")
-# What tuning finds in virtual time (E1, E2, E5), for runs that are not tuned again.
+# Results of tuning in virtual time (E1, E2, E5), for runs that are not tuned again.
 ASYNC_32 = f"async+{LR}=0.05+{MOMENTUM}=0"
 ASYNC_4 = f"async+{LR}=0.0125+{MOMENTUM}=0.9"
 DELAYED = f"delay1{FP16}+{MOMENTUM}=0.5"
@@ -49,7 +49,7 @@ SYNC_LONGER = (*_tries("sync", lr=("0.1",), momentum=("0.9",)),
                *_tries("sync", lr=("0.2", "0.4"), momentum=("0.8",)))
 DILOCO_LONGER = (*_tries("lazy:diloco(16)", lr=("0.025", "0.0125"), outer=("0.9",)),
                  *_tries("lazy:diloco(16)", lr=("0.05",), outer=("0.7",)))
-# What that found.
+# The results of that.
 SYNC_WAN, DILOCO_WAN = SYNC_LONGER[0], DILOCO_LONGER[0]
 # E6: with two seeds, one of which plain async loses at the higher rate; and what that found.
 COMPENSATION_TRIES = [_tries(mode, lr=("0.025", "0.05"), momentum=("0",))

@@ -10,7 +10,7 @@ import dataclasses
 
 TUNED = ("schedule.base_lr=", "optimizer.momentum_sgd.momentum=")  # fields
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
-# In a run's failure, as compare/campaign/divergence.h has it.
+# In a run's failure, as compare/campaign/campaign_folder.h has it.
 DIVERGED = ("loss is NaN", "loss is infinite", "is not finite at step", "NaN or infinity")
 
 

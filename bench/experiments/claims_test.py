@@ -123,7 +123,7 @@ class ClaimsTest(unittest.TestCase):
             claims.mode_of(tuned, "ring")
         name = "async_dc+consistency.a=true+schedule.base_lr=1"
         self.assertEqual(claims.short(tuned, name), "async_dc+consistency.a=true")
-        # What was given by hand is the mode's.
+        # Settings given by hand belong to the mode.
         self.assertEqual(claims.short({**tuned, "rules": []}, name), name)
 
     def test_tuning_prefers_what_fails_in_no_run_then_the_better_then_the_first(self):

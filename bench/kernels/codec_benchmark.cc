@@ -11,11 +11,10 @@
 #include "bench/kernels/benchmarks.h"
 #include "bench/kernels/stream_bound.h"
 #include "common/wire/payload.h"
-#include "compression/checked_payload.h"
-#include "compression/dense_codec.h"
-#include "compression/encoder.h"
 #include "kernels/kernels.h"
-#include "kernels/testing/reference_codecs.h"
+#include "kernels/testing/reference.h"
+#include "numerics/checked_payload.h"
+#include "numerics/encoder.h"
 
 namespace strata::kernels {
 namespace {

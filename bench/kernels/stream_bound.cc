@@ -102,7 +102,7 @@ class StreamLoop {
   const std::vector<Vector> read_, updated_, written_, payload_in_, payload_out_, block_;
 };
 
-// The nearest rank; see measure/exchange/figures.h.
+// The nearest rank; see cli/bench/figures.h.
 double Quantile(std::vector<double> values, double share) {
   const auto rank = std::ceil(share * static_cast<double>(values.size()));
   const auto at = values.begin() + (std::max<ptrdiff_t>(1, static_cast<ptrdiff_t>(rank)) - 1);

@@ -34,7 +34,7 @@ class Vector {
 // `count` vectors of n numbers from 0 to 1, the same each time.
 std::vector<Vector> Vectors(size_t count, size_t n);
 
-// What a kernel reads and writes, each thing once.
+// The vectors that a kernel reads and writes, each once.
 struct Traffic {
   size_t n = 0;        // elements of each vector
   size_t reads = 0;    // with writes: 1 to 4, or 8, 12, 16

@@ -30,7 +30,7 @@ absl::Status Train(strata::client::Client& client, absl::Duration pause, uint64_
     if (status.ok() && (step + 1) % every == 0) {
       const absl::Time now = absl::Now();
       const double wall_s = absl::ToDoubleSeconds(now - std::exchange(window, now));
-      // Of a loss the mean over all samples is shown.
+      // A loss is shown as the mean over all samples.
       status = client.Send({.first_step = step + 1 - every,
                             .end_step = step + 1,
                             .samples = every,

@@ -20,7 +20,7 @@ import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-sys.path.insert(0, os.path.join(HERE, "../../compare/report/page"))
+sys.path.insert(0, os.path.join(HERE, "../../compare/report"))
 from browser import Browser  # noqa: E402
 from cluster import Cluster, fail  # noqa: E402
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "measure/exchange/figures.h"
-#include "measure/exchange/gate.h"
-#include "measure/exchange/gradient_values.h"
+#include "cli/bench/figures.h"
+#include "cli/bench/gate.h"
+#include "cli/bench/gradient_values.h"
 
 namespace strata::bench {
 namespace {

@@ -15,14 +15,14 @@ class App;
 
 namespace strata::bench {
 
-// What every peer is told. Processes of one run differ in the rank only.
+// Options of every peer. Processes of one run differ in the rank only.
 struct PeerOptions {
   uint32_t rank = 0;
   uint32_t nodes = 2;
   uint64_t bytes = uint64_t{1} << 20;  // of the gradient
   uint64_t steps = 10;
   uint64_t warmup = 2;
-  std::string gate;  // HOST:PORT where all meet before each step (see measure/exchange/gate.h)
+  std::string gate;  // HOST:PORT where all meet before each step (see cli/bench/gate.h)
 };
 
 void AddPeerOptions(CLI::App* app, PeerOptions* options);

@@ -4,7 +4,7 @@
 // messages are under way at once. A server sums into the first push of a key that it receives, and
 // answers from there. Memory is malloc's, as ps-lite has it. With --pipelined each key is pulled
 // right behind its push, so that both ways of the links work at once. With the keys that
-// --role keys prints, CURVE encrypts every connection (curve.h).
+// --role keys prints, CURVE encrypts every connection.
 //
 // usage: push_pull PEER_OPTIONS --role server --listen tcp://IP:PORT [--curve-secret KEY]
 //        push_pull PEER_OPTIONS --role worker --servers tcp://...,tcp://... [--pipelined]
@@ -16,17 +16,81 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "bench/peers/curve.h"
+#include "absl/strings/escaping.h"
 #include "bench/peers/message.h"
 #include "bench/peers/peer.h"
 
 namespace strata::bench {
 namespace {
+
+// CURVE, ZeroMQ's own encryption (RFC 26): a handshake on Curve25519, then each message in an
+// authenticated box under a key of its connection. What is wrong ends the process, as in
+// message.h.
+
+// In hexadecimal digits, good for one run: what they protect is known values, so that they may
+// stand on a command line.
+struct CurveKeys {
+  std::string public_key;
+  std::string secret_key;
+};
+
+constexpr int kSkipped = 77;
+constexpr size_t kKeySize = 32;
+constexpr size_t kZ85Size = 41;  // of a key, with its 0
+
+// Z85 has letters that a command line takes for an option's beginning.
+std::string HexOf(const char* z85) {
+  unsigned char key[kKeySize];
+  Require(zmq_z85_decode(key, z85) != nullptr, "CURVE key");
+  return absl::BytesToHexString({reinterpret_cast<const char*>(key), sizeof(key)});
+}
+
+void SetKey(void* socket, int option, const std::string& hex) {
+  const std::string key = absl::HexStringToBytes(hex);
+  Require(zmq_setsockopt(socket, option, key.data(), key.size()) == 0, "CURVE key");
+}
+
+// A socket that was given keys could have kept another mechanism: then it would send plain text.
+void RequireCurve(void* socket) {
+  int mechanism = ZMQ_NULL;
+  size_t size = sizeof(mechanism);
+  Require(zmq_getsockopt(socket, ZMQ_MECHANISM, &mechanism, &size) == 0, "mechanism");
+  Require(mechanism == ZMQ_CURVE, "the socket does not use CURVE");
+}
+
+// Ends the process with status 77 where ZeroMQ was built without CURVE.
+CurveKeys MakeCurveKeys() {
+  if (zmq_has("curve") == 0) {
+    std::fprintf(stderr, "this ZeroMQ was built without CURVE\n");
+    std::exit(kSkipped);
+  }
+  char public_key[kZ85Size], secret_key[kZ85Size];
+  Require(zmq_curve_keypair(public_key, secret_key) == 0, "CURVE key pair");
+  return {HexOf(public_key), HexOf(secret_key)};
+}
+
+// Before a socket is bound: lets only those in who know the public key of `secret_key`.
+void ServeCurve(void* socket, const std::string& secret_key) {
+  const int is_server = 1;
+  Require(zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &is_server, sizeof(is_server)) == 0, "CURVE");
+  SetKey(socket, ZMQ_CURVE_SECRETKEY, secret_key);
+  RequireCurve(socket);
+}
+
+// Before a socket is connected: only to who has the secret of `server_key`. Makes keys of its own.
+void UseCurve(void* socket, const std::string& server_key) {
+  const CurveKeys own = MakeCurveKeys();
+  SetKey(socket, ZMQ_CURVE_SERVERKEY, server_key);
+  SetKey(socket, ZMQ_CURVE_PUBLICKEY, own.public_key);
+  SetKey(socket, ZMQ_CURVE_SECRETKEY, own.secret_key);
+  RequireCurve(socket);
+}
 
 struct Options {
   PeerOptions peer;
@@ -145,7 +209,7 @@ class Worker {
 
   void* SocketOf(uint32_t key) const { return sockets_[key % sockets_.size()]; }
 
-  // Takes so many answers, and copies what was pulled to where it belongs.
+  // Takes `count` answers and copies the pulled sums to their places.
   void Await(uint32_t count, absl::Span<float> sum) {
     while (count > 0) {
       Require(zmq_poll(polled_.data(), static_cast<int>(polled_.size()), -1) > 0, "poll");

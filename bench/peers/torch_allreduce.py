@@ -19,7 +19,7 @@ import torch
 from torch.distributed import FileStore, ProcessGroupGloo
 
 CONNECT_LIMIT = timedelta(seconds=60)
-ARRIVAL = struct.Struct("<dII")  # of measure/exchange/gate.h
+ARRIVAL = struct.Struct("<dII")  # of cli/bench/gate.h
 
 
 class Gate:
@@ -35,7 +35,7 @@ class Gate:
 
 
 class Values:
-    """As measure/exchange/gradient_values.cc makes them."""
+    """As cli/bench/gradient_values.cc makes them."""
 
     def __init__(self, options):
         self.rank, self.nodes = options.rank, options.nodes

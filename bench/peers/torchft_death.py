@@ -3,13 +3,20 @@
 usage: torchft_death.py [--bytes 104857600] [--rounds 5] [--heartbeat-timeout-ms 5000]
                         [--down-s 1] [--seed 1] [--json]
 
-Wants a Python with torch and torchft (README.md). A lighthouse and two replica groups of one
-process each, on this host's CPUs over Gloo; each step adds up gradients of --bytes that nobody
-computes, as the managed all-reduce does, and commits. The optimizer is SGD. In each round replica 1
-dies by SIGKILL at a moment that is drawn, and --down-s later is started again; it gets weights from
-replica 0 by torchft's own transport. Prints the time from the kill to the next step that replica 0
-commits, how many steps it made and threw away, and the time from the start of the new process to
-the first step that both commit.
+Wants a Python with torch and torchft; torchft 0.2.0 runs with PyTorch 2.11:
+
+    ENV=$(deploy/python_env.sh --print torch-2.11); python3 -m venv ~/torchft
+    echo "$ENV/lib/python3.11/site-packages" > ~/torchft/lib/python3.11/site-packages/torch.pth
+    ~/torchft/bin/pip install --no-deps torchft==0.2.0
+    ~/torchft/bin/pip install opentelemetry-exporter-otlp-proto-http opentelemetry-sdk
+    ~/torchft/bin/python bench/peers/torchft_death.py
+
+It starts a lighthouse and two replica groups of one process each, on this host's CPUs over Gloo;
+each step adds up gradients of --bytes that nobody computes, as the managed all-reduce does, and
+commits. The optimizer is SGD. In each round replica 1 dies by SIGKILL at a moment that is drawn,
+and --down-s later is started again; it gets weights from replica 0 by torchft's own transport.
+Prints the time from the kill to the next step that replica 0 commits, how many steps it made and
+threw away, and the time from the start of the new process to the first step that both commit.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-# What a case's figure is, of Strata's value a and the peer's b.
+# The figure of a case, from Strata's value a and the peer's b.
 RATIO = "ratio of seconds"
 US_PER_TENSOR = "us per tensor"
 RATIO_OF_BYTES = "ratio of bytes"

@@ -7,8 +7,8 @@ Two nodes of one rank and a server on this machine, a job with `replace`. The ra
 each step adds up gradients of --bytes. In each round the rank of node 1 dies by SIGKILL at a moment
 that is drawn, and Strata begins its node again; in mode `ring` (`exchange: RING`, `on_loss: DROP`)
 the other one goes on without it, in a job of each round's own. --torchft names a Python with torch
-and torchft (bench/peers/README.md): then the same is measured of two replica groups over Gloo,
-where this program starts the one that has died again, for torchft restarts none.
+and torchft (bench/peers/torchft_death.py): then the same is measured of two replica groups over
+Gloo, where this program starts the one that has died again, for torchft restarts none.
 
 - next: from the kill to the end of the next step of the other node, or replica
 - longest: the longest time between two steps' ends of the other, from the death to the return

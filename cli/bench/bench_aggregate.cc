@@ -1,5 +1,3 @@
-#include "cli/bench/bench_aggregate.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -9,12 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/figures.h"
+#include "cli/bench/node_bench.h"
 #include "cli/options/options.h"
-#include "cli/program/own_binary.h"
+#include "cli/options/own_binary.h"
+#include "cli/options/terminal.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
-#include "measure/exchange/figures.h"
-#include "measure/node/node_bench.h"
 #include "worker/contract/launch.h"
 
 namespace strata::cli {
@@ -76,8 +76,8 @@ int Run(Options options) {
   options.bench.binary = binary->string();
   const auto result = bench::RunNodeBench(options.bench);
   if (!result.ok()) return PrintError(result.status());
-  const std::string text = options.json ? Json(options, *result) : Text(options, *result);
-  std::fputs(text.c_str(), stdout);
+  options.json ? PrintJson(stdout, Json(options, *result))
+               : PrintText(stdout, Text(options, *result));
   return result->verified ? kExitOk : PrintError("the values were wrong", kExitFailed);
 }
 

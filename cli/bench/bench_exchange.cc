@@ -1,5 +1,3 @@
-#include "cli/bench/bench_exchange.h"
-
 #include <stdlib.h>
 
 #include <algorithm>
@@ -12,26 +10,27 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/gate.h"
+#include "cli/bench/link_speed.h"
 #include "cli/cluster/child_starter.h"
 #include "cli/cluster/cluster_keys.h"
 #include "cli/cluster/cluster_run.h"
-#include "cli/cluster/lab_hosts.h"
+#include "cli/cluster/hosts_file.h"
 #include "cli/options/coordinator_address.h"
-#include "cli/program/invocation.h"
-#include "cli/program/own_binary.h"
+#include "cli/options/invocation.h"
+#include "cli/options/own_binary.h"
 #include "cli/render/progress.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
 #include "common/net/interfaces.h"
-#include "common/process/event_loop.h"
-#include "compression/job_compression.h"
-#include "measure/exchange/gate.h"
-#include "measure/exchange/link_speed.h"
+#include "common/os/event_loop.h"
+#include "numerics/encoder.h"
 
 namespace strata::cli {
 namespace {
 
-// What is the same for all parts of one measurement.
+// Facts shared by all parts of one measurement.
 struct Setting {
   ExchangeBenchOptions options;
   std::vector<LabHost> hosts;  // nodes first
@@ -92,8 +91,9 @@ absl::Status CheckExact(const proto::Job& job) {
   return absl::OkStatus();
 }
 
-// What a node's gradient is on its way: the longer one where the ways do not disturb each other.
-uint64_t BytesOnTheWay(const proto::Job& job, const ExchangeBenchOptions& options) {
+// Returns the encoded bytes of a node's gradient: the longer direction where the directions do not
+// disturb each other.
+uint64_t BytesInFlight(const proto::Job& job, const ExchangeBenchOptions& options) {
   const uint64_t elements = options.bytes / sizeof(float);
   const uint64_t push = wire::EncodedBytesMax(kernels::WireCodec(job.push()), elements);
   if (IsServerless(options)) return push;
@@ -161,8 +161,8 @@ std::vector<PlannedDaemon> Plan(const Setting& setting) {
   return plan;
 }
 
-// Runs the job; its last status. Errors: FailedPrecondition, after what is wrong has been said.
-// Logs are left behind only then.
+// Runs the job; its last status. Errors: FailedPrecondition: what has ended it, and where the logs
+// are, which are left behind only then.
 absl::StatusOr<proto::JobStatus> RunJob(const Setting& setting, const proto::Job& job) {
   ChildStarter::Options children;
   children.log_dir = setting.scratch + "/daemons";
@@ -186,18 +186,23 @@ absl::StatusOr<proto::JobStatus> RunJob(const Setting& setting, const proto::Job
     run.keys = *std::move(keys);
   }
   run.job = job;
+  // A daemon that is begun again would be part of what is measured.
+  std::string lost;
+  run.on_error = [&lost](const std::string& error) { lost = error; };
   proto::JobStatus end;
-  run.follow = [&end](control::CoordinatorClient* client, JobId id) -> std::optional<int> {
+  std::string failed;
+  run.follow = [&end, &failed](control::CoordinatorClient* client, JobId id) -> std::optional<int> {
     auto followed = client->Follow(id, [](const proto::FollowEvent&) {});
     if (absl::IsCancelled(followed.status())) return std::nullopt;
-    if (!followed.ok()) return PrintError(std::string(followed.status().message()), kExitFailed);
-    end = *followed;
+    if (followed.ok()) end = *followed;
     if (end.state() == proto::FINISHED) return kExitOk;
-    return PrintError(EndLine(end), kExitFailed);
+    failed = followed.ok() ? EndLine(end) : std::string(followed.status().message());
+    return kExitFailed;
   };
   if (ClusterRun(&loop, &starter, std::move(run)).Run() == kExitOk) return end;
-  return absl::FailedPreconditionError(
-      absl::StrCat("the job was not measured, see ", setting.scratch));
+  const std::string& why = lost.empty() ? failed : lost;
+  return absl::FailedPreconditionError(absl::StrCat(
+      why, why.empty() ? "" : ": ", "the job was not measured, see ", setting.scratch));
 }
 
 void FindBandwidth(const Setting& setting, ExchangeBenchResult* result) {
@@ -245,7 +250,7 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   result.verified = (*gate)->all_right() && steps_ms.size() == options.steps;
   result.figures = bench::MakeFigures(steps_ms);
   result.steps_ms = std::move(steps_ms);
-  result.bound_ms = bench::BoundMs({.bytes = BytesOnTheWay(*job, options),
+  result.bound_ms = bench::BoundMs({.bytes = BytesInFlight(*job, options),
                                     .nodes = options.nodes,
                                     .servers = ServersOf(options),
                                     .bytes_per_s = result.bytes_per_s,

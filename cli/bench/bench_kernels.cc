@@ -1,5 +1,3 @@
-#include "cli/bench/bench_kernels.h"
-
 #include <regex.h>
 
 #include <CLI/CLI.hpp>
@@ -9,15 +7,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/bench/bench.h"
 #include "cli/options/options.h"
-#include "cli/options/within.h"
-#include "cli/program/own_binary.h"
-#include "common/process/process.h"
+#include "cli/options/own_binary.h"
+#include "common/os/process.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct KernelsOptions {
   std::string filter;
   double seconds = 0.5;
   bool tiny = false;
@@ -49,7 +47,7 @@ absl::StatusOr<std::string> Program() {
                    " (Debian: libbenchmark-dev) and put it beside strata"));
 }
 
-int Run(const Options& options) {
+int RunKernels(const KernelsOptions& options) {
   if (absl::Status status = CheckFilter(options.filter); !status.ok()) return PrintError(status);
   auto program = Program();
   if (!program.ok()) return PrintError(std::string(program.status().message()), kExitFailed);
@@ -75,7 +73,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddKernelsBench(CLI::App* bench, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<KernelsOptions>();
   CLI::App* command =
       bench->add_subcommand("kernels", "Sum, optimizers, codecs and checks of the CPU, one thread");
   command->add_option("--filter", options->filter,
@@ -86,7 +84,7 @@ void AddKernelsBench(CLI::App* bench, Invocation* invocation) {
   command->add_flag("--tiny", options->tiny, "1,003 elements, to see that all values are right");
   AddJsonOption(command, &options->json);
   AddLogLevelOption(command, invocation);
-  command->callback([=] { invocation->run = [=] { return Run(*options); }; });
+  command->callback([=] { invocation->run = [=] { return RunKernels(*options); }; });
 }
 
 }  // namespace strata::cli

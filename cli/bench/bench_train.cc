@@ -1,5 +1,3 @@
-#include "cli/bench/bench_train.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -9,22 +7,23 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/train_bench.h"
+#include "cli/bench/train_case.h"
+#include "cli/bench/train_report.h"
 #include "cli/options/gpu_options.h"
+#include "cli/options/interrupt.h"
 #include "cli/options/options.h"
-#include "cli/program/interrupt.h"
-#include "cli/program/own_binary.h"
+#include "cli/options/own_binary.h"
+#include "cli/options/terminal.h"
 #include "cli/render/table.h"
 #include "common/event_fd.h"
 #include "common/job/job.h"
-#include "measure/train/bench_models.h"
-#include "measure/train/train_bench.h"
-#include "measure/train/train_page.h"
-#include "measure/train/train_report.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct BenchTrainOptions {
   bench::TrainBenchOptions bench;
   bench::TrainReport report;
   std::vector<std::string> models = {"small"};
@@ -37,8 +36,8 @@ struct Options {
   bool json = false;
 };
 
-// Of --device and --precision, then those of --set.
-std::vector<std::string> SettingsOf(const Options& options) {
+// Returns the settings of --device and --precision, then those of --set.
+std::vector<std::string> SettingsOf(const BenchTrainOptions& options) {
   std::vector<std::string> settings;
   if (!options.device.empty()) settings.push_back("device=" + options.device);
   if (!options.precision.empty()) settings.push_back("model.precision=" + options.precision);
@@ -48,13 +47,13 @@ std::vector<std::string> SettingsOf(const Options& options) {
 
 bool IsExact(const proto::Encoding& encoding) { return encoding.codec() == proto::Encoding::FP32; }
 
-// What is to be measured of one model, and what is already known of it.
+// A model to measure, and facts known of it beforehand.
 struct Subject {
   bench::TrainBenchOptions bench;
   bench::TrainedModel model;
 };
 
-absl::StatusOr<Subject> SubjectOf(const Options& options, const std::string& name,
+absl::StatusOr<Subject> SubjectOf(const BenchTrainOptions& options, const std::string& name,
                                   const proto::Job& as_written) {
   proto::Job job = as_written;
   FillDefaults(&job);
@@ -77,7 +76,7 @@ absl::StatusOr<Subject> SubjectOf(const Options& options, const std::string& nam
   return subject;
 }
 
-absl::StatusOr<std::vector<Subject>> SubjectsOf(const Options& options) {
+absl::StatusOr<std::vector<Subject>> SubjectsOf(const BenchTrainOptions& options) {
   JobOptions job = options.job;
   job.settings = SettingsOf(options);
   std::vector<Subject> subjects;
@@ -107,7 +106,7 @@ absl::StatusOr<std::vector<Subject>> SubjectsOf(const Options& options) {
   return subjects;
 }
 
-// Which GPUs there are, and how many ranks have room on them, for subjects that compute there.
+// Adds the GPUs, and the room on them, to subjects that compute there.
 absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
                      bench::TrainReport* report) {
   GpuOptions gpus = given;
@@ -135,12 +134,13 @@ absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
 }
 
 void PrintRules(const bench::TrainReport& report) {
-  for (const std::string& rule : bench::ListRules(report)) std::printf("%s\n", rule.c_str());
+  for (const std::string& rule : bench::ListRules(report)) PrintF(stdout, "%s\n", rule);
   std::fflush(stdout);
 }
 
 void PrintModel(const bench::TrainedModel& model) {
-  std::printf("\n%s\n%s", bench::ModelTitle(model).c_str(), Table(bench::TableRows(model)).c_str());
+  PrintText(stdout,
+            absl::StrCat("\n", bench::ModelTitle(model), "\n", Table(bench::TableRows(model))));
   std::fflush(stdout);
 }
 
@@ -151,10 +151,9 @@ absl::Status Measure(const std::vector<Subject>& subjects, bool is_text, int sto
     bench::TrainBenchOptions bench = subjects[i].bench;
     bench.stop_fd = stop_fd;
     bench::TrainedModel& model = report->models[i];
-    // Where figures go to standard output, what happens meanwhile does not disturb them.
-    auto result = bench::RunTrainBench(bench, [&](const std::string& line) {
-      std::fprintf(stderr, "%s  %s\n", model.name.c_str(), line.c_str());
-    });
+    // Figures may go to standard output; progress does not disturb them.
+    auto result = bench::RunTrainBench(
+        bench, [&](const std::string& line) { PrintF(stderr, "%s  %s\n", model.name, line); });
     if (!result.ok()) return result.status();
     model.result = *std::move(result);
     if (is_text) PrintModel(model);
@@ -162,8 +161,8 @@ absl::Status Measure(const std::vector<Subject>& subjects, bool is_text, int sto
   return absl::OkStatus();
 }
 
-int Finish(const Options& options, const bench::TrainReport& report) {
-  if (options.json) std::fputs(bench::ToJson(report).c_str(), stdout);
+int Finish(const BenchTrainOptions& options, const bench::TrainReport& report) {
+  if (options.json) PrintJson(stdout, bench::ToJson(report));
   if (!options.out.empty()) {
     const absl::Status written = bench::WriteTrainReport(report, options.out);
     if (!written.ok()) return PrintError(written);
@@ -175,7 +174,7 @@ int Finish(const Options& options, const bench::TrainReport& report) {
   return kExitOk;
 }
 
-int Run(Options options) {
+int RunTrain(BenchTrainOptions options) {
   const auto binary = OwnBinary();
   if (!binary.ok()) return PrintError(binary.status());
   options.bench.binary = binary->string();
@@ -204,7 +203,7 @@ int Run(Options options) {
   return status.ok() ? Finish(options, report) : PrintError(status);
 }
 
-void AddJobParts(CLI::App* command, Options* options) {
+void AddJobParts(CLI::App* command, BenchTrainOptions* options) {
   CLI::Option* job =
       command->add_option("--job", options->job.path,
                           "Job whose model, data and optimizer are taken (default: models)");
@@ -247,7 +246,7 @@ void AddCaseParts(CLI::App* command, bench::TrainCaseOptions* cases) {
 }  // namespace
 
 void AddTrainBench(CLI::App* bench, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchTrainOptions>();
   CLI::App* command = bench->add_subcommand(
       "train",
       "Images per second by ranks, with each exchange, beside ranks that exchange nothing");
@@ -268,7 +267,7 @@ void AddTrainBench(CLI::App* bench, Invocation* invocation) {
                       "Directory for train.json and a page with tables and pictures");
   AddJsonOption(command, &options->json);
   AddLogLevelOption(command, invocation);
-  command->callback([=] { invocation->run = [=] { return Run(*options); }; });
+  command->callback([=] { invocation->run = [=] { return RunTrain(*options); }; });
 }
 
 }  // namespace strata::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -9,10 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "cli/render/progress.h"
+#include "cli/render/table.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/counted.h"
 
 namespace strata::cli {
+
 namespace {
 
 // Returns what an error says, without the folder that it says it of.
@@ -21,8 +26,8 @@ std::string WithoutFolder(const absl::Status& status, const std::string& folder)
   return std::string(absl::StripPrefix(text, folder));
 }
 
-// Of a checkpoint without a manifest. All checkpoints of a job have as many objects, `usual`; 0:
-// that is not known.
+// Describes a checkpoint without a manifest. All checkpoints of a job have the same number of
+// objects, `usual`; 0: not known.
 std::string WhatIsWritten(uint64_t objects, uint64_t usual) {
   const std::string of = usual > 0 ? absl::StrCat(" of ", usual) : "";
   return absl::StrCat(Counted(objects, "object"), of, ", no manifest");
@@ -112,6 +117,52 @@ absl::StatusOr<CheckpointEntry> FindCheckpoint(const std::vector<CheckpointEntry
       [](std::string* out, const CheckpointEntry& entry) { absl::StrAppend(out, entry.clock); });
   return absl::NotFoundError(
       absl::StrCat(where, ": no checkpoint of step ", clock, "; there are those of ", steps));
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string StateText(const CheckpointEntry& entry) {
+  const std::string state = NameOf(entry.state);
+  return entry.why.empty() ? state : absl::StrCat(state, ": ", entry.why);
+}
+
+}  // namespace
+
+std::string CheckpointsText(const std::vector<CheckpointEntry>& entries) {
+  std::vector<Row> rows = {{"step", "job", "name", "written", "size", "objects", "state"}};
+  for (const CheckpointEntry& entry : entries) {
+    Row row = {absl::StrCat(entry.clock), "-", "-", "-", "-", absl::StrCat(entry.objects)};
+    if (entry.manifest) {
+      const Manifest& manifest = *entry.manifest;
+      row[1] = absl::StrCat(manifest.job);
+      row[2] = manifest.job_name;
+      row[3] = TimeText(manifest.written);
+      row[4] = FormatBytes(static_cast<double>(BytesOf(manifest)));
+    }
+    row.push_back(StateText(entry));
+    rows.push_back(row);
+  }
+  return Table(rows);
+}
+
+std::string CheckpointsJson(const std::vector<CheckpointEntry>& entries) {
+  Json list = Json::array();
+  for (const CheckpointEntry& entry : entries) {
+    Json json = {{"step", entry.clock},          {"job_id", nullptr}, {"name", nullptr},
+                 {"written", nullptr},           {"bytes", nullptr},  {"objects", entry.objects},
+                 {"state", NameOf(entry.state)}, {"why", entry.why}};
+    if (entry.manifest) {
+      const Manifest& manifest = *entry.manifest;
+      json["job_id"] = manifest.job;
+      json["name"] = manifest.job_name;
+      json["written"] = absl::FormatTime(absl::RFC3339_sec, manifest.written, absl::UTCTimeZone());
+      json["bytes"] = BytesOf(manifest);
+    }
+    list.push_back(json);
+  }
+  return list.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace strata::cli

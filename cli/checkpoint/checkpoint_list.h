@@ -18,7 +18,7 @@ enum class CheckpointState {
   kBroken,      // a manifest that cannot be used, or an object that is missing
 };
 
-// What a store has of one checkpoint, as far as names and manifests say.
+// A checkpoint of a store, as far as names and manifests tell.
 struct CheckpointEntry {
   uint64_t clock = 0;
   CheckpointState state = CheckpointState::kIncomplete;
@@ -32,13 +32,17 @@ uint64_t BytesOf(const Manifest& manifest);
 // "complete", "incomplete", "broken".
 std::string NameOf(CheckpointState state);
 
-// Returns all checkpoints of a store, newest last. Reads manifests alone. Errors: NotFound: there
-// is none; the store's.
+// Returns all checkpoints of a store, newest last. Reads manifests alone. Errors: NotFound (no
+// checkpoint); the store's.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Store& store);
 
 // Returns the one of a clock. Errors: NotFound, naming those that there are.
 absl::StatusOr<CheckpointEntry> FindCheckpoint(const std::vector<CheckpointEntry>& entries,
                                                uint64_t clock, const std::string& where);
+
+// A table of checkpoints; and JSON, where what a manifest that cannot be read would say is null.
+std::string CheckpointsText(const std::vector<CheckpointEntry>& entries);
+std::string CheckpointsJson(const std::vector<CheckpointEntry>& entries);
 
 }  // namespace strata::cli
 

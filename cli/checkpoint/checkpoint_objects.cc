@@ -1,24 +1,56 @@
 #include "cli/checkpoint/checkpoint_objects.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "cli/checkpoint/range_cover.h"
 #include "common/checkpoint/checkpoints.h"
-#include "common/checkpoint/part_name.h"
+#include "common/checkpoint/manifest.h"
 #include "common/counted.h"
 #include "common/image/image_file.h"
-#include "common/image/node_image_file.h"
-#include "common/image/rank_image_file.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
 
 namespace strata::cli {
+
+absl::Status RangeCover::Add(uint64_t begin, uint64_t count, const std::string& object) {
+  if (count == 0 || begin >= elements_ || count > elements_ - begin) {
+    return absl::DataLossError(absl::StrFormat(
+        "%s: %d elements from element %d on, but the job has %d", object, count, begin, elements_));
+  }
+  const auto after = ranges_.lower_bound(begin);
+  const auto clash = [&](uint64_t element, const Range& other) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: has element %d, which %s has, too", object, element, other.object));
+  };
+  if (after != ranges_.end() && after->first < begin + count) {
+    return clash(after->first, after->second);
+  }
+  if (after != ranges_.begin() && std::prev(after)->second.end > begin) {
+    return clash(begin, std::prev(after)->second);
+  }
+  ranges_[begin] = {begin + count, object};
+  return absl::OkStatus();
+}
+
+absl::Status RangeCover::ExpectAll(const std::string& what) const {
+  uint64_t end = 0;
+  const auto gap = [&](uint64_t until) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: elements %d to %d are in no object", what, end, until - 1));
+  };
+  for (const auto& [begin, range] : ranges_) {
+    if (begin != end) return gap(begin);
+    end = range.end;
+  }
+  return end == elements_ ? absl::OkStatus() : gap(elements_);
+}
+
 namespace {
 
 absl::Status Wrong(const std::string& path, const std::string& why) {
@@ -134,7 +166,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // What the state holds is its program's affair.
+  // The contents of the state are its program's affair.
   absl::Status TakeRank(uint32_t rank, const Bytes& content) const {
     const absl::StatusOr<RankImage> image = ParseRankImageFile(content, path_);
     if (!image.ok()) return AsDamage(image.status());
@@ -199,7 +231,10 @@ absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest, const std::s
     return Wrong(
         path, absl::StrCat("it is of job ", manifest.job, ", its record of job ", record.job_id()));
   }
-  for (const absl::Status& status : {ValidateJob(record.job()), ValidateLayout(record.layout())}) {
+  // The coordinator fills in the size of chunks, and a small model's is less than a user may name.
+  proto::Job job = record.job();
+  if (job.chunk_elements() == record.placement().chunk_elements()) job.clear_chunk_elements();
+  for (const absl::Status& status : {ValidateJob(job), ValidateLayout(record.layout())}) {
     if (!status.ok()) return Wrong(path, absl::StrCat("its record: ", status.message()));
   }
   return record;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,12 +16,35 @@
 
 namespace strata::cli {
 
+// Checks that ranges cover an arena, each element once.
+//
+// Threads: one.
+class RangeCover {
+ public:
+  explicit RangeCover(uint64_t elements) : elements_(elements) {}
+
+  // Adds the range of `count` elements that begins at `begin`, and comes from `object`. Errors:
+  // DataLoss naming the object: no elements, elements beyond the arena, or some that were there.
+  absl::Status Add(uint64_t begin, uint64_t count, const std::string& object);
+  // Errors: DataLoss naming `what` and the first elements that are in no range.
+  absl::Status ExpectAll(const std::string& what) const;
+
+ private:
+  struct Range {
+    uint64_t end = 0;
+    std::string object;
+  };
+
+  const uint64_t elements_;
+  std::map<uint64_t, Range> ranges_;  // by their first element
+};
+
 // Returns the record of the job that wrote a checkpoint: a valid job of this version with a valid
 // layout. Errors: DataLoss naming the manifest and what is wrong.
 absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest, const std::string& where);
 
-// Who is told what a checkpoint holds while it is read; each may be null. Images are valid only
-// during the call.
+// Receives a checkpoint's contents while it is read; each function may be null. Images are valid
+// only during the call.
 struct ObjectTaker {
   // Before an object is read, and how many bytes of others have been.
   std::function<void(const ObjectFacts& object, uint64_t bytes_before)> on_object;

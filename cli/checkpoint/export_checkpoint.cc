@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Finds before hours of reading what can be found out about a file that is to be written.
+// Finds errors of the output file before hours of reading.
 absl::Status CheckOut(const std::string& out) {
   std::error_code error;
   if (out.empty() || fs::is_directory(out, error)) {

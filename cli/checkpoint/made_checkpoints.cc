@@ -7,13 +7,12 @@
 #include "common/buffer_pool.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/image/image_file.h"
-#include "common/image/node_image_file.h"
 #include "common/job/arena.h"
 #include "common/job/job.h"
 #include "common/require.h"
 #include "kernels/kernels.h"
-#include "optimizer/update_rule.h"
-#include "optimizer/weight_state.h"
+#include "numerics/update.h"
+#include "numerics/weight_state.h"
 
 namespace strata::cli {
 namespace {

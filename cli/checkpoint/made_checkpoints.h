@@ -1,11 +1,17 @@
 #ifndef STRATA_CLI_CHECKPOINT_MADE_CHECKPOINTS_H_
 #define STRATA_CLI_CHECKPOINT_MADE_CHECKPOINTS_H_
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/file_store.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
@@ -13,6 +19,7 @@
 #include "proto/record.pb.h"
 
 // Checkpoints of a small job, for tests.
+
 namespace strata::cli {
 
 // The record of job 7, "made", on two shards and one node: 30 elements in chunks of 8, of the
@@ -21,7 +28,7 @@ namespace strata::cli {
 // into the job: "optimizer { adam {} }".
 proto::JobRecord MadeRecord(const std::string& fields);
 
-// What element `element` gets as its gradient in step `step`, from 1 on, and its first weight.
+// The gradient of element `element` in step `step`, from 1 on, and its first weight.
 float MadeGradient(uint64_t step, uint64_t element);
 float MadeWeight(uint64_t element);
 
@@ -34,6 +41,39 @@ std::vector<ChunkImage> MadeImages(const proto::JobRecord& record, uint64_t step
 absl::StatusOr<Manifest> PutCheckpoint(Store& store, const proto::JobRecord& record, uint64_t clock,
                                        const std::vector<ChunkImage>& images,
                                        const std::vector<NodeImage>& nodes = {});
+
+// A store in a folder of the test's own, for checkpoints of the small job.
+class MadeStore : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove_all(folder_);
+    store_ = *FileStore::Open(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Store& store() { return *store_; }
+  // Makes the checkpoint of a step, of a job with adam.
+  Manifest Make(uint64_t step) {
+    const proto::JobRecord record = MadeRecord("optimizer { adam {} }");
+    return *PutCheckpoint(*store_, record, step, MadeImages(record, step));
+  }
+  void Put(uint64_t step, const std::string& part, const std::string& content) {
+    const absl::Span<const char> piece(content);
+    ASSERT_TRUE(store_->Put(Checkpoints::ObjectName(step, part), {&piece, 1}).ok());
+  }
+  void Remove(uint64_t step, const std::string& part) {
+    ASSERT_TRUE(store_->Delete(Checkpoints::ObjectName(step, part)).ok());
+  }
+  // As errors name it.
+  std::string PathOf(uint64_t step, const std::string& part) {
+    return store_->where() + "/" + Checkpoints::ObjectName(step, part);
+  }
+
+  const std::string folder_ = (std::filesystem::path(::testing::TempDir()) / "made_store").string();
+
+ private:
+  std::unique_ptr<FileStore> store_;
+};
 
 }  // namespace strata::cli
 

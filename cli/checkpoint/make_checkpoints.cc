@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "cli/checkpoint/made_checkpoints.h"
+#include "cli/options/terminal.h"
 #include "common/checkpoint/file_store.h"
 
 int main(int argc, char** argv) {
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
     const auto images = strata::cli::MadeImages(record, step);
     const auto manifest = strata::cli::PutCheckpoint(**store, record, step, images);
     if (manifest.ok()) continue;
-    std::fprintf(stderr, "%s\n", std::string(manifest.status().message()).c_str());
+    strata::cli::PrintF(stderr, "%s\n", std::string(manifest.status().message()));
     return 1;
   }
   return 0;

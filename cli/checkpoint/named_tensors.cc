@@ -10,12 +10,41 @@
 #include "common/job/consistency.h"
 
 namespace strata::cli {
+
+OptimizerNames NamesOf(const proto::Optimizer& optimizer) {
+  switch (optimizer.kind_case()) {
+    case proto::Optimizer::kSgd:
+      return {.optimizer = "sgd"};
+    case proto::Optimizer::kMomentumSgd:
+      return {.optimizer = "momentum_sgd", .vectors = {{"momentum_buffer"}}};
+    case proto::Optimizer::kNesterov:
+      return {.optimizer = "nesterov", .vectors = {{"momentum_buffer"}}};
+    case proto::Optimizer::kAdam:
+      return {.optimizer = "adam", .vectors = {{"exp_avg"}, {"exp_avg_sq"}}, .has_step = true};
+    case proto::Optimizer::kAdamw:
+      return {.optimizer = "adamw", .vectors = {{"exp_avg"}, {"exp_avg_sq"}}, .has_step = true};
+    case proto::Optimizer::kLars:
+      return {.optimizer = "lars", .vectors = {{"velocity"}}};
+    case proto::Optimizer::kRmspropWarmup:
+      return {.optimizer = "rmsprop_warmup",
+              .vectors = {{"square_avg"}, {.name = "momentum_buffer", .negated = true}},
+              .has_step = true};
+    case proto::Optimizer::kMean:
+      return {.optimizer = "mean"};
+    case proto::Optimizer::kFromProgram:
+    case proto::Optimizer::KIND_NOT_SET:
+      break;
+  }
+  return {};
+}
+
 namespace {
 
-// How Python names what its ranks compare, but do not train (python/strata/torch/_tensors.py), and
-// what says that a step is skipped (_exchange.py).
+// Matches Python's names for values that ranks compare but do not train
+// (python/strata/torch/_tensors.py), and tell each other in a step (_exchange.py).
 bool IsMark(const std::string& name) {
-  return name == "strata.skip" || absl::StrContains(name, " (frozen, checksum ") ||
+  return name == "strata.skip" || name == "strata.used" ||
+         absl::StrContains(name, " (frozen, checksum ") ||
          absl::StrContains(name, " (buffer, checksum ");
 }
 
@@ -107,6 +136,9 @@ void NamedTensors::CopyState(uint64_t begin, const WeightImage& image, State* st
   for (size_t i = 0; i < state->vectors.size(); ++i) {
     CopyTo(&state->vectors[i], begin, image.state[i], state->names.vectors[i].negated);
   }
+  if (image.missed.empty() || state->vectors.empty()) return;
+  state->missed.resize(state->vectors[0].size());
+  std::copy_n(image.missed.floats(), image.missed.float_count(), state->missed.begin() + begin);
 }
 
 absl::StatusOr<std::vector<TensorToSave>> NamedTensors::Tensors() {
@@ -146,7 +178,9 @@ uint64_t NamedTensors::StepOf(const State& state, int segment) const {
   for (const State::Range& range : state.ranges) {
     if (range.begin < end && begin < range.end) least = std::min(least, range.updates);
   }
-  return least;
+  // A tensor has missed what its elements have: ranks give all of them or none.
+  if (state.missed.empty() || begin == end) return least;
+  return least - std::min(least, static_cast<uint64_t>(state.missed[begin]));
 }
 
 void NamedTensors::AddState(State* state, std::vector<TensorToSave>* tensors) {

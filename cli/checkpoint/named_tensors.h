@@ -9,11 +9,33 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/checkpoint/checkpoint_objects.h"
-#include "cli/checkpoint/optimizer_names.h"
 #include "common/image/safetensors.h"
+#include "proto/job.pb.h"
 #include "proto/record.pb.h"
 
 namespace strata::cli {
+
+// The name of one vector of an optimizer's state.
+struct StateName {
+  std::string name;
+  bool negated = false;  // what is called so is the vector times -1
+};
+
+// The state of an optimizer by PyTorch's names.
+struct OptimizerNames {
+  std::string optimizer;           // as in proto/job.proto: "adamw"
+  std::vector<StateName> vectors;  // in the order in which images have them
+  bool has_step = false;           // PyTorch's optimizer counts its updates
+};
+
+// The formulas of proto/job.proto beside those of torch.optim:
+// - momentum_sgd, nesterov: v is SGD's momentum_buffer, whose dampening is 0.
+// - adam, adamw: m and v are exp_avg and exp_avg_sq, both before the correction of their bias.
+// - rmsprop_warmup: m is RMSprop's square_avg. d, which is added to the weights, is its
+//   momentum_buffer, which is subtracted, times -1. What d has of momentum SGD stays in it.
+// - lars: torch.optim has none. v holds the learning rates and the trust of the steps that made it,
+//   which no formula takes out: it is called velocity.
+OptimizerNames NamesOf(const proto::Optimizer& optimizer);
 
 // The weights of a checkpoint, and the optimizer's state, as tensors with the names and shapes of
 // the job's layout: the weights that a job which ended there would have ended with. State is called
@@ -32,11 +54,12 @@ class NamedTensors {
   // For ReadObjects; this outlives it.
   ObjectTaker MakeTaker();
 
-  // Once all objects have been read. The values are this object's. Errors: InvalidArgument: two
-  // tensors of one name; what is asked for is in node images, and there is none.
+  // Call this once all objects have been read. This object owns the values. Errors:
+  // InvalidArgument: two tensors of one name; the tensors are in node images, and the checkpoint
+  // has none.
   absl::StatusOr<std::vector<TensorToSave>> Tensors();
 
-  // What a user should know of them, a line each. Once Tensors has been called.
+  // Notes for the user, a line each, once Tensors has been called.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -49,7 +72,8 @@ class NamedTensors {
       uint64_t begin = 0, end = 0, updates = 0;
     };
     std::vector<Range> ranges;
-    std::vector<float> steps;  // of tensors
+    std::vector<float> missed;  // updates, by element; empty: none has missed any
+    std::vector<float> steps;   // of tensors
   };
   enum class Source { kChunks, kNorms };
 
@@ -70,7 +94,7 @@ class NamedTensors {
   uint32_t node_ = 0;  // whose image counts
   bool needs_node_ = false, has_node_ = false;
   std::vector<float> weights_;
-  // Of the weights that all nodes share; and of those that a node has of its own.
+  // The state of the weights that all nodes share, and of those that each node has of its own.
   std::unique_ptr<State> shared_, own_;
   std::vector<std::string> notes_;
 };

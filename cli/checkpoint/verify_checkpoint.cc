@@ -37,7 +37,7 @@ absl::StatusOr<Verdict> VerifyCheckpoint(
   if (absl::IsUnavailable(status)) return status;
   // The manifest is the first that is removed of a checkpoint.
   const std::string manifest = Checkpoints::ObjectName(entry.clock, "manifest.json");
-  if (absl::IsNotFound(store.Get(manifest).status())) {
+  if (absl::IsNotFound(store.GetAtMost(manifest, kManifestBytesMax).status())) {
     return Verdict{VerdictKind::kRemoved,
                    absl::StrCat("removed while it was read: ", status.message())};
   }

@@ -20,29 +20,30 @@ enum class VerdictKind {
   kRemoved,  // its manifest is gone by now: a job removes its older checkpoints
 };
 
-// What came of reading one checkpoint.
+// The result of reading one checkpoint.
 struct Verdict {
   VerdictKind kind;
   std::string text;  // one line
 };
 
-// Reads all objects of a checkpoint of the list, and checks what a job that goes on from it would.
+// Reads all objects of a checkpoint of the list, with the checks of a job that continues from it.
 // `on_object` is told before an object is read, and how many bytes of others have been. Errors:
 // Unavailable: the store.
 absl::StatusOr<Verdict> VerifyCheckpoint(
     Store& store, const CheckpointEntry& entry,
     const std::function<void(const ObjectFacts& object, uint64_t bytes_before)>& on_object);
 
-// How many checkpoints came out how.
+// Counts of checkpoints by result.
 struct VerdictCounts {
   size_t whole = 0, incomplete = 0, broken = 0, removed = 0;
 
   void Add(VerdictKind kind);
   size_t all() const { return whole + incomplete + broken + removed; }
-  // Whether a job can go on from what is there, of which nothing is broken. One without a manifest
-  // may be being written, and one that was removed is gone: neither matters beside a whole one.
+  // Returns whether a job can continue from these checkpoints, and none is broken. One without a
+  // manifest may be being written, and one that was removed is gone: neither matters beside a whole
+  // one.
   bool AreGood() const { return whole > 0 && broken == 0; }
-  // Whether others have come to be while all these were read.
+  // Returns whether new checkpoints have appeared while all these were read.
   bool AreOutdated() const { return whole == 0 && broken == 0 && removed > 0; }
 };
 

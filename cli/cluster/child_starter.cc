@@ -12,11 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/program/line_reader.h"
-#include "common/file/file_error.h"
-#include "common/file/own_folder.h"
-#include "common/log_format.h"
-#include "common/process/process.h"
+#include "cli/options/line_reader.h"
+#include "common/log.h"
+#include "common/os/atomic_file.h"
+#include "common/os/process.h"
+#include "common/os/trusted_file.h"
 
 namespace strata::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/cluster/daemon_starter.h"
-#include "common/process/event_loop.h"
+#include "common/os/event_loop.h"
 
 namespace strata::cli {
 
@@ -18,8 +18,8 @@ class ChildStarter : public DaemonStarter {
     std::string log_dir;  // a log per daemon; must exist
     std::string log_level = "info";
     std::string binary = "/proc/self/exe";
-    // By DaemonSpec::host: a command that runs the one that follows it there, in other namespaces
-    // of this machine. Hosts that are not in it are here.
+    // By DaemonSpec::host: a command that runs the next words in other namespaces of this machine.
+    // Other hosts are this one.
     std::map<std::string, std::vector<std::string>> enter;
   };
 

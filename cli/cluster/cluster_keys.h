@@ -39,6 +39,12 @@ class LentKeys {
   std::string path_;
 };
 
+// Writes the keys of a cluster for one run into `folder`, as ROLE-NAME.pem: of all `members`, each
+// "ROLE/NAME", a coordinator and a user among them. Their authority is gone then, so nobody joins
+// later, and keys of another command do not fit these. After an error nothing is written. Errors:
+// InvalidArgument (a bad or missing member; the folder has keys already), those of files.
+absl::Status WriteKeysForRun(const std::vector<std::string>& members, const std::string& folder);
+
 }  // namespace strata::cli
 
 #endif  // STRATA_CLI_CLUSTER_CLUSTER_KEYS_H_

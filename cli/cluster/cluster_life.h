@@ -1,16 +1,17 @@
 #ifndef STRATA_CLI_CLUSTER_CLUSTER_LIFE_H_
 #define STRATA_CLI_CLUSTER_CLUSTER_LIFE_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "cli/cluster/daemon_starter.h"
-#include "common/process/event_loop.h"
-#include "common/process/owned_timers.h"
+#include "common/os/event_loop.h"
 
 namespace strata::cli {
 
@@ -22,8 +23,18 @@ struct PlannedDaemon {
   DaemonSpec spec;  // servers and workers: without --coordinator, which is added
 };
 
+// When a daemon that ends by itself is begun again: after a delay that doubles with each time that
+// it has ended lately, until that were too often.
+struct Supervision {
+  absl::Duration first_delay = absl::Milliseconds(200);
+  absl::Duration longest_delay = absl::Seconds(5);
+  size_t restarts_max = 5;  // within `within`
+  absl::Duration within = absl::Minutes(1);
+};
+
 // A cluster's daemons from start to stop: the coordinator, then one server and worker after the
-// other, so that they register in this order (node 0 of a job is on the first worker).
+// other, so that they register in this order (node 0 of a job is on the first worker). Once all are
+// ready, one that ends may be begun again, with the same options.
 //
 // Threads: the event loop's. Callbacks may not destroy it.
 class ClusterLife {
@@ -35,19 +46,26 @@ class ClusterLife {
     absl::Duration ready_deadline = absl::Seconds(60);
     // Per role; then SIGKILL, and after the same time again it is given up.
     absl::Duration stop_deadline = absl::Seconds(10);
+    // nullopt: no daemon is restarted. A daemon on an unreachable host never is.
+    std::optional<Supervision> supervision;
   };
   struct Callbacks {
     // A daemon is ready; may be null.
     std::function<void(const PlannedDaemon&, const std::string& ready_line)> on_progress;
     // All daemons are ready; or which one is not, and why.
     std::function<void(const absl::Status&)> on_ready;
-    // A daemon has ended that nobody stopped, and why.
+    // A daemon has ended that nobody stopped, and why. It is not begun again.
     std::function<void(const PlannedDaemon&, const std::string& why)> on_lost;
+    // The same, but it is begun again after `delay`. May be null without supervision.
+    std::function<void(const PlannedDaemon&, const std::string& why, absl::Duration delay)>
+        on_restart = nullptr;
   };
 
   ClusterLife(EventLoop* loop, DaemonStarter* starter, Options options, Callbacks callbacks);
 
   void Start();
+  // Hands a signal to the workers that are ready, whose ranks get it.
+  void SignalWorkers(int signal);
   // Ends workers, then servers, then the coordinator; calls `done` when none is left.
   void Stop(std::function<void()> done);
 
@@ -60,9 +78,15 @@ class ClusterLife {
     std::unique_ptr<RunningDaemon> running;
     bool ready = false;
     bool gone = false;
+    std::vector<absl::Time> ends = {};  // by itself, lately
   };
 
   void StartNext();
+  absl::Status StartDaemon(Daemon* daemon);
+  // Has the daemon begun again later; false: it has ended too often.
+  bool Restart(Daemon* daemon, const std::string& why);
+  // Returns the message for a daemon that has ended too often.
+  std::string TooOften(const std::string& why) const;
   void OnReadyLine(Daemon* daemon, const std::string& line);
   void OnEnd(Daemon* daemon, const std::string& why);
   void OnReadyDeadline();
@@ -76,6 +100,7 @@ class ClusterLife {
   const Callbacks callbacks_;
   std::vector<std::unique_ptr<Daemon>> daemons_;
   std::string coordinator_;
+  std::string listens_at_;  // the coordinator, once ready
   bool said_ready_ = false;
   bool stopping_ = false;
   int stage_ = 0;  // the DaemonRole that is being stopped

@@ -1,8 +1,9 @@
-// The order in which a cluster's daemons are started and stopped, whoever runs them.
 #include "cli/cluster/cluster_life.h"
 
 #include <signal.h>
+#include <unistd.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,10 +12,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/cluster/daemon.h"
+#include "cli/options/invocation.h"
+#include "common/os/stop_request.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+// The order in which a cluster's daemons are started and stopped, whoever runs them.
+
 namespace strata::cli {
+
 namespace {
 
 using testing::ElementsAre;
@@ -34,8 +41,11 @@ class FakeStarter : public DaemonStarter {
   }
   void End(const std::string& title, const std::string& why) { events_.at(title).on_end(why); }
 
+  bool Reaches(const std::string& host) const override { return host != lost_host; }
+
   std::vector<std::string> log;
   std::string refused;
+  std::string lost_host = "none";
 
  private:
   class Daemon : public RunningDaemon {
@@ -64,10 +74,15 @@ class ClusterLifeTest : public testing::Test {
   void Create() {
     life_.emplace(
         &loop_, &starter_, options_,
-        ClusterLife::Callbacks{nullptr, [this](const absl::Status& status) { ready_ = status; },
-                               [this](const PlannedDaemon& daemon, const std::string& why) {
-                                 lost_.push_back(absl::StrCat(daemon.spec.title, ": ", why));
-                               }});
+        ClusterLife::Callbacks{
+            nullptr, [this](const absl::Status& status) { ready_ = status; },
+            [this](const PlannedDaemon& daemon, const std::string& why) {
+              lost_.push_back(absl::StrCat(daemon.spec.title, ": ", why));
+            },
+            [this](const PlannedDaemon& daemon, const std::string& why, absl::Duration delay) {
+              restarts_.push_back(
+                  absl::StrCat(daemon.spec.title, ": ", why, " ", absl::FormatDuration(delay)));
+            }});
   }
   void StartAll() {
     life_->Start();
@@ -77,12 +92,20 @@ class ClusterLifeTest : public testing::Test {
     starter_.log.clear();
   }
 
+  // Runs the loop for all of them, one every 100 ms.
+  void RunInTurn(const std::vector<std::function<void()>>& steps) {
+    absl::Duration at;
+    for (const auto& step : steps) loop_.After(at += absl::Milliseconds(100), step);
+    loop_.After(at + absl::Milliseconds(1), [this] { loop_.Stop(); });
+    loop_.Run();
+  }
+
   EventLoop loop_;
   FakeStarter starter_;
   ClusterLife::Options options_;
   std::optional<ClusterLife> life_;
   std::optional<absl::Status> ready_;
-  std::vector<std::string> lost_;
+  std::vector<std::string> lost_, restarts_;
 };
 
 TEST_F(ClusterLifeTest, StartsOneDaemonAfterTheOtherAndTellsEachWhereTheCoordinatorIs) {
@@ -156,6 +179,80 @@ TEST_F(ClusterLifeTest, ADaemonThatEndsLaterIsLostAndIsNotStoppedAgain) {
   EXPECT_THAT(starter_.log, ElementsAre("stop w1"));
 }
 
+TEST_F(ClusterLifeTest, OneThatEndsIsBegunAgainWithItsOptionsAfterAGrowingDelay) {
+  options_.plan[0].spec.args = {"coordinator", "--listen", "h:0"};
+  options_.supervision = {.first_delay = absl::Milliseconds(10),
+                          .longest_delay = absl::Milliseconds(30),
+                          .restarts_max = 10};
+  Create();
+  StartAll();
+  RunInTurn({
+      [this] {
+        starter_.End("w0", "killed by signal 9 (Killed)");
+        EXPECT_THAT(starter_.log, ElementsAre()) << "not at once";
+      },
+      [this] {
+        EXPECT_THAT(starter_.log, ElementsAre("start worker 0 --coordinator h:1"));
+        starter_.Ready("w0");
+        starter_.End("c", "killed by signal 9 (Killed)");
+      },
+      [this] {
+        EXPECT_EQ(starter_.log.back(), "start coordinator --listen h:1") << "where it was";
+        starter_.Ready("c", "strata coordinator ready address=h:1 state=x");
+        starter_.refused = "s0";
+        starter_.End("s0", "status 1");
+      },
+      [this] {
+        EXPECT_GE(restarts_.size(), 5u) << "one that cannot be started is tried again";
+        starter_.refused = "";
+      },
+      [this] {
+        EXPECT_EQ(starter_.log.back(), "start server --coordinator h:1");
+        life_->Stop([] {});
+        EXPECT_THAT(starter_.log.back(), "stop w1") << "w0, too, is stopped";
+      },
+  });
+  restarts_.resize(5);
+  EXPECT_THAT(restarts_, ElementsAre("w0: killed by signal 9 (Killed) 10ms",
+                                     "c: killed by signal 9 (Killed) 10ms", "s0: status 1 10ms",
+                                     "s0: no such file 20ms", "s0: no such file 30ms"));
+  EXPECT_THAT(lost_, ElementsAre());
+}
+
+TEST_F(ClusterLifeTest, OneOnAHostThatIsLostIsNotBegunAgain) {
+  options_.supervision = {.first_delay = absl::ZeroDuration()};
+  options_.plan[3].spec.host = "h2";
+  Create();
+  StartAll();
+  starter_.lost_host = "h2";
+  RunInTurn({[this] { starter_.End("w1", "the connection is lost"); },
+             [this] { starter_.End("w0", "status 1"); }, [] {}});
+  EXPECT_THAT(lost_, ElementsAre("w1: the connection is lost"));
+  EXPECT_THAT(restarts_, ElementsAre("w0: status 1 0"));
+}
+
+TEST_F(ClusterLifeTest, OneThatEndsTooOftenIsGivenUpAndNoneIsBegunOnceTheClusterStops) {
+  options_.supervision = {.first_delay = absl::ZeroDuration(), .restarts_max = 2};
+  Create();
+  StartAll();
+  const auto end_w1 = [this] { starter_.End("w1", "status 1"); };
+  RunInTurn({
+      end_w1,
+      end_w1,
+      end_w1,
+      [this] {
+        EXPECT_EQ(restarts_.size(), 2u);
+        EXPECT_THAT(starter_.log, testing::SizeIs(2)) << "begun again twice";
+        EXPECT_THAT(lost_, ElementsAre("w1: has ended 3 times within 1m and is not started again; "
+                                       "at last: status 1"));
+        starter_.log.clear();
+        starter_.End("s0", "status 1");
+        life_->Stop([] {});
+      },
+      [this] { EXPECT_THAT(starter_.log, ElementsAre("stop w0")); },
+  });
+}
+
 TEST_F(ClusterLifeTest, OneThatDoesNotEndIsKilledAndAtLastGivenUp) {
   options_.stop_deadline = absl::Milliseconds(10);
   Create();
@@ -176,5 +273,39 @@ TEST_F(ClusterLifeTest, OneThatIsNotReadyInTimeIsNamed) {
   EXPECT_EQ(ready_, absl::DeadlineExceededError("c is not ready after 10ms"));
 }
 
+// A daemon that has started is told to end, and `leave` happens while it leaves the cluster.
+class DaemonTest : public ::testing::Test {
+ protected:
+  int Run(const std::function<void()>& leave) {
+    DaemonSteps steps;
+    steps.start = [] { return absl::OkStatus(); };
+    steps.ready_line = [] { return kill(getpid(), SIGTERM), "ready"; };
+    steps.notice = absl::Hours(1);
+    steps.leave = leave;
+    steps.has_left = [this] { return has_left_; };
+    steps.stop = [this] { is_stopped_ = true; };
+    return RunDaemon(&request_, steps);
+  }
+
+  StopRequest request_;
+  bool has_left_ = false, is_stopped_ = false;
+};
+
+TEST_F(DaemonTest, EndsOnceItHasLeft) {
+  EXPECT_EQ(Run([this] { has_left_ = true; }), kExitOk);
+  EXPECT_TRUE(is_stopped_);
+}
+
+TEST_F(DaemonTest, AnotherSignalEndsItAtOnce) {
+  EXPECT_EQ(Run([] { kill(getpid(), SIGINT); }), kExitOk);
+  EXPECT_TRUE(is_stopped_);
+}
+
+TEST_F(DaemonTest, WhatEndsItMeanwhileIsNoGoodEnd) {
+  EXPECT_EQ(Run([this] { request_.Raise(absl::UnavailableError("no coordinator")); }), kExitFailed);
+  EXPECT_TRUE(is_stopped_);
+}
+
 }  // namespace
+
 }  // namespace strata::cli

@@ -9,15 +9,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/follow.h"
+#include "cli/options/invocation.h"
 #include "cli/options/options.h"
-#include "cli/program/invocation.h"
+#include "cli/options/terminal.h"
 
 namespace strata::cli {
 namespace {
 
-// How long a cluster waits, at its end, for the checkpoint of its job's end.
+// The longest wait, at a cluster's end, for the checkpoint of its job's end.
 constexpr absl::Duration kLastCheckpoint = absl::Minutes(5);
-// Without a word.
+// Shorter waits pass without a message.
 constexpr absl::Duration kSoon = absl::Seconds(1);
 
 }  // namespace
@@ -28,16 +29,21 @@ ClusterRun::ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options)
       cluster_(
           loop, starter, options_.cluster,
           {options_.on_progress, [this](const absl::Status& status) { OnReady(status); },
-           [this](const PlannedDaemon& daemon, const std::string& why) { OnLost(daemon, why); }}) {}
+           [this](const PlannedDaemon& daemon, const std::string& why) { OnLost(daemon, why); },
+           [this](const PlannedDaemon& daemon, const std::string& why, absl::Duration delay) {
+             OnRestart(daemon, why, delay);
+           }}) {}
 
 int ClusterRun::Run() {
   loop_->Watch(signals_.signal_fd(), POLLIN, [this](short) { OnSignal(); });
+  loop_->Watch(passed_.fd(), POLLIN, [this](short) { PassSignalsOn(); });
   loop_->Post([this] {
     if (options_.before == nullptr) return OnPrepared(absl::OkStatus());
     options_.before([this](const absl::Status& status) { OnPrepared(status); });
   });
   loop_->Run();
   loop_->Unwatch(signals_.signal_fd());
+  loop_->Unwatch(passed_.fd());
   if (follower_.joinable()) follower_.join();
   if (interrupted_) EndInterrupted();
   return exit_status_;
@@ -52,14 +58,14 @@ void ClusterRun::OnPrepared(const absl::Status& status) {
 
 void ClusterRun::OnReady(const absl::Status& status) {
   if (!status.ok()) {
-    exit_status_ = PrintError(std::string(status.message()), kExitFailed);
+    exit_status_ = Fail(std::string(status.message()));
     return Stop();
   }
   if (options_.keys) LendKeys();
   if (options_.on_ready != nullptr) options_.on_ready(cluster_.coordinator(), options_.keys);
   if (options_.ready_line != nullptr) {
     const std::string keys = lent_keys_.path().empty() ? "" : " keys=" + lent_keys_.path();
-    std::printf("%s%s\n", options_.ready_line(cluster_.coordinator()).c_str(), keys.c_str());
+    PrintF(stdout, "%s%s\n", options_.ready_line(cluster_.coordinator()), keys);
   }
   std::fflush(stdout);
   if (options_.work.has_value()) return StartWork();
@@ -78,8 +84,8 @@ void ClusterRun::OnReady(const absl::Status& status) {
     if (id.ok() && options_.follow != nullptr) {
       followed_ = options_.follow(client_.get(), *id);
     } else if (id.ok()) {
-      followed_ =
-          FollowJob(client_.get(), *id, /*json=*/false, options_.trace, "", options_.output);
+      followed_ = FollowJob(client_.get(), *id, /*json=*/false, options_.trace, "", options_.output,
+                            &newest_);
     }
     if (id.ok()) AwaitCheckpoint(*id);
     loop_->Post([this, submitted = id.status()] { OnFollowed(submitted); });
@@ -93,8 +99,8 @@ void ClusterRun::AwaitCheckpoint(JobId job) {
     const absl::StatusOr<proto::JobStatus> end = client_->GetJob(job);
     if (!end.ok() || !end->checkpoints().has_writing_step()) return;
     if (timeout != kSoon) {
-      std::printf("waits for the checkpoint of step %s, which is being written\n",
-                  absl::StrCat(end->checkpoints().writing_step()).c_str());
+      PrintF(stdout, "waits for the checkpoint of step %s, which is being written\n",
+             absl::StrCat(end->checkpoints().writing_step()));
       std::fflush(stdout);
     }
     control::AwaitLastCheckpoint(client_.get(), *end, timeout, [this] { return !stopping_; });
@@ -120,6 +126,10 @@ void ClusterRun::OnFollowed(const absl::Status& submitted) {
 void ClusterRun::EndInterrupted() {
   if (has_ended_interrupted_) return;
   has_ended_interrupted_ = true;
+  if (!followed_.has_value()) {
+    PrintText(stdout, StoppedText(newest_));
+    std::fflush(stdout);
+  }
   exit_status_ = followed_.has_value()
                      ? *followed_
                      : PrintError(options_.work.has_value() ? "stopped before all was ready"
@@ -130,33 +140,44 @@ void ClusterRun::EndInterrupted() {
 void ClusterRun::LendKeys() {
   const absl::Status lent = lent_keys_.Write(*options_.keys);
   if (lent.ok()) return;
-  std::fprintf(stderr, "strata: warning: other commands get no keys for this cluster: %s\n",
-               std::string(lent.message()).c_str());
+  PrintF(stderr, "strata: warning: other commands get no keys for this cluster: %s\n",
+         std::string(lent.message()));
 }
 
 void ClusterRun::PrintHowTo() {
-  std::string with = cluster_.coordinator() == CoordinatorOptions().address
+  std::string with = cluster_.coordinator() == FindCoordinator()
                          ? ""
                          : absl::StrCat(" --coordinator ", cluster_.coordinator());
   if (!lent_keys_.path().empty()) absl::StrAppend(&with, " --keys ", lent_keys_.path());
-  std::printf(
-      "  train:  strata submit examples/fashion_lenet_sync.textproto --follow%s\n"
-      "  look:   strata status%s\n"
-      "  stop:   Ctrl-C\n",
-      with.c_str(), with.c_str());
+  PrintF(stdout,
+         "  train:  strata submit examples/fashion_lenet_sync.textproto --follow%s\n"
+         "  look:   strata status%s\n"
+         "  stop:   Ctrl-C\n",
+         with, with);
   std::fflush(stdout);
 }
 
 void ClusterRun::OnLost(const PlannedDaemon& daemon, const std::string& why) {
   const std::string text = absl::StrCat(daemon.spec.title, ": ", why);
-  if (daemon.role != DaemonRole::kCoordinator) {
-    // A job that needs it fails with a reason of the coordinator's.
-    std::fprintf(stderr, "strata: warning: %s\n", text.c_str());
+  if (daemon.role != DaemonRole::kCoordinator && !options_.ends_with_any_daemon) {
+    PrintF(stderr, "strata: warning: %s\n", text);
     return;
   }
   if (stopping_) return;
-  exit_status_ = PrintError(text, kExitFailed);
+  exit_status_ = Fail(text);
   Stop();
+}
+
+int ClusterRun::Fail(const std::string& error) const {
+  if (options_.on_error == nullptr) return PrintError(error, kExitFailed);
+  options_.on_error(error);
+  return kExitFailed;
+}
+
+void ClusterRun::OnRestart(const PlannedDaemon& daemon, const std::string& why,
+                           absl::Duration delay) {
+  std::fprintf(stderr, "strata: warning: %s: %s; it is started again after %s\n",
+               daemon.spec.title.c_str(), why.c_str(), absl::FormatDuration(delay).c_str());
 }
 
 void ClusterRun::OnSignal() {
@@ -165,6 +186,12 @@ void ClusterRun::OnSignal() {
   if (stopping_) return loop_->Stop();  // asked twice: the daemons are killed by destructors
   interrupted_ = options_.job.has_value() || options_.work.has_value();
   Stop();
+}
+
+void ClusterRun::PassSignalsOn() {
+  for (auto signal = passed_.Next(); signal.has_value(); signal = passed_.Next()) {
+    cluster_.SignalWorkers(*signal);
+  }
 }
 
 void ClusterRun::Stop() {

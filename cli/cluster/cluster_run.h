@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "cli/cluster/cluster_keys.h"
 #include "cli/cluster/cluster_life.h"
-#include "cli/cluster/rank_output.h"
+#include "cli/cluster/follow.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
-#include "common/process/event_loop.h"
-#include "common/process/stop_request.h"
+#include "common/os/event_loop.h"
+#include "common/os/stop_request.h"
 #include "proto/job.pb.h"
 
 namespace strata::cli {
@@ -30,11 +30,11 @@ class ClusterRun {
   struct Options {
     ClusterLife::Options cluster;
     std::optional<proto::Job> job;
-    proto::ResumeFrom resume;  // what the job goes on from; empty: it begins anew
+    proto::ResumeFrom resume;  // the checkpoints to continue from; empty: none
     std::string trace;         // file for the job's trace; empty: none
     RankOutputOptions output;
-    // What is done in place of a job. `run` is called on a thread of its own and returns the exit
-    // status; `stop` makes it return soon, and may come before it.
+    // Work in place of a job. `run` is called on a thread of its own and returns the exit status;
+    // `stop` makes it return soon, and may come before it.
     struct Work {
       std::function<int(const std::string& coordinator)> run;
       std::function<void()> stop;
@@ -43,7 +43,7 @@ class ClusterRun {
     // Called once all is ready, before the line that says so; may be null.
     std::function<void(const std::string& coordinator, const std::optional<keys::KeyFile>& keys)>
         on_ready;
-    // What says that all is ready, one line without the line break; null: nothing does.
+    // Returns the line that reports readiness, without the line break; null: there is none.
     std::function<std::string(const std::string& coordinator)> ready_line;
     // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by
     // StopFollowing). Null: FollowJob, which shows its progress.
@@ -52,9 +52,14 @@ class ClusterRun {
     // wrong has been said, the exit status is kExitFailed.
     std::function<void(std::function<void(absl::Status)>)> before;
     std::function<void(std::function<void()>)> after;
-    // Whether the job can run on the cluster as it is ready now; may be null.
+    // Checks that the job can run on the cluster as it is ready now; may be null.
     std::function<absl::Status()> check_job;
     std::function<void(const PlannedDaemon&, const std::string& ready_line)> on_progress;
+    // If false, only the coordinator's end ends the run. A job that needs another daemon that has
+    // ended then fails with the coordinator's reason.
+    bool ends_with_any_daemon = true;
+    // Takes the error that ends it, in place of standard error; may be null.
+    std::function<void(const std::string& error)> on_error;
     // This user's, for a coordinator at a HOST:PORT.
     std::optional<keys::KeyFile> keys;
   };
@@ -70,7 +75,11 @@ class ClusterRun {
   void StartWork();
   void OnFollowed(const absl::Status& submitted);
   void OnLost(const PlannedDaemon& daemon, const std::string& why);
+  void OnRestart(const PlannedDaemon& daemon, const std::string& why, absl::Duration delay);
+  // Says the error that ends it. Returns the exit status.
+  int Fail(const std::string& error) const;
   void OnSignal();
+  void PassSignalsOn();
   // Once, when the follower writes no more: what the job stands for, if it has ended all the same.
   void EndInterrupted();
   // The cluster ends with the command: what the job has still to write is waited for.
@@ -83,18 +92,21 @@ class ClusterRun {
   EventLoop* loop_;
   const Options options_;
   StopRequest signals_;
+  PassedSignals passed_;
   ClusterLife cluster_;
   LentKeys lent_keys_;
   std::unique_ptr<control::CoordinatorClient> client_;
   std::thread follower_;
-  std::optional<int> followed_;  // the follower's until it has posted OnFollowed or is joined
+  // The follower's until it has posted OnFollowed or is joined.
+  std::optional<int> followed_;
+  proto::JobStatus newest_;
   std::atomic<bool> stopping_ = false;
   bool interrupted_ = false;
   bool has_ended_interrupted_ = false;
   int exit_status_ = 0;
 };
 
-// Whether a cluster with so many servers can run the job at all. Errors: InvalidArgument.
+// Checks that a cluster with so many servers can run the job at all. Errors: InvalidArgument.
 absl::Status CheckServers(const proto::Job& job, int servers);
 
 }  // namespace strata::cli

@@ -6,15 +6,16 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "cli/program/invocation.h"
+#include "cli/options/invocation.h"
+#include "cli/options/terminal.h"
 #include "common/log.h"
 
 namespace strata::cli {
 
 namespace {
 
-// Waits until what the daemon has is elsewhere; at most for its notice, or until another signal.
-// Returns what `request` was raised with meanwhile: the daemon cannot go on.
+// Waits until the daemon's duties have moved elsewhere; at most for its notice, or until another
+// signal. Returns the failure with which `request` was raised meanwhile.
 absl::Status Leave(StopRequest* request, const DaemonSteps& steps) {
   steps.leave();
   LogInfo("leaves the cluster: waits up to %s for what is here to go elsewhere",
@@ -53,7 +54,7 @@ int RunDaemon(StopRequest* request, const DaemonSteps& steps) {
       absl::MutexLock lock(&mutex);
       started = true;
     }
-    std::printf("%s\n", steps.ready_line().c_str());
+    PrintF(stdout, "%s\n", steps.ready_line());
     std::fflush(stdout);
   } else {
     {

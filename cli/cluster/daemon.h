@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/process/stop_request.h"
+#include "common/os/stop_request.h"
 
 namespace strata::cli {
 

@@ -43,6 +43,8 @@ class DaemonStarter {
   // Errors: what the operating system says, with the file's name.
   virtual absl::StatusOr<std::unique_ptr<RunningDaemon>> Start(const DaemonSpec& spec,
                                                                Events events) = 0;
+  // Returns false once the connection to the host is lost: no daemon can be started there.
+  virtual bool Reaches(const std::string& /*host*/) const { return true; }
 };
 
 }  // namespace strata::cli

@@ -2,18 +2,76 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "cli/options/coordinator_address.h"
-#include "cli/program/invocation.h"
-#include "cli/render/bar/progress_bar.h"
+#include "cli/options/invocation.h"
+#include "cli/options/terminal.h"
+#include "cli/options/trace_file.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
-#include "cli/render/trace/trace_file.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
 
 namespace strata::cli {
+
+namespace {
+
+constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
+
+}  // namespace
+
+RankOutputOptions ParseRankOutput(const std::string& log) {
+  using Ranks = RankOutputOptions::Ranks;
+  if (log.empty()) return {.ranks = Ranks::kFirst};
+  if (log == "none") return {.ranks = Ranks::kNone};
+  return {.ranks = Ranks::kAll, .file = log == "all" ? "" : log};
+}
+
+absl::Status RankOutput::Open(const RankOutputOptions& options) {
+  options_ = options;
+  if (options_.file.empty()) return absl::OkStatus();
+  file_.open(options_.file);
+  if (file_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--log ", options_.file, ": cannot be written"));
+}
+
+void RankOutput::Begin(const std::string& run_dir, uint32_t ranks,
+                       std::function<void(const std::string& lines)> show) {
+  if (options_.ranks == RankOutputOptions::Ranks::kNone || thread_.joinable()) return;
+  const bool all = options_.ranks == RankOutputOptions::Ranks::kAll;
+  const bool for_terminal = options_.file.empty() && TerminalColumns() > 0;
+  for (uint32_t rank = 0; rank < (all ? ranks : 1); ++rank) {
+    logs_.emplace_back(absl::StrCat(run_dir, "/logs/rank", rank, ".log"),
+                       all ? absl::StrCat("[", rank, "] ") : "", for_terminal);
+  }
+  show_ = std::move(show);
+  thread_ = std::thread([this] {
+    while (!ends_.WaitForNotificationWithTimeout(kLookEvery)) Show(/*all=*/false);
+  });
+}
+
+void RankOutput::End() {
+  if (!thread_.joinable()) return;
+  ends_.Notify();
+  thread_.join();
+  Show(/*all=*/true);
+}
+
+void RankOutput::Show(bool all) {
+  for (LogTail& log : logs_) {
+    for (std::string lines = log.Read(all); !lines.empty(); lines = log.Read(all)) {
+      if (file_.is_open()) {
+        file_ << lines << std::flush;
+      } else {
+        show_(lines);
+      }
+    }
+  }
+}
+
 namespace {
 
 // One JSON object per line on standard output.
@@ -21,7 +79,7 @@ class JsonEvents {
  public:
   void Print(const proto::FollowEvent& event) {
     if (event.has_metrics() && !IsNews(event.metrics(), &shown_step_)) return;
-    std::fputs(EventJson(event).c_str(), stdout);
+    PrintJson(stdout, EventJson(event));
     std::fflush(stdout);
   }
 
@@ -29,29 +87,29 @@ class JsonEvents {
   uint64_t shown_step_ = 0;  // see IsNews
 };
 
-// Of a job that has finished.
+// Prints where a finished job's outputs are.
 void PrintOutputs(const proto::JobStatus& end) {
-  std::printf("%s\n", EndLine(end).c_str());
+  PrintF(stdout, "%s\n", EndLine(end));
   if (!end.run_dir().empty()) {
-    std::printf("run directory: %s\n", end.run_dir().c_str());
-    if (end.job().has_model()) std::printf("model: %s/model.safetensors\n", end.run_dir().c_str());
+    PrintF(stdout, "run directory: %s\n", end.run_dir());
+    if (end.job().has_model()) PrintF(stdout, "model: %s/model.safetensors\n", end.run_dir());
   }
   std::fflush(stdout);
 }
 
-// How the job ended. Returns the exit status that it stands for.
+// Prints how the job ended. Returns its exit status.
 int PrintEnd(const proto::JobStatus& end, bool json) {
   if (end.state() == proto::FINISHED) {
     if (!json) PrintOutputs(end);
     return kExitOk;
   }
-  if (!json && !end.run_dir().empty()) std::printf("logs: %s/logs\n", end.run_dir().c_str());
+  if (!json && !end.run_dir().empty()) PrintF(stdout, "logs: %s/logs\n", end.run_dir());
   std::fflush(stdout);
   return PrintError(EndLine(end), kExitFailed);
 }
 
-// Where the job's ranks write their logs. Until they have said so themselves, it is below the
-// folder of the workers; empty where that is not known.
+// Returns the folder with the ranks' logs. Until the ranks report it, it is below the workers'
+// folder; empty if unknown.
 std::string RunDirectory(const proto::JobStatus& status, const RankOutputOptions& output) {
   if (!status.run_dir().empty() || output.runs_dir.empty()) return status.run_dir();
   std::string name = status.job().run_dir();
@@ -65,9 +123,25 @@ std::string AtCoordinator(const CoordinatorOptions& options) {
 
 }  // namespace
 
+std::string StoppedText(const proto::JobStatus& status) {
+  std::string text;
+  if (!status.run_dir().empty()) {
+    absl::StrAppend(&text, "run directory: ", Escaped(status.run_dir()), "\n");
+  }
+  const proto::CheckpointStatus& checkpoints = status.checkpoints();
+  const bool has_own = checkpoints.complete() > 0;
+  const std::string dir =
+      Escaped(has_own ? status.job().checkpoint().dir() : checkpoints.resumed_dir());
+  if (dir.empty()) return text;
+  absl::StrAppend(&text, "newest checkpoint: step ",
+                  has_own ? checkpoints.newest_step() : checkpoints.resumed_step(), " in ", dir,
+                  "; the same command with --resume ", dir, " goes on from there\n");
+  return text;
+}
+
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
                              const std::string& trace, const std::string& trace_command,
-                             const RankOutputOptions& output) {
+                             const RankOutputOptions& output, proto::JobStatus* newest) {
   RankOutput ranks;
   if (absl::Status opened = ranks.Open(output); !opened.ok()) return PrintError(opened);
   absl::Mutex mutex;
@@ -84,6 +158,7 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
       if (!run_dir.empty()) ranks.Begin(run_dir, status.ranks(), write);
     }
     const absl::MutexLock lock(&mutex);
+    if (event.has_status() && newest != nullptr) *newest = status;
     json ? events.Print(event) : display.Show(event);
   });
   ranks.End();
@@ -94,8 +169,8 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
   if (trace.empty()) return exit_status;
   const absl::Status traced = WriteTrace(client, job, trace, /*quiet=*/json);
   if (absl::IsCancelled(traced)) {
-    std::fprintf(stderr, "strata: warning: the trace is not written%s%s\n",
-                 trace_command.empty() ? "" : ": ", trace_command.c_str());
+    PrintF(stderr, "strata: warning: the trace is not written%s%s\n",
+           trace_command.empty() ? "" : ": ", trace_command);
     return exit_status;
   }
   if (traced.ok()) return exit_status;
@@ -113,10 +188,10 @@ int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
   interrupt->Catch(nullptr);
   if (exit_status.has_value()) return *exit_status;
   if (!options.json) {
-    std::printf(
-        "job %u goes on; look: strata status %u%s, follow: strata status %u --follow%s, "
-        "stop: strata cancel %u%s\n",
-        id, id, at.c_str(), id, at.c_str(), id, at.c_str());
+    PrintF(stdout,
+           "job %u goes on; look: strata status %u%s, follow: strata status %u --follow%s, "
+           "stop: strata cancel %u%s\n",
+           id, id, at, id, at, id, at);
     std::fflush(stdout);
   }
   return interrupt->exit_status();

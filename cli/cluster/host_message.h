@@ -7,8 +7,8 @@
 
 namespace strata::cli {
 
-// What `strata launch` and the `strata host` at the other end of an ssh connection say to each
-// other: one JSON object per line.
+// Messages between `strata launch` and the `strata host` at the other end of an ssh connection: one
+// JSON object per line.
 struct HostMessage {
   enum class Kind {
     // Messages to the host.

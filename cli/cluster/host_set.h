@@ -4,18 +4,80 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "cli/cluster/daemon_starter.h"
-#include "cli/cluster/host_connection.h"
+#include "cli/cluster/host_message.h"
 #include "cli/cluster/hosts_file.h"
-#include "common/process/event_loop.h"
-#include "common/process/owned_timers.h"
+#include "cli/options/line_reader.h"
+#include "common/os/event_loop.h"
+#include "common/os/process.h"
+#include "common/unique_fd.h"
 
 namespace strata::cli {
+
+// A `strata host` on another host, behind ssh. When this object goes, so does the connection, and
+// `strata host` ends its daemons.
+//
+// Threads: the event loop's. Callbacks may not destroy it.
+class HostConnection {
+ public:
+  struct Options {
+    std::string destination;  // as ssh takes it
+    // The command that runs another one on a host: a shell's words, to which destination and
+    // command are added.
+    std::string ssh;
+    std::string binary;                  // there
+    std::string version;                 // that it must print for --version
+    std::vector<std::string> host_args;  // of `strata host`
+  };
+  struct Events {
+    // The host can start daemons; or in one line why not. Once.
+    std::function<void(const absl::Status&)> on_answer;
+    // A message of the host, after a good answer.
+    std::function<void(const HostMessage&)> on_message;
+    // The connection has ended, after an answer, and why. Once, the last event.
+    std::function<void(const std::string& why)> on_end;
+  };
+
+  HostConnection(EventLoop* loop, Options options, Events events);
+  ~HostConnection();
+
+  void Start();
+  // Lost if the connection has ended.
+  void Send(const HostMessage& message);
+  // Nothing more is sent: the host ends its daemons and then the connection.
+  void CloseInput();
+  // Ends the ssh command at once.
+  void Kill();
+  // Gives up the wait for an answer.
+  void Refuse(const std::string& why);
+
+  bool ended() const { return process_ == nullptr; }
+
+ private:
+  absl::Status StartProcess();
+  void OnOutput();
+  void OnLine(const std::string& line);
+  void OnEnd();
+  std::string WhyEnded(const ExitStatus& status) const;
+  void Answer(const absl::Status& status);
+
+  EventLoop* loop_;
+  const Options options_;
+  const Events events_;
+  std::unique_ptr<Process> process_;
+  UniqueFd input_;                    // the command's standard input
+  std::optional<LineReader> output_;  // its standard output
+  UniqueFd errors_;                   // a memory file with its standard error
+  bool version_is_good_ = false;
+  bool answered_ = false;
+};
 
 // Daemons on other hosts: one connection per host, which `strata host` at its other end outlives by
 // the time that it takes to end the daemons, whatever becomes of this process.
@@ -32,7 +94,7 @@ class HostSet : public DaemonStarter {
     std::string log_level = "info";
     absl::Duration answer_deadline = absl::Seconds(30);
     absl::Duration close_deadline = absl::Seconds(5);
-    // How often a host hears from us, and without a word for how long it ends its daemons.
+    // The interval of our messages to a host, and the silence after which a host ends its daemons.
     absl::Duration alive_interval = absl::Seconds(10);
     absl::Duration silence_max = absl::Seconds(60);
   };
@@ -45,6 +107,7 @@ class HostSet : public DaemonStarter {
   // Errors: Unavailable, the host's connection is lost.
   absl::StatusOr<std::unique_ptr<RunningDaemon>> Start(const DaemonSpec& spec,
                                                        Events events) override;
+  bool Reaches(const std::string& host) const override;
   // Ends the connections and what still runs at their ends.
   void Close(std::function<void()> done);
 

@@ -1,5 +1,6 @@
 #include "cli/cluster/hosts_file.h"
 
+#include <fstream>
 #include <map>
 
 #include "absl/strings/ascii.h"
@@ -9,6 +10,7 @@
 #include "cli/options/gpu_options.h"
 
 namespace strata::cli {
+
 namespace {
 
 constexpr uint32_t kSlotsMax = 1024;
@@ -125,6 +127,23 @@ absl::StatusOr<std::vector<Host>> ParseHosts(const std::string& text, const std:
     hosts.push_back(*std::move(host));
   }
   if (hosts.empty()) return absl::InvalidArgumentError(absl::StrCat(file, ": no host in it"));
+  return hosts;
+}
+
+absl::StatusOr<std::vector<LabHost>> ReadLabHosts(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  std::vector<LabHost> hosts;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.empty()) continue;
+    if (words.size() < 3) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ":", number, ": is not NAME ADDRESS COMMAND..."));
+    }
+    hosts.push_back({words[0], words[1], {words.begin() + 2, words.end()}});
+  }
   return hosts;
 }
 

@@ -34,6 +34,17 @@ struct Host {
 // Errors: InvalidArgument "FILE:LINE: what is wrong", also for a file without hosts.
 absl::StatusOr<std::vector<Host>> ParseHosts(const std::string& text, const std::string& file);
 
+// A host of bench/netlab.sh, or any other that shares this machine's files and processes.
+struct LabHost {
+  std::string name;
+  std::string address;
+  std::vector<std::string> enter;  // what is put before a command to run it there
+};
+
+// Reads a file with a line "NAME ADDRESS COMMAND..." per host. Errors: NotFound, InvalidArgument
+// "FILE:LINE: what is wrong".
+absl::StatusOr<std::vector<LabHost>> ReadLabHosts(const std::string& path);
+
 }  // namespace strata::cli
 
 #endif  // STRATA_CLI_CLUSTER_HOSTS_FILE_H_

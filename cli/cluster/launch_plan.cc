@@ -36,7 +36,7 @@ absl::StatusOr<Host> FindCoordinator(const std::vector<Host>& hosts, const std::
       absl::StrCat("--coordinator-host ", wanted, ": is not in the hosts file"));
 }
 
-// What every daemon of the host is told of it.
+// Every daemon of the host gets its link rate.
 void AddLinkRate(const Host& host, std::vector<std::string>* args) {
   if (host.link_gbit_per_s == 0) return;
   args->insert(args->end(), {"--link-rate", absl::StrCat(host.link_gbit_per_s)});

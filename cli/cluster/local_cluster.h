@@ -7,13 +7,13 @@
 
 #include "cli/cluster/cluster_run.h"
 #include "cli/options/gpu_options.h"
-#include "cli/program/invocation.h"
+#include "cli/options/invocation.h"
 #include "common/cores.h"
 
 namespace strata::cli {
 
-// How many threads apply updates on a machine with so many cores: enough of them that GPUs do not
-// wait for one, few enough that ranks on the CPU keep theirs.
+// Returns the number of threads that apply updates on a machine with so many cores: enough that
+// GPUs do not wait, few enough that ranks on the CPU keep theirs.
 int DefaultShards(uint32_t cores);
 
 // A whole cluster on this machine.
@@ -32,10 +32,22 @@ struct LocalClusterOptions {
 // it returns.
 std::vector<CLI::Option*> AddLocalClusterOptions(CLI::App* command, LocalClusterOptions* options);
 
+// Checks that the cluster can run the job at all. Errors: InvalidArgument naming the option.
+absl::Status CheckOwnCluster(const proto::Job& job, const LocalClusterOptions& options);
+
+// "ranks: 2, 1 on a node, take 2 of the 3 nodes; the other stays empty", where nodes have
+// `per_node` ranks at most; empty where no node stays empty.
+std::string EmptyNodesText(uint32_t ranks, uint32_t per_node, uint32_t nodes);
+// Says so on standard output of a job that runs on the cluster, whose slots are filled in.
+void PrintEmptyNodes(const proto::Job& job, const LocalClusterOptions& options);
+
 // Sets `options->slots` to what `ranks` ranks need, unless it was given.
 void FillSlots(uint32_t ranks, LocalClusterOptions* options);
 
-// What one of its nodes has of the machine's GPUs.
+// Makes `options->runs_dir` absolute; where it is empty, makes one. Errors: see MakeRunsDirectory.
+absl::Status ChooseRunsDirectory(LocalClusterOptions* options);
+
+// A node's share of the machine's GPUs.
 struct NodeGpus {
   GpuOptions options;
   uint32_t slots = 0;  // ranks that may compute on them at once

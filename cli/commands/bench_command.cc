@@ -7,21 +7,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/bench/bench_aggregate.h"
-#include "cli/bench/bench_exchange.h"
-#include "cli/bench/bench_kernels.h"
-#include "cli/bench/bench_train.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/exchange_rank.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
+#include "cli/options/terminal.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "common/log.h"
-#include "measure/exchange/exchange_rank.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   ExchangeBenchOptions bench;
   bool json = false;
 };
@@ -90,16 +88,15 @@ std::string Json(const ExchangeBenchOptions& options, const ExchangeBenchResult&
   return json.dump() + "\n";
 }
 
-int Run(const Options& options) {
+int RunBench(const BenchOptions& options) {
   const auto result = RunExchangeBench(options.bench);
   if (!result.ok()) return PrintError(result.status());
-  const std::string text =
-      options.json ? Json(options.bench, *result) : Text(options.bench, *result);
-  std::fputs(text.c_str(), stdout);
+  options.json ? PrintJson(stdout, Json(options.bench, *result))
+               : PrintText(stdout, Text(options.bench, *result));
   return result->verified ? kExitOk : PrintError("the values were wrong", kExitFailed);
 }
 
-void AddExchangeOptions(CLI::App* command, Options* options) {
+void AddExchangeOptions(CLI::App* command, BenchOptions* options) {
   ExchangeBenchOptions& bench = options->bench;
   command->add_option("--exchange", bench.exchange, "ps (servers), or another of job.proto's")
       ->capture_default_str();
@@ -142,12 +139,12 @@ void AddExchangeOptions(CLI::App* command, Options* options) {
 // Exchange and latency differ in what is measured when nothing is said.
 void AddMeasurement(CLI::App* bench, Invocation* invocation, const char* name, const char* help,
                     const ExchangeBenchOptions& defaults) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   options->bench = defaults;
   CLI::App* command = bench->add_subcommand(name, help);
   AddExchangeOptions(command, options.get());
   AddLogLevelOption(command, invocation);
-  command->callback([=] { invocation->run = [=] { return Run(*options); }; });
+  command->callback([=] { invocation->run = [=] { return RunBench(*options); }; });
 }
 
 struct RankOptions {
@@ -160,7 +157,7 @@ int RunRank(const RankOptions& options) {
   if (!client.ok()) return PrintError(client.status());
   const absl::Status status = bench::RunExchangeRank(client->get(), options.rank);
   if (status.ok()) return kExitOk;
-  // What ends the job from outside is known there.
+  // If something outside ended the job, the client knows already.
   if (!absl::IsUnavailable(status)) (*client)->Fail(std::string(status.message()));
   return PrintError(std::string(status.message()), kExitFailed);
 }

@@ -10,20 +10,19 @@
 #include "absl/strings/str_format.h"
 #include "cli/checkpoint/checkpoint_list.h"
 #include "cli/checkpoint/export_checkpoint.h"
-#include "cli/checkpoint/render_checkpoints.h"
 #include "cli/checkpoint/verify_checkpoint.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
-#include "cli/render/live_line.h"
+#include "cli/options/terminal.h"
 #include "cli/render/progress.h"
 #include "common/checkpoint/open_store.h"
 #include "common/counted.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct CheckpointOptions {
   std::string dir, out;
   std::optional<uint64_t> step;
   bool json = false, optimizer = false;
@@ -35,13 +34,13 @@ std::string ReadingText(const Manifest& manifest, const ObjectFacts& object, uin
                          FormatBytes(static_cast<double>(BytesOf(manifest))));
 }
 
-int List(const Options& options) {
+int List(const CheckpointOptions& options) {
   auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
   const auto entries = ListCheckpoints(**store);
   if (!entries.ok()) return PrintError(entries.status());
-  const std::string text = options.json ? CheckpointsJson(*entries) : CheckpointsText(*entries);
-  std::fputs(text.c_str(), stdout);
+  options.json ? PrintJson(stdout, CheckpointsJson(*entries))
+               : PrintText(stdout, CheckpointsText(*entries));
   return kExitOk;
 }
 
@@ -58,13 +57,13 @@ absl::StatusOr<VerdictCounts> VerifyEntries(Store& store,
     line.Clear();
     if (!verdict.ok()) return verdict.status();
     counts.Add(verdict->kind);
-    std::printf("step %s  %s\n", absl::StrCat(entry.clock).c_str(), verdict->text.c_str());
+    PrintF(stdout, "step %s  %s\n", absl::StrCat(entry.clock), verdict->text);
     std::fflush(stdout);
   }
   return counts;
 }
 
-int VerifyAll(const Options& options) {
+int VerifyAll(const CheckpointOptions& options) {
   constexpr int kLists = 3;
   auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
@@ -89,7 +88,7 @@ int VerifyAll(const Options& options) {
                     kExitFailed);
 }
 
-int Export(const Options& options) {
+int Export(const CheckpointOptions& options) {
   auto store = OpenStoreThatIsThere(options.dir, {.environment = OwnEnvironment()});
   if (!store.ok()) return PrintError(store.status());
   LiveLine line(stdout, TerminalColumns());
@@ -102,23 +101,26 @@ int Export(const Options& options) {
       .on_passed_over =
           [&](const std::string& text) {
             line.Clear();
-            std::fprintf(stderr, "strata: warning: %s\n", text.c_str());
+            PrintF(stderr, "strata: warning: %s\n", text);
           }};
   const auto exported = ExportCheckpoint(**store, how);
   line.Clear();
   if (!exported.ok()) return PrintError(exported.status());
   const Manifest& manifest = exported->manifest;
-  std::string text = absl::StrFormat("step %d of job %d (%s), written %s\n", manifest.clock,
-                                     manifest.job, manifest.job_name, TimeText(manifest.written));
-  for (const std::string& note : exported->notes) absl::StrAppend(&text, "note: ", note, "\n");
-  absl::StrAppendFormat(&text, "%s: %s, %s\n", options.out, Counted(exported->tensors, "tensor"),
+  std::string text =
+      absl::StrFormat("step %d of job %d (%s), written %s\n", manifest.clock, manifest.job,
+                      Escaped(manifest.job_name), TimeText(manifest.written));
+  for (const std::string& note : exported->notes)
+    absl::StrAppend(&text, "note: ", Escaped(note), "\n");
+  absl::StrAppendFormat(&text, "%s: %s, %s\n", Escaped(options.out),
+                        Counted(exported->tensors, "tensor"),
                         FormatBytes(static_cast<double>(exported->bytes)));
-  std::fputs(text.c_str(), stdout);
+  PrintText(stdout, text);
   return kExitOk;
 }
 
 CLI::App* AddOne(CLI::App* checkpoint, Invocation* invocation, const char* name, const char* help,
-                 const std::shared_ptr<Options>& options) {
+                 const std::shared_ptr<CheckpointOptions>& options) {
   CLI::App* command = checkpoint->add_subcommand(name, help);
   command
       ->add_option("dir", options->dir, "The folder of the checkpoints: the job's checkpoint.dir")
@@ -127,7 +129,7 @@ CLI::App* AddOne(CLI::App* checkpoint, Invocation* invocation, const char* name,
   return command;
 }
 
-void AddStep(CLI::App* command, Options* options, const std::string& text) {
+void AddStep(CLI::App* command, CheckpointOptions* options, const std::string& text) {
   command->add_option("--step", options->step, text);
 }
 
@@ -145,7 +147,7 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
       "  strata checkpoint verify /shared/lenet --step 1000\n"
       "  strata checkpoint export /shared/lenet weights.safetensors --optimizer");
 
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckpointOptions>();
   CLI::App* command =
       AddOne(checkpoint, invocation, "list",
              "List checkpoints as far as their manifests say, newest last", options);
@@ -156,7 +158,7 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
       "Exit status: 0 listed, 2 no such folder, or no checkpoint there.");
   command->callback([=] { invocation->run = [options] { return List(*options); }; });
 
-  options = std::make_shared<Options>();
+  options = std::make_shared<CheckpointOptions>();
   command = AddOne(checkpoint, invocation, "verify",
                    "Read checkpoints, and see whether a job could go on from them", options);
   AddStep(command, options.get(), "The one of this step alone (default: all)");
@@ -169,7 +171,7 @@ void AddCheckpointCommand(CLI::App* app, Invocation* invocation) {
       "Exit status: 0 whole, 1 one is not, 2 no such folder, checkpoint or step.");
   command->callback([=] { invocation->run = [options] { return VerifyAll(*options); }; });
 
-  options = std::make_shared<Options>();
+  options = std::make_shared<CheckpointOptions>();
   command =
       AddOne(checkpoint, invocation, "export",
              "Write a checkpoint's weights as a safetensors file, with tensors' names", options);

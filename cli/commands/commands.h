@@ -1,7 +1,7 @@
 #ifndef STRATA_CLI_COMMANDS_COMMANDS_H_
 #define STRATA_CLI_COMMANDS_COMMANDS_H_
 
-#include "cli/program/invocation.h"
+#include "cli/options/invocation.h"
 
 namespace strata::cli {
 

@@ -10,21 +10,19 @@
 #include "cli/options/address_options.h"
 #include "cli/options/coordinator_address.h"
 #include "cli/options/options.h"
-#include "cli/options/within.h"
-#include "cli/render/memory_parts.h"
+#include "cli/render/render_memory.h"
 #include "common/checkpoint/open_store.h"
-#include "common/ipc/unix_socket.h"
 #include "common/log.h"
-#include "common/process/environment.h"
-#include "common/process/stop_request.h"
-#include "common/process/undumpable.h"
+#include "common/os/environment.h"
+#include "common/os/stop_request.h"
+#include "common/os/unix_socket.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/coordinator.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct CoordinatorCommandOptions {
   server::Coordinator::Options coordinator;
   CoordinatorListen listen;
   std::string keys_file;
@@ -106,7 +104,7 @@ void AddEtcdOptions(CLI::App* command, server::Coordinator::Etcd* etcd) {
       ->needs(endpoints);
 }
 
-int Run(const Options& given, const Invocation& invocation) {
+int RunCoordinatorCommand(const CoordinatorCommandOptions& given, const Invocation& invocation) {
   MakeUndumpable(OwnEnvironment());
   server::Coordinator::Options options = given.coordinator;
   const absl::StatusOr<std::string> listen = ChooseListenAddress(given.listen);
@@ -165,7 +163,7 @@ int Run(const Options& given, const Invocation& invocation) {
 }  // namespace
 
 void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CoordinatorCommandOptions>();
   CLI::App* command = app->add_subcommand(
       "coordinator", "Run the coordinator: membership, placement and jobs of a cluster");
   CLI::Option* listen =
@@ -214,7 +212,7 @@ void AddCoordinatorCommand(CLI::App* app, Invocation* invocation) {
       "10.0.0.3:2379");
   command->callback([=] {
     options->listen.address_given = listen->count() > 0;
-    invocation->run = [=] { return Run(*options, *invocation); };
+    invocation->run = [=] { return RunCoordinatorCommand(*options, *invocation); };
   });
 }
 

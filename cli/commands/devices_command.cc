@@ -8,16 +8,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
-#include "cli/options/device_plugin.h"
+#include "cli/options/gpu_options.h"
 #include "cli/options/options.h"
-#include "cli/render/render_resources.h"
+#include "cli/options/terminal.h"
+#include "cli/render/render_daemons.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct DevicesOptions {
   std::string plugin;
   bool json = false;
 };
@@ -27,7 +28,7 @@ struct Listed {
   absl::StatusOr<size_t> free;
 };
 
-std::vector<Listed> List(device::Devices* devices) {
+std::vector<Listed> ListDevices(device::Devices* devices) {
   std::vector<Listed> all;
   for (const device::DeviceInfo& info : devices->infos()) {
     const auto device = devices->Use(info.index);
@@ -64,19 +65,20 @@ std::string Json(const std::string& software, const std::vector<Listed>& devices
   return absl::StrCat(json.dump(2), "\n");
 }
 
-int Run(const Options& options) {
+int RunDevices(const DevicesOptions& options) {
   const auto loaded = LoadDevicePlugin(options.plugin);
-  // That there is none is an answer, unless somebody asked for a certain one.
+  // Having none is an answer, unless somebody asked for a certain one.
   if (!loaded.ok() && !options.plugin.empty()) return PrintError(loaded.status());
   const std::string why_none(loaded.ok() ? "" : loaded.status().message());
   const std::string software = loaded.ok() ? (*loaded)->software() : "";
-  const std::vector<Listed> devices = loaded.ok() ? List(loaded->get()) : std::vector<Listed>{};
+  const std::vector<Listed> devices =
+      loaded.ok() ? ListDevices(loaded->get()) : std::vector<Listed>{};
   if (options.json) {
-    std::fputs(Json(software, devices, why_none).c_str(), stdout);
+    PrintJson(stdout, Json(software, devices, why_none));
   } else if (!loaded.ok()) {
-    std::printf("no devices: %s\n", why_none.c_str());
+    PrintF(stdout, "no devices: %s\n", why_none);
   } else {
-    std::fputs(Text(software, devices).c_str(), stdout);
+    PrintText(stdout, Text(software, devices));
   }
   return kExitOk;
 }
@@ -84,7 +86,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddDevicesCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DevicesOptions>();
   CLI::App* command =
       app->add_subcommand("devices", "List this machine's accelerators, or why there are none");
   AddDevicePluginOption(command, &options->plugin);
@@ -94,7 +96,7 @@ void AddDevicesCommand(CLI::App* app, Invocation* invocation) {
       "Examples:\n"
       "  strata devices\n"
       "  strata devices --json");
-  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+  command->callback([=] { invocation->run = [options] { return RunDevices(*options); }; });
 }
 
 }  // namespace strata::cli

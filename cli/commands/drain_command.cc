@@ -10,7 +10,8 @@
 #include "absl/time/time.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
-#include "cli/render/drain_text.h"
+#include "cli/options/terminal.h"
+#include "cli/render/render_daemons.h"
 
 namespace strata::cli {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // Between looks at how far it is.
 constexpr absl::Duration kLook = absl::Milliseconds(500);
 
-struct Options {
+struct DrainOptions {
   CoordinatorOptions coordinator;
   std::string daemon;
   bool wait = false;
@@ -27,13 +28,13 @@ struct Options {
 };
 
 // Says each change in a line of its own, until nothing is left there.
-int Wait(control::CoordinatorClient* client, const Options& options, absl::Time end,
+int Wait(control::CoordinatorClient* client, const DrainOptions& options, absl::Time end,
          proto::DrainReply told) {
   const uint32_t all = DrainLeft(told);
   std::string said;
   while (true) {
     const std::string line = DrainProgress(options.daemon, all, told);
-    if (line != said) std::printf("%s\n", line.c_str());
+    if (line != said) PrintF(stdout, "%s\n", line);
     std::fflush(stdout);
     said = line;
     if (told.drained()) return kExitOk;
@@ -56,7 +57,7 @@ int Wait(control::CoordinatorClient* client, const Options& options, absl::Time 
   }
 }
 
-int Run(const Options& options) {
+int RunDrain(const DrainOptions& options) {
   absl::Duration deadline = absl::InfiniteDuration();
   if (!options.deadline.empty() &&
       (!absl::ParseDuration(options.deadline, &deadline) || deadline <= absl::ZeroDuration())) {
@@ -70,7 +71,7 @@ int Run(const Options& options) {
   request.set_action(options.undo ? proto::DrainRequest::UNDO : proto::DrainRequest::DRAIN);
   auto told = client->Drain(request);
   if (!told.ok()) return PrintError(told.status());
-  std::fputs(DrainText(options.daemon, *told).c_str(), stdout);
+  PrintText(stdout, DrainText(options.daemon, *told));
   const bool waits = options.wait || !options.deadline.empty();
   return waits ? Wait(client.get(), options, end, *std::move(told)) : kExitOk;
 }
@@ -78,7 +79,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddDrainCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DrainOptions>();
   CLI::App* command = app->add_subcommand(
       "drain", "Take a server or worker out of service without hurting the jobs on it");
   command->add_option("name", options->daemon, "The server's or worker's name")->required();
@@ -103,11 +104,16 @@ void AddDrainCommand(CLI::App* app, Invocation* invocation) {
       "have\n"
       "no server left, it was not being drained, the deadline has passed, or somebody has put it\n"
       "back into service; 2 no such daemon.");
-  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(&options->coordinator, ClusterChoice::kAny,
+                       [&] { return RunDrain(*options); });
+    };
+  });
 }
 
 void AddUndrainCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DrainOptions>();
   options->undo = true;
   CLI::App* command =
       app->add_subcommand("undrain", "Put a server or worker that was drained back into service");
@@ -117,7 +123,12 @@ void AddUndrainCommand(CLI::App* app, Invocation* invocation) {
   command->footer(
       "New jobs may use it from then on; what has left it does not come back by itself.\n"
       "Exit status: 0 done, 1 it was not being drained, 2 no such daemon.");
-  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(&options->coordinator, ClusterChoice::kAny,
+                       [&] { return RunDrain(*options); });
+    };
+  });
 }
 
 }  // namespace strata::cli

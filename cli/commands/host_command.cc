@@ -16,20 +16,19 @@
 #include "cli/cluster/child_starter.h"
 #include "cli/cluster/host_message.h"
 #include "cli/commands/commands.h"
+#include "cli/options/line_reader.h"
 #include "cli/options/options.h"
-#include "cli/options/within.h"
-#include "cli/program/line_reader.h"
-#include "common/process/environment.h"
-#include "common/process/event_loop.h"
-#include "common/process/stop_request.h"
-#include "common/process/undumpable.h"
+#include "cli/options/terminal.h"
+#include "common/os/environment.h"
+#include "common/os/event_loop.h"
+#include "common/os/stop_request.h"
 
 namespace strata::cli {
 namespace {
 
 constexpr absl::Duration kStopDeadline = absl::Seconds(10);  // then SIGKILL
 
-struct Options {
+struct HostCommandOptions {
   std::string log_dir;
   double silence_s = 60;
 };
@@ -38,7 +37,7 @@ struct Options {
 // input ends, or nothing comes for so long that nobody can be there, it ends them and itself.
 class HostSide {
  public:
-  HostSide(const Options& options, const std::string& log_level)
+  HostSide(const HostCommandOptions& options, const std::string& log_level)
       : silence_max_(absl::Seconds(options.silence_s)),
         input_(UniqueFd(STDIN_FILENO)),
         starter_(&loop_, {options.log_dir, log_level}) {}
@@ -106,8 +105,8 @@ class HostSide {
   void CheckSilence() {
     const absl::Time end = last_heard_ + silence_max_;
     if (absl::Now() >= end) {
-      std::fprintf(stderr, "strata: error: nothing was heard from the launcher for %s\n",
-                   absl::FormatDuration(silence_max_).c_str());
+      PrintF(stderr, "strata: error: nothing was heard from the launcher for %s\n",
+             absl::FormatDuration(silence_max_));
       return Stop();
     }
     loop_.After(end - absl::Now(), [this] { CheckSilence(); });
@@ -123,8 +122,8 @@ class HostSide {
   }
 
   void Say(const HostMessage& message) {
-    // Whether anybody still listens is seen on the input.
-    std::printf("%s\n", EncodeHostMessage(message).c_str());
+    // The input tells whether anybody still listens.
+    WriteBytes(stdout, EncodeHostMessage(message) + "\n");
     std::fflush(stdout);
   }
 
@@ -138,7 +137,7 @@ class HostSide {
   bool stopping_ = false;
 };
 
-int Run(const Options& options, const Invocation& invocation) {
+int RunHost(const HostCommandOptions& options, const Invocation& invocation) {
   MakeUndumpable(OwnEnvironment());  // daemons' keys pass through it
   absl::Status status = MakeWritableDirectory(options.log_dir);
   if (!status.ok()) return PrintError(std::string(status.message()), kExitFailed);
@@ -150,13 +149,13 @@ int Run(const Options& options, const Invocation& invocation) {
 
 // Started by `strata launch` only, so it is not in the help.
 void AddHostCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<HostCommandOptions>();
   CLI::App* command = app->add_subcommand("host", "One host's daemons for `launch`")->group("");
   command->add_option("--logs", options->log_dir, "Folder of the daemons' logs")->required();
   command->add_option("--silence", options->silence_s, "Seconds without a word that end it all")
       ->check(Within(0.1, 86400.0));
   AddLogLevelOption(command, invocation);
-  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+  command->callback([=] { invocation->run = [=] { return RunHost(*options, *invocation); }; });
 }
 
 }  // namespace strata::cli

@@ -1,7 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -10,25 +8,26 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "cli/cluster/run_keys.h"
+#include "cli/cluster/cluster_keys.h"
 #include "cli/commands/commands.h"
 #include "cli/options/key_options.h"
 #include "cli/options/options.h"
-#include "cli/options/within.h"
+#include "cli/options/terminal.h"
 #include "cli/render/render_keys.h"
-#include "common/control/calls/keys_client.h"
+#include "common/control/keys_client.h"
 #include "common/counted.h"
 #include "common/keys/identity.h"
 #include "common/keys/key_file.h"
 #include "common/keys/private_file.h"
 #include "common/keys/verify.h"
+#include "common/os/atomic_file.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/access/policy.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct KeysCommandOptions {
   CoordinatorOptions coordinator;
   std::string state_dir = "strata-state";
   std::string cluster;
@@ -41,30 +40,31 @@ struct Options {
   bool finish = false, force = false, if_missing = false, tokens = false;
 };
 
-control::KeysOptions Where(const Options& options) {
+control::KeysOptions Where(const KeysCommandOptions& options) {
   return {.coordinator = options.coordinator.address,
           .credentials = ClientOptions(options.coordinator).credentials,
           .deadline = absl::Seconds(options.coordinator.timeout_s)};
 }
 
-int Init(const Options& options) {
+int Init(const KeysCommandOptions& options) {
   const std::string cluster = options.cluster.empty()
                                   ? absl::StrFormat("strata-%08x", std::random_device()())
                                   : options.cluster;
   const auto fingerprint = server::InitKeys(options.state_dir, cluster, absl::Now());
   if (options.if_missing && absl::IsAlreadyExists(fingerprint.status())) return kExitOk;
   if (!fingerprint.ok()) return PrintError(fingerprint.status());
-  std::printf(
+  PrintF(
+      stdout,
       "cluster %s has keys in %s/keys\n"
       "authority: SHA-256 %s\n"
       "next: start the coordinator with --state %s, and `strata keys token worker` there makes a "
       "token for each host\n",
-      cluster.c_str(), options.state_dir.c_str(), fingerprint->c_str(), options.state_dir.c_str());
+      cluster, options.state_dir, fingerprint->c_str(), options.state_dir);
   return kExitOk;
 }
 
 // Prints a token, or writes it for this user alone.
-int Token(const Options& options, const std::vector<std::string>& roles) {
+int Token(const KeysCommandOptions& options, const std::vector<std::string>& roles) {
   absl::Duration ttl;
   if (!absl::ParseDuration(options.ttl, &ttl)) {
     return PrintError(absl::InvalidArgumentError(
@@ -82,14 +82,14 @@ int Token(const Options& options, const std::vector<std::string>& roles) {
   const auto token = control::MakeToken(Where(options), request);
   if (!token.ok()) return PrintError(token.status());
   if (options.out.empty()) {
-    std::printf("%s\n", token->c_str());
+    PrintF(stdout, "%s\n", *token);
     return kExitOk;
   }
   const absl::Status written = keys::WritePrivateFile(options.out, *token + "\n");
   return written.ok() ? kExitOk : PrintError(written);
 }
 
-int Join(const Options& options) {
+int Join(const KeysCommandOptions& options) {
   const std::optional<keys::Role> role = keys::ParseRole(options.role);
   const bool is_user = *role == keys::Role::kUser;  // whose token has the name
   const std::string name = options.name.empty() && !is_user ? NameOfDaemon(*role) : options.name;
@@ -99,21 +99,20 @@ int Join(const Options& options) {
   const auto joined = JoinWithFile(options.join_file, options.coordinator.address,
                                    absl::Seconds(options.coordinator.timeout_s), *role, name, path);
   if (!joined.ok()) return PrintError(joined.status());
-  std::printf("joined cluster %s as %s; the keys are in %s\n", joined->identity.cluster.c_str(),
-              keys::IdentityText(joined->identity).c_str(), path.c_str());
+  PrintF(stdout, "joined cluster %s as %s; the keys are in %s\n", joined->identity.cluster,
+         keys::IdentityText(joined->identity), path);
   return kExitOk;
 }
 
-int List(const Options& options) {
+int ListKeysOfCluster(const KeysCommandOptions& options) {
   const auto listed = control::ListKeys(Where(options));
   if (!listed.ok()) return PrintError(listed.status());
-  const std::string text =
-      options.coordinator.json ? KeysJson(*listed) : KeysText(*listed, absl::Now());
-  std::fputs(text.c_str(), stdout);
+  options.coordinator.json ? PrintJson(stdout, KeysJson(*listed))
+                           : PrintText(stdout, KeysText(*listed, absl::Now()));
   return kExitOk;
 }
 
-int Revoke(const Options& options) {
+int Revoke(const KeysCommandOptions& options) {
   proto::RevokeRequest request;
   request.set_role(options.role);
   request.set_name(options.name);
@@ -124,19 +123,19 @@ int Revoke(const Options& options) {
   const auto revoked = control::Revoke(Where(options), request);
   if (!revoked.ok()) return PrintError(revoked.status());
   if (!revoked->identity().empty()) {
-    std::printf("%s is revoked: its certificate no longer counts, its connections end\n",
-                revoked->identity().c_str());
+    PrintF(stdout, "%s is revoked: its certificate no longer counts, its connections end\n",
+           revoked->identity());
   }
-  if (options.tokens)
-    std::printf("%s closed\n", Counted(revoked->tokens_closed(), "token").c_str());
+  if (options.tokens) PrintF(stdout, "%s closed\n", Counted(revoked->tokens_closed(), "token"));
   return kExitOk;
 }
 
-int Rotate(const Options& options) {
+int Rotate(const KeysCommandOptions& options) {
   if (options.finish) {
     const absl::Status done = server::FinishRotation(options.state_dir, options.force, absl::Now());
     if (!done.ok()) return PrintError(done);
-    std::printf("the old authority is gone: start the coordinator; running jobs go on meanwhile\n");
+    PrintF(stdout,
+           "the old authority is gone: start the coordinator; running jobs go on meanwhile\n");
     return kExitOk;
   }
   const auto fingerprint = server::RotateKeys(options.state_dir, absl::Now());
@@ -144,29 +143,31 @@ int Rotate(const Options& options) {
   const auto stored = server::LoadKeys(options.state_dir);
   if (!stored.ok()) return PrintError(stored.status());
   if (stored->authority->roots().size() == 1) {
-    std::printf(
-        "new authority: SHA-256 %s; the old one has expired\n"
-        "next: start the coordinator; all members join anew\n",
-        fingerprint->c_str());
+    PrintF(stdout,
+           "new authority: SHA-256 %s; the old one has expired\n"
+           "next: start the coordinator; all members join anew\n",
+           fingerprint->c_str());
     return kExitOk;
   }
-  std::printf(
+  PrintF(
+      stdout,
       "new authority: SHA-256 %s; the old one is trusted, too\n"
       "next: start the coordinator anew (running jobs go on meanwhile); daemons then get new "
       "certificates, users with a command of the day after; `strata keys list` shows who has one\n"
       "at last: stop it, strata keys rotate-ca --finish --state %s, and start it again\n",
-      fingerprint->c_str(), options.state_dir.c_str());
+      fingerprint->c_str(), options.state_dir);
   return kExitOk;
 }
 
+constexpr size_t kCertificatesBytesMax = 4 << 20;
+
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  std::ifstream in(path);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in.bad() && !text.empty()) return text;
+  absl::StatusOr<std::string> text = ReadFileOrPipe(path, kCertificatesBytesMax);
+  if (text.ok() && !text->empty()) return text;
   return absl::NotFoundError(absl::StrCat(path, ": cannot be read, or is empty"));
 }
 
-int Import(const Options& options) {
+int Import(const KeysCommandOptions& options) {
   const auto key = keys::ReadPrivateFile(options.key_file, 64 << 10);
   if (!key.ok()) return PrintError(key.status());
   const auto certificate = ReadText(options.certificate_file);
@@ -186,31 +187,38 @@ int Import(const Options& options) {
       options.out.empty() ? KeyFileOf(file->identity.role, file->identity.name) : options.out;
   const absl::Status written = keys::WriteKeyFile(path, *file);
   if (!written.ok()) return PrintError(written);
-  std::printf("%s: the keys of %s in cluster %s\n", path.c_str(),
-              keys::IdentityText(file->identity).c_str(), file->identity.cluster.c_str());
+  PrintF(stdout, "%s: the keys of %s in cluster %s\n", path, keys::IdentityText(file->identity),
+         file->identity.cluster);
   return kExitOk;
 }
 
-int ForRun(const Options& options) {
+int ForRun(const KeysCommandOptions& options) {
   const absl::Status written = WriteKeysForRun(options.roles, options.out);
   return written.ok() ? kExitOk : PrintError(written);
 }
 
-using Shared = std::shared_ptr<Options>;
+using Shared = std::shared_ptr<KeysCommandOptions>;
 
 CLI::App* Add(CLI::App* keys, Invocation* invocation, const Shared& options,
-              const std::string& name, const std::string& text, int (*run)(const Options&)) {
+              const std::string& name, const std::string& text,
+              int (*run)(const KeysCommandOptions&)) {
   CLI::App* command = keys->add_subcommand(name, text);
-  command->callback([=] { invocation->run = [=] { return run(*options); }; });
+  command->callback([=] {
+    const bool asks = command->get_option_no_throw("--coordinator") != nullptr;
+    invocation->run = [=] {
+      if (!asks) return run(*options);
+      return OnCluster(&options->coordinator, ClusterChoice::kAny, [&] { return run(*options); });
+    };
+  });
   return command;
 }
 
-void AddStateOption(CLI::App* command, Options* options) {
+void AddStateOption(CLI::App* command, KeysCommandOptions* options) {
   command->add_option("--state", options->state_dir, "Folder of the coordinator's state")
       ->capture_default_str();
 }
 
-void AddTokenOptions(CLI::App* command, Options* options) {
+void AddTokenOptions(CLI::App* command, KeysCommandOptions* options) {
   AddCoordinatorOptions(command, &options->coordinator);
   command->add_option("--ttl", options->ttl, "How long it is good for: 1h, 30m, 90s")
       ->capture_default_str();
@@ -219,10 +227,10 @@ void AddTokenOptions(CLI::App* command, Options* options) {
 }
 
 void AddTokens(CLI::App* keys, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<KeysCommandOptions>();
   CLI::App* token =
       Add(keys, invocation, options, "token", "Make a token with which a server or worker joins",
-          [](const Options& given) { return Token(given, given.roles); });
+          [](const KeysCommandOptions& given) { return Token(given, given.roles); });
   token->add_option("ROLE", options->roles, "worker, server, or both")
       ->required()
       ->check(CLI::IsMember({"worker", "server"}));
@@ -233,9 +241,9 @@ void AddTokens(CLI::App* keys, Invocation* invocation) {
       ->check(CLI::Range(1u, 4096u))
       ->capture_default_str();
   AddTokenOptions(token, options.get());
-  auto person = std::make_shared<Options>();
+  auto person = std::make_shared<KeysCommandOptions>();
   CLI::App* user = Add(keys, invocation, person, "user", "Make a token with which a user joins",
-                       [](const Options& given) { return Token(given, {"user"}); });
+                       [](const KeysCommandOptions& given) { return Token(given, {"user"}); });
   user->add_option("NAME", person->name, "The user's name")->required();
   CLI::Option* const role =
       user->add_option("--role", person->user_role,
@@ -251,7 +259,7 @@ void AddTokens(CLI::App* keys, Invocation* invocation) {
 }
 
 void AddJoin(CLI::App* keys, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<KeysCommandOptions>();
   options->role = "user";
   CLI::App* join = Add(keys, invocation, options, "join", "Get keys with a token", Join);
   join->add_option("--join-file", options->join_file, "File with the token, or -")->required();
@@ -264,11 +272,11 @@ void AddJoin(CLI::App* keys, Invocation* invocation) {
 }
 
 void AddRule(CLI::App* keys, Invocation* invocation) {
-  auto listed = std::make_shared<Options>();
-  CLI::App* list = Add(keys, invocation, listed, "list", "Show who has keys", List);
+  auto listed = std::make_shared<KeysCommandOptions>();
+  CLI::App* list = Add(keys, invocation, listed, "list", "Show who has keys", ListKeysOfCluster);
   AddCoordinatorOptions(list, &listed->coordinator);
   AddJsonOption(list, &listed->coordinator.json);
-  auto revoked = std::make_shared<Options>();
+  auto revoked = std::make_shared<KeysCommandOptions>();
   CLI::App* revoke = Add(keys, invocation, revoked, "revoke",
                          "Take back a name's keys, and end its connections", Revoke);
   revoke->add_option("NAME", revoked->name, "Of a worker, server or user");
@@ -277,7 +285,7 @@ void AddRule(CLI::App* keys, Invocation* invocation) {
   revoke->add_option("--role", revoked->role, "Where several have the name")
       ->check(CLI::IsMember({"user", "worker", "server"}));
   AddCoordinatorOptions(revoke, &revoked->coordinator);
-  auto rotated = std::make_shared<Options>();
+  auto rotated = std::make_shared<KeysCommandOptions>();
   CLI::App* rotate =
       Add(keys, invocation, rotated, "rotate-ca", "Give the cluster a new authority", Rotate);
   AddStateOption(rotate, rotated.get());
@@ -293,7 +301,7 @@ void AddKeysCommand(CLI::App* app, Invocation* invocation) {
   CLI::App* keys =
       app->add_subcommand("keys", "Keys of a cluster on several hosts: make, hand out, take back");
   keys->require_subcommand(1);
-  auto made = std::make_shared<Options>();
+  auto made = std::make_shared<KeysCommandOptions>();
   CLI::App* init = Add(keys, invocation, made, "init",
                        "Make a cluster's authority, in its coordinator's state", Init);
   AddStateOption(init, made.get());
@@ -302,7 +310,7 @@ void AddKeysCommand(CLI::App* app, Invocation* invocation) {
   AddTokens(keys, invocation);
   AddJoin(keys, invocation);
   AddRule(keys, invocation);
-  auto run = std::make_shared<Options>();
+  auto run = std::make_shared<KeysCommandOptions>();
   CLI::App* for_run =
       Add(keys, invocation, run, "for-run",
           "Write the keys of a cluster for one run, as a batch system starts it", ForRun);
@@ -314,7 +322,7 @@ void AddKeysCommand(CLI::App* app, Invocation* invocation) {
       ->add_option("--out", run->out,
                    "Folder that all of its hosts share, without keys; made where missing")
       ->required();
-  auto imported = std::make_shared<Options>();
+  auto imported = std::make_shared<KeysCommandOptions>();
   CLI::App* import = Add(keys, invocation, imported, "import",
                          "Make a key file of what an authority of your own has issued", Import);
   import->add_option("--key-file", imported->key_file, "Private key, PEM")->required();

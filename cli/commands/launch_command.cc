@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,13 +21,11 @@
 #include "cli/commands/commands.h"
 #include "cli/options/gpu_options.h"
 #include "cli/options/options.h"
-#include "cli/options/resume_option.h"
-#include "cli/options/within.h"
-#include "cli/program/version.h"
-#include "common/file/atomic_file.h"
-#include "common/process/environment.h"
-#include "common/process/event_loop.h"
-#include "common/process/undumpable.h"
+#include "cli/options/terminal.h"
+#include "cli/options/version.h"
+#include "common/os/atomic_file.h"
+#include "common/os/environment.h"
+#include "common/os/event_loop.h"
 
 namespace strata::cli {
 namespace {
@@ -37,7 +36,7 @@ constexpr int kCoordinatorPort = 7070;
 // In the ready line of a worker whose slots are none of the cluster's.
 constexpr char kStandsIn[] = " stands-in=yes";
 
-struct Options {
+struct LaunchCommandOptions {
   std::string hosts_path;
   JobOptions job;
   std::string resume;
@@ -51,14 +50,14 @@ struct Options {
 constexpr size_t kHostsBytesMax = 16 << 20;
 
 absl::StatusOr<std::vector<Host>> LoadHosts(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kHostsBytesMax);
+  const absl::StatusOr<std::string> text = ReadFileOrPipe(path, kHostsBytesMax);
   if (!text.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("hosts file ", text.status().message()));
   }
   return ParseHosts(*text, path);
 }
 
-// From the worker's own words: a host that does not say how many it has counts its cores.
+// Reads the worker's ready line: a host with no number in the file counts its cores.
 int SlotsIn(const std::string& ready_line, const std::string& key) {
   const size_t begin = ready_line.find(key);
   if (begin == std::string::npos) return 0;
@@ -70,7 +69,7 @@ int SlotsIn(const std::string& ready_line, const std::string& key) {
 // One cluster over ssh.
 class Launch {
  public:
-  Launch(const Options& options, std::vector<Host> hosts, LaunchPlan plan,
+  Launch(const LaunchCommandOptions& options, std::vector<Host> hosts, LaunchPlan plan,
          const std::string& log_level)
       : options_(options),
         host_count_(hosts.size()),
@@ -84,6 +83,8 @@ class Launch {
     if (!keys.ok()) return PrintError(keys.status());
     run.keys = *std::move(keys);
     run.cluster.coordinator_host = plan_.coordinator.address;
+    run.cluster.supervision.emplace();
+    run.ends_with_any_daemon = false;
     run.cluster.ready_deadline = absl::Seconds(options_.timeout_s);
     run.job = std::move(job);
     run.resume = ToResumeFrom(options_.resume);
@@ -123,19 +124,20 @@ class Launch {
     hosts_.Connect([this, done](const std::vector<std::string>& failures) {
       for (const std::string& failure : failures) PrintError(failure, kExitFailed);
       if (!failures.empty()) return done(absl::UnavailableError("not all hosts can be used"));
-      std::printf("%zu hosts answer, each with %s\n", host_count_, kVersion);
+      PrintF(stdout, "%zu hosts answer, each with %s\n", host_count_, kVersion);
       std::fflush(stdout);
       done(absl::OkStatus());
     });
   }
 
   void OnProgress(const PlannedDaemon& daemon, const std::string& line) {
+    if (!ready_.insert(daemon.spec.title).second) return;  // it was started again
     if (daemon.role == DaemonRole::kWorker && !absl::StrContains(line, kStandsIn)) {
       slots_ += SlotsIn(line, " slots=");
       gpu_slots_ += SlotsIn(line, " gpu-slots=");
     }
-    std::printf("[%d/%zu] %s is ready\n", ++ready_, plan_.daemons.size(),
-                daemon.spec.title.c_str());
+    PrintF(stdout, "[%zu/%zu] %s is ready\n", ready_.size(), plan_.daemons.size(),
+           daemon.spec.title);
     std::fflush(stdout);
   }
 
@@ -152,24 +154,24 @@ class Launch {
                      " slots in all (slots=N in the hosts file, or --slots)"));
   }
 
-  const Options& options_;
+  const LaunchCommandOptions& options_;
   const size_t host_count_;
   const LaunchPlan plan_;
   EventLoop loop_;
   HostSet hosts_;
-  int ready_ = 0;
+  std::set<std::string> ready_;  // daemons by title
   int slots_ = 0;
   int gpu_slots_ = 0;
 };
 
-int Run(Options options, const Invocation& invocation) {
+int RunLaunchCommand(LaunchCommandOptions options, const Invocation& invocation) {
   MakeUndumpable(OwnEnvironment());  // it makes all daemons' keys
   auto loaded = LoadJobIfGiven(options.job);
   if (!loaded.ok()) return PrintError(loaded.status());
   std::optional<proto::Job> job = *std::move(loaded);
   auto hosts = LoadHosts(options.hosts_path);
   if (!hosts.ok()) return PrintError(hosts.status());
-  if (options.launch.runs_dir.empty()) options.launch.runs_dir = NewRunsDirectory();
+  if (options.launch.runs_dir.empty()) options.launch.runs_dir = NameRunsDirectory();
   if (!job.has_value() && !options.port_given) options.launch.port = kCoordinatorPort;
   if (options.binary.empty()) {
     std::error_code error;
@@ -185,7 +187,7 @@ int Run(Options options, const Invocation& invocation) {
       .Run(std::move(job));
 }
 
-void AddOptions(CLI::App* command, Options* options) {
+void AddOptions(CLI::App* command, LaunchCommandOptions* options) {
   LaunchOptions& launch = options->launch;
   command->add_option("--hosts", options->hosts_path, "Hosts file, see below")->required();
   CLI::Option* const job =
@@ -237,7 +239,7 @@ void AddOptions(CLI::App* command, Options* options) {
 }  // namespace
 
 void AddLaunchCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LaunchCommandOptions>();
   CLI::App* command = app->add_subcommand(
       "launch", "Run a cluster on several hosts over ssh; with --job run that job, then stop");
   AddOptions(command, options.get());
@@ -261,7 +263,7 @@ void AddLaunchCommand(CLI::App* app, Invocation* invocation) {
   CLI::Option* port = command->get_option("--port");
   command->callback([=] {
     options->port_given = port->count() > 0;
-    invocation->run = [=] { return Run(*options, *invocation); };
+    invocation->run = [=] { return RunLaunchCommand(*options, *invocation); };
   });
 }
 

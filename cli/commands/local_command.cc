@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,31 +10,28 @@
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/cluster_run.h"
 #include "cli/cluster/local_cluster.h"
+#include "cli/commands/cluster_page.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
-#include "cli/options/resume_option.h"
-#include "cli/options/web_options.h"
-#include "cli/web/web_logs.h"
 #include "cli/web/web_service.h"
-#include "common/control/credentials.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct LocalOptions {
   JobOptions job;
   LocalClusterOptions cluster;
   std::string resume;
   std::string web;  // where the page listens; empty: there is none
 };
 
-int Run(Options options, const Invocation& invocation) {
+int RunLocal(LocalOptions options, const Invocation& invocation) {
   auto loaded = LoadJobIfGiven(options.job);
   if (!loaded.ok()) return PrintError(loaded.status());
   std::optional<proto::Job> job = *std::move(loaded);
   LocalClusterOptions& cluster = options.cluster;
   if (job.has_value()) {
-    absl::Status status = CheckServers(*job, cluster.servers);
+    absl::Status status = CheckOwnCluster(*job, cluster);
     if (!status.ok()) return PrintError(status);
   }
   // Without a job: room for those of examples/, too.
@@ -43,30 +39,20 @@ int Run(Options options, const Invocation& invocation) {
   FillSlots(job.has_value() ? job->ranks()
                             : std::max(kRanksOfExamples, std::thread::hardware_concurrency()),
             &cluster);
+  if (job.has_value()) PrintEmptyNodes(*job, cluster);
   if (cluster.listen.empty() && !job.has_value()) cluster.listen = DefaultCoordinator();
-  if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
-  cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
-  std::unique_ptr<WebService> web;
-  if (!options.web.empty()) {
-    auto opened = WebService::Open({.listen = options.web, .on_new_link = PrintWebLink});
-    if (!opened.ok()) return PrintError(opened.status());
-    web = *std::move(opened);
-  }
   ClusterRun::Options run;
+  const absl::StatusOr<std::shared_ptr<WebService>> web = ShowInBrowser(options.web, &run);
+  if (!web.ok()) return PrintError(web.status());
+  if (absl::Status made = ChooseRunsDirectory(&cluster); !made.ok()) return PrintError(made);
   run.job = std::move(job);
   run.resume = ToResumeFrom(options.resume);
   run.trace = options.job.trace;
-  run.on_ready = [&web](const std::string& coordinator, const std::optional<keys::KeyFile>& keys) {
-    if (web == nullptr) return;
-    CoordinatorOptions client{.address = coordinator};
-    if (keys.has_value()) client.credentials = control::Credentials::Of(*keys);
-    web->Begin(coordinator, WebClients(client), WebLogs(client));
-  };
   run.ready_line = [&cluster, &web](const std::string& coordinator) {
     return absl::StrCat(
         "strata local ready coordinator=", coordinator, " servers=", cluster.servers,
         " shards=", cluster.shards, " nodes=", cluster.nodes, " slots=", cluster.slots,
-        " runs=", cluster.runs_dir, web == nullptr ? "" : absl::StrCat(" web=", web->url()));
+        " runs=", cluster.runs_dir, *web == nullptr ? "" : absl::StrCat(" web=", (*web)->url()));
   };
   return RunLocalCluster(cluster, std::move(run), invocation.log_level);
 }
@@ -74,7 +60,7 @@ int Run(Options options, const Invocation& invocation) {
 }  // namespace
 
 void AddLocalCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LocalOptions>();
   CLI::App* command = app->add_subcommand(
       "local", "Run a whole cluster on this machine; with --job run that job, then stop");
   CLI::Option* const job =
@@ -103,7 +89,7 @@ void AddLocalCommand(CLI::App* app, Invocation* invocation) {
       "  strata local --servers 2 --nodes 2 --job job.textproto --mode async --set epochs=2\n"
       "  strata local --servers 2 --nodes 2 --slots 2 --web\n"
       "Exit status with --job: 0 finished, 1 failed or stopped, 2 bad input.");
-  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+  command->callback([=] { invocation->run = [=] { return RunLocal(*options, *invocation); }; });
 }
 
 }  // namespace strata::cli

@@ -14,15 +14,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands/commands.h"
+#include "cli/options/interrupt.h"
 #include "cli/options/options.h"
-#include "cli/program/interrupt.h"
-#include "cli/render/logs/log_lines.h"
-#include "common/control/calls/logs_client.h"
+#include "cli/options/terminal.h"
+#include "cli/render/log_lines.h"
+#include "common/control/logs_client.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct LogsOptions {
   CoordinatorOptions coordinator;
   std::string job;
   std::vector<uint32_t> ranks, nodes;
@@ -32,7 +33,7 @@ struct Options {
   std::string grep;
 };
 
-absl::StatusOr<proto::ReadLogs> RequestOf(const Options& options, JobId job) {
+absl::StatusOr<proto::ReadLogs> RequestOf(const LogsOptions& options, JobId job) {
   proto::ReadLogs request;
   request.set_job_id(job.value());
   request.mutable_ranks()->Add(options.ranks.begin(), options.ranks.end());
@@ -57,7 +58,7 @@ absl::StatusOr<proto::ReadLogs> RequestOf(const Options& options, JobId job) {
 // Shows what comes, and remembers whether something could not be shown.
 class Shown {
  public:
-  explicit Shown(const Options& options)
+  explicit Shown(const LogsOptions& options)
       : json_(options.coordinator.json),
         with_process_(options.aggregators ? options.nodes.size() != 1
                                           : options.ranks.size() != 1 || !options.nodes.empty()) {
@@ -73,8 +74,7 @@ class Shown {
       failed_ = true;
       if (json_) text += LogErrorJson(lines);
     }
-    const bool taken =
-        std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+    const bool taken = WriteBytes(stdout, text) && std::fflush(stdout) == 0;
     if (!taken && errno != EPIPE) {
       failed_ = true;
       PrintError(absl::StrCat("standard output: ", std::strerror(errno)), kExitFailed);
@@ -95,7 +95,7 @@ class Shown {
   bool is_empty_ = true;
 };
 
-int Run(const Options& options) {
+int RunLogs(const LogsOptions& options) {
   Interrupt interrupt;
   auto client = ConnectTo(options.coordinator);
   const auto job = FindJob(*client, options.job);
@@ -128,9 +128,9 @@ int Run(const Options& options) {
   if (shown.is_empty() && options.tail != "0") {
     const std::string among =
         options.tail == "all" ? "" : absl::StrCat(" among the last ", options.tail, " of each");
-    std::fprintf(stderr, "strata: %s\n",
-                 options.grep.empty() ? "these processes have written nothing"
-                                      : absl::StrCat("no line", among, " matches --grep").c_str());
+    PrintF(stderr, "strata: %s\n",
+           options.grep.empty() ? "these processes have written nothing"
+                                : absl::StrCat("no line", among, " matches --grep"));
   }
   return shown.failed() ? kExitFailed : kExitOk;
 }
@@ -138,7 +138,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddLogsCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LogsOptions>();
   CLI::App* command = app->add_subcommand(
       "logs", "Show what a job's processes have written, on whatever hosts they run or ran");
   command->add_option("job", options->job, "The job's number, or its name (the newest one)")
@@ -176,7 +176,12 @@ void AddLogsCommand(CLI::App* app, Invocation* invocation) {
       "  strata logs 12 --aggregator --node 1\n"
       "Exit status: 0 all was shown, 1 not all of it could be (each reason in a line), 2 no such\n"
       "job or process.");
-  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(&options->coordinator, ClusterChoice::kAny,
+                       [&] { return RunLogs(*options); });
+    };
+  });
 }
 
 }  // namespace strata::cli

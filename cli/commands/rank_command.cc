@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
@@ -6,16 +8,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "cli/cluster/mpi_rank.h"
 #include "cli/commands/commands.h"
-#include "cli/mpi/mpi_rank.h"
 #include "cli/options/options.h"
 #include "common/log.h"
-#include "common/process/stop_request.h"
+#include "common/os/environment.h"
+#include "common/os/stop_request.h"
 #include "training/trainer/trainer.h"
+#include "worker/aggregator/aggregator.h"
 #include "worker/client/client.h"
 #include "worker/contract/launch.h"
 
 namespace strata::cli {
+
 namespace {
 
 absl::Status Train(const std::string& launch_file, const proto::Launch& launch,
@@ -38,6 +43,8 @@ absl::Status Train(const std::string& launch_file, const proto::Launch& launch,
 // Runs `train` until it ends or a signal asks for its end.
 int RunUntilStopped(const std::function<absl::Status(const absl::Notification*)>& train) {
   StopRequest request;
+  // Meant for programs that know them; the launcher hands them to every rank.
+  for (const int theirs : {SIGUSR1, SIGUSR2}) signal(theirs, SIG_IGN);
   absl::Notification stop;
   std::thread waiter([&] {
     request.Wait().IgnoreError();
@@ -52,7 +59,7 @@ int RunUntilStopped(const std::function<absl::Status(const absl::Notification*)>
   return PrintError(status);
 }
 
-int Run(const std::string& launch_file, const Invocation& invocation) {
+int RunRankCommand(const std::string& launch_file, const Invocation& invocation) {
   auto launch = client::ReadLaunch(launch_file);
   if (!launch.ok()) return PrintError(launch.status());
   absl::Status status = StartLogging(invocation, absl::StrCat("rank ", launch->rank()));
@@ -74,7 +81,7 @@ void AddRankCommand(CLI::App* app, Invocation* invocation) {
   auto mpi = std::make_shared<MpiRankOptions>();
   CLI::App* command =
       app->add_subcommand("rank", "One rank of a job with exchange: MPI, under mpirun");
-  // By the worker daemon only, so it is not in the help.
+  // The worker daemon alone uses this option, so help hides it.
   CLI::Option* by_daemon = command->add_option("--launch", *launch, "Launch file")->group("");
   CLI::Option* by_mpi =
       command->add_option("--job", mpi->job.path, "Job file (protobuf text, see proto/job.proto)");
@@ -96,9 +103,37 @@ void AddRankCommand(CLI::App* app, Invocation* invocation) {
   command->callback([=] {
     if (launch->empty() && mpi->job.path.empty()) throw CLI::RequiredError("--job");
     invocation->run = [=] {
-      return launch->empty() ? RunUnderMpi(*mpi, *invocation) : Run(*launch, *invocation);
+      return launch->empty() ? RunUnderMpi(*mpi, *invocation)
+                             : RunRankCommand(*launch, *invocation);
     };
   });
+}
+
+namespace {
+
+int RunAggregatorCommand(const std::string& launch_file, const Invocation& invocation) {
+  MakeUndumpable(OwnEnvironment());
+  auto launch = client::ReadLaunch(launch_file);
+  if (!launch.ok()) return PrintError(launch.status());
+  absl::Status status =
+      StartLogging(invocation, absl::StrCat("aggregator of node ", launch->node()));
+  if (!status.ok()) return PrintError(status);
+  status = worker::RunAggregatorProcess(*launch);
+  return status.ok() ? kExitOk : PrintError(std::string(status.message()), kExitFailed);
+}
+
+}  // namespace
+
+// Started by the worker daemon only, so it is not in the help.
+void AddAggregatorCommand(CLI::App* app, Invocation* invocation) {
+  auto launch = std::make_shared<std::string>();
+  CLI::App* command =
+      app->add_subcommand("aggregator", "One job's aggregator on one node")->group("");
+  command->add_option("--launch", *launch, "Launch file")->required();
+  AddLogLevelOption(command, invocation);
+  AddLogFormatOption(command);
+  command->callback(
+      [=] { invocation->run = [=] { return RunAggregatorCommand(*launch, *invocation); }; });
 }
 
 }  // namespace strata::cli

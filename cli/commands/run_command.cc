@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,32 +12,51 @@
 #include "cli/cluster/cluster_run.h"
 #include "cli/cluster/follow.h"
 #include "cli/cluster/local_cluster.h"
+#include "cli/commands/cluster_page.h"
 #include "cli/commands/commands.h"
+#include "cli/options/interrupt.h"
 #include "cli/options/options.h"
 #include "cli/options/program_job.h"
-#include "cli/options/resume_option.h"
-#include "cli/program/interrupt.h"
+#include "cli/options/terminal.h"
 #include "common/job/job.h"
 #include "common/net/free_port.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+constexpr char kFooter[] =
+    "Ranks have STRATA_LAUNCH (the launch file), STRATA_SEED, RANK, WORLD_SIZE, LOCAL_RANK and\n"
+    "LOCAL_WORLD_SIZE in their environment; on a cluster of the command's own also MASTER_ADDR\n"
+    "and MASTER_PORT, for torch.distributed. A program named *.py, or run by python3, names\n"
+    "its optimizer itself, unless the options do: --set optimizer.sgd={}. Ranks that share one\n"
+    "node need no server: their job, also the printed one, is a ring where the mode allows it.\n"
+    "What stands behind PROGRAM is its own, with or without -- between.\n"
+    "Examples:\n"
+    "  strata run -n 4 ./train -- --rate 0.1\n"
+    "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"
+    "  strata run -n 16 --coordinator head:7070 --log all train.py\n"
+    "  strata run -n 4 --set 'checkpoint={dir: \"/data/c\" every_steps: 500}' --resume /data/c "
+    "train.py\n"
+    "  strata run -n 4 --print-job train.py > job.textproto\n"
+    "Exit status: 0 finished, 1 failed or stopped, 2 bad input.";
+
+struct RunOptions {
   ProgramOptions program;
   JobOptions job;
   LocalClusterOptions cluster;
   std::string coordinator;  // empty: a cluster of its own
+  std::string web;          // where the page listens; empty: there is none
   KeyOptions keys;
   std::string log;
   std::string resume;
-  std::string exchange;  // empty: as settings and mode say
+  std::string exchange;    // empty: as settings and mode say
+  std::string suggestion;  // where PROGRAM looks like an option that was meant
   bool prints_job = false;
   bool names_servers = false;
 };
 
 // The job as the user could have written it, with the changes that the options make.
-absl::StatusOr<proto::Job> MakeJob(const Options& options) {
+absl::StatusOr<proto::Job> MakeJob(const RunOptions& options) {
   const absl::StatusOr<proto::Job> program = MakeProgramJob(options.program);
   if (!program.ok()) return program.status();
   JobOptions changes = options.job;
@@ -46,14 +64,14 @@ absl::StatusOr<proto::Job> MakeJob(const Options& options) {
   return JobAsWrittenFrom(JobToText(*program), changes);
 }
 
-// Whether the user has chosen what joins the ranks.
+// Returns whether the user has chosen the exchange.
 bool SaysExchange(const JobOptions& options) {
   return std::any_of(
       options.settings.begin(), options.settings.end(),
       [](const std::string& setting) { return absl::StartsWith(setting, "exchange="); });
 }
 
-int RunOn(const std::string& address, const proto::Job& job, const Options& options) {
+int RunOn(const std::string& address, const proto::Job& job, const RunOptions& options) {
   CoordinatorOptions coordinator;
   coordinator.address = address;
   coordinator.keys = options.keys;
@@ -74,16 +92,21 @@ void SayWhereRanksMeet(proto::Program* program) {
   program->add_env(absl::StrCat("MASTER_PORT=", *port));
 }
 
-int RunHere(proto::Job job, Options options, const Invocation& invocation) {
+int RunHere(proto::Job job, RunOptions options, const Invocation& invocation) {
   LocalClusterOptions& cluster = options.cluster;
-  if (absl::Status status = CheckServers(job, cluster.servers); !status.ok()) {
-    return PrintError(status);
-  }
+  if (absl::Status status = CheckOwnCluster(job, cluster); !status.ok()) return PrintError(status);
   FillSlots(job.ranks(), &cluster);
+  PrintEmptyNodes(job, cluster);
   SayWhereRanksMeet(job.mutable_program());
-  if (cluster.runs_dir.empty()) cluster.runs_dir = NewRunsDirectory();
-  cluster.runs_dir = std::filesystem::absolute(cluster.runs_dir).lexically_normal();
   ClusterRun::Options run;
+  const absl::StatusOr<std::shared_ptr<WebService>> web = ShowInBrowser(options.web, &run);
+  if (!web.ok()) return PrintError(web.status());
+  if (*web != nullptr) {
+    run.ready_line = [&web](const std::string&) {
+      return absl::StrCat("strata web ready url=", (*web)->url());
+    };
+  }
+  if (absl::Status made = ChooseRunsDirectory(&cluster); !made.ok()) return PrintError(made);
   run.job = std::move(job);
   run.resume = ToResumeFrom(options.resume);
   run.trace = options.job.trace;
@@ -92,19 +115,22 @@ int RunHere(proto::Job job, Options options, const Invocation& invocation) {
   return RunLocalCluster(cluster, std::move(run), invocation.log_level);
 }
 
-// Whether the command's own cluster is one node whose servers nobody asked for.
-bool MayLeaveOutServers(const Options& options) {
+// Returns whether the command's own cluster is one node whose servers nobody asked for.
+bool MayLeaveOutServers(const RunOptions& options) {
   return options.coordinator.empty() && options.cluster.nodes == 1 && !options.names_servers &&
          !SaysExchange(options.job);
 }
 
-int Run(const Options& options, const Invocation& invocation) {
+int RunProgramJob(const RunOptions& options, const Invocation& invocation) {
   absl::StatusOr<proto::Job> job = MakeJob(options);
+  if (!job.ok() && !options.suggestion.empty()) {
+    return PrintError(absl::StrCat(job.status().message(), options.suggestion), kExitUsage);
+  }
   if (!job.ok()) return PrintError(job.status());
-  Options here = options;
+  RunOptions here = options;
   if (MayLeaveOutServers(options) && LeaveOutServers(&*job)) here.cluster.servers = 0;
   if (options.prints_job) {
-    std::fputs(JobToText(*job).c_str(), stdout);
+    PrintText(stdout, JobToText(*job));
     return kExitOk;
   }
   const absl::Status log = RankOutput().Open(ParseRankOutput(options.log));
@@ -123,12 +149,26 @@ void AddExchangeOption(CLI::App* command, std::string* exchange) {
       ->check(CLI::IsMember({"PARAMETER_SERVER", "RING", "NCCL", "NONE"}));
 }
 
+// Takes the program and its arguments, which stand behind the options.
+void TakeWords(const CLI::App& command, RunOptions* options) {
+  std::vector<std::string>& words = options->program.words;
+  words = command.remaining();
+  options->suggestion = words.empty() ? "" : DidYouMeanOption(words[0], command);
+  // compare and sweep need "--" before the arguments; here it may be left out.
+  if (words.size() > 1 && words[1] == "--") words.erase(words.begin() + 1);
+  if (!options->web.empty() && !words.empty() && CheckHostAndPort(words[0]).empty()) {
+    throw CLI::ValidationError(
+        absl::StrCat("say --web=", words[0], ": the word after --web is the program"),
+        CLI::ExitCodes::ValidationError);
+  }
+}
+
 }  // namespace
 
 void AddRunCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* command = app->add_subcommand(
-      "run", "Run a program of your own as a job: strata run [OPTIONS] PROGRAM [ARGS]");
+      "run", "Run a program of your own as a job: strata run [OPTIONS] PROGRAM -- [ARGS]");
   command->prefix_command();
   command->add_option("-n,--ranks", options->program.ranks, "Ranks: processes of the program")
       ->check(CLI::Range(1, 1024))
@@ -145,9 +185,13 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
                                     "strata-runs/TIME)"));
   CLI::Option* coordinator =
       command->add_option("--coordinator", options->coordinator,
-                          "HOST:PORT of a cluster's coordinator (default: a cluster of this "
-                          "command's own, on this machine)");
+                          "HOST:PORT or unix:/PATH of a cluster's coordinator (default: "
+                          "$STRATA_COORDINATOR, where no option of an own cluster is given; else a "
+                          "cluster of this command's own, on this machine)");
   coordinator->check(CheckCoordinatorAddress);
+  // A flag, as the word after it is the program: --web=HOST:PORT.
+  own.push_back(command->add_flag(absl::StrCat("--web{", WebService::kListen, "}"), options->web,
+                                  "Show the cluster in a browser, too; --web=HOST:PORT: there"));
   AddKeyOptions(command, &options->keys);
   for (const char* option : {"--keys", "--insecure"})
     command->get_option(option)->needs(coordinator);
@@ -160,29 +204,18 @@ void AddRunCommand(CLI::App* app, Invocation* invocation) {
   command->add_flag("--print-job", options->prints_job,
                     "Print the job file that would run, for strata submit, and run nothing");
   AddLogLevelOption(command, invocation);
-  command->footer(
-      "Ranks have STRATA_LAUNCH (the launch file), STRATA_SEED, RANK, WORLD_SIZE, LOCAL_RANK and\n"
-      "LOCAL_WORLD_SIZE in their environment; on a cluster of the command's own also MASTER_ADDR\n"
-      "and MASTER_PORT, for torch.distributed. A program named *.py names its optimizer itself,\n"
-      "unless the options do: --set optimizer.sgd={}. Ranks that share one node need no server:\n"
-      "their job, also the printed one, is a ring where the mode allows it.\n"
-      "Examples:\n"
-      "  strata run -n 4 ./train --rate 0.1\n"
-      "  strata run -n 4 --nodes 2 --servers 2 --mode \"ssp(3)\" train.py\n"
-      "  strata run -n 16 --coordinator head:7070 --log all train.py\n"
-      "  strata run -n 4 --set 'checkpoint={dir: \"/data/c\" every_steps: 500}' --resume /data/c "
-      "train.py\n"
-      "  strata run -n 4 --print-job train.py > job.textproto\n"
-      "Exit status: 0 finished, 1 failed or stopped, 2 bad input.");
+  command->footer(kFooter);
   command->callback([=] {
-    options->program.words = command->remaining();
+    TakeWords(*command, options.get());
+    // Printing the job needs no cluster.
+    if (!options->prints_job) NamesCluster(*coordinator, &options->coordinator);
     options->names_servers = command->count("--servers") + command->count("--shards") > 0;
     if (!options->exchange.empty()) {
       options->job.settings.insert(options->job.settings.begin(),
                                    absl::StrCat("exchange=", options->exchange));
     }
     options->program.nodes = static_cast<uint32_t>(options->cluster.nodes);
-    invocation->run = [=] { return Run(*options, *invocation); };
+    invocation->run = [=] { return RunProgramJob(*options, *invocation); };
   });
 }
 

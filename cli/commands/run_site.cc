@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/options/invocation.h"
 #include "common/buffer_pool.h"
 #include "common/cores.h"
-#include "compare/live/live_runner.h"
+#include "compare/campaign/live_runner.h"
 #include "compare/virtual_time/cluster_file.h"
-#include "compare/virtual_time/virtual_runner.h"
+#include "compare/virtual_time/virtual_run.h"
 
 namespace strata::cli {
 namespace {
@@ -75,14 +76,23 @@ CLI::Option* AddSiteOptions(CLI::App* command, SiteOptions* options) {
   }
   AddCoordinatorOptions(command, &options->coordinator);
   CLI::Option* coordinator = command->get_option("--coordinator");
+  coordinator->description(
+      "HOST:PORT or unix:/PATH of the coordinator (default: $STRATA_COORDINATOR, where no option "
+      "of "
+      "an own cluster is given; else a cluster of this command's own); of several of which one "
+      "leads HOST:PORT,HOST:PORT");
   for (CLI::Option* option : local) coordinator->excludes(option);
   for (const char* option : {"--timeout", "--keys", "--insecure"}) {
     command->get_option(option)->needs(coordinator);
   }
-  CLI::Option* cluster = command->add_option(
-      "--cluster", options->cluster,
-      "Runs in virtual time, on the cluster of this file (see examples/clusters/): a model of the "
-      "zoo, or a script that defines a strata.Task");
+  CLI::Option* cluster = command->add_option("--cluster", options->cluster,
+                                             "Run in virtual time on the cluster of this file "
+                                             "(examples/clusters/): a model of the zoo, or "
+                                             "a script with a strata.Task");
+  for (const char* option : {"--device-plugin", "--gpus", "--ranks-per-gpu", "--shards", "--slots",
+                             "--keys", "--insecure", "--timeout"}) {
+    command->get_option(option)->group(kMoreOptions);
+  }
   cluster->excludes(coordinator);
   for (CLI::Option* option : local) cluster->excludes(option);
   return coordinator;

@@ -10,15 +10,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/cluster/local_cluster.h"
+#include "cli/options/interrupt.h"
 #include "cli/options/options.h"
-#include "cli/program/interrupt.h"
-#include "compare/live/cluster_size.h"
+#include "compare/campaign/cluster_size.h"
 #include "compare/runner.h"
 
 namespace strata::cli {
 
-// What a comparison or sweep makes its runs on: on a cluster of its own, on one that is there, or
-// in virtual time.
+// Where a comparison or sweep makes its runs: on a cluster of its own, on an existing one, or in
+// virtual time.
 struct SiteOptions {
   LocalClusterOptions local;
   CoordinatorOptions coordinator;
@@ -43,8 +43,8 @@ absl::StatusOr<RunSite> OpenSite(const SiteOptions& options);
 absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const RunSite& site,
                       const std::string& what);
 
-// How many of them can always run at once there, `at_most` or fewer, at least 1; in virtual time
-// one. CheckFit has accepted them.
+// Returns how many runs can always run at once there, at most `at_most`, at least 1; in virtual
+// time 1. CheckFit has accepted them.
 size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const RunSite& site, size_t at_most);
 
 // `run` returns the exit status; `stop`, from any thread and maybe before it, lets it return soon.

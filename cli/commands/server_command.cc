@@ -9,16 +9,16 @@
 #include "cli/cluster/daemon.h"
 #include "cli/commands/commands.h"
 #include "cli/options/address_options.h"
+#include "cli/options/coordinator_address.h"
 #include "cli/options/options.h"
 #include "common/buffer_pool.h"
 #include "common/checkpoint/open_store.h"
-#include "common/limits/descriptors.h"
-#include "common/limits/limits.h"
 #include "common/log.h"
-#include "common/process/environment.h"
-#include "common/process/stop_request.h"
-#include "common/process/undumpable.h"
-#include "common/transport/sealed/sealed_endpoint.h"
+#include "common/os/descriptors.h"
+#include "common/os/environment.h"
+#include "common/os/limits.h"
+#include "common/os/stop_request.h"
+#include "common/transport/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "kernels/kernels.h"
 #include "server/daemon/server_daemon.h"
@@ -26,7 +26,7 @@
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct ServerCommandOptions {
   server::ServerOptions server;
   net::AddressWish address;
   KeyOptions keys;
@@ -60,7 +60,7 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
   };
 }
 
-int Run(const Options& given, const Invocation& invocation) {
+int RunServerCommand(const ServerCommandOptions& given, const Invocation& invocation) {
   MakeUndumpable(OwnEnvironment());
   server::ServerOptions options = given.server;
   StopRequest request;  // before anything starts threads
@@ -70,6 +70,8 @@ int Run(const Options& given, const Invocation& invocation) {
     options.port = ports->first;
     options.port_last = ports->last;
   }
+  const absl::Status found = FindCoordinatorOfDaemon(&options.coordinator);
+  if (!found.ok()) return PrintError(found);
   // Last: a token is not used up where something else is wrong.
   const auto credentials = CredentialsOfDaemon(given.keys, keys::Role::kServer, options.coordinator,
                                                options.connect_deadline, &options.name);
@@ -122,7 +124,7 @@ int Run(const Options& given, const Invocation& invocation) {
 }  // namespace
 
 void AddServerCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ServerCommandOptions>();
   server::ServerOptions& server = options->server;
   CLI::App* command = app->add_subcommand(
       "server", "Run a network-level server: shards that own weights and optimizer state");
@@ -160,7 +162,8 @@ void AddServerCommand(CLI::App* app, Invocation* invocation) {
       "  strata server --coordinator 10.0.0.1:7070 --port 7100 --shards 2\n"
       "  strata server --coordinator 10.0.0.1:7070 --interface 10.8.0.0/16 --port 7100-7119\n"
       "  strata server --coordinator 10.0.0.1:7070 --listen 0.0.0.0 --advertise host2");
-  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+  command->callback(
+      [=] { invocation->run = [=] { return RunServerCommand(*options, *invocation); }; });
 }
 
 }  // namespace strata::cli

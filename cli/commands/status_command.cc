@@ -6,15 +6,17 @@
 
 #include "cli/cluster/follow.h"
 #include "cli/commands/commands.h"
+#include "cli/options/interrupt.h"
 #include "cli/options/options.h"
-#include "cli/program/interrupt.h"
+#include "cli/options/terminal.h"
 #include "cli/render/render.h"
-#include "cli/render/render_refusals.h"
+#include "cli/render/render_daemons.h"
 
 namespace strata::cli {
+
 namespace {
 
-struct Options {
+struct StatusOptions {
   CoordinatorOptions coordinator;
   std::string job;
   bool follow = false;
@@ -25,11 +27,12 @@ int RunCluster(control::CoordinatorClient& client, bool json) {
   if (!nodes.ok()) return PrintError(nodes.status());
   auto jobs = client.ListJobs();
   if (!jobs.ok()) return PrintError(jobs.status());
-  std::fputs((json ? ClusterJson(*nodes, *jobs) : ClusterText(*nodes, *jobs)).c_str(), stdout);
+  json ? PrintJson(stdout, ClusterJson(*nodes, *jobs))
+       : PrintText(stdout, ClusterText(*nodes, *jobs));
   return kExitOk;
 }
 
-int Run(const Options& options) {
+int RunStatus(const StatusOptions& options) {
   std::optional<Interrupt> interrupt;
   if (options.follow) interrupt.emplace();
   auto client = ConnectTo(options.coordinator);
@@ -42,19 +45,19 @@ int Run(const Options& options) {
     return FollowJobUntilSignal(client.get(), *id, options.coordinator, &*interrupt);
   }
   if (options.coordinator.json) {
-    std::fputs(JobJson(*job).c_str(), stdout);
+    PrintJson(stdout, JobJson(*job));
     return kExitOk;
   }
   auto nodes = client->ListNodes();
   if (!nodes.ok()) return PrintError(nodes.status());
-  std::fputs((JobText(*job) + RefusalsText(*nodes, *job)).c_str(), stdout);
+  PrintText(stdout, JobText(*job) + RefusalsText(*nodes, *job));
   return kExitOk;
 }
 
 }  // namespace
 
 void AddStatusCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app->add_subcommand(
       "status", "Show where and how far a job is, its mode and its shards; or the whole cluster");
   CLI::Option* job =
@@ -74,7 +77,70 @@ void AddStatusCommand(CLI::App* app, Invocation* invocation) {
       "  strata status fashion-lenet-sync --json\n"
       "Exit status with --follow: 0 finished, 1 failed or cancelled, 2 no such job,\n"
       "130 and 143 interrupted by Ctrl-C and SIGTERM: the job goes on.");
-  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(&options->coordinator, ClusterChoice::kAny,
+                       [&] { return RunStatus(*options); });
+    };
+  });
+}
+
+namespace {
+
+int RunJobs(const CoordinatorOptions& options) {
+  auto client = ConnectTo(options);
+  auto jobs = client->ListJobs();
+  if (!jobs.ok()) return PrintError(jobs.status());
+  options.json ? PrintJson(stdout, JobsJson(*jobs)) : PrintText(stdout, JobsText(*jobs));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddJobsCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<CoordinatorOptions>();
+  CLI::App* command = app->add_subcommand("jobs", "List the jobs of a cluster, newest last");
+  AddCoordinatorOptions(command, options.get());
+  AddJsonOption(command, &options->json);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata jobs\n"
+      "  strata jobs --coordinator 10.0.0.1:7070 --json");
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(options.get(), ClusterChoice::kAny, [&] { return RunJobs(*options); });
+    };
+  });
+}
+
+namespace {
+
+int RunNodes(const CoordinatorOptions& options) {
+  auto client = ConnectTo(options);
+  auto nodes = client->ListNodes();
+  if (!nodes.ok()) return PrintError(nodes.status());
+  options.json ? PrintJson(stdout, NodesJson(*nodes)) : PrintText(stdout, NodesText(*nodes));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddNodesCommand(CLI::App* app, Invocation* invocation) {
+  auto options = std::make_shared<CoordinatorOptions>();
+  CLI::App* command = app->add_subcommand("nodes", "List the servers and workers of a cluster");
+  AddCoordinatorOptions(command, options.get());
+  AddJsonOption(command, &options->json);
+  AddLogLevelOption(command, invocation);
+  command->footer(
+      "Examples:\n"
+      "  strata nodes\n"
+      "  strata nodes --json");
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(options.get(), ClusterChoice::kAny, [&] { return RunNodes(*options); });
+    };
+  });
 }
 
 }  // namespace strata::cli

@@ -11,18 +11,19 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/commands/commands.h"
+#include "cli/options/interrupt.h"
 #include "cli/options/options.h"
-#include "cli/program/interrupt.h"
-#include "cli/program/screen.h"
-#include "cli/render/top/top_screen.h"
+#include "cli/options/screen.h"
+#include "cli/options/terminal.h"
+#include "cli/render/top_screen.h"
 
 namespace strata::cli {
 namespace {
 
-// What a screen that is drawn again and again waits for an answer at most.
+// The longest wait for an answer of a screen that is redrawn.
 constexpr double kAnswerSeconds = 2;
 
-struct Options {
+struct TopOptions {
   CoordinatorOptions coordinator;
   double every_s = 1;
   bool once = false;
@@ -39,18 +40,18 @@ absl::Status Ask(control::CoordinatorClient* client, TopScene* scene) {
   return absl::OkStatus();
 }
 
-int ShowOnce(const Options& options) {
+int ShowOnce(const TopOptions& options) {
   auto client = ConnectTo(options.coordinator);
   TopScene scene{.coordinator = options.coordinator.address};
   if (absl::Status asked = Ask(client.get(), &scene); !asked.ok()) return PrintError(asked);
   const std::optional<Screen::Size> size = Screen::SizeOf(stdout);
   // Into a pipe or a file all of it goes.
   const TopSize shown{.columns = size.has_value() ? size->columns : INT_MAX};
-  std::fputs(TopScreen(scene, shown, absl::Now()).c_str(), stdout);
+  PrintText(stdout, TopScreen(scene, shown, absl::Now()));
   return kExitOk;
 }
 
-int Show(Options options) {
+int Show(TopOptions options) {
   Interrupt interrupt;
   options.coordinator.timeout_s = std::min(options.coordinator.timeout_s, kAnswerSeconds);
   auto client = ConnectTo(options.coordinator);
@@ -78,7 +79,7 @@ int Show(Options options) {
   return kExitOk;
 }
 
-int Run(const Options& options) {
+int RunTop(const TopOptions& options) {
   const bool on_terminal = Screen::SizeOf(stdout).has_value();
   return options.once || !on_terminal ? ShowOnce(options) : Show(options);
 }
@@ -86,7 +87,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddTopCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopOptions>();
   CLI::App* command = app->add_subcommand(
       "top", "Watch the cluster in a terminal: who is stuck, jobs and daemons; q ends it");
   command->add_option("--every", options->every_s, "Seconds from one look to the next")
@@ -103,7 +104,12 @@ void AddTopCommand(CLI::App* app, Invocation* invocation) {
       "  strata top\n"
       "  strata top --once | head -5\n"
       "Exit status: 0; with --once 1 where no coordinator answers.");
-  command->callback([=] { invocation->run = [options] { return Run(*options); }; });
+  command->callback([=] {
+    invocation->run = [options] {
+      return OnCluster(&options->coordinator, ClusterChoice::kAny,
+                       [&] { return RunTop(*options); });
+    };
+  });
 }
 
 }  // namespace strata::cli

@@ -9,20 +9,20 @@
 #include "cli/cluster/daemon.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
-#include "cli/options/web_options.h"
-#include "cli/web/web_logs.h"
+#include "cli/web/web_clients.h"
 #include "cli/web/web_service.h"
-#include "common/process/stop_request.h"
+#include "common/os/stop_request.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct WebOptions {
   CoordinatorOptions coordinator;
   WebService::Options web;
 };
 
-int Run(const Options& options, const Invocation& invocation) {
+// Options that cannot be are told first, then where no cluster is.
+int RunWeb(WebOptions options, const Invocation& invocation) {
   if (absl::Status logging = StartLogging(invocation, "web"); !logging.ok()) {
     return PrintError(logging);
   }
@@ -32,22 +32,24 @@ int Run(const Options& options, const Invocation& invocation) {
   web.on_new_link = PrintWebLink;
   auto service = WebService::Open(std::move(web));
   if (!service.ok()) return PrintError(service.status());
-  return RunDaemon(
-      &request,
-      {.start =
-           [&] {
-             (*service)->Begin(options.coordinator.address, WebClients(options.coordinator),
-                               WebLogs(options.coordinator));
-             return absl::OkStatus();
-           },
-       .ready_line = [&] { return absl::StrCat("strata web ready url=", (*service)->url()); },
-       .stop = [&] { service->reset(); }});
+  return OnCluster(&options.coordinator, ClusterChoice::kAny, [&] {
+    return RunDaemon(
+        &request,
+        {.start =
+             [&] {
+               (*service)->Begin(options.coordinator.address, WebClients(options.coordinator),
+                                 WebLogs(options.coordinator));
+               return absl::OkStatus();
+             },
+         .ready_line = [&] { return absl::StrCat("strata web ready url=", (*service)->url()); },
+         .stop = [&] { service->reset(); }});
+  });
 }
 
 }  // namespace
 
 void AddWebCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WebOptions>();
   CLI::App* command = app->add_subcommand(
       "web", "Show the cluster and its jobs in a browser, live: who is stuck first; and /metrics");
   WebService::Options& web = options->web;
@@ -83,7 +85,7 @@ void AddWebCommand(CLI::App* app, Invocation* invocation) {
       "  strata web --listen 127.0.0.1:0 --no-login\n"
       "  strata web --listen 0.0.0.0:8265 --tls-certificate web.pem --tls-key web.key\n"
       "Exit status: 0 stopped by Ctrl-C or SIGTERM; 1 the port is in use; 2 bad options.");
-  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+  command->callback([=] { invocation->run = [=] { return RunWeb(*options, *invocation); }; });
 }
 
 }  // namespace strata::cli

@@ -15,15 +15,14 @@
 #include "cli/options/options.h"
 #include "common/counted.h"
 #include "common/log.h"
-#include "common/process/environment.h"
-#include "common/process/stop_request.h"
-#include "common/process/undumpable.h"
+#include "common/os/environment.h"
+#include "common/os/stop_request.h"
 #include "worker/agent/agent.h"
 
 namespace strata::cli {
 namespace {
 
-struct Options {
+struct WorkerOptions {
   worker::AgentOptions agent;
   net::AddressWish address;
   KeyOptions keys;
@@ -65,10 +64,15 @@ absl::Status TakeGpus(const GpuOptions& given, worker::AgentOptions* options, st
   return absl::OkStatus();
 }
 
-int Run(const Options& given, const Invocation& invocation) {
+int RunWorkerCommand(const WorkerOptions& given, const Invocation& invocation) {
   MakeUndumpable(OwnEnvironment());
   worker::AgentOptions options = given.agent;
   StopRequest request;  // before anything starts threads
+  PassedSignals passed;
+  options.passed_signals = &passed;
+  if (absl::Status found = FindCoordinatorOfDaemon(&options.coordinator); !found.ok()) {
+    return PrintError(found);
+  }
   if (!given.ports.empty()) {
     const absl::StatusOr<PortRange> ports = ParsePortRange(given.ports);
     if (!ports.ok()) return PrintError(ports.status());
@@ -117,7 +121,7 @@ int Run(const Options& given, const Invocation& invocation) {
 }  // namespace
 
 void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WorkerOptions>();
   worker::AgentOptions& agent = options->agent;
   agent.slots = std::max(1u, std::thread::hardware_concurrency());
   CLI::App* command = app->add_subcommand(
@@ -129,6 +133,13 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
   command->add_option("--slots", agent.slots, "Ranks that may run here at once")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
+  // Commands that know their whole cluster pass this where few descriptors may be opened.
+  command->add_option("--shards-max", agent.shards_max)
+      ->check(CLI::Range(0u, kConnectionsPerNodeMax))
+      ->group("");
+  command->add_option("--open-logs-max", agent.open_logs_max)
+      ->check(CLI::Range(1u, kOpenLogsMax))
+      ->group("");
   command->add_flag("--stand-in", agent.stands_in,
                     "Take nothing but nodes that have died and that no other worker has room for, "
                     "for as long as it takes");
@@ -157,7 +168,8 @@ void AddWorkerCommand(CLI::App* app, Invocation* invocation) {
       "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name w1\n"
       "  strata worker --coordinator 10.0.0.1:7070 --slots 4 --name spare --stand-in\n"
       "  strata worker --coordinator 10.0.0.1:7070 --gpus 0,1 --ranks-per-gpu 2");
-  command->callback([=] { invocation->run = [=] { return Run(*options, *invocation); }; });
+  command->callback(
+      [=] { invocation->run = [=] { return RunWorkerCommand(*options, *invocation); }; });
 }
 
 }  // namespace strata::cli

@@ -9,13 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/options/coordinator_address.h"
-#include "cli/options/within.h"
+#include "cli/options/options.h"
 #include "common/control/addresses.h"
 #include "common/control/coordinator_client.h"
-#include "common/control/security_text.h"
-#include "common/ipc/unix_socket.h"
+#include "common/control/credentials.h"
 #include "common/net/interfaces.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
+#include "common/os/unix_socket.h"
 
 namespace strata::cli {
 namespace {
@@ -48,7 +48,7 @@ absl::StatusOr<net::Ipv4> LookUpSourceTo(const std::string& coordinator) {
   return net::SourceTowards(*peer);
 }
 
-// Of several coordinators the first way that there is.
+// Uses the first of several coordinators that has a route.
 absl::StatusOr<net::Ipv4> LookUpSource(const std::string& coordinators) {
   absl::StatusOr<net::Ipv4> source = absl::UnavailableError("");
   for (const std::string& coordinator : control::SplitAddresses(coordinators)) {

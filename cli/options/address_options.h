@@ -6,9 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/program/invocation.h"
+#include "cli/options/invocation.h"
 #include "common/control/credentials.h"
-#include "common/net/host_link.h"
+#include "common/net/interfaces.h"
 #include "common/net/local_address.h"
 
 namespace strata::cli {
@@ -38,7 +38,7 @@ absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& w
                                                        const control::Credentials& credentials,
                                                        absl::Duration deadline);
 
-// What the coordinator listens on.
+// The addresses on which the coordinator listens.
 struct CoordinatorListen {
   std::string address;  // HOST:PORT or unix:/PATH, from --listen; empty: this user's socket
   bool address_given = false;

@@ -2,6 +2,7 @@
 #define STRATA_CLI_OPTIONS_GPU_OPTIONS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,16 @@ class App;
 
 namespace strata::cli {
 
-// What a worker daemon's ranks may compute on, as the command line says it.
+// "PATH" or "PATH,NAME=VALUE,..."; empty: the one that is installed.
+void AddDevicePluginOption(CLI::App* command, std::string* plugin);
+
+// The plugin for accelerators: the given one, else libstrata_cuda.so beside this program or where
+// Bazel built it. With an absolute path, so that it is the same in other directories.
+absl::StatusOr<std::string> FindDevicePlugin(const std::string& given);
+// Loads it. Errors: device::LoadPlugin's.
+absl::StatusOr<std::shared_ptr<device::Devices>> LoadDevicePlugin(const std::string& given);
+
+// The devices that a worker's ranks may use, as given on the command line.
 struct GpuOptions {
   std::string plugin;          // as in AddDevicePluginOption
   std::string gpus;            // "0,1" or "none"; empty: all that the plugin lists
@@ -46,8 +56,8 @@ struct FoundGpus {
   std::vector<proto::Gpu> gpus;  // by ascending index
   std::string why_none;
 };
-// Loads the plugin to see what there is; it uses no device. That there is none is an error only
-// where a plugin or GPUs were asked for. Errors: ChooseGpus' and device::LoadPlugin's.
+// Loads the plugin to list its devices, and uses none. Finding none is an error only if a plugin or
+// GPUs were requested. Errors: ChooseGpus' and device::LoadPlugin's.
 absl::StatusOr<FoundGpus> FindGpus(const GpuOptions& options);
 
 }  // namespace strata::cli

@@ -29,6 +29,11 @@ absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& op
 // Returns the job as JobFrom does, with defaults left out.
 absl::StatusOr<proto::Job> JobAsWrittenFrom(const std::string& text, const JobOptions& options);
 
+// The setting of the job (ApplySettings) that a straggler stands for: "node=1,slow=4x",
+// "node=2,delay=30ms", "node=2,delay=30ms+-10ms" (or with the sign ±), or both slow and delay.
+// Errors: InvalidArgument naming the part that is wrong.
+absl::StatusOr<std::string> SettingOfStraggler(const std::string& text);
+
 }  // namespace strata::cli
 
 #endif  // STRATA_CLI_OPTIONS_JOB_OPTIONS_H_

@@ -1,8 +1,12 @@
 #include "cli/options/job_options.h"
 
+#include <utility>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace strata::cli {
+
 namespace {
 
 constexpr char kText[] = "name: 'x' model { zoo: 'mlp' } data { synthetic {} } ranks: 2";
@@ -28,6 +32,33 @@ TEST(JobOptions, WhoSpoilsTheJobIsNamed) {
             "--set ranks=many: Expected integer, got: many");
   EXPECT_EQ(ErrorOf("name: 'x' ranks: 2", {"f", {"epochs=2"}, ""}),
             "f: model, program: one of them is required");
+}
+
+TEST(JobOptions, WhatIsBeyondItsBoundIsNamedWithWhoSaysIt) {
+  const std::string text = "name: 'a' model { zoo: 'mlp' } data { synthetic {} }";
+  const std::string large(5000, 'r');
+  EXPECT_EQ(JobFrom(text + " run_dir: '" + large + "'", {.path = "job"}).status().message(),
+            "job: run_dir has 5000 bytes, at most 4096 are possible");
+  EXPECT_EQ(JobFrom(text + " run_dir: 'a\\000b'", {.path = "job"}).status().message(),
+            "job: run_dir has a NUL byte");
+}
+
+TEST(JobOptions, WhatAProgramDoesNotReadIsRefused) {
+  const std::string script =
+      "name: 'x' ranks: 2 optimizer { from_program {} } program { path: 'train.py' } ";
+  const std::string instead =
+      ": set it in the program, and to vary it give the program an argument: "
+      "program.args=--NAME=V1,--NAME=V2";
+  EXPECT_EQ(
+      ErrorOf(script, {"f", {"schedule.base_lr=0.05"}, ""}),
+      "--set schedule.base_lr=0.05: schedule.base_lr: the script has an optimizer of its own" +
+          instead);
+  EXPECT_EQ(ErrorOf(script, {"f", {"window=8", "model.zoo=mlp", "data.synthetic={}"}, ""}),
+            "--set model.zoo=mlp: model.zoo: the job runs a program, which has a model of its own" +
+                instead);
+  EXPECT_EQ(ErrorOf(script + "max_steps: 100", {"f", {}, ""}),
+            "f: max_steps: belongs to model, a program ends when it likes");
+  EXPECT_TRUE(JobFrom(script, {"f", {"optimizer.sgd={}", "schedule.base_lr=0.1"}, ""}).ok());
 }
 
 TEST(JobOptions, SettingsMayBeWrongTillTheLastOne) {
@@ -57,6 +88,7 @@ TEST(JobOptions, AModeByNameMayBeChangedFurther) {
   EXPECT_EQ(job->consistency().lazy().local_steps(), 16u);
   EXPECT_EQ(job->consistency().lazy().outer().momentum(), 0.9f);
   EXPECT_EQ(job->consistency().lazy().staleness(), 1u);
+  EXPECT_EQ(job->consistency().preset_name(), "diloco(16)");
   EXPECT_EQ(JobFrom(kText, {"f", {}, "ring"})->exchange(), proto::Job::RING);
   EXPECT_TRUE(JobFrom(kText, {"f", {}, "async"})->consistency().has_async());
   EXPECT_TRUE(JobFrom(kText, {"f", {}, "sync"})->consistency().has_sync());
@@ -102,5 +134,40 @@ TEST(JobOptions, AFirstStepIsEnoughForATrace) {
   EXPECT_EQ(job->trace().steps(), kTraceSteps);
 }
 
+TEST(Straggler, IsASettingOfTheJob) {
+  for (const auto& [text, setting] : std::vector<std::pair<std::string, std::string>>{
+           {"node=1,slow=4x", "debug.delays={node: 1 slow: 4}"},
+           {"slow=1.5,node=0", "debug.delays={node: 0 slow: 1.5}"},
+           {"node=2,delay=30ms", "debug.delays={node: 2 delay_ms: 30 jitter_ms: 0}"},
+           {"node=2,delay=30ms±10ms", "debug.delays={node: 2 delay_ms: 30 jitter_ms: 10}"},
+           {"node=2,delay=1.5s+-250ms", "debug.delays={node: 2 delay_ms: 1500 jitter_ms: 250}"},
+           {"node=3,slow=2x,delay=5ms", "debug.delays={node: 3 slow: 2 delay_ms: 5 jitter_ms: 0}"},
+       }) {
+    const auto got = SettingOfStraggler(text);
+    ASSERT_TRUE(got.ok()) << text << ": " << got.status();
+    EXPECT_EQ(*got, setting);
+  }
+}
+
+TEST(Straggler, WhatIsWrongIsNamed) {
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"", "\"\" is not node, slow or delay"},
+           {"slow=4x", "node is missing"},
+           {"node=1", "slow or delay is missing"},
+           {"node=1,node=2,slow=4", "node stands there twice"},
+           {"node=one,slow=4", "node=one: not a number"},
+           {"node=1,slow=0.5x", "slow=0.5x: not a number from 1 on"},
+           {"node=1,slow=fast", "slow=fast: not a number from 1 on"},
+           {"node=1,delay=30", "delay=30: not a duration"},
+           {"node=1,delay=30ms+-ten", "delay=ten: not a duration"},
+           {"node=1,speed=4", "\"speed=4\" is not node, slow or delay"},
+       }) {
+    const auto got = SettingOfStraggler(text);
+    EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(got.status().message(), why + ", as in node=1,slow=4x or node=1,delay=30ms+-10ms");
+  }
+}
+
 }  // namespace
+
 }  // namespace strata::cli

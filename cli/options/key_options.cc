@@ -13,12 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/options/options.h"
-#include "common/control/calls/keys_client.h"
-#include "common/ipc/unix_socket.h"
+#include "common/control/keys_client.h"
 #include "common/keys/join_token.h"
 #include "common/keys/private_file.h"
 #include "common/log.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
+#include "common/os/unix_socket.h"
 #include "common/unique_fd.h"
 
 namespace strata::cli {
@@ -30,7 +30,7 @@ constexpr size_t kTokenBytesMax = 4096;
 constexpr absl::Duration kUserRenewal = absl::Hours(24);
 constexpr absl::Duration kRenewalDeadline = absl::Seconds(3);
 
-// A certificate that has ended is of no use any more: a daemon that has a token joins anew.
+// An expired certificate is useless: a daemon that has a token joins again.
 bool HasEnded(const keys::KeyFile& keys) { return absl::Now() >= keys.chain.front().not_after(); }
 
 void RenewIfOld(const std::string& path, const std::string& coordinator, absl::Duration deadline) {
@@ -70,7 +70,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& path, keys::Role role,
   return absl::InvalidArgumentError("standard input: is no token");
 }
 
-// Whether the token is for a cluster that the keys do not know. A token that was used may be gone.
+// Returns whether the token is for another cluster than the keys. A used token may be gone.
 bool IsOfAnotherCluster(const keys::KeyFile& keys, const std::string& join_file) {
   if (join_file == "-") return false;  // may be a terminal
   const absl::StatusOr<std::string> text = keys::ReadPrivateFile(join_file, kTokenBytesMax);
@@ -192,7 +192,7 @@ absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& optio
     return absl::FailedPreconditionError("there is no home for keys: --keys says where they are");
   }
   const auto keys = HaveKeys(options, path, role, coordinator, deadline, *name);
-  // Who names neither keys nor a token may have none.
+  // A user who names neither keys nor a token may have none.
   const bool may_lack = options.file.empty() && options.join_file.empty();
   if (absl::IsNotFound(keys.status()) && may_lack) return control::Credentials();
   if (!keys.ok()) return keys.status();

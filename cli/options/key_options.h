@@ -5,15 +5,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/program/invocation.h"
+#include "cli/options/invocation.h"
 #include "common/control/credentials.h"
 #include "common/keys/identity.h"
 #include "common/keys/key_file.h"
 
 namespace strata::cli {
 
-// How a command or daemon shows a coordinator at a HOST:PORT who it is. At a Unix socket nothing of
-// it is needed.
+// How a command or daemon identifies itself to a coordinator at a HOST:PORT. A Unix socket needs
+// none of it.
 struct KeyOptions {
   std::string file;       // empty: KeyFileOf, where one is there
   std::string join_file;  // of daemons
@@ -26,27 +26,27 @@ void AddKeyOptions(CLI::App* command, KeyOptions* options);
 // The same for daemons, and --join-file.
 void AddDaemonKeyOptions(CLI::App* command, KeyOptions* options);
 
-// Where keys lie unless it is said: $XDG_CONFIG_HOME/strata/ROLE-NAME.pem, or the same in
-// ~/.config, as hosts may share a home; a user's in user.pem there, or where $STRATA_KEYS says.
-// Empty: there is no home.
+// Returns the default file of keys: $XDG_CONFIG_HOME/strata/ROLE-NAME.pem, or the same in
+// ~/.config, as hosts may share a home; for a user, user.pem there, or $STRATA_KEYS. Empty: there
+// is no home.
 std::string KeyFileOf(keys::Role role, const std::string& name);
 
-// Of a command. A certificate that is older than a day is renewed on the way, if that goes; where
-// it must be soon, a warning says why not.
+// Returns a command's credentials. A certificate older than a day is renewed if possible; if it
+// expires soon, a warning says why that failed.
 control::Credentials CredentialsOfUser(const KeyOptions& options, const std::string& coordinator,
                                        absl::Duration deadline);
 
-// Of a daemon, which joins first where it is to and has no keys that count, or those of another
-// cluster than the token's; `name`, where it is empty, becomes
-// that of the certificate. Errors: those of control::Join, ReadKeyFile and of the token's file;
-// FailedPrecondition: the keys are another daemon's.
+// Returns a daemon's credentials. The daemon joins first if it has a token and no valid keys, or
+// keys of another cluster. An empty `name` becomes that of the certificate. Errors: those of
+// control::Join, ReadKeyFile and of the token's file; FailedPrecondition: the keys are another
+// daemon's.
 absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& options, keys::Role role,
                                                          const std::string& coordinator,
                                                          absl::Duration deadline,
                                                          std::string* name);
 
-// What a daemon of this host is called unless it is said: HOSTNAME, a server HOSTNAME-server, as no
-// two daemons of a cluster have one name.
+// The default name of a daemon on this host: HOSTNAME, for a server HOSTNAME-server, as names of
+// daemons are unique in a cluster.
 std::string NameOfDaemon(keys::Role role);
 
 // Reads the token in a file, "-": standard input, joins, and writes the key file. Errors: see
@@ -56,7 +56,7 @@ absl::StatusOr<keys::KeyFile> JoinWithFile(const std::string& join_file,
                                            keys::Role role, const std::string& name,
                                            const std::string& key_file);
 
-// What somebody else has handed over in a descriptor, which is closed. Errors: InvalidArgument.
+// Reads keys that another process passed in a descriptor, and closes it. Errors: InvalidArgument.
 absl::StatusOr<keys::KeyFile> ReadKeysFrom(int fd);
 
 }  // namespace strata::cli

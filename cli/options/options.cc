@@ -1,6 +1,7 @@
 #include "cli/options/options.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,55 +10,124 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
+#include <string>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/options/job_options.h"
-#include "cli/options/within.h"
-#include "cli/render/trace/trace_file.h"
-#include "common/limits/memory_ledger.h"
+#include "cli/options/terminal.h"
+#include "cli/options/trace_file.h"
+#include "common/counted.h"
 #include "common/log.h"
-#include "common/log_format.h"
+#include "common/os/atomic_file.h"
+#include "common/os/memory_ledger.h"
+#include "common/os/trusted_file.h"
 
 namespace strata::cli {
+
 namespace {
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+constexpr size_t kJobFileBytesMax = 4 << 20;
+
+absl::StatusOr<std::string> ReadJobFile(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, not a job file"));
   }
-  errno = 0;
-  std::ifstream in(path);
-  std::string text;
-  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
-  if (!in || in.bad()) {
-    return absl::NotFoundError(absl::StrCat("cannot read job file ", path, ": ",
-                                            errno != 0 ? strerror(errno) : "not a file"));
+  // It may be a pipe, such as /dev/stdin.
+  absl::StatusOr<std::string> text = ReadFileOrPipe(path, kJobFileBytesMax);
+  if (!text.ok()) {
+    return absl::Status(
+        absl::IsInvalidArgument(text.status()) ? text.status().code() : absl::StatusCode::kNotFound,
+        absl::StrCat("cannot read job file ", text.status().message()));
   }
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+  if (text->find_first_not_of(" \t\r\n") == std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is empty, no job in it"));
   }
   return text;
 }
 
-}  // namespace
-
-void AddCoordinatorAddress(CLI::App* command, std::string* address) {
-  if (address->empty()) *address = FindCoordinator();
+void AddAddress(CLI::App* command, std::string* address, const std::string& otherwise) {
   command
       ->add_option("--coordinator", *address,
-                   "HOST:PORT or unix:/PATH of the coordinator (default: this user's socket); of "
-                   "several of which one leads HOST:PORT,HOST:PORT")
+                   absl::StrCat("HOST:PORT or unix:/PATH of the coordinator (default: ", otherwise,
+                                "); of several of which one leads HOST:PORT,HOST:PORT"))
       ->check(CheckCoordinatorAddress);
 }
 
+// The interval of looks for a cluster.
+constexpr absl::Duration kLook = absl::Milliseconds(100);
+
+// "unix:/run/user/1000/strata/81-0a1b2c3d (strata run train.py)"
+std::string NameOf(const ClusterHere& cluster) {
+  return cluster.command.empty() ? cluster.address
+                                 : absl::StrCat(cluster.address, " (", cluster.command, ")");
+}
+
+std::string NamesOf(const std::vector<ClusterHere>& clusters) {
+  return absl::StrJoin(clusters, ", or ", [](std::string* out, const ClusterHere& cluster) {
+    absl::StrAppend(out, "--coordinator ", NameOf(cluster));
+  });
+}
+
+absl::Status NoCluster(const CoordinatorOptions& options, const std::vector<ClusterHere>& others) {
+  if (!others.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("no cluster that stays is on this machine; those that end with their command "
+                     "take a job where it is said: ",
+                     NamesOf(others)));
+  }
+  const std::string tried =
+      options.waits ? absl::StrFormat(" (tried for %g s)", options.timeout_s) : "";
+  return absl::UnavailableError(absl::StrCat(
+      "no cluster of this user is on this machine", tried,
+      ": `strata local` starts one; --coordinator HOST:PORT or $STRATA_COORDINATOR names one "
+      "elsewhere, and --timeout SECONDS waits for one"));
+}
+
+// Returns the one that there is; else waits as `options` and `choice` say.
+absl::StatusOr<ClusterHere> ChooseCluster(const CoordinatorOptions& options, ClusterChoice choice) {
+  const bool waits = options.waits || choice == ClusterChoice::kStays;
+  const absl::Time give_up_at =
+      waits ? absl::Now() + absl::Seconds(options.timeout_s) : absl::InfinitePast();
+  for (bool said = false;; absl::SleepFor(kLook)) {
+    const std::vector<ClusterHere> clusters = ListClustersHere();
+    if (choice == ClusterChoice::kStays && !clusters.empty() && clusters[0].stays) {
+      return clusters[0];
+    }
+    if (choice == ClusterChoice::kAny && clusters.size() == 1) return clusters[0];
+    if (choice == ClusterChoice::kAny && clusters.size() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Counted(clusters.size(), "cluster"),
+                       " of this user are on this machine: say which: ", NamesOf(clusters)));
+    }
+    if (absl::Now() >= give_up_at) return NoCluster(options, clusters);
+    if (!said) {
+      PrintF(stderr, "strata: waits up to %g s for a cluster on this machine\n", options.timeout_s);
+    }
+    said = true;
+  }
+}
+
+}  // namespace
+
+void AddCoordinatorAddress(CLI::App* command, std::string* address) {
+  AddAddress(command, address, "$STRATA_COORDINATOR, else this user's socket");
+}
+
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
-  AddCoordinatorAddress(command, &options->address);
+  AddAddress(command, &options->address,
+             "$STRATA_COORDINATOR, else this user's cluster on this machine");
   AddKeyOptions(command, &options->keys);
   command->add_option("--timeout", options->timeout_s, "Seconds to try to reach the coordinator")
       ->check(Within(0.1, 3600.0))
+      ->each([options](const std::string&) { options->waits = true; })
       ->capture_default_str();
 }
 
@@ -154,6 +224,40 @@ CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
                    kTraceSteps, " steps, or what the job's trace { first_step, steps } says"));
 }
 
+int OnCluster(CoordinatorOptions* options, ClusterChoice choice, const std::function<int()>& run) {
+  if (!options->address.empty()) return run();
+  absl::StatusOr<std::string> named = CoordinatorOfEnvironment();
+  if (!named.ok()) return PrintError(named.status());
+  if (!named->empty()) {
+    options->address = *std::move(named);
+    return run();
+  }
+  const absl::StatusOr<ClusterHere> cluster = ChooseCluster(*options, choice);
+  if (!cluster.ok()) return PrintError(cluster.status());
+  options->address = cluster->address;
+  // Lines of JSON have nothing else among them; what logs so names the cluster itself.
+  if (CurrentLogFormat() == LogFormat::kText) {
+    PrintF(stderr, "strata: cluster %s\n", NameOf(*cluster));
+  }
+  return run();
+}
+
+bool NamesCluster(const CLI::Option& coordinator, std::string* address) {
+  if (coordinator.count() > 0) return true;
+  for (const CLI::Option* own : coordinator.get_excludes()) {
+    if (own->count() > 0) return false;
+  }
+  absl::StatusOr<std::string> named = CoordinatorOfEnvironment();
+  if (!named.ok()) {
+    throw CLI::ValidationError(std::string(named.status().message()),
+                               CLI::ExitCodes::ValidationError);
+  }
+  if (named->empty()) return false;
+  *address = *std::move(named);
+  PrintF(stderr, "strata: cluster %s, of $STRATA_COORDINATOR\n", *address);
+  return true;
+}
+
 control::CoordinatorClient::Options ClientOptions(const CoordinatorOptions& options) {
   control::CoordinatorClient::Options client;
   client.coordinator = options.address;
@@ -182,13 +286,13 @@ absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::str
 }
 
 absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options) {
-  auto text = ReadFile(options.path);
+  auto text = ReadJobFile(options.path);
   if (!text.ok()) return text.status();
   return JobAsWrittenFrom(*text, options);
 }
 
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options) {
-  auto text = ReadFile(options.path);
+  auto text = ReadJobFile(options.path);
   if (!text.ok()) return text.status();
   auto job = JobFrom(*text, options);
   if (!job.ok() || options.trace.empty()) return job;
@@ -205,8 +309,46 @@ absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& optio
   return absl::InvalidArgumentError("--set, --mode and --straggler need --job");
 }
 
-std::string NewRunsDirectory() {
-  return absl::FormatTime("strata-runs/%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone());
+absl::StatusOr<std::string> MakeRunsDirectory(absl::Time now) {
+  constexpr char kParent[] = "strata-runs";
+  // As many commands of one second have a folder each.
+  constexpr int kAttempts = 10'000;
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::absolute(kParent, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the working folder is not there any more: ", error.message()));
+  }
+  if (absl::Status made = MakeOwnFolders(parent); !made.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write to directory ", made.message()));
+  }
+  const std::string base = parent / absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone());
+  for (int i = 1; i <= kAttempts; ++i) {
+    const std::string folder = i == 1 ? base : absl::StrCat(base, "-", i);
+    if (mkdir(folder.c_str(), 0700) == 0) return folder;
+    if (errno != EEXIST) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot write to directory ", folder, ": ", strerror(errno)));
+    }
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(base, ": ", kAttempts, " of its name are there"));
+}
+
+std::string NameRunsDirectory() {
+  return absl::StrCat(
+      absl::FormatTime("strata-runs/%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()),
+      absl::StrFormat("-%08x", std::random_device()()));
+}
+
+std::string NewDirectoryIn(const std::string& parent) {
+  const std::string first = absl::StrCat(
+      parent, "/", absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
+  std::string path = first;
+  std::error_code ignored;
+  for (int i = 2; std::filesystem::exists(path, ignored); ++i) path = absl::StrCat(first, "-", i);
+  return path;
 }
 
 std::string HostName() {
@@ -219,6 +361,33 @@ std::string DefaultDaemonName() { return absl::StrCat(HostName(), "-", getpid())
 
 absl::Status StartLogging(const Invocation& invocation, const std::string& process_name) {
   return InitLogging(invocation.log_level, process_name);
+}
+
+CLI::Option* AddResumeOption(CLI::App* command, std::string* resume) {
+  return command
+      ->add_option("--resume", *resume,
+                   "Go on from the newest whole checkpoint in this folder, or of this job")
+      ->type_name("DIR|JOB_ID");
+}
+
+proto::ResumeFrom ToResumeFrom(const std::string& text) {
+  proto::ResumeFrom from;
+  uint32_t job = 0;
+  if (absl::SimpleAtoi(text, &job)) {
+    from.set_job_id(job);
+  } else {
+    from.set_dir(text);
+  }
+  return from;
+}
+
+CLI::Validator Within(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && value >= low && value <= high) return "";
+    return absl::StrFormat("Value %s not in range %g to %g", text, low, high);
+  };
+  return CLI::Validator(check, absl::StrFormat("FLOAT in [%g - %g]", low, high));
 }
 
 }  // namespace strata::cli

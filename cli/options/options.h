@@ -2,6 +2,7 @@
 #define STRATA_CLI_OPTIONS_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,31 +10,37 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/options/coordinator_address.h"
+#include "cli/options/invocation.h"
 #include "cli/options/job_options.h"
 #include "cli/options/key_options.h"
-#include "cli/program/invocation.h"
 #include "common/control/coordinator_client.h"
 #include "common/ids.h"
+#include "proto/control.pb.h"
 #include "proto/job.pb.h"
+
+namespace CLI {
+class Validator;
+}  // namespace CLI
 
 namespace strata::cli {
 
 // The coordinator that a client command talks to, and how long it tries.
 struct CoordinatorOptions {
-  std::string address = FindCoordinator();
+  std::string address;  // empty: see OnCluster
   double timeout_s = 10;
+  bool waits = false;  // --timeout was given: a cluster that is not there yet is waited for
   KeyOptions keys = {};
   // In place of `keys`: of the cluster of a command's own.
   std::optional<control::Credentials> credentials = {};
   bool json = false;
 };
 
-// An empty `address` becomes FindCoordinator.
+// Adds a daemon's --coordinator. An empty `address` stays empty: see FindCoordinatorOfDaemon.
 void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
-// Adds the options of daemons that say how long the first contact and a later break may take.
-// How long a daemon goes on after SIGTERM, for what it has to go elsewhere.
+// Adds how long a daemon continues after SIGTERM, while what it holds moves elsewhere.
 void AddNoticeOption(CLI::App* command, absl::Duration* notice);
+// Adds how long a daemon's first contact, and a later break of the connection, may take.
 void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
                        absl::Duration* reconnect_deadline);
 // `bytes` stays 0 (half of this machine's memory) where the option is not given.
@@ -47,6 +54,20 @@ void AddJobChanges(CLI::App* command, JobOptions* options);
 void AddJobOptions(CLI::App* command, JobOptions* options);
 // Adds --trace, for commands that follow their job to its end.
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
+
+// Which of this user's clusters a command speaks to where nothing names one.
+enum class ClusterChoice {
+  kAny,   // the only one, also one that ends with its command
+  kStays  // one that stays, for which --timeout is waited
+};
+// Names the coordinator of a command where --coordinator does not: $STRATA_COORDINATOR, else a
+// cluster of this user on this machine, which is told on standard error. Then calls `run`. Returns
+// its exit status; where no cluster is there, or several are, says so.
+int OnCluster(CoordinatorOptions* options, ClusterChoice choice, const std::function<int()>& run);
+// For commands that have a cluster of their own unless one is named: whether one is, by the option
+// or, where no option of a cluster of its own is given, by $STRATA_COORDINATOR, which is told.
+// Throws the parser's error where that is no address.
+bool NamesCluster(const CLI::Option& coordinator, std::string* address);
 
 control::CoordinatorClient::Options ClientOptions(const CoordinatorOptions& options);
 std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
@@ -64,8 +85,14 @@ absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options);
 // (changes of a job that is not there).
 absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options);
 
-// "strata-runs/TIME", where a cluster of a command's own writes unless told otherwise.
-std::string NewRunsDirectory();
+// Makes "strata-runs/TIME" here, where a cluster of a command's own writes unless told otherwise;
+// TIME-2 and so on where another command has made that. Returns its absolute path. Errors: name the
+// folder.
+absl::StatusOr<std::string> MakeRunsDirectory(absl::Time now);
+// Returns "strata-runs/TIME-RANDOM", for hosts that are not this one.
+std::string NameRunsDirectory();
+// "PARENT/TIME", or "PARENT/TIME-2" and so on where that is there.
+std::string NewDirectoryIn(const std::string& parent);
 
 // This host's name, or "localhost".
 std::string HostName();
@@ -74,6 +101,16 @@ std::string DefaultDaemonName();
 
 // Starts logging for this process. Errors: InvalidArgument.
 absl::Status StartLogging(const Invocation& invocation, const std::string& process_name);
+
+// Adds --resume: the location of the checkpoints from which a job continues.
+CLI::Option* AddResumeOption(CLI::App* command, std::string* resume);
+
+// Parses its value: a number is a job's; anything else is a bucket, or a folder as seen by the
+// coordinator's host. Empty: the job starts from scratch.
+proto::ResumeFrom ToResumeFrom(const std::string& text);
+
+// CLI::Range for numbers with a fraction, which NaN does not pass.
+CLI::Validator Within(double low, double high);
 
 }  // namespace strata::cli
 

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/options/options.h"
+#include "compare/statistics/analysis.h"
 #include "proto/job.pb.h"
 
 namespace strata::cli {
 
-// What `strata run` says of the program that it makes a job of.
+// The program of which `strata run` makes a job.
 struct ProgramOptions {
   std::vector<std::string> words;  // PROGRAM ARGS
   std::string python = "python3";  // interpreter of programs that end with ".py"
@@ -31,6 +33,25 @@ absl::StatusOr<proto::Job> MakeProgramJob(const ProgramOptions& options);
 // makes its exchange a ring of that node. Returns whether it did; a job that no ring carries stays
 // as it is.
 bool LeaveOutServers(proto::Job* job);
+
+// The workload of `strata compare` and `strata sweep`, and its metric: a job file, or a program (a
+// script named *.py, or an executable file), which becomes a job as in `strata run`.
+struct ComparedJob {
+  JobOptions job;                 // path: the job file or the program
+  std::vector<std::string> args;  // of the program
+  ProgramOptions program;         // without its words; `nodes` is the caller's to set
+  std::string metric = "test_accuracy", goal;
+};
+
+// Adds JOB, ARGS, -n, --python, --metric and --goal.
+void AddComparedJob(CLI::App* command, ComparedJob* options);
+
+// Returns the job with defaults left out. Errors as of LoadJobAsWritten and MakeProgramJob;
+// InvalidArgument: options of a program for a job file.
+absl::StatusOr<proto::Job> LoadComparedJob(const ComparedJob& options);
+
+// Errors: InvalidArgument naming the option.
+absl::StatusOr<compare::Metric> MetricOf(const ComparedJob& options);
 
 }  // namespace strata::cli
 

@@ -14,15 +14,66 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "cli/render/bar/progress_bar.h"
+#include "cli/options/terminal.h"
+#include "cli/render/printable.h"
 #include "common/counted.h"
 #include "common/job/encoding.h"
-#include "worker/agent/metrics_line.h"
+#include "worker/agent/metrics_log.h"
 
 namespace strata::cli {
+
+void LiveLine::Show(const std::string& text) {
+  if (columns_ == 0) return;
+  // A line that wraps could not be overwritten.
+  WriteBytes(out_, absl::StrCat("\r\033[K", EscapedStart(text, columns_ - 1)));
+  std::fflush(out_);
+  live_ = true;
+}
+
+void LiveLine::Clear() {
+  if (live_) {
+    WriteBytes(out_, "\r\033[K");
+    std::fflush(out_);
+  }
+  live_ = false;
+}
+
 namespace {
 
-// Of waits told by a line each: the first, and again while it lasts.
+// With its brackets. A shorter one would tell less than the share beside it.
+constexpr int kBarColumnsMin = 10;
+constexpr int kBarColumnsMax = 30;
+
+}  // namespace
+
+std::string Bar(double share, int columns) {
+  const int cells = columns - 2;
+  const int full = static_cast<int>(share * cells);
+  return absl::StrCat("[", std::string(full, '#'), std::string(cells - full, '-'), "]");
+}
+
+bool ShowsBars(const Environment& environment) {
+  return Variable(environment, "TERM") != "dumb" && Variable(environment, "NO_COLOR").empty();
+}
+
+std::string WithBar(uint64_t step, uint64_t total_steps, const std::string& rest, int columns) {
+  if (total_steps == 0) return rest;
+  const double share = std::min(1.0, static_cast<double>(step) / static_cast<double>(total_steps));
+  const std::string steps = absl::StrCat("step ", step, "/", total_steps, "  ");
+  // Rounded down: 100 % is the last step.
+  const std::string share_and_rest = absl::StrCat(static_cast<int>(share * 100), " %  ", rest);
+  const auto left = [columns](size_t taken) { return columns - static_cast<int>(taken); };
+  const int for_bar = left(steps.size() + share_and_rest.size()) - 2;
+  if (for_bar >= kBarColumnsMin) {
+    return absl::StrCat(steps, Bar(share, std::min(for_bar, kBarColumnsMax)), "  ", share_and_rest);
+  }
+  if (left(steps.size() + share_and_rest.size()) >= 0) return steps + share_and_rest;
+  return left(share_and_rest.size()) >= 0 ? share_and_rest : rest;
+}
+
+namespace {
+
+// Waits that get a line each: the first line, and again while the wait lasts.
 constexpr double kWaitSeconds = 10;
 constexpr double kWaitAgainSeconds = 60;
 
@@ -37,8 +88,8 @@ std::string JobName(const proto::JobStatus& status) {
 }
 
 // Parts that a status line and a metrics line share.
-std::vector<std::string> Parts(double epoch, double samples_per_s, double loss,
-                               const proto::Progress& progress) {
+std::vector<std::string> ProgressParts(double epoch, double samples_per_s, double loss,
+                                       const proto::Progress& progress) {
   std::vector<std::string> parts;
   std::string of = progress.epochs() > 0 ? absl::StrCat("/", progress.epochs()) : "";
   if (epoch > 0) parts.push_back(absl::StrFormat("epoch %.2f%s", epoch, of));
@@ -48,7 +99,7 @@ std::vector<std::string> Parts(double epoch, double samples_per_s, double loss,
   return parts;
 }
 
-// What was measured, the program's own by name.
+// Returns measured values, the program's own by name.
 std::vector<std::string> Measured(std::optional<double> test_accuracy,
                                   const google::protobuf::Map<std::string, double>& values) {
   std::vector<std::string> parts;
@@ -80,7 +131,7 @@ void AddRest(const proto::Progress& progress, std::vector<std::string>* parts) {
   }
 }
 
-// In place of the progress while there is none.
+// Stands in place of the progress while there is none.
 std::string WaitLine(const proto::JobStatus& status) {
   const proto::Progress& progress = status.progress();
   const std::string of =
@@ -159,7 +210,7 @@ int TerminalColumns() {
 
 std::string ProgressLine(const proto::JobStatus& status) {
   const proto::Progress& progress = status.progress();
-  auto parts = Parts(progress.epoch(), progress.samples_per_s(), progress.loss(), progress);
+  auto parts = ProgressParts(progress.epoch(), progress.samples_per_s(), progress.loss(), progress);
   Append(Measured(progress), &parts);
   AddRest(progress, &parts);
   return absl::StrJoin(parts, "  ");
@@ -172,7 +223,7 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   // A program may measure its final model in no window of steps.
   const bool is_window = !worker::HasMeasured(record) || record.samples_per_s() > 0;
   if (is_window) {
-    Append(Parts(record.epoch(), record.samples_per_s(), record.loss(), progress), &parts);
+    Append(ProgressParts(record.epoch(), record.samples_per_s(), record.loss(), progress), &parts);
   }
   const bool tested = record.has_test_accuracy();
   Append(Measured(tested ? std::optional(record.test_accuracy()) : std::nullopt, record.values()),
@@ -185,7 +236,8 @@ std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStat
   return absl::StrJoin(parts, "  ");
 }
 
-std::string EndLine(const proto::JobStatus& status) {
+std::string EndLine(const proto::JobStatus& given) {
+  const proto::JobStatus status = Printable(given);
   std::string line = JobName(status);
   std::string took =
       status.started_ms() > 0
@@ -215,7 +267,7 @@ bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step) {
 }
 
 void ProgressDisplay::Show(const proto::FollowEvent& event) {
-  if (event.has_status()) return ShowStatus(event.status());
+  if (event.has_status()) return ShowStatus(Printable(event.status()));
   if (!event.has_metrics()) return;
   const proto::MetricsRecord& record = event.metrics();
   if (!IsNews(record, &shown_step_)) return;
@@ -241,15 +293,15 @@ void ProgressDisplay::ShowStatus(const proto::JobStatus& status) {
     said_ = say;
   }
   if (status.state() >= proto::FINISHED) return ClearLive();
+  TellResumed(status);
   TellReplaced(status);
   TellChange(status);
   const bool waits = status.state() == proto::RUNNING && !status.waits().empty();
   if (columns_ == 0 && waits) return TellWait(status.waits(0));
   if (columns_ > 0 && status.state() == proto::RUNNING && (waits || status.progress().step() > 0)) {
     // A line that wraps could not be overwritten.
-    std::string line = waits ? WaitLine(status) : LiveProgress(status);
-    line = line.substr(0, columns_ - 1);
-    std::fprintf(out_, "\r\033[K%s", line.c_str());
+    const std::string line = waits ? WaitLine(status) : LiveProgress(status);
+    WriteBytes(out_, absl::StrCat("\r\033[K", EscapedStart(line, columns_ - 1)));
     std::fflush(out_);
     live_ = true;
   }
@@ -259,7 +311,28 @@ std::string ProgressDisplay::LiveProgress(const proto::JobStatus& status) const 
   const std::string rest = ProgressLine(status);
   if (!has_bar_) return rest;
   const proto::Progress& progress = status.progress();
-  return WithBar(progress.step(), progress.total_steps(), rest, columns_ - 1);
+  uint64_t total_steps = progress.total_steps();
+  if (total_steps == 0 && progress.epochs() > 0 && progress.epoch() > 0) {
+    // A script's sampler says how many samples there are, not in how many steps.
+    total_steps = std::llround(progress.step() * progress.epochs() / progress.epoch());
+  }
+  return WithBar(progress.step(), total_steps, rest, columns_ - 1);
+}
+
+void ProgressDisplay::TellResumed(const proto::JobStatus& status) {
+  if (status.state() != proto::RUNNING) return;
+  std::string text;
+  if (!status.restarts().empty()) {
+    const uint64_t step = status.restarts().rbegin()->step();
+    text = step > 0 ? absl::StrCat("resumed from step ", step) : "begun again from step 0";
+    absl::StrAppend(&text, ", restart ", status.restarts_size());
+  } else if (!status.checkpoints().resumed_dir().empty()) {
+    text = absl::StrCat("resumed from step ", status.checkpoints().resumed_step(), " in ",
+                        status.checkpoints().resumed_dir());
+  }
+  if (text.empty() || text == said_resumed_) return;
+  said_resumed_ = text;
+  Line(text);
 }
 
 void ProgressDisplay::TellReplaced(const proto::JobStatus& status) {
@@ -292,19 +365,19 @@ void ProgressDisplay::TellWait(const proto::Wait& wait) {
 
 void ProgressDisplay::Line(const std::string& text) {
   ClearLive();
-  std::fprintf(out_, "%s\n", text.c_str());
+  PrintF(out_, "%s\n", text);
   std::fflush(out_);
 }
 
 void ProgressDisplay::Write(const std::string& lines) {
   ClearLive();
-  std::fputs(lines.c_str(), out_);
+  WriteBytes(out_, lines);
   std::fflush(out_);
 }
 
 void ProgressDisplay::ClearLive() {
   if (live_) {
-    std::fprintf(out_, "\r\033[K");
+    WriteBytes(out_, "\r\033[K");
     std::fflush(out_);
   }
   live_ = false;

@@ -6,9 +6,44 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/os/environment.h"
 #include "proto/control.pb.h"
 
 namespace strata::cli {
+
+// A line on a terminal that each new one replaces; elsewhere nothing.
+//
+// Threads: one.
+class LiveLine {
+ public:
+  // `columns` is the width of the terminal behind `out`; 0: it is not a terminal.
+  LiveLine(std::FILE* out, int columns) : out_(out), columns_(columns) {}
+  ~LiveLine() { Clear(); }
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+
+  void Show(const std::string& text);
+  // Takes the line away: what is written next has a row of its own.
+  void Clear();
+
+ private:
+  std::FILE* out_;
+  const int columns_;
+  bool live_ = false;
+};
+
+// Returns whether a terminal with these variables shows bars: TERM=dumb and NO_COLOR ask for plain
+// text.
+bool ShowsBars(const Environment& environment);
+
+// "[####------]": `columns` wide with its brackets, full up to `share` of 1. REQUIRES: columns
+// >= 2.
+std::string Bar(double share, int columns);
+
+// "step 234/1170  [####----------------]  20 %  REST" in at most `columns` columns. The bar takes
+// what the rest leaves, up to 30 columns. Where the line is too long, first the bar falls away,
+// then the step, then the share; `rest` alone is returned whole, also where it is too long.
+std::string WithBar(uint64_t step, uint64_t total_steps, const std::string& rest, int columns);
 
 // "1:23", "2:03:04".
 std::string FormatDuration(double seconds);
@@ -18,13 +53,14 @@ std::string FormatBytes(double bytes);
 // "2026-11-24 15:20:25 UTC".
 std::string TimeText(absl::Time time);
 
-// Returns the width of the terminal that standard output is; 0: it is none.
+// Returns the width of the terminal behind standard output; 0: it is not a terminal.
 int TerminalColumns();
 
 // "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)": where a node of the job went.
 std::string ReplacementText(const proto::ReplacementStatus& one, const proto::JobStatus& job);
 
-// Which nodes join and leave with which step: "node 2 joins, node 0 leaves with step 40: 3 ranks"
+// Says which nodes join and leave with which step: "node 2 joins, node 0 leaves with step 40: 3
+// ranks"
 std::string NodesChangeText(const proto::NodesChange& change);
 
 // "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
@@ -34,20 +70,20 @@ std::string ProgressLine(const proto::JobStatus& status);
 // Returns such a line for one record of metrics.jsonl, with its step in front.
 std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status);
 
-// Whether a record is to be shown: a coordinator that restarted tells windows of steps again.
-// `shown_step` is the end of the newest window that was shown.
+// Returns whether to show a record: a coordinator that restarted repeats windows of steps.
+// `shown_step` is the end of the newest window shown.
 bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step);
 
 // "job 3 (lenet): finished in 1:23, test accuracy 0.8812" and such; one line.
 std::string EndLine(const proto::JobStatus& status);
 
-// What `--follow` shows: one live line on a terminal, a line per window of steps elsewhere.
+// The output of `--follow`: one live line on a terminal, a line per window of steps elsewhere.
 //
 // Threads: one.
 class ProgressDisplay {
  public:
-  // `columns` of the terminal that `out` is; 0: it is none. With a bar the live line begins with
-  // how much is done.
+  // `columns` is the width of the terminal behind `out`; 0: it is not a terminal. With a bar the
+  // live line begins with the share that is done.
   ProgressDisplay(std::FILE* out, int columns, bool has_bar)
       : out_(out), columns_(columns), has_bar_(has_bar) {}
 
@@ -62,6 +98,8 @@ class ProgressDisplay {
   std::string LiveProgress(const proto::JobStatus& status) const;
   // One line per long wait, where there is no live line to show it.
   void TellReplaced(const proto::JobStatus& status);
+  // Says from which step a job continues, once for each time.
+  void TellResumed(const proto::JobStatus& status);
   // Nodes that have joined or left.
   void TellChange(const proto::JobStatus& status);
   void TellWait(const proto::Wait& wait);
@@ -72,7 +110,7 @@ class ProgressDisplay {
   const int columns_;
   const bool has_bar_;
   bool live_ = false;
-  std::string said_, said_replaced_, said_change_;
+  std::string said_, said_replaced_, said_change_, said_resumed_;
   proto::Wait said_wait_;
   uint64_t shown_step_ = 0;  // see IsNews
   proto::JobStatus status_;

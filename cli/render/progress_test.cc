@@ -1,9 +1,11 @@
 #include "cli/render/progress.h"
 
 #include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::cli {
+
 namespace {
 
 proto::JobStatus Running() {
@@ -172,6 +174,36 @@ TEST(Progress, TellsWhereANodeWent) {
             "replaced: node 1 (w1 -> w3): w1 is lost\n");
 }
 
+TEST(Progress, TellsOnceFromWhichStepAJobGoesOn) {
+  proto::FollowEvent status, again;
+  *status.mutable_status() = Running();
+  status.mutable_status()->mutable_checkpoints()->set_resumed_dir("/data/c");
+  status.mutable_status()->mutable_checkpoints()->set_resumed_step(40);
+  again = status;
+  again.mutable_status()->add_restarts()->set_step(60);
+  EXPECT_EQ(Shown(0, {status, status, again, again}),
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "resumed from step 40 in /data/c\n"
+            "resumed from step 60, restart 1\n");
+  again.mutable_status()->add_restarts()->set_step(0);
+  EXPECT_EQ(Shown(0, {again}),
+            "job 3 (lenet): running lenet5, mode sync, 4 ranks on w0, w1\n"
+            "begun again from step 0, restart 2\n");
+}
+
+TEST(Progress, TheBarOfAJobWhoseStepsNobodyKnowsGoesByItsEpochs) {
+  proto::FollowEvent event;
+  *event.mutable_status() = Running();
+  proto::Progress* progress = event.mutable_status()->mutable_progress();
+  progress->set_total_steps(0);
+  progress->set_step(50);
+  progress->set_epoch(1.25);
+  progress->set_epochs(5);
+  const std::string shown = Shown(200, {event}, /*has_bar=*/true);
+  EXPECT_THAT(shown, ::testing::HasSubstr("step 50/200  ["));
+  EXPECT_THAT(shown, ::testing::HasSubstr("]  25 %  epoch 1.25/5"));
+}
+
 TEST(Progress, TellsOnceThatNodesJoinAndLeave) {
   proto::FollowEvent before, after;
   *before.mutable_status() = Running();
@@ -206,5 +238,51 @@ TEST(Progress, TellsHowAJobEnded) {
   EXPECT_EQ(EndLine(status), "job 3 (lenet): cancelled after 1:23");
 }
 
+constexpr char kRest[] = "12,345 samples/s  ETA 1:23";  // 26 columns
+
+TEST(ProgressBar, TakesWhatTheRestLeavesUpToThirtyColumns) {
+  EXPECT_EQ(WithBar(234, 1170, kRest, 120),
+            "step 234/1170  [#####-----------------------]  20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 79),
+            "step 234/1170  [#####-----------------------]  20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 65),
+            "step 234/1170  [##------------]  20 %  12,345 samples/s  ETA 1:23");
+}
+
+TEST(ProgressBar, NoLineButABareRestIsWiderThanTheTerminal) {
+  for (int columns = 26; columns < 130; ++columns) {
+    EXPECT_LE(WithBar(234, 1170, kRest, columns).size(), static_cast<size_t>(columns));
+  }
+}
+
+TEST(ProgressBar, FallsAwayFirstThenTheStepThenTheShare) {
+  EXPECT_EQ(WithBar(234, 1170, kRest, 59),
+            "step 234/1170  [#-------]  20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 58), "step 234/1170  20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 47), "step 234/1170  20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 46), "20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 40), "20 %  12,345 samples/s  ETA 1:23");
+  EXPECT_EQ(WithBar(234, 1170, kRest, 31), kRest);
+  EXPECT_EQ(WithBar(234, 1170, kRest, 10), kRest);
+}
+
+TEST(ProgressBar, IsFullWithTheLastStepOnly) {
+  const std::string empty(28, '-'), full(28, '#');
+  EXPECT_EQ(WithBar(0, 1000, "x", 80), "step 0/1000  [" + empty + "]  0 %  x");
+  EXPECT_EQ(WithBar(999, 1000, "x", 80), "step 999/1000  [" + std::string(27, '#') + "-]  99 %  x");
+  EXPECT_EQ(WithBar(1000, 1000, "x", 80), "step 1000/1000  [" + full + "]  100 %  x");
+  EXPECT_EQ(WithBar(1001, 1000, "x", 80), "step 1001/1000  [" + full + "]  100 %  x");
+}
+
+TEST(ProgressBar, AJobWithoutAKnownEndHasNone) { EXPECT_EQ(WithBar(5, 0, "x", 80), "x"); }
+
+TEST(ProgressBar, DumbTerminalsAndThoseThatWantNoColorAreShownNone) {
+  EXPECT_TRUE(ShowsBars({}));
+  EXPECT_TRUE(ShowsBars({{"TERM", "xterm-256color"}, {"NO_COLOR", ""}}));
+  EXPECT_FALSE(ShowsBars({{"TERM", "dumb"}}));
+  EXPECT_FALSE(ShowsBars({{"TERM", "xterm"}, {"NO_COLOR", "1"}}));
+}
+
 }  // namespace
+
 }  // namespace strata::cli

@@ -9,8 +9,8 @@
 
 namespace strata::cli {
 
-// What a job's checkpoints come to, what it went on from, its restarts, its nodes that were
-// replaced and those that joined or left it, for its table; none where it has none of these.
+// Returns rows for a job's table: checkpoints, the checkpoint that it continued from, restarts, and
+// nodes that were replaced, joined or left. Empty if it has none of these.
 std::vector<Row> CheckpointRows(const proto::JobStatus& job);
 
 // Adds the same as "checkpoints", "restarts", "replacements" and "nodes_changes".

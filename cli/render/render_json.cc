@@ -6,12 +6,10 @@
 
 #include "cli/render/render.h"
 #include "cli/render/render_checkpoints.h"
-#include "cli/render/render_peers.h"
-#include "cli/render/render_resources.h"
-#include "cli/render/status_json.h"
+#include "cli/render/render_daemons.h"
 #include "common/job/encoding.h"
 #include "common/job/program_optimizer.h"
-#include "worker/agent/metrics_line.h"
+#include "worker/agent/metrics_log.h"
 
 namespace strata::cli {
 namespace {
@@ -31,7 +29,7 @@ Json ToJson(const proto::Progress& progress) {
   json["samples_per_s"] = progress.samples_per_s();
   json["loss"] = progress.loss();
   json["test_accuracy"] = Known(progress.test_accuracy());
-  // By name; an object in any case.
+  // Sorted by name; an object even without values.
   Json values = Json::object();
   for (const auto& [name, value] : std::map(progress.values().begin(), progress.values().end())) {
     values[name] = value;
@@ -176,9 +174,12 @@ Json ToJson(const std::vector<proto::JobStatus>& jobs) {
   return json;
 }
 
-Json RefusalsOf(const proto::DaemonStatus& daemon) {
+// `expected`: those that follow from something planned, or else all others.
+Json RefusalsOf(const proto::DaemonStatus& daemon, bool expected) {
   Json json = Json::object();
-  for (const auto& refusal : daemon.refusals()) json[refusal.cause()] = refusal.count();
+  for (const auto& refusal : daemon.refusals()) {
+    if (refusal.expected() == expected) json[refusal.cause()] = refusal.count();
+  }
   return json;
 }
 
@@ -220,11 +221,12 @@ Json ToJson(const proto::ListNodesReply& nodes) {
     one["last_heartbeat_ms_ago"] = daemon.last_heartbeat_ms_ago();
     if (daemon.role() == proto::WORKER) one["peers"] = PeersJson(daemon);
     one["resources"] = ResourcesJson(daemon);
-    one["refusals"] = RefusalsOf(daemon);
+    one["refusals"] = RefusalsOf(daemon, false);
+    one["expected_refusals"] = RefusalsOf(daemon, true);
     json["daemons"].push_back(one);
   }
   json["coordinator"] = {{"resources", ResourcesJson(nodes.coordinator())},
-                         {"refusals", RefusalsOf(nodes.coordinator())}};
+                         {"refusals", RefusalsOf(nodes.coordinator(), false)}};
   json["resources"] = TotalsJson(nodes);
   return json;
 }

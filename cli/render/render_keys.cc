@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/render/printable.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "server/coordinator/access/policy.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr char kTime[] = "%Y-%m-%d %H:%M UTC";
 
-std::string TimeOf(int64_t unix_ms) {
+std::string KeysTimeOf(int64_t unix_ms) {
   return absl::FormatTime(kTime, absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
 }
 
@@ -25,16 +26,16 @@ std::string AuthorityText(const std::string& fingerprint) {
   return "one of your own, which issues and renews certificates itself";
 }
 
-// What the newest certificate of a name is worth.
+// Returns the state of a name's newest certificate.
 std::string StateOf(const proto::IssuedKey& key, const std::string& authority, absl::Time now) {
   if (key.revoked_ms() != 0 && key.revoked_ms() >= key.begins_ms()) {
-    return absl::StrCat("revoked ", TimeOf(key.revoked_ms()));
+    return absl::StrCat("revoked ", KeysTimeOf(key.revoked_ms()));
   }
   if (now >= absl::FromUnixMillis(key.expires_ms())) return "ended";
   return key.authority() == authority ? "good" : "good, of the old authority";
 }
 
-// What a user may do; of others, nothing.
+// Returns a user's permissions; empty for other roles.
 std::string MayText(const proto::IssuedKey& key) {
   if (!key.has_grant()) return "-";
   const std::string& tenant = key.grant().namespace_();
@@ -44,7 +45,8 @@ std::string MayText(const proto::IssuedKey& key) {
 
 }  // namespace
 
-std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
+std::string KeysText(const proto::ListKeysReply& given, absl::Time now) {
+  const proto::ListKeysReply keys = Printable(given);
   if (keys.cluster().empty()) {
     return "no keys: `strata keys init` makes them in the coordinator's state\n";
   }
@@ -53,7 +55,7 @@ std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
   std::vector<Row> rows;
   for (const proto::IssuedKey& key : keys.keys()) {
     if (rows.empty()) rows.push_back({"ROLE", "NAME", "MAY", "UNTIL", "STATE"});
-    rows.push_back({key.role(), key.name(), MayText(key), TimeOf(key.expires_ms()),
+    rows.push_back({key.role(), key.name(), MayText(key), KeysTimeOf(key.expires_ms()),
                     StateOf(key, keys.authority(), now)});
   }
   const std::string nobody =
@@ -62,7 +64,7 @@ std::string KeysText(const proto::ListKeysReply& keys, absl::Time now) {
   for (const proto::OpenToken& token : keys.tokens()) {
     absl::StrAppend(&text, "open token for ", absl::StrJoin(token.roles(), " or "),
                     token.name().empty() ? "" : " ", token.name(), ": ",
-                    Counted(token.uses_left(), "use"), ", until ", TimeOf(token.expires_ms()),
+                    Counted(token.uses_left(), "use"), ", until ", KeysTimeOf(token.expires_ms()),
                     "\n");
   }
   return text;
@@ -92,7 +94,8 @@ std::string KeysJson(const proto::ListKeysReply& keys) {
          {"uses_left", token.uses_left()},
          {"expires_ms", token.expires_ms()}});
   }
-  return json.dump(2) + "\n";
+  // Bytes that are not UTF-8 become U+FFFD.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace strata::cli

@@ -8,7 +8,7 @@
 
 namespace strata::cli {
 
-// Who has keys, whose were taken back, and which tokens are open.
+// Lists holders of keys, revoked keys, and open tokens.
 std::string KeysText(const proto::ListKeysReply& keys, absl::Time now);
 std::string KeysJson(const proto::ListKeysReply& keys);
 

@@ -5,13 +5,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "cli/render/printable.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
 #include "cli/render/render_checkpoints.h"
+#include "cli/render/render_daemons.h"
 #include "cli/render/render_memory.h"
-#include "cli/render/render_peers.h"
-#include "cli/render/render_refusals.h"
-#include "cli/render/render_resources.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "common/job/encoding.h"
@@ -186,7 +185,8 @@ std::string JobsText(const std::vector<proto::JobStatus>& jobs) {
   return Table(rows);
 }
 
-std::string JobText(const proto::JobStatus& job) {
+std::string JobText(const proto::JobStatus& given) {
+  const proto::JobStatus job = Printable(given);
   std::string text =
       absl::StrCat("job ", job.job_id(), " (", job.name(), "): ", StateName(job.state()));
   if (!job.reason().empty()) absl::StrAppend(&text, ": ", job.reason());
@@ -232,7 +232,8 @@ std::string JobText(const proto::JobStatus& job) {
   return text;
 }
 
-std::string NodesText(const proto::ListNodesReply& nodes) {
+std::string NodesText(const proto::ListNodesReply& given) {
+  const proto::ListNodesReply nodes = Printable(given);
   if (nodes.daemons().empty()) return "no servers and no workers\n";
   std::vector<Row> rows = {{"NAME", "ROLE", "STATE", "ADDRESS", "SLOTS", "GPUS", "PORTS", "JOBS"}};
   for (const auto& daemon : nodes.daemons()) {
@@ -248,8 +249,9 @@ std::string NodesText(const proto::ListNodesReply& nodes) {
                       resources.empty() ? "" : "\n", resources);
 }
 
-std::string ClusterText(const proto::ListNodesReply& nodes,
+std::string ClusterText(const proto::ListNodesReply& given,
                         const std::vector<proto::JobStatus>& jobs) {
+  const proto::ListNodesReply nodes = Printable(given);
   int servers = 0, workers = 0, shards = 0, slots = 0, used = 0, running = 0, queued = 0;
   int gpus = 0, gpu_slots = 0, gpu_slots_used = 0, stand_ins = 0;
   for (const auto& daemon : nodes.daemons()) {

@@ -3,10 +3,16 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "cli/options/terminal.h"
 
 namespace strata::cli {
 
-std::string Table(const std::vector<Row>& rows) {
+std::string Table(const std::vector<Row>& given) {
+  // A cell has one line, whatever others have put into it.
+  std::vector<Row> rows = given;
+  for (Row& row : rows) {
+    for (std::string& cell : row) cell = Escaped(cell);
+  }
   std::vector<size_t> widths;
   for (const Row& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

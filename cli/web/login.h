@@ -10,9 +10,8 @@
 
 namespace strata::cli {
 
-// Who may look: whoever has opened the newest link, which is good once, has a session from then on.
-// Secrets are 256 bits of OpenSSL's random numbers and compared in constant time. Time comes in
-// with the calls.
+// Decides who may look: the newest link opens a session once. Secrets are 256 bits of OpenSSL's
+// random numbers and compared in constant time. Calls bring the time.
 //
 // Threads: one at a time.
 class Login {
@@ -27,7 +26,7 @@ class Login {
   // Returns the secret of a new session, and has a new token from then on; empty: the token is
   // another one. One session more than there may be ends the oldest.
   std::string Open(absl::string_view token, absl::Time now);
-  // Whether it is the secret of a session.
+  // Returns whether this is the secret of an open session.
   bool IsOpen(absl::string_view secret, absl::Time now) const;
 
  private:
@@ -39,7 +38,7 @@ class Login {
   std::deque<Session> sessions_;  // the oldest first
 };
 
-// Whether two secrets are the same, in a time that tells nothing but their lengths.
+// Compares two secrets in a time that reveals only their lengths.
 bool SameSecret(absl::string_view one, absl::string_view other);
 // The value of one cookie in a Cookie header; empty: it is not there.
 std::string CookieValue(absl::string_view header, absl::string_view name);

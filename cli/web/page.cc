@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
-#include "cli/web/page/page_files.h"
+#include "cli/web/page_files.h"
 #include "common/require.h"
-#include "compare/report/svg/palette_json.h"
+#include "compare/report/palette.h"
 
 namespace strata::cli {
 namespace {

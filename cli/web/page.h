@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/web/http/http_message.h"
+#include "cli/web/http_message.h"
 
 namespace strata::cli {
 
@@ -22,7 +22,7 @@ struct Page {
 // Puts the page together. `html` has the places {{style}}, {{page_js}} and {{palette}}.
 Page MakePage(const std::string& html, const std::string& css, const std::string& js,
               const std::string& chart_js, const std::string& palette);
-// That of this binary.
+// Returns this binary's page.
 Page OwnPage();
 
 }  // namespace strata::cli

@@ -13,9 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "cli/web/log_json.h"
-#include "cli/web/metrics/exposition.h"
-#include "cli/web/scene_json.h"
+#include "cli/web/exposition.h"
+#include "cli/web/page_json.h"
 #include "common/control/coordinator_client.h"
 
 namespace strata::cli {
@@ -247,7 +246,7 @@ void Site::AppendLog(const ClusterScene& scene, const LogChoice& choice, LogPlac
 }
 
 // Documents of another scene are of no use.
-void Site::MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene) {
+void Site::RebuildFrom(const std::shared_ptr<const ClusterScene>& scene) {
   if (made_of_ == scene) return;
   made_of_ = scene;
   cluster_ = nullptr;
@@ -255,7 +254,7 @@ void Site::MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene) {
 }
 
 SharedText Site::ClusterOf(const std::shared_ptr<const ClusterScene>& scene, absl::Time now) {
-  MakeAnewOf(scene);
+  RebuildFrom(scene);
   if (cluster_ == nullptr) {
     cluster_ = std::make_shared<const std::string>(
         ClusterDocument(*scene, options_.log_news != nullptr, now));
@@ -265,7 +264,7 @@ SharedText Site::ClusterOf(const std::shared_ptr<const ClusterScene>& scene, abs
 
 SharedText Site::JobOf(const std::shared_ptr<const ClusterScene>& scene, uint32_t job,
                        absl::Time now) {
-  MakeAnewOf(scene);
+  RebuildFrom(scene);
   const auto [made, is_new] = jobs_.try_emplace(job);
   if (is_new) {
     std::string text = JobDocument(*scene, job, now);

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/watch/cluster_scene.h"
-#include "cli/watch/log_watch.h"
-#include "cli/web/http/http_message.h"
+#include "cli/render/cluster_scene.h"
+#include "cli/render/log_watch.h"
+#include "cli/web/http_message.h"
 #include "cli/web/login.h"
 #include "cli/web/page.h"
 
 namespace strata::cli {
 
-// What `strata web` answers to whom. Everything but the page itself, which has no data, wants a
-// session; nothing changes anything. Knows nothing of sockets.
+// Answers of `strata web`, and who gets them. Everything but the page itself, which has no data,
+// needs a session; nothing changes anything. Knows nothing of sockets.
 //
 // Threads: one at a time.
 class Site {
@@ -45,7 +45,7 @@ class Site {
 
   HttpAnswer Answer(const HttpRequest& request, absl::Time now);
   const std::string& token() const { return login_.token(); }
-  // Of each answer.
+  // Returns headers of every answer.
   std::vector<std::pair<std::string, std::string>> Headers() const;
 
  private:
@@ -62,7 +62,7 @@ class Site {
                  std::string* text) const;
 
   // Documents of one scene, which many readers share.
-  void MakeAnewOf(const std::shared_ptr<const ClusterScene>& scene);
+  void RebuildFrom(const std::shared_ptr<const ClusterScene>& scene);
   SharedText ClusterOf(const std::shared_ptr<const ClusterScene>& scene, absl::Time now);
   SharedText JobOf(const std::shared_ptr<const ClusterScene>& scene, uint32_t job, absl::Time now);
 
@@ -74,7 +74,7 @@ class Site {
   std::map<uint32_t, SharedText> jobs_;
 };
 
-// Whether a Host header names this host by an address, as localhost or by one of `hosts`.
+// Returns whether a Host header names this host by an address, as localhost or by one of `hosts`.
 bool IsHostAllowed(const std::string& header, const std::vector<std::string>& hosts);
 
 }  // namespace strata::cli

@@ -1,15 +1,25 @@
 #include "cli/web/site.h"
 
+#include <openssl/sha.h>
+#include <zlib.h>
+
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/render/top_screen.h"
+#include "cli/web/login.h"
+#include "cli/web/page.h"
+#include "cli/web/page_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::cli {
+
 namespace {
 
 using ::testing::Contains;
@@ -19,8 +29,8 @@ using ::testing::Not;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
-constexpr char kHtml[] = "<style>{{style}}</style><script>{{page_js}}</script>{{palette}}";
+const absl::Time kSiteNow = absl::FromUnixSeconds(1'000'000);
+constexpr char kSiteHtml[] = "<style>{{style}}</style><script>{{page_js}}</script>{{palette}}";
 
 std::string Header(const HttpAnswer& answer, const std::string& name) {
   std::string value;
@@ -50,14 +60,15 @@ class SiteTest : public ::testing::Test {
       return absl::StrCat("metrics of ", scene.nodes.cluster_id());
     };
     options.on_new_token = [this](const std::string& token) { new_tokens_.push_back(token); };
-    site_ = std::make_unique<Site>(std::move(options), MakePage(kHtml, "a{}", "b()", "c()", "{}"));
+    site_ =
+        std::make_unique<Site>(std::move(options), MakePage(kSiteHtml, "a{}", "b()", "c()", "{}"));
     return *site_;
   }
   HttpAnswer Ask(const std::string& path, HttpRequest request = {}) {
     request.path = path;
     if (request.method.empty()) request.method = "GET";
     if (request.host.empty()) request.host = "127.0.0.1:8265";
-    return site_->Answer(request, kNow);
+    return site_->Answer(request, kSiteNow);
   }
   HttpAnswer LogIn(const std::string& token, const std::string& origin = "") {
     return Ask("/login", {.method = "POST", .origin = origin, .body = token});
@@ -242,7 +253,7 @@ TEST_F(SiteTest, ReadersOfOneSceneShareItsTextAndANewSceneHasANewOne) {
   EXPECT_THAT(*Ask("/api/cluster").body, HasSubstr("\"cluster_id\":\"next\""));
 }
 
-// What a reader's stream says now; empty: nothing is news.
+// Returns the new text of a reader's stream; empty: there is none.
 std::string Now(const HttpAnswer& answer) {
   const SharedText text = answer.events();
   return text == nullptr ? "" : *text;
@@ -294,5 +305,162 @@ TEST_F(SiteTest, WithoutLogsNobodyHasThem) {
   EXPECT_THAT(Now(Ask("/api/events", {.query = "log=3"})), Not(HasSubstr("event: log")));
 }
 
+const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
+
+TEST(Login, ATokenOpensOneSessionAndTheNextTokenAnother) {
+  Login login;
+  const std::string token = login.token();
+  EXPECT_EQ(token.size(), 43u) << "256 bits in base64";
+  const std::string first = login.Open(token, kNow);
+  EXPECT_TRUE(login.IsOpen(first, kNow));
+  EXPECT_EQ(login.Open(token, kNow), "");
+  EXPECT_NE(login.token(), token);
+  const std::string second = login.Open(login.token(), kNow);
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(login.IsOpen(first, kNow));
+  EXPECT_TRUE(login.IsOpen(second, kNow));
+}
+
+TEST(Login, AnotherTokenOpensNothingAndChangesNothing) {
+  Login login;
+  const std::string token = login.token();
+  std::string other = token;
+  other[0] = other[0] == 'A' ? 'B' : 'A';
+  for (const std::string& wrong : {std::string(), other, token + "A", token.substr(1)}) {
+    EXPECT_EQ(login.Open(wrong, kNow), "");
+  }
+  EXPECT_EQ(login.token(), token);
+  EXPECT_FALSE(login.IsOpen("", kNow));
+  EXPECT_FALSE(login.IsOpen(token, kNow));
+}
+
+TEST(Login, ASessionLastsTwelveHours) {
+  Login login;
+  const std::string session = login.Open(login.token(), kNow);
+  EXPECT_TRUE(login.IsOpen(session, kNow + absl::Hours(12) - absl::Seconds(1)));
+  EXPECT_FALSE(login.IsOpen(session, kNow + absl::Hours(12)));
+}
+
+TEST(Login, OneSessionMoreThanThereMayBeEndsTheOldest) {
+  Login login;
+  std::vector<std::string> sessions;
+  for (size_t i = 0; i <= Login::kSessionsMax; ++i) {
+    sessions.push_back(login.Open(login.token(), kNow));
+  }
+  EXPECT_FALSE(login.IsOpen(sessions[0], kNow));
+  for (size_t i = 1; i < sessions.size(); ++i) EXPECT_TRUE(login.IsOpen(sessions[i], kNow));
+}
+
+TEST(Login, TwoLoginsHaveNothingInCommon) {
+  Login one, other;
+  EXPECT_NE(one.token(), other.token());
+  EXPECT_FALSE(other.IsOpen(one.Open(one.token(), kNow), kNow));
+}
+
+TEST(SameSecret, HoldsForEqualTextsOfEqualLengthAlone) {
+  EXPECT_TRUE(SameSecret("abc", "abc"));
+  EXPECT_FALSE(SameSecret("abc", "abd"));
+  EXPECT_FALSE(SameSecret("abc", "ab"));
+  EXPECT_FALSE(SameSecret("", "a"));
+}
+
+TEST(CookieValue, IsFoundAmongOthersByItsWholeName) {
+  EXPECT_EQ(CookieValue("a=1; web=2; b=3", "web"), "2");
+  EXPECT_EQ(CookieValue("web=x=y", "web"), "x=y");
+  EXPECT_EQ(CookieValue("webb=1; we=2", "web"), "");
+  EXPECT_EQ(CookieValue("web", "web"), "");
+  EXPECT_EQ(CookieValue("", "web"), "");
+}
+
+constexpr char kHtml[] =
+    "<style>{{style}}</style><p>{{palette}}</p><script src=\"/chart.js\"></script>"
+    "<script>{{page_js}}</script>";
+
+// As a browser makes it of what is inside of an element.
+std::string HashSource(const std::string& text) {
+  unsigned char hash[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), hash);
+  return absl::StrCat(
+      "'sha256-",
+      absl::Base64Escape(absl::string_view(reinterpret_cast<const char*>(hash), sizeof(hash))),
+      "'");
+}
+
+// Returns the text between the last pair of them.
+std::string Inside(const std::string& html, const std::string& begin, const std::string& end) {
+  const size_t to = html.rfind(end);
+  const size_t from = html.rfind(begin, to) + begin.size();
+  return html.substr(from, to - from);
+}
+
+std::string Gunzip(const std::string& packed) {
+  z_stream stream = {};
+  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
+  std::string text(4 << 20, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = packed.size();
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = text.size();
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+  text.resize(stream.total_out);
+  inflateEnd(&stream);
+  return text;
+}
+
+void ExpectPolicyOfWhatIsServed(const Page& page) {
+  EXPECT_THAT(page.policy,
+              HasSubstr(absl::StrCat("style-src ",
+                                     HashSource(Inside(*page.html, "<style>", "</style>")), ";")));
+  EXPECT_THAT(page.policy, HasSubstr(absl::StrCat(
+                               "script-src 'self' ",
+                               HashSource(Inside(*page.html, "<script>", "</script>")), ";")));
+}
+
+TEST(PagePolicy, NamesTheStyleAndTheScriptThatAreServedByTheirHashes) {
+  const Page page = MakePage(kHtml, "p { color: red }\n", "let a = '<b>';\n", "chart", "{}");
+  EXPECT_EQ(*page.html,
+            "<style>p { color: red }\n</style><p>{}</p><script src=\"/chart.js\"></script>"
+            "<script>let a = '<b>';\n</script>");
+  ExpectPolicyOfWhatIsServed(page);
+}
+
+TEST(PagePolicy, WhatIsPutInIsNotSearchedForPlaces) {
+  const Page page = MakePage(kHtml, "a{}", "let a = '{{style}} {{palette}}';", "chart", "{}");
+  EXPECT_THAT(*page.html, HasSubstr("let a = '{{style}} {{palette}}';"));
+  ExpectPolicyOfWhatIsServed(page);
+}
+
+TEST(PagePolicy, AllowsNothingElse) {
+  const std::string policy = MakePage(kHtml, "a{}", "b()", "chart", "{}").policy;
+  for (const char* part : {"default-src 'none';", "connect-src 'self';", "base-uri 'none';",
+                           "form-action 'none';", "frame-ancestors 'none'"}) {
+    EXPECT_THAT(policy, HasSubstr(part));
+  }
+  for (const char* part : {"unsafe", "http:", "https:", "data:", "*"}) {
+    EXPECT_THAT(policy, Not(HasSubstr(part)));
+  }
+}
+
+TEST(PagePolicy, HoldsForThePageOfThisBinaryWhichHasAllItNeedsAndIsSmall) {
+  const Page page = OwnPage();
+  ExpectPolicyOfWhatIsServed(page);
+  for (const char* place : {"{{style}}", "{{page_js}}", "{{palette}}"}) {
+    EXPECT_THAT(*page.html, Not(HasSubstr(place)));
+  }
+  EXPECT_LE(page.html->size() + page.chart_js->size(), 300u << 10);
+}
+
+TEST(PagePolicy, ThePackedFormsHoldTheSame) {
+  const Page page = OwnPage();
+  EXPECT_EQ(Gunzip(*page.html_gzip), *page.html);
+  EXPECT_EQ(Gunzip(*page.chart_js_gzip), *page.chart_js);
+}
+
+TEST(PageWords, AWaitIsStuckFromTheSameSecondOnAsStrataTopSays) {
+  // Not by a matcher, which would print all of the script.
+  EXPECT_TRUE(absl::StrContains(kWebJs, absl::StrCat("\nconst STUCK_S = ", kStuckSeconds, ";")));
+}
+
 }  // namespace
+
 }  // namespace strata::cli

@@ -9,9 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/web/metrics/exposition.h"
+#include "cli/web/exposition.h"
 #include "cli/web/page.h"
-#include "common/file/atomic_file.h"
+#include "common/os/atomic_file.h"
 
 namespace strata::cli {
 namespace {
@@ -67,7 +67,7 @@ std::string LinkHost(const WebService::Options& options, const ListenAddress& ad
 
 absl::StatusOr<std::string> ReadToken(const std::string& file) {
   if (file.empty()) return "";
-  absl::StatusOr<std::string> text = ReadFile(file, kTokenBytesMax);
+  absl::StatusOr<std::string> text = ReadFileOrPipe(file, kTokenBytesMax);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
   const std::string token(absl::StripAsciiWhitespace(*text));
   if (token.size() < kTokenBytesMin) {

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/watch/cluster_watch.h"
-#include "cli/watch/log_watch.h"
-#include "cli/web/http/http_server.h"
-#include "cli/web/http/listen_address.h"
+#include "cli/render/cluster_watch.h"
+#include "cli/render/log_watch.h"
+#include "cli/web/http_server.h"
 #include "cli/web/site.h"
 
 namespace strata::cli {
@@ -27,7 +26,7 @@ class WebService {
     // Its address, by which is decided who may reach the page.
     std::function<absl::StatusOr<ListenAddress>(const std::string& host)> resolve =
         ResolveListenAddress;
-    // What its link calls this host where it listens at all addresses, and `hosts` has no name.
+    // This host's name in the link if it listens at all addresses and `hosts` is empty.
     std::string own_name = "localhost";
     bool needs_login = true;
     std::vector<std::string> hosts;  // Site's
@@ -50,7 +49,7 @@ class WebService {
   void Begin(const std::string& coordinator,
              std::function<std::unique_ptr<control::CoordinatorClient>()> connect,
              std::function<std::unique_ptr<LogSource>()> connect_logs);
-  // Where a browser looks, with what opens it once.
+  // Returns the link that opens the page once.
   std::string url() const { return UrlFor(site_->token()); }
 
  private:

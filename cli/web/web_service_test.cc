@@ -45,7 +45,7 @@ TEST(WebServiceTest, ListensAtTheAddressOfWhichItWasDecided) {
   int asked = 0;
   options.resolve = [&asked](const std::string& host) -> absl::StatusOr<ListenAddress> {
     EXPECT_EQ(host, "localhost");
-    // Of a name whose addresses change: the second would be open to all.
+    // A name whose addresses change: the second would be open to all.
     return ++asked == 1 ? ListenAddress{"192.0.2.1", true} : ListenAddress{"0.0.0.0", false};
   };
   const auto service = WebService::Open(options);

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -49,7 +50,7 @@ absl::Status Checkpoints::Complete(const Manifest& manifest) {
 }
 
 absl::StatusOr<Manifest> Checkpoints::ReadManifest(const std::string& name) {
-  absl::StatusOr<Bytes> content = store_.Get(name);
+  absl::StatusOr<Bytes> content = store_.GetAtMost(name, kManifestBytesMax);
   if (!content.ok()) return content.status();
   const std::string path = absl::StrCat(store_.where(), "/", name);
   absl::StatusOr<Manifest> manifest =
@@ -95,7 +96,11 @@ absl::StatusOr<Manifest> Checkpoints::Newest(std::vector<absl::Status>* passed_o
 }
 
 absl::StatusOr<Bytes> Checkpoints::Read(const ObjectFacts& object) {
-  absl::StatusOr<Bytes> content = store_.Get(object.name);
+  absl::StatusOr<Bytes> content = store_.GetAtMost(object.name, object.bytes);
+  if (absl::IsInvalidArgument(content.status())) {
+    return absl::DataLossError(
+        absl::StrCat(content.status().message(), ", as many as its manifest says"));
+  }
   if (!content.ok()) return content.status();
   if (absl::Status status = CheckSize(object, content->size()); !status.ok()) return status;
   const absl::Span<const char> piece(reinterpret_cast<const char*>(content->data()),
@@ -112,7 +117,7 @@ absl::Status Checkpoints::Read(const ObjectFacts& object, const Store::TakePiece
         if (absl::Status status = CheckSize(object, size); !status.ok()) return status;
         sum.Add(piece);
         if (taken.ok()) taken = take(size, piece);
-        // What is wrong with the content may be that it is damaged, which the sum will say.
+        // Wrong content may mean damage, which the checksum then shows.
         return absl::IsInvalidArgument(taken) ? absl::OkStatus() : taken;
       });
   if (!read.ok()) return read;
@@ -176,6 +181,35 @@ absl::Status Checkpoints::DropAfter(uint64_t clock) {
     if (absl::Status status = Drop(one); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+absl::StatusOr<ObjectFacts> ObjectAt(const proto::Resume& resume, uint32_t index) {
+  if (index >= static_cast<uint32_t>(resume.objects_size())) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("object %d of the checkpoint's %d", index, resume.objects_size()));
+  }
+  const proto::CheckpointObject& object = resume.objects(static_cast<int>(index));
+  return ObjectFacts{.name = object.name(), .bytes = object.bytes(), .checksum = object.checksum()};
+}
+
+}  // namespace
+
+absl::StatusOr<ResumeObject> ReadResumeObject(const proto::Resume& resume, uint32_t index,
+                                              Store& store) {
+  const absl::StatusOr<ObjectFacts> object = ObjectAt(resume, index);
+  if (!object.ok()) return object.status();
+  absl::StatusOr<Bytes> content = Checkpoints(store).Read(*object);
+  if (!content.ok()) return content.status();
+  return ResumeObject{.content = *std::move(content),
+                      .path = absl::StrCat(store.where(), "/", object->name)};
+}
+
+absl::Status ReadResumeObject(const proto::Resume& resume, uint32_t index, Store& store,
+                              const Store::TakePiece& take) {
+  const absl::StatusOr<ObjectFacts> object = ObjectAt(resume, index);
+  return object.ok() ? Checkpoints(store).Read(*object, take) : object.status();
 }
 
 }  // namespace strata

@@ -12,11 +12,12 @@
 #include "common/bytes.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/store.h"
+#include "proto/record.pb.h"
 
 namespace strata {
 
-// Whether an error of a checkpoint, or of one of its objects, says that it is damaged, so that
-// another one may do; others are the store's.
+// Returns whether an error means that a checkpoint or one of its objects is damaged, so that
+// another checkpoint may be whole. Other errors come from the store.
 bool IsDamage(const absl::Status& status);
 
 // The checkpoints of one job in a store. That of clock T is a folder, and exists once its manifest
@@ -56,16 +57,16 @@ class Checkpoints {
   // Reads all objects. Errors: that of the first one that is not whole.
   absl::Status Verify(const Manifest& manifest);
 
-  // Deletes all but the newest `keep` checkpoints, and what older ones have left behind that were
-  // never complete. What is newer than the newest is left alone: it may become complete. So are
-  // those whose manifest cannot be used: another version may read them, or a later try.
-  // REQUIRES: keep >= 1, and that the newest is whole: a job that goes on from an older one calls
-  // DropAfter first.
+  // Deletes all but the newest `keep` checkpoints, and leftovers of older ones that were never
+  // complete. Anything newer than the newest stays: it may become complete. So do checkpoints whose
+  // manifest cannot be used: another version may read them, or a later try. REQUIRES: keep >= 1,
+  // and the newest is whole: a job that resumes from an older one calls DropAfter first.
   absl::Status Prune(uint32_t keep);
-  // Deletes a checkpoint: its manifest first, for without it it is none. REQUIRES: as of DropAfter.
+  // Deletes a checkpoint, its manifest first: without it the checkpoint no longer counts. REQUIRES:
+  // as DropAfter.
   absl::Status Drop(uint64_t clock);
-  // Deletes all that is newer than a clock, complete or not: the job goes on from there, and makes
-  // those anew. REQUIRES: nobody writes them.
+  // Deletes everything newer than a clock, complete or not: the job resumes there and writes those
+  // checkpoints again. REQUIRES: no process writes them now.
   absl::Status DropAfter(uint64_t clock);
 
  private:
@@ -75,6 +76,20 @@ class Checkpoints {
 
   Store& store_;
 };
+
+// An object of the checkpoint that a job resumes from.
+struct ResumeObject {
+  Bytes content;
+  std::string path;  // for errors
+};
+
+// Reads one, by its index. Errors: InvalidArgument: there is no such; those of Checkpoints::Read.
+absl::StatusOr<ResumeObject> ReadResumeObject(const proto::Resume& resume, uint32_t index,
+                                              Store& store);
+
+// Hands one on in pieces, as Checkpoints::Read does.
+absl::Status ReadResumeObject(const proto::Resume& resume, uint32_t index, Store& store,
+                              const Store::TakePiece& take);
 
 }  // namespace strata
 

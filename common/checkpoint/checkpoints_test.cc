@@ -173,6 +173,30 @@ TEST_F(OnFiles, OldOnesAndWhatWasNeverCompleteAreDeleted) {
                   Checkpoints::ObjectName(400, "a"), "notes.txt"));
 }
 
+// A file without blocks takes no room on the disk, and would take its size in memory.
+TEST_F(OnFiles, AManifestOfAnySizeTakesNoMemory) {
+  Write(5);
+  const std::string path = PathOf(Checkpoints::ObjectName(6, "manifest.json"));
+  std::filesystem::create_directories(PathOf(Checkpoints::ObjectName(6, "")));
+  std::ofstream(path) << "{";
+  std::filesystem::resize_file(path, uint64_t{1} << 40);
+  std::vector<absl::Status> passed_over;
+  EXPECT_EQ(Newest(&passed_over), 5u);
+  EXPECT_THAT(passed_over,
+              ElementsAre(absl::InvalidArgumentError(path + ": larger than 67108864 bytes")));
+}
+
+// So would a part, where its manifest says what the job has written.
+TEST_F(OnFiles, APartThatHasGrownTakesNoMemory) {
+  const Manifest manifest = Write(5);
+  const ObjectFacts& object = manifest.objects[0];
+  std::filesystem::resize_file(PathOf(object.name), uint64_t{1} << 40);
+  EXPECT_EQ(
+      Checkpoints(*store_).Read(object).status(),
+      absl::DataLossError(PathOf(object.name) + ": larger than " + std::to_string(object.bytes) +
+                          " bytes, as many as its manifest says"));
+}
+
 // A store whose deletions stop at some point, as those of a process that is killed.
 class DyingStore final : public Store {
  public:
@@ -185,7 +209,9 @@ class DyingStore final : public Store {
                       absl::Span<const absl::Span<const char>> pieces) override {
     return store_.PutNew(name, pieces);
   }
-  absl::StatusOr<Bytes> Get(const std::string& name) override { return store_.Get(name); }
+  absl::StatusOr<Bytes> GetAtMost(const std::string& name, uint64_t bytes_max) override {
+    return store_.GetAtMost(name, bytes_max);
+  }
   absl::StatusOr<std::vector<std::string>> List() override { return store_.List(); }
   absl::Status Delete(const std::string& name) override {
     if (left_-- <= 0) return absl::UnavailableError(name + ": gone");
@@ -234,7 +260,7 @@ TEST_F(OnFiles, WhatCannotBeReadIsNotDeleted) {
   EXPECT_EQ(checkpoints.List()->complete.size(), 1u);
 }
 
-// The job goes on from the newest one that is whole, not from the damaged one after it, which must
+// The job resumes from the newest whole checkpoint, not from the damaged one after it, which must
 // not be taken for newer than those to come.
 TEST_F(OnFiles, WhatIsNewerThanWhereAJobGoesOnIsDropped) {
   for (const uint64_t clock : {100, 200, 300}) Write(clock);

@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/aligned_memory.h"
-#include "common/file/atomic_file.h"
-#include "common/file/direct_file.h"
+#include "absl/strings/str_split.h"
+#include "common/buffer_pool.h"
+#include "common/os/atomic_file.h"
+#include "common/os/direct_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {
@@ -70,45 +72,52 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const std::string& fo
   return std::unique_ptr<FileStore>(new FileStore(path.string()));
 }
 
-absl::StatusOr<std::string> FileStore::MakePlace(const std::string& name) const {
+absl::StatusOr<FileStore::Place> FileStore::Find(const std::string& name, bool make) const {
   if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
-  fs::path folder = folder_;
-  for (const fs::path& part : fs::path(name).parent_path()) {
-    folder /= part;
-    if (absl::Status status = MakeFolder(folder); !status.ok()) return status;
-  }
-  return (fs::path(folder_) / name).string();
+  std::vector<std::string> parts = absl::StrSplit(name, '/');
+  Place place{.file = {.name = std::move(parts.back()), .path = absl::StrCat(folder_, "/", name)}};
+  parts.pop_back();
+  absl::StatusOr<UniqueFd> folder = OpenFolderBelow(folder_, parts, make);
+  if (!folder.ok()) return folder.status();
+  place.folder = *std::move(folder);
+  place.file.folder = place.folder.get();
+  return place;
 }
 
 absl::Status FileStore::Put(const std::string& name,
                             absl::Span<const absl::Span<const char>> pieces) {
-  const absl::StatusOr<std::string> path = MakePlace(name);
-  return path.ok() ? WriteFileAtomically(*path, pieces, PageCache::kBypass) : path.status();
+  const absl::StatusOr<Place> place = Find(name, /*make=*/true);
+  return place.ok() ? WriteFileAtomically(place->file, pieces, PageCache::kBypass) : place.status();
 }
 
 absl::Status FileStore::PutNew(const std::string& name,
                                absl::Span<const absl::Span<const char>> pieces) {
-  const absl::StatusOr<std::string> path = MakePlace(name);
-  return path.ok() ? WriteNewFileAtomically(*path, pieces) : path.status();
+  const absl::StatusOr<Place> place = Find(name, /*make=*/true);
+  return place.ok() ? WriteNewFileAtomically(place->file, pieces) : place.status();
 }
 
 absl::StatusOr<FileStore::OpenObject> FileStore::OpenToRead(const std::string& name) const {
-  if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
-  OpenObject object{.path = (fs::path(folder_) / name).string()};
-  object.fd = UniqueFd(open(object.path.c_str(), O_RDONLY | O_CLOEXEC));
+  const absl::StatusOr<Place> place = Find(name, /*make=*/false);
+  if (absl::IsNotFound(place.status())) return FileError(ENOENT, absl::StrCat(folder_, "/", name));
+  if (!place.ok()) return place.status();
+  OpenObject object{.path = place->file.path};
+  absl::StatusOr<UniqueFd> fd = OpenRegularFile(place->file);
+  if (!fd.ok()) return fd.status();
+  object.fd = *std::move(fd);
   struct stat facts = {};
-  if (!object.fd.valid() || fstat(object.fd.get(), &facts) != 0) {
-    return FileError(errno, object.path);
-  }
-  if (!S_ISREG(facts.st_mode)) return FileError(EISDIR, object.path);
+  if (fstat(object.fd.get(), &facts) != 0) return FileError(errno, object.path);
   object.size = static_cast<size_t>(facts.st_size);
   return object;
 }
 
-absl::StatusOr<Bytes> FileStore::Get(const std::string& name) {
+absl::StatusOr<Bytes> FileStore::GetAtMost(const std::string& name, uint64_t bytes_max) {
   const absl::StatusOr<OpenObject> object = OpenToRead(name);
   if (!object.ok()) return object.status();
   const size_t size = object->size;
+  if (size > bytes_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(object->path, ": larger than ", bytes_max, " bytes"));
+  }
   const std::shared_ptr<std::byte> owner = AlignedMemory(size);
   if (owner == nullptr) {
     return absl::ResourceExhaustedError(
@@ -144,21 +153,28 @@ absl::StatusOr<std::vector<std::string>> FileStore::List() {
 }
 
 absl::Status FileStore::DeleteFolder(const std::string& folder) {
-  if (absl::Status status = CheckObjectName(folder); !status.ok()) return status;
-  const fs::path path = fs::path(folder_) / folder;
+  const absl::StatusOr<Place> place = Find(folder, /*make=*/false);
+  if (absl::IsNotFound(place.status())) return absl::OkStatus();
+  if (!place.ok()) return place.status();
+  // A link is removed, its target is not.
   std::error_code error;
-  fs::remove_all(path, error);
-  return error ? FileError(error.value(), path.string()) : absl::OkStatus();
+  fs::remove_all(place->file.path, error);
+  return error ? FileError(error.value(), place->file.path) : absl::OkStatus();
 }
 
 absl::Status FileStore::Delete(const std::string& name) {
-  if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
-  fs::path path = fs::path(folder_) / name;
-  if (unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR) {
-    return FileError(errno, path.string());
+  const absl::StatusOr<Place> place = Find(name, /*make=*/false);
+  if (absl::IsNotFound(place.status())) return absl::OkStatus();
+  if (!place.ok()) return place.status();
+  if (unlinkat(place->folder.get(), place->file.name.c_str(), 0) != 0 && errno != ENOENT) {
+    return FileError(errno, place->file.path);
   }
-  for (path = path.parent_path(); path != fs::path(folder_); path = path.parent_path()) {
-    if (rmdir(path.c_str()) != 0) break;
+  // Folders go where they are empty; a link is none.
+  for (std::string folder = name; folder.rfind('/') != std::string::npos;) {
+    folder.resize(folder.rfind('/'));
+    const absl::StatusOr<Place> emptied = Find(folder, /*make=*/false);
+    if (!emptied.ok()) break;
+    if (unlinkat(emptied->folder.get(), emptied->file.name.c_str(), AT_REMOVEDIR) != 0) break;
   }
   return absl::OkStatus();
 }

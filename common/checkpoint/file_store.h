@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "common/checkpoint/store.h"
+#include "common/os/atomic_file.h"
 #include "common/unique_fd.h"
 
 namespace strata {
 
-// A folder, which may be one that many hosts share. An object is a file under a temporary name that
-// is synced and then renamed; what a writer left behind that died is no object.
+// A folder, which may be one that many hosts share. Below it no symbolic link is followed. An
+// object is a file under a temporary name that is synced and then renamed; what a writer left
+// behind that died is no object.
 //
 // Threads: any.
 class FileStore final : public Store {
@@ -25,7 +27,7 @@ class FileStore final : public Store {
   // On file systems that have neither hard links nor renames that replace nothing: an error.
   absl::Status PutNew(const std::string& name,
                       absl::Span<const absl::Span<const char>> pieces) override;
-  absl::StatusOr<Bytes> Get(const std::string& name) override;
+  absl::StatusOr<Bytes> GetAtMost(const std::string& name, uint64_t bytes_max) override;
   absl::Status Read(const std::string& name, const TakePiece& take) override;
   absl::StatusOr<std::vector<std::string>> List() override;
   // Folders that are empty then go, too.
@@ -40,12 +42,16 @@ class FileStore final : public Store {
     size_t size = 0;
   };
 
+  // Where an object lies, and the folder of it that is kept open.
+  struct Place {
+    UniqueFd folder;
+    FileInFolder file;
+  };
+
   explicit FileStore(std::string folder) : folder_(std::move(folder)) {}
 
+  absl::StatusOr<Place> Find(const std::string& name, bool make) const;
   absl::StatusOr<OpenObject> OpenToRead(const std::string& name) const;
-
-  // Makes the folders that an object lies in and returns its path.
-  absl::StatusOr<std::string> MakePlace(const std::string& name) const;
 
   const std::string folder_;
 };

@@ -2,19 +2,25 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/checkpoint/store.h"
+#include "common/image/safetensors.h"
 #include "common/require.h"
 #include "xxhash.h"
 
 namespace strata {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Written in the order of the fields; read into a map, so that many fields take no time that grows
+// with their square.
+using OrderedJson = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr size_t kChecksumDigits = 16;
 constexpr size_t kTrailerBytes = kChecksumDigits + 2;  // between line ends
@@ -57,7 +63,7 @@ std::string ReadObjects(const Json& json, std::vector<ObjectFacts>* objects) {
         !ReadDigits(checksum, &facts.checksum)) {
       return "an object lacks name, bytes or xxh3";
     }
-    if (!CheckObjectName(facts.name).ok()) return absl::StrCat("object ", facts.name);
+    if (!CheckObjectName(facts.name).ok()) return absl::StrCat("object ", ShownName(facts.name));
     if (!names.insert(facts.name).second) return absl::StrCat(facts.name, " is there twice");
     objects->push_back(std::move(facts));
   }
@@ -90,20 +96,20 @@ ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const c
 }
 
 std::string SerializeManifest(const Manifest& manifest) {
-  Json json = {
+  OrderedJson json = {
       {"format", kManifestFormat},
       {"job", manifest.job},
       {"name", manifest.job_name},
       {"clock", manifest.clock},
       {"written", absl::FormatTime(absl::RFC3339_sec, manifest.written, absl::UTCTimeZone())},
       {"record", absl::Base64Escape(manifest.record)},
-      {"objects", Json::array()}};
+      {"objects", OrderedJson::array()}};
   for (const ObjectFacts& object : manifest.objects) {
     json["objects"].push_back(
         {{"name", object.name}, {"bytes", object.bytes}, {"xxh3", Digits(object.checksum)}});
   }
   // Names of jobs may hold any bytes.
-  std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json.dump(1, ' ', false, OrderedJson::error_handler_t::replace);
   const uint64_t checksum = XXH3_64bits(text.data(), text.size());
   return absl::StrCat(text, "\n", Digits(checksum), "\n");
 }
@@ -115,14 +121,15 @@ absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std
   const std::string expected =
       absl::StrCat("\n", Digits(XXH3_64bits(text.data(), text.size())), "\n");
   if (trailer != expected) return Wrong(path, "its checksum is another one");
+  if (!IsWithinJsonBounds(text)) return Wrong(path, "its JSON is too large or nested too deep");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Wrong(path, "it is not a JSON object");
   Manifest manifest;
   std::string format, written, record, error;
   if (!ReadText(json, "format", &format)) return Wrong(path, "format is missing");
   if (format != kManifestFormat) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": format is ", format, ", this version reads ", kManifestFormat));
+    return absl::FailedPreconditionError(absl::StrCat(path, ": format is ", ShownName(format),
+                                                      ", this version reads ", kManifestFormat));
   }
   uint64_t job = 0;
   if (!ReadCount(json, "job", &job) || job > UINT32_MAX) return Wrong(path, "job is missing");
@@ -140,6 +147,34 @@ absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std
     return Wrong(path, why);
   }
   return manifest;
+}
+
+const char* WordFor(PartKind kind) {
+  switch (kind) {
+    case PartKind::kShard:
+      return "shard";
+    case PartKind::kNode:
+      return "node";
+    case PartKind::kRank:
+      return "rank";
+  }
+  return "";
+}
+
+std::string ToText(const PartName& part, uint32_t job, uint32_t attempt) {
+  return absl::StrFormat("%s-%d-%d.%d", WordFor(part.kind), part.number, job, attempt);
+}
+
+std::optional<PartName> ParsePartName(const std::string& object) {
+  const std::vector<std::string> words = absl::StrSplit(object.substr(object.rfind('/') + 1), '-');
+  PartName part;
+  if (words.size() < 2 || words.size() > 3) return std::nullopt;
+  if (!absl::SimpleAtoi(words[1], &part.number)) return std::nullopt;
+  for (const PartKind kind : {PartKind::kShard, PartKind::kNode, PartKind::kRank}) {
+    part.kind = kind;
+    if (words[0] == WordFor(kind)) return part;
+  }
+  return std::nullopt;
 }
 
 }  // namespace strata

@@ -1,8 +1,10 @@
 #ifndef STRATA_COMMON_CHECKPOINT_MANIFEST_H_
 #define STRATA_COMMON_CHECKPOINT_MANIFEST_H_
 
+#include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,26 @@
 struct XXH3_state_s;  // of xxhash.h
 
 namespace strata {
+
+// Whose state an object of a checkpoint holds.
+enum class PartKind { kShard, kNode, kRank };
+// Returns "shard", "node" or "rank".
+const char* WordFor(PartKind kind);
+
+// The object of one shard, node or rank of the job.
+struct PartName {
+  PartKind kind = PartKind::kShard;
+  uint32_t number = 0;
+
+  auto operator<=>(const PartName&) const = default;
+};
+
+// Returns the part's name of an object, within its checkpoint: "shard-3-7.0", of job 7's first
+// attempt. No two attempts of jobs write to the same object.
+std::string ToText(const PartName& part, uint32_t job, uint32_t attempt);
+// Reads the name of an object: "clock-.../shard-3-7.0", also without the job's. None: it is no
+// part's.
+std::optional<PartName> ParsePartName(const std::string& object);
 
 // One object of a checkpoint.
 struct ObjectFacts {
@@ -36,8 +58,8 @@ class ObjectSum {
 // Returns the facts of an object in pieces.
 ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const char>> pieces);
 
-// What a checkpoint consists of. It is written when all of it is there; without it there is no
-// checkpoint.
+// The list of a checkpoint's objects. It is written last: a checkpoint without a manifest does not
+// count.
 struct Manifest {
   uint32_t job = 0;
   std::string job_name;
@@ -49,6 +71,8 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
+// A job's record, which is the most of it, has at most 32 MiB.
+inline constexpr uint64_t kManifestBytesMax = 64 << 20;
 inline constexpr char kManifestFormat[] = "strata-checkpoint-1";
 
 // JSON, and a line with its checksum.

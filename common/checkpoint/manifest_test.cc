@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 
 namespace strata {
 namespace {
@@ -21,7 +23,7 @@ Manifest Full() {
                       {"clock-1200/b", 0, 1}}};
 }
 
-// What follows is signed as a manifest is.
+// Returns the text signed as a manifest is.
 std::string Signed(const std::string& text) {
   return text + absl::StrFormat("\n%016x\n", XXH3_64bits(text.data(), text.size()));
 }
@@ -89,6 +91,44 @@ TEST(Manifest, WhatIsMissingIsNamed) {
   const std::string one = R"({"name": "a", "bytes": 1, "xxh3": "0000000000000012"})";
   ExpectRefused(Signed(head + R"(, "objects": [)" + one + "," + one + "]}"), "a is there twice");
   EXPECT_TRUE(ParseManifest(Signed(head + R"(, "objects": [)" + one + "]}"), "m").ok());
+}
+
+// A writer of a manifest can sign it, too.
+TEST(Manifest, WhatIsSignedAndTooMuchIsRefusedAtOnce) {
+  const absl::Time began = absl::Now();
+  const std::string head = R"({"format": "strata-checkpoint-1", "job": 1, "name": "n", "clock": 5,)"
+                           R"( "written": "2026-01-02T03:04:05+00:00", "record": "", "objects": )";
+  ExpectRefused(Signed(std::string(8 << 20, '[')), "its JSON is too large or nested too deep");
+  ExpectRefused(Signed(head + "[" + std::string(4 << 20, ',') + "]}"),
+                "its JSON is too large or nested too deep");
+  std::string fields = "{";
+  for (int i = 0; i < 500'000; ++i) absl::StrAppend(&fields, "\"", i, "\":0,");
+  ExpectRefused(Signed(fields + "\"x\":0}"), "format is missing");
+  // The error is one short line.
+  const std::string name = "a\\n" + std::string(1 << 20, 'b');
+  for (const std::string& manifest :
+       {head + R"([{"name": ")" + name + R"(", "bytes": 1, "xxh3": "0000000000000012"}]})",
+        R"({"format": ")" + name + R"("})"}) {
+    const std::string said(ParseManifest(Signed(manifest), "m").status().message());
+    EXPECT_LT(said.size(), 400u);
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+  }
+  EXPECT_LT(absl::Now() - began, absl::Seconds(20));
+}
+
+TEST(PartNameTest, NamesAreReadBack) {
+  for (const PartKind kind : {PartKind::kShard, PartKind::kNode, PartKind::kRank}) {
+    const PartName part{.kind = kind, .number = 12};
+    EXPECT_EQ(ParsePartName("clock-00000000000000000040/" + ToText(part, 7, 3)), part);
+  }
+  EXPECT_EQ(ToText({.kind = PartKind::kNode, .number = 0}, 7, 3), "node-0-7.3");
+}
+
+TEST(PartNameTest, OtherNamesAreNone) {
+  for (const char* name : {"manifest.json", "clock-1/shards-1-7.0", "clock-1/shard-x-7.0", "shard",
+                           "shard-1-7.0-1", ""}) {
+    EXPECT_FALSE(ParsePartName(name)) << name;
+  }
 }
 
 }  // namespace

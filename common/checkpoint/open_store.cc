@@ -1,18 +1,109 @@
+
 #include "common/checkpoint/open_store.h"
 
 #include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <stop_token>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/file_store.h"
-#include "common/checkpoint/s3_store.h"
-#include "common/file/atomic_file.h"
+#include "common/os/atomic_file.h"
+#include "common/os/environment.h"
+#include "common/s3/bucket.h"
 
 namespace strata {
 namespace {
+
+// The objects below a prefix of a bucket. What writers that died leave are parts of uploads, which
+// are no objects; DeleteFolder ends them.
+//
+// Threads: any. Each call blocks its own, for at most Limits::deadline.
+class S3Store final : public Store {
+ public:
+  // Opens "s3://BUCKET[/PREFIX]", with the endpoint, region and credentials that the environment
+  // says, or the user's files (s3::FindSettings). It asks nobody. `stop` ends every call at once.
+  // Errors: as of FindSettings, and FailedPrecondition: no libcurl that can be used.
+  static absl::StatusOr<std::unique_ptr<S3Store>> Open(const std::string& address,
+                                                       const Environment& environment,
+                                                       const s3::Limits& limits,
+                                                       std::stop_token stop);
+
+  absl::Status Put(const std::string& name,
+                   absl::Span<const absl::Span<const char>> pieces) override;
+  absl::Status PutNew(const std::string& name,
+                      absl::Span<const absl::Span<const char>> pieces) override;
+  absl::StatusOr<Bytes> GetAtMost(const std::string& name, uint64_t bytes_max) override;
+  absl::StatusOr<std::vector<std::string>> List() override;
+  absl::Status Delete(const std::string& name) override;
+  absl::Status DeleteFolder(const std::string& folder) override;
+  const std::string& where() const override { return where_; }
+
+ private:
+  S3Store(std::unique_ptr<s3::Bucket> bucket, std::string where)
+      : bucket_(std::move(bucket)), where_(std::move(where)) {}
+
+  const std::unique_ptr<s3::Bucket> bucket_;
+  const std::string where_;
+};
+
+absl::StatusOr<std::unique_ptr<S3Store>> S3Store::Open(const std::string& address,
+                                                       const Environment& environment,
+                                                       const s3::Limits& limits,
+                                                       std::stop_token stop) {
+  absl::StatusOr<s3::Settings> settings = s3::FindSettings(address, environment);
+  if (!settings.ok()) return settings.status();
+  absl::StatusOr<std::unique_ptr<s3::Bucket>> bucket =
+      s3::Bucket::Open(*settings, limits, std::move(stop));
+  if (!bucket.ok()) return bucket.status();
+  return std::unique_ptr<S3Store>(new S3Store(*std::move(bucket), settings->Address()));
+}
+
+absl::Status S3Store::Put(const std::string& name,
+                          absl::Span<const absl::Span<const char>> pieces) {
+  if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
+  return bucket_->Put(name, pieces, /*only_new=*/false);
+}
+
+absl::Status S3Store::PutNew(const std::string& name,
+                             absl::Span<const absl::Span<const char>> pieces) {
+  if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
+  return bucket_->Put(name, pieces, /*only_new=*/true);
+}
+
+absl::StatusOr<Bytes> S3Store::GetAtMost(const std::string& name, uint64_t bytes_max) {
+  if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
+  return bucket_->Get(name, bytes_max);
+}
+
+absl::StatusOr<std::vector<std::string>> S3Store::List() {
+  absl::StatusOr<std::vector<std::string>> names = bucket_->List("");
+  if (!names.ok()) return names;
+  // A bucket may hold more than objects of ours: what is not named like one is none.
+  std::erase_if(*names, [](const std::string& name) { return !CheckObjectName(name).ok(); });
+  return names;
+}
+
+absl::Status S3Store::Delete(const std::string& name) {
+  if (absl::Status status = CheckObjectName(name); !status.ok()) return status;
+  return bucket_->Delete(name);
+}
+
+absl::Status S3Store::DeleteFolder(const std::string& folder) {
+  if (absl::Status status = CheckObjectName(folder); !status.ok()) return status;
+  const std::string start = folder + "/";
+  const absl::StatusOr<std::vector<std::string>> names = bucket_->List(start);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (absl::Status status = bucket_->Delete(name); !status.ok()) return status;
+  }
+  return bucket_->AbortUploads(start);
+}
 
 bool IsS3(const std::string& address) { return absl::StartsWith(address, "s3://"); }
 

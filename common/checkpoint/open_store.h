@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/checkpoint/store.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
 #include "common/s3/requests.h"
 
 namespace strata {
@@ -18,14 +18,15 @@ struct StoreOptions {
   std::stop_token stop;     // ends every call that waits for S3, with Cancelled
 };
 
-// Opens the store that a job's checkpoint.dir names: "/PATH", a folder, which is made where it is
-// missing (FileStore), or "s3://BUCKET[/PREFIX]" (S3Store). Errors: InvalidArgument: neither; as of
-// those.
+// Opens the store that a job's checkpoint.dir names: "/PATH", a folder, which is created if
+// missing, or "s3://BUCKET[/PREFIX]". Errors: InvalidArgument: neither; those of FileStore and of
+// S3.
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& address,
                                                  const StoreOptions& options);
 
-// Opens one to look into: also a folder by its path from the working directory. Makes nothing.
-// Errors name the address: NotFound, InvalidArgument (a file, or no address at all); as of S3Store.
+// Opens an existing store to read; a folder also by its path from the working directory. Creates
+// nothing. Errors name the address: NotFound, InvalidArgument (a file, or an empty address); those
+// of S3Store.
 absl::StatusOr<std::unique_ptr<Store>> OpenStoreThatIsThere(const std::string& address,
                                                             const StoreOptions& options);
 

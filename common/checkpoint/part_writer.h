@@ -15,14 +15,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/manifest.h"
-#include "common/checkpoint/part_name.h"
 #include "common/checkpoint/store.h"
 #include "common/image/image_tensors.h"
 #include "proto/processes.pb.h"
 
 namespace strata {
 
-// What is told of a part that was not written when its process ended.
+// The problem reported for a part that was not written before its process ended.
 inline constexpr char kNotInTime[] =
     "the store is so slow that it was not written when the job ended";
 
@@ -32,8 +31,8 @@ inline constexpr char kNotInTime[] =
 // Threads: Write from any, and it does not block; the rest from the owner's.
 class PartWriter {
  public:
-  // What it calls, on its thread; nothing any more once the destructor has returned. `open` may
-  // still run then, and keeps what it needs.
+  // Called on the writer's thread, and never after the destructor has returned. `open` may still
+  // run then, and keeps what it needs.
   struct Calls {
     // Opens the store, before the first part and after each error.
     std::function<absl::StatusOr<std::unique_ptr<Store>>()> open;
@@ -59,15 +58,15 @@ class PartWriter {
 
   // Parts after Finish are dropped, untold.
   void Write(Part part);
-  // Writes what is queued, and then no more. Does not wait.
+  // Writes the queued parts and accepts no more. Does not wait.
   void Finish();
-  // Whether all of that is done.
+  // Returns whether all parts have been written.
   bool done() const;
   // Waits for that; false: it is not after `timeout`.
   bool AwaitDone(absl::Duration timeout) const;
 
  private:
-  // What the thread has, which may outlive the writer.
+  // The thread's state, which may outlive the writer.
   struct Work {
     uint32_t job = 0, attempt = 0;
     uint64_t token = 0;

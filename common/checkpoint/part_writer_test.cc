@@ -10,7 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoints.h"
-#include "common/checkpoint/testing/faulty_store.h"
+#include "common/testing/faulty_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

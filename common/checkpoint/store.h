@@ -14,8 +14,8 @@
 
 namespace strata {
 
-// Where checkpoints are kept: objects by name. What Put has returned OK for outlives a crash of
-// this host.
+// A store of checkpoints: objects by name. An object whose Put returned OK survives a crash of this
+// host.
 //
 // Names are parts of letters, digits, '.', '_' and '-', with '/' between; no part begins with '.'
 // or has ".tmp." in it. Errors of every call name the object and the store: InvalidArgument (a
@@ -28,30 +28,31 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Writes an object whole or not at all, over one of the same name. After an error nobody knows
-  // whether the old one is there or the new one; half of one never is.
+  // Writes an object atomically, replacing one of the same name. After an error either the old
+  // object or the new one is there; never a part of one.
   virtual absl::Status Put(const std::string& name,
                            absl::Span<const absl::Span<const char>> pieces) = 0;
-  // Writes an object where there is none of the same name. Errors: AlreadyExists: there is one,
-  // which stays. Where an answer was lost on the way, one that is there with these bytes is this
-  // one.
+  // Writes an object if no object has its name. Errors: AlreadyExists: there is one, which stays.
+  // If an answer was lost on the way, an existing object with these bytes counts as this one.
   virtual absl::Status PutNew(const std::string& name,
                               absl::Span<const absl::Span<const char>> pieces) = 0;
-  // Returns the object, at an address that is aligned for all types. Errors: NotFound.
-  virtual absl::StatusOr<Bytes> Get(const std::string& name) = 0;
-  // Hands an object on in order, so that it need not be in memory as a whole: `take` is called with
-  // the object's size and its next bytes, which are valid during the call; of an empty one once. An
-  // error of `take` ends it and is returned. Errors: NotFound.
+  // Returns the object, at an address that is aligned for all types. Errors: NotFound;
+  // InvalidArgument: it is larger than `bytes_max`, and no memory is taken for it.
+  virtual absl::StatusOr<Bytes> GetAtMost(const std::string& name, uint64_t bytes_max) = 0;
+  absl::StatusOr<Bytes> Get(const std::string& name) { return GetAtMost(name, UINT64_MAX); }
+  // Reads an object in pieces, so that it need not be in memory as a whole: `take` is called with
+  // the object's size and its next bytes, which are valid during the call; once for an empty
+  // object. An error of `take` ends the read and is returned. Errors: NotFound.
   using TakePiece = std::function<absl::Status(uint64_t size, absl::Span<const char> piece)>;
   virtual absl::Status Read(const std::string& name, const TakePiece& take);
   // Returns the names of all objects, in order.
   virtual absl::StatusOr<std::vector<std::string>> List() = 0;
-  // Removes an object; one that is not there is fine.
+  // Removes an object; a missing object is fine.
   virtual absl::Status Delete(const std::string& name) = 0;
-  // Removes all objects "FOLDER/..." and what writers that died have left there. REQUIRES: nobody
+  // Removes all objects "FOLDER/..." and the leftovers of writers that died. REQUIRES: nobody
   // writes there.
   virtual absl::Status DeleteFolder(const std::string& folder) = 0;
-  // Returns what errors call the store: its folder or address.
+  // Returns the store's name in errors: its folder or address.
   virtual const std::string& where() const = 0;
 };
 

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/ipc/unix_socket.h"
+#include "common/os/unix_socket.h"
 #include "common/require.h"
 
 namespace strata::control {

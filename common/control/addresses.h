@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+
 namespace strata::control {
 
 // Where several coordinators stand by for the one that leads, a daemon or command knows all their
@@ -18,18 +20,21 @@ constexpr size_t kAddressesMax = 16;
 // "HOST:PORT,HOST:PORT" as its parts; "unix:/PATH" and "HOST:PORT" stay whole.
 std::vector<std::string> SplitAddresses(const std::string& coordinator);
 
-// What one that stands by answers to each call, with the code Unavailable: "HOST:PORT leads" or
-// "nobody leads yet", where `leader` is empty.
+// A standby's answer to each call, with the code Unavailable: "HOST:PORT leads", or "nobody leads
+// yet" if `leader` is empty.
 std::string StandbyText(const std::string& leader);
 bool IsStandbyText(const std::string& why);
 // Whom such an answer names.
 std::optional<std::string> LeaderIn(const std::string& why);
 
-// Whether a coordinator that names `epoch` leads no longer, as far as one knows who has been told
-// of `newest` (0: of none).
+// Returns whether a coordinator that names `epoch` no longer leads, as far as a process that has
+// heard of `newest` (0: of none) can tell.
 constexpr bool WasDeposed(uint64_t epoch, uint64_t newest) { return epoch < newest; }
 
-// Which address is to be tried: one after the other, but first the one that is said to lead.
+// The pause after all addresses have been tried.
+inline constexpr absl::Duration kPauseBetweenRounds = absl::Milliseconds(200);
+
+// Chooses the address to try: each in turn, beginning with the one that is said to lead.
 class AddressRound {
  public:
   // REQUIRES: SplitAddresses(coordinator) is not empty.
@@ -37,12 +42,12 @@ class AddressRound {
 
   const std::string& current() const { return addresses_[current_]; }
   bool is_one() const { return addresses_.size() == 1; }
-  // The present one does not serve, for this reason; empty: it is not known anew. Returns whether
-  // all have been tried once: then it is time for a pause, and a new round begins.
+  // The current address does not serve, for this reason; empty: no new reason is known. Returns
+  // true if all have been tried once: then it is time for a pause, and a new round begins.
   bool OnFailed(const std::string& why);
   // The present one serves: it is the first of the next round, too.
   void OnServed();
-  // Whether somebody has said in the last round that it stands by: another one may lead soon.
+  // Returns whether an address answered as a standby in the last round: another one may lead soon.
   bool knows_standby() const { return knows_standby_; }
   // Why none served: the reason, and with several addresses that of each: "a:1: reason; b:1: ...".
   std::string Reasons() const;

@@ -2,38 +2,74 @@
 #define STRATA_COMMON_CONTROL_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/support/status.h>
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/control/addresses.h"
 #include "common/control/credentials.h"
-#include "common/control/peer_check.h"
-#include "common/limits/limits.h"
+#include "common/keys/certificate.h"
+#include "common/keys/verify.h"
+#include "common/os/limits.h"
 #include "common/unique_fd.h"
 
 namespace strata::control {
 
-// For a process that speaks gRPC, at its start: what gRPC itself would log is left to the log level
-// "debug" (a line for each connection, and for each stranger's), and the system's Abseil, whose
-// locks gRPC uses, no longer looks for deadlocks at each lock.
+// Checks that the peer is the coordinator of a trusted cluster. TLS itself has shown by then that
+// the peer has its certificate's private key; everything else about the certificate is checked here
+// instead of in gRPC, which would only say that the handshake failed.
+//
+// Threads: any.
+class PeerCheck {
+ public:
+  // Trusts the cluster's authorities.
+  explicit PeerCheck(keys::Trust trust) : trust_(std::move(trust)) {}
+  // Trusts the one with this SHA-256, which the other side is to show, too.
+  explicit PeerCheck(std::string authority) : authority_(std::move(authority)) {}
+
+  // Errors: Unauthenticated; kept.
+  absl::Status Check(const std::vector<keys::Certificate>& chain, absl::Time now);
+  // The result for the newest connection.
+  absl::Status last() const;
+
+ private:
+  absl::Status Judge(const std::vector<keys::Certificate>& chain, absl::Time now) const;
+
+  const keys::Trust trust_;
+  const std::string authority_;
+  mutable absl::Mutex mutex_;
+  absl::Status last_ ABSL_GUARDED_BY(mutex_);
+};
+
+// For gRPC.
+std::shared_ptr<grpc::experimental::CertificateVerifier> VerifierOf(
+    std::shared_ptr<PeerCheck> check);
+
+// Call it at the start of a process that uses gRPC: gRPC's own log lines (one for each connection,
+// strangers' included) move to the log level "debug", and the system's Abseil, whose locks gRPC
+// uses, no longer looks for deadlocks at each lock.
 void PrepareGrpc();
 
 // The largest message either way; a placement of a million chunks has a few MiB.
 inline constexpr int kMessageBytesMax = kControlMessageBytesMax;
 
-// How long a coordinator may be silent while something is asked of it. A host that vanished without
-// closing its connections is noticed by pings.
+// How long a coordinator may be silent during a call. Pings notice a host that vanished without
+// closing its connections.
 inline constexpr absl::Duration kSilenceOfCalls = absl::Seconds(5);
 
 // A channel to the coordinator at a HOST:PORT with connections of its own (no other channel's
 // backoff delays it), past any HTTP proxy of the environment. Connects when first used.
 struct Line {
   std::shared_ptr<grpc::Channel> channel;
-  // What was wrong with who answered there.
+  // Why the peer there was refused.
   std::shared_ptr<const PeerCheck> check;
 
   // Waits until it is up. Errors: Unavailable (not in time; no text); Unauthenticated: who answers
@@ -58,6 +94,19 @@ absl::Status Unreachable(const std::string& address, const std::string& tried_fo
                          const std::string& why);
 // FailedPrecondition: "coordinator at HOST:PORT: ...".
 absl::Status Refused(const std::string& address, const std::string& why);
+
+// How long a silent address is tried if there are others.
+inline constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
+
+// Connects to the coordinator for one call or stream: to that of the round's address, or over the
+// Unix socket that `coordinator` names. Waits until it is there, up to `until`; with several
+// addresses up to a second. Errors: Unavailable: it is not there by then, perhaps without a text;
+// FailedPrecondition: there are no keys for it, or who answers is not to be trusted;
+// PermissionDenied: another user listens at the Unix socket.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coordinator,
+                                                         const AddressRound& round,
+                                                         const Credentials& credentials,
+                                                         absl::Time until);
 
 }  // namespace strata::control
 

@@ -3,6 +3,8 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,17 +16,15 @@
 #include "common/control/addresses.h"
 #include "common/control/channel.h"
 #include "common/control/dial.h"
-#include "common/control/probe.h"
-#include "common/ipc/unix_socket.h"
 #include "common/job/job.h"
+#include "common/os/unix_socket.h"
+#include "common/random.h"
 #include "proto/control.grpc.pb.h"
 
 namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
-// With several addresses, for one of them that says nothing.
-constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 // Between looks at a checkpoint that is being written.
 constexpr absl::Duration kCheckpointLook = absl::Milliseconds(20);
 
@@ -40,10 +40,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     *request.mutable_resume() = resume;
     *request.mutable_job() = job;
     request.set_protocol_version(kProtocolVersion);
+    request.set_request_id(RandomId());
     proto::SubmitReply reply;
-    const absl::Status status = Call(
-        /*retry=*/false,
-        [&](Stub& stub, grpc::ClientContext* c) { return stub.Submit(c, request, &reply); });
+    const absl::Status status =
+        Call([&](Stub& stub, grpc::ClientContext* c) { return stub.Submit(c, request, &reply); });
     if (!status.ok()) return status;
     return JobId(reply.job_id());
   }
@@ -52,45 +52,61 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::CancelRequest request;
     request.set_job_id(job.value());
     proto::CancelReply reply;
-    return Call(/*retry=*/true, [&](Stub& stub, grpc::ClientContext* c) {
-      return stub.Cancel(c, request, &reply);
-    });
+    return Call(
+        [&](Stub& stub, grpc::ClientContext* c) { return stub.Cancel(c, request, &reply); });
   }
 
   absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() override {
-    proto::ListJobsReply reply;
-    const absl::Status status = Call(/*retry=*/true, [&](Stub& stub, grpc::ClientContext* c) {
-      return stub.ListJobs(c, proto::ListJobsRequest(), &reply);
-    });
-    if (!status.ok()) return status;
-    return std::vector<proto::JobStatus>(reply.jobs().begin(), reply.jobs().end());
+    std::vector<proto::JobStatus> jobs;
+    proto::ListJobsRequest request;
+    while (true) {
+      proto::ListJobsReply page;
+      const absl::Status status = Call(
+          [&](Stub& stub, grpc::ClientContext* c) { return stub.ListJobs(c, request, &page); });
+      if (!status.ok()) return status;
+      std::move(page.mutable_jobs()->begin(), page.mutable_jobs()->end(), std::back_inserter(jobs));
+      // A page that makes no progress would repeat for ever.
+      if (!page.more() || jobs.empty() || jobs.back().job_id() <= request.after()) return jobs;
+      request.set_after(jobs.back().job_id());
+    }
   }
 
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) override {
     proto::GetJobRequest request;
     request.set_job_id(job.value());
     proto::JobStatus reply;
-    const absl::Status status = Call(
-        /*retry=*/true,
-        [&](Stub& stub, grpc::ClientContext* c) { return stub.GetJob(c, request, &reply); });
+    const absl::Status status =
+        Call([&](Stub& stub, grpc::ClientContext* c) { return stub.GetJob(c, request, &reply); });
     if (!status.ok()) return status;
     return reply;
   }
 
   absl::StatusOr<proto::ListNodesReply> ListNodes() override {
-    proto::ListNodesReply reply;
-    const absl::Status status = Call(/*retry=*/true, [&](Stub& stub, grpc::ClientContext* c) {
-      return stub.ListNodes(c, proto::ListNodesRequest(), &reply);
-    });
-    if (!status.ok()) return status;
-    return reply;
+    proto::ListNodesReply all;
+    proto::ListNodesRequest request;
+    while (true) {
+      proto::ListNodesReply page;
+      const absl::Status status = Call(
+          [&](Stub& stub, grpc::ClientContext* c) { return stub.ListNodes(c, request, &page); });
+      if (!status.ok()) return status;
+      const bool more = page.more() && !page.daemons().empty();
+      if (request.after().empty()) {
+        all = std::move(page);
+        all.clear_more();
+      } else {
+        for (proto::DaemonStatus& daemon : *page.mutable_daemons()) {
+          *all.add_daemons() = std::move(daemon);
+        }
+      }
+      if (!more || all.daemons().rbegin()->name() <= request.after()) return all;
+      request.set_after(all.daemons().rbegin()->name());
+    }
   }
 
   absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request) override {
     proto::DrainReply reply;
-    const absl::Status status = Call(
-        /*retry=*/true,
-        [&](Stub& stub, grpc::ClientContext* c) { return stub.Drain(c, request, &reply); });
+    const absl::Status status =
+        Call([&](Stub& stub, grpc::ClientContext* c) { return stub.Drain(c, request, &reply); });
     if (!status.ok()) return status;
     return reply;
   }
@@ -158,9 +174,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     round_ = *round;
   }
 
-  // One at the round's address whose line is up by then. A Unix socket is dialled anew each time,
-  // as it is the dialled line of which is known who listens. Errors: Unavailable; PermissionDenied:
-  // another user does; FailedPrecondition: see the class.
+  // Returns a stub at the round's address whose line is up by then. A Unix socket is dialled again
+  // each time, since only a dialled line tells who listens. Errors: Unavailable; PermissionDenied:
+  // another user listens; FailedPrecondition: see the class.
   absl::StatusOr<StubPointer> Connect(const AddressRound& round, absl::Time until) {
     if (!path_) return ConnectOverTcp(round, until);
     while (true) {
@@ -215,16 +231,16 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return GaveUp(options_.coordinator, options_.credentials, options_.deadline, why);
   }
 
-  // Of several one may stand still, and another one lead: what can be asked again is.
-  absl::Time AnswerBy(const AddressRound& round, bool retry, absl::Time deadline) const {
-    if (!retry || round.is_one()) return deadline;
+  // With several addresses, one may hang while another one leads.
+  absl::Time AnswerBy(const AddressRound& round, absl::Time deadline) const {
+    if (round.is_one()) return deadline;
     return std::min(deadline, absl::Now() + options_.deadline / 3);
   }
 
   // Runs `method` on a fresh context until it succeeds, fails for a reason other than the line's,
-  // or the deadline passes. What stands by has not begun anything: another one is asked.
+  // or the deadline passes. A call that was made twice stands for one.
   template <typename Method>
-  absl::Status Call(bool retry, const Method& method) {
+  absl::Status Call(const Method& method) {
     const absl::Time deadline = absl::Now() + options_.deadline;
     AddressRound round = Round();
     while (true) {
@@ -233,7 +249,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       if (!stub.ok() && !absl::IsUnavailable(status)) return status;
       if (stub.ok()) {
         grpc::ClientContext context;
-        context.set_deadline(absl::ToChronoTime(AnswerBy(round, retry, deadline)));
+        context.set_deadline(absl::ToChronoTime(AnswerBy(round, deadline)));
         status = FromGrpc(method(**stub, &context));
         if (absl::IsUnimplemented(status)) {
           return TooLate("a gRPC server is there, but it is not a coordinator");
@@ -246,9 +262,6 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
           return FromPeer(round, status);
         }
         if (is_late) status = absl::UnavailableError("it does not answer");
-        if (!retry && !IsStandbyText(std::string(status.message()))) {
-          return TooLate(std::string(status.message()));
-        }
       }
       const bool all_tried = round.OnFailed(std::string(status.message()));
       if (absl::Now() + (all_tried ? kPause : absl::ZeroDuration()) >= deadline) {

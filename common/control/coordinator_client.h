@@ -15,11 +15,11 @@
 
 namespace strata::control {
 
-// What the command line asks the coordinator. Each call waits until the coordinator can be reached,
-// up to `deadline`; then Unavailable, naming the address. FailedPrecondition: there are no keys for
-// it, the coordinator does not take them, or is not to be trusted. Other errors are the
-// coordinator's own: InvalidArgument (a job that it refuses), NotFound (no such job),
-// FailedPrecondition (another protocol version).
+// The command line's calls to the coordinator. Each waits until the coordinator can be reached, up
+// to `deadline`; then Unavailable, naming the address. FailedPrecondition: there are no keys for
+// it, or it does not accept them, or it is not trusted. Other errors are the coordinator's own:
+// InvalidArgument (a job that it refuses), NotFound (no such job), FailedPrecondition (another
+// protocol version).
 //
 // Threads: any; calls may run side by side.
 class CoordinatorClient {
@@ -35,8 +35,8 @@ class CoordinatorClient {
   virtual ~CoordinatorClient() = default;
   static std::unique_ptr<CoordinatorClient> Create(Options options);
 
-  // Sent once: when the line breaks before the answer, the job may have been taken in
-  // (Unavailable).
+  // When the line breaks before the answer, it is asked again, and the job is taken in once. After
+  // Unavailable it may have been.
   virtual absl::StatusOr<JobId> Submit(const proto::Job& job,
                                        const proto::ResumeFrom& resume = {}) = 0;
   // Fine, too, for a job that has ended.
@@ -68,7 +68,7 @@ class CoordinatorClient {
 void AwaitLastCheckpoint(CoordinatorClient* client, const proto::JobStatus& end,
                          absl::Duration timeout, const std::function<bool()>& still_wanted);
 
-// Whether the job has ended: finished, failed or cancelled.
+// Returns whether the job has ended: finished, failed or cancelled.
 bool HasEnded(proto::JobState state);
 
 }  // namespace strata::control

@@ -1,6 +1,6 @@
-// What becomes of streams that a coordinator cancels: one that stops does so with calls that come
-// after it has ended the others. And who is spoken to at a Unix socket. The rest of the client is
-// tested with a real coordinator.
+// Streams that a coordinator cancels: one that stops does so with calls that arrive after it has
+// ended the others. Also the peer at a Unix socket. The rest of the client is tested in
+// server/coordinator.
 #include "common/control/coordinator_client.h"
 
 #include <grpcpp/grpcpp.h>
@@ -15,13 +15,16 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/control/session.h"
-#include "common/ipc/testing/other_user.h"
-#include "common/ipc/testing/short_folder.h"
-#include "common/ipc/unix_socket.h"
+#include "common/os/unix_socket.h"
+#include "common/testing/other_user.h"
+#include "common/testing/short_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/control.grpc.pb.h"
@@ -29,7 +32,7 @@
 namespace strata::control {
 namespace {
 
-// Cancels the first call of each stream; a later follower is told that job 7 has finished.
+// Cancels the first call of each kind; a later follower is told that job 7 has finished.
 class CancellingCoordinator final : public proto::Coordinator::Service {
  public:
   grpc::Status Follow(grpc::ServerContext*, const proto::FollowRequest*,
@@ -46,9 +49,26 @@ class CancellingCoordinator final : public proto::Coordinator::Service {
     return grpc::Status(grpc::StatusCode::CANCELLED, "");
   }
 
+  // As one that stops right after it has taken the job in.
+  grpc::Status Submit(grpc::ServerContext*, const proto::SubmitRequest* request,
+                      proto::SubmitReply* reply) override {
+    const absl::MutexLock lock(&mutex_);
+    submitted_.push_back(request->request_id());
+    if (submitted_.size() == 1) return grpc::Status(grpc::StatusCode::CANCELLED, "");
+    if (submitted_.size() == 2) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "");
+    reply->set_job_id(7);
+    return grpc::Status::OK;
+  }
+
   int follows() const { return follows_; }
+  std::vector<uint64_t> submitted() const {
+    const absl::MutexLock lock(&mutex_);
+    return submitted_;
+  }
 
  private:
+  mutable absl::Mutex mutex_;
+  std::vector<uint64_t> submitted_ ABSL_GUARDED_BY(mutex_);  // ids of requests
   std::atomic<int> follows_ = 0;
 };
 
@@ -75,6 +95,19 @@ TEST_F(CancelledTest, AFollowerTriesAgain) {
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), proto::FINISHED);
   EXPECT_EQ(coordinator_.follows(), 2);
+}
+
+TEST_F(CancelledTest, ASubmissionIsSentAgainUnderItsNumber) {
+  const absl::StatusOr<JobId> job = client_->Submit({}, {});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(*job, JobId(7));
+  const std::vector<uint64_t> ids = coordinator_.submitted();
+  ASSERT_EQ(ids.size(), 3u);
+  EXPECT_NE(ids[0], 0u);
+  EXPECT_EQ(ids[1], ids[0]);
+  EXPECT_EQ(ids[2], ids[0]);
+  EXPECT_TRUE(client_->Submit({}, {}).ok());
+  EXPECT_NE(coordinator_.submitted().back(), ids[0]) << "another one";
 }
 
 TEST_F(CancelledTest, WhoWaitsForATraceIsToldThatTheCoordinatorEndedIt) {

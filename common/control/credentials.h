@@ -1,6 +1,7 @@
 #ifndef STRATA_COMMON_CONTROL_CREDENTIALS_H_
 #define STRATA_COMMON_CONTROL_CREDENTIALS_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -9,8 +10,8 @@
 
 namespace strata::control {
 
-// How a process and the coordinator at a HOST:PORT know each other. A Unix socket needs none of it:
-// there the kernel says who is at the other end.
+// How a process and the coordinator at a HOST:PORT authenticate each other. A Unix socket needs no
+// credentials: there the kernel names the peer's user.
 class Credentials {
  public:
   enum class Kind {
@@ -22,18 +23,18 @@ class Credentials {
 
   Credentials() = default;  // kNone
   static Credentials Insecure();
-  // Read anew for each connection: a renewed certificate takes the place of the old one there.
+  // Read again for each connection, so that a renewed certificate is used.
   static Credentials File(std::string path);
   static Credentials Of(keys::KeyFile keys);
-  // Of a process that has no certificate yet. `authority`: SHA-256 of the root that must have
-  // signed the coordinator's, 32 bytes.
+  // For a process without a certificate. `authority`: SHA-256 of the root that must have signed the
+  // coordinator's certificate, 32 bytes.
   static Credentials Joining(std::string authority);
 
   Kind kind() const { return kind_; }
   // Empty: the keys are in memory.
   const std::string& path() const { return path_; }
   const std::string& authority() const { return authority_; }
-  // Of kKeys. Errors: those of keys::ReadKeyFile, with what a member does about them.
+  // REQUIRES: kKeys. Errors: those of keys::ReadKeyFile, with what a member can do about them.
   absl::StatusOr<keys::KeyFile> Keys() const;
 
  private:
@@ -42,6 +43,17 @@ class Credentials {
   std::optional<keys::KeyFile> keys_;
   std::string authority_;
 };
+
+// The metadata key of the JoinRequest of a Join call, as bytes; the call's message is empty.
+// Anybody with a token may join, so the coordinator reads no message before it has seen the token:
+// gRPC bounds metadata by 8 KiB, and a message by the size of the largest job.
+inline constexpr char kJoinMetadata[] = "strata-join-bin";
+
+// The largest request: a name, a token's secret and a request for a certificate.
+inline constexpr size_t kJoinBytesMax = 4096;
+
+// How ListNodesReply.security begins where the cluster has keys; its name follows.
+inline constexpr char kHasKeys[] = "mutual TLS, cluster ";
 
 }  // namespace strata::control
 

@@ -3,8 +3,10 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/control/credentials.h"
 #include "common/unique_fd.h"
 
 namespace strata::control {
@@ -21,6 +23,16 @@ absl::StatusOr<UniqueFd> DialTcp(const std::string& address, absl::Duration time
 // Connects to "HOST:PORT" or "unix:/PATH". Errors: those of DialTcp and DialUnix.
 absl::StatusOr<UniqueFd> Dial(const std::string& address, absl::Duration timeout,
                               absl::Duration silence);
+
+// Why no channel to "HOST:PORT" comes up, as far as one plain connection can tell: "connection
+// refused", "unknown host", ...; of several addresses, why not to each. Takes a second at most for
+// each, and what resolving the name takes. `insecure`: the channel was to be without keys.
+std::string WhyUnreachable(const std::string& coordinator, bool insecure);
+// The same where a plain connection is already there.
+std::string WhyNoHandshake(bool insecure);
+// Unreachable (channel.h) for a call that has given up, with WhyUnreachable where `why` is empty.
+absl::Status GaveUp(const std::string& coordinator, const Credentials& credentials,
+                    absl::Duration tried_for, const std::string& why);
 
 }  // namespace strata::control
 

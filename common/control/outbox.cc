@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/limits/limits.h"
+#include "common/os/limits.h"
 #include "common/require.h"
 
 namespace strata::control {

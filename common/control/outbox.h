@@ -9,8 +9,8 @@
 
 namespace strata::control {
 
-// What a daemon says to the coordinator, in order: what waits to be sent, and what was sent so
-// lately that it may be lost should the line break. A pure state machine. One owner.
+// A daemon's messages to the coordinator, in order: those that wait to be sent, and those sent so
+// recently that a broken line may have lost them. A pure state machine with one owner.
 //
 // Bounded: at most kQueuedMessagesMax and kQueuedBytesMax wait for the first time, and the newest
 // of what was sent, up to as much, are kept to be said again.
@@ -18,13 +18,13 @@ class Outbox {
  public:
   // False, and the message is dropped: more than fits waits.
   [[nodiscard]] bool Add(proto::DaemonMessage message);
-  // The next one to be sent; null: none.
+  // Returns the next message to send; null: none.
   const proto::DaemonMessage* Next() const;
-  // It was sent. REQUIRES: there is one.
+  // Marks the next message as sent. REQUIRES: there is one.
   void MarkSent(absl::Time now);
-  // The line has ended, which may have been noticed late: what was sent in the last seconds waits
-  // again, before the rest. Answers to what the coordinator asked on that line are dropped: it asks
-  // anew, and would take them for answers to that.
+  // The line has ended, perhaps some time ago: messages sent in the last seconds wait again, before
+  // the rest. Answers to requests on that line are dropped: the coordinator asks again, and would
+  // take them for answers to the new request.
   void OnBroken(absl::Time now);
 
   bool empty() const { return waiting_.empty(); }

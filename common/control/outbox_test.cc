@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/limits/limits.h"
+#include "common/os/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -13,10 +13,9 @@ struct DialLimits {
   absl::Duration handshake;  // TLS and HTTP/2, once somebody has answered
 };
 
-// When a session that has lost its line tries again, and how long it waits for each try. Many
-// sessions lose their lines at the same moment, when their coordinator starts anew: so pauses grow
-// with the time away and are drawn, and nobody gives up a handshake that a busy coordinator may
-// still finish.
+// Decides when a session that has lost its line tries again, and how long each try may take. When a
+// coordinator restarts, many sessions lose their lines at once: so pauses grow with the time away
+// and are random, and no session gives up a handshake that a busy coordinator may still finish.
 class Redial {
  public:
   explicit Redial(absl::Time now) : broken_at_(now) {}
@@ -26,8 +25,8 @@ class Redial {
   absl::Duration Away(absl::Time now) const { return now - broken_at_; }
 
   DialLimits Limits(absl::Time now) const;
-  // Until the next try. `mean_min`: where who answers can do nothing but say that it stands by,
-  // many tries would only cost it handshakes.
+  // Returns the pause before the next try. `mean_min`: a lower bound of its mean while only
+  // standbys answer, because many tries would only cost them handshakes.
   absl::Duration Pause(absl::Time now, absl::Duration mean_min = absl::ZeroDuration());
 
  private:

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
 
 namespace strata::control {
 namespace {

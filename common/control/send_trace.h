@@ -5,13 +5,13 @@
 #include <map>
 
 #include "common/control/session.h"
-#include "common/limits/trace_limits.h"
+#include "common/os/limits.h"
 #include "proto/processes.pb.h"
 
 namespace strata::control {
 
-// Hands a daemon's traces on. Where much waits for the coordinator already, events are counted
-// instead of sent: traces may not end a session. One owner.
+// Sends a daemon's traces. If much already waits for the coordinator, events are counted instead of
+// sent: traces must not end a session. One owner.
 class TraceSender {
  public:
   // The end of a job's trace is always sent.

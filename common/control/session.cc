@@ -1,31 +1,297 @@
 #include "common/control/session.h"
 
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
 #include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
-#include <random>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/control/addresses.h"
 #include "common/control/channel.h"
-#include "common/control/inbox.h"
+#include "common/control/credentials.h"
+#include "common/control/dial.h"
 #include "common/control/outbox.h"
-#include "common/control/probe.h"
 #include "common/control/redial.h"
-#include "common/control/renewal.h"
-#include "common/control/session_stream.h"
-#include "common/ipc/unix_socket.h"
 #include "common/job/job.h"
-#include "common/limits/limits.h"
+#include "common/keys/certificate.h"
+#include "common/keys/key_file.h"
+#include "common/keys/private_key.h"
 #include "common/log.h"
+#include "common/os/limits.h"
+#include "common/os/unix_socket.h"
+#include "common/random.h"
 #include "common/version.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/control.pb.h"
 
 namespace strata::control {
 namespace {
+
+// The coordinator's messages on one line that the daemon has not handled yet, in order. Bounded:
+// before Add the caller waits for HasRoom. One owner.
+class Inbox {
+ public:
+  bool HasRoom() const { return messages_.size() < kQueuedMessagesMax && bytes_ < kQueuedBytesMax; }
+  void Add(proto::CoordinatorMessage message) {
+    const size_t bytes = message.ByteSizeLong();
+    bytes_ += bytes;
+    message_bytes_max_ = std::max(message_bytes_max_, bytes);
+    messages_.push_back(std::move(message));
+  }
+  std::optional<proto::CoordinatorMessage> Pop() {
+    if (messages_.empty()) return std::nullopt;
+    proto::CoordinatorMessage message = std::move(messages_.front());
+    messages_.pop_front();
+    bytes_ -= message.ByteSizeLong();
+    return message;
+  }
+  void Clear() {
+    messages_.clear();
+    bytes_ = 0;
+  }
+
+  bool empty() const { return messages_.empty(); }
+  size_t messages() const { return messages_.size(); }
+  size_t bytes() const { return bytes_; }
+  // Bytes of the largest message so far.
+  size_t message_bytes_max() const { return message_bytes_max_; }
+
+ private:
+  std::deque<proto::CoordinatorMessage> messages_;
+  size_t bytes_ = 0;
+  size_t message_bytes_max_ = 0;
+};
+
+// Replaces a daemon's certificate over its session before it ends. Only one in a file is replaced:
+// what keeps keys in memory does not live so long.
+//
+// Threads: one.
+class Renewal {
+ public:
+  explicit Renewal(Credentials credentials) : credentials_(std::move(credentials)) {}
+
+  // A session has begun. `authorities`: SHA-256 in hex of each of the cluster's roots, with commas
+  // between; empty: the coordinator issues no certificates.
+  void OnRegistered(const std::string& authorities, absl::Time now);
+  // Returns the request for a new certificate when it is due; nothing while an answer is pending.
+  std::optional<proto::DaemonMessage> Due(absl::Time now);
+  // Takes the answer and writes the file. Errors: the coordinator's; those of keys::WriteKeyFile;
+  // it is tried again after a while.
+  absl::Status OnRenewed(const proto::CertificateRenewed& answer, absl::Time now);
+
+ private:
+  absl::Status Replace(const proto::CertificateRenewed& answer, const keys::PrivateKey& key) const;
+
+  const Credentials credentials_;
+  absl::Time due_at_ = absl::InfiniteFuture();
+  std::optional<keys::PrivateKey> key_;  // that a certificate was asked for
+};
+
+// After one that failed.
+constexpr absl::Duration kRenewalPause = absl::Minutes(5);
+
+// Returns whether the file trusts exactly those authorities.
+bool Trusts(const keys::KeyFile& file, const std::string& authorities) {
+  const std::set<std::string> wanted = absl::StrSplit(authorities, ',');
+  std::set<std::string> trusted;
+  for (const keys::Certificate& root : file.roots) {
+    trusted.insert(keys::FingerprintText(root.fingerprint()));
+  }
+  return trusted == wanted;
+}
+
+void Renewal::OnRegistered(const std::string& authorities, absl::Time now) {
+  key_.reset();
+  due_at_ = absl::InfiniteFuture();
+  if (authorities.empty() || credentials_.path().empty()) return;
+  const absl::StatusOr<keys::KeyFile> file = credentials_.Keys();
+  if (!file.ok()) return;  // it is in use until the next connection, which will say why it fails
+  due_at_ = Trusts(*file, authorities) ? keys::RenewAt(file->chain.front()) : now;
+}
+
+std::optional<proto::DaemonMessage> Renewal::Due(absl::Time now) {
+  if (now < due_at_) return std::nullopt;
+  due_at_ = now + kRenewalPause;  // where no answer comes
+  absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
+  if (!key.ok()) return std::nullopt;
+  const absl::StatusOr<std::string> request = keys::MakeRequestPem(*key);
+  if (!request.ok()) return std::nullopt;
+  key_ = *std::move(key);
+  proto::DaemonMessage message;
+  message.mutable_renew()->set_request_pem(*request);
+  return message;
+}
+
+absl::Status Renewal::OnRenewed(const proto::CertificateRenewed& answer, absl::Time now) {
+  if (!key_.has_value()) return absl::FailedPreconditionError("it was not asked for");
+  const keys::PrivateKey key = *key_;
+  key_.reset();
+  const absl::Status replaced =
+      answer.error().empty() ? Replace(answer, key) : absl::InternalError(answer.error());
+  due_at_ = now + kRenewalPause;
+  const absl::StatusOr<keys::KeyFile> file = credentials_.Keys();
+  if (replaced.ok() && file.ok()) {
+    due_at_ = std::max(due_at_, keys::RenewAt(file->chain.front()));
+  }
+  return replaced;
+}
+
+absl::Status Renewal::Replace(const proto::CertificateRenewed& answer,
+                              const keys::PrivateKey& key) const {
+  const absl::StatusOr<keys::KeyFile> file =
+      keys::ParseKeyFile(key.ToPem() + answer.chain_pem() + answer.roots_pem(), "the answer");
+  if (!file.ok()) return file.status();
+  return keys::WriteKeyFile(credentials_.path(), *file);
+}
+
+// One connection of a session, from dialling to its end; never reused. A reader thread of its own
+// brings what arrives.
+//
+// Threads: Write from one thread at a time; Cancel from any. The callbacks run on the reader thread
+// until the destructor, which waits for it, returns.
+class SessionStream {
+ public:
+  struct Callbacks {
+    std::function<void(proto::CoordinatorMessage)> on_message;
+    // The line has ended, with the reason; the last call. FailedPrecondition: there are no keys for
+    // the coordinator, or something else answers there; Unauthenticated, PermissionDenied: the
+    // coordinator's word.
+    std::function<void(absl::Status)> on_closed;
+  };
+
+  virtual ~SessionStream() = default;  // cancels
+  // Blocks up to about `limits`; where that is not enough, or nobody is there, the line has ended
+  // already.
+  static std::unique_ptr<SessionStream> Dial(const std::string& coordinator,
+                                             const Credentials& credentials,
+                                             const DialLimits& limits, Callbacks callbacks);
+
+  // Hands the message to the connection; may block while its buffers are full. False: the line is
+  // broken, on_closed says why.
+  virtual bool Write(const proto::DaemonMessage& message) = 0;
+  // Says that no more comes; the coordinator then closes the line in order.
+  virtual void Finish() = 0;
+  // Breaks the line at once; a Write in progress returns.
+  virtual void Cancel() = 0;
+  // Null: there never was a connection.
+  virtual std::shared_ptr<grpc::Channel> channel() const = 0;
+};
+
+// Without an acknowledgement of what was sent. With the time that a new connection takes it is well
+// within the time after which the coordinator takes a silent daemon for lost.
+constexpr absl::Duration kSilenceMax = absl::Seconds(2);
+
+// A line that has ended before it began.
+class NoLine final : public SessionStream {
+ public:
+  bool Write(const proto::DaemonMessage&) override { return false; }
+  void Finish() override {}
+  void Cancel() override {}
+  std::shared_ptr<grpc::Channel> channel() const override { return nullptr; }
+};
+
+class GrpcLine final : public SessionStream {
+ public:
+  GrpcLine(const std::shared_ptr<grpc::Channel>& channel, Callbacks callbacks)
+      : callbacks_(std::move(callbacks)),
+        channel_(channel),
+        stub_(proto::Coordinator::NewStub(channel)),
+        stream_(Open()),
+        reader_([this] { Read(); }) {}
+
+  ~GrpcLine() override {
+    context_.TryCancel();
+    reader_.join();
+  }
+
+  bool Write(const proto::DaemonMessage& message) override { return stream_->Write(message); }
+  void Finish() override { stream_->WritesDone(); }
+  void Cancel() override { context_.TryCancel(); }
+  std::shared_ptr<grpc::Channel> channel() const override { return channel_; }
+
+ private:
+  using Stream = grpc::ClientReaderWriter<proto::DaemonMessage, proto::CoordinatorMessage>;
+
+  // Corked, the call goes out with the first message: so it is Write that waits, and Cancel can end
+  // that.
+  std::unique_ptr<Stream> Open() {
+    context_.set_initial_metadata_corked(true);
+    return stub_->Session(&context_);
+  }
+
+  void Read() {
+    proto::CoordinatorMessage message;
+    while (stream_->Read(&message)) callbacks_.on_message(std::move(message));
+    const absl::Status status = FromGrpc(stream_->Finish());
+    callbacks_.on_closed(status.ok() ? absl::UnavailableError("closed by the coordinator")
+                                     : status);
+  }
+
+  const Callbacks callbacks_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  const std::unique_ptr<proto::Coordinator::Stub> stub_;
+  const std::unique_ptr<Stream> stream_;
+  std::thread reader_;
+};
+
+// Dials over TLS. The channel would reconnect after its end, but it serves one session only;
+// streams beside it end when Session::Callbacks::on_line reports the end of the line. A plain
+// connection first shows whether anybody listens: it costs a hundredth of a channel with keys, of
+// which daemons without a coordinator would make many.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coordinator,
+                                                          const Credentials& credentials,
+                                                          const DialLimits& limits) {
+  if (const absl::StatusOr<UniqueFd> probe = DialTcp(coordinator, limits.connect, kSilenceMax);
+      !probe.ok()) {
+    return probe.status();
+  }
+  const absl::StatusOr<Line> line =
+      LineTo(coordinator, credentials, {.silence = kSilenceMax, .connect = limits.handshake});
+  if (!line.ok()) return line.status();
+  const absl::Status up = line->Await(absl::Now() + limits.handshake);
+  if (up.ok()) return line->channel;
+  if (absl::IsUnavailable(up)) return absl::UnavailableError(WhyNoHandshake(/*insecure=*/false));
+  return Refused(coordinator, std::string(up.message()));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialChannel(const std::string& coordinator,
+                                                           const Credentials& credentials,
+                                                           const DialLimits& limits) {
+  const bool is_plain = UnixPath(coordinator) || credentials.kind() == Credentials::Kind::kInsecure;
+  if (!is_plain) return DialSecure(coordinator, credentials, limits);
+  absl::StatusOr<UniqueFd> fd = control::Dial(coordinator, limits.connect, kSilenceMax);
+  if (fd.ok()) return ChannelOn(*std::move(fd));
+  // Another user listens there.
+  const bool is_strange = absl::IsPermissionDenied(fd.status());
+  if (!is_strange) return fd.status();
+  return absl::FailedPreconditionError(absl::StrCat("coordinator at ", fd.status().message()));
+}
+
+std::unique_ptr<SessionStream> SessionStream::Dial(const std::string& coordinator,
+                                                   const Credentials& credentials,
+                                                   const DialLimits& limits, Callbacks callbacks) {
+  const auto channel = DialChannel(coordinator, credentials, limits);
+  if (channel.ok()) return std::make_unique<GrpcLine>(*channel, std::move(callbacks));
+  callbacks.on_closed(channel.status());
+  return std::make_unique<NoLine>();
+}
 
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
 constexpr absl::Duration kStopTimeout = absl::Seconds(2);
@@ -33,11 +299,6 @@ constexpr absl::Duration kStopTimeout = absl::Seconds(2);
 constexpr absl::Duration kConnectOfSeveral = absl::Seconds(1);
 // The mean pause where all that answer stand by.
 constexpr absl::Duration kPauseAtStandby = absl::Milliseconds(250);
-
-uint64_t RandomId() {
-  std::random_device random;
-  return (static_cast<uint64_t>(random()) << 32 | random()) | 1;
-}
 
 class GrpcSession final : public Session {
  public:
@@ -117,7 +378,7 @@ class GrpcSession final : public Session {
         end = Unreachable(options_.coordinator, absl::FormatDuration(patience), WhyNot());
         break;
       }
-      // Many sessions that broke together do not go on together.
+      // Sessions that broke together must not retry together.
       if (!all_tried && !registered_) continue;
       const bool waits = all_tried && round_.knows_standby();
       PauseUnlessStopping(
@@ -164,7 +425,7 @@ class GrpcSession final : public Session {
       if (callbacks_.on_line) callbacks_.on_line(line->channel());
       status = Serve(line.get());
       if (callbacks_.on_line) callbacks_.on_line(nullptr);
-      // What came before the break still counts.
+      // Messages from before the break still count.
       while (std::optional<proto::CoordinatorMessage> message = TakenMessage()) {
         Deliver(*message);
       }

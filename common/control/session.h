@@ -1,6 +1,7 @@
 #ifndef STRATA_COMMON_CONTROL_SESSION_H_
 #define STRATA_COMMON_CONTROL_SESSION_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/control/credentials.h"
+#include "common/os/limits.h"
 #include "proto/control.pb.h"
 
 namespace grpc {
@@ -17,14 +19,14 @@ class Channel;
 
 namespace strata::control {
 
-// A daemon's line to the coordinator: registers, sends heartbeats, brings commands. When the line
-// breaks it registers again, with the jobs that `running_jobs` names, and then sends what was
-// queued meanwhile, in order. What was sent in the last seconds before the break is sent again,
-// since it may be lost: the coordinator takes each message any number of times.
+// A daemon's line to the coordinator: registers, sends heartbeats, receives commands. When the line
+// breaks it registers again, with the jobs that `running_jobs` names, and then sends the messages
+// queued meanwhile, in order. Messages sent in the last seconds before the break are sent again,
+// since they may be lost: the coordinator accepts each message any number of times.
 //
-// What waits in either direction is bounded (kQueuedMessagesMax, kQueuedBytesMax): commands that
-// the callbacks have not got to are left with the coordinator; a daemon that has more to say than
-// fits ends its session.
+// Messages that wait in either direction are bounded (kQueuedMessagesMax, kQueuedBytesMax):
+// commands that the callbacks have not handled stay with the coordinator; a daemon with more to
+// send than fits ends its session.
 //
 // Threads: Start, Stop and destruction from one thread, Send and use from any. The callbacks run on
 // the session's own thread, one at a time, and must return soon: heartbeats wait for them. They may
@@ -54,7 +56,7 @@ class Session {
     std::function<void(const absl::Status&)> on_lost;
   };
 
-  // What is queued now, and the largest message so far.
+  // Queued messages and bytes, and the largest message so far.
   struct Use {
     size_t messages = 0;
     size_t bytes = 0;
@@ -75,6 +77,32 @@ class Session {
   // Ends the line after what is queued has been sent (bounded by 2 s). Idempotent.
   virtual void Stop() = 0;
 };
+
+// Adds a resource and its limit to a heartbeat or status. Names that end in "bytes" are shown with
+// units; names that begin with "largest" are sizes, of which a cluster shows the maximum instead of
+// the sum. A limit of 0 means unlimited.
+template <typename Message>
+void AddResource(const std::string& name, uint64_t used, uint64_t limit, Message* message) {
+  proto::Resource* resource = message->add_resources();
+  resource->set_name(name);
+  resource->set_used(used);
+  resource->set_limit(limit);
+}
+
+// A count of 0 is left out.
+template <typename Message>
+void AddRefusal(const std::string& cause, uint64_t count, Message* message) {
+  if (count == 0) return;
+  proto::Refusal* refusal = message->add_refusals();
+  refusal->set_cause(cause);
+  refusal->set_count(count);
+}
+
+template <typename Message>
+void AddSessionResources(const Session::Use& use, Message* message) {
+  AddResource("largest message bytes", use.message_bytes_max, kControlMessageBytesMax, message);
+  AddResource("queued bytes", use.bytes, 2 * kQueuedBytesMax, message);
+}
 
 }  // namespace strata::control
 

@@ -1,4 +1,4 @@
-// What a session makes of several coordinators: whom it dials, and which of them it believes.
+// A session with several coordinators: which it dials, and which it believes.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/bytes.h"
 
 namespace strata {
@@ -15,11 +17,12 @@ struct WeightImage {
   uint64_t samples = 0;  // in them
   Bytes weights;
   std::vector<Bytes> state;  // as many as StateVectors of the optimizer
+  Bytes missed;              // updates that each element has missed; empty: none has missed any
 };
 
-// What a shard, or the owner of a slice, knows of one range of the arena once all pushes before
-// `clock` are in its weights. Where pushes are applied when they come, others may be in them, too:
-// `applied` says which.
+// The state that a shard, or the owner of a slice, has of one range of the arena once its weights
+// include all pushes before `clock`. Where pushes are applied as they arrive, the weights may
+// include later ones, too: `applied` lists them.
 struct ChunkImage {
   uint64_t begin = 0;  // of the range: its first element in the arena
   uint64_t clock = 0;
@@ -30,13 +33,19 @@ struct ChunkImage {
 };
 
 inline uint64_t BytesOf(const WeightImage& image) {
-  uint64_t bytes = image.weights.size();
+  uint64_t bytes = image.weights.size() + image.missed.size();
   for (const Bytes& vector : image.state) bytes += vector.size();
   return bytes;
 }
 inline uint64_t BytesOf(const ChunkImage& image) {
   return BytesOf(image.weights) + image.copy.size() + image.mean_square.size();
 }
+
+// Returns the image of `elements` elements of the arena from `begin` on, out of images that are cut
+// in other places. `images`: by range. Vectors are copied, unless all are of one image. Errors:
+// DataLoss: elements that no image has, or counts that differ from image to image.
+absl::StatusOr<ChunkImage> JoinImages(absl::Span<const ChunkImage> images, uint64_t begin,
+                                      uint64_t elements);
 
 }  // namespace strata
 

@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "common/file/direct_file.h"
+#include "common/image/safetensors.h"
+#include "common/os/direct_file.h"
 #include "common/require.h"
 
 namespace strata {
@@ -95,7 +96,7 @@ absl::Status ImageReader::ExpectAllTaken() const {
 }
 
 absl::Status ImageReader::Wrong(const std::string& what, const std::string& why) const {
-  return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what, " ", why));
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": ", ShownName(what), " ", why));
 }
 
 }  // namespace strata

@@ -56,7 +56,7 @@ class ImageReader {
   // Returns floats, which are then none of those that are left; empty: they are not there. They are
   // part of the content, and keep it alive.
   Bytes TakeFloats(const std::string& name);
-  // Whether everything has been taken. Errors: names what has not.
+  // Checks that everything has been taken. Errors: names what has not.
   absl::Status ExpectAllTaken() const;
   // The floats lie where no fp32 may lie.
   absl::Status Misplaced(const std::string& name) const;

@@ -7,13 +7,25 @@
 
 #include "common/bytes.h"
 #include "common/image/chunk_image.h"
-#include "common/image/local_steps_image.h"
-#include "common/image/push_image.h"
 
 namespace strata {
 
-// What a node knows of one range of the arena between two steps, beyond the weights that servers,
-// or the owners of slices, have. What the job has no use for is not there.
+// A node's state of one chunk between two encoded pushes.
+struct PushImage {
+  std::vector<Bytes> unsent;  // fp32, as Encoder::State has it: what was not sent; of DGC v and u
+  uint64_t samples = 0;       // of the sums so far, where the density follows them
+};
+
+// A node's state of one chunk between two rounds of local steps.
+struct LocalStepsImage {
+  uint64_t clock = 0;         // steps made
+  uint32_t last_samples = 0;  // of the last round
+  WeightImage own;            // its weights, with the state of its own optimizer
+  Bytes start;                // fp32: the weights that changes are counted from
+};
+
+// A node's state of one range of the arena between two steps, beyond the weights that servers, or
+// the owners of slices, have. Parts that the job does not use are absent.
 struct NodeChunkImage {
   uint64_t begin = 0;     // of the range: its first element in the arena
   uint32_t elements = 0;  // of the range

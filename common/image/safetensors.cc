@@ -7,53 +7,184 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "common/file/atomic_file.h"
+#include "absl/strings/string_view.h"
+#include "common/os/atomic_file.h"
 #include "common/require.h"
 
 namespace strata {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using SafetensorsJson = nlohmann::ordered_json;
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kFileBytesMax = size_t{16} << 30;
 constexpr uint64_t kHeaderBytesMax = 100'000'000;  // the format's own limit
 static_assert(std::endian::native == std::endian::little);
 
-bool ReadUnsigned(const Json& value, uint64_t* out) {
-  if (!value.is_number_unsigned()) return false;
-  *out = value.get<uint64_t>();
-  return true;
-}
-
-// Returns why the tensor's entry is wrong, or null.
-const char* ReadPlace(const Json& value, TensorPlace* place) {
-  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") ||
-      !value.contains("data_offsets") || !value["shape"].is_array() ||
-      !value["data_offsets"].is_array() || value["data_offsets"].size() != 2) {
-    return "has no dtype, shape and data_offsets";
-  }
-  if (value["dtype"] != "F32") return "is not of dtype F32";
-  uint64_t bytes = sizeof(float);
-  for (const Json& item : value["shape"]) {
-    uint64_t size = 0;
-    if (!ReadUnsigned(item, &size)) return "has an impossible shape";
-    if (size != 0 && bytes > kFileBytesMax / size) return "is too large";
-    bytes *= size;
-    place->shape.push_back(size);
-  }
-  if (!ReadUnsigned(value["data_offsets"][0], &place->begin) ||
-      !ReadUnsigned(value["data_offsets"][1], &place->end) || place->end < place->begin ||
-      place->end - place->begin != bytes) {
-    return "has data_offsets that do not fit its shape";
-  }
-  return nullptr;
-}
-
 absl::Status Invalid(const std::string& path, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a safetensors file: ", why));
 }
+
+// Reads a head while its JSON is parsed, so that no more is in memory than the layout, and nothing
+// of what comes after the first fault. A fault is one that ends the parse.
+class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
+ public:
+  explicit HeadReader(SafetensorsLayout* layout) : layout_(*layout) {}
+
+  // Empty: there is none.
+  const std::string& fault() const { return fault_; }
+
+  bool null() override { return OtherValue(); }
+  bool boolean(bool) override { return OtherValue(); }
+  bool number_integer(number_integer_t) override { return OtherValue(); }
+  bool number_float(number_float_t, const string_t&) override { return OtherValue(); }
+  bool binary(binary_t&) override { return OtherValue(); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (in_.back() != In::kShape && in_.back() != In::kOffsets) return OtherValue();
+    std::vector<uint64_t>& numbers = in_.back() == In::kShape ? place_.shape : offsets_;
+    if (numbers.size() == kDimensionsMax) return OtherValue();
+    numbers.push_back(value);
+    return true;
+  }
+
+  bool string(string_t& value) override {
+    if (in_.back() == In::kMetadata) {
+      return layout_.metadata.emplace(key_, std::move(value)).second ||
+             Fail(absl::StrCat(ShownName(key_), " is there twice in the metadata"));
+    }
+    if (in_.back() != In::kTensor || key_ != kDtype) return OtherValue();
+    has_dtype_ = true;
+    return value == "F32" || FailTensor("is not of dtype F32");
+  }
+
+  bool key(string_t& name) override {
+    key_ = std::move(name);
+    const bool is_field = key_ == kDtype || key_ == kShape || key_ == kOffsets;
+    if (in_.back() != In::kTensor || !is_field) return true;
+    return fields_.insert(key_).second || FailTensor(absl::StrCat("has ", key_, " twice"));
+  }
+
+  bool start_object(size_t) override {
+    switch (in_.back()) {
+      case In::kNothing:
+        return Enter(In::kHead);
+      case In::kHead:
+        if (key_ != kMetadata) return BeginTensor();
+        if (std::exchange(has_metadata_, true)) return Fail("the metadata is there twice");
+        return Enter(In::kMetadata);
+      default:
+        return EnterOther();
+    }
+  }
+
+  bool start_array(size_t) override {
+    const bool is_in_tensor = in_.back() == In::kTensor;
+    if (is_in_tensor && key_ == kShape) return Enter(In::kShape);
+    if (is_in_tensor && key_ == kOffsets) return Enter(In::kOffsets);
+    return EnterOther();
+  }
+
+  bool end_object() override {
+    const bool is_tensor = in_.back() == In::kTensor;
+    in_.pop_back();
+    return !is_tensor || CompleteTensor();
+  }
+  bool end_array() override {
+    has_shape_ = has_shape_ || in_.back() == In::kShape;
+    in_.pop_back();
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const SafetensorsJson::exception&) override {
+    return Fail("the header is not a JSON object");
+  }
+
+ private:
+  // Where a value lies.
+  enum class In { kNothing, kHead, kMetadata, kTensor, kShape, kOffsets, kOther };
+
+  static constexpr size_t kDepthMax = 16, kDimensionsMax = 64;
+  static constexpr char kDtype[] = "dtype", kShape[] = "shape", kOffsets[] = "data_offsets";
+
+  bool Fail(absl::string_view why) {
+    fault_ = std::string(why);
+    return false;
+  }
+  bool FailTensor(absl::string_view why) {
+    return Fail(absl::StrCat("tensor ", ShownName(place_.name), " ", why));
+  }
+
+  bool Enter(In what) {
+    if (in_.size() > kDepthMax) return Fail("the header is nested too deep");
+    in_.push_back(what);
+    return true;
+  }
+  bool EnterOther() { return OtherValue() && Enter(In::kOther); }
+
+  // Any other value: unknown, or an error.
+  bool OtherValue() {
+    constexpr char kLacks[] = "has no dtype, shape and data_offsets";
+    switch (in_.back()) {
+      case In::kNothing:
+        return Fail("the header is not a JSON object");
+      case In::kHead:
+        if (key_ == kMetadata) return Fail("the metadata is not an object");
+        place_.name = key_;
+        return FailTensor(kLacks);
+      case In::kMetadata:
+        return Fail("the metadata is not of strings");
+      case In::kTensor:
+        return !fields_.contains(key_) || FailTensor(kLacks);
+      case In::kShape:
+        return FailTensor("has an impossible shape");
+      case In::kOffsets:
+        return FailTensor(kNoFit);
+      case In::kOther:
+        return true;
+    }
+    return true;
+  }
+
+  bool BeginTensor() {
+    place_ = {.name = key_};
+    offsets_.clear();
+    fields_.clear();
+    has_dtype_ = has_shape_ = false;
+    return Enter(In::kTensor);
+  }
+
+  bool CompleteTensor() {
+    if (!has_dtype_ || !has_shape_ || offsets_.size() != 2) {
+      return FailTensor("has no dtype, shape and data_offsets");
+    }
+    uint64_t bytes = sizeof(float);
+    for (const uint64_t size : place_.shape) {
+      if (size != 0 && bytes > kFileBytesMax / size) return FailTensor("is too large");
+      bytes *= size;
+    }
+    place_.begin = offsets_[0];
+    place_.end = offsets_[1];
+    if (place_.end < place_.begin || place_.end - place_.begin != bytes) return FailTensor(kNoFit);
+    layout_.tensors.push_back(std::move(place_));
+    return true;
+  }
+
+  static constexpr char kNoFit[] = "has data_offsets that do not fit its shape";
+
+  SafetensorsLayout& layout_;
+  std::string fault_;
+  std::vector<In> in_ = {In::kNothing};
+  std::string key_;
+  bool has_metadata_ = false;
+  // The tensor that is being read.
+  TensorPlace place_;
+  std::vector<uint64_t> offsets_;
+  absl::flat_hash_set<std::string> fields_;  // of those that are known
+  bool has_dtype_ = false, has_shape_ = false;
+};
 
 // Puts the places in the order of their values and checks that those cover [0, bytes).
 absl::Status OrderPlaces(const std::string& path, uint64_t bytes,
@@ -63,7 +194,7 @@ absl::Status OrderPlaces(const std::string& path, uint64_t bytes,
   uint64_t position = 0;
   for (const TensorPlace& place : *places) {
     if (place.begin != position || place.end > bytes) {
-      return Invalid(path, absl::StrCat("the values of ", place.name,
+      return Invalid(path, absl::StrCat("the values of ", ShownName(place.name),
                                         " leave a gap, overlap others or are cut off"));
     }
     position = place.end;
@@ -77,7 +208,7 @@ absl::Status OrderPlaces(const std::string& path, uint64_t bytes,
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
                             absl::Span<const TensorToSave> tensors, size_t alignment) {
   STRATA_REQUIRE(alignment > 0 && alignment % 8 == 0);
-  Json header;
+  SafetensorsJson header;
   header[kMetadata] = metadata;
   uint64_t offset = 0;
   for (const TensorToSave& tensor : tensors) {
@@ -87,7 +218,7 @@ std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
     offset = end;
   }
   // Names may hold any bytes; those that are not UTF-8 are replaced rather than thrown about.
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = header.dump(-1, ' ', false, SafetensorsJson::error_handler_t::replace);
   uint64_t length = 0;
   const size_t size = (sizeof length + text.size() + alignment - 1) / alignment * alignment;
   text.resize(size - sizeof length, ' ');  // so that the values are aligned
@@ -145,24 +276,16 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> hea
                                                       uint64_t file_bytes,
                                                       const std::string& path) {
   STRATA_REQUIRE(head.size() >= kSafetensorsLengthBytes && head.size() <= file_bytes);
-  const Json header = Json::parse(head.data() + kSafetensorsLengthBytes, head.data() + head.size(),
-                                  nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) return Invalid(path, "the header is not a JSON object");
   SafetensorsLayout layout;
-  for (const auto& [name, value] : header.items()) {
-    if (name == kMetadata) {
-      if (!value.is_object()) return Invalid(path, "the metadata is not an object");
-      for (const auto& [key, word] : value.items()) {
-        if (!word.is_string()) return Invalid(path, "the metadata is not of strings");
-        layout.metadata[key] = word.get<std::string>();
-      }
-      continue;
-    }
-    TensorPlace place = {.name = name};
-    if (const char* why = ReadPlace(value, &place)) {
-      return Invalid(path, absl::StrCat("tensor ", name, " ", why));
-    }
-    layout.tensors.push_back(std::move(place));
+  HeadReader reader(&layout);
+  if (!SafetensorsJson::sax_parse(head.data() + kSafetensorsLengthBytes, head.data() + head.size(),
+                                  &reader)) {
+    return Invalid(path, reader.fault());
+  }
+  absl::flat_hash_set<absl::string_view> names;
+  for (const TensorPlace& place : layout.tensors) {
+    if (names.insert(place.name).second) continue;
+    return Invalid(path, absl::StrCat("tensor ", ShownName(place.name), " is there twice"));
   }
   absl::Status ordered = OrderPlaces(path, file_bytes - head.size(), &layout.tensors);
   return ordered.ok() ? absl::StatusOr<SafetensorsLayout>(std::move(layout)) : ordered;

@@ -1,6 +1,7 @@
 #ifndef STRATA_COMMON_IMAGE_SAFETENSORS_H_
 #define STRATA_COMMON_IMAGE_SAFETENSORS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -8,9 +9,45 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace strata {
+
+// JSON of checkpoints nests less deep, and has fewer values.
+inline constexpr size_t kJsonDepthMax = 8;
+inline constexpr size_t kJsonValuesMax = 1 << 20;
+
+// Returns whether JSON of others is small enough to be parsed: a parser takes up to 36 bytes of
+// memory for one of a text such as "[[[[" or "[],[],". What is no JSON may be within the bounds.
+inline bool IsWithinJsonBounds(absl::string_view text) {
+  size_t depth = 0, values = 1;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if (c == '[' || c == '{') ++depth;
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+    if (c == ',' || c == '[' || c == '{') ++values;
+    if (depth > kJsonDepthMax || values > kJsonValuesMax) return false;
+  }
+  return true;
+}
+
+// Returns a name of others as one line shows it: without what is no text, and not all of a long
+// one.
+inline std::string ShownName(absl::string_view name) {
+  constexpr size_t kShownMax = 200;
+  if (name.size() <= kShownMax) return absl::Utf8SafeCHexEscape(name);
+  return absl::StrCat(absl::CHexEscape(name.substr(0, kShownMax)), "...");
+}
 
 // The safetensors format (github.com/huggingface/safetensors): the header's length in 8 bytes,
 // little-endian; the header, JSON; the tensors' values back to back.

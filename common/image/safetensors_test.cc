@@ -2,11 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <fstream>
 
-#include "common/file/atomic_file.h"
+#include "common/os/atomic_file.h"
 
 namespace strata {
 namespace {
@@ -93,6 +94,92 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
                            R"("u":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
                            eight),
                 "overlap");
+}
+
+// Returns a file with a tensor `t` of one value, of which the header says `fields`.
+std::string Tensor(const std::string& fields) {
+  return WithHeader("{\"t\":{" + fields + "}}", std::string(4, 'x'));
+}
+
+TEST(Safetensors, HeadersThatAreMeantToHarmAreRefused) {
+  const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
+  const std::string none = R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  // Twice, of which readers may take either.
+  ExpectInvalid(WithHeader(R"({"t":)" + none + R"(,"t":)" + none + "}", ""),
+                "tensor t is there twice");
+  ExpectInvalid(Tensor(good + R"(,"shape":[1])"), "tensor t has shape twice");
+  ExpectInvalid(Tensor(good + R"(,"data_offsets":[0,4])"), "tensor t has data_offsets twice");
+  ExpectInvalid(Tensor(good + R"(,"dtype":"F32")"), "tensor t has dtype twice");
+  ExpectInvalid(WithHeader(R"({"__metadata__":{},"__metadata__":{}})", ""),
+                "metadata is there twice");
+  ExpectInvalid(WithHeader(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "a is there twice");
+  // Beyond the file, before its beginning, the wrong way round.
+  const std::string shape = R"("dtype":"F32","shape":[1],)";
+  ExpectInvalid(Tensor(shape + R"("data_offsets":[4,8])"), "cut off");
+  ExpectInvalid(Tensor(shape + R"("data_offsets":[4,0])"), "do not fit its shape");
+  ExpectInvalid(Tensor(shape + R"("data_offsets":[-4,0])"), "do not fit its shape");
+  ExpectInvalid(Tensor(shape + R"("data_offsets":[0,4,4])"),
+                "has no dtype, shape and data_offsets");
+  ExpectInvalid(Tensor(shape + R"("data_offsets":[18446744073709551612,18446744073709551616])"),
+                "do not fit its shape");
+  ExpectInvalid(Tensor(shape + R"("data_offsets":[0,1e1])"), "do not fit its shape");
+  // Products that are beyond all numbers, or come round to 4.
+  for (const char* huge : {"[4611686018427387905]", "[2147483649,2147483649,4]",
+                           "[18446744073709551615,18446744073709551615]"}) {
+    ExpectInvalid(Tensor(R"("dtype":"F32","data_offsets":[0,4],"shape":)" + std::string(huge)),
+                  "tensor t is too large");
+  }
+  std::string ones = "[1";
+  for (int i = 0; i < 64; ++i) ones += ",1";
+  ExpectInvalid(Tensor(R"("dtype":"F32","data_offsets":[0,4],"shape":)" + ones + "]"),
+                "has an impossible shape");
+  ExpectInvalid(Tensor(R"("dtype":"F32","data_offsets":[0,4],"shape":[[1]])"),
+                "has an impossible shape");
+  ExpectInvalid(Tensor(R"("dtype":["F32"],"data_offsets":[0,4],"shape":[1])"), "has no dtype");
+  ExpectInvalid(Tensor(good + R"(,"x":)" + std::string(20, '[') + std::string(20, ']')),
+                "nested too deep");
+  ExpectInvalid(Tensor(good) + "more", "bytes after the last tensor");
+  ExpectInvalid(WithHeader(R"({"t":[1]})", ""), "tensor t has no dtype");
+  ExpectInvalid(WithHeader(R"({"__metadata__":[]})", ""), "the metadata is not an object");
+  ExpectInvalid(WithHeader(R"({"__metadata__":{"a":{}}})", ""), "the metadata is not of strings");
+  // Unknown fields of a tensor are ignored.
+  std::ofstream(Path(), std::ios::binary)
+      << Tensor(good + R"(,"x":[{"shape":[7],"y":null}],"z":1.5)");
+  const auto model = ReadSafetensors(Path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->tensors[0].shape, std::vector<uint64_t>{1});
+}
+
+// A head may have 100 MB. A tenth of that shows what takes time or memory that grows faster.
+TEST(Safetensors, LargeHeadersTakeNeitherTimeNorMemory) {
+  constexpr size_t kBytes = 10'000'000;
+  rusage before = {}, after = {};
+  getrusage(RUSAGE_SELF, &before);
+  const auto expect_invalid = [](const std::string& header, const std::string& text) {
+    const std::string file = WithHeader(header, "");
+    const absl::Status status = ParseSafetensors(file, "dir/f").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(text));
+    EXPECT_LT(status.message().size(), 400u);
+    EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+  };
+  expect_invalid(std::string(kBytes, '['), "not a JSON object");
+  expect_invalid(R"({"t":)" + std::string(kBytes, '['), "tensor t has no dtype");
+  expect_invalid(R"({"t":{"x":)" + std::string(kBytes, '['), "nested too deep");
+  std::string flat = R"({"t":{"x":[)";
+  while (flat.size() < kBytes) flat += "[],";
+  expect_invalid(flat, "not a JSON object");
+  expect_invalid(R"({"a\nb)" + std::string(kBytes, 'c') + R"(":1})", "tensor a\\nbc");
+  // As many names as there is room for: no comparison of each with each.
+  std::string many = "{";
+  for (int i = 0; many.size() < kBytes; ++i) {
+    many += "\"" + std::to_string(i) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)";
+  }
+  expect_invalid(many + R"("0":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+                 "tensor 0 is there twice");
+  getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 400 << 10) << "KiB";
+  EXPECT_LT(after.ru_utime.tv_sec - before.ru_utime.tv_sec, 40);
 }
 
 TEST(Safetensors, MissingFolderIsNamed) {

@@ -19,12 +19,11 @@ inline constexpr uint32_t kStalenessMax = 1024, kLocalStepsMax = 65536;
 // name, or not the argument that it wants.
 absl::StatusOr<proto::Consistency> ParsePreset(const std::string& name);
 
-// What the name of a mode on a command line stands for, as settings (ApplySettings): "lazy"
-// with its defaults, "ring", or a preset, whose kind may stand before it, as in "lazy:ssp(3)".
-// Errors: as of ParsePreset.
+// Returns the settings (ApplySettings) that a mode's name on a command line stands for: "lazy" with
+// its defaults, "ring", or a preset, optionally with its kind before it, as in "lazy:ssp(3)".
 absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode);
 
-// Replaces a preset, if there is one, by what it stands for; one that is none stays.
+// Replaces a preset by what it stands for, and keeps its name. An unknown preset is left as it is.
 void ExpandPreset(proto::Consistency* consistency);
 // Expands the preset and fills in the defaults.
 void FillConsistency(proto::Consistency* consistency);
@@ -34,35 +33,50 @@ absl::Status CheckConsistency(const proto::Consistency& consistency);
 // "sync", "lazy(2)", "lazy(2, on arrival)", "lazy(0, 16 local steps, outer 0.7, momentum 0.9)",
 // "double buffering", "async", "async(inverse staleness)".
 std::string ModeName(const proto::Consistency& consistency);
+// The name of the preset that the mode was given as, else ModeName; so, too, where another setting
+// has changed what the preset stands for.
+std::string ShownModeName(const proto::Consistency& consistency);
+// Returns the mode without the name that it was given by: two that do the same are equal then.
+proto::Consistency WithoutName(proto::Consistency consistency);
+// Returns the preset that the name of a mode on a command line names; "": none, as of "ring".
+std::string PresetOfMode(const std::string& mode);
 
-// What follows takes jobs with their defaults filled in.
+// All functions below take jobs with their defaults filled in.
 
-// Whether nodes, or with optimizer.mean ranks, apply an optimizer to weights of their own, and
-// exchange those.
+// Returns whether nodes, or ranks with optimizer.mean, apply an optimizer to weights of their own
+// and exchange those.
 bool HasLocalSteps(const proto::Job& job);
-// Whether nodes do that.
+// Returns whether nodes, not ranks, do so.
 bool NodesMakeLocalSteps(const proto::Job& job);
 // Steps of a node per clock of the exchange.
 uint64_t StepsPerClock(const proto::Job& job);
-// Whether whoever keeps weights for all nodes only averages gradients, and each node applies the
-// optimizer to weights of its own, because it needs norms over all of them: LARS, and clipping of
-// the mean gradient.
+// Returns how many steps a rank's program makes for each that it makes with the job: the local
+// steps that ranks take by themselves (`optimizer { mean {} }`), else 1. Records and checkpoints
+// count the job's; what users see counts the program's.
+uint64_t ProgramStepsPerStep(const proto::Job& job);
+// Returns whether whoever keeps weights for all nodes only averages gradients, and each node
+// applies the optimizer to weights of its own, because it needs norms over all of them: LARS, and
+// clipping of the mean gradient.
 bool AppliesOnNodes(const proto::Job& job);
-// Whether a clock is answered when all nodes have pushed it, so that all of them get the same
-// versions: what a ring can do.
+// Returns whether a clock is answered when all nodes have pushed it, so that all of them get the
+// same versions: what a ring can do.
 bool IsInStep(const proto::Consistency& consistency);
 // Returns how an async mode corrects stale gradients, or nothing if it does not.
 std::optional<DelayCompensation> MakeDelayCompensation(const proto::Consistency& consistency);
-// Whether nodes keep state of their own from one clock to the next, which differs from node to node
-// and which checkpoints hold: what pushes have left out, weights of local steps, an optimizer that
-// nodes apply, gradients that double buffering has under way.
+// Returns whether nodes keep state of their own from one clock to the next, which differs from node
+// to node and which checkpoints hold: what pushes have left out, weights of local steps, an
+// optimizer that nodes apply, gradients that double buffering has under way.
 bool NodesKeepState(const proto::Job& job);
-// Whether ranks alone have the weights, the same on each, and the optimizer's state: rank 0 writes
-// them to checkpoints, as shard 0.
+// Returns whether ranks alone have the weights, the same on each, and the optimizer's state: rank 0
+// writes them to checkpoints, as shard 0.
 bool RanksKeepWeights(const proto::Job& job);
 // Returns the clocks of the exchange from one checkpoint to the next; 0: the job writes none.
 uint64_t ClocksPerCheckpoint(const proto::Job& job);
-// What is applied where weights are kept for all nodes: `outer`, or the job's own optimizer.
+// Returns whether sums of gradients reach the optimizer as they are, signs of zeros included, so
+// that -0.0 can say that an element has no gradient (JobRecord.marks_absent).
+bool MayMarkAbsent(const proto::Job& job);
+// Returns the optimizer that is applied where weights are kept for all nodes: `outer`, or the job's
+// own.
 OptimizerParams SharedOptimizer(const proto::Job& job);
 proto::Schedule SharedSchedule(const proto::Job& job);
 

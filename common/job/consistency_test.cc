@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-proto::Job With(const std::vector<std::string>& settings) {
+proto::Job WithConsistency(const std::vector<std::string>& settings) {
   proto::Job job = *ParseJob("name: 'a' model { zoo: 'mlp' } data { synthetic {} }", "minimal");
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
   FillDefaults(&job);
@@ -18,11 +18,11 @@ proto::Job With(const std::vector<std::string>& settings) {
 }
 
 proto::Consistency Preset(const std::string& name) {
-  return With({"consistency.preset=" + name}).consistency();
+  return WithConsistency({"consistency.preset=" + name}).consistency();
 }
 
 std::string Refusal(const std::vector<std::string>& settings) {
-  return std::string(ValidateJob(With(settings)).message());
+  return std::string(ValidateJob(WithConsistency(settings)).message());
 }
 
 TEST(Preset, StandsForAModeWithAllItsFields) {
@@ -84,18 +84,25 @@ TEST(Preset, WhatIsNotOneIsNamed) {
 
 TEST(Preset, OfWhatItStandsForFieldsMayBeSet) {
   const proto::Lazy lazy =
-      With({"consistency.preset=diloco(8)", "consistency.lazy.outer.lr=0.5"}).consistency().lazy();
+      WithConsistency({"consistency.preset=diloco(8)", "consistency.lazy.outer.lr=0.5"})
+          .consistency()
+          .lazy();
   EXPECT_EQ(lazy.local_steps(), 8);
   EXPECT_EQ(lazy.outer().lr(), 0.5f);
   EXPECT_EQ(lazy.outer().momentum(), 0.9f);
 }
 
 TEST(FillConsistency, LocalStepsAndDoubleBufferingAreInStepUnlessToldOtherwise) {
-  EXPECT_EQ(With({"consistency.lazy={}"}).consistency().lazy().staleness(), 2);
-  EXPECT_EQ(With({"consistency.lazy={local_steps: 2}"}).consistency().lazy().staleness(), 0);
-  EXPECT_EQ(
-      With({"consistency.lazy={local_steps: 2 staleness: 3}"}).consistency().lazy().staleness(), 3);
-  const proto::Job job = With({"consistency.lazy={local_steps: 2 outer { momentum: 0.5 }}"});
+  EXPECT_EQ(WithConsistency({"consistency.lazy={}"}).consistency().lazy().staleness(), 2);
+  EXPECT_EQ(WithConsistency({"consistency.lazy={local_steps: 2}"}).consistency().lazy().staleness(),
+            0);
+  EXPECT_EQ(WithConsistency({"consistency.lazy={local_steps: 2 staleness: 3}"})
+                .consistency()
+                .lazy()
+                .staleness(),
+            3);
+  const proto::Job job =
+      WithConsistency({"consistency.lazy={local_steps: 2 outer { momentum: 0.5 }}"});
   EXPECT_EQ(job.consistency().lazy().outer().lr(), 0.7f);
 }
 
@@ -203,7 +210,9 @@ TEST(CheckConsistency, WhatKeepsNodesInStepGoesWithARing) {
 }
 
 TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
-  const auto name = [](const char* setting) { return ModeName(With({setting}).consistency()); };
+  const auto name = [](const char* setting) {
+    return ModeName(WithConsistency({setting}).consistency());
+  };
   EXPECT_EQ(name("consistency.sync={}"), "sync");
   EXPECT_EQ(name("consistency.lazy={}"), "lazy(2)");
   EXPECT_EQ(name("consistency.lazy={staleness: 0 apply: ON_ARRIVAL}"), "lazy(0, on arrival)");
@@ -222,25 +231,87 @@ TEST(ModeName, SaysModeAndWhatIsSpecialAboutIt) {
             "async(inverse staleness, adaptive delay compensation 2)");
 }
 
+TEST(ShownModeName, IsThePresetsAsLongAsTheModeIsWhatItStandsFor) {
+  const auto name = [](const std::vector<std::string>& settings) {
+    return ShownModeName(WithConsistency(settings).consistency());
+  };
+  EXPECT_EQ(name({"consistency.preset=diloco(16)"}), "diloco(16)");
+  EXPECT_EQ(name({"consistency.lazy={staleness: 3}", "consistency.preset_name=\"ssp(3)\""}),
+            "ssp(3)");
+  EXPECT_EQ(name({"consistency.preset=ssp(3)", "consistency.lazy.apply=ON_ARRIVAL"}),
+            "lazy(3, on arrival)");
+  EXPECT_EQ(name({"consistency.preset=ssp(3)", "consistency.sync={}"}), "sync");
+  EXPECT_EQ(name({"consistency.lazy={staleness: 3}"}), "lazy(3)");
+  EXPECT_EQ(name({"consistency.preset_name=\"none such\""}), "sync");
+}
+
+TEST(PresetOfMode, IsWithoutItsKindAndNoneOfWhatIsNoPreset) {
+  EXPECT_EQ(PresetOfMode("ssp(3)"), "ssp(3)");
+  EXPECT_EQ(PresetOfMode("lazy:quorum(2)"), "quorum(2)");
+  EXPECT_EQ(PresetOfMode("ring"), "");
+  EXPECT_EQ(PresetOfMode("lazy"), "");
+}
+
+TEST(ProgramStepsPerStep, AreTheLocalStepsThatRanksTakeByThemselves) {
+  EXPECT_EQ(
+      ProgramStepsPerStep(WithConsistency({"consistency.preset=local(8)", "optimizer.mean={}"})),
+      8u);
+  EXPECT_EQ(
+      ProgramStepsPerStep(WithConsistency({"consistency.preset=local(8)", "optimizer.sgd={}"})),
+      1u);
+  EXPECT_EQ(ProgramStepsPerStep(WithConsistency({"consistency.sync={}", "optimizer.mean={}"})), 1u);
+}
+
 TEST(SharedOptimizer, IsTheOuterOneWithLocalSteps) {
-  const proto::Job plain = With({"optimizer.adam={}", "schedule.base_lr=0.3"});
+  const proto::Job plain = WithConsistency({"optimizer.adam={}", "schedule.base_lr=0.3"});
   EXPECT_EQ(SharedOptimizer(plain).kind, OptimizerKind::kAdam);
   EXPECT_EQ(SharedSchedule(plain).base_lr(), 0.3f);
   EXPECT_EQ(StepsPerClock(plain), 1u);
   const proto::Job local =
-      With({"optimizer.adam={}", "schedule.cosine={}", "consistency.preset=local(8)"});
+      WithConsistency({"optimizer.adam={}", "schedule.cosine={}", "consistency.preset=local(8)"});
   EXPECT_EQ(SharedOptimizer(local).kind, OptimizerKind::kSgd);
   EXPECT_EQ(SharedSchedule(local).base_lr(), 1.0f);
   EXPECT_TRUE(SharedSchedule(local).has_constant());
   EXPECT_EQ(StepsPerClock(local), 8u);
-  const proto::Job elastic = With({"optimizer.adam={}", "consistency.preset=easgd"});
+  const proto::Job elastic = WithConsistency({"optimizer.adam={}", "consistency.preset=easgd"});
   EXPECT_EQ(SharedOptimizer(elastic).kind, OptimizerKind::kSgd);
   EXPECT_EQ(SharedSchedule(elastic).base_lr(), 0.9f);
   EXPECT_EQ(StepsPerClock(elastic), 10u);
-  const proto::Job diloco = With({"optimizer.adamw={}", "consistency.preset=diloco(16)"});
+  const proto::Job diloco =
+      WithConsistency({"optimizer.adamw={}", "consistency.preset=diloco(16)"});
   EXPECT_EQ(SharedOptimizer(diloco).kind, OptimizerKind::kNesterov);
   EXPECT_EQ(SharedOptimizer(diloco).momentum, 0.9f);
   EXPECT_EQ(SharedOptimizer(diloco).weight_decay, 0.0f);
+}
+
+proto::Job JobWith(const std::string& text) {
+  absl::StatusOr<proto::Job> job =
+      ParseJob("checkpoint { dir: '/c' every_steps: 10 } " + text, "test");
+  EXPECT_TRUE(job.ok()) << job.status();
+  if (!job.ok()) return {};
+  FillDefaults(&*job);
+  return *job;
+}
+
+TEST(KeptStateTest, NodesKeepWhatPushesLeaveOutAndWeightsOfTheirOwn) {
+  for (const char* plain :
+       {"", "consistency { async {} }", "exchange: RING", "exchange: RING push { codec: BF16 }",
+        "pull { codec: INT8 }", "ranks_max: 4 push { codec: INT8 }"}) {
+    EXPECT_FALSE(NodesKeepState(JobWith(plain))) << plain;
+  }
+  for (const char* own : {"push { codec: INT8 }", "consistency { preset: 'local(4)' }",
+                          "consistency { preset: 'diloco(4)' }", "consistency { preset: 'easgd' }",
+                          "consistency { preset: 'delay1' }", "optimizer { clip_norm: 1 }",
+                          "exchange: RING optimizer { clip_norm: 1 }"}) {
+    EXPECT_TRUE(NodesKeepState(JobWith(own))) << own;
+  }
+}
+
+TEST(KeptStateTest, CheckpointsAreCutAfterWholeRounds) {
+  EXPECT_EQ(ClocksPerCheckpoint(JobWith("")), 10);
+  EXPECT_EQ(ClocksPerCheckpoint(JobWith("consistency { preset: 'local(5)' }")), 2);
+  EXPECT_EQ(ClocksPerCheckpoint(JobWith("consistency { preset: 'local(4)' }")), 3);
+  EXPECT_EQ(ClocksPerCheckpoint(proto::Job()), 0);
 }
 
 }  // namespace

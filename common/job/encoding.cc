@@ -67,7 +67,7 @@ absl::Status CheckNumbers(const char* field, const Encoding& encoding) {
   return absl::OkStatus();
 }
 
-// What the exchange can carry.
+// Checks that the exchange can carry the encodings.
 absl::Status CheckExchange(const proto::Job& job) {
   const std::string push = Encoding::Codec_Name(job.push().codec());
   const std::string pull = Encoding::Codec_Name(job.pull().codec());

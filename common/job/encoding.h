@@ -11,18 +11,18 @@ namespace strata {
 // Writes the defaults of a job's encodings into the fields that are absent.
 void FillEncodings(proto::Job* job);
 
-// Whether mode, exchange and optimizer can carry push and pull. Errors: InvalidArgument naming
-// field, value and what is allowed. The job's defaults are filled in.
+// Checks whether mode, exchange and optimizer can carry push and pull. Errors: InvalidArgument
+// naming field, value and what is allowed. The job's defaults are filled in.
 absl::Status CheckEncodings(const proto::Job& job);
 
-// Whether something else than fp32 travels.
+// Returns whether values travel in a format other than fp32.
 inline bool IsEncoded(const proto::Encoding& encoding) {
   return encoding.codec() != proto::Encoding::FP32;
 }
 
 // "fp32", "int8", "top-k 1 %", "DGC 0.1 %".
 std::string EncodingName(const proto::Encoding& encoding);
-// What travels in a job: "push fp16, pull int8"; empty where all of it is fp32.
+// Returns the encodings of a job: "push fp16, pull int8"; empty if everything is fp32.
 std::string EncodingsName(const proto::Job& job);
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 namespace strata {
 namespace {
 
-proto::Job With(const std::vector<std::string>& settings) {
+proto::Job WithEncoding(const std::vector<std::string>& settings) {
   proto::Job job = *ParseJob("name: 'a' model { zoo: 'mlp' } data { synthetic {} }", "minimal");
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
   FillDefaults(&job);
@@ -14,24 +14,24 @@ proto::Job With(const std::vector<std::string>& settings) {
 }
 
 std::string RefusalOf(const std::vector<std::string>& settings) {
-  return std::string(ValidateJob(With(settings)).message());
+  return std::string(ValidateJob(WithEncoding(settings)).message());
 }
 
 TEST(FillEncodings, WritesTheDocumentedValuesWhereTheyMeanSomething) {
-  EXPECT_FALSE(With({"push.codec=FP16"}).push().has_density());
-  const proto::Encoding top_k = With({"pull.codec=TOP_K"}).pull();
+  EXPECT_FALSE(WithEncoding({"push.codec=FP16"}).push().has_density());
+  const proto::Encoding top_k = WithEncoding({"pull.codec=TOP_K"}).pull();
   EXPECT_EQ(top_k.density(), 0.01f);
   EXPECT_FALSE(top_k.has_momentum());
-  const proto::Encoding dgc = With({"push.codec=DGC"}).push();
+  const proto::Encoding dgc = WithEncoding({"push.codec=DGC"}).push();
   EXPECT_EQ(dgc.density(), 0.001f);
   EXPECT_EQ(dgc.momentum(), 0.9f);
   EXPECT_EQ(dgc.warmup_epochs(), 4.0f);
-  EXPECT_EQ(With({"push={codec: DGC warmup_epochs: 0}"}).push().warmup_epochs(), 0.0f);
+  EXPECT_EQ(WithEncoding({"push={codec: DGC warmup_epochs: 0}"}).push().warmup_epochs(), 0.0f);
 }
 
 TEST(FillEncodings, DgcMakesPlainSgdTheDefault) {
-  EXPECT_TRUE(With({"push.codec=DGC"}).optimizer().has_sgd());
-  EXPECT_TRUE(With({"push.codec=TOP_K"}).optimizer().has_momentum_sgd());
+  EXPECT_TRUE(WithEncoding({"push.codec=DGC"}).optimizer().has_sgd());
+  EXPECT_TRUE(WithEncoding({"push.codec=TOP_K"}).optimizer().has_momentum_sgd());
 }
 
 TEST(CheckEncodings, EachCodecGoesEitherWayToAndFromServersInEveryMode) {
@@ -99,12 +99,12 @@ TEST(CheckEncodings, DgcIsForGradientsAndBringsItsOwnMomentum) {
 }
 
 TEST(EncodingName, SaysWhatTravels) {
-  EXPECT_EQ(EncodingsName(With({})), "");
-  EXPECT_EQ(EncodingsName(With({"push.codec=FP16"})), "push fp16, pull fp32");
-  EXPECT_EQ(EncodingsName(With({"push.codec=DGC", "pull={codec: TOP_K density: 0.25}"})),
+  EXPECT_EQ(EncodingsName(WithEncoding({})), "");
+  EXPECT_EQ(EncodingsName(WithEncoding({"push.codec=FP16"})), "push fp16, pull fp32");
+  EXPECT_EQ(EncodingsName(WithEncoding({"push.codec=DGC", "pull={codec: TOP_K density: 0.25}"})),
             "push DGC 0.1 %, pull top-k 25 %");
-  EXPECT_EQ(EncodingsName(With({"pull.codec=ONE_BIT"})), "push fp32, pull 1-bit");
-  EXPECT_EQ(EncodingsName(With({"exchange=RING", "ranks=2", "push.codec=BF16"})), "bf16");
+  EXPECT_EQ(EncodingsName(WithEncoding({"pull.codec=ONE_BIT"})), "push fp32, pull 1-bit");
+  EXPECT_EQ(EncodingsName(WithEncoding({"exchange=RING", "ranks=2", "push.codec=BF16"})), "bf16");
 }
 
 }  // namespace

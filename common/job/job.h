@@ -14,7 +14,7 @@ namespace strata {
 
 // The version of the control plane's messages, of HELLO and of what processes of a node say. All
 // processes of a job have the same one.
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 // The oldest that a coordinator takes from daemons and commands; others are refused by name.
 inline constexpr uint32_t kProtocolVersionOldest = 4;
 
@@ -42,10 +42,10 @@ void FillDefaults(proto::Job* job);
 // allowed.
 absl::Status ValidateJob(const proto::Job& job);
 
-// Whether nodes may join the job, or leave it, while it trains.
+// Returns whether nodes may join the job, or leave it, while it trains.
 inline bool IsElastic(const proto::Job& job) { return job.ranks_min() > 0 || job.ranks_max() > 0; }
-// Whether the nodes of an all-reduce go on without one that dies. Such a job is elastic, too, once
-// its defaults are filled in.
+// Returns whether the nodes of an all-reduce continue without one that dies. Such a job is elastic,
+// too, once its defaults are filled in.
 inline bool DropsLost(const proto::Job& job) { return job.on_loss() == proto::Job::DROP; }
 
 // The job's defaults are filled in.

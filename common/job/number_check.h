@@ -11,7 +11,12 @@
 
 namespace strata {
 
-// What checks of a job are made of. Errors: InvalidArgument, one line that begins with the field.
+// Job.rank_log_bytes where a job does not say it, and its bounds.
+inline constexpr uint64_t kRankLogBytes = uint64_t{256} << 20;
+inline constexpr uint64_t kRankLogBytesMin = uint64_t{64} << 10;
+inline constexpr uint64_t kRankLogBytesMax = uint64_t{1} << 40;
+
+// Building blocks of a job's checks. Errors: InvalidArgument, one line that begins with the field.
 
 inline absl::Status Refuse(const std::string& line) { return absl::InvalidArgumentError(line); }
 

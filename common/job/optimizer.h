@@ -46,6 +46,11 @@ constexpr int StateVectors(OptimizerKind kind) {
   return 0;
 }
 
+// Returns whether an update depends on its number: Adam's corrections of its first moments do.
+constexpr bool CountsUpdates(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+}
+
 // How a gradient that was computed with other weights than those that it meets is corrected;
 // formula in proto/job.proto.
 struct DelayCompensation {

@@ -1,7 +1,11 @@
 #include "common/job/program_optimizer.h"
 
+#include <utility>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "common/job/number_check.h"
 
@@ -28,15 +32,129 @@ absl::Status TakeClipNorm(const proto::Optimizer& named, proto::Optimizer* optim
   return absl::OkStatus();
 }
 
+constexpr char kOptimizerDiffers[] = "optimizer: the job has ";
+constexpr char kRatesAreSaid[] =
+    "schedule: the program says the learning rate of each step, so it has no effect: take it out "
+    "of the job";
+constexpr char kRatesAreTheRanks[] =
+    "schedule: the program's ranks apply the optimizer (mean), so it has no effect: take it out of "
+    "the job";
+constexpr char kVaryInstead[] =
+    ": set it in the program, and to vary it give the program an argument: program.args=--NAME=V1,"
+    "--NAME=V2";
+
+// A program's job that says nothing but its program, with its defaults.
+const proto::Job& PlainJob() {
+  static const proto::Job job = [] {
+    proto::Job plain;
+    plain.mutable_program();
+    FillDefaults(&plain);
+    return plain;
+  }();
+  return job;
+}
+
+proto::Job Filled(proto::Job job) {
+  FillDefaults(&job);
+  return job;
+}
+
+// The job's defaults are filled in.
+bool SetsSchedule(const proto::Job& job) {
+  return job.schedule().SerializeAsString() != PlainJob().schedule().SerializeAsString();
+}
+
+// A Python script, which says its rates by itself wherever it names its optimizer.
+bool IsScript(const proto::Program& program) {
+  return absl::EndsWith(program.path(), ".py") ||
+         (program.args_size() > 0 && absl::EndsWith(program.args(0), ".py"));
+}
+
+// Returns why the schedule of a program's job means nothing; empty: it may mean something.
+std::string WhyNoSchedule(const proto::Job& job) {
+  if (job.optimizer().has_mean()) return "ranks apply the optimizer (optimizer.mean)";
+  const bool names = job.optimizer().has_from_program() && IsScript(job.program());
+  return names ? "the script has an optimizer of its own" : "";
+}
+
+// A field that no program reads.
+struct UnreadField {
+  const char* path;
+  const char* why;
+};
+constexpr UnreadField kUnread[] = {
+    {"model", "the job runs a program, which has a model of its own"},
+    {"data", "belongs to model, a program reads its own"},
+    {"max_steps", "belongs to model, a program ends when it likes"},
+    {"evaluation", "belongs to model, a program measures when it likes"},
+    {"debug.hash_weights", "belongs to model"},
+    {"debug.nan_rank", "belongs to model"},
+    {"debug.nan_step", "belongs to model"},
+};
+
+// Returns whether `path` is the field or lies below it.
+bool IsWithin(absl::string_view path, absl::string_view field) {
+  return path == field || absl::StartsWith(path, absl::StrCat(field, "."));
+}
+
+absl::Status CheckSettingIsRead(const std::string& setting, const proto::Job& job) {
+  const std::string path = setting.substr(0, setting.find('='));
+  const auto refuse = [&path](absl::string_view why) {
+    return Refuse(absl::StrCat(path, ": ", why, kVaryInstead));
+  };
+  for (const UnreadField& field : kUnread) {
+    if (IsWithin(path, field.path)) return refuse(field.why);
+  }
+  if (!job.has_program()) return absl::OkStatus();
+  const std::string why_no_schedule = WhyNoSchedule(job);
+  if (IsWithin(path, "schedule") && !why_no_schedule.empty()) return refuse(why_no_schedule);
+  const bool shapes = job.schedule().has_cosine() && why_no_schedule.empty();
+  if (path == "epochs" && !shapes) {
+    return refuse("a program makes as many epochs as it likes");
+  }
+  return absl::OkStatus();
+}
+
+// The fields of the job that are set without effect, apart from settings.
+absl::Status CheckFieldsAreRead(const proto::Job& written) {
+  if (written.max_steps() > 0) {
+    return Refuse("max_steps: belongs to model, a program ends when it likes");
+  }
+  const proto::Job job = Filled(written);
+  const proto::Job& plain = PlainJob();
+  if (job.evaluation().SerializeAsString() != plain.evaluation().SerializeAsString()) {
+    return Refuse("evaluation: belongs to model, a program measures when it likes");
+  }
+  if (job.debug().hash_weights()) return Refuse("debug.hash_weights: belongs to model");
+  if (job.debug().has_nan_rank()) return Refuse("debug.nan_rank: belongs to model");
+  const std::string why = WhyNoSchedule(job);
+  if (why.empty() || !SetsSchedule(job)) return absl::OkStatus();
+  return Refuse(absl::StrCat("schedule: ", why, kVaryInstead));
+}
+
 }  // namespace
 
 std::string OptimizerText(const proto::Optimizer& optimizer) {
   return optimizer.ShortDebugString();
 }
 
+bool SaysProgramDecides(absl::string_view reason) {
+  return absl::StrContains(reason, kOptimizerDiffers) || absl::StrContains(reason, kRatesAreSaid) ||
+         absl::StrContains(reason, kRatesAreTheRanks);
+}
+
+absl::Status CheckProgramReads(bool is_of_program, const std::vector<std::string>& settings,
+                               const proto::Job& job) {
+  if (!is_of_program) return absl::OkStatus();
+  for (const std::string& setting : settings) {
+    if (absl::Status read = CheckSettingIsRead(setting, job); !read.ok()) return read;
+  }
+  return job.has_program() ? CheckFieldsAreRead(job) : absl::OkStatus();
+}
+
 namespace {
 
-// Whether the job has that optimizer already.
+// Returns whether the job has that optimizer already.
 bool IsSame(const proto::Optimizer& named, const proto::Job& job) {
   proto::Job other = job;
   *other.mutable_optimizer() = named;
@@ -55,14 +173,18 @@ absl::Status TakeProgramOptimizer(const proto::Optimizer* named, bool says_rates
         "optimizer");
   }
   if (!is_awaited && named != nullptr && !IsSame(*named, *job)) {
-    return Refuse(absl::StrFormat(
-        "optimizer: the job has %s, but the program names %s: set optimizer { from_program {} }, "
-        "or let the program name none",
-        KindName(job->optimizer()), KindName(*named)));
+    return Refuse(absl::StrCat(
+        kOptimizerDiffers, KindName(job->optimizer()), ", but the program names ", KindName(*named),
+        ": set optimizer { from_program {} }, or let the program name none"));
   }
   if (says_rates && job->exchange() == proto::Job::MPI) {
     return Refuse(
         "exchange: MPI takes learning rates from schedule, but the program says them in each step");
+  }
+  if (SetsSchedule(*job)) {
+    const bool is_mean = named != nullptr && named->has_mean();
+    if (says_rates) return Refuse(absl::StrCat(kRatesAreSaid, kVaryInstead));
+    if (is_mean) return Refuse(absl::StrCat(kRatesAreTheRanks, kVaryInstead));
   }
   if (!is_awaited) return absl::OkStatus();
   if (named->kind_case() == proto::Optimizer::KIND_NOT_SET || named->has_from_program()) {
@@ -74,6 +196,18 @@ absl::Status TakeProgramOptimizer(const proto::Optimizer* named, bool says_rates
   }
   FillDefaults(job);
   return ValidateJob(*job);
+}
+
+void TakeProgramSamples(uint32_t samples, const proto::Optimizer* named, proto::Job* job) {
+  if (samples == 0 || !job->has_program() || job->program().samples_per_rank() != 0) return;
+  proto::Job named_job = *job;
+  if (named != nullptr) {
+    // Limits that differ are refused when the optimizer is taken.
+    TakeClipNorm(*named, named_job.mutable_optimizer()).IgnoreError();
+  }
+  const proto::Optimizer& optimizer = named_job.optimizer();
+  if (!optimizer.has_lars() && optimizer.clip_norm() == 0) return;
+  if (AppliesOnNodes(named_job)) job->mutable_program()->set_samples_per_rank(samples);
 }
 
 }  // namespace strata

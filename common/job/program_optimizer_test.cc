@@ -19,7 +19,7 @@ proto::Job JobOf(const std::string& fields) {
   return job;
 }
 
-// What is wrong when the program of such a job names `text`.
+// Returns the error when the program of such a job names `text`.
 std::string WhyNot(const std::string& fields, const std::string& text, bool says_rates = false) {
   proto::Job job = JobOf(fields);
   const auto named = ParseOptimizer(text);
@@ -82,6 +82,68 @@ TEST(ProgramOptimizerTest, WhatTheJobHasAlreadyMayBeNamed) {
   EXPECT_FALSE(TakeProgramOptimizer(&*other, true, &job).ok());
 }
 
+TEST(ProgramOptimizerTest, AScheduleIsRefusedWhereTheProgramSaysTheRates) {
+  const std::string rate = "schedule { base_lr: 0.1 } ";
+  const std::string said =
+      "schedule: the program says the learning rate of each step, so it has no effect: take it out "
+      "of the job: set it in the program, and to vary it give the program an argument: "
+      "program.args=--NAME=V1,--NAME=V2";
+  EXPECT_EQ(WhyNot(rate + kFromProgram, "sgd {}", true), said);
+  EXPECT_EQ(WhyNot(rate + "optimizer { sgd {} }", "sgd {}", true), said);
+  EXPECT_TRUE(SaysProgramDecides("job 1: " + said));
+  EXPECT_TRUE(SaysProgramDecides(WhyNot(rate + kFromProgram, "mean {}")));
+  EXPECT_TRUE(SaysProgramDecides(WhyNot("optimizer { adamw {} }", "sgd {}")));
+  EXPECT_FALSE(SaysProgramDecides("rank 0: loss is NaN at step 3"));
+  // It is read where the program leaves rates to it; the default is no choice of anybody's.
+  EXPECT_EQ(WhyNot(rate + kFromProgram, "sgd {}"), "");
+  EXPECT_EQ(WhyNot("schedule { base_lr: 0.05 } " + std::string(kFromProgram), "sgd {}", true), "");
+}
+
+// Why such a job of a program is refused as it is written, with these settings.
+std::string Unread(const std::string& fields, const std::vector<std::string>& settings = {}) {
+  proto::Job job = *ParseJob("name: 'a' " + fields, "job");
+  EXPECT_TRUE(ApplySettings(settings, &job).ok());
+  return std::string(CheckProgramReads(/*is_of_program=*/true, settings, job).message());
+}
+
+TEST(ProgramOptimizerTest, FieldsThatAProgramDoesNotReadAreNamed) {
+  const std::string linked = "program { path: 'bin/train' } ";
+  EXPECT_EQ(Unread(linked + "max_steps: 3"),
+            "max_steps: belongs to model, a program ends when it likes");
+  EXPECT_EQ(Unread(linked + "evaluation { every_steps: 3 }"),
+            "evaluation: belongs to model, a program measures when it likes");
+  EXPECT_EQ(Unread(linked + "debug { hash_weights: true }"),
+            "debug.hash_weights: belongs to model");
+  EXPECT_EQ(Unread(linked + "debug { nan_rank: 0 }"), "debug.nan_rank: belongs to model");
+  const std::string schedule = "schedule { base_lr: 0.1 } ";
+  EXPECT_EQ(Unread(linked + schedule + "optimizer { mean {} }").substr(0, 55),
+            "schedule: ranks apply the optimizer (optimizer.mean): s");
+  const std::string script = "program { path: 'python3' args: '/a/train.py' } ";
+  EXPECT_EQ(Unread(script + schedule + kFromProgram).substr(0, 55),
+            "schedule: the script has an optimizer of its own: set i");
+  for (const std::string field : {"max_steps=0", "evaluation.every_epochs=1", "epochs=1",
+                                  "debug.nan_step=0", "data.limit_train=1", "model.zoo=mlp"}) {
+    EXPECT_EQ(Unread(linked, {field}).substr(0, field.find('=')), field.substr(0, field.find('=')));
+  }
+}
+
+TEST(ProgramOptimizerTest, FieldsThatAProgramReadsMayBeSet) {
+  const std::string linked = "program { path: 'bin/train' } ";
+  EXPECT_EQ(Unread(linked, {"schedule.base_lr=0.1", "optimizer.sgd={}", "metrics.every_steps=5"}),
+            "");
+  // It may leave rates to the schedule; a script has its rates from its own optimizer.
+  EXPECT_EQ(Unread(linked + kFromProgram, {"schedule.base_lr=0.1"}), "");
+  EXPECT_EQ(Unread("program { path: 'train.py' } optimizer { sgd {} }", {"schedule.base_lr=0.1"}),
+            "");
+  EXPECT_EQ(Unread(linked, {"epochs=9", "schedule.cosine={}"}), "");
+  EXPECT_EQ(Unread(linked + "epochs: 9"), "");  // for the progress that is shown
+  // A job printed with all defaults is a job.
+  proto::Job job = JobOf(kFromProgram);
+  job.mutable_program()->set_path("train.py");
+  EXPECT_EQ(CheckProgramReads(true, {}, job), absl::OkStatus());
+  EXPECT_EQ(CheckProgramReads(false, {"epochs=2"}, proto::Job()), absl::OkStatus());
+}
+
 TEST(ProgramOptimizerTest, WhatDoesNotGoWithTheKindIsRefusedOnceItIsKnown) {
   const std::string from = kFromProgram;
   EXPECT_TRUE(absl::StrContains(WhyNot(from + "consistency { async {} }", "mean {}"),
@@ -112,6 +174,23 @@ TEST(ProgramOptimizerTest, OneOfTwoLimitsOfTheNormIsEnough) {
   EXPECT_EQ(WhyNot(fields, "sgd {} clip_norm: 3"),
             "optimizer.clip_norm: the job has 2, but the program names 3: set one of them");
   EXPECT_EQ(WhyNot(fields, "sgd {} clip_norm: 2"), "");
+}
+
+TEST(ProgramOptimizerTest, SamplesThatTheProgramSaysAreTakenWhereTheJobNeedsThemAndSaysNone) {
+  const auto taken = [](const std::string& fields, const std::string& text) {
+    proto::Job job = JobOf(fields);
+    const proto::Optimizer named = *ParseOptimizer(text);
+    TakeProgramSamples(8, &named, &job);
+    EXPECT_EQ(TakeProgramOptimizer(&named, true, &job), absl::OkStatus());
+    return job.program().samples_per_rank();
+  };
+  const std::string from = kFromProgram;
+  EXPECT_EQ(taken(from, "sgd {} clip_norm: 1"), 8u);
+  EXPECT_EQ(taken(from, "lars {}"), 8u);
+  EXPECT_EQ(taken("optimizer { from_program {} clip_norm: 1 }", "sgd {}"), 8u);
+  EXPECT_EQ(taken("program { samples_per_rank: 2 } " + from, "sgd {} clip_norm: 1"), 2u);
+  EXPECT_EQ(taken(from, "sgd {}"), 0u);  // any number goes
+  EXPECT_EQ(taken(from + "consistency { async {} }", "sgd {} clip_norm: 1"), 0u);
 }
 
 TEST(ProgramOptimizerTest, ExchangesThatTakeNoRatesAreNamed) {

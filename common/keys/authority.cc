@@ -3,10 +3,12 @@
 #include <openssl/obj_mac.h>
 
 #include <algorithm>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/keys/signed_certificate.h"
+#include "common/keys/certificate.h"
+#include "common/keys/private_key.h"
 
 namespace strata::keys {
 namespace {
@@ -127,6 +129,19 @@ absl::StatusOr<Certificate> Authority::Issue(const CertificateRequest& request,
       {NID_subject_alt_name, absl::StrCat("URI:", ToUri(identity))},
   };
   return SignCertificate(content, request.public_key(), &root, key_);
+}
+
+absl::StatusOr<KeyFile> IssueKeyFile(const Authority& authority, const Identity& identity,
+                                     absl::Time not_before, absl::Time not_after) {
+  const absl::StatusOr<PrivateKey> key = PrivateKey::Make();
+  if (!key.ok()) return key.status();
+  const absl::StatusOr<std::string> pem = MakeRequestPem(*key);
+  if (!pem.ok()) return pem.status();
+  const absl::StatusOr<CertificateRequest> request = CertificateRequest::FromPem(*pem);
+  if (!request.ok()) return request.status();
+  const auto certificate = authority.Issue(*request, identity, not_before, not_after);
+  if (!certificate.ok()) return certificate.status();
+  return KeyFile{*key, {*certificate}, authority.roots(), identity};
 }
 
 }  // namespace strata::keys

@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/keys/certificate.h"
-#include "common/keys/certificate_request.h"
 #include "common/keys/identity.h"
+#include "common/keys/key_file.h"
 #include "common/keys/private_key.h"
 
 namespace strata::keys {
@@ -66,6 +66,11 @@ class Authority {
   PrivateKey key_;
   std::vector<Certificate> roots_;
 };
+
+// Makes a key and the authority's certificate for it, for a member whom the authority's holder
+// admits without a request. Errors: those of PrivateKey::Make and Authority::Issue.
+absl::StatusOr<KeyFile> IssueKeyFile(const Authority& authority, const Identity& identity,
+                                     absl::Time not_before, absl::Time not_after);
 
 }  // namespace strata::keys
 

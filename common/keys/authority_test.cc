@@ -5,9 +5,8 @@
 #include <openssl/obj_mac.h>
 
 #include "common/keys/openssl_pointers.h"
-#include "common/keys/testing/odd_certificates.h"
-#include "common/keys/testing/test_keys.h"
 #include "common/keys/verify.h"
+#include "common/testing/test_keys.h"
 
 namespace strata::keys {
 namespace {

@@ -5,13 +5,16 @@
 
 #include <ctime>
 #include <optional>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/civil_time.h"
 #include "common/keys/openssl_pointers.h"
 #include "common/keys/pem.h"
+#include "common/keys/private_key.h"
 #include "common/require.h"
 
 namespace strata::keys {
@@ -174,6 +177,122 @@ std::string FingerprintText(absl::string_view fingerprint) {
 
 std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+namespace {
+
+RequestPointer Decode(const std::string& der) {
+  const auto* begin = reinterpret_cast<const unsigned char*>(der.data());
+  const unsigned char* at = begin;
+  RequestPointer request(d2i_X509_REQ(nullptr, &at, static_cast<long>(der.size())));
+  if (at != begin + der.size()) request.reset();
+  return request;
+}
+
+}  // namespace
+
+absl::StatusOr<CertificateRequest> CertificateRequest::FromPem(absl::string_view pem) {
+  const absl::StatusOr<std::vector<PemBlock>> blocks = PemBlocks(pem);
+  if (!blocks.ok()) return blocks.status();
+  if (blocks->size() != 1 || (blocks->front().label != PEM_STRING_X509_REQ &&
+                              blocks->front().label != PEM_STRING_X509_REQ_OLD)) {
+    return absl::InvalidArgumentError(
+        "a request for a certificate is one PEM block CERTIFICATE REQUEST, and this is not");
+  }
+  const ErrorQueueScope scope;
+  const RequestPointer request = Decode(blocks->front().der);
+  KeyPointer key(request == nullptr ? nullptr : X509_REQ_get_pubkey(request.get()));
+  if (key == nullptr) {
+    return absl::InvalidArgumentError(
+        "the request for a certificate is damaged: it cannot be read");
+  }
+  if (!IsP256(key.get())) {
+    return absl::InvalidArgumentError(
+        "the key in the request for a certificate is not ECDSA on P-256");
+  }
+  if (X509_REQ_verify(request.get(), key.get()) != 1) {
+    return absl::InvalidArgumentError(
+        "the request for a certificate is not signed with the key that it holds");
+  }
+  return CertificateRequest(std::move(key));
+}
+
+absl::StatusOr<std::string> MakeRequestPem(const PrivateKey& key) {
+  const ErrorQueueScope scope;
+  const RequestPointer request(X509_REQ_new());
+  const BioPointer bio(BIO_new(BIO_s_mem()));
+  constexpr long kVersion1 = 0;
+  if (request == nullptr || bio == nullptr || X509_REQ_set_version(request.get(), kVersion1) != 1 ||
+      X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
+      X509_REQ_sign(request.get(), key.get(), EVP_sha256()) == 0 ||
+      PEM_write_bio_X509_REQ(bio.get(), request.get()) != 1) {
+    return absl::InternalError("cannot make a request for a certificate: the key cannot sign");
+  }
+  return BioText(bio.get());
+}
+
+namespace {
+
+bool SetSerial(X509* certificate) {
+  constexpr int kBits = 128;
+  const NumberPointer number(BN_new());
+  return number != nullptr &&
+         BN_rand(number.get(), kBits, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) == 1 &&
+         BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) != nullptr;
+}
+
+bool SetSubject(X509* certificate, const std::string& subject) {
+  return X509_NAME_add_entry_by_NID(X509_get_subject_name(certificate), NID_commonName,
+                                    MBSTRING_ASC,
+                                    reinterpret_cast<const unsigned char*>(subject.data()),
+                                    static_cast<int>(subject.size()), -1, 0) == 1;
+}
+
+bool SetTimes(X509* certificate, absl::Time not_before, absl::Time not_after) {
+  return ASN1_TIME_set(X509_getm_notBefore(certificate), absl::ToTimeT(not_before)) != nullptr &&
+         ASN1_TIME_set(X509_getm_notAfter(certificate), absl::ToTimeT(not_after)) != nullptr;
+}
+
+bool AddExtension(X509* certificate, X509V3_CTX* context, int number, const std::string& value) {
+  const ExtensionPointer extension(X509V3_EXT_conf_nid(nullptr, context, number, value.c_str()));
+  return extension != nullptr && X509_add_ext(certificate, extension.get(), -1) == 1;
+}
+
+bool AddExtensions(X509* certificate, X509* issuer, const CertificateContent& content) {
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+  // The issuer's identifier tells roots of one name apart, as those of a rotated authority. In a
+  // root it is its own, which must be there first.
+  if (!AddExtension(certificate, &context, NID_subject_key_identifier, "hash") ||
+      !AddExtension(certificate, &context, NID_authority_key_identifier, "keyid")) {
+    return false;
+  }
+  for (const auto& [number, value] : content.extensions) {
+    if (!AddExtension(certificate, &context, number, value)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Certificate> SignCertificate(const CertificateContent& content,
+                                            evp_pkey_st* public_key, const Certificate* issuer,
+                                            const PrivateKey& issuer_key) {
+  const ErrorQueueScope scope;
+  const CertificatePointer certificate(X509_new());
+  X509* const made = certificate.get();
+  X509* const signer = issuer == nullptr ? made : issuer->get();
+  if (made == nullptr || X509_set_version(made, X509_VERSION_3) != 1 || !SetSerial(made) ||
+      !SetSubject(made, content.subject) ||
+      X509_set_issuer_name(made, X509_get_subject_name(signer)) != 1 ||
+      !SetTimes(made, content.not_before, content.not_after) ||
+      X509_set_pubkey(made, public_key) != 1 || !AddExtensions(made, signer, content) ||
+      X509_sign(made, issuer_key.get(), EVP_sha256()) == 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot make a certificate for \"", content.subject, "\""));
+  }
+  return Certificate::FromX509(made);
 }
 
 }  // namespace strata::keys

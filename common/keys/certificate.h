@@ -77,6 +77,44 @@ std::string FingerprintText(absl::string_view fingerprint);
 // A time as messages about certificates show it: "2026-11-25T17:43:30Z".
 std::string TimeText(absl::Time time);
 
+// A public key whose owner has proved to hold the private key; Authority::Issue makes a certificate
+// for it. Nothing else of the request counts: the token identifies its sender.
+class CertificateRequest {
+ public:
+  // Reads the one PKCS #10 request of a PEM text. Errors: InvalidArgument: none, several, a damaged
+  // one, a key that is not ECDSA on P-256, a wrong signature, or a text above kPemBytesMax (pem.h).
+  static absl::StatusOr<CertificateRequest> FromPem(absl::string_view pem);
+
+  // The public key lives as long as a copy of this object does.
+  evp_pkey_st* public_key() const { return public_key_.get(); }
+
+ private:
+  explicit CertificateRequest(std::shared_ptr<evp_pkey_st> public_key)
+      : public_key_(std::move(public_key)) {}
+
+  std::shared_ptr<evp_pkey_st> public_key_;
+};
+
+// A request for a certificate of this key. Errors: Internal: the key cannot sign.
+absl::StatusOr<std::string> MakeRequestPem(const PrivateKey& key);
+
+// The content of a new certificate, for Authority and for tests that need unusual ones.
+struct CertificateContent {
+  std::string subject;  // the common name, 1 to 64 characters
+  absl::Time not_before;
+  absl::Time not_after;
+  // Each has a number of OpenSSL, as NID_key_usage, and a value as of x509v3_config(5). The
+  // identifiers of the subject's and the issuer's keys are added to them.
+  std::vector<std::pair<int, std::string>> extensions;
+};
+
+// A certificate for a public key with a random serial number of 128 bits, signed by the issuer.
+// Null `issuer`: it is a root, and `issuer_key` is its own key. Errors: Internal: a value that does
+// not fit, or the system has no randomness.
+absl::StatusOr<Certificate> SignCertificate(const CertificateContent& content,
+                                            evp_pkey_st* public_key, const Certificate* issuer,
+                                            const PrivateKey& issuer_key);
+
 }  // namespace strata::keys
 
 #endif  // STRATA_COMMON_KEYS_CERTIFICATE_H_

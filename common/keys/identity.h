@@ -10,10 +10,10 @@
 
 namespace strata::keys {
 
-// What a member of a cluster may do.
+// The rights of a cluster's member.
 enum class Role { kCoordinator, kServer, kWorker, kUser };
 
-// Who somebody is, as a certificate says it.
+// An identity as a certificate names it.
 struct Identity {
   std::string cluster;  // as of CheckCluster
   Role role = Role::kUser;

@@ -34,7 +34,7 @@ absl::Status NotWhole() {
 }
 
 // False: characters that do not belong there, or bits beyond the last byte.
-bool Decode(absl::string_view text, std::string* bytes) {
+bool DecodeJoinToken(absl::string_view text, std::string* bytes) {
   return absl::WebSafeBase64Unescape(text, bytes) && absl::WebSafeBase64Escape(*bytes) == text;
 }
 
@@ -80,7 +80,7 @@ absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text) {
     return NotWhole();
   }
   JoinToken token;
-  if (!Decode(parts[1], &token.authority) || !Decode(parts[2], &token.secret)) {
+  if (!DecodeJoinToken(parts[1], &token.authority) || !DecodeJoinToken(parts[2], &token.secret)) {
     return absl::InvalidArgumentError(
         "the token has characters that do not belong there: copy it as `strata keys` printed it");
   }

@@ -9,8 +9,8 @@
 
 namespace strata::keys {
 
-// What a new member is given to join: by the fingerprint it knows the cluster, by the secret the
-// cluster knows it.
+// The token that lets a new member join: the member knows the cluster by the fingerprint, the
+// cluster knows the member by the secret.
 struct JoinToken {
   std::string authority;  // the root's fingerprint, 32 bytes
   std::string secret;     // 16 bytes

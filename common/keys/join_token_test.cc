@@ -15,7 +15,7 @@ JoinToken SomeToken() {
   return {.authority = std::string(32, '\x01'), .secret = "0123456789abcdef"};
 }
 
-void ExpectRefused(const std::string& text, const std::string& why) {
+void ExpectJoinTokenRefused(const std::string& text, const std::string& why) {
   const absl::Status status = ParseJoinToken(text).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
   EXPECT_THAT(status.message(), HasSubstr(why)) << text;
@@ -55,23 +55,24 @@ TEST(JoinToken, AFingerprintOfAnotherLengthIsRefused) {
 TEST(JoinToken, EveryWrongTextHasItsLineWithoutTheSecret) {
   const std::string text = ToText(SomeToken());
   const std::string secret = text.substr(text.rfind('.') + 1);
-  ExpectRefused("", "the token is empty");
-  ExpectRefused(" \n", "the token is empty");
-  ExpectRefused(secret, "this is no token");
-  ExpectRefused("x" + text, "this is no token");
-  ExpectRefused("strata2" + text.substr(7), "not of the version that this program knows, strata1");
-  ExpectRefused("strata1", "cut off");
-  ExpectRefused(text.substr(0, text.size() - 1), "cut off or has something added");
-  ExpectRefused(text + "A", "cut off or has something added");
-  ExpectRefused(text + "." + secret, "cut off or has something added");
-  ExpectRefused(text + " " + text, "cut off or has something added");
+  ExpectJoinTokenRefused("", "the token is empty");
+  ExpectJoinTokenRefused(" \n", "the token is empty");
+  ExpectJoinTokenRefused(secret, "this is no token");
+  ExpectJoinTokenRefused("x" + text, "this is no token");
+  ExpectJoinTokenRefused("strata2" + text.substr(7),
+                         "not of the version that this program knows, strata1");
+  ExpectJoinTokenRefused("strata1", "cut off");
+  ExpectJoinTokenRefused(text.substr(0, text.size() - 1), "cut off or has something added");
+  ExpectJoinTokenRefused(text + "A", "cut off or has something added");
+  ExpectJoinTokenRefused(text + "." + secret, "cut off or has something added");
+  ExpectJoinTokenRefused(text + " " + text, "cut off or has something added");
   for (const char wrong : {'+', '/', '=', ' ', '\0', '\xff'}) {
     for (const size_t at : {size_t{10}, text.size() - 1}) {
       std::string changed = text + "";
       changed[at] = wrong;
       // White space at the end is not part of the token, which is one character short then.
       const bool is_cut = wrong == ' ' && at == text.size() - 1;
-      ExpectRefused(changed, is_cut ? "cut off" : "characters that do not belong there");
+      ExpectJoinTokenRefused(changed, is_cut ? "cut off" : "characters that do not belong there");
     }
   }
 }
@@ -80,7 +81,7 @@ TEST(JoinToken, ATokenHasOnlyOneText) {
   std::string text = ToText(SomeToken());
   ASSERT_EQ(text.back(), 'g');  // 'h' would differ in bits beyond the last byte.
   text.back() = 'h';
-  ExpectRefused(text, "characters that do not belong there");
+  ExpectJoinTokenRefused(text, "characters that do not belong there");
 }
 
 TEST(JoinToken, TheCommandThatMakesOneIsThatOfTheRole) {

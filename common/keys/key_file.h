@@ -15,8 +15,8 @@
 
 namespace strata::keys {
 
-// All that a daemon or a user needs to show who it is and to know its peers. It is one file of PEM
-// blocks, so that one rename replaces all of it.
+// Everything that a daemon or a user needs to prove its identity and to check its peers. It is one
+// file of PEM blocks, so that one rename replaces all of it.
 struct KeyFile {
   PrivateKey key;
   std::vector<Certificate> chain;  // the leaf, which belongs to `key`, then its intermediates

@@ -10,19 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "common/keys/pem.h"
 #include "common/keys/private_file.h"
-#include "common/keys/testing/odd_certificates.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/testing/test_keys.h"
 
 namespace strata::keys {
 namespace {
 
 using ::testing::HasSubstr;
 
-const absl::Time kNow = absl::FromUnixSeconds(1800000000);
-const absl::Time kEnd = kNow + absl::Hours(3);
+const absl::Time kFileNow = absl::FromUnixSeconds(1800000000);
+const absl::Time kEnd = kFileNow + absl::Hours(3);
 const Identity kServer{"blue", Role::kServer, "s1"};
 
-void ExpectRefused(const std::string& pem, const std::string& why) {
+void ExpectFileRefused(const std::string& pem, const std::string& why) {
   const absl::Status status = ParseKeyFile(pem, "/etc/strata/key.pem").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(status.message(), HasSubstr("/etc/strata/key.pem: " + why));
@@ -38,8 +37,8 @@ class Files : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  const Authority blue_ = MakeAuthority("blue", kNow);
-  const KeyFile file_ = MakeKeyFile(blue_, kServer, kNow, kEnd);
+  const Authority blue_ = MakeAuthority("blue", kFileNow);
+  const KeyFile file_ = MakeKeyFile(blue_, kServer, kFileNow, kEnd);
   std::string folder_, path_;
 };
 
@@ -53,54 +52,56 @@ TEST_F(Files, WhatWasWrittenIsReadForItsOwnerAlone) {
   EXPECT_EQ(read->identity, kServer);
   EXPECT_EQ(KeyFilePem(*read), KeyFilePem(file_));
   EXPECT_EQ(read->trust().cluster, "blue");
-  EXPECT_EQ(Verify(read->chain, read->trust(), kNow).value(), kServer);
+  EXPECT_EQ(Verify(read->chain, read->trust(), kFileNow).value(), kServer);
 }
 
 TEST_F(Files, OneOfARotatedAuthorityKeepsAllRoots) {
   const KeyFile rotated =
-      MakeKeyFile(blue_.Rotated(kNow, absl::Hours(9)).value(), kServer, kNow, kEnd);
+      MakeKeyFile(blue_.Rotated(kFileNow, absl::Hours(9)).value(), kServer, kFileNow, kEnd);
   const KeyFile read = ParseKeyFile(KeyFilePem(rotated), "x").value();
   EXPECT_EQ(read.roots.size(), 2);
   EXPECT_EQ(read.RootsPem(), rotated.RootsPem());
-  EXPECT_EQ(Verify(file_.chain, read.trust(), kNow).value(), kServer);
+  EXPECT_EQ(Verify(file_.chain, read.trust(), kFileNow).value(), kServer);
 }
 
 TEST_F(Files, OneOfACompanyWithIntermediatesIsRead) {
   const PrivateKey top = PrivateKey::Make().value(), below = PrivateKey::Make().value();
-  const Certificate root = MakeCertificate(AuthorityContent("root", kNow, kEnd), top, nullptr, top);
+  const Certificate root =
+      MakeCertificate(AuthorityContent("root", kFileNow, kEnd), top, nullptr, top);
   const Certificate middle =
-      MakeCertificate(AuthorityContent("middle", kNow, kEnd), below, &root, top);
+      MakeCertificate(AuthorityContent("middle", kFileNow, kEnd), below, &root, top);
   const Certificate leaf =
-      MakeCertificate(MemberContent({ToUri(kServer)}, kNow, kEnd), file_.key, &middle, below);
+      MakeCertificate(MemberContent({ToUri(kServer)}, kFileNow, kEnd), file_.key, &middle, below);
   // The key may come last, and the root anywhere.
   const std::string pem = root.ToPem() + CertificatesToPem({leaf, middle}) + file_.key.ToPem();
   const absl::StatusOr<KeyFile> read = ParseKeyFile(pem, "x");
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->chain.size(), 2);
   ASSERT_EQ(read->roots.size(), 1);
-  EXPECT_EQ(Verify(read->chain, read->trust(), kNow).value(), kServer);
+  EXPECT_EQ(Verify(read->chain, read->trust(), kFileNow).value(), kServer);
 }
 
 TEST_F(Files, AnExpiredOneIsStillRead) {
-  const KeyFile old = MakeKeyFile(blue_, kServer, kNow - absl::Hours(9), kNow - absl::Hours(8));
+  const KeyFile old =
+      MakeKeyFile(blue_, kServer, kFileNow - absl::Hours(9), kFileNow - absl::Hours(8));
   EXPECT_TRUE(ParseKeyFile(KeyFilePem(old), "x").ok());
 }
 
 TEST_F(Files, WhatIsMissingOrDoesNotFitIsNamed) {
   const std::string key = file_.key.ToPem();
-  const KeyFile other = MakeKeyFile(blue_, kServer, kNow, kEnd);
-  ExpectRefused("", "there is no private key");
-  ExpectRefused(file_.ChainPem() + file_.RootsPem(), "there is no private key");
-  ExpectRefused(key, "there is no certificate");
-  ExpectRefused(key + file_.RootsPem(), "there is no certificate that an authority has signed");
-  ExpectRefused(key + file_.ChainPem(), "there is no root certificate of the authority");
-  ExpectRefused(key + other.ChainPem() + file_.RootsPem(),
-                "the private key does not belong to the first certificate");
-  ExpectRefused(KeyFilePem(file_) + key, "there is more than one private key");
-  ExpectRefused(KeyFilePem(file_).substr(0, 1000), "PEM block");
+  const KeyFile other = MakeKeyFile(blue_, kServer, kFileNow, kEnd);
+  ExpectFileRefused("", "there is no private key");
+  ExpectFileRefused(file_.ChainPem() + file_.RootsPem(), "there is no private key");
+  ExpectFileRefused(key, "there is no certificate");
+  ExpectFileRefused(key + file_.RootsPem(), "there is no certificate that an authority has signed");
+  ExpectFileRefused(key + file_.ChainPem(), "there is no root certificate of the authority");
+  ExpectFileRefused(key + other.ChainPem() + file_.RootsPem(),
+                    "the private key does not belong to the first certificate");
+  ExpectFileRefused(KeyFilePem(file_) + key, "there is more than one private key");
+  ExpectFileRefused(KeyFilePem(file_).substr(0, 1000), "PEM block");
   const Certificate nameless =
-      MakeCertificate(MemberContent({}, kNow, kEnd), file_.key, &blue_.roots()[0], blue_.key());
-  ExpectRefused(key + nameless.ToPem() + file_.RootsPem(), "the certificate carries 0 URIs");
+      MakeCertificate(MemberContent({}, kFileNow, kEnd), file_.key, &blue_.roots()[0], blue_.key());
+  ExpectFileRefused(key + nameless.ToPem() + file_.RootsPem(), "the certificate carries 0 URIs");
 }
 
 TEST_F(Files, ErrorsOfFilesNameThePath) {
@@ -121,7 +122,7 @@ TEST_F(Files, ErrorsOfFilesNameThePath) {
 }
 
 TEST_F(Files, ANewCertificateIsDueAfterTwoThirdsOfTheOldOnesLife) {
-  EXPECT_EQ(RenewAt(file_.chain[0]), kNow + absl::Hours(2));
+  EXPECT_EQ(RenewAt(file_.chain[0]), kFileNow + absl::Hours(2));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ inline BioPointer ReadOnlyBio(absl::string_view text) {
   return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// What was written to a memory BIO.
+// Returns the bytes written to a memory BIO.
 inline std::string BioText(BIO* bio) {
   char* data = nullptr;
   const long bytes = BIO_get_mem_data(bio, &data);

@@ -10,9 +10,8 @@
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
-#include "common/file/atomic_file.h"
-#include "common/file/file_error.h"
-#include "common/file/own_folder.h"
+#include "common/os/atomic_file.h"
+#include "common/os/trusted_file.h"
 #include "common/unique_fd.h"
 
 namespace strata::keys {
@@ -74,7 +73,7 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
   return absl::OkStatus();
 }
 
-// What root writes into a folder of somebody else is that user's, who is to read it.
+// A file that root writes into a user's folder belongs to that user, who must read it.
 absl::Status GiveToFoldersOwner(int fd, const std::string& folder) {
   struct stat is = {};
   if (geteuid() != 0) return absl::OkStatus();

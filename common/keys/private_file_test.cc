@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "common/ipc/testing/other_user.h"
-#include "common/ipc/testing/short_folder.h"
+#include "common/testing/other_user.h"
+#include "common/testing/short_folder.h"
 #include "common/unique_fd.h"
 
 namespace strata::keys {

@@ -1,12 +1,13 @@
 #include "common/keys/private_key.h"
 
+#include <openssl/core_names.h>
+#include <openssl/objects.h>
 #include <openssl/pem.h>
 
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/keys/key_kind.h"
 #include "common/keys/openssl_pointers.h"
 #include "common/keys/pem.h"
 #include "common/require.h"
@@ -14,11 +15,12 @@
 namespace strata::keys {
 namespace {
 
-absl::Status Damaged() {
+absl::Status DamagedKeyFile() {
   return absl::InvalidArgumentError("the private key is damaged: it cannot be read");
 }
 
-// What kind of key OpenSSL has to expect in the block; nullopt: the block is no private key.
+// Returns the kind of key that OpenSSL must expect in the block; nullopt: the block is not a
+// private key.
 std::optional<int> KeyType(const PemBlock& block) {
   if (block.label == PEM_STRING_PKCS8INF || block.label == PEM_STRING_PKCS8) return EVP_PKEY_NONE;
   if (block.label == PEM_STRING_ECPRIVATEKEY) return EVP_PKEY_EC;
@@ -27,7 +29,7 @@ std::optional<int> KeyType(const PemBlock& block) {
   return std::nullopt;
 }
 
-KeyPointer Decode(int type, const std::string& der) {
+KeyPointer DecodePrivateKey(int type, const std::string& der) {
   const auto* begin = reinterpret_cast<const unsigned char*>(der.data());
   const unsigned char* at = begin;
   KeyPointer key;
@@ -78,14 +80,14 @@ absl::StatusOr<PrivateKey> PrivateKey::FromPem(absl::string_view pem) {
         "NEW_FILE`");
   }
   const ErrorQueueScope scope;
-  KeyPointer key = Decode(*KeyType(*found), found->der);
-  if (key == nullptr) return Damaged();
+  KeyPointer key = DecodePrivateKey(*KeyType(*found), found->der);
+  if (key == nullptr) return DamagedKeyFile();
   if (!IsUsableKey(key.get())) {
     return absl::InvalidArgumentError(
         "the private key is of a kind that is not supported: it may be ECDSA on P-256, P-384 or "
         "P-521, or RSA of 2048 to 8192 bits");
   }
-  if (!HalvesFit(key.get())) return Damaged();
+  if (!HalvesFit(key.get())) return DamagedKeyFile();
   return PrivateKey(std::move(key));
 }
 
@@ -96,6 +98,40 @@ std::string PrivateKey::ToPem() const {
   STRATA_REQUIRE(PEM_write_bio_PKCS8PrivateKey(bio.get(), key_.get(), nullptr, nullptr, 0, nullptr,
                                                nullptr) == 1);
   return BioText(bio.get());
+}
+
+namespace {
+
+constexpr int kRsaBitsMin = 2048;
+constexpr int kRsaBitsMax = 8192;
+
+// NID_undef: the key is not of a curve with a name.
+int CurveOf(const EVP_PKEY* key) {
+  const ErrorQueueScope scope;
+  int is_explicit = 0;
+  char name[80] = "";
+  if (EVP_PKEY_is_a(key, "EC") != 1 ||
+      EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS, &is_explicit) !=
+          1 ||
+      is_explicit != 0 ||
+      EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_GROUP_NAME, name, sizeof name, nullptr) !=
+          1) {
+    return NID_undef;
+  }
+  return OBJ_txt2nid(name);
+}
+
+}  // namespace
+
+bool IsP256(const evp_pkey_st* key) { return CurveOf(key) == NID_X9_62_prime256v1; }
+
+bool IsUsableKey(const evp_pkey_st* key) {
+  if (EVP_PKEY_is_a(key, "RSA") == 1) {
+    const int bits = EVP_PKEY_get_bits(key);
+    return bits >= kRsaBitsMin && bits <= kRsaBitsMax;
+  }
+  const int curve = CurveOf(key);
+  return curve == NID_X9_62_prime256v1 || curve == NID_secp384r1 || curve == NID_secp521r1;
 }
 
 }  // namespace strata::keys

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 using UiPointer = OpenSslPointer<UI_METHOD, UI_destroy_method>;
 
-void ExpectRefused(const std::string& pem, const std::string& why) {
+void ExpectPrivateRefused(const std::string& pem, const std::string& why) {
   const absl::Status status = PrivateKey::FromPem(pem).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(status.message(), HasSubstr(why));
@@ -75,16 +75,17 @@ TEST(PrivateKey, OtherBlocksAndTextAroundItAreSkipped) {
 }
 
 TEST(PrivateKey, KindsThatAreTooWeakOrUnknownAreRefused) {
-  ExpectRefused(Pkcs8(KeyPointer(EVP_RSA_gen(1024))), "of a kind that is not supported");
-  ExpectRefused(Pkcs8(KeyPointer(EVP_EC_gen("secp224r1"))), "of a kind that is not supported");
-  ExpectRefused(Pkcs8(KeyPointer(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"))),
-                "of a kind that is not supported");
+  ExpectPrivateRefused(Pkcs8(KeyPointer(EVP_RSA_gen(1024))), "of a kind that is not supported");
+  ExpectPrivateRefused(Pkcs8(KeyPointer(EVP_EC_gen("secp224r1"))),
+                       "of a kind that is not supported");
+  ExpectPrivateRefused(Pkcs8(KeyPointer(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519"))),
+                       "of a kind that is not supported");
 }
 
 TEST(PrivateKey, ACurveSpelledOutInNumbersIsRefused) {
   const KeyPointer key(EVP_EC_gen("P-256"));
   ASSERT_EQ(EVP_PKEY_set_utf8_string_param(key.get(), "encoding", "explicit"), 1);
-  ExpectRefused(Pkcs8(key), "of a kind that is not supported");
+  ExpectPrivateRefused(Pkcs8(key), "of a kind that is not supported");
 }
 
 bool was_asked = false;
@@ -101,13 +102,13 @@ TEST(PrivateKey, AnEncryptedOneIsRefusedAndNobodyIsAskedForAPassword) {
   const KeyPointer key(EVP_EC_gen("P-256"));
   for (const std::string& pem :
        {Pkcs8(key, EVP_aes_256_cbc()), Traditional(key, EVP_aes_256_cbc())}) {
-    ExpectRefused(pem, "the private key is encrypted: decrypt it first");
+    ExpectPrivateRefused(pem, "the private key is encrypted: decrypt it first");
   }
   // A label that hides it makes no difference.
   std::string disguised = Pkcs8(key, EVP_aes_256_cbc());
   for (size_t at; (at = disguised.find("ENCRYPTED ")) != std::string::npos;)
     disguised.erase(at, 10);
-  ExpectRefused(disguised, "damaged");
+  ExpectPrivateRefused(disguised, "damaged");
   EXPECT_FALSE(was_asked);
   // The test can fail: OpenSSL's usual way of reading does ask.
   const std::string pem = Pkcs8(key, EVP_aes_256_cbc());
@@ -119,20 +120,21 @@ TEST(PrivateKey, AnEncryptedOneIsRefusedAndNobodyIsAskedForAPassword) {
 
 TEST(PrivateKey, NoneOrSeveralAreRefused) {
   const std::string pem = PrivateKey::Make()->ToPem();
-  ExpectRefused("", "there is no private key");
-  ExpectRefused("hello", "there is no private key");
-  ExpectRefused(pem + pem, "there is more than one private key");
+  ExpectPrivateRefused("", "there is no private key");
+  ExpectPrivateRefused("hello", "there is no private key");
+  ExpectPrivateRefused(pem + pem, "there is more than one private key");
 }
 
 TEST(PrivateKey, ADamagedOneIsRefused) {
   const std::string pem = PrivateKey::Make()->ToPem();
-  ExpectRefused(pem.substr(0, pem.size() - 30), "damaged or cut off");
+  ExpectPrivateRefused(pem.substr(0, pem.size() - 30), "damaged or cut off");
   std::string changed = pem;
   changed[60] = '!';
-  ExpectRefused(changed, "damaged or cut off");
-  ExpectRefused("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "is damaged");
-  ExpectRefused("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
-                "is damaged");
+  ExpectPrivateRefused(changed, "damaged or cut off");
+  ExpectPrivateRefused("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+                       "is damaged");
+  ExpectPrivateRefused("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+                       "is damaged");
 }
 
 TEST(PrivateKey, OneWhosePublicHalfIsAnothersIsRefused) {
@@ -143,11 +145,11 @@ TEST(PrivateKey, OneWhosePublicHalfIsAnothersIsRefused) {
   const BioPointer bio(BIO_new(BIO_s_mem()));
   PEM_write_bio(bio.get(), PEM_STRING_PKCS8INF, "",
                 reinterpret_cast<const unsigned char*>(own.data()), own.size());
-  ExpectRefused(BioText(bio.get()), "is damaged");
+  ExpectPrivateRefused(BioText(bio.get()), "is damaged");
 }
 
 TEST(PrivateKey, ALargeTextIsRefused) {
-  ExpectRefused(std::string(kPemBytesMax + 1, ' '), "larger than 65536 bytes");
+  ExpectPrivateRefused(std::string(kPemBytesMax + 1, ' '), "larger than 65536 bytes");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string FingerprintOf(const Certificate& certificate) {
   return absl::StrCat("fingerprint ", FingerprintText(certificate.fingerprint()));
 }
 
-// What gets the leaf's owner one that counts.
+// Returns how the leaf's owner gets a valid certificate.
 std::string HintFor(const Certificate& leaf, const Judge& judge) {
   if (!judge.makes_tokens) {
     return "your own authority issues a new one, and `strata keys import` makes a key file of it";
@@ -77,7 +77,7 @@ absl::Status OutOfTime(const Certificate& leaf, const Certificate& at, bool is_l
                 "certificates"));
 }
 
-// What the check failed on, in words. `context` is in the state in which the check left it.
+// Describes the failure of the check. `context` is in the state in which the check left it.
 absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Time now,
                      const Judge& judge) {
   const int error = X509_STORE_CTX_get_error(context);

@@ -18,16 +18,15 @@ struct Trust {
   std::vector<Certificate> roots;  // self-signed
 };
 
-// Who holds a certificate against the roots, for what an error says.
+// The process that checks a certificate against the roots, for error messages.
 struct Judge {
   std::string clock = "this host's clock";
-  // Whether `strata keys` makes tokens for new certificates here; else another authority issues
-  // them.
+  // True: `strata keys` makes tokens for new certificates here; else another authority issues them.
   bool makes_tokens = true;
 };
 
-// What gets a member with a token a new certificate, for messages. A name that does not fit:
-// it is not known.
+// The command that gets a member with a token a new certificate, for messages. A name that does not
+// fit counts as unknown.
 std::string RenewHint(Role role, absl::string_view name);
 
 // Holds a chain of certificates, the leaf first, against the roots, and returns the leaf's

@@ -8,17 +8,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/keys/openssl_pointers.h"
-#include "common/keys/testing/odd_certificates.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/testing/test_keys.h"
 
 namespace strata::keys {
 namespace {
 
 using ::testing::HasSubstr;
 
-const absl::Time kNow = absl::FromUnixSeconds(1800000000);  // 2027-01-15T08:00:00Z
-const absl::Time kEnd = kNow + absl::Hours(3);
-const Identity kWorker{"blue", Role::kWorker, "w1"};
+const absl::Time kVerifyNow = absl::FromUnixSeconds(1800000000);  // 2027-01-15T08:00:00Z
+const absl::Time kVerifyEnd = kVerifyNow + absl::Hours(3);
+const Identity kVerifyWorker{"blue", Role::kWorker, "w1"};
 const std::string kWorkerUri = "spiffe://blue/worker/w1";
 
 class Verification : public testing::Test {
@@ -29,11 +28,11 @@ class Verification : public testing::Test {
   }
 
   void ExpectRefused(const std::vector<Certificate>& chain, const std::string& why,
-                     absl::Time now = kNow) {
+                     absl::Time now = kVerifyNow) {
     ExpectRefusedBy({"blue", blue_.roots()}, chain, why, now);
   }
   void ExpectRefusedBy(const Trust& trust, const std::vector<Certificate>& chain,
-                       const std::string& why, absl::Time now = kNow) {
+                       const std::string& why, absl::Time now = kVerifyNow) {
     const absl::Status status = Verify(chain, trust, now).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << status;
     EXPECT_THAT(status.message(), HasSubstr(why));
@@ -41,16 +40,16 @@ class Verification : public testing::Test {
     EXPECT_EQ(ERR_peek_error(), 0) << "an error was left for others to find";
   }
 
-  const Authority blue_ = MakeAuthority("blue", kNow);
+  const Authority blue_ = MakeAuthority("blue", kVerifyNow);
   const PrivateKey key_ = PrivateKey::Make().value();
-  const KeyFile worker_ = MakeKeyFile(blue_, kWorker, kNow, kEnd);
+  const KeyFile worker_ = MakeKeyFile(blue_, kVerifyWorker, kVerifyNow, kVerifyEnd);
 };
 
 TEST_F(Verification, AMemberIsWhoItSaysFromTheFirstSecondToTheLast) {
-  for (const absl::Time now : {kNow, kEnd - absl::Seconds(1)}) {
+  for (const absl::Time now : {kVerifyNow, kVerifyEnd - absl::Seconds(1)}) {
     const absl::StatusOr<Identity> identity = Verify(worker_.chain, worker_.trust(), now);
     ASSERT_TRUE(identity.ok()) << identity.status();
-    EXPECT_EQ(*identity, kWorker);
+    EXPECT_EQ(*identity, kVerifyWorker);
   }
 }
 
@@ -58,15 +57,15 @@ TEST_F(Verification, AnExpiredCertificateIsRefused) {
   ExpectRefused(worker_.chain,
                 "the certificate of worker w1 expired at 2027-01-15T11:00:00Z: `strata keys token "
                 "worker` on the coordinator's host makes a token for a new one",
-                kEnd);
+                kVerifyEnd);
 }
 
 TEST_F(Verification, OneOfTheFutureIsRefusedWithBothTimes) {
   ExpectRefused(worker_.chain,
                 "the certificate of worker w1 is valid only from 2027-01-15T08:00:00Z, and this "
                 "host's clock says 2027-01-15T07:59:59Z: set the clocks",
-                kNow - absl::Seconds(1));
-  const absl::Status status = Verify(worker_.chain, worker_.trust(), kNow - absl::Seconds(1),
+                kVerifyNow - absl::Seconds(1));
+  const absl::Status status = Verify(worker_.chain, worker_.trust(), kVerifyNow - absl::Seconds(1),
                                      {.clock = "the coordinator's clock"})
                                   .status();
   EXPECT_THAT(status.message(), HasSubstr(", and the coordinator's clock says 2027-01-15T07:59"));
@@ -74,17 +73,18 @@ TEST_F(Verification, OneOfTheFutureIsRefusedWithBothTimes) {
 
 TEST_F(Verification, AnExpiredAuthorityIsNamedAsSuch) {
   ExpectRefused(
-      {Leaf(MemberContent({kWorkerUri}, kNow, kNow + absl::Hours(24 * 60)))},
+      {Leaf(MemberContent({kWorkerUri}, kVerifyNow, kVerifyNow + absl::Hours(24 * 60)))},
       "the authority that signed the certificate of worker w1 expired at "
       "2027-02-14T08:00:00Z: a new one (of `strata keys rotate-ca`, unless it is your own) has "
       "to issue new certificates",
-      kNow + absl::Hours(24 * 31));
+      kVerifyNow + absl::Hours(24 * 31));
 }
 
 TEST_F(Verification, AnotherAuthorityIsRefusedAlsoOneOfTheSameName) {
   for (const char* cluster : {"red", "blue"}) {
-    const Authority other = MakeAuthority(cluster, kNow);
-    const KeyFile forged = MakeKeyFile(other, {cluster, Role::kUser, "eve"}, kNow, kEnd);
+    const Authority other = MakeAuthority(cluster, kVerifyNow);
+    const KeyFile forged =
+        MakeKeyFile(other, {cluster, Role::kUser, "eve"}, kVerifyNow, kVerifyEnd);
     const std::string why =
         absl::StrCat("the certificate of user eve is of another cluster or authority (fingerprint ",
                      FingerprintText(forged.chain[0].fingerprint()), ")");
@@ -96,7 +96,7 @@ TEST_F(Verification, AnotherAuthorityIsRefusedAlsoOneOfTheSameName) {
 
 TEST_F(Verification, ASelfSignedCertificateIsRefusedAlsoWhereItIsATrustedRoot) {
   const Certificate own =
-      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), key_, nullptr, key_);
+      MakeCertificate(MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd), key_, nullptr, key_);
   ExpectRefused({own}, "is of another cluster or authority");
   ExpectRefusedBy({"blue", {own}}, {own}, "is of another cluster or authority");
 }
@@ -107,12 +107,13 @@ TEST_F(Verification, NobodyIsBelievedWithoutRoots) {
 
 TEST_F(Verification, AnIntermediateIsNoRoot) {
   const PrivateKey key = PrivateKey::Make().value();
-  const Certificate root = MakeCertificate(AuthorityContent("root", kNow, kEnd), key, nullptr, key);
+  const Certificate root =
+      MakeCertificate(AuthorityContent("root", kVerifyNow, kVerifyEnd), key, nullptr, key);
   const Certificate middle =
-      MakeCertificate(AuthorityContent("middle", kNow, kEnd), key_, &root, key);
-  const Certificate leaf =
-      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), worker_.key, &middle, key_);
-  EXPECT_EQ(Verify({leaf, middle}, {"blue", {root}}, kNow).value(), kWorker);
+      MakeCertificate(AuthorityContent("middle", kVerifyNow, kVerifyEnd), key_, &root, key);
+  const Certificate leaf = MakeCertificate(MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd),
+                                           worker_.key, &middle, key_);
+  EXPECT_EQ(Verify({leaf, middle}, {"blue", {root}}, kVerifyNow).value(), kVerifyWorker);
   ExpectRefusedBy({"blue", {root}}, {leaf}, "is of another cluster or authority");
   ExpectRefusedBy({"blue", {middle}}, {leaf}, "is of another cluster or authority");
 }
@@ -123,7 +124,7 @@ TEST_F(Verification, AChangedCertificateIsRefused) {
 }
 
 TEST_F(Verification, AMemberCannotSignForOthers) {
-  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  CertificateContent content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   const Certificate leaf = MakeCertificate(content, key_, &worker_.chain[0], worker_.key);
   ExpectRefused({leaf, worker_.chain[0]}, "was signed with a certificate that may not sign others");
 }
@@ -131,88 +132,91 @@ TEST_F(Verification, AMemberCannotSignForOthers) {
 TEST_F(Verification, AnAuthorityBelowTheClustersOwnIsRefused) {
   // Its root may sign members only (pathlen 0).
   const PrivateKey key = PrivateKey::Make().value();
-  const Certificate middle =
-      MakeCertificate(AuthorityContent("middle", kNow, kEnd), key, &blue_.roots()[0], blue_.key());
+  const Certificate middle = MakeCertificate(AuthorityContent("middle", kVerifyNow, kVerifyEnd),
+                                             key, &blue_.roots()[0], blue_.key());
   const Certificate leaf =
-      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), key_, &middle, key);
+      MakeCertificate(MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd), key_, &middle, key);
   ExpectRefused({leaf, middle}, "was signed with a certificate that may not sign others");
 }
 
 TEST_F(Verification, ASignerWithoutBasicConstraintsIsRefused) {
-  CertificateContent content = AuthorityContent("old", kNow, kEnd);
+  CertificateContent content = AuthorityContent("old", kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_basic_constraints, "");
   const PrivateKey key = PrivateKey::Make().value();
   const Certificate root = MakeCertificate(content, key, nullptr, key);
   const Certificate leaf =
-      MakeCertificate(MemberContent({kWorkerUri}, kNow, kEnd), key_, &root, key);
+      MakeCertificate(MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd), key_, &root, key);
   ExpectRefusedBy({"blue", {root}}, {leaf}, "is of another cluster or authority");
 }
 
 TEST_F(Verification, AnAuthoritysOwnCertificateIsNoMembers) {
   ExpectRefused({blue_.roots()[0]}, "its certificate is an authority's own (fingerprint ");
-  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  CertificateContent content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_basic_constraints, "critical,CA:TRUE");
   ExpectRefused({Leaf(content)}, "its certificate is an authority's own (fingerprint ");
 }
 
 TEST_F(Verification, OneThatDoesNotSayWhoItIsIsRefused) {
-  ExpectRefused({Leaf(MemberContent({}, kNow, kEnd))},
+  ExpectRefused({Leaf(MemberContent({}, kVerifyNow, kVerifyEnd))},
                 "does not say who it is: the certificate carries 0 URIs");
-  ExpectRefused({Leaf(MemberContent({kWorkerUri, "spiffe://blue/user/root"}, kNow, kEnd))},
-                "does not say who it is: the certificate carries 2 URIs");
-  ExpectRefused({Leaf(MemberContent({"https://example.org"}, kNow, kEnd))},
+  ExpectRefused(
+      {Leaf(MemberContent({kWorkerUri, "spiffe://blue/user/root"}, kVerifyNow, kVerifyEnd))},
+      "does not say who it is: the certificate carries 2 URIs");
+  ExpectRefused({Leaf(MemberContent({"https://example.org"}, kVerifyNow, kVerifyEnd))},
                 "does not say who it is: \"https://example.org\" is no identity");
 }
 
 TEST_F(Verification, AnotherClustersMemberIsRefusedWhereOneAuthoritySignsForBoth) {
-  ExpectRefused({Leaf(MemberContent({"spiffe://red/worker/w1"}, kNow, kEnd))},
+  ExpectRefused({Leaf(MemberContent({"spiffe://red/worker/w1"}, kVerifyNow, kVerifyEnd))},
                 "the certificate of worker w1 is of cluster red, and this is cluster blue");
 }
 
 TEST_F(Verification, OneThatIsNotForTlsIsRefused) {
-  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  CertificateContent content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_key_usage, "critical,keyEncipherment");
   ExpectRefused({Leaf(content)},
                 "the certificate of worker w1 is not for TLS: it needs the key "
                 "usage digitalSignature");
-  content = MemberContent({kWorkerUri}, kNow, kEnd);
+  content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_ext_key_usage, "codeSigning");
   ExpectRefused({Leaf(content)}, "extended key usage serverAuth and clientAuth");
 }
 
 TEST_F(Verification, OnlyAUsersMayBeForClientsAlone) {
-  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  CertificateContent content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_ext_key_usage, "clientAuth");
   ExpectRefused({Leaf(content)}, "is not for TLS");
-  content = MemberContent({"spiffe://blue/user/ann"}, kNow, kEnd);
+  content = MemberContent({"spiffe://blue/user/ann"}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_ext_key_usage, "clientAuth");
-  EXPECT_EQ(Verify({Leaf(content)}, {"blue", blue_.roots()}, kNow)->name, "ann");
+  EXPECT_EQ(Verify({Leaf(content)}, {"blue", blue_.roots()}, kVerifyNow)->name, "ann");
   SetExtension(content, NID_ext_key_usage, "serverAuth");
   ExpectRefused({Leaf(content)}, "extended key usage clientAuth");
 }
 
 TEST_F(Verification, OneWithoutLimitsOfUseIsForTls) {
-  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  CertificateContent content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_ext_key_usage, "");
   SetExtension(content, NID_key_usage, "");
-  EXPECT_EQ(Verify({Leaf(content)}, {"blue", blue_.roots()}, kNow).value(), kWorker);
+  EXPECT_EQ(Verify({Leaf(content)}, {"blue", blue_.roots()}, kVerifyNow).value(), kVerifyWorker);
 }
 
 TEST_F(Verification, AnUnknownCriticalExtensionIsRefused) {
-  CertificateContent content = MemberContent({kWorkerUri}, kNow, kEnd);
+  CertificateContent content = MemberContent({kWorkerUri}, kVerifyNow, kVerifyEnd);
   SetExtension(content, NID_netscape_comment, "critical,hello");
   ExpectRefused({Leaf(content)}, "the certificate of worker w1 is not acceptable");
 }
 
 TEST_F(Verification, WhatToDoIsWhatTheMembersRoleCanDo) {
   const auto made = [&](Role role, const std::string& name) {
-    return Leaf(MemberContent({ToUri({"blue", role, name})}, kNow, kEnd));
+    return Leaf(MemberContent({ToUri({"blue", role, name})}, kVerifyNow, kVerifyEnd));
   };
   const std::string makes = " on the coordinator's host makes a token for a new one";
-  ExpectRefused({made(Role::kUser, "ada")}, "11:00:00Z: `strata keys user ada`" + makes, kEnd);
-  ExpectRefused({made(Role::kServer, "s1")}, "11:00:00Z: `strata keys token server`" + makes, kEnd);
+  ExpectRefused({made(Role::kUser, "ada")}, "11:00:00Z: `strata keys user ada`" + makes,
+                kVerifyEnd);
+  ExpectRefused({made(Role::kServer, "s1")}, "11:00:00Z: `strata keys token server`" + makes,
+                kVerifyEnd);
   ExpectRefused({made(Role::kCoordinator, "c")}, "11:00:00Z: what it says when it is started",
-                kEnd);
+                kVerifyEnd);
   // A member meets a coordinator that it does not know: its own keys are wrong, or the address is.
   ExpectRefusedBy({"blue", {}}, {made(Role::kCoordinator, "c")},
                   "): look whether it is the right coordinator; then name its keys with --keys");
@@ -223,13 +227,13 @@ TEST_F(Verification, WhereAnotherAuthorityIssuesNoTokenIsSpokenOf) {
   const Judge judge{.makes_tokens = false};
   const std::string issues =
       "your own authority issues a new one, and `strata keys import` makes a key file of it";
-  const absl::Status expired = Verify(worker_.chain, worker_.trust(), kEnd, judge).status();
+  const absl::Status expired = Verify(worker_.chain, worker_.trust(), kVerifyEnd, judge).status();
   EXPECT_EQ(expired.message(),
             "the certificate of worker w1 expired at 2027-01-15T11:00:00Z: " + issues);
   for (const auto& [chain, trust] : {std::pair(worker_.chain, Trust{"blue", {}}),
                                      std::pair(worker_.chain, Trust{"red", blue_.roots()}),
                                      std::pair(blue_.roots(), worker_.trust())}) {
-    const absl::Status status = Verify(chain, trust, kNow, judge).status();
+    const absl::Status status = Verify(chain, trust, kVerifyNow, judge).status();
     EXPECT_THAT(status.message(), HasSubstr(issues));
   }
 }

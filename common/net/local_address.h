@@ -8,18 +8,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/net/interfaces.h"
-#include "common/net/ipv4.h"
 
 namespace strata::net {
 
-// What the user said about a daemon's addresses; empty: nothing.
+// The user's options for a daemon's addresses; empty: not given.
 struct AddressWish {
   std::string interface;  // name or network: "eth1", "10.0.0.0/24"
   std::string listen;     // host to bind to; "*" and "0.0.0.0" are all interfaces
   std::string advertise;  // host under which peers reach the daemon
 };
 
-// What is known of this host. Nothing in it is looked up by ChooseAddress.
+// Facts about this host. ChooseAddress itself looks nothing up.
 struct HostFacts {
   std::vector<Interface> interfaces;
   std::function<bool(const std::string&)> has_interface;            // also down or without address

@@ -14,8 +14,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/limits/limits.h"
 #include "common/net/interfaces.h"
+#include "common/os/limits.h"
 #include "common/unique_fd.h"
 #include "common/wire/frame.h"
 
@@ -29,7 +29,7 @@ constexpr size_t kSignatureBytes = 10;
 constexpr char kReadyBegin[] = "\x05READY";  // after the command's flags and size
 constexpr size_t kReadyBytes = 2 + sizeof(kReadyBegin) - 1;
 
-// What a peer with a DEALER socket and no security says.
+// The opening bytes of a peer with a DEALER socket and no security.
 std::string Hello() {
   std::string greeting(kGreetingBytes, '\0');
   greeting[0] = '\xff';

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/event_fd.h"
-#include "common/limits/limits.h"
-#include "common/limits/process_use.h"
+#include "common/os/limits.h"
+#include "common/os/process_use.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"

@@ -12,6 +12,7 @@ namespace strata::s3 {
 namespace {
 
 constexpr uint64_t kPartsMax = 10'000;
+constexpr size_t kEtagBytesMax = 1024;  // 10,000 of them are kept
 constexpr char kOnlyNew[] = "If-None-Match: *";
 
 uint64_t BytesOf(Pieces pieces) {
@@ -101,7 +102,7 @@ absl::Status Bucket::PutInParts(const std::string& name, Pieces pieces, bool onl
   if (!upload.ok()) return upload.status();
   const absl::Status status = SendParts(name, *upload, pieces, only_new, deadline);
   if (!status.ok()) {
-    // What it says is of no interest: the parts go with the folder, if not now.
+    // Its answer does not matter: the parts are deleted with the folder, if not now.
     const absl::Time soon = requests_.Now() + requests_.limits().stall_after;
     (void)AbortUpload(Key(name), *upload, /*once=*/true, soon);
   }
@@ -125,9 +126,14 @@ absl::Status Bucket::SendParts(const std::string& name, const std::string& uploa
                         .body = part,
                         .deadline = deadline});
     if (!reply.ok()) return reply.status();
+    const std::string& etag = reply->http.headers["etag"];
+    if (etag.size() > kEtagBytesMax) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "s3://", requests_.settings().bucket, "/", Key(name), ": ", requests_.settings().endpoint,
+          " answers with an ETag of ", etag.size(), " bytes"));
+    }
     absl::StrAppend(&parts, "<Part><ChecksumCRC32>", checksum, "</ChecksumCRC32><ETag>",
-                    EscapeXml(reply->http.headers["etag"]), "</ETag><PartNumber>", number,
-                    "</PartNumber></Part>");
+                    EscapeXml(etag), "</ETag><PartNumber>", number, "</PartNumber></Part>");
   }
   return CompleteUpload(name, upload, parts, pieces, only_new, deadline);
 }
@@ -176,8 +182,9 @@ absl::Status Bucket::AbortUpload(const std::string& key, const std::string& uplo
 }
 
 absl::StatusOr<bool> Bucket::HasBytes(const std::string& name, Pieces pieces, absl::Time deadline) {
-  const absl::StatusOr<Bytes> content = GetBefore(name, deadline);
-  if (absl::IsNotFound(content.status())) return false;
+  const absl::StatusOr<Bytes> content = GetBefore(name, BytesOf(pieces), deadline);
+  // One that is larger is another one.
+  if (absl::IsNotFound(content.status()) || absl::IsInvalidArgument(content.status())) return false;
   if (!content.ok()) return content.status();
   if (content->size() != BytesOf(pieces)) return false;
   const std::byte* at = content->data();
@@ -188,13 +195,17 @@ absl::StatusOr<bool> Bucket::HasBytes(const std::string& name, Pieces pieces, ab
   return true;
 }
 
-absl::StatusOr<Bytes> Bucket::Get(const std::string& name) { return GetBefore(name, Deadline()); }
+absl::StatusOr<Bytes> Bucket::Get(const std::string& name, uint64_t bytes_max) {
+  return GetBefore(name, bytes_max, Deadline());
+}
 
-absl::StatusOr<Bytes> Bucket::GetBefore(const std::string& name, absl::Time deadline) {
+absl::StatusOr<Bytes> Bucket::GetBefore(const std::string& name, uint64_t bytes_max,
+                                        absl::Time deadline) {
   absl::StatusOr<S3Reply> reply = requests_.Send({.method = "GET",
                                                   .key = Key(name),
                                                   .headers = {"x-amz-checksum-mode: ENABLED"},
                                                   .wants_object = true,
+                                                  .object_bytes_max = bytes_max,
                                                   .deadline = deadline});
   if (!reply.ok()) return reply.status();
   return std::move(reply->http.object);
@@ -206,33 +217,43 @@ absl::Status Bucket::Delete(const std::string& name) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+absl::Status Bucket::WrongList(const std::string& why) const {
+  const Settings& settings = requests_.settings();
+  return absl::FailedPreconditionError(
+      absl::StrCat(settings.Address(), ": ", settings.endpoint, " answers a list ", why));
+}
+
 absl::StatusOr<std::vector<std::string>> Bucket::List(const std::string& start) {
   const absl::Time deadline = Deadline();
+  const Limits& limits = requests_.limits();
   const std::string& prefix = requests_.settings().prefix;
-  const auto wrong = [&](const std::string& why) {
-    return absl::FailedPreconditionError(absl::StrCat(requests_.settings().Address(), ": ",
-                                                      requests_.settings().endpoint,
-                                                      " answers a list ", why));
-  };
   std::vector<std::string> names;
   S3Request request = {.method = "GET",
                        .query = {{"list-type", "2"}, {"prefix", prefix + start}},
                        .wants_xml = true,
                        .deadline = deadline};
-  while (true) {
+  for (size_t pages = 1;; ++pages) {
     absl::StatusOr<S3Reply> reply = requests_.Send(request);
     if (!reply.ok()) return reply.status();
-    if (reply->xml.name != "ListBucketResult") return wrong("that is none");
+    if (reply->xml.name != "ListBucketResult") return WrongList("that is none");
     for (const XmlElement& one : reply->xml.children) {
       if (one.name != "Contents") continue;
       const std::string key = one.Text("Key");
-      if (!absl::StartsWith(key, prefix + start)) return wrong("of other keys than were asked for");
+      if (!absl::StartsWith(key, prefix + start)) {
+        return WrongList("of other keys than were asked for");
+      }
       names.push_back(key.substr(prefix.size()));
+    }
+    if (names.size() > limits.list_names_max) {
+      return WrongList(absl::StrCat("of more than ", limits.list_names_max, " names"));
     }
     if (reply->xml.Text("IsTruncated") != "true") break;
     const std::string next = reply->xml.Text("NextContinuationToken");
-    if (next.empty()) return wrong("that goes on and does not say where");
-    if (next == request.query["continuation-token"]) return wrong("that does not go on");
+    if (next.empty()) return WrongList("that goes on and does not say where");
+    if (next == request.query["continuation-token"]) return WrongList("that does not go on");
+    if (pages == limits.list_pages_max) {
+      return WrongList(absl::StrCat("of more than ", pages, " pages"));
+    }
     request.query["continuation-token"] = next;
   }
   std::sort(names.begin(), names.end());
@@ -241,12 +262,13 @@ absl::StatusOr<std::vector<std::string>> Bucket::List(const std::string& start) 
 
 absl::Status Bucket::AbortUploads(const std::string& start) {
   const absl::Time deadline = Deadline();
+  const Limits& limits = requests_.limits();
   std::vector<std::pair<std::string, std::string>> uploads;
   S3Request request = {.method = "GET",
                        .query = {{"prefix", Key(start)}, {"uploads", ""}},
                        .wants_xml = true,
                        .deadline = deadline};
-  while (true) {
+  for (size_t pages = 1;; ++pages) {
     absl::StatusOr<S3Reply> reply = requests_.Send(request);
     if (!reply.ok()) return reply.status();
     for (const XmlElement& one : reply->xml.children) {
@@ -260,6 +282,12 @@ absl::Status Bucket::AbortUploads(const std::string& start) {
     const bool goes_on =
         key != request.query["key-marker"] || upload != request.query["upload-id-marker"];
     if (reply->xml.Text("IsTruncated") != "true" || !goes_on) break;
+    if (uploads.size() > limits.list_names_max) {
+      return WrongList(absl::StrCat("of more than ", limits.list_names_max, " uploads"));
+    }
+    if (pages == limits.list_pages_max) {
+      return WrongList(absl::StrCat("of more than ", pages, " pages"));
+    }
     request.query["key-marker"] = key;
     request.query["upload-id-marker"] = upload;
   }

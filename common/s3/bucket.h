@@ -31,9 +31,11 @@ class Bucket {
   // which none stays behind after an error. `only_new`: AlreadyExists where there is one of that
   // name.
   absl::Status Put(const std::string& name, Pieces pieces, bool only_new);
-  // Returns an object, at an address that is aligned for all types.
-  absl::StatusOr<Bytes> Get(const std::string& name);
-  // Returns all names that begin with `start`, in order.
+  // Returns an object, at an address that is aligned for all types. Errors: InvalidArgument: it is
+  // larger than `bytes_max`; no memory is taken for it.
+  absl::StatusOr<Bytes> Get(const std::string& name, uint64_t bytes_max = UINT64_MAX);
+  // Returns all names that begin with `start`, in order. Errors: FailedPrecondition: the list is
+  // wrong, or has more names or pages than Limits has.
   absl::StatusOr<std::vector<std::string>> List(const std::string& start);
   // Removes an object; one that is not there is fine.
   absl::Status Delete(const std::string& name);
@@ -58,7 +60,9 @@ class Bucket {
                               absl::Time deadline);
   absl::Status AbortUpload(const std::string& key, const std::string& upload, bool once,
                            absl::Time deadline);
-  absl::StatusOr<Bytes> GetBefore(const std::string& name, absl::Time deadline);
+  absl::StatusOr<Bytes> GetBefore(const std::string& name, uint64_t bytes_max, absl::Time deadline);
+  // An answer to a request for a list that cannot be used.
+  absl::Status WrongList(const std::string& why) const;
   // Says whether an object is there with these bytes: that a try that nobody heard of was carried
   // out.
   absl::StatusOr<bool> HasBytes(const std::string& name, Pieces pieces, absl::Time deadline);

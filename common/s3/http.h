@@ -1,6 +1,8 @@
 #ifndef STRATA_COMMON_S3_HTTP_H_
 #define STRATA_COMMON_S3_HTTP_H_
 
+#include <curl/curl.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,10 +17,36 @@
 #include "absl/types/span.h"
 #include "common/bytes.h"
 #include "common/clock.h"
-#include "common/s3/curl_library.h"
 #include "common/s3/settings.h"
 
 namespace strata::s3 {
+
+inline constexpr char kCurlLibrary[] = "libcurl.so.4";
+
+// The functions of libcurl that are called, from the library of this host: programs and wheels are
+// not linked with it, so that hosts without S3 need none.
+struct Curl {
+  decltype(&::curl_easy_init) easy_init = nullptr;
+  decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&::curl_easy_reset) easy_reset = nullptr;
+  decltype(&::curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&::curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&::curl_multi_init) multi_init = nullptr;
+  decltype(&::curl_multi_cleanup) multi_cleanup = nullptr;
+  decltype(&::curl_multi_add_handle) multi_add_handle = nullptr;
+  decltype(&::curl_multi_remove_handle) multi_remove_handle = nullptr;
+  decltype(&::curl_multi_perform) multi_perform = nullptr;
+  decltype(&::curl_multi_poll) multi_poll = nullptr;
+  decltype(&::curl_multi_wakeup) multi_wakeup = nullptr;
+  decltype(&::curl_multi_info_read) multi_info_read = nullptr;
+  decltype(&::curl_slist_append) slist_append = nullptr;
+  decltype(&::curl_slist_free_all) slist_free_all = nullptr;
+};
+
+// Loads it; it stays for the life of the process. Errors: FailedPrecondition saying what to
+// install: it is not there, or older than 7.88, which signs requests to S3 wrongly.
+absl::StatusOr<Curl> LoadCurl(const std::string& file = kCurlLibrary);
 
 class Transfer;
 
@@ -28,6 +56,7 @@ struct HttpRequest {
   std::vector<std::string> headers;  // "Name: value", with a value
   absl::Span<const absl::Span<const char>> body;
   bool wants_object = false;  // the answer's body goes to `object`, if its status is 200
+  uint64_t object_bytes_max = UINT64_MAX;  // a larger object is refused before memory is taken
   // On a connection of its own: where one that was kept breaks, libcurl sends a request once more
   // and does not say so.
   bool fresh = false;
@@ -60,7 +89,8 @@ class Http {
 
   // Returns the answer, whatever its status. Errors, which say to what address: Unavailable (no
   // connection, one that broke or stood still, an answer that was cut off), FailedPrecondition (TLS
-  // without trust), ResourceExhausted (memory), DeadlineExceeded, Cancelled.
+  // without trust), InvalidArgument (an object that is too large), ResourceExhausted (memory),
+  // DeadlineExceeded, Cancelled.
   absl::StatusOr<HttpReply> Do(const HttpRequest& request, absl::Time deadline);
 
   // Never goes back; what deadlines are told by.

@@ -18,7 +18,7 @@
 namespace strata::s3 {
 namespace {
 
-// What S3 calls failures that may pass, whatever their status.
+// Returns whether a failure is one that S3 calls transient, whatever its status.
 bool MayPass(long status, const std::string& code) {
   if (status == 408 || status == 429 || (status >= 500 && status != 501 && status != 507)) {
     return true;
@@ -143,6 +143,7 @@ absl::StatusOr<S3Reply> Requests::Try(const S3Request& request, bool* may_pass) 
                       .headers = request.headers,
                       .body = request.body,
                       .wants_object = request.wants_object,
+                      .object_bytes_max = request.object_bytes_max,
                       .fresh = request.not_twice};
   // S3 wants it, and libcurl of 7.88 hashes no body that is sent in pieces. Bodies have a checksum
   // of their own.

@@ -28,6 +28,9 @@ struct Limits {
   absl::Duration deadline = absl::Minutes(30);
   // An object that is larger goes in parts; as many bytes are sent again where a connection breaks.
   uint64_t part_bytes = 64 << 20;
+  // A list that has more is refused.
+  size_t list_names_max = 1 << 20;
+  size_t list_pages_max = 10'000;
 };
 
 struct S3Request {
@@ -37,9 +40,10 @@ struct S3Request {
   std::vector<std::string> headers;
   absl::Span<const absl::Span<const char>> body;
   bool wants_object = false;  // the answer's body is an object
-  bool wants_xml = false;     // the answer's body is XML
-  bool once = false;          // it is not tried again
-  bool not_twice = false;     // it has another answer the second time: see `maybe_done`
+  uint64_t object_bytes_max = UINT64_MAX;
+  bool wants_xml = false;  // the answer's body is XML
+  bool once = false;       // it is not tried again
+  bool not_twice = false;  // it has another answer the second time: see `maybe_done`
   absl::Time deadline;
 };
 
@@ -62,7 +66,8 @@ class Requests {
   //
   // Errors name the object and never show credentials: NotFound (no such key or upload),
   // AlreadyExists (If-None-Match), PermissionDenied (with the credentials' source),
-  // FailedPrecondition (no such bucket, another region, TLS, any other refusal), Unimplemented,
+  // FailedPrecondition (no such bucket, another region, TLS, any other refusal), InvalidArgument
+  // (an object larger than it may be), Unimplemented,
   // Unavailable (it kept failing; the last failure, and how often), ResourceExhausted,
   // DeadlineExceeded, Cancelled.
   absl::StatusOr<S3Reply> Send(const S3Request& request, bool* maybe_done = nullptr);
@@ -74,7 +79,7 @@ class Requests {
  private:
   // One try. `may_pass`: its error is one of those that are tried again.
   absl::StatusOr<S3Reply> Try(const S3Request& request, bool* may_pass);
-  // What an answer is that is no success. `code`, `message`: of its XML.
+  // Returns the error of an answer that is not a success. `code`, `message`: from its XML.
   absl::Status Refusal(const HttpReply& reply, const std::string& code, const std::string& message,
                        bool* may_pass) const;
   // Waits; false: not to its end, for it was stopped.

@@ -1,14 +1,16 @@
 #ifndef STRATA_COMMON_S3_SETTINGS_H_
 #define STRATA_COMMON_S3_SETTINGS_H_
 
+#include <map>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/process/environment.h"
+#include "absl/strings/string_view.h"
+#include "common/os/environment.h"
 
 namespace strata::s3 {
 
-// Who asks. Nothing of it but its source ever gets into a message.
+// The caller's credentials. Messages name their source and never their content.
 struct Credentials {
   std::string key_id;
   std::string secret;
@@ -46,6 +48,30 @@ struct Settings {
 // Errors: InvalidArgument: no such address, a variable or file that is wrong, by name;
 // FailedPrecondition: no region or credentials, with where they were looked for; those of files.
 absl::StatusOr<Settings> FindSettings(const std::string& address, const Environment& environment);
+
+// Fields by section and name, as in ~/.aws/credentials.
+using Sections = std::map<std::string, std::map<std::string, std::string>>;
+
+// Reads "[SECTION]" lines, "NAME = VALUE" lines and comments. Lines that begin with space belong to
+// the field before them and are passed over. Errors: InvalidArgument naming `path` and the line,
+// never what stands there.
+absl::StatusOr<Sections> ParseSections(absl::string_view text, const std::string& path);
+
+// A user's profile: its fields in the file of credentials, and those of the file of settings that
+// the other has not got.
+struct Profile {
+  std::string name;
+  std::string credentials_file;
+  std::string config_file;
+  std::map<std::string, std::string> fields;
+
+  // Returns a field; empty: there is none.
+  std::string Field(const std::string& field) const;
+};
+
+// Reads the profile that the environment names. A file that is not there has no fields. Errors: of
+// files that are there; FailedPrecondition: AWS_PROFILE names one that no file has.
+absl::StatusOr<Profile> ReadProfile(const Environment& environment);
 
 }  // namespace strata::s3
 

@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/s3/profile.h"
-
 namespace strata::s3 {
 namespace {
 
@@ -171,7 +169,7 @@ TEST_F(Home, AProfileHasCredentialsRegionAndEndpoint) {
   EXPECT_EQ(settings->credentials.token, "t");
   EXPECT_EQ(settings->region, "eu-north-1");
   EXPECT_EQ(settings->BucketUrl(), "http://127.0.0.1:9000/bucket");
-  // What the environment says goes before it.
+  // The environment overrides it.
   settings = FindSettings("s3://bucket", With(Own(), Keys()));
   EXPECT_EQ(settings->credentials.key_id, "AKIDOFCASES");
   EXPECT_EQ(settings->region, "eu-west-1");

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/seal/testing/hex.h"
+#include "common/testing/hex.h"
 
 namespace strata::seal {
 namespace {

@@ -3,19 +3,133 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/require.h"
-#include "common/seal/handshake_error.h"
-#include "common/seal/hkdf.h"
-#include "common/seal/tls_context.h"
+#include "common/seal/secret.h"
 #include "common/wire/little_endian.h"
 
 namespace strata::seal {
 namespace {
+
+constexpr int kAlert = SSL_AD_REASON_OFFSET;  // the peer's alerts are reasons from here on
+
+// The peer's proof is missing or wrong. Damaged bytes look the same.
+bool IsWithoutProof(int reason) {
+  switch (reason) {
+    case SSL_R_BINDER_DOES_NOT_VERIFY:
+    case SSL_R_CERTIFICATE_VERIFY_FAILED:
+    case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
+    case SSL_R_DIGEST_CHECK_FAILED:
+    // A listener without certificates says so to a peer that shows no PSK.
+    case SSL_R_NO_SHARED_CIPHER:
+    case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The peer says that we have shown no proof, or a wrong one.
+bool IsRefusal(int reason) {
+  switch (reason) {
+    case kAlert + SSL_AD_BAD_RECORD_MAC:
+    case kAlert + SSL_AD_HANDSHAKE_FAILURE:
+    case kAlert + SSL_AD_ILLEGAL_PARAMETER:  // OpenSSL's for a wrong binder
+    case kAlert + SSL_AD_ACCESS_DENIED:
+    case kAlert + SSL_AD_DECRYPT_ERROR:
+    case kAlert + SSL_AD_UNKNOWN_PSK_IDENTITY:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Why OpenSSL gave a handshake up, from this thread's queue of errors, in one line with OpenSSL's
+// own words: PermissionDenied: the peer does not know the secret, or says that we do not.
+// InvalidArgument: what it says is something else.
+absl::Status HandshakeError() {
+  const unsigned long error = ERR_peek_error();  // the first is the cause
+  const char* const text = ERR_reason_error_string(error);
+  const char* const reason = text == nullptr ? "no reason given" : text;
+  const int code = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
+  if (IsWithoutProof(code)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the peer does not know the job's secret: ", reason));
+  }
+  if (IsRefusal(code)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the peer does not accept our secret: ", reason));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the peer does not shake hands as Strata does: ", reason));
+}
+
+// The one suite: TLS_AES_256_GCM_SHA384.
+constexpr uint16_t kCipherSuite = 0x1302;
+
+struct FreeTlsContext {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+
+// No certificate is a proof here: a peer that shows one does not know the secret.
+int RefuseCertificate(X509_STORE_CTX* store, void*) {
+  X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
+  return 0;
+}
+
+SSL_CTX* Make(const SSL_METHOD* method) {
+  constexpr int kSecurityLevel = 2;  // 112 bits
+  constexpr long kCertificateBytesMax = 4 << 10;
+  ERR_clear_error();
+  std::unique_ptr<SSL_CTX, FreeTlsContext> context(SSL_CTX_new(method));
+  const bool is_made = context != nullptr &&
+                       SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) == 1 &&
+                       SSL_CTX_set_max_proto_version(context.get(), TLS1_3_VERSION) == 1 &&
+                       SSL_CTX_set_ciphersuites(context.get(), "TLS_AES_256_GCM_SHA384") == 1 &&
+                       SSL_CTX_set1_groups_list(context.get(), "X25519") == 1 &&
+                       SSL_CTX_set_num_tickets(context.get(), 0) == 1 &&
+                       SSL_CTX_set_max_early_data(context.get(), 0) == 1 &&
+                       SSL_CTX_set_recv_max_early_data(context.get(), 0) == 1;
+  ERR_clear_error();
+  if (!is_made) return nullptr;
+  SSL_CTX_set_security_level(context.get(), kSecurityLevel);
+  // The host's openssl.cnf may have allowed the first: a PSK without X25519 has no forward secrecy.
+  // The second adds records that nobody checks, for the sake of middleboxes; none is between.
+  SSL_CTX_clear_options(context.get(), SSL_OP_ALLOW_NO_DHE_KEX | SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
+  SSL_CTX_set_options(context.get(),
+                      SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_max_cert_list(context.get(), kCertificateBytesMax);
+  return context.release();
+}
+
+SSL_CTX* MakeConnecting() {
+  SSL_CTX* const context = Make(TLS_client_method());
+  if (context == nullptr) return nullptr;
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_cert_verify_callback(context, RefuseCertificate, nullptr);
+  return context;
+}
+
+// The settings that all handshakes of a side share: only TLS 1.3, kCipherSuite and X25519; no
+// certificates, tickets, early data or renegotiation. A context is made once in a process and never
+// freed; null if OpenSSL is built without one of these. Threads: any.
+SSL_CTX* ConnectingContext() {
+  static SSL_CTX* const context = MakeConnecting();
+  return context;
+}
+
+SSL_CTX* ListeningContext() {
+  static SSL_CTX* const context = Make(TLS_server_method());
+  return context;
+}
 
 constexpr absl::string_view kExporterLabel = "EXPORTER-strata-frames";
 
@@ -59,7 +173,7 @@ Secret ConnectionSecret(const Secret& job_secret, uint32_t attempt, absl::string
   return secret;
 }
 
-// What OpenSSL calls while it reads and writes.
+// Callbacks of OpenSSL while it reads and writes.
 struct HandshakeCallbacks {
   static Handshake* Of(SSL* tls) { return static_cast<Handshake*>(SSL_get_app_data(tls)); }
 

@@ -39,7 +39,7 @@ Secret ConnectionSecret(const Secret& job_secret, uint32_t attempt, absl::string
 // Threads: one at a time.
 class Handshake {
  public:
-  // What a listener knows of an identity, and the salt that it has for who shows that.
+  // A listener's data for an identity, and the salt for a peer that shows it.
   struct Known {
     Secret secret;
     Salt own_salt;
@@ -62,7 +62,7 @@ class Handshake {
   Handshake& operator=(const Handshake&) = delete;
   ~Handshake();
 
-  // Takes what the peer has said (empty: to begin) and appends what is to be said to it.
+  // Takes the peer's bytes (empty: to begin) and appends the bytes to send to it.
   //
   // Errors, each one line: InvalidArgument: the peer speaks no TLS 1.3, or something else than this
   // handshake, or too much. PermissionDenied: it does not know the secret, or says so of us.

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/require.h"
-#include "common/seal/hkdf.h"
+#include "common/seal/secret.h"
 #include "common/wire/little_endian.h"
 
 namespace strata::seal {
@@ -115,7 +115,7 @@ absl::Status PayloadOpener::Open(absl::Span<const std::byte> sealed, const Paylo
                                                    : AreEqual(gcm.Sign(nonce, {sealed}), seal.tag);
   }
   if (is_whole) return absl::OkStatus();
-  // What a forged payload decrypts to is for nobody's eyes.
+  // The plaintext of a forged payload must not be seen.
   if (protection_ == Protection::kEncrypt) std::fill_n(out, sealed.size(), std::byte{0});
   return BrokenPayload();
 }

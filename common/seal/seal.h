@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -17,7 +18,7 @@
 
 namespace strata::seal {
 
-// What is done to payloads. Headers are always signed. The values are part of the keys.
+// The protection of payloads. Headers are always signed. The values are part of the keys.
 enum class Protection : uint8_t {
   kSign = 1,     // the payload stays readable
   kEncrypt = 2,  // and this hides it
@@ -128,7 +129,7 @@ class HeaderOpener {
   bool is_dead_ = false;
 };
 
-// What stands after a header: the payload's number (8 bytes, little-endian), the payload's tag, the
+// The bytes after a header: the payload's number (8 bytes, little-endian), the payload's tag, the
 // header's tag.
 inline constexpr size_t kSealBytes = 8 + kTagBytes + kTagBytes;
 
@@ -137,6 +138,18 @@ std::array<std::byte, kSealBytes> EncodeSeal(const PayloadSeal& seal, const Tag&
 // Errors: InvalidArgument: not kSealBytes bytes, or a seal that no sealer makes. `seal` and
 // `header_tag` are left as they were then.
 absl::Status DecodeSeal(absl::Span<const std::byte> bytes, PayloadSeal* seal, Tag* header_tag);
+
+// The keys of one job's frames.
+struct JobKeys {
+  Protection protection = Protection::kEncrypt;
+  Secret secret = {};
+  // How often the job was started before: each start has keys of its own.
+  uint32_t attempt = 0;
+  // The address under which the job's record names this endpoint; empty: nobody connects to it.
+  std::string own_address = {};
+
+  bool operator==(const JobKeys&) const = default;
+};
 
 }  // namespace strata::seal
 

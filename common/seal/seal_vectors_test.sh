@@ -7,4 +7,4 @@ python=$(deploy/python_env.sh --print s3)/bin/python
   exit 1
 }
 PYTHONDONTWRITEBYTECODE=1 exec "$python" common/seal/seal_vectors_test.py \
-  common/seal/testing/seal_vectors
+  common/testing/seal_vectors

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace strata::seal {
 
@@ -13,7 +14,7 @@ inline constexpr size_t kSecretBytes = 32;
 inline constexpr size_t kKeyBytes = 32;
 inline constexpr size_t kSaltBytes = 16;
 
-// What keys are derived from, or proved to be known.
+// Keys are derived from it, and handshakes prove knowledge of it.
 using Secret = std::array<std::byte, kSecretBytes>;
 // A key of AES-256.
 using Key = std::array<std::byte, kKeyBytes>;
@@ -43,6 +44,11 @@ class WipedSecret {
  private:
   Secret secret_;
 };
+
+// HKDF with SHA-256 (RFC 5869), extract and expand: fills `key` from a secret. An empty salt stands
+// for 32 bytes of zero. Threads: any. REQUIRES: 1 to 255 * 32 bytes of key.
+void Hkdf(absl::Span<const std::byte> secret, absl::Span<const std::byte> salt,
+          absl::string_view info, absl::Span<std::byte> key);
 
 }  // namespace strata::seal
 

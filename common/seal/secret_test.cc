@@ -4,6 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "common/testing/hex.h"
 
 namespace strata::seal {
 namespace {
@@ -35,6 +38,36 @@ TEST(Secret, IsWipedAtTheEndOfItsLife) {
   // Read by a volatile: a compiler may believe that the object's bytes are gone.
   const volatile std::byte* const left = place;
   for (size_t i = 0; i < sizeof place; ++i) EXPECT_TRUE(left[i] == std::byte{0}) << i;
+}
+
+struct HkdfVector {
+  std::string secret, salt, info;
+  std::string key;
+};
+
+std::string Derived(const HkdfVector& vector) {
+  std::vector<std::byte> key(vector.key.size() / 2);
+  Hkdf(FromHex(vector.secret), FromHex(vector.salt), absl::HexStringToBytes(vector.info),
+       absl::MakeSpan(key));
+  return ToHex(key);
+}
+
+// RFC 5869, appendix A.
+TEST(Hkdf, GivesTheKeysOfTheStandard) {
+  const std::vector<HkdfVector> vectors = {
+      {"0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b", "000102030405060708090a0b0c",
+       "f0f1f2f3f4f5f6f7f8f9",
+       "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"},
+      {"0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b", "", "",
+       "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"}};
+  for (const HkdfVector& vector : vectors) EXPECT_EQ(Derived(vector), vector.key);
+}
+
+TEST(Hkdf, AnEmptySaltIsThirtyTwoZeros) {
+  const HkdfVector empty = {"01020304", "", "aa", std::string(64, '-')};
+  HkdfVector zeros = empty;
+  zeros.salt = std::string(64, '0');
+  EXPECT_EQ(Derived(empty), Derived(zeros));
 }
 
 }  // namespace

@@ -15,9 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/file/file_error.h"
+#include "common/os/atomic_file.h"
 #include "common/tensorboard/events.h"
-#include "common/tensorboard/record_framing.h"
 #include "common/unique_fd.h"
 
 namespace strata::tensorboard {
@@ -28,7 +27,7 @@ constexpr absl::string_view kSuffix = ".strata";
 
 bool IsOfAJob(absl::string_view name) { return absl::EndsWith(name, kSuffix); }
 
-// What stands in the name of a file is no path.
+// A file's name cannot hold a path.
 std::string OwnHost() {
   std::array<char, 256> name = {};
   if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
@@ -37,7 +36,7 @@ std::string OwnHost() {
   return host;
 }
 
-// The newest file of a job; empty: there is none.
+// Returns the newest file of a job; empty: there is none.
 std::string FindFile(const std::string& dir) {
   std::string newest;
   for (const std::string& name : EventFilesIn(dir)) {
@@ -48,6 +47,10 @@ std::string FindFile(const std::string& dir) {
 
 // Cuts off what is not whole. Returns how many bytes are left.
 absl::StatusOr<int64_t> Mend(const std::string& path) {
+  // Whoever put a pipe there is not waited for.
+  if (absl::Status is_file = OpenRegularFile(path, Links::kRefuse).status(); !is_file.ok()) {
+    return is_file;
+  }
   std::ifstream in(path, std::ios::binary);
   if (!in) return FileError(errno, path);
   RecordReader reader(&in);
@@ -123,16 +126,17 @@ absl::Status RunEvents::Open(std::optional<uint64_t> kept_step) {
 absl::Status RunEvents::Write(const std::vector<proto::Event>& events) {
   std::string text;
   for (const proto::Event& event : events) text += FrameEvent(event);
-  const UniqueFd fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  struct stat facts;
-  if (!fd.valid() || fstat(fd.get(), &facts) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path_));
+  const absl::StatusOr<UniqueFd> fd = OpenRegularFileToWrite(path_, O_CREAT | O_APPEND);
+  if (!fd.ok()) {
+    return absl::Status(fd.status().code(), absl::StrCat("cannot open ", fd.status().message()));
   }
-  const ssize_t written = write(fd.get(), text.data(), text.size());
+  struct stat facts;
+  if (fstat(fd->get(), &facts) != 0) return FileError(errno, path_);
+  const ssize_t written = write(fd->get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   const int error_number = written < 0 ? errno : ENOSPC;
   // Nothing comes after half a record.
-  if (written > 0 && ftruncate(fd.get(), facts.st_size) != 0) path_.clear();
+  if (written > 0 && ftruncate(fd->get(), facts.st_size) != 0) path_.clear();
   return absl::ErrnoToStatus(error_number, absl::StrCat("cannot write ", path_));
 }
 

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/tensorboard/events.h"
-#include "common/tensorboard/record_framing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -30,7 +29,7 @@ std::vector<proto::Event> ReadEvents(const std::string& path) {
   return events;
 }
 
-strata::proto::MetricsRecord Record(uint64_t step) {
+strata::proto::MetricsRecord RunEventsRecord(uint64_t step) {
   strata::proto::MetricsRecord record;
   record.set_step(step);
   record.set_samples(8 * step);
@@ -58,7 +57,7 @@ class RunEventsTest : public testing::Test {
     EXPECT_EQ(names.size(), 1u);
     return names.empty() ? "" : absl::StrCat(dir_, "/", names[0]);
   }
-  // Of a file as TensorBoard shows it: steps of the loss, without what is void.
+  // Returns a file's steps of the loss as TensorBoard shows them, without void ones.
   std::vector<int64_t> Steps() {
     std::map<int64_t, int> steps;
     for (const proto::Event& event : ReadEvents(File())) {
@@ -75,28 +74,28 @@ class RunEventsTest : public testing::Test {
 
 TEST_F(RunEventsTest, AFileHasItsVersionTheJobOnceAndARecordEach) {
   RunEvents run = Make();
-  ASSERT_EQ(run.Append(Record(10), 0), absl::OkStatus());
+  ASSERT_EQ(run.Append(RunEventsRecord(10), 0), absl::OkStatus());
   EXPECT_THAT(std::filesystem::path(File()).filename().string(),
               testing::MatchesRegex("events\\.out\\.tfevents\\.1700000000\\..+\\.strata"));
-  ASSERT_EQ(run.Append(Record(20), 10), absl::OkStatus());
+  ASSERT_EQ(run.Append(RunEventsRecord(20), 10), absl::OkStatus());
   const std::vector<proto::Event> events = ReadEvents(File());
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[0].file_version(), "brain.Event:2");
   EXPECT_EQ(events[0].wall_time(), 1'700'000'000);
   EXPECT_EQ(events[1].summary().value(0).tag(), "job");
-  EXPECT_EQ(FrameEvent(events[2]), FrameEvent(MetricsEvent(Record(10), 1'700'000'000)));
-  EXPECT_EQ(FrameEvent(events[3]), FrameEvent(MetricsEvent(Record(20), 1'700'000'000)));
+  EXPECT_EQ(FrameEvent(events[2]), FrameEvent(MetricsEvent(RunEventsRecord(10), 1'700'000'000)));
+  EXPECT_EQ(FrameEvent(events[3]), FrameEvent(MetricsEvent(RunEventsRecord(20), 1'700'000'000)));
 }
 
 TEST_F(RunEventsTest, AJobThatGoesOnFromAnOlderStepMakesLaterOnesVoid) {
   RunEvents first = Make();
   for (const uint64_t step : {10, 20, 30}) {
-    ASSERT_EQ(first.Append(Record(step), step - 10), absl::OkStatus());
+    ASSERT_EQ(first.Append(RunEventsRecord(step), step - 10), absl::OkStatus());
   }
   RunEvents second = Make(1'700'000'100);
-  ASSERT_EQ(second.Append(Record(25), 15), absl::OkStatus());
+  ASSERT_EQ(second.Append(RunEventsRecord(25), 15), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(10, 25));
-  ASSERT_EQ(second.Append(Record(35), 25), absl::OkStatus());
+  ASSERT_EQ(second.Append(RunEventsRecord(35), 25), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(10, 25, 35));
   const std::vector<proto::Event> events = ReadEvents(File());
   int jobs = 0, starts = 0;
@@ -110,9 +109,9 @@ TEST_F(RunEventsTest, AJobThatGoesOnFromAnOlderStepMakesLaterOnesVoid) {
 
 TEST_F(RunEventsTest, ARecordThatWasCutShortIsCutOffByTheNextOneWhoWrites) {
   RunEvents first = Make();
-  ASSERT_EQ(first.Append(Record(10), 0), absl::OkStatus());
+  ASSERT_EQ(first.Append(RunEventsRecord(10), 0), absl::OkStatus());
   const auto whole = std::filesystem::file_size(File());
-  ASSERT_EQ(first.Append(Record(20), 10), absl::OkStatus());
+  ASSERT_EQ(first.Append(RunEventsRecord(20), 10), absl::OkStatus());
   const std::string path = File();
   const auto bytes = std::filesystem::file_size(path);
   std::string content(bytes, '\0');
@@ -120,12 +119,12 @@ TEST_F(RunEventsTest, ARecordThatWasCutShortIsCutOffByTheNextOneWhoWrites) {
   for (size_t cut = whole; cut < bytes; ++cut) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content.substr(0, cut);
     RunEvents second = Make();
-    ASSERT_EQ(second.Append(Record(20), 10), absl::OkStatus());
+    ASSERT_EQ(second.Append(RunEventsRecord(20), 10), absl::OkStatus());
     EXPECT_THAT(Steps(), ElementsAre(10, 20)) << cut;
   }
   std::ofstream(path, std::ios::binary | std::ios::trunc) << content.substr(0, 5);
   RunEvents third = Make();
-  ASSERT_EQ(third.Append(Record(20), 10), absl::OkStatus());
+  ASSERT_EQ(third.Append(RunEventsRecord(20), 10), absl::OkStatus());
   const std::vector<proto::Event> events = ReadEvents(path);
   ASSERT_FALSE(events.empty());
   EXPECT_EQ(events[0].file_version(), "brain.Event:2") << "nothing of it was whole";
@@ -134,24 +133,24 @@ TEST_F(RunEventsTest, ARecordThatWasCutShortIsCutOffByTheNextOneWhoWrites) {
 TEST_F(RunEventsTest, WhoDoesNotKnowTheNewestStepMakesNothingVoid) {
   RunEvents first = Make(), second = Make();
   for (const uint64_t step : {10, 20}) {
-    ASSERT_EQ(first.Append(Record(step), step - 10), absl::OkStatus());
+    ASSERT_EQ(first.Append(RunEventsRecord(step), step - 10), absl::OkStatus());
   }
-  ASSERT_EQ(second.Append(Record(15), std::nullopt), absl::OkStatus());
+  ASSERT_EQ(second.Append(RunEventsRecord(15), std::nullopt), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(10, 15, 20));
 }
 
 TEST_F(RunEventsTest, NodesThatWriteOneAfterTheOtherWriteToOneFile) {
   RunEvents first = Make(), second = Make(1'700'000'100);
-  ASSERT_EQ(first.Append(Record(10), 0), absl::OkStatus());
-  ASSERT_EQ(second.Append(Record(20), 10), absl::OkStatus());
+  ASSERT_EQ(first.Append(RunEventsRecord(10), 0), absl::OkStatus());
+  ASSERT_EQ(second.Append(RunEventsRecord(20), 10), absl::OkStatus());
   first.Close();
-  ASSERT_EQ(first.Append(Record(30), 20), absl::OkStatus());
+  ASSERT_EQ(first.Append(RunEventsRecord(30), 20), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
 }
 
 TEST_F(RunEventsTest, ANewJobRemovesWhatJobsAndExportsWroteAndNotAProgramsOwn) {
   RunEvents run = Make();
-  ASSERT_EQ(run.Append(Record(10), 0), absl::OkStatus());
+  ASSERT_EQ(run.Append(RunEventsRecord(10), 0), absl::OkStatus());
   const std::string own = "events.out.tfevents.1700000000.host.1.0";
   std::ofstream(absl::StrCat(dir_, "/", own)) << "x";
   std::ofstream(absl::StrCat(dir_, "/", kExportedName)) << "x";
@@ -163,7 +162,7 @@ TEST_F(RunEventsTest, ANewJobRemovesWhatJobsAndExportsWroteAndNotAProgramsOwn) {
 
 TEST_F(RunEventsTest, AFullDiskIsAnErrorThatNamesTheFileAndLeavesItReadable) {
   RunEvents run = Make();
-  ASSERT_EQ(run.Append(Record(10), 0), absl::OkStatus());
+  ASSERT_EQ(run.Append(RunEventsRecord(10), 0), absl::OkStatus());
   const std::string path = File();
   // A file that may not grow further stands for the disk: the write is cut short.
   struct rlimit before;
@@ -171,18 +170,18 @@ TEST_F(RunEventsTest, AFullDiskIsAnErrorThatNamesTheFileAndLeavesItReadable) {
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   const struct rlimit tight = {std::filesystem::file_size(path) + 20, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
-  const absl::Status status = run.Append(Record(20), 10);
+  const absl::Status status = run.Append(RunEventsRecord(20), 10);
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("cannot write " + path));
   EXPECT_THAT(Steps(), ElementsAre(10));
-  ASSERT_EQ(run.Append(Record(20), 10), absl::OkStatus());
+  ASSERT_EQ(run.Append(RunEventsRecord(20), 10), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(10, 20));
 }
 
 TEST_F(RunEventsTest, AFolderThatIsNotThereIsAnErrorThatNamesTheFile) {
   RunEvents run({.dir = dir_ + "/none", .job_text = ""});
-  const absl::Status status = run.Append(Record(10), 0);
+  const absl::Status status = run.Append(RunEventsRecord(10), 0);
   EXPECT_THAT(std::string(status.message()), testing::StartsWith("cannot open " + dir_ + "/none/"));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/block_source.h"
+#include "common/buffer_pool.h"
 #include "common/ids.h"
-#include "common/seal/job_keys.h"
+#include "common/seal/seal.h"
 #include "common/wire/frame.h"
 
 namespace strata::transport {
@@ -42,8 +43,8 @@ struct EndpointUse {
   uint64_t refused = 0;  // as one too many
   uint64_t late = 0;     // because nobody was admitted in time
   uint64_t endless = 0;  // for a message larger than any frame
-  // Those that ended without a whole message: peers that speak something else or send too long
-  // a part.
+  // Connections that ended without a whole message: peers that speak something else or send too
+  // long a part.
   uint64_t silent = 0;
   // Where jobs are sealed, what was not taken: frames of sealed jobs without a seal, or with one
   // before the peer has shown that it knows the job's secret; broken seals, each of which has ended
@@ -93,23 +94,22 @@ class Endpoint {
   // Such memory for connections of one job alone, for Admit; null: there is none.
   virtual std::shared_ptr<BlockSource> NewMemory() { return nullptr; }
 
-  // It is known who is behind a connection. It may send frames of any size: before, a large frame
-  // that comes slowly may be taken for one without end, where an implementation watches for that.
-  // Where it is of this host and has been admitted there, too, both may read each other's
-  // `memory`, of this endpoint, and payloads that lie there go by reference; null: they go with
-  // their frames.
+  // Marks a connection as authenticated. It may send frames of any size: before, an implementation
+  // may take a large frame that comes slowly for one without end. If the peer is on this host and
+  // has admitted this side, too, both may read each other's `memory`, and payloads in it go by
+  // reference; null: they go with their frames.
   virtual void Admit(ConnectionId /*connection*/, const std::shared_ptr<BlockSource>& /*memory*/) {}
 
-  // Whether payloads that lie in such memory go to this peer by reference now.
+  // Returns whether payloads that lie in such memory go to this peer by reference now.
   virtual bool Refers(ConnectionId /*connection*/) const { return false; }
 
-  // From now on the job's frames are sealed with these keys, both ways, and no others of it are
-  // taken; connections that are made from here are the job's. Again: other keys for those that are
-  // made from now on. Errors: Unimplemented: this endpoint seals nothing.
+  // Seals the job's frames with these keys from now on, both ways, and accepts no other frames of
+  // the job; connections made from here belong to the job. A later call sets other keys for
+  // connections made after it. Errors: Unimplemented: this endpoint seals nothing.
   virtual absl::Status Protect(JobId /*job*/, const seal::JobKeys& /*keys*/) {
     return absl::UnimplementedError("this endpoint cannot seal frames");
   }
-  // Nobody is let in with the job's keys from now on.
+  // From now on the job's keys admit nobody.
   virtual void Forget(JobId /*job*/) {}
 
   // Ends a connection; queued frames are dropped. No event follows.
@@ -121,6 +121,12 @@ class Endpoint {
   // Thread-safe: makes a running or the next Poll return.
   virtual void Wake() = 0;
 };
+
+// Refused messages by cause, in the words that users see. The set of causes is fixed.
+using Refusals = std::map<std::string, uint64_t>;
+
+// Returns the refusals of an endpoint itself, without causes that did not occur.
+Refusals RefusalsOf(const EndpointUse& use);
 
 }  // namespace strata::transport
 

@@ -13,7 +13,7 @@
 
 namespace strata::transport {
 
-// What every implementation of Endpoint must do. An implementation's test instantiates the suite:
+// The contract of every Endpoint. An implementation's test instantiates the suite:
 //   INSTANTIATE_TEST_SUITE_P(Zmq, EndpointConformance, testing::Values(Implementation{...}));
 struct Implementation {
   struct Limits {

@@ -19,7 +19,7 @@ constexpr size_t kWireVersionAt = 4, kOpAt = 5, kFlagsAt = 6, kKeySpaceAt = 7, k
                  kPayloadBytesAt = 88, kMinClockAt = 96, kSequenceAt = 104,
                  kPayloadChecksumAt = 112, kHeaderChecksumAt = 120;
 
-// Of HANDSHAKE: more than TLS ever says at once.
+// The largest HANDSHAKE payload: more than TLS ever sends at once.
 constexpr size_t kHandshakeBytesMax = 16 << 10;
 constexpr uint8_t kKnownFlags = kFlagEmpty | kFlagReplay;
 
@@ -28,7 +28,7 @@ std::byte Octet(Enum value) {
   return static_cast<std::byte>(static_cast<std::underlying_type_t<Enum>>(value));
 }
 
-// What may follow the header.
+// The payload that may follow the header.
 enum class PayloadRule {
   kNone,
   kElements,
@@ -136,7 +136,7 @@ absl::Status CheckValues(absl::Span<const std::byte> bytes) {
 bool HasSlice(Op op) { return op == Op::kReduce || op == Op::kGather; }
 bool HasRate(Op op) { return op == Op::kPushPull || op == Op::kApply; }
 
-// What stands at kStalenessAt and at kBaseVersionAt, whose meaning the op decides.
+// Returns the value at kStalenessAt and kBaseVersionAt, whose meaning depends on the op.
 uint32_t StalenessSlot(const Header& header) {
   if (HasSlice(header.op)) return header.slice;
   return HasRate(header.op) ? std::bit_cast<uint32_t>(header.rate) : header.staleness;
@@ -189,7 +189,7 @@ Header ParseFields(absl::Span<const std::byte> bytes) {
   return header;
 }
 
-// What op, flags and error say about each other.
+// Checks that op, flags and error are consistent.
 absl::Status CheckMeaning(const Header& header) {
   const bool may_carry_error = header.op == Op::kError || header.op == Op::kRetry;
   if (header.error != ErrorCode::kNone && !may_carry_error) {
@@ -384,6 +384,108 @@ std::string Describe(const Header& header) {
   if ((header.flags & kFlagReplay) != 0) text += " REPLAY";
   if (header.error != ErrorCode::kNone) text += " " + ToString(header.error);
   return text;
+}
+
+std::string ToString(Op op) {
+  switch (op) {
+    case Op::kHello:
+      return "HELLO";
+    case Op::kHelloOk:
+      return "HELLO_OK";
+    case Op::kInit:
+      return "INIT";
+    case Op::kInitOk:
+      return "INIT_OK";
+    case Op::kPushPull:
+      return "PUSHPULL";
+    case Op::kAnswer:
+      return "ANSWER";
+    case Op::kCut:
+      return "CUT";
+    case Op::kCutAnswer:
+      return "CUT_ANSWER";
+    case Op::kRetire:
+      return "RETIRE";
+    case Op::kRetireOk:
+      return "RETIRE_OK";
+    case Op::kRetry:
+      return "RETRY";
+    case Op::kError:
+      return "ERROR";
+    case Op::kSeed:
+      return "SEED";
+    case Op::kReduce:
+      return "REDUCE";
+    case Op::kGather:
+      return "GATHER";
+    case Op::kAttach:
+      return "ATTACH";
+    case Op::kAttachOk:
+      return "ATTACH_OK";
+    case Op::kFirst:
+      return "FIRST";
+    case Op::kAck:
+      return "ACK";
+    case Op::kHandshake:
+      return "HANDSHAKE";
+    case Op::kApply:
+      return "APPLY";
+    case Op::kCopy:
+      return "COPY";
+    case Op::kPull:
+      return "PULL";
+    case Op::kPulled:
+      return "PULLED";
+  }
+  return absl::StrFormat("op %d", static_cast<int>(op));
+}
+
+std::string ToString(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kNone:
+      return "NONE";
+    case ErrorCode::kMalformed:
+      return "MALFORMED";
+    case ErrorCode::kWrongJob:
+      return "WRONG_JOB";
+    case ErrorCode::kWrongView:
+      return "WRONG_VIEW";
+    case ErrorCode::kWrongGeneration:
+      return "WRONG_GENERATION";
+    case ErrorCode::kNoHello:
+      return "NO_HELLO";
+    case ErrorCode::kWrongRole:
+      return "WRONG_ROLE";
+    case ErrorCode::kWrongChunk:
+      return "WRONG_CHUNK";
+    case ErrorCode::kBeyondWindow:
+      return "BEYOND_WINDOW";
+    case ErrorCode::kConflict:
+      return "CONFLICT";
+    case ErrorCode::kNotFinite:
+      return "NOT_FINITE";
+    case ErrorCode::kFenced:
+      return "FENCED";
+    case ErrorCode::kWrongVersion:
+      return "WRONG_VERSION";
+    case ErrorCode::kWrongCodec:
+      return "WRONG_CODEC";
+    case ErrorCode::kWrongConnection:
+      return "WRONG_CONNECTION";
+    case ErrorCode::kPeerFailed:
+      return "PEER_FAILED";
+  }
+  return absl::StrFormat("error %d", static_cast<int>(code));
+}
+
+bool IsSequenced(Op op) {
+  return op == Op::kSeed || op == Op::kFirst || op == Op::kReduce || op == Op::kGather ||
+         op == Op::kRetire;
+}
+
+bool IsLogged(Op op) {
+  return op == Op::kInit || op == Op::kPushPull || op == Op::kRetire || op == Op::kApply ||
+         op == Op::kCopy;
 }
 
 }  // namespace strata::wire

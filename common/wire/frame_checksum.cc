@@ -7,8 +7,11 @@
 #endif
 
 #include <cstdint>
+#include <vector>
 
+#include "common/require.h"
 #include "common/wire/frame.h"
+#include "common/wire/little_endian.h"
 
 namespace strata::wire {
 
@@ -22,6 +25,17 @@ uint64_t PayloadChecksum(const Bytes& payload) {
   const uint64_t checksum = Checksum(absl::MakeConstSpan(payload.data(), payload.size()));
   payload.RememberChecksum(checksum);
   return checksum;
+}
+
+std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums) {
+  std::vector<std::byte> payload(checksums.size() * sizeof(uint64_t));
+  for (size_t i = 0; i < checksums.size(); ++i) Put(&payload[i * sizeof(uint64_t)], checksums[i]);
+  return payload;
+}
+
+uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index) {
+  STRATA_REQUIRE(index < payload.size() / sizeof(uint64_t));
+  return Get<uint64_t>(&payload[index * sizeof(uint64_t)]);
 }
 
 }  // namespace strata::wire

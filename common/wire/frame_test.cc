@@ -3,20 +3,25 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
 
 namespace strata::wire {
 namespace {
 
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 
-std::vector<std::byte> Payload(size_t size) {
+std::vector<std::byte> FramePayload(size_t size) {
   std::vector<std::byte> payload(size);
   for (size_t i = 0; i < size; ++i) payload[i] = static_cast<std::byte>(i * 37 + 1);
   return payload;
@@ -42,7 +47,7 @@ Header FullHeader() {
   header.sample_count = 0x4c4b4a49;
   header.rate = std::bit_cast<float>(0x504f4e4d);
   header.min_clock = 0x5857565554535251;
-  header.payload_checksum = Checksum(Payload(24));
+  header.payload_checksum = Checksum(FramePayload(24));
   return header;
 }
 
@@ -68,7 +73,7 @@ absl::Status DecodeWith(size_t offset, uint8_t value) {
   HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   bytes[offset] = static_cast<std::byte>(value);
   Seal(&bytes);
-  return TryDecode(bytes, Payload(24));
+  return TryDecode(bytes, FramePayload(24));
 }
 
 absl::Status DecodeHeader(const Header& header, const std::vector<std::byte>& payload,
@@ -79,7 +84,8 @@ absl::Status DecodeHeader(const Header& header, const std::vector<std::byte>& pa
 TEST(Frame, EveryFieldSurvivesARoundTrip) {
   const Header header = FullHeader();
   Header decoded;
-  const absl::Status status = Decode(EncodeHeader(header, 24), Payload(24), Limits{}, &decoded);
+  const absl::Status status =
+      Decode(EncodeHeader(header, 24), FramePayload(24), Limits{}, &decoded);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(decoded, header);
 }
@@ -88,8 +94,8 @@ TEST(Frame, ASeedHoldsWholeChecksums) {
   Header header;
   header.op = Op::kSeed;
   for (const size_t size : {0, 7, 12}) {
-    header.payload_checksum = Checksum(Payload(size));
-    ExpectRefused(DecodeHeader(header, Payload(size)),
+    header.payload_checksum = Checksum(FramePayload(size));
+    ExpectRefused(DecodeHeader(header, FramePayload(size)),
                   absl::StrFormat("SEED of %d bytes, not of whole checksums", size));
   }
 }
@@ -125,16 +131,16 @@ TEST(Frame, EveryOpRoundTripsWithWhatItMayCarry) {
     Header header;
     header.op = static_cast<Op>(op);
     std::vector<std::byte> payload;
-    if (header.op == Op::kHello) payload = Payload(kHelloBytes);
-    if (header.op == Op::kSeed) payload = Payload(16);
-    if (header.op == Op::kAttach) payload = Payload(8);
-    if (header.op == Op::kHandshake) payload = Payload(245);
+    if (header.op == Op::kHello) payload = FramePayload(kHelloBytes);
+    if (header.op == Op::kSeed) payload = FramePayload(16);
+    if (header.op == Op::kAttach) payload = FramePayload(8);
+    if (header.op == Op::kHandshake) payload = FramePayload(245);
     if (header.op == Op::kError) {
       header.error = ErrorCode::kWrongJob;
-      payload = Payload(11);
+      payload = FramePayload(11);
     }
     if (header.op == Op::kInit || header.op == Op::kAnswer || header.op == Op::kCutAnswer) {
-      payload = Payload(8);
+      payload = FramePayload(8);
       header.element_count = 2;
     }
     header.payload_checksum = Checksum(payload);
@@ -146,7 +152,7 @@ TEST(Frame, AHandshakeHasBytesButNotManyAndNoElements) {
   Header header;
   header.op = Op::kHandshake;
   const auto refused = [&](size_t bytes) {
-    const std::vector<std::byte> payload = Payload(bytes);
+    const std::vector<std::byte> payload = FramePayload(bytes);
     header.payload_checksum = Checksum(payload);
     return !DecodeHeader(header, payload).ok();
   };
@@ -159,7 +165,7 @@ TEST(Frame, AHandshakeHasBytesButNotManyAndNoElements) {
 
 TEST(Frame, AFlippedBitAnywhereIsRefused) {
   const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
-  const std::vector<std::byte> payload = Payload(24);
+  const std::vector<std::byte> payload = FramePayload(24);
   ASSERT_TRUE(TryDecode(bytes, payload).ok());
   for (size_t bit = 0; bit < kHeaderBytes * 8; ++bit) {
     HeaderBytes changed = bytes;
@@ -177,7 +183,7 @@ TEST(Frame, AnyOtherLengthOfHeaderOrPayloadIsRefused) {
   const HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   std::vector<std::byte> longer(bytes.begin(), bytes.end());
   longer.push_back(std::byte{0});
-  const std::vector<std::byte> payload = Payload(24);
+  const std::vector<std::byte> payload = FramePayload(24);
   for (size_t size = 0; size < kHeaderBytes; ++size) {
     ExpectRefused(TryDecode(absl::MakeConstSpan(bytes).first(size), payload), "header is");
   }
@@ -185,7 +191,7 @@ TEST(Frame, AnyOtherLengthOfHeaderOrPayloadIsRefused) {
   for (size_t size = 0; size < payload.size(); ++size) {
     ExpectRefused(TryDecode(bytes, absl::MakeConstSpan(payload).first(size)), "payload_bytes");
   }
-  ExpectRefused(TryDecode(bytes, Payload(25)), "payload_bytes is 24, but 25 came");
+  ExpectRefused(TryDecode(bytes, FramePayload(25)), "payload_bytes is 24, but 25 came");
 }
 
 TEST(Frame, BadMagicIsRefused) { ExpectRefused(DecodeWith(0, 'X'), "magic"); }
@@ -194,7 +200,7 @@ TEST(Frame, AnotherVersionIsRefusedByNameWhateverItsChecksum) {
   ExpectRefused(DecodeWith(4, 2), "wire_version is 2, not 1");
   HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   bytes[4] = std::byte{9};
-  ExpectRefused(TryDecode(bytes, Payload(24)), "wire_version is 9, not 1");
+  ExpectRefused(TryDecode(bytes, FramePayload(24)), "wire_version is 9, not 1");
 }
 
 TEST(Frame, OpZeroAndUnknownOpsAreRefused) {
@@ -221,13 +227,13 @@ TEST(Frame, APayloadHasTheSizeOfItsCodec) {
     header.codec = static_cast<Codec>(codec);
     header.element_count = 3000;
     const size_t size = EncodedBytesMax(header.codec, 3000);
-    header.payload_checksum = Checksum(Payload(size));
+    header.payload_checksum = Checksum(FramePayload(size));
     const absl::Status status =
-        Decode(EncodeHeader(header, size), Payload(size), Limits{}, &decoded);
+        Decode(EncodeHeader(header, size), FramePayload(size), Limits{}, &decoded);
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_EQ(decoded, header);
-    header.payload_checksum = Checksum(Payload(size - 1));
-    ExpectRefused(DecodeHeader(header, Payload(size - 1)), ToString(header.codec));
+    header.payload_checksum = Checksum(FramePayload(size - 1));
+    ExpectRefused(DecodeHeader(header, FramePayload(size - 1)), ToString(header.codec));
   }
 }
 
@@ -249,23 +255,23 @@ TEST(Frame, PayloadsThatAreNeitherInlineNorAReferenceAreRefused) {
 TEST(Frame, OnlyElementsMayComeByReference) {
   Header header;
   header.payload_kind = PayloadKind::kRegion;
-  header.payload_checksum = Checksum(Payload(kRegionReferenceBytes));
+  header.payload_checksum = Checksum(FramePayload(kRegionReferenceBytes));
   header.op = Op::kError;
   header.error = ErrorCode::kWrongJob;
-  ExpectRefused(DecodeHeader(header, Payload(kRegionReferenceBytes)),
+  ExpectRefused(DecodeHeader(header, FramePayload(kRegionReferenceBytes)),
                 "payload_kind is REGION in op ERROR");
   header.error = ErrorCode::kNone;
   header.op = Op::kPushPull;
   header.element_count = 1 << 20;
-  EXPECT_TRUE(DecodeHeader(header, Payload(kRegionReferenceBytes)).ok());
+  EXPECT_TRUE(DecodeHeader(header, FramePayload(kRegionReferenceBytes)).ok());
 }
 
 TEST(Frame, AnAttachNamesOneSession) {
   Header header;
   header.op = Op::kAttach;
   for (const size_t size : {0, 7, 16}) {
-    header.payload_checksum = Checksum(Payload(size));
-    ExpectRefused(DecodeHeader(header, Payload(size)),
+    header.payload_checksum = Checksum(FramePayload(size));
+    ExpectRefused(DecodeHeader(header, FramePayload(size)),
                   absl::StrFormat("ATTACH of %d bytes, not 8", size));
   }
 }
@@ -292,8 +298,8 @@ TEST(Frame, DeclaredAndActualPayloadMustAgree) {
 
 TEST(Frame, APayloadOverTheLimitIsRefused) {
   Header header = FullHeader();
-  EXPECT_TRUE(DecodeHeader(header, Payload(24), {.payload_bytes_max = 24}).ok());
-  ExpectRefused(DecodeHeader(header, Payload(24), {.payload_bytes_max = 23}),
+  EXPECT_TRUE(DecodeHeader(header, FramePayload(24), {.payload_bytes_max = 24}).ok());
+  ExpectRefused(DecodeHeader(header, FramePayload(24), {.payload_bytes_max = 23}),
                 "over the limit of 23");
 }
 
@@ -306,30 +312,32 @@ TEST(Frame, AnElementCountWhoseBytesOverflow32BitsIsRefused) {
   Header header = FullHeader();
   // 4 * (2^30 + 6) is 24 in 32 bits.
   header.element_count = (1u << 30) + 6;
-  ExpectRefused(DecodeHeader(header, Payload(24)), "1073741830 elements as fp32");
+  ExpectRefused(DecodeHeader(header, FramePayload(24)), "1073741830 elements as fp32");
 }
 
 TEST(Frame, PayloadOrElementsWhereTheOpHasNoneAreRefused) {
   for (const Op op : {Op::kHelloOk, Op::kInitOk, Op::kCut, Op::kRetire, Op::kRetireOk}) {
     Header header;
     header.op = op;
-    header.payload_checksum = Checksum(Payload(4));
-    ExpectRefused(DecodeHeader(header, Payload(4)), "payload of 4 bytes in op " + ToString(op));
+    header.payload_checksum = Checksum(FramePayload(4));
+    ExpectRefused(DecodeHeader(header, FramePayload(4)),
+                  "payload of 4 bytes in op " + ToString(op));
     header.element_count = 1;
-    ExpectRefused(DecodeHeader(header, Payload(4)), "element_count is 1 in op " + ToString(op));
+    ExpectRefused(DecodeHeader(header, FramePayload(4)),
+                  "element_count is 1 in op " + ToString(op));
   }
 }
 
 TEST(Frame, AHelloOfAnotherLengthIsRefused) {
   Header header;
-  header.payload_checksum = Checksum(Payload(31));
-  ExpectRefused(DecodeHeader(header, Payload(31)), "HELLO of 31 bytes");
+  header.payload_checksum = Checksum(FramePayload(31));
+  ExpectRefused(DecodeHeader(header, FramePayload(31)), "HELLO of 31 bytes");
 }
 
 TEST(Frame, AWrongChecksumOfHeaderOrPayloadIsRefused) {
   HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   bytes[127] ^= std::byte{1};
-  ExpectRefused(TryDecode(bytes, Payload(24)), "header_checksum");
+  ExpectRefused(TryDecode(bytes, FramePayload(24)), "header_checksum");
   ExpectRefused(DecodeWith(112, 0), "payload_checksum");
   Header header;
   header.op = Op::kRetire;
@@ -340,7 +348,7 @@ TEST(Frame, AWrongChecksumOfHeaderOrPayloadIsRefused) {
 TEST(Frame, EmptyIsForPushesWithoutPayloadOnly) {
   Header header = FullHeader();
   header.flags = kFlagEmpty;
-  ExpectRefused(DecodeHeader(header, Payload(24)), "EMPTY with a payload of 24 bytes");
+  ExpectRefused(DecodeHeader(header, FramePayload(24)), "EMPTY with a payload of 24 bytes");
   header.element_count = 0;
   header.payload_checksum = 0;
   EXPECT_TRUE(DecodeHeader(header, {}).ok());
@@ -351,7 +359,7 @@ TEST(Frame, EmptyIsForPushesWithoutPayloadOnly) {
 TEST(Frame, ARefusedFrameLeavesTheHeaderAlone) {
   HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   Header header;
-  EXPECT_FALSE(Decode(bytes, Payload(25), Limits{}, &header).ok());
+  EXPECT_FALSE(Decode(bytes, FramePayload(25), Limits{}, &header).ok());
   EXPECT_EQ(header, Header{});
 }
 
@@ -368,7 +376,198 @@ TEST(Describe, NamesWhatALogReaderNeeds) {
 
 TEST(Checksum, OfNothingIsZero) {
   EXPECT_EQ(Checksum({}), 0);
-  EXPECT_NE(Checksum(Payload(1)), 0);
+  EXPECT_NE(Checksum(FramePayload(1)), 0);
+}
+
+std::vector<std::byte> Payload() { return std::vector<std::byte>(24, std::byte{1}); }
+
+Header Push() {
+  Header header;
+  header.op = Op::kPushPull;
+  header.element_count = 6;
+  header.payload_checksum = Checksum(Payload());
+  return header;
+}
+
+TEST(FrameRate, AnAnswerCarriesItsStaleness) {
+  Header header = Push(), decoded;
+  header.op = Op::kAnswer;
+  header.staleness = 0x504f4e4d;
+  const std::array<std::byte, kHeaderBytes> bytes = EncodeHeader(header, 24);
+  EXPECT_EQ(static_cast<uint8_t>(bytes[84]), 0x4d);
+  ASSERT_TRUE(Decode(bytes, Payload(), Limits{}, &decoded).ok());
+  EXPECT_EQ(decoded, header);
+}
+
+TEST(FrameRate, ASumCarriesTheRateOfItsStepBesideASliceToo) {
+  Header header = Push(), decoded;
+  header.op = Op::kReduce;
+  header.slice = 3;
+  header.rate = 0.1f;
+  std::array<std::byte, kHeaderBytes> bytes = EncodeHeader(header, 24);
+  EXPECT_EQ(std::memcmp(&bytes[48], &header.rate, 4), 0);
+  ASSERT_TRUE(Decode(bytes, Payload(), Limits{}, &decoded).ok());
+  EXPECT_EQ(decoded, header);
+  bytes[52] = std::byte{1};
+  const uint64_t checksum = XXH3_64bits(bytes.data(), 120);
+  std::memcpy(&bytes[120], &checksum, 8);
+  EXPECT_EQ(Decode(bytes, Payload(), Limits{}, &decoded).message(),
+            "base_version is 0x13dcccccd in op REDUCE, whose rate has 4 bytes");
+}
+
+TEST(FrameRate, ARateThatIsNoFiniteNumberOrNegativeIsRefused) {
+  for (const Op op : {Op::kPushPull, Op::kReduce}) {
+    for (const float rate : {NAN, INFINITY, -INFINITY, -0.5f, -0.0f}) {
+      Header header = Push(), decoded;
+      header.op = op;
+      header.rate = rate;
+      const absl::Status status = Decode(EncodeHeader(header, 24), Payload(), Limits{}, &decoded);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << rate;
+      EXPECT_EQ(status.message().rfind("rate is ", 0), 0u) << status;
+    }
+  }
+}
+
+// Such a frame is the one that it was before there were rates.
+TEST(FrameRate, WithoutARateItsPlaceIsZero) {
+  Header header = Push();
+  header.rate = 0;
+  const std::array<std::byte, kHeaderBytes> bytes = EncodeHeader(header, 24);
+  for (size_t i = 84; i < 88; ++i) EXPECT_EQ(bytes[i], std::byte{0});
+}
+
+// Frames that are counted: between nodes, and from a primary to its backup.
+
+const std::vector<std::byte> kPayload(24, std::byte{7});
+
+TEST(FrameSequence, BetweenNodesItCarriesSliceAndSequence) {
+  Header header;
+  header.element_count = 6;
+  header.payload_checksum = Checksum(kPayload);
+  header.slice = 0x504f4e4d;
+  header.sequence = 0x6867666564636261;
+  for (const Op op : {Op::kReduce, Op::kGather}) {
+    header.op = op;
+    const auto bytes = EncodeHeader(header, 24);
+    EXPECT_EQ(static_cast<uint8_t>(bytes[84]), 0x4d);
+    EXPECT_EQ(static_cast<uint8_t>(bytes[104]), 0x61);
+    Header decoded;
+    const absl::Status status = Decode(bytes, kPayload, Limits{}, &decoded);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(decoded, header);
+  }
+}
+
+TEST(FrameSequence, OnlyFramesThatAreCountedHaveASequence) {
+  for (const Op op : {Op::kCut, Op::kAck, Op::kHelloOk, Op::kInitOk, Op::kRetireOk}) {
+    Header header;
+    header.op = op;
+    header.sequence = uint64_t{1} << 63;
+    Header decoded;
+    const absl::Status status = Decode(EncodeHeader(header, 0), {}, Limits{}, &decoded);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("sequence is"));
+  }
+}
+
+TEST(FrameSequence, WhatAPrimaryTellsItsBackupIsCounted) {
+  for (const Op op : {Op::kInit, Op::kPushPull, Op::kRetire, Op::kApply, Op::kCopy}) {
+    Header header;
+    header.op = op;
+    header.sequence = 7;
+    if (op == Op::kApply || op == Op::kPushPull) {
+      header.flags = kFlagEmpty;
+      header.rate = 0.5f;
+    }
+    const auto bytes = EncodeHeader(header, 0);
+    Header decoded;
+    const absl::Status status = Decode(bytes, {}, Limits{}, &decoded);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(decoded, header);
+  }
+}
+
+// A push of 8 floats; what becomes its payload_checksum is set already.
+class SealedFrameTest : public testing::Test {
+ protected:
+  SealedFrameTest() {
+    frame_.header.op = Op::kPushPull;
+    frame_.header.element_count = static_cast<uint32_t>(bytes_.size() / sizeof(float));
+    frame_.payload = Bytes(nullptr, bytes_.data(), bytes_.size());
+  }
+  void SayChecksum() { frame_.header.payload_checksum = ChecksumToSend(frame_); }
+  absl::Status Decoded(bool has_seal) const {
+    Header decoded;
+    return Decode(EncodeHeader(frame_.header, bytes_.size()), bytes_, Limits{}, &decoded, has_seal);
+  }
+
+  // As long as a reference, too.
+  const std::vector<std::byte> bytes_ = std::vector(kRegionReferenceBytes, std::byte{3});
+  Frame frame_;
+};
+
+TEST_F(SealedFrameTest, APayloadThatIsSealedHasNoChecksum) {
+  frame_.seal.emplace();
+  SayChecksum();
+  EXPECT_EQ(frame_.header.payload_checksum, 0);
+  EXPECT_TRUE(Decoded(true).ok());
+  EXPECT_EQ(Decoded(false), absl::InvalidArgumentError("payload_checksum is wrong"));
+}
+
+TEST_F(SealedFrameTest, OneThatIsNotHasOne) {
+  SayChecksum();
+  EXPECT_EQ(frame_.header.payload_checksum, Checksum(bytes_));
+  EXPECT_TRUE(Decoded(false).ok());
+  EXPECT_EQ(Decoded(true), absl::InvalidArgumentError("payload_checksum is wrong"));
+}
+
+TEST_F(SealedFrameTest, AReferenceHasOneBesideASeal) {
+  frame_.header.payload_kind = PayloadKind::kRegion;
+  frame_.seal.emplace();
+  SayChecksum();
+  EXPECT_EQ(frame_.header.payload_checksum, Checksum(bytes_));
+  EXPECT_TRUE(Decoded(true).ok());
+  frame_.header.payload_checksum = 0;
+  EXPECT_FALSE(Decoded(true).ok());
+}
+
+void ExpectHelloRefused(const absl::Status& status, const std::string& text) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  EXPECT_NE(status.message().find(text), absl::string_view::npos) << status;
+}
+
+TEST(Hello, SurvivesARoundTripInTheDocumentedLayout) {
+  const Hello hello = {.protocol = 0x04030201,
+                       .role = Hello::Role::kPrimary,
+                       .cluster = 0x0c0b0a0908070605,
+                       .token = 0x14131211100f0e0d,
+                       .connection = 0x18171615,
+                       .shard = 0x1c1b1a19};
+  const std::array<std::byte, kHelloBytes> bytes = EncodeHello(hello);
+  const std::vector<uint8_t> expected = {1,  2,  3,  4,  2,  0,  0,  0,  5,  6,  7,
+                                         8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18,
+                                         19, 20, 21, 22, 23, 24, 25, 26, 27, 28};
+  for (size_t i = 0; i < kHelloBytes; ++i) EXPECT_EQ(static_cast<uint8_t>(bytes[i]), expected[i]);
+  Hello decoded;
+  ASSERT_TRUE(DecodeHello(bytes, &decoded).ok());
+  EXPECT_EQ(decoded.protocol, hello.protocol);
+  EXPECT_EQ(decoded.role, hello.role);
+  EXPECT_EQ(decoded.cluster, hello.cluster);
+  EXPECT_EQ(decoded.token, hello.token);
+  EXPECT_EQ(decoded.connection, hello.connection);
+  EXPECT_EQ(decoded.shard, hello.shard);
+}
+
+TEST(Hello, AWrongSizeOrRoleIsRefused) {
+  std::array<std::byte, kHelloBytes> bytes = EncodeHello(Hello{});
+  Hello hello;
+  ExpectHelloRefused(DecodeHello(absl::MakeConstSpan(bytes).first(31), &hello),
+                     "HELLO of 31 bytes");
+  for (const uint8_t role : {0, 3, 255}) {
+    bytes = EncodeHello(Hello{});
+    bytes[4] = static_cast<std::byte>(role);
+    ExpectHelloRefused(DecodeHello(bytes, &hello), "HELLO role");
+  }
 }
 
 }  // namespace

@@ -10,10 +10,10 @@
 
 namespace strata::wire {
 
-// What the payload of a frame that carries n = element_count fp32 elements looks like. All numbers
-// are little-endian; floats are IEEE 754. Every format has exactly one size for given n (and, if
-// sparse, count), and nothing but the values themselves varies: no padding, unused bits are 0.
-// compression/ checks, decodes and encodes them.
+// The payload of a frame with n = element_count fp32 elements. All numbers are little-endian;
+// floats are IEEE 754. Every format has exactly one size for given n (and, if sparse, count), and
+// nothing but the values themselves varies: no padding, unused bits are 0. numerics/ checks,
+// decodes and encodes them.
 //
 // Blocked formats divide the elements into blocks of kCodecBlock (the last may be shorter), each
 // with an fp32 scale; B = CodecBlocks(n). The scales come first, then the codes of all elements.
@@ -67,7 +67,7 @@ constexpr uint64_t SparseCountMax(uint64_t elements) {
 // The size of a payload of `elements`; for kSparse the largest one.
 uint64_t EncodedBytesMax(Codec codec, uint64_t elements);
 
-// Whether a payload of `bytes` can hold `elements`. Errors: InvalidArgument with both sizes.
+// Checks whether a payload of `bytes` can hold `elements`. Errors: InvalidArgument with both sizes.
 absl::Status CheckEncodedBytes(Codec codec, uint64_t elements, uint64_t bytes);
 
 std::string ToString(Codec codec);

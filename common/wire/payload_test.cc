@@ -4,7 +4,8 @@
 
 #include <cmath>
 
-#include "common/limits/limits.h"
+#include "common/os/limits.h"
+#include "common/wire/region_reference.h"
 
 namespace strata::wire {
 namespace {
@@ -69,6 +70,46 @@ TEST(Payload, TheLargestScalesLeaveEveryElementFinite) {
   EXPECT_TRUE(std::isfinite(127 * kInt8ScaleMax));
   EXPECT_TRUE(std::isfinite(65504 * kFloat16ScaleMax));
   EXPECT_EQ(0x1p-24f * kFloat16ScaleMin, 0x1p-149f);
+}
+
+constexpr RegionReference kReference = {.segment = 0x04030201,
+                                        .slot = 0x08070605,
+                                        .ticket = 0x100f0e0d0c0b0a09,
+                                        .offset = 0x1817161514131211,
+                                        .bytes = 24};
+
+Header SixFloats() {
+  Header header;
+  header.op = Op::kPushPull;
+  header.payload_kind = PayloadKind::kRegion;
+  header.element_count = 6;
+  return header;
+}
+
+TEST(RegionReference, SurvivesARoundTripInTheDocumentedLayout) {
+  const auto bytes = EncodeReference(kReference);
+  for (size_t i = 0; i < 24; ++i) EXPECT_EQ(static_cast<size_t>(bytes[i]), i + 1);
+  EXPECT_EQ(static_cast<size_t>(bytes[24]), 24u);
+  RegionReference decoded;
+  ASSERT_TRUE(DecodeReference(SixFloats(), bytes, &decoded).ok());
+  EXPECT_EQ(decoded, kReference);
+}
+
+TEST(RegionReference, ItsSizeIsTheOneOfTheElements) {
+  for (const uint64_t wrong : {0, 20, 28}) {
+    RegionReference reference = kReference;
+    reference.bytes = wrong;
+    EXPECT_EQ(DecodeReference(SixFloats(), EncodeReference(reference), &reference).code(),
+              absl::StatusCode::kInvalidArgument)
+        << wrong;
+  }
+}
+
+TEST(RegionReference, TicketZeroIsRefused) {
+  RegionReference reference = kReference;
+  reference.ticket = 0;
+  EXPECT_EQ(DecodeReference(SixFloats(), EncodeReference(reference), &reference).message(),
+            "reference to a region with the ticket 0");
 }
 
 }  // namespace

@@ -8,17 +8,18 @@
 #include <filesystem>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "common/file/atomic_file.h"
 #include "common/job/job.h"
-#include "compare/campaign/divergence.h"
-#include "compare/campaign/mode_list.h"
+#include "common/os/atomic_file.h"
+#include "compare/campaign/campaign_plan.h"
 #include "google/protobuf/util/json_util.h"
 #include "google/protobuf/util/message_differencer.h"
 
 namespace strata::compare {
+
 namespace {
 
 constexpr char kRuns[] = "runs";
@@ -60,7 +61,7 @@ std::string FirstDifference(const Message& there, const Message& here) {
   return text.substr(0, text.find('\n'));
 }
 
-// What runs must share to be compared, with all of it spelled out.
+// Returns what runs must share to be compared, with everything spelled out.
 proto::Campaign Comparable(proto::Campaign campaign) {
   campaign.clear_modes();
   campaign.clear_seeds();
@@ -70,7 +71,7 @@ proto::Campaign Comparable(proto::Campaign campaign) {
   return campaign;
 }
 
-// What is there, and what is asked for beyond it.
+// Adds to the campaign in the folder what is asked for beyond it.
 proto::Campaign Merged(proto::Campaign there, const proto::Campaign& asked) {
   for (const std::string& mode : asked.modes()) {
     if (std::find(there.modes().begin(), there.modes().end(), mode) == there.modes().end()) {
@@ -84,8 +85,9 @@ proto::Campaign Merged(proto::Campaign there, const proto::Campaign& asked) {
 
 absl::StatusOr<UniqueFd> Claim(const std::string& dir) {
   const std::string path = absl::StrCat(dir, "/", kLock);
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd.valid()) return FileError(errno, path);
+  absl::StatusOr<UniqueFd> opened = OpenRegularFileToWrite(path, O_RDWR | O_CREAT);
+  if (!opened.ok()) return opened.status();
+  UniqueFd fd = *std::move(opened);
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return FileError(errno, path);
@@ -95,7 +97,7 @@ absl::StatusOr<UniqueFd> Claim(const std::string& dir) {
   return fd;
 }
 
-// Whether there is nothing but the lock.
+// True if the folder holds nothing but the lock.
 absl::StatusOr<bool> IsNew(const std::string& dir) {
   std::error_code error;
   for (std::filesystem::directory_iterator file(dir, error), end; !error && file != end;
@@ -170,7 +172,7 @@ absl::StatusOr<std::optional<proto::RunRecord>> CampaignFolder::Load(const RunPl
   if (!status.ok()) return status;
   const std::string difference = FirstDifference(record.job(), plan.job);
   if (record.mode() == plan.mode && difference.empty()) {
-    // What failed from outside says nothing of the mode, and need not fail again.
+    // An outside failure says nothing about the mode and need not happen again.
     if (!record.failure().empty() && !HasDiverged(record.failure())) return std::nullopt;
     return record;
   }
@@ -204,7 +206,7 @@ absl::Status CampaignFolder::Save(const proto::RunRecord& record) {
 
 std::shared_ptr<const proto::RunRecord> CampaignFolder::LoadInterrupted(const RunPlan& plan) const {
   auto record = std::make_shared<proto::RunRecord>();
-  // What cannot be used is made again.
+  // A record that cannot be used is made again.
   const absl::Status status =
       ReadJson(FileOf(kInterrupted, plan.mode, plan.job.seed()), record.get());
   const bool is_of_use = status.ok() && record->mode() == plan.mode &&
@@ -224,5 +226,14 @@ absl::Status CampaignFolder::DeleteCheckpoints(const proto::RunRecord& record) {
 }
 
 absl::Status CampaignFolder::DeleteAllCheckpoints() { return DeleteFolder(checkpoints_dir()); }
+
+bool HasDiverged(const std::string& failure) {
+  for (const char* words :
+       {"loss is NaN at step ", "loss is infinite at step ", " is not finite at step ",
+        "NaN or infinity", " is NaN as fp32", " is infinite as fp32"}) {
+    if (absl::StrContains(failure, words)) return true;
+  }
+  return false;
+}
 
 }  // namespace strata::compare

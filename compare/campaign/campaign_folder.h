@@ -16,42 +16,47 @@
 
 namespace strata::compare {
 
-// Where a comparison writes:
+// True if a run with this failure (RunRecord) failed because training diverged, recognised by the
+// words of trainers: "rank 2: loss is NaN at step 310", "the gradient of chunk 3 is not finite at
+// step 7", "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity", "element 2
+// is NaN as fp32". Such a run would fail again. Any other failure (a process was killed, data is
+// missing) says nothing about the mode.
+bool HasDiverged(const std::string& failure);
+
+// The folder of a comparison:
 //   DIR/campaign.json          the campaign, as proto JSON
-//   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; not there: still to be made
-//   DIR/interrupted/           what was done of runs with checkpoints that are not finished,
-//   likewise DIR/jobs/                  what jobs and daemons write DIR/checkpoints/           what
-//   runs of a sweep go on from, until none does any more
+//   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; missing: not made yet
+//   DIR/interrupted/           records of unfinished runs with checkpoints, likewise
+//   DIR/jobs/                  output of jobs and daemons
+//   DIR/checkpoints/           checkpoints of a sweep's runs, until no run continues from them
 //
 // The directory is claimed, by flock on DIR/.lock, until this object is destroyed.
 //
 // Threads: one.
 class CampaignFolder {
  public:
-  // Makes the directory if need be. What is there may be an earlier part of the campaign that is
-  // asked for: more modes and more seeds add to it. Errors: InvalidArgument (the directory holds
-  // another campaign, and where it differs first; or something else; a file that is damaged,
-  // named), Unavailable (another process has claimed it), those of the file system, naming the
-  // file.
+  // Makes the directory if necessary. It may hold an earlier part of the requested campaign, to
+  // which more modes and more seeds are added. Errors: InvalidArgument (the directory holds another
+  // campaign, with the first difference; or something else; a damaged file, by name), Unavailable
+  // (another process has claimed it), those of the file system, naming the file.
   static absl::StatusOr<std::unique_ptr<CampaignFolder>> Open(const std::string& dir,
                                                               const proto::Campaign& asked);
 
-  // Holds all that was ever asked for of this directory.
+  // All modes and seeds ever requested of this directory.
   const proto::Campaign& campaign() const { return campaign_; }
-  // Writes down that it is this campaign's from now on. Errors name the file.
+  // Marks the directory as this campaign's. Errors name the file.
   absl::Status Begin();
 
-  // The run's record, if it has been made; one that failed otherwise than by diverging (see
-  // divergence.h) has not. Errors: InvalidArgument naming the file: it is damaged
-  // or is of another job.
+  // The run's record if it has been made; a run that failed otherwise than by diverging has none.
+  // Errors: InvalidArgument naming the file: it is damaged or belongs to another job.
   absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
   // Returns how many of these plans have been run. Errors: as of Load.
   absl::StatusOr<size_t> CountFinished(const std::vector<RunPlan>& plans) const;
   // Errors name the file.
   absl::Status Save(const proto::RunRecord& record);
 
-  // The record of what was done of a run that is not finished, if it can go on: see
-  // RunChain::earlier. Null: there is none that is of use.
+  // The record of an unfinished run that can be continued: see RunChain::earlier. Null: there is no
+  // usable one.
   std::shared_ptr<const proto::RunRecord> LoadInterrupted(const RunPlan& plan) const;
   // Errors name the file. Save forgets it.
   absl::Status SaveInterrupted(const proto::RunRecord& record);

@@ -4,23 +4,27 @@
 #include <map>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/job/consistency.h"
 #include "common/job/job.h"
-#include "compare/campaign/mode_list.h"
+#include "common/job/program_optimizer.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "training/data/dataset.h"
 #include "training/trainer/step_plan.h"
 
 namespace strata::compare {
+
 namespace {
 
 absl::Status Refuse(const std::string& mode, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("mode ", mode, ": ", why));
 }
 
-// Of what is the same in all modes.
+// Checks what is the same in all modes.
 absl::Status CheckJob(const proto::Job& job) {
   if (!job.run_dir().empty()) {
     return absl::InvalidArgumentError(
@@ -33,6 +37,10 @@ absl::Status CheckJob(const proto::Job& job) {
 absl::StatusOr<proto::Job> JobIn(const Mode& mode, const proto::Campaign& campaign) {
   proto::Job job = campaign.job();
   if (const absl::Status status = ApplySettings(mode.settings, &job); !status.ok()) {
+    return Refuse(mode.name, status.message());
+  }
+  const bool is_of_program = campaign.job().has_program();
+  if (auto status = CheckProgramReads(is_of_program, mode.settings, job); !status.ok()) {
     return Refuse(mode.name, status.message());
   }
   if (job.seed() != campaign.job().seed()) {
@@ -86,6 +94,12 @@ absl::Status Complete(const Mode& mode, uint64_t round, proto::Job* job) {
   return absl::OkStatus();
 }
 
+// True if two jobs do the same, whatever their modes are called.
+bool AreTheSame(proto::Job a, proto::Job b) {
+  for (proto::Job* job : {&a, &b}) *job->mutable_consistency() = WithoutName(job->consistency());
+  return google::protobuf::util::MessageDifferencer::Equals(a, b);
+}
+
 // The jobs of all modes with the first seed. Errors as of PlanRuns.
 absl::StatusOr<std::vector<RunPlan>> FirstRound(const proto::Campaign& campaign) {
   const absl::StatusOr<std::vector<Mode>> modes = ModesOf(campaign);
@@ -98,7 +112,7 @@ absl::StatusOr<std::vector<RunPlan>> FirstRound(const proto::Campaign& campaign)
     if (!job.ok()) return job.status();
     if (auto status = Complete(mode, campaign.measured_round(), &*job); !status.ok()) return status;
     for (const RunPlan& other : round) {
-      if (google::protobuf::util::MessageDifferencer::Equals(other.job, *job)) {
+      if (AreTheSame(other.job, *job)) {
         return Refuse(mode.name, absl::StrCat("is the same job as mode ", other.mode));
       }
     }
@@ -174,6 +188,94 @@ uint64_t MeasureEvery(uint64_t total_steps, uint64_t round) {
   const uint64_t every = std::max<uint64_t>(1, total_steps / kMeasurements);
   const uint64_t rounded = (every + round - 1) / round * round;
   return total_steps / rounded >= kMeasurementsMin ? rounded : every;
+}
+
+namespace {
+
+constexpr char kExample[] = "sync,lazy:ssp(3),async,ring";
+
+}  // namespace
+
+absl::StatusOr<Mode> ParseMode(const std::string& name) {
+  const std::vector<std::string> parts = SplitOutside(name, [&name](size_t i) {
+    return name[i] == '+' && (i + 1 == name.size() || absl::ascii_isalpha(name[i + 1]));
+  });
+  const auto refuse = [&name](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("mode ", name, ": ", why));
+  };
+  absl::StatusOr<std::vector<std::string>> settings = SettingsOfMode(parts[0]);
+  if (!settings.ok()) return refuse(settings.status().message());
+  Mode mode{name, *std::move(settings)};
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const size_t equals = parts[i].find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return refuse(absl::StrCat("\"+", parts[i], "\" is not +FIELD=VALUE"));
+    }
+    mode.settings.push_back(parts[i]);
+  }
+  return mode;
+}
+
+absl::StatusOr<std::vector<Mode>> ParseModes(const std::string& text) {
+  std::vector<Mode> modes;
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("no mode to compare, as in ", kExample));
+  }
+  for (const std::string& part : SplitOutside(text, [&](size_t i) { return text[i] == ','; })) {
+    const std::string name(absl::StripAsciiWhitespace(part));
+    if (name.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\": an empty mode between commas"));
+    }
+    const bool twice = std::any_of(modes.begin(), modes.end(),
+                                   [&name](const Mode& mode) { return mode.name == name; });
+    if (twice) return absl::InvalidArgumentError(absl::StrCat("mode ", name, " is there twice"));
+    absl::StatusOr<Mode> mode = ParseMode(name);
+    if (!mode.ok()) return mode.status();
+    modes.push_back(*std::move(mode));
+  }
+  return modes;
+}
+
+std::string ModeFileName(const std::string& mode) {
+  std::string name;
+  for (const char c : mode) {
+    if (absl::ascii_isalnum(c) || c == '.' || c == '-') {
+      name += c;
+    } else if (!name.empty() && name.back() != '_') {
+      name += '_';
+    }
+  }
+  return std::string(absl::StripSuffix(name, "_"));
+}
+
+std::string RunName(const std::string& mode, uint64_t seed) {
+  return absl::StrCat(ModeFileName(mode), "-seed", seed);
+}
+
+std::vector<std::string> SplitOutside(const std::string& text,
+                                      const std::function<bool(size_t)>& separates) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  char quote = '\0';
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == '\0' && depth == 0 && separates(i)) {
+      parts.emplace_back();
+      continue;
+    }
+    parts.back() += c;
+    if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '(' || c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == ')' || c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return parts;
 }
 
 }  // namespace strata::compare

@@ -2,6 +2,7 @@
 #define STRATA_COMPARE_CAMPAIGN_CAMPAIGN_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,35 @@
 
 namespace strata::compare {
 
+// Cuts `text` at the characters, by their place, that `separates` says, outside of brackets and
+// quotes; at least one part.
+std::vector<std::string> SplitOutside(const std::string& text,
+                                      const std::function<bool(size_t)>& separates);
+
+// One mode of a comparison: MODE{+FIELD=VALUE}, MODE as SettingsOfMode takes it.
+struct Mode {
+  std::string name;                   // as written: "delay1+push.codec=FP16"
+  std::vector<std::string> settings;  // all that it stands for, in order (ApplySettings)
+};
+
+// "sync,lazy:ssp(3),delay1+push.codec=FP16". A comma or plus separates unless it stands in brackets
+// or quotes; so does a plus only where a letter follows it ("schedule.base_lr=1e+2" is one field).
+// Errors: InvalidArgument: none, an empty one, one that is no mode, the same name twice.
+absl::StatusOr<std::vector<Mode>> ParseModes(const std::string& text);
+// Parses one of the names. Errors: InvalidArgument naming it.
+absl::StatusOr<Mode> ParseMode(const std::string& name);
+
+// Letters, digits, '.', '-' and '_' alone: "lazy:ssp(3)" is "lazy_ssp_3".
+std::string ModeFileName(const std::string& mode);
+// "lazy_ssp_3-seed1": of the files of a run.
+std::string RunName(const std::string& mode, uint64_t seed);
+
 // How often accuracy is measured in a run, about, and what a multiple of the local steps must leave
 // of that.
 inline constexpr uint64_t kMeasurements = 25, kMeasurementsMin = 8;
+
+// The most seeds of a comparison or a sweep.
+inline constexpr uint32_t kSeedsMax = 1000;
 
 struct CampaignRequest {
   proto::Job job;  // defaults not filled in; its mode is not looked at

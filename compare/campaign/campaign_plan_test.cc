@@ -6,6 +6,7 @@
 #include "compare/campaign/campaign_fixture.h"
 
 namespace strata::compare {
+
 namespace {
 
 using ::testing::ElementsAre;
@@ -55,6 +56,18 @@ TEST(CampaignPlan, AccuracyIsMeasuredAbout25TimesWithoutAPause) {
   }
   EXPECT_EQ(MeasureEvery(10, 1), 1u);
   EXPECT_EQ(MeasureEvery(1000, 1), 40u);
+}
+
+TEST(CampaignPlan, ASettingThatNoProgramReadsIsRefusedInAMode) {
+  CampaignRequest request = MakeRequest("sync,sync+schedule.base_lr=0.00001");
+  request.job = *ParseJob(
+      "name: 's' ranks: 2 program { path: '/a/train.py' } optimizer { from_program {} }", "job");
+  EXPECT_EQ(Why(request),
+            "mode sync+schedule.base_lr=0.00001: schedule.base_lr: the script has an optimizer of "
+            "its own: set it in the program, and to vary it give the program an argument: "
+            "program.args=--NAME=V1,--NAME=V2");
+  request.modes = "sync,sync+program.args=--lr=0.1";
+  EXPECT_TRUE(PlanCampaign(request).ok());
 }
 
 TEST(CampaignPlan, MeasurementsFollowTheLongestLocalStepsWhere8OfThemAreLeft) {
@@ -130,5 +143,60 @@ TEST(CampaignPlan, ModesOfOneFileNameAreRefused) {
             "mode sync+name=\"a_\": would have the file of mode sync+name=\"a\"");
 }
 
+std::vector<std::string> Names(const std::string& text) {
+  const auto modes = ParseModes(text);
+  EXPECT_TRUE(modes.ok()) << modes.status();
+  std::vector<std::string> names;
+  if (!modes.ok()) return names;
+  for (const Mode& mode : *modes) names.push_back(mode.name);
+  return names;
+}
+
+// The reason why a list is refused.
+std::string ModeListWhy(const std::string& text) {
+  const absl::Status status = ParseModes(text).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+  EXPECT_EQ(std::string(status.message()).find('\n'), std::string::npos);
+  return std::string(status.message());
+}
+
+TEST(ModeList, CommasSeparateModesUnlessInBrackets) {
+  EXPECT_THAT(Names("sync, lazy:ssp(3),lazy:diloco(16),async,async_damped,async_dc,ring"),
+              ElementsAre("sync", "lazy:ssp(3)", "lazy:diloco(16)", "async", "async_damped",
+                          "async_dc", "ring"));
+  EXPECT_THAT(Names("sync+trace={steps: 1, first_step: 2},async"),
+              ElementsAre("sync+trace={steps: 1, first_step: 2}", "async"));
+}
+
+TEST(ModeList, SettingsComeAfterThoseOfTheModesName) {
+  const auto mode = ParseMode("delay1+push.codec=FP16+schedule.base_lr=1e+2");
+  ASSERT_TRUE(mode.ok()) << mode.status();
+  EXPECT_THAT(mode->settings, ElementsAre("consistency.lazy={double_buffering: true}",
+                                          "push.codec=FP16", "schedule.base_lr=1e+2"));
+}
+
+TEST(ModeList, WhatIsNoModeIsRefusedByName) {
+  EXPECT_THAT(ModeListWhy(""), HasSubstr("no mode to compare"));
+  EXPECT_THAT(ModeListWhy("  "), HasSubstr("no mode to compare"));
+  EXPECT_THAT(ModeListWhy("sync,,async"), HasSubstr("an empty mode between commas"));
+  EXPECT_EQ(ModeListWhy("sync,async,sync"), "mode sync is there twice");
+  EXPECT_THAT(ModeListWhy("sync,bulk"), HasSubstr("mode bulk: \"bulk\" is not one of sync, "));
+  EXPECT_THAT(ModeListWhy("sync,ssp(x)"),
+              HasSubstr("mode ssp(x): \"ssp(x)\" is not NAME or NAME(NUMBER)"));
+  EXPECT_THAT(ModeListWhy("sync,lazy:ssp(3"), HasSubstr("mode lazy:ssp(3: "));
+  EXPECT_THAT(ModeListWhy("async:ssp(3)"), HasSubstr("ssp(3) is lazy"));
+  EXPECT_EQ(ModeListWhy("sync+window"), "mode sync+window: \"+window\" is not +FIELD=VALUE");
+  EXPECT_EQ(ModeListWhy("sync+"), "mode sync+: \"+\" is not +FIELD=VALUE");
+}
+
+TEST(ModeList, FileNamesNeedNoQuotes) {
+  EXPECT_EQ(ModeFileName("sync"), "sync");
+  EXPECT_EQ(ModeFileName("lazy:diloco(16)"), "lazy_diloco_16");
+  EXPECT_EQ(ModeFileName("async_dc"), "async_dc");
+  EXPECT_EQ(ModeFileName("delay1+push.codec=FP16"), "delay1_push.codec_FP16");
+  EXPECT_EQ(ModeFileName("sync+name=\"../x\""), "sync_name_.._x");
+}
+
 }  // namespace
+
 }  // namespace strata::compare

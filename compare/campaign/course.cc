@@ -53,13 +53,13 @@ absl::Status Course::Load() {
 void Course::RunBy(size_t runner) {
   while (const std::optional<size_t> run = Take(runner)) {
     absl::StatusOr<proto::RunRecord> record = runners_[runner]->Run(
-        AsItGoesOn(plans_[*run]),
+        AsContinued(plans_[*run]),
         [&](const RunProgress& progress) { ShowProgress(runner, *run, progress); });
     if (!Finish(runner, *run, std::move(record))) return;
   }
 }
 
-RunPlan Course::AsItGoesOn(const RunPlan& plan) {
+RunPlan Course::AsContinued(const RunPlan& plan) {
   RunPlan whole = plan;
   if (!plan.job.has_checkpoint()) return whole;
   whole.chain.keep = [this](const proto::RunRecord& so_far) {

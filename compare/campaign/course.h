@@ -71,16 +71,16 @@ class Course {
     absl::Status error;
   };
 
-  // What is there, and whether the rest can be.
+  // Loads the records that exist and checks the runs that are missing.
   absl::Status Load();
   // Makes runs by one runner until none is left or something is wrong.
   void RunBy(size_t runner);
-  // The plan of a run with checkpoints, which goes on where it was interrupted.
-  RunPlan AsItGoesOn(const RunPlan& plan);
+  // Returns the plan of a run with checkpoints, continued where it was interrupted.
+  RunPlan AsContinued(const RunPlan& plan);
   // The next run that is missing; nullopt: there is none, or no other is to begin.
   std::optional<size_t> Take(size_t runner);
   void ShowProgress(size_t runner, size_t run, const RunProgress& progress);
-  // Whether to go on.
+  // Returns whether to continue.
   bool Finish(size_t runner, size_t run, absl::StatusOr<proto::RunRecord> record);
   CourseProgress FindProgress(size_t runner, size_t run) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -11,7 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "compare/campaign/campaign_fixture.h"
-#include "compare/campaign/mode_list.h"
+#include "compare/campaign/campaign_plan.h"
 
 namespace strata::compare {
 namespace {
@@ -170,7 +170,7 @@ TEST_F(CourseTest, ProgressCountsRunsThatAreThereAndThoseMadeNow) {
   EXPECT_EQ(ends_[1].made, 2u);
 }
 
-// Opens when so many wait.
+// Opens when a given number of threads wait.
 class Gate {
  public:
   explicit Gate(int count) : count_(count) {}

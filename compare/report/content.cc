@@ -15,28 +15,34 @@ namespace {
 constexpr int kCurvePointsMax = 200;
 constexpr char kNone[] = "-";
 
-std::string WithInterval(const std::string& mean, const std::string& interval) {
-  return absl::StrCat(mean, " (", interval, ")");
+// `interval` in brackets, where it is shown.
+std::string WithInterval(const std::string& mean, const Estimate& estimate,
+                         const std::string& interval) {
+  return absl::StrCat(mean, " (", estimate.shows_interval() ? interval : SeedsText(estimate.count),
+                      ")");
 }
 
 std::string AccuracyCell(const Metric& metric, const std::optional<Estimate>& accuracy) {
   if (!accuracy) return kNone;
   const std::string mean = ValueText(metric, accuracy->mean, 2);
-  return accuracy->interval ? WithInterval(mean, ValueText(metric, *accuracy->interval, 2)) : mean;
+  return accuracy->interval
+             ? WithInterval(mean, *accuracy, ValueText(metric, *accuracy->interval, 2))
+             : mean;
 }
 
 std::string DifferenceCell(const Metric& metric, const std::optional<Estimate>& difference) {
   if (!difference) return kNone;
   const std::string mean = DifferenceText(metric, difference->mean);
-  return difference->interval ? WithInterval(mean, DifferenceText(metric, *difference->interval))
-                              : mean;
+  return difference->interval
+             ? WithInterval(mean, *difference, DifferenceText(metric, *difference->interval))
+             : mean;
 }
 
 std::string TimeCell(const ModeFigures& mode) {
   if (mode.seconds_to_target) {
     const Estimate& time = *mode.seconds_to_target;
     const std::string mean = SecondsText(time.mean);
-    return time.interval ? WithInterval(mean, SecondsText(*time.interval)) : mean;
+    return time.interval ? WithInterval(mean, time, SecondsText(*time.interval)) : mean;
   }
   return absl::StrCat("in ", mode.reached, " of ", mode.runs.size(), " runs");
 }
@@ -44,7 +50,7 @@ std::string TimeCell(const ModeFigures& mode) {
 std::string SpeedupCell(const std::optional<Estimate>& speedup) {
   if (!speedup) return kNone;
   const std::string mean = absl::StrCat(RatioText(speedup->mean), " x");
-  return speedup->interval ? WithInterval(mean, RatioText(*speedup->interval)) : mean;
+  return speedup->interval ? WithInterval(mean, *speedup, RatioText(*speedup->interval)) : mean;
 }
 
 std::string RunsCell(const ModeFigures& mode) {
@@ -77,7 +83,7 @@ std::vector<std::vector<std::string>> RowsOf(const Analysis& analysis) {
   return rows;
 }
 
-// Of a mode, by seed.
+// The runs of a mode, by seed.
 std::vector<const proto::RunRecord*> RunsOf(const ReportInput& input, const std::string& mode) {
   std::vector<const proto::RunRecord*> runs;
   for (const proto::RunRecord& run : input.runs) {
@@ -157,7 +163,8 @@ std::vector<std::string> RulesOf(const ReportInput& input, const Analysis& analy
                                  "runs do."));
   }
   rules.push_back(absl::StrCat(
-      "Intervals: 95 %, Student's t over seeds; differences from ", baseline,
+      "Intervals: 95 %, Student's t over seeds, shown from ", kSeedsForInterval,
+      " seeds on; differences from ", baseline,
       " in pairs of one seed, ratios of times on the log scale. Each is of one comparison by "
       "itself, not adjusted for how many there are."));
   rules.push_back(absl::StrCat(

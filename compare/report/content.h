@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compare/report/report_input.h"
+#include "compare/report/report.h"
 #include "compare/statistics/analysis.h"
 #include "compare/statistics/curve.h"
-#include "compare/statistics/run_curves.h"
 #include "compare/statistics/verdict.h"
 
 namespace strata::compare {

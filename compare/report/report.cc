@@ -1,9 +1,7 @@
 #include "compare/report/report.h"
 
 #include "compare/report/content.h"
-#include "compare/report/page.h"
-#include "compare/report/page/page_files.h"
-#include "compare/report/pictures.h"
+#include "compare/report/page_files.h"
 #include "compare/report/report_charts.h"
 #include "compare/report/report_files.h"
 #include "compare/report/report_json.h"
@@ -16,7 +14,8 @@ absl::StatusOr<Summary> Summarize(const ReportInput& input) {
   Summary summary;
   summary.rows = content->rows;
   const Verdict& verdict = content->verdict;
-  summary.verdict = {verdict.overall};
+  if (!verdict.answer.empty()) summary.verdict.push_back(verdict.answer);
+  summary.verdict.push_back(verdict.overall);
   if (!verdict.further.empty()) summary.verdict.push_back(verdict.further);
   summary.verdict.insert(summary.verdict.end(), verdict.modes.begin(), verdict.modes.end());
   return summary;

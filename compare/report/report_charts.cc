@@ -8,10 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "compare/report/svg/scale.h"
+#include "compare/report/charts.h"
+#include "compare/report/drawing.h"
 #include "compare/statistics/figure_text.h"
 
 namespace strata::compare {
+
 namespace {
 
 // Its dump() writes null for numbers that are not finite.
@@ -61,7 +63,8 @@ template <typename Text>
 BarRow MakeRow(const ModeFigures& mode, const std::optional<Estimate>& estimate,
                const std::string& absent, Text text) {
   if (!estimate) return {mode.mode, std::nullopt, std::nullopt, absent};
-  return {mode.mode, estimate->mean, estimate->interval, text(estimate->mean)};
+  const auto interval = estimate->shows_interval() ? estimate->interval : std::nullopt;
+  return {mode.mode, estimate->mean, interval, text(estimate->mean)};
 }
 
 BarChart TimeChart(const Analysis& analysis) {
@@ -112,7 +115,7 @@ Json AxisJson(const std::string& name, const char* format) {
   return {{"name", name}, {"format", format}};
 }
 
-Json ToJson(const DescribedLines& lines) {
+Json ToChartsJson(const DescribedLines& lines) {
   Json modes = Json::array();
   for (const LineSeries& series : lines.chart.modes) {
     Json band = Json::array(), thin = Json::array();
@@ -132,7 +135,7 @@ Json ToJson(const DescribedLines& lines) {
           {"modes", std::move(modes)}};
 }
 
-Json ToJson(const DescribedBars& bars) {
+Json ToChartsJson(const DescribedBars& bars) {
   Json modes = Json::array();
   for (const BarRow& row : bars.chart.modes) {
     const auto end = [&](double Interval::*which) {
@@ -149,7 +152,7 @@ Json ToJson(const DescribedBars& bars) {
           {"modes", std::move(modes)}};
 }
 
-Json ToJson(const HistogramChart& chart) {
+Json ToChartsJson(const HistogramChart& chart) {
   const std::vector<std::string> bins = BinNames(chart.modes);
   Json modes = Json::array();
   for (const HistogramSeries& series : chart.modes) {
@@ -198,13 +201,29 @@ ReportCharts DescribeCharts(const Content& content) {
 
 std::string ChartsJson(const ReportCharts& charts) {
   Json json;
-  for (const DescribedLines& lines : charts.accuracy) json["accuracy"][lines.axis] = ToJson(lines);
-  for (const DescribedLines& lines : charts.loss) json["loss"][lines.axis] = ToJson(lines);
-  json["time"] = ToJson(charts.time);
-  json["bytes"] = ToJson(charts.bytes);
-  json["waiting"] = ToJson(charts.waiting);
-  json["staleness"] = ToJson(charts.staleness);
+  for (const DescribedLines& lines : charts.accuracy)
+    json["accuracy"][lines.axis] = ToChartsJson(lines);
+  for (const DescribedLines& lines : charts.loss) json["loss"][lines.axis] = ToChartsJson(lines);
+  json["time"] = ToChartsJson(charts.time);
+  json["bytes"] = ToChartsJson(charts.bytes);
+  json["waiting"] = ToChartsJson(charts.waiting);
+  json["staleness"] = ToChartsJson(charts.staleness);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<Picture> DrawPictures(const ReportCharts& charts) {
+  std::vector<Picture> pictures;
+  for (size_t axis = 0; axis < charts.accuracy.size(); ++axis) {
+    for (const auto& [kind, lines] :
+         {std::pair("accuracy", &charts.accuracy[axis]), std::pair("loss", &charts.loss[axis])}) {
+      pictures.push_back({absl::StrCat(kind, "_by_", lines->axis, ".svg"), Svg(lines->chart)});
+    }
+  }
+  pictures.push_back({"time_to_accuracy.svg", Svg(charts.time.chart)});
+  pictures.push_back({"bytes_per_step.svg", Svg(charts.bytes.chart)});
+  pictures.push_back({"waiting.svg", Svg(charts.waiting.chart)});
+  pictures.push_back({"staleness.svg", Svg(charts.staleness)});
+  return pictures;
 }
 
 }  // namespace strata::compare

@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "compare/report/charts.h"
 #include "compare/report/content.h"
-#include "compare/report/svg/charts.h"
+#include "compare/report/report_files.h"
 
 namespace strata::compare {
 
-// The charts of a report, described once: titles, axes, curves, bars and figures. `pictures.h`
+// The charts of a report, described once: titles, axes, curves, bars and figures. DrawPictures
 // draws them as SVG, and the page's script in the browser.
 
 // A format is how the script writes the numbers of an axis, a name in page/text.js: "count",
@@ -37,6 +38,10 @@ ReportCharts DescribeCharts(const Content& content);
 // Returns what the page's script draws from: `accuracy` and `loss` by axis, `time`, `bytes`,
 // `waiting`, `staleness`.
 std::string ChartsJson(const ReportCharts& charts);
+
+// Draws the charts for where there is no browser: accuracy and loss by samples, seconds and
+// updates, time to accuracy, bytes per step, waiting, staleness.
+std::vector<Picture> DrawPictures(const ReportCharts& charts);
 
 }  // namespace strata::compare
 

@@ -26,6 +26,23 @@ struct ReportFiles {
 // FileError's, with the path.
 absl::Status WriteReportFiles(const ReportFiles& files, const std::string& directory);
 
+// The parts in which pages differ. All but the style are inserted unescaped, so they come only from
+// files of the source tree.
+struct PageParts {
+  const char* title;  // until a script has a better one
+  const char*
+      document;       // the name of the file with all figures, which lies above the page's folder
+  const char* main;   // the inside of <main>
+  const char* style;  // rules beside those that all pages have
+  const char* scripts;
+};
+
+// Returns report/index.html: one file that needs nothing else, with the JSON document inside, what
+// its charts are drawn from beside that document (JSON, too), and the colours and dashes of
+// svg/palette.h.
+std::string AssemblePage(const PageParts& parts, const std::string& json,
+                         const std::string& charts = "null");
+
 }  // namespace strata::compare
 
 #endif  // STRATA_COMPARE_REPORT_REPORT_FILES_H_

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "common/job/job.h"
-#include "compare/report/estimate_json.h"
 #include "compare/statistics/figure_text.h"
 
 namespace strata::compare {
+
 namespace {
 
 // Its dump() writes null for numbers that are not finite.
@@ -103,7 +103,10 @@ Json RunJson(const proto::RunRecord& run, const RunFigures& figures) {
 
 Json ModeJson(const ReportInput& input, const Content& content, size_t index) {
   const ModeFigures& mode = content.analysis.modes[index];
+  const ModeParts parts = PartsOfMode(mode.mode);
   Json json = {{"mode", mode.mode},
+               {"name", parts.name},
+               {"settings", parts.settings},
                {"verdict", content.verdict.modes[index]},
                {"failed", mode.failed},
                {"reached", mode.reached},
@@ -137,26 +140,41 @@ Json ModeJson(const ReportInput& input, const Content& content, size_t index) {
 
 std::string ReportJson(const ReportInput& input, const Content& content) {
   const Analysis& analysis = content.analysis;
-  Json json = {{"schema", 1},
-               {"title", input.title},
-               {"straggler", input.straggler},
-               {"verdict", content.verdict.overall},
-               {"verdict_further", content.verdict.further},
-               {"metric",
-                {{"name", analysis.metric.name},
-                 {"words", analysis.metric.words()},
-                 {"goal", analysis.metric.less_is_better ? "min" : "max"},
-                 {"format", analysis.metric.is_accuracy() ? "percent" : "plain"}}},
-               {"target_accuracy", ToJson(analysis.target_accuracy)},
-               {"target", TargetText(analysis)},
-               {"equivalence_margin", analysis.equivalence_margin},
-               {"equal_samples", analysis.equal_samples},
-               {"equal_updates", analysis.equal_updates},
-               {"table", content.rows},
-               {"rules", content.rules}};
+  Json json = {
+      {"schema", 1},
+      {"title", input.title},
+      {"straggler", input.straggler},
+      {"under_way", input.under_way},
+      {"answer", content.verdict.answer},
+      {"verdict", content.verdict.overall},
+      {"verdict_further", content.verdict.further},
+      {"metric",
+       {{"name", analysis.metric.name},
+        {"words", analysis.metric.words()},
+        {"goal", analysis.metric.less_is_better ? "min" : "max"},
+        {"format", analysis.metric.is_accuracy() ? "percent" : "plain"}}},
+      {"target_accuracy", ToJson(analysis.target_accuracy)},
+      {"target", TargetText(analysis)},
+      {"target_words",
+       analysis.target_accuracy ? ValueText(analysis.metric, *analysis.target_accuracy, 1) : ""},
+      {"seeds_for_interval", kSeedsForInterval},
+      {"equivalence_margin", analysis.equivalence_margin},
+      {"equal_samples", analysis.equal_samples},
+      {"equal_updates", analysis.equal_updates},
+      {"table", content.rows},
+      {"rules", content.rules}};
   Json& modes = json["modes"] = Json::array();
   for (size_t i = 0; i < analysis.modes.size(); ++i) modes.push_back(ModeJson(input, content, i));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+nlohmann::ordered_json ToJson(const std::optional<Estimate>& estimate) {
+  using Json = nlohmann::ordered_json;
+  if (!estimate) return nullptr;
+  Json json = {{"mean", estimate->mean}, {"count", estimate->count}};
+  json["low"] = estimate->interval ? Json(estimate->interval->low) : Json(nullptr);
+  json["high"] = estimate->interval ? Json(estimate->interval->high) : Json(nullptr);
+  return json;
 }
 
 }  // namespace strata::compare

@@ -1,15 +1,21 @@
 #ifndef STRATA_COMPARE_REPORT_REPORT_JSON_H_
 #define STRATA_COMPARE_REPORT_REPORT_JSON_H_
 
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "compare/report/content.h"
-#include "compare/report/report_input.h"
+#include "compare/report/report.h"
+#include "compare/statistics/analysis.h"
 
 namespace strata::compare {
 
-// The document that README.md describes, on one line that ends in a newline. What is not finite is
-// null, what is not UTF-8 U+FFFD.
+// Returns {mean, count, low, high} as docs/reports.md says, or null if there is no estimate.
+nlohmann::ordered_json ToJson(const std::optional<Estimate>& estimate);
+
+// The document that docs/reports.md describes, on one line that ends in a newline. What is not
+// finite is null, what is not UTF-8 U+FFFD.
 std::string ReportJson(const ReportInput& input, const Content& content);
 
 }  // namespace strata::compare

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
-#include "common/file/atomic_file.h"
 #include "common/job/job.h"
+#include "common/os/atomic_file.h"
 #include "compare/report/sample_input.h"
 #include "gtest/gtest.h"
 
@@ -89,14 +89,33 @@ TEST_F(ReportTest, SummaryHasARowPerModeAndTheVerdict) {
             (Row{"mode", "accuracy", "difference (points)", "at equal updates", "time to 79.0 %",
                  "speed-up", "bytes/step", "waiting", "staleness", "runs"}));
   // 0.79 is reached after 0.79 / 0.80 of the 16 s.
+  EXPECT_EQ(summary->rows[1], (Row{"sync", "80.00 % (2 seeds)", "-", "80.00 %", "15.8 s (2 seeds)",
+                                   "-", "2.00 kB", "20.0 %", "-", "2"}));
+  EXPECT_EQ(summary->rows[2],
+            (Row{"async", "80.00 % (2 seeds)", "+0.00 (2 seeds)", "80.00 %", "7.90 s (2 seeds)",
+                 "2.00 x (2 seeds)", "2.00 kB", "10.0 %", "0.25", "2"}));
+  ASSERT_EQ(summary->verdict.size(), 4u);
+  EXPECT_EQ(summary->verdict[0],
+            "Use async: it reaches 79.0 % 2.00 x sooner than sync (2 seeds: too few for an "
+            "interval), with equal accuracy.");
+  EXPECT_EQ(summary->verdict[1], "Sooner to 79.0 % than sync, and as accurate: async 2.00 x.");
+  EXPECT_EQ(summary->verdict[2].substr(0, 5), "sync:");
+}
+
+TEST_F(ReportTest, ThreeSeedsShowTheirIntervals) {
+  ReportInput input = TwoModes();
+  for (int i : {0, 2}) {
+    input.runs.push_back(input.runs[i]);
+    input.runs.back().set_seed(3);
+  }
+  const absl::StatusOr<Summary> summary = Summarize(input);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  using Row = std::vector<std::string>;
   EXPECT_EQ(summary->rows[1], (Row{"sync", "80.00 % (80.00 to 80.00)", "-", "80.00 %",
-                                   "15.8 s (15.8 to 15.8)", "-", "2.00 kB", "20.0 %", "-", "2"}));
+                                   "15.8 s (15.8 to 15.8)", "-", "2.00 kB", "20.0 %", "-", "3"}));
   EXPECT_EQ(summary->rows[2], (Row{"async", "80.00 % (80.00 to 80.00)", "+0.00 (+0.00 to +0.00)",
                                    "80.00 %", "7.90 s (7.90 to 7.90)", "2.00 x (2.00 to 2.00)",
-                                   "2.00 kB", "10.0 %", "0.25", "2"}));
-  ASSERT_EQ(summary->verdict.size(), 3u);
-  EXPECT_EQ(summary->verdict[0], "Sooner to 79.0 % than sync, and as accurate: async 2.00 x.");
-  EXPECT_EQ(summary->verdict[1].substr(0, 5), "sync:");
+                                   "2.00 kB", "10.0 %", "0.25", "3"}));
 }
 
 TEST_F(ReportTest, SummaryTellsFailuresAndMissedTargets) {

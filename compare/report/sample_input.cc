@@ -131,6 +131,24 @@ ReportInput AllFailedInput() {
   return input;
 }
 
+ReportInput TwoSeedsInput() {
+  ReportInput input = SampleInput();
+  input.modes.resize(2);
+  std::vector<proto::RunRecord> runs;
+  for (const int i : {0, 1, 3, 4}) runs.push_back(input.runs[i]);
+  for (proto::Measurement& measurement : *runs[3].mutable_measurements()) {
+    measurement.set_accuracy(0.97 * measurement.accuracy());
+  }
+  input.runs = std::move(runs);
+  return input;
+}
+
+ReportInput UnderWayInput() {
+  ReportInput input = TwoSeedsInput();
+  input.under_way = "4 of 6 runs are made, about 1:30 left";
+  return input;
+}
+
 ReportInput ManyModesInput() {
   ReportInput input = SampleInput();
   const ReportInput once = input;

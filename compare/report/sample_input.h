@@ -1,7 +1,7 @@
 #ifndef STRATA_COMPARE_REPORT_SAMPLE_INPUT_H_
 #define STRATA_COMPARE_REPORT_SAMPLE_INPUT_H_
 
-#include "compare/report/report_input.h"
+#include "compare/report/report.h"
 
 namespace strata::compare {
 
@@ -15,6 +15,10 @@ ReportInput SampleInput();
 ReportInput OneRunInput();
 ReportInput AllFailedInput();
 ReportInput ManyModesInput();
+// Two modes with two seeds each; the second's final accuracy differs much from seed to seed.
+ReportInput TwoSeedsInput();
+// The same while its third seed still runs.
+ReportInput UnderWayInput();
 
 inline constexpr char kHostileName[] = "</script><b>\"'&amp;<!--";
 

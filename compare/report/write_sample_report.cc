@@ -1,5 +1,5 @@
 // Writes the report of a made-up comparison into a directory that exists, for tests of the page:
-// write_sample_report DIRECTORY [one-run|all-failed|many-modes]
+// write_sample_report DIRECTORY [one-run|all-failed|many-modes|two-seeds|under-way]
 #include <cstdio>
 #include <string>
 
@@ -13,6 +13,8 @@ ReportInput InputOf(const std::string& kind) {
   if (kind == "one-run") return OneRunInput();
   if (kind == "all-failed") return AllFailedInput();
   if (kind == "many-modes") return ManyModesInput();
+  if (kind == "two-seeds") return TwoSeedsInput();
+  if (kind == "under-way") return UnderWayInput();
   return SampleInput();
 }
 

@@ -1,16 +1,22 @@
 #include "compare/statistics/analysis.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "compare/statistics/run_curves.h"
+#include "absl/strings/str_join.h"
+#include "common/require.h"
+#include "compare/statistics/curve.h"
 
 namespace strata::compare {
+
 namespace {
 
 using RunsOfMode = std::vector<const proto::RunRecord*>;  // by seed
@@ -84,7 +90,7 @@ void AddStaleness(const proto::RunRecord& run, std::vector<uint64_t>* staleness)
   }
 }
 
-// Of a figure of the runs that have finished; none where one lacks it.
+// Estimates a figure over the finished runs; nothing if one lacks it.
 template <typename Get>
 std::optional<Estimate> Over(const ModeFigures& mode, bool is_geometric, Get get) {
   std::vector<double> values;
@@ -102,7 +108,7 @@ void FindTarget(const AnalysisOptions& options, Analysis* analysis) {
   analysis->target_is_given = options.target_accuracy.has_value();
   analysis->target_accuracy = options.target_accuracy;
   if (analysis->target_is_given) return;
-  // The larger the better: what is to be small is turned round.
+  // Larger is better: a figure that should be small changes its sign.
   const double sign = analysis->metric.less_is_better ? -1 : 1;
   double best = -INFINITY, lowest = INFINITY;
   for (const ModeFigures& mode : analysis->modes) {
@@ -126,7 +132,7 @@ void FindTarget(const AnalysisOptions& options, Analysis* analysis) {
   }
 }
 
-// Where the curve is first as good as y.
+// Returns where the curve is first as good as y.
 std::optional<double> FirstAsGood(Curve curve, double y, const Metric& metric) {
   if (!metric.less_is_better) return FirstCrossing(curve, y);
   for (Point& point : curve) point.y = -point.y;
@@ -235,6 +241,97 @@ absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
     if (i > 0) mode.comparison = Compare(analysis.modes[0], mode, options.metric);
   }
   return analysis;
+}
+
+namespace {
+
+std::optional<double> ValueOf(const Metric& metric, const proto::Measurement& measurement) {
+  if (metric.is_accuracy()) {
+    return measurement.has_accuracy() ? std::optional(measurement.accuracy()) : std::nullopt;
+  }
+  if (metric.name == "test_loss") {
+    return measurement.has_loss() ? std::optional(measurement.loss()) : std::nullopt;
+  }
+  const auto value = measurement.values().find(metric.name);
+  return value == measurement.values().end() ? std::nullopt : std::optional(value->second);
+}
+
+std::set<std::string> NamesIn(const proto::RunRecord& run) {
+  std::set<std::string> names;
+  for (const proto::Measurement& measurement : run.measurements()) {
+    if (measurement.has_accuracy()) names.insert("test_accuracy");
+    if (measurement.has_loss()) names.insert("test_loss");
+    for (const auto& [name, value] : measurement.values()) names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<Metric> MakeMetric(const std::string& name, const std::string& goal) {
+  Metric metric{.name = name, .less_is_better = name == "test_loss"};
+  if (!goal.empty()) metric.less_is_better = goal == "min";
+  if (!goal.empty() && goal != "min" && goal != "max") {
+    return absl::InvalidArgumentError(absl::StrCat("goal ", goal, ": min or max"));
+  }
+  if (metric.is_accuracy() && metric.less_is_better) {
+    return absl::InvalidArgumentError("goal min: test_accuracy is to be large");
+  }
+  return metric;
+}
+
+proto::RunRecord ByMetric(const Metric& metric, proto::RunRecord run) {
+  std::vector<proto::Measurement> having;
+  for (const proto::Measurement& measurement : run.measurements()) {
+    const std::optional<double> value = ValueOf(metric, measurement);
+    if (!value) continue;
+    having.push_back(measurement);
+    having.back().set_accuracy(*value);
+  }
+  if (having.empty() && run.failure().empty() && run.steps() > 0) {
+    const std::set<std::string> names = NamesIn(run);
+    run.set_failure(
+        names.empty()
+            ? absl::StrCat("no ", metric.name, " was reported, nor any other figure of a test")
+            : absl::StrCat("no ", metric.name, " was reported, but ", absl::StrJoin(names, ", "),
+                           ": --metric NAME takes one of those"));
+  }
+  run.mutable_measurements()->Assign(having.begin(), having.end());
+  return run;
+}
+
+double StudentQuantile(int degrees_of_freedom) {
+  STRATA_REQUIRE(degrees_of_freedom >= 1);
+  return boost::math::quantile(boost::math::students_t(degrees_of_freedom), 0.975);
+}
+
+Estimate Mean(const std::vector<double>& values) {
+  STRATA_REQUIRE(!values.empty());
+  Estimate estimate;
+  const double count = values.size();
+  estimate.count = values.size();
+  for (const double value : values) estimate.mean += value / count;
+  if (values.size() < 2) return estimate;
+  double squares = 0;
+  for (const double value : values) squares += (value - estimate.mean) * (value - estimate.mean);
+  const double half =
+      StudentQuantile(estimate.count - 1) * std::sqrt(squares / (count - 1)) / std::sqrt(count);
+  estimate.interval = Interval{estimate.mean - half, estimate.mean + half};
+  return estimate;
+}
+
+Estimate GeometricMean(const std::vector<double>& values) {
+  std::vector<double> logarithms;
+  for (const double value : values) {
+    STRATA_REQUIRE(value > 0);
+    logarithms.push_back(std::log(value));
+  }
+  Estimate estimate = Mean(logarithms);
+  estimate.mean = std::exp(estimate.mean);
+  if (estimate.interval) {
+    *estimate.interval = {std::exp(estimate.interval->low), std::exp(estimate.interval->high)};
+  }
+  return estimate;
 }
 
 }  // namespace strata::compare

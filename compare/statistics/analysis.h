@@ -8,10 +8,58 @@
 
 #include "absl/status/statusor.h"
 #include "compare/run_record.pb.h"
-#include "compare/statistics/estimate.h"
-#include "compare/statistics/metric.h"
 
 namespace strata::compare {
+
+// The value by which runs are judged: the accuracy on the test data, or one that their program
+// reports. Where this folder and those above say accuracy, they mean the metric.
+struct Metric {
+  std::string name = "test_accuracy";  // or "test_loss", or one of the reports' values
+  bool less_is_better = false;
+
+  // True if it is a share from 0 to 1, written in percent, with differences in points. Others are
+  // plain numbers, and a margin is a share of the baseline's.
+  bool is_accuracy() const { return name == "test_accuracy"; }
+  // "accuracy", or its name.
+  std::string words() const { return is_accuracy() ? "accuracy" : name; }
+};
+
+// `goal` is "min", "max" or empty: "min" for test_loss, else "max". Errors: InvalidArgument:
+// another goal, or "min" for accuracy.
+absl::StatusOr<Metric> MakeMetric(const std::string& name, const std::string& goal);
+
+// The run as the metric sees it: the measurements that have it, with its value as their accuracy. A
+// run that finished without any has failed for want of it.
+proto::RunRecord ByMetric(const Metric& metric, proto::RunRecord run);
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// With fewer seeds an interval says nothing that a reader could use: Student's factor is 12.7 for
+// two. It is computed, and judged by, but not shown.
+inline constexpr int kSeedsForInterval = 3;
+
+// A mean over seeds, in the unit of the values.
+struct Estimate {
+  double mean = 0;
+  int count = 0;                     // of values
+  std::optional<Interval> interval;  // 95 %; none of fewer than two values
+
+  bool shows_interval() const { return interval.has_value() && count >= kSeedsForInterval; }
+};
+
+// The 0.975 quantile of Student's t distribution. REQUIRES: degrees_of_freedom >= 1.
+double StudentQuantile(int degrees_of_freedom);
+
+// The arithmetic mean, mean +- t s / sqrt(n), with s the values' standard deviation over n - 1
+// and t Student's quantile with n - 1 degrees of freedom. REQUIRES: values not empty, finite.
+Estimate Mean(const std::vector<double>& values);
+
+// exp of that of the logarithms: the interval is a ratio around the mean and never reaches 0.
+// REQUIRES: values not empty, above 0.
+Estimate GeometricMean(const std::vector<double>& values);
 
 // Accuracies are shares from 0 to 1 here, and a point is 0.01, unless a metric takes their place.
 
@@ -25,8 +73,8 @@ inline constexpr double kBelowWorst = 0.01;
 struct AnalysisOptions {
   // The first is the baseline; each has a run.
   std::vector<std::string> modes;
-  // Whose time is told; none: 0.01 below the lowest mean final accuracy of a mode (but see
-  // kTargetRange), rounded down to 0.001.
+  // The accuracy to which times are measured; none: 0.01 below the lowest mean final accuracy of a
+  // mode (but see kTargetRange), rounded down to 0.001.
   std::optional<double> target_accuracy;
   // Final accuracies that differ by less are called equal. Above 0, below 1; of other metrics a
   // share of the baseline's mean.
@@ -92,9 +140,9 @@ struct Analysis {
   uint64_t equal_updates = 0;
 };
 
-// What the runs say; no more of them is read than is written here, and the same input has the same
-// result. Errors: InvalidArgument: no mode, a mode without runs, a run of another mode, two runs
-// of a mode with one seed, a margin or target out of range.
+// Computes the figures of the runs. A function of its arguments alone. Errors: InvalidArgument: no
+// mode, a mode without runs, a run of another mode, two runs of a mode with one seed, a margin or
+// target out of range.
 absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
                                  const AnalysisOptions& options);
 

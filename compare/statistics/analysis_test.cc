@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace strata::compare {
+
 namespace {
 
 // Accuracy rises in a line to `final` within 100 samples, 10 updates and `trained_s`; five
@@ -249,5 +250,96 @@ TEST(Analysis, WhatCannotBeComparedIsNamed) {
   EXPECT_EQ(Refusal({}, options), "target accuracy 87.1: not above 0 and at most 1");
 }
 
+proto::RunRecord MakeRun() {
+  proto::RunRecord run;
+  run.set_steps(10);
+  proto::Measurement* first = run.add_measurements();
+  first->set_step(5);
+  first->set_accuracy(0.5);
+  (*first->mutable_values())["perplexity"] = 20;
+  run.add_measurements()->set_step(8);
+  (*run.mutable_measurements(1)->mutable_values())["perplexity"] = 12.5;
+  return run;
+}
+
+TEST(Metric, ARunHasTheMeasurementsThatHaveIt) {
+  const proto::RunRecord accuracy = ByMetric({}, MakeRun());
+  ASSERT_EQ(accuracy.measurements_size(), 1);
+  EXPECT_EQ(accuracy.measurements(0).accuracy(), 0.5);
+  const proto::RunRecord perplexity = ByMetric({.name = "perplexity"}, MakeRun());
+  ASSERT_EQ(perplexity.measurements_size(), 2);
+  EXPECT_EQ(perplexity.measurements(0).accuracy(), 20);
+  EXPECT_EQ(perplexity.measurements(1).accuracy(), 12.5);
+  EXPECT_EQ(perplexity.failure(), "");
+}
+
+TEST(Metric, ARunWithoutItHasFailedAndSaysWhatItHas) {
+  EXPECT_EQ(
+      ByMetric({.name = "bleu"}, MakeRun()).failure(),
+      "no bleu was reported, but perplexity, test_accuracy: --metric NAME takes one of those");
+  proto::RunRecord none = MakeRun();
+  none.clear_measurements();
+  EXPECT_EQ(ByMetric({}, none).failure(),
+            "no test_accuracy was reported, nor any other figure of a test");
+  none.set_failure("rank 1 was killed");
+  EXPECT_EQ(ByMetric({}, none).failure(), "rank 1 was killed");
+}
+
+TEST(Metric, TheGoalIsGivenOrFollowsFromTheName) {
+  EXPECT_FALSE(MakeMetric("test_accuracy", "")->less_is_better);
+  EXPECT_TRUE(MakeMetric("test_loss", "")->less_is_better);
+  EXPECT_FALSE(MakeMetric("bleu", "")->less_is_better);
+  EXPECT_TRUE(MakeMetric("perplexity", "min")->less_is_better);
+  EXPECT_EQ(MakeMetric("bleu", "up").status(), absl::InvalidArgumentError("goal up: min or max"));
+  EXPECT_EQ(MakeMetric("test_accuracy", "min").status(),
+            absl::InvalidArgumentError("goal min: test_accuracy is to be large"));
+}
+
+TEST(StudentQuantile, IsThatOfPrintedTables) {
+  EXPECT_NEAR(StudentQuantile(1), 12.7062, 5e-5);
+  EXPECT_NEAR(StudentQuantile(2), 4.3027, 5e-5);
+  EXPECT_NEAR(StudentQuantile(4), 2.7764, 5e-5);
+  EXPECT_NEAR(StudentQuantile(30), 2.0423, 5e-5);
+}
+
+TEST(Mean, OneValueHasNoInterval) {
+  const Estimate one = Mean({0.88});
+  EXPECT_EQ(one.mean, 0.88);
+  EXPECT_EQ(one.count, 1);
+  EXPECT_FALSE(one.interval);
+}
+
+TEST(Mean, IntervalIsStudents) {
+  // s = 1: 4.30265 / sqrt(3) on either side.
+  const Estimate three = Mean({1, 2, 3});
+  EXPECT_EQ(three.count, 3);
+  EXPECT_DOUBLE_EQ(three.mean, 2);
+  EXPECT_NEAR(three.interval->low, 2 - 2.484138, 1e-6);
+  EXPECT_NEAR(three.interval->high, 2 + 2.484138, 1e-6);
+  // s = 0.02 / sqrt(2): 12.70620 x 0.01.
+  const Estimate two = Mean({0.88, 0.90});
+  EXPECT_NEAR(two.interval->high - two.mean, 0.1270620, 1e-6);
+}
+
+TEST(Mean, EqualValuesHaveAnIntervalOfNoWidth) {
+  const Estimate estimate = Mean({0.5, 0.5, 0.5, 0.5});
+  EXPECT_EQ(estimate.interval->low, 0.5);
+  EXPECT_EQ(estimate.interval->high, 0.5);
+}
+
+TEST(GeometricMean, IsOfLogarithms) {
+  // Logarithms 0 and 1.386294: s = 0.980258, 12.70620 x 0.980258 / sqrt(2) = 8.807268.
+  const Estimate estimate = GeometricMean({1, 4});
+  EXPECT_DOUBLE_EQ(estimate.mean, 2);
+  EXPECT_NEAR(std::log(estimate.interval->high / 2), 8.807268, 1e-4);
+  EXPECT_NEAR(estimate.interval->low * estimate.interval->high, 4, 1e-9);
+}
+
+TEST(GeometricMean, OfRatiosIsTheRatioOfThem) {
+  const double over = GeometricMean({12, 15, 11}).mean / GeometricMean({4, 7, 6}).mean;
+  EXPECT_NEAR(GeometricMean({12.0 / 4, 15.0 / 7, 11.0 / 6}).mean, over, 1e-12);
+}
+
 }  // namespace
+
 }  // namespace strata::compare

@@ -2,7 +2,10 @@
 #define STRATA_COMPARE_STATISTICS_CURVE_H_
 
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "compare/run_record.pb.h"
 
 namespace strata::compare {
 
@@ -11,7 +14,7 @@ struct Point {
   double y = 0;
 };
 
-// What was measured in a run; x ascends.
+// The measurements of a run; x ascends.
 using Curve = std::vector<Point>;
 
 // Each y is the median of itself and its two neighbours'; the first and the last point stay.
@@ -36,6 +39,21 @@ struct BandPoint {
 // of the first one's x and at both ends. Empty where they have no range in common. REQUIRES: curves
 // not empty.
 std::vector<BandPoint> MeanCurve(const std::vector<Curve>& curves, int points_max);
+
+// The unit in which a run's progress is counted.
+enum class Axis { kSamples, kSeconds, kUpdates };
+
+// Why a run has no figures, one line: its failure, or what its record lacks (an accuracy, a number
+// that is finite). Empty where it has finished.
+std::string RunFailure(const proto::RunRecord& run);
+
+// Accuracy on the test data (0 to 1), a point per measurement. Points that are not finite are left
+// out, as in the others.
+Curve AccuracyCurve(const proto::RunRecord& run, Axis axis);
+
+// Training loss, a point per window. Windows say nothing of updates: those are taken to be made
+// evenly between the run's measurements.
+Curve LossCurve(const proto::RunRecord& run, Axis axis);
 
 }  // namespace strata::compare
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -90,6 +91,25 @@ std::string DifferenceText(const Metric& metric, const Interval& interval) {
 std::string MarginText(const Metric& metric, double margin) {
   return metric.is_accuracy() ? absl::StrFormat("%g points", margin * 100)
                               : absl::StrFormat("%.3g", margin);
+}
+
+std::string SeedsText(int count) { return absl::StrCat(count, count == 1 ? " seed" : " seeds"); }
+
+ModeParts PartsOfMode(const std::string& mode) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (size_t i = 0; i < mode.size(); ++i) {
+    const char c = mode[i];
+    if (c == '(' || c == '{' || c == '[') ++depth;
+    if (c == ')' || c == '}' || c == ']') --depth;
+    if (c == '+' && depth == 0 && i + 1 < mode.size() && absl::ascii_isalpha(mode[i + 1])) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  ModeParts made{parts.front(), {parts.begin() + 1, parts.end()}};
+  return made;
 }
 
 std::string TargetText(const Analysis& analysis) {

@@ -2,9 +2,9 @@
 #define STRATA_COMPARE_STATISTICS_FIGURE_TEXT_H_
 
 #include <string>
+#include <vector>
 
 #include "compare/statistics/analysis.h"
-#include "compare/statistics/estimate.h"
 
 namespace strata::compare {
 
@@ -22,13 +22,24 @@ std::string SecondsText(const Interval& interval);  // "11.9 to 12.8"
 std::string CountText(double count);                // "940", "61.7 k", "1.23 M"
 std::string BytesText(double bytes);                // "940 B", "1.23 MB" (10^6)
 
-// Of a metric.
+// Values of a metric.
 std::string ValueText(const Metric& metric, double value, int digits);  // "88.13 %", "12.35"
 std::string ValueText(const Metric& metric, const Interval& interval, int digits);
 std::string DifferenceText(const Metric& metric, double difference);  // "+0.12", points of a share
 std::string DifferenceText(const Metric& metric, const Interval& interval);
 // "0.5 points", "0.0617".
 std::string MarginText(const Metric& metric, double margin);
+
+// "2 seeds": what is said in place of an interval that is not shown.
+std::string SeedsText(int count);
+
+// A mode's name without the settings of its own, and these: "async+schedule.base_lr=0.1" is "async"
+// and "schedule.base_lr=0.1".
+struct ModeParts {
+  std::string name;
+  std::vector<std::string> settings;
+};
+ModeParts PartsOfMode(const std::string& mode);
 
 // "87.1 % (1 point below the lowest mean final accuracy, async's)" or "87.1 % (as given)"; empty
 // without a target.

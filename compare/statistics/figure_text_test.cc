@@ -46,5 +46,15 @@ TEST(TargetText, SaysWhereTheTargetComesFrom) {
   EXPECT_EQ(TargetText(analysis), "87.1 % (as given)");
 }
 
+TEST(FigureText, AModesNameAndItsSettingsAreApart) {
+  const ModeParts plain = PartsOfMode("lazy:ssp(3)");
+  EXPECT_EQ(plain.name, "lazy:ssp(3)");
+  EXPECT_TRUE(plain.settings.empty());
+  const ModeParts parts = PartsOfMode("sync+schedule={base_lr: 1 a+b: 2}+ranks=1e+2");
+  EXPECT_EQ(parts.name, "sync");
+  EXPECT_EQ(parts.settings,
+            (std::vector<std::string>{"schedule={base_lr: 1 a+b: 2}", "ranks=1e+2"}));
+}
+
 }  // namespace
 }  // namespace strata::compare

@@ -13,8 +13,14 @@ namespace {
 
 constexpr char kOnePair[] = "one pair of runs: no interval";
 
+// In place of an interval.
+std::string TooFew(const Estimate& estimate) {
+  if (!estimate.interval) return kOnePair;
+  return absl::StrCat(SeedsText(estimate.count), ": too few for an interval");
+}
+
 std::string InBrackets(const Estimate& ratio) {
-  if (!ratio.interval) return absl::StrCat(" (", kOnePair, ")");
+  if (!ratio.shows_interval()) return absl::StrCat(" (", TooFew(ratio), ")");
   return absl::StrCat(" (", RatioText(*ratio.interval), ")");
 }
 
@@ -42,6 +48,10 @@ std::string ByPoints(const Metric& metric, const Estimate& difference) {
   const double sign = difference.mean < 0 ? -1 : 1;
   const double a = sign * difference.interval->low, b = sign * difference.interval->high;
   const double low = std::min(a, b), high = std::max(a, b);
+  if (!difference.shows_interval()) {
+    return absl::StrCat("by ", SizeText(metric, sign * difference.mean), " (", TooFew(difference),
+                        ")");
+  }
   return absl::StrCat("by ", SizeText(metric, sign * difference.mean), " (",
                       metric.is_accuracy() ? absl::StrFormat("%.2f to %.2f", low * 100, high * 100)
                                            : absl::StrFormat("%.3g to %.3g", low, high),
@@ -55,25 +65,28 @@ std::string AccuracyText(const Analysis& analysis, const Comparison& comparison)
   if (!comparison.accuracy) return absl::StrCat("no seed with which ", baseline, " finished, too");
   const Estimate& difference = *comparison.accuracy;
   const std::string by = SignedText(metric, difference.mean);
+  const std::string interval =
+      difference.shows_interval()
+          ? absl::StrCat("interval ", DifferenceText(metric, *difference.interval))
+          : TooFew(difference);
   switch (JudgeAccuracy(comparison, margin)) {
     case AccuracyFinding::kEqual:
       return absl::StrCat("equal to ", baseline, "'s within ", MarginText(metric, margin), " (",
-                          DifferenceText(metric, difference.mean), ", interval ",
-                          DifferenceText(metric, *difference.interval), ")");
+                          DifferenceText(metric, difference.mean), ", ", interval, ")");
     case AccuracyFinding::kBetter:
       return absl::StrCat("better than ", baseline, "'s ", ByPoints(metric, difference));
     case AccuracyFinding::kWorse:
       return absl::StrCat("worse than ", baseline, "'s ", ByPoints(metric, difference));
     case AccuracyFinding::kUndecided:
-      return absl::StrCat("no significant difference from ", baseline, "'s (", by, ", interval ",
-                          DifferenceText(metric, *difference.interval), ")");
+      return absl::StrCat("no significant difference from ", baseline, "'s (", by, ", ", interval,
+                          ")");
     case AccuracyFinding::kUnknown:
       break;
   }
   return absl::StrCat(by, " from ", baseline, "'s (", kOnePair, ")");
 }
 
-// Of "is sooner" or "is later", without the target.
+// The predicate "is sooner" or "is later", without the target.
 std::string SpeedText(const Estimate& speedup) {
   if (speedup.mean >= 1) {
     return absl::StrCat(RatioText(speedup.mean), " x sooner", InBrackets(speedup));
@@ -107,8 +120,10 @@ std::string TimeText(const ModeFigures& mode, const ModeFigures& baseline,
   if (finding != TimeFinding::kUndecided && finding != TimeFinding::kEqual) {
     return absl::StrCat("reaches ", target, " ", SpeedText(speedup));
   }
-  const std::string ratio = absl::StrCat(" (ratio ", RatioText(speedup.mean), ", interval ",
-                                         RatioText(*speedup.interval), ")");
+  const std::string interval = speedup.shows_interval()
+                                   ? absl::StrCat("interval ", RatioText(*speedup.interval))
+                                   : TooFew(speedup);
+  const std::string ratio = absl::StrCat(" (ratio ", RatioText(speedup.mean), ", ", interval, ")");
   if (finding == TimeFinding::kEqual) {
     return absl::StrCat("reaches ", target, " as soon within 5 %", ratio);
   }
@@ -146,7 +161,7 @@ std::string ModeText(const Analysis& analysis, const ModeFigures& mode) {
       absl::StrCat(mode.mode, ": ", metric.words(), " ", ValueText(metric, accuracy.mean, 2));
   if (mode.comparison) {
     absl::StrAppend(&text, ", ", AccuracyText(analysis, *mode.comparison));
-  } else if (accuracy.interval) {
+  } else if (accuracy.shows_interval()) {
     absl::StrAppend(&text, " (", ValueText(metric, *accuracy.interval, 2), ")");
   }
   absl::StrAppend(&text, "; ", TimeText(mode, baseline, target), ".");
@@ -154,7 +169,7 @@ std::string ModeText(const Analysis& analysis, const ModeFigures& mode) {
   return text;
 }
 
-// Those that are sooner than the baseline, the largest ratio first.
+// The modes that are sooner than the baseline, the largest ratio first.
 std::vector<const ModeFigures*> SoonerModes(const Analysis& analysis) {
   std::vector<const ModeFigures*> sooner;
   for (const ModeFigures& mode : analysis.modes) {
@@ -182,6 +197,9 @@ std::string WhyNotAsAccurate(const Metric& metric, const Comparison& comparison,
                              AccuracyFinding finding) {
   if (finding == AccuracyFinding::kWorse) {
     return absl::StrCat("worse ", ByMeanPoints(metric, comparison));
+  }
+  if (!comparison.accuracy->shows_interval()) {
+    return absl::StrCat("undecided, ", TooFew(*comparison.accuracy));
   }
   return absl::StrCat("undecided, ", DifferenceText(metric, *comparison.accuracy->interval),
                       metric.is_accuracy() ? " points" : "");
@@ -250,6 +268,155 @@ void JudgeAll(const Analysis& analysis, Verdict* verdict) {
   }
 }
 
+// ---- which mode ----
+
+constexpr int kSeedsToAddMax = 20;
+
+// The name without settings where no other mode has it.
+std::string ShortName(const Analysis& analysis, const ModeFigures& mode) {
+  const std::string name = PartsOfMode(mode.mode).name;
+  const auto same =
+      std::count_if(analysis.modes.begin(), analysis.modes.end(),
+                    [&](const ModeFigures& other) { return PartsOfMode(other.mode).name == name; });
+  return same == 1 ? name : mode.mode;
+}
+
+// How many seeds more are likely to bring half the width of an interval, which is `half` now, below
+// `wanted`: the values' spread stays, Student's factor and the square root of their number do not.
+int SeedsToAdd(int seeds, double half, double wanted) {
+  if (seeds < 2) return kSeedsForInterval - seeds;
+  const double spread = half * std::sqrt(seeds) / StudentQuantile(seeds - 1);
+  int add = std::max(1, kSeedsForInterval - seeds);
+  while (add < kSeedsToAddMax &&
+         StudentQuantile(seeds + add - 1) * spread / std::sqrt(seeds + add) >= wanted) {
+    ++add;
+  }
+  return add;
+}
+
+std::string AddText(int seeds) {
+  return absl::StrCat("add ", seeds, seeds == 1 ? " seed" : " seeds",
+                      seeds >= kSeedsToAddMax ? " or more" : "");
+}
+
+int SeedsForSpeed(const Estimate& speedup) {
+  const double half =
+      speedup.interval ? std::log(speedup.interval->high / speedup.interval->low) / 2 : 0;
+  return SeedsToAdd(speedup.count, half, std::abs(std::log(speedup.mean)));
+}
+
+// Until the difference excludes 0 or lies within the margin, whichever is nearer.
+int SeedsForAccuracy(const Estimate& difference, double margin) {
+  const double half =
+      difference.interval ? (difference.interval->high - difference.interval->low) / 2 : 0;
+  const double size = std::abs(difference.mean);
+  return SeedsToAdd(difference.count, half, std::max(size, margin - size));
+}
+
+bool IsAsAccurate(AccuracyFinding finding) {
+  return finding == AccuracyFinding::kEqual || finding == AccuracyFinding::kBetter;
+}
+
+// A mode beside the baseline, as far as the answer asks.
+struct Candidate {
+  const ModeFigures* mode;
+  AccuracyFinding accuracy;
+  TimeFinding time;
+
+  double speedup() const { return mode->comparison->speedup->mean; }
+};
+
+// Modes that finished with all seeds and whose time can be compared, the soonest first.
+std::vector<Candidate> CandidatesOf(const Analysis& analysis) {
+  std::vector<Candidate> candidates;
+  for (const ModeFigures& mode : analysis.modes) {
+    if (!mode.comparison || !mode.comparison->speedup || !mode.comparison->accuracy) continue;
+    if (mode.failed > 0) continue;
+    candidates.push_back({&mode, JudgeAccuracy(*mode.comparison, analysis.equivalence_margin),
+                          JudgeTime(*mode.comparison)});
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.speedup() > b.speedup(); });
+  return candidates;
+}
+
+std::string UseText(const Analysis& analysis, const Candidate& best) {
+  const std::string words = analysis.metric.words();
+  const std::string accuracy =
+      best.accuracy == AccuracyFinding::kBetter
+          ? absl::StrCat("better ", words, " ",
+                         ByMeanPoints(analysis.metric, *best.mode->comparison))
+          : absl::StrCat("equal ", words);
+  return absl::StrCat("Use ", ShortName(analysis, *best.mode), ": it reaches ",
+                      TargetWords(analysis), " ", RatioText(best.speedup()), " x sooner than ",
+                      ShortName(analysis, analysis.modes.front()),
+                      InBrackets(*best.mode->comparison->speedup), ", with ", accuracy, ".");
+}
+
+// The answer for a mode whose time is undecided.
+std::string LooksSooner(const Analysis& analysis, const Candidate& best) {
+  const Estimate& speedup = *best.mode->comparison->speedup;
+  int add = SeedsForSpeed(speedup);
+  if (!IsAsAccurate(best.accuracy)) {
+    add = std::max(add,
+                   SeedsForAccuracy(*best.mode->comparison->accuracy, analysis.equivalence_margin));
+  }
+  return absl::StrCat("Undecided: ", ShortName(analysis, *best.mode), " looks ",
+                      RatioText(speedup.mean), " x sooner than ",
+                      ShortName(analysis, analysis.modes.front()), InBrackets(speedup), ": ",
+                      AddText(add), ".");
+}
+
+// The caveat for a mode that is sooner.
+std::string MayBeWorse(const Analysis& analysis, const Candidate& best) {
+  const Comparison& comparison = *best.mode->comparison;
+  return absl::StrCat(
+      "Undecided: ", ShortName(analysis, *best.mode), " is ", RatioText(best.speedup()),
+      " x sooner than ", ShortName(analysis, analysis.modes.front()),
+      InBrackets(*comparison.speedup), ", but its ", analysis.metric.words(), " is ",
+      WhyNotAsAccurate(analysis.metric, comparison, AccuracyFinding::kUndecided), ": ",
+      AddText(SeedsForAccuracy(*comparison.accuracy, analysis.equivalence_margin)), ".");
+}
+
+// Which mode to use; `baseline` has finished with a seed and another mode is there.
+std::string AnswerOf(const Analysis& analysis) {
+  const ModeFigures& baseline = analysis.modes.front();
+  const std::string name = ShortName(analysis, baseline);
+  const std::string target = TargetWords(analysis);
+  if (!baseline.seconds_to_target) {
+    const bool is_easy = baseline.reached == int(baseline.runs.size());
+    return absl::StrCat("Undecided: ", name, " ", ReachedText(baseline, target), ": ",
+                        is_easy ? "a harder" : "an easier", " --target lets times be compared.");
+  }
+  const std::vector<Candidate> candidates = CandidatesOf(analysis);
+  for (const Candidate& each : candidates) {
+    if (each.time == TimeFinding::kSooner && IsAsAccurate(each.accuracy)) {
+      return UseText(analysis, each);
+    }
+  }
+  for (const Candidate& each : candidates) {
+    if (each.speedup() <= kEqualTimes || each.accuracy == AccuracyFinding::kWorse) continue;
+    if (each.time == TimeFinding::kSooner) return MayBeWorse(analysis, each);
+    if (each.time != TimeFinding::kEqual) return LooksSooner(analysis, each);
+  }
+  const bool all_judged =
+      std::none_of(candidates.begin(), candidates.end(), [](const Candidate& each) {
+        return each.time == TimeFinding::kUndecided || each.time == TimeFinding::kUnknown;
+      });
+  int seeds = kSeedsForInterval;
+  for (const ModeFigures& mode : analysis.modes) {
+    if (mode.comparison) seeds = std::min<int>(seeds, mode.comparison->pairs);
+  }
+  if (seeds < kSeedsForInterval) {
+    return absl::StrCat("Undecided: no other mode looks sooner to ", target, " than ", name,
+                        ", by ", SeedsText(seeds), " alone: ", AddText(kSeedsForInterval - seeds),
+                        ".");
+  }
+  return absl::StrCat("Use ", name, ": no other mode ", all_judged ? "is" : "looks", " sooner to ",
+                      target, " at equal ", analysis.metric.words(), ".");
+}
+
 }  // namespace
 
 AccuracyFinding JudgeAccuracy(const Comparison& comparison, double margin) {
@@ -290,6 +457,9 @@ Verdict MakeVerdict(const Analysis& analysis) {
   } else {
     JudgeAll(analysis, &verdict);
   }
+  const bool is_compared = analysis.modes.size() > 1 && baseline.final_accuracy.has_value() &&
+                           analysis.target_accuracy.has_value();
+  if (is_compared) verdict.answer = AnswerOf(analysis);
   return verdict;
 }
 

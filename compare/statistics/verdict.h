@@ -8,7 +8,7 @@
 
 namespace strata::compare {
 
-// What the figures support, by the rule in README.md.
+// The finding that the figures support, by the rule in docs/reports.md.
 enum class AccuracyFinding {
   kEqual,      // the interval lies within the margin
   kBetter,     // it lies above 0, or below where less is better
@@ -24,7 +24,10 @@ AccuracyFinding JudgeAccuracy(const Comparison& comparison, double margin);
 TimeFinding JudgeTime(const Comparison& comparison);
 
 struct Verdict {
-  std::string overall;             // the answer, a sentence
+  // Which mode to use, a sentence: one, or that it is undecided and what would decide it. Empty
+  // where nothing is compared; then `overall` says why.
+  std::string answer;
+  std::string overall;             // what the figures support, a sentence
   std::string further;             // what else it takes to judge, a sentence; may be empty
   std::vector<std::string> modes;  // as in the analysis; one or two sentences each
 };

@@ -28,7 +28,7 @@ ModeFigures Against(const std::string& name, std::optional<Estimate> accuracy,
   return mode;
 }
 
-Analysis Of(std::vector<ModeFigures> modes) {
+Analysis VerdictOf(std::vector<ModeFigures> modes) {
   Analysis analysis;
   analysis.modes = {Mode("sync")};
   for (ModeFigures& mode : modes) analysis.modes.push_back(mode);
@@ -46,13 +46,13 @@ const std::optional<Estimate> kLater = About(0.5, 0.4, 0.8);
 const std::optional<Estimate> kNeither = About(1.05, 0.9, 1.2);
 const std::optional<Estimate> kAsSoon = About(1.01, 1.002, 1.018);
 
-std::string Second(const ModeFigures& mode) { return MakeVerdict(Of({mode})).modes[1]; }
+std::string Second(const ModeFigures& mode) { return MakeVerdict(VerdictOf({mode})).modes[1]; }
 // The further sentence follows the first.
 std::string Overall(const Analysis& analysis) {
   const Verdict verdict = MakeVerdict(analysis);
   return verdict.further.empty() ? verdict.overall : verdict.overall + " " + verdict.further;
 }
-std::string Overall(const std::vector<ModeFigures>& modes) { return Overall(Of(modes)); }
+std::string Overall(const std::vector<ModeFigures>& modes) { return Overall(VerdictOf(modes)); }
 
 TEST(AccuracyFinding, FollowsFromWhereTheIntervalLies) {
   const auto finding = [](double low, double high) {
@@ -88,7 +88,7 @@ TEST(TimeFinding, NeedsAnIntervalThatExcludesOne) {
 }
 
 TEST(ModeVerdict, TellsTheBaselinesOwnFigures) {
-  EXPECT_EQ(MakeVerdict(Of({})).modes[0],
+  EXPECT_EQ(MakeVerdict(VerdictOf({})).modes[0],
             "sync: accuracy 88.00 % (87.80 to 88.20); reaches 87.1 % after 12.3 s.");
 }
 
@@ -154,6 +154,74 @@ TEST(ModeVerdict, FailedRunsAreTold) {
   EXPECT_EQ(Second(mode), "async: all 3 runs failed (seed 2: loss is NaN at step 310).");
 }
 
+std::string Answer(const std::vector<ModeFigures>& modes) {
+  return MakeVerdict(VerdictOf(modes)).answer;
+}
+
+TEST(Answer, IsTheSoonestModeThatIsAsAccurate) {
+  EXPECT_EQ(Answer({Against("async", kEqual, kSooner), Against("easgd", kWorse, About(9, 8, 10)),
+                    Against("diloco(16)+push.codec=FP16", kBetter, About(4.2, 3.9, 4.5))}),
+            "Use diloco(16): it reaches 87.1 % 4.20 x sooner than sync (3.90 to 4.50), with better "
+            "accuracy by 1.20 points.");
+  EXPECT_EQ(Answer({Against("async+a=1", kEqual, kSooner), Against("async+a=2", kEqual, kLater)}),
+            "Use async+a=1: it reaches 87.1 % 1.82 x sooner than sync (1.61 to 2.05), with equal "
+            "accuracy.");
+}
+
+TEST(Answer, SaysHowManySeedsWouldDecide) {
+  // Half of ln(4.3 / 0.8) is 0.841 with three seeds, and likely 0.539 with four: below ln 1.8.
+  EXPECT_EQ(Answer({Against("quorum(3)", kEqual, About(1.8, 0.8, 4.3))}),
+            "Undecided: quorum(3) looks 1.80 x sooner than sync (0.80 to 4.30): add 1 seed.");
+  EXPECT_EQ(Answer({Against("quorum(3)", kEqual, About(1.35, 0.65, 2.8))}),
+            "Undecided: quorum(3) looks 1.35 x sooner than sync (0.65 to 2.80): add 4 seeds.");
+  EXPECT_EQ(Answer({Against("quorum(3)", kEqual, About(1.06, 0.1, 11))}),
+            "Undecided: quorum(3) looks 1.06 x sooner than sync (0.10 to 11.0): add 20 seeds or "
+            "more.");
+  // 0.012 points of half a width become 0.0090 with four seeds and 0.0060 with six; the mean is
+  // 0.004, and 0.001 are left to the margin.
+  EXPECT_EQ(Answer({Against("async", kUnclear, kSooner)}),
+            "Undecided: async is 1.82 x sooner than sync (1.61 to 2.05), but its accuracy is "
+            "undecided, -0.80 to +1.60 points: add 6 seeds.");
+}
+
+TEST(Answer, IsTheBaselineWhereNothingLooksSooner) {
+  EXPECT_EQ(Answer({Against("ring", kEqual, kLater), Against("async", kWorse, kSooner)}),
+            "Use sync: no other mode is sooner to 87.1 % at equal accuracy.");
+  EXPECT_EQ(Answer({Against("ring", kEqual, kNeither)}),
+            "Use sync: no other mode looks sooner to 87.1 % at equal accuracy.");
+}
+
+TEST(Answer, WithOneOrTwoSeedsSaysSoInPlaceOfAnInterval) {
+  ModeFigures mode = Against("async", Estimate{-0.0012, 1, {}}, Estimate{1.82, 1, {}});
+  mode.comparison->pairs = 1;
+  EXPECT_EQ(Answer({mode}),
+            "Undecided: async looks 1.82 x sooner than sync (one pair of runs: no interval): add 2 "
+            "seeds.");
+  mode.comparison = Comparison{2, Estimate{0.003, 2, Interval{-1.87, 1.88}}, std::nullopt,
+                               Estimate{0.9, 2, Interval{0.01, 80}}};
+  EXPECT_EQ(Answer({mode}),
+            "Undecided: no other mode looks sooner to 87.1 % than sync, by 2 seeds alone: add 1 "
+            "seed.");
+  EXPECT_EQ(
+      Second(mode),
+      "async: accuracy 88.00 %, no significant difference from sync's (+0.30 points, 2 seeds: "
+      "too few for an interval); no significant difference in time to 87.1 % (ratio 0.90, 2 "
+      "seeds: too few for an interval).");
+}
+
+TEST(Answer, AsksForAnotherTargetWhereTheBaselineHasNoTime) {
+  Analysis analysis = VerdictOf({Against("async", kEqual, std::nullopt)});
+  analysis.modes[0].seconds_to_target.reset();
+  EXPECT_EQ(MakeVerdict(analysis).answer,
+            "Undecided: sync reaches 87.1 % from the first: a harder --target lets times be "
+            "compared.");
+  analysis.modes[0].reached = 1;
+  EXPECT_EQ(MakeVerdict(analysis).answer,
+            "Undecided: sync reaches 87.1 % in 1 of 3 runs only: an easier --target lets times be "
+            "compared.");
+  EXPECT_EQ(MakeVerdict(VerdictOf({})).answer, "");
+}
+
 TEST(OverallVerdict, NamesWhatIsSoonerAndAsAccurateTheLargestRatioFirst) {
   EXPECT_EQ(Overall({Against("async", kEqual, kSooner),
                      Against("diloco(16)", kBetter, About(4.2, 3.9, 4.5)),
@@ -184,7 +252,7 @@ TEST(OverallVerdict, WhereNothingIsSoonerItTellsAccuracy) {
 }
 
 TEST(OverallVerdict, TimesAreNotComparedWhereTheBaselineMissesTheTarget) {
-  Analysis analysis = Of({Against("async", kEqual, std::nullopt)});
+  Analysis analysis = VerdictOf({Against("async", kEqual, std::nullopt)});
   analysis.modes[0].reached = 1;
   analysis.modes[0].seconds_to_target.reset();
   EXPECT_EQ(Overall(analysis),
@@ -203,8 +271,8 @@ TEST(OverallVerdict, WithoutTwoPairsThereIsNone) {
 }
 
 TEST(OverallVerdict, NeedsABaselineAndAnotherMode) {
-  EXPECT_EQ(Overall(Of({})), "One mode: nothing to compare it with.");
-  Analysis analysis = Of({Against("async", std::nullopt, std::nullopt)});
+  EXPECT_EQ(Overall(VerdictOf({})), "One mode: nothing to compare it with.");
+  Analysis analysis = VerdictOf({Against("async", std::nullopt, std::nullopt)});
   analysis.modes[0].final_accuracy.reset();
   analysis.modes[0].failed = 3;
   analysis.modes[0].runs[0].failure = "loss is NaN";

@@ -71,6 +71,12 @@ TEST(ClusterFile, FillsInDefaults) {
   EXPECT_EQ(cluster.memory_gb_per_s(), 5);
 }
 
+TEST(ClusterFile, WhatIsBeyondItsBoundIsNamed) {
+  const std::string text = "name: '" + std::string(300, 'n') + "'";
+  EXPECT_EQ(ParseCluster(text, "c").status().message(),
+            "c: name has 300 bytes, at most 256 are possible");
+}
+
 TEST(ClusterFile, WrongTextIsRefusedWithItsPlaceAndField) {
   EXPECT_EQ(ErrorOf("nodes {\n  cuont: 3\n}"),
             "c.textproto:2:8: Message type \"strata.proto.NodeGroup\" has no field named "

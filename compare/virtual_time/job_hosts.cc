@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/all_reduce.h"
 #include "common/job/arena.h"
-#include "common/job/exchange/all_reduce.h"
 #include "server/coordinator/placement/placement.h"
 #include "server/coordinator/placement/placement_choice.h"
 #include "server/coordinator/placement/rank_allocation.h"
@@ -63,7 +63,7 @@ absl::Status AllocateTo(const proto::Job& job, const std::vector<ClusterHost>& h
   return absl::OkStatus();
 }
 
-// Of the links between the nodes and those between their sites.
+// The slowest of the links between the nodes and between their sites.
 LinkCost SlowestLink(const proto::Cluster& cluster, const std::vector<ClusterHost>& hosts,
                      const JobPlaces& places) {
   LinkCost cost{.latency_s = 0, .bytes_per_s = 1e18};

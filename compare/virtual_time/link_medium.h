@@ -13,7 +13,7 @@
 #include "common/transport/sim/random.h"
 #include "common/transport/sim/sim_clock.h"
 #include "common/transport/sim/sim_endpoint.h"
-#include "common/transport/sim/sim_medium.h"
+#include "common/transport/sim/sim_network.h"
 
 namespace strata::compare {
 
@@ -44,13 +44,13 @@ class LinkMedium final : public transport::SimMedium {
   uint32_t AddHost(const VirtualLink& link, const std::string& site);
   void JoinSites(const std::string& a, const std::string& b, const VirtualLink& link);
 
-  // What hosts have sent to other hosts, as WireBytes.
+  // Bytes that hosts have sent to other hosts, as WireBytes counts them.
   double bytes_between_hosts() const { return bytes_between_hosts_; }
 
   void Carry(uint32_t from, uint32_t to, const wire::Frame& frame, Arrive arrive) override;
 
  private:
-  // What lets one thing pass after the other.
+  // Lets one frame pass after the other.
   struct Pipe {
     double seconds_per_byte = 0;
     absl::Time free;

@@ -109,7 +109,7 @@ void VirtualNode::BeginTraining() {
   }
 }
 
-// Of the step whose weights have all landed.
+// Computes the step whose weights have all landed.
 void VirtualNode::BeginComputing() {
   observer_->OnWeights(this, landed_step_);
   if (landed_step_ >= problem_->plan().total_steps) return;

@@ -10,10 +10,10 @@
 #include "absl/types/span.h"
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
+#include "compare/virtual_time/compute_pool.h"
 #include "compare/virtual_time/compute_time.h"
 #include "compare/virtual_time/link_medium.h"
-#include "compare/virtual_time/problem/compute_pool.h"
-#include "compare/virtual_time/problem/problem.h"
+#include "compare/virtual_time/problem.h"
 #include "proto/record.pb.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/client/straggler.h"
@@ -106,7 +106,7 @@ class VirtualNode final : private worker::ExchangeNode {
   }
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
-  // The aggregator. Its one thread moves so many bytes before what is next.
+  // The aggregator. Its one thread moves the bytes before it does anything else.
   void Turn();
   void AfterMoving(uint64_t bytes, transport::SimClock::Call call);
   void BeginTraining();

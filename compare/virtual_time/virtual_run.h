@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "compare/runner.h"
 #include "compare/virtual_time/cluster_file.h"
-#include "compare/virtual_time/problem/problem.h"
-#include "compare/virtual_time/problem/zoo_problem.h"
+#include "compare/virtual_time/problem.h"
+#include "compare/virtual_time/zoo_problem.h"
 
 namespace strata::compare {
 
@@ -23,8 +23,8 @@ struct VirtualRunOptions {
   // Ends the run when set; null: nothing does.
   const std::atomic<bool>* stop = nullptr;
   Runner::OnProgress on_progress;  // may be null
-  // All weights of a node before each step, and with `step` the job's number of steps the final
-  // ones. May be null.
+  // Gets all weights of a node before each step, and the final ones with `step` equal to the job's
+  // number of steps. May be null.
   std::function<void(uint32_t node, uint64_t step, absl::Span<const float> arena)> on_weights;
 };
 
@@ -35,10 +35,10 @@ struct VirtualOutcome {
   double bytes_between_hosts = 0;
 };
 
-// Runs a job once, in virtual time: see README.md. `problem` is the job's. Errors: the problem's
-// health, InvalidArgument
-// (the job does not fit the cluster), Cancelled (`stop`), Internal (nothing more happens, but it
-// has not ended). A job that fails by itself is a record with `failure`.
+// Runs a job once, in virtual time: see docs/reports.md. `problem` is the job's. Errors: the
+// problem's health, InvalidArgument (the job does not fit the cluster), Cancelled (`stop`),
+// Internal (nothing more happens, but it has not ended). A job that fails by itself is a record
+// with `failure`.
 absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
                                                 std::unique_ptr<Problem> problem,
                                                 const VirtualRunOptions& options);
@@ -47,6 +47,10 @@ absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const Clust
 absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
                                                 std::shared_ptr<const TrainingData> data,
                                                 const VirtualRunOptions& options);
+
+// Runs jobs in virtual time on `cluster`; `threads` >= 1 compute gradients, the caller's among
+// them. The data of the last job stays in memory for the next one.
+std::unique_ptr<Runner> CreateVirtualRunner(ClusterFile cluster, uint32_t threads);
 
 }  // namespace strata::compare
 

@@ -1,6 +1,6 @@
-// What virtual time adds to the gradients that it computes: runs of a job on nodes of several ranks
-// beside as many passes forward and backward alone, on as many threads, in turn. What counts is the
-// processor's time: that of the clock is shared with whatever else goes on.
+// Measures what virtual time adds to the gradients that it computes: runs of a job on nodes of
+// several ranks beside as many passes forward and backward alone, on as many threads, in turn. The
+// processor's time counts: other processes share the clock's.
 //
 //   virtual_time_benchmark [--tiny] [--mode MODE] [--nodes N] [--ranks R] [--steps S] [--threads T]
 //                          [--model MODEL] [--batch B]
@@ -20,8 +20,8 @@
 #include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "compare/virtual_time/cluster_file.h"
-#include "compare/virtual_time/problem/zoo_problem.h"
 #include "compare/virtual_time/virtual_run.h"
+#include "compare/virtual_time/zoo_problem.h"
 
 namespace strata::compare {
 namespace {
@@ -32,7 +32,7 @@ struct Settings {
   int rounds = 3;
 };
 
-// Of the clock, and of the processor in all threads.
+// Time by the clock, and of the processor in all threads.
 struct Seconds {
   double wall = 0, processor = 0;
 };
@@ -84,7 +84,7 @@ absl::StatusOr<ClusterFile> ParseTestCluster(const Settings& settings) {
   return ClusterFile{.cluster = *std::move(cluster), .traces = {}};
 }
 
-// Of a run.
+// Measures a run.
 absl::StatusOr<Seconds> RunSeconds(const Settings& settings, const proto::Job& job,
                                    const ClusterFile& cluster,
                                    const std::shared_ptr<const TrainingData>& data) {
@@ -100,7 +100,7 @@ absl::StatusOr<Seconds> RunSeconds(const Settings& settings, const proto::Job& j
   return seconds;
 }
 
-// Of as many passes, on two arenas of gradients per thread.
+// Measures as many passes, on two arenas of gradients per thread.
 absl::StatusOr<Seconds> GradientSeconds(const Settings& settings, const proto::Job& job,
                                         const std::shared_ptr<const TrainingData>& data) {
   const Stopwatch watch;

@@ -33,7 +33,7 @@ install -D -m 755 "$binary" "$root/usr/local/bin/strata"
 "$binary" man "$root/usr/local/share/man/man1"
 mkdir -p "$root/usr/local/share/bash-completion/completions"
 "$binary" completion bash >"$root/usr/local/share/bash-completion/completions/strata"
-install -D -m 644 "$here/../README.md" "$root/usr/local/share/doc/strata/README.md"
+install -D -m 644 "$here/../../docs/install.md" "$root/usr/local/share/doc/strata/install.md"
 for role in "${roles[@]}"; do
   install -D -m 644 "$here/strata-$role.service" "$root/etc/systemd/system/strata-$role.service"
   if [ -e "$root/etc/strata/$role.env" ]; then

@@ -1,11 +1,4 @@
-#!/usr/bin/env python3
-"""Writes docs/cli.md from what `strata COMMAND --help` says.
-
-  cli_reference.py [--check] [STRATA]
-
-  --check   only says whether the document is current
-  STRATA    the program; default: bazel-bin/cli/strata
-"""
+"""Renders docs/cli.md from what `strata COMMAND --help-all` says; all.py writes it."""
 
 import os
 import re
@@ -16,34 +9,43 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import document  # noqa: E402
 
-OUTPUT = "docs/cli.md"
-COMMAND = "bazel build //cli:strata && python3 docs/generate/cli_reference.py"
-
 TITLE = """# Command line
 
-<!-- Generated from `strata COMMAND --help`; do not edit. To make it anew:
-     {command} -->
+<!-- Generated from `strata COMMAND --help-all` by docs/generate/all.py. -->
 
-All commands of `strata`, with their options and examples. `strata COMMAND --help` prints the same.
+All commands of `strata`, with their options and examples. `strata COMMAND --help-all` prints the
+same, `strata COMMAND --help` most of it.
 
 Results go to standard output; errors, warnings and logs go to standard error. A wrong command line
 or job file ends the command with one line that says why, and exit status 2.
 
-""".format(command=COMMAND)
+"""
 
 KINDS = {"TEXT": "text", "INT": "integer", "UINT": "integer", "FLOAT": "number"}
-GROUPS = ("Options", "Subcommands", "Positionals")
+GROUPS = ("Options", "More options", "Positionals")
 COLUMN = 30
 
 
-def help_of(program, command):
-    ran = subprocess.run([program, *command, "--help"], stdout=subprocess.PIPE, check=True)
+def help_of(program, command, option):
+    ran = subprocess.run([program, *command, option], stdout=subprocess.PIPE, check=True)
     return ran.stdout.decode()
+
+
+def subcommands(program, command):
+    """Returns the commands below one, each with its meaning, as --help lists them."""
+    found = []
+    _, _, body = help_of(program, command, "--help").partition("\nCommands:\n")
+    for line in body.split("\n\n")[0].strip("\n").split("\n") if body else []:
+        if line.startswith("   "):
+            found[-1][1] += " " + line.strip()
+        else:
+            found.append(line.strip().split(None, 1))
+    return found
 
 
 def sections(text):
     """Splits help into its head, each group of (signature, meaning), and its foot."""
-    blocks = text.strip("\n").split("\n\n")
+    blocks = re.split(r"\n{2,}", text.strip("\n"))
     groups, foot = {}, []
     for block in blocks[1:]:
         title, _, body = block.partition("\n")
@@ -95,11 +97,16 @@ def option_row(signature, meaning):
     signature = signature.replace(" REQUIRED", "")
     repeated = signature.endswith(" ...")
     name, _, value = signature.replace(" ...", "").partition(" ")
+    optional = re.match(r"(\S+)\{(.+)\}$", name)  # a flag that may have a value
+    if optional:
+        name, value = optional.group(1), f"TEXT={optional.group(2)}"
+        meaning += ", if one is given"
     default = re.match(r"TEXT=(.+)$", value) or re.search(r"(?<!\()=([^\s\])]+)$", value)
     default = f"`{default.group(1)}`" if default else "required" if required else ""
     without_value = ""
     if meaning.endswith(", if one is given"):  # the default is that of the value, not of the option
         default, without_value = "", f"; {default} where none is given"
+        meaning = meaning.removesuffix(", if one is given") if optional else meaning
     stated, meaning = stated_default(meaning)
     if stated is not None:
         default = document.escape(stated)
@@ -130,43 +137,37 @@ def foot_lines(foot):
 
 
 def command_lines(program, command, level):
-    head, groups, foot = sections(help_of(program, command))
+    below = subcommands(program, command)
+    # With --help-all a command has the help of those below it in the place of its own list.
+    head, groups, foot = sections(help_of(program, command, "--help" if below else "--help-all"))
+    if below:
+        groups, foot = {}, foot.split("\n\n", 1)[1] if foot.startswith("Commands:") else foot
     usage = [line for line in head if line.startswith("Usage: ")]
     yield from (f"{'#' * level} strata {' '.join(command)}".rstrip(), "")
     yield from (document.escape(" ".join(l for l in head if l not in usage)).rstrip(".") + ".", "")
     yield from ("```", usage[0].replace("Usage: ", ""), "```", "")
-    options = [row for row in groups.get("Options", []) if row[0] != "-h,--help"]
+    options = groups.get("Options", []) + groups.get("More options", [])
+    options = [row for row in options if row[0] not in ("-h,--help", "--help-all")]
     rows = [option_row(s, m) for s, m in groups.get("Positionals", [])]
     rows += [option_row(signature, meaning) for signature, meaning in options]
     if rows:
         yield from ("| Option | Value | Default | Meaning |", "| --- | --- | --- | --- |")
         yield from (*rows, "")
     yield from foot_lines(foot)
-    for name, _ in groups.get("Subcommands", []):
+    for name, _ in below:
         yield from command_lines(program, command + [name], level + 1)
 
 
 def overview_rows(program, command):
     """A row for each command, and below it for each of its own."""
-    for name, meaning in sections(help_of(program, command))[1].get("Subcommands", []):
+    for name, meaning in subcommands(program, command):
         full = [*command, name]
         yield f"| [{' '.join(full)}](#strata-{'-'.join(full)}) | {document.escape(meaning)} |"
         yield from overview_rows(program, full)
 
 
 def render(program):
-    _, groups, _ = sections(help_of(program, []))
     lines = ["| Command | What it does |", "| --- | --- |", *overview_rows(program, []), ""]
-    for name, _ in groups["Subcommands"]:
+    for name, _ in subcommands(program, []):
         lines += command_lines(program, [name], 2)
     return TITLE + re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
-
-
-def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
-    program = os.path.abspath(arguments[0] if arguments else "bazel-bin/cli/strata")
-    return document.finish(render(program), OUTPUT, "--check" in sys.argv[1:], COMMAND)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Writes a generated document, or says how to make it if the tracked one is stale."""
+"""What the generators share."""
 
 import sys
 
@@ -9,7 +9,7 @@ def escape(text):
 
 
 def finish(text, path, check, command):
-    """Writes `text` to `path`, or compares; returns the exit status."""
+    """Writes `text` to `path`, or compares it with what is there; returns the exit status."""
     if not check:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -17,5 +17,5 @@ def finish(text, path, check, command):
     with open(path, encoding="utf-8") as file:
         if file.read() == text:
             return 0
-    print(f"{path} is not current; make it anew: {command}", file=sys.stderr)
+    print(f"{path} is stale; run: {command}", file=sys.stderr)
     return 1

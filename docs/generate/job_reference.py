@@ -1,8 +1,4 @@
-#!/usr/bin/env python3
-"""Writes docs/job-reference.md from what protoc says of proto/job.proto.
-
-  job_reference.py [--check]    --check: only says whether the document is current
-"""
+"""Renders docs/job-reference.md from what protoc says of proto/job.proto; all.py writes it."""
 
 import os
 import re
@@ -16,12 +12,10 @@ import descriptor  # noqa: E402
 import document  # noqa: E402
 
 PROTO = "proto/job.proto"
-OUTPUT = "docs/job-reference.md"
-COMMAND = "python3 docs/generate/job_reference.py"
 
 TITLE = f"""# Job reference
 
-<!-- Generated from {PROTO}; do not edit. To make it anew: {COMMAND} -->
+<!-- Generated from {PROTO} by docs/generate/all.py. -->
 
 """
 
@@ -132,15 +126,11 @@ def render(file):
     return TITLE + "\n".join(paragraphs + lines).rstrip("\n") + "\n"
 
 
-def main():
+def page(root):
+    """The page of the tree at `root`."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "job.binpb")
         command = ["protoc", "-I.", "--include_source_info", f"--descriptor_set_out={path}", PROTO]
-        subprocess.run(command, check=True)
+        subprocess.run(command, cwd=root, check=True)
         with open(path, "rb") as file:
-            text = render(descriptor.read(file.read()))
-    return document.finish(text, OUTPUT, "--check" in sys.argv[1:], COMMAND)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            return render(descriptor.read(file.read()))

@@ -17,8 +17,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import document  # noqa: E402
 
 OUTPUT = "docs/metrics.md"
-PROGRAM = "cli/web/metrics/testing/print_sample"
-COMMAND = ("bazel build //cli/web/metrics/testing:print_sample && "
+PROGRAM = "cli/web/print_sample"
+COMMAND = ("bazel build //cli/web:print_sample && "
            "python3 docs/generate/metrics_reference.py")
 HEAD = "| metric | what it is |\n| --- | --- |\n"
 

@@ -1,9 +1,4 @@
-#!/usr/bin/env python3
-"""Writes docs/python-api.md from the docstrings of python/strata.
-
-  python_reference.py [--check]
-
-  --check   only says whether the document is current
+"""Renders docs/python-api.md from the docstrings of python/strata; all.py writes it.
 
 It reads the package without importing it, so it needs neither NumPy nor PyTorch.
 """
@@ -18,16 +13,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import document  # noqa: E402
 
-PACKAGE = "python"
-OUTPUT = "docs/python-api.md"
-COMMAND = "python3 docs/generate/python_reference.py"
 MODULES = ("strata.torch", "strata", "strata.ray")
 WIDTH = 100
 
-TITLE = f"""# Python reference
+TITLE = """# Python reference
 
-<!-- Generated from the docstrings of python/strata; do not edit. To make it anew:
-     {COMMAND} -->
+<!-- Generated from the docstrings of python/strata by docs/generate/all.py. -->
 
 Every name of `strata.torch`, `strata` and `strata.ray`. [python.md](python.md) and [ray.md](ray.md)
 say how to use them.
@@ -38,8 +29,9 @@ say how to use them.
 class Module:
     """A module's source: what it defines, and where the names come from that it imports."""
 
-    def __init__(self, name):
-        path = os.path.join(PACKAGE, *name.split("."))
+    def __init__(self, root, name):
+        self.root = root
+        path = os.path.join(root, "python", *name.split("."))
         path = os.path.join(path, "__init__.py") if os.path.isdir(path) else path + ".py"
         with open(path, encoding="utf-8") as file:
             self.tree = ast.parse(file.read())
@@ -59,7 +51,7 @@ class Module:
     def definition(self, name):
         """Returns what a name stands for: of overloads the last, which has the text."""
         if name in self.sources:
-            return Module(self.sources[name][0]).definition(self.sources[name][1])
+            return Module(self.root, self.sources[name][0]).definition(self.sources[name][1])
         found = [node for node in self.tree.body if getattr(node, "name", None) == name]
         return found[-1]
 
@@ -142,8 +134,8 @@ def class_lines(name, node):
             yield from (doc(method), "")
 
 
-def module_lines(name, already):
-    module = Module(name)
+def module_lines(root, name, already):
+    module = Module(root, name)
     yield from (f"## {name}", "")
     for exported in module.exported():
         node = module.definition(exported)
@@ -162,17 +154,10 @@ def module_lines(name, already):
             yield from (doc(node), "")
 
 
-def render():
+def page(root):
+    """The page of the tree at `root`."""
     already, lines = set(), []
     for name in reversed(MODULES):
-        own = list(module_lines(name, already))
+        own = list(module_lines(root, name, already))
         lines = own + lines
     return TITLE + re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
-
-
-def main():
-    return document.finish(render(), OUTPUT, "--check" in sys.argv[1:], COMMAND)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

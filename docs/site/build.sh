@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the documents into a site that any web server, or a browser from the disk, can show. The
-# generator comes from PyPI into ~/.cache/strata-site; nothing is written into this tree.
+# site generator comes from PyPI into ~/.cache/strata-site; nothing is written into this tree. The
+# page of commands is made from the help of bazel-bin/cli/strata, which must be built.
 #
 # usage: docs/site/build.sh [--out FOLDER] [--serve]
 #   --out FOLDER   default: ~/.cache/strata-site/html
@@ -23,6 +24,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+[ -x "$root/bazel-bin/cli/strata" ] || {
+  echo "strata: error: bazel-bin/cli/strata: is not built: deploy/build.sh //cli:strata" >&2
+  exit 1
+}
 requirements=$root/docs/site/requirements.txt
 if ! cmp -s "$requirements" "$cache/requirements.txt"; then
   echo "Installing mkdocs-material into $cache (about a minute)"
@@ -38,7 +43,7 @@ fi
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 python3 "$root/docs/site/stage.py" "$stage"
-export NO_MKDOCS_2_WARNING=1 PYTHONPATH=$root/docs/links PYTHONDONTWRITEBYTECODE=1
+export NO_MKDOCS_2_WARNING=1 PYTHONPATH=$root/docs/generate PYTHONDONTWRITEBYTECODE=1
 "$cache/venv/bin/mkdocs" --quiet build --config-file "$stage/mkdocs.yml" --site-dir "$out"
 echo "$out/index.html"
 [ "$serve" -eq 0 ] || python3 -m http.server --bind 127.0.0.1 --directory "$out" 8000

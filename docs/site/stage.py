@@ -6,20 +6,22 @@
 
 import os
 import shutil
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "../.."))
-sys.path.insert(0, os.path.join(ROOT, "docs/links"))
+sys.path.insert(0, os.path.join(ROOT, "docs/generate"))
 import links  # noqa: E402
 
 # Section -> documents in the order of reading; those that are not there are left out.
 NAVIGATION = {
     "Start": ["README.md"],
-    "Use": ["python", "training", "modes", "exchanges", "compression", "compare", "deployment",
-            "gpu"],
-    "Look up": ["python-api", "job-reference", "cli", "troubleshooting", "RESULTS"],
+    "Use": ["python", "training", "modes", "exchanges", "compression", "compare", "install",
+            "deployment", "gpu"],
+    "Look up": ["python-api", "job-reference", "cli", "reports", "troubleshooting",
+                "RESULTS"],
     "Understand": ["ARCHITECTURE.md", "semantics", "control-plane", "wire", "limits", "devices"],
     "Contribute": ["CONTRIBUTING.md", "CHANGELOG.md"],
 }
@@ -62,6 +64,9 @@ def main():
     for path in staged(paths):
         os.makedirs(os.path.dirname(os.path.join(source, path)), exist_ok=True)
         shutil.copyfile(os.path.join(ROOT, path), os.path.join(source, path))
+    command = [sys.executable, os.path.join(ROOT, "docs/generate/all.py"), f"{source}/docs"]
+    made = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    paths |= {os.path.relpath(path, source) for path in made.splitlines()}
     with open(os.path.join(HERE, "mkdocs.yml"), encoding="utf-8") as file:
         settings = file.read()
     with open(os.path.join(folder, "mkdocs.yml"), "w", encoding="utf-8") as file:

@@ -85,7 +85,7 @@ def main():
     )
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
-    for epoch in range(args.epochs):
+    for epoch in st.epochs(args.epochs):
         sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()

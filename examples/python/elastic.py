@@ -76,7 +76,7 @@ def main():
         optimizer, lambda _: max(0.01, 1 - sampler.samples_before / total)
     )
 
-    for epoch in range(args.epochs):
+    for epoch in st.epochs(args.epochs):
         sampler.set_epoch(epoch)
         if len(sampler) == 0:
             continue  # it was over when this rank joined

@@ -92,7 +92,7 @@ def main():
         params, optimizer, samples_per_epoch=len(ratings[seen]), total_steps=steps
     ) as session:
         step = 0
-        for epoch in range(args.epochs):
+        for epoch in strata.epochs(args.epochs):
             sampler.set_epoch(epoch)
             order = np.fromiter(sampler, int)
             for first in range(0, len(order) - args.batch + 1, args.batch):

@@ -101,7 +101,7 @@ size_t Between(const uint32_t* bits, size_t n, uint32_t low, uint32_t high, uint
   return count;
 }
 
-// What is written lies before what is still to be read.
+// Elements are written before those that are still unread.
 size_t Keep(const Candidates& candidates, size_t n, uint32_t threshold) {
   size_t count = 0;
   ForEach(n, [&](auto d, size_t i) HWY_ATTR {

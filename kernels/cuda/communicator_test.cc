@@ -29,7 +29,7 @@ using testing::HasSubstr;
 
 absl::Status Always() { return absl::OkStatus(); }
 
-// Gives up, in words of its own, after so long.
+// Gives up after `time`, with a message of its own.
 device::StillWanted For(absl::Duration time) {
   return [until = absl::Now() + time] {
     return absl::Now() < until ? absl::OkStatus() : absl::UnavailableError("the job was stopped");
@@ -175,7 +175,7 @@ TEST_F(CommunicatorTest, AnIdThatIsNoneIsRefused) {
             absl::InvalidArgumentError("NCCL: an id has 128 bytes, not 3"));
 }
 
-// What is asked of the fake library alone: to fail, and its words.
+// Tests of the fake library alone: failures, and their messages.
 using CommunicatorOnFake = CommunicatorTest;
 
 TEST_F(CommunicatorOnFake, AnErrorShowsAndWhatIsQueuedEndsWhenItIsAborted) {

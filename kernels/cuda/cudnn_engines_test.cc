@@ -1,5 +1,5 @@
-// What is asked of cuDNN and cuBLAS beyond right results: that engines keep to the precision, that
-// products are added up in fp32, and that any thread may call.
+// Requirements on cuDNN and cuBLAS beyond right results: engines keep to the precision, products
+// are added up in fp32, and any thread may call.
 #include <cstdint>
 #include <memory>
 #include <string>

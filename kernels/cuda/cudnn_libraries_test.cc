@@ -1,5 +1,5 @@
-// Where cuDNN and cuBLAS are looked for, with stand-ins for them. What a process has loaded it
-// keeps, so each case is a process of its own.
+// Tests where cuDNN and cuBLAS are looked for, with stand-ins for them. A process keeps a library
+// that it has loaded, so each case runs in a process of its own.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

@@ -12,7 +12,6 @@
 #include "absl/synchronization/mutex.h"
 #include "kernels/cuda/cudnn/layers.h"
 #include "kernels/cuda/nccl/communicator.h"
-#include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/stream.h"
 
 namespace strata::cuda {
@@ -28,8 +27,8 @@ std::string VersionText(int version) {
   return absl::StrFormat("%d.%d", version / 1000, version % 1000 / 10);
 }
 
-// Whether the peer's memory is within the device's reach from now on, over NVLink or PCIe. That
-// begins to use the peer in this process, which takes some of its memory.
+// Lets the device use the peer's memory, over NVLink or PCIe; false if it cannot. This begins to
+// use the peer in this process, which takes some of its memory.
 bool EnablePeer(int device, int peer) {
   static absl::Mutex mutex(absl::kConstInit);
   static std::set<std::pair<int, int>> enabled;

@@ -1,9 +1,7 @@
-#include "kernels/cuda/codec/dense_codecs.h"
-#include "kernels/cuda/codec/sparse.h"
+#include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/update/compensate.h"
-#include "kernels/cuda/update/optimize.h"
-#include "kernels/cuda/update/sum.h"
+#include "kernels/cuda/layers/layers.h"
+#include "kernels/cuda/update/update.h"
 
 namespace strata::cuda {
 
@@ -19,6 +17,31 @@ const device::DeviceKernels& Kernels() {
       .one_bit = OneBitCodec(),
       .sparse = {Accumulate, Select, Sample, Count, SelectBetween, Keep, IndicesAscend, AddSparse,
                  EncodeLargest},
+  };
+  return kKernels;
+}
+
+const device::LayerKernels& TheLayerKernels() {
+  static const device::LayerKernels kKernels = {
+      .transpose = Transpose,
+      .add_bias = AddBias,
+      .sum_rows = SumRows,
+      .relu = Relu,
+      .relu_backward = ReluBackward,
+      .add = Add,
+      .dropout = Dropout,
+      .copy_channels = CopyChannels,
+      .add_shortcut = AddShortcut,
+      .shortcut_backward = ShortcutBackward,
+      .batch_norm = BatchNorm,
+      .batch_norm_inference = BatchNormInference,
+      .batch_norm_backward = BatchNormBackward,
+      .max_pool = MaxPool,
+      .max_pool_backward = MaxPoolBackward,
+      .average_pool = AveragePool,
+      .average_pool_backward = AveragePoolBackward,
+      .softmax_loss = SoftmaxLoss,
+      .scale = Scale,
   };
   return kKernels;
 }

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/runtime/plugin_options.h"
-#include "kernels/device/plugin_entry.h"
+#include "kernels/device/device.h"
 
 extern "C" strata::device::Devices* StrataDevices(const char* version, const char* options,
                                                   char* error, size_t error_size) {

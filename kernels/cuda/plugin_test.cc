@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
 #include "kernels/device/load_plugin.h"
-#include "kernels/device/plugin_entry.h"
 
 namespace strata::device {
 namespace {

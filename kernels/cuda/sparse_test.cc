@@ -1,4 +1,4 @@
-// What the conformance suite does not ask of a device's kernels for sparse payloads.
+// Tests of a device's kernels for sparse payloads beyond the conformance suite.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,9 +8,9 @@
 
 #include "gtest/gtest.h"
 #include "kernels/device/device_kernels.h"
-#include "kernels/device/mirror.h"
+#include "kernels/device/host_kernels.h"
 #include "kernels/device/test_devices.h"
-#include "kernels/testing/reference_codecs.h"
+#include "kernels/testing/reference.h"
 
 namespace strata::cuda {
 namespace {

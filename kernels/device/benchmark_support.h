@@ -6,11 +6,11 @@
 
 #include "absl/status/status.h"
 
-// What the benchmarks of devices share, which tests/gpu/run.sh of a bundle runs.
+// Shared by the benchmarks of devices, which tests/gpu/run.sh of a bundle runs.
 namespace strata::device {
 
-// What a benchmark that ended so ends with: 0, 77 where there is no device, else 1; an error is
-// said on stderr.
+// Returns the exit status of a benchmark that ended so: 0, 77 if there is no device, else 1. Prints
+// an error on stderr.
 int ToExitStatus(const absl::Status& status);
 
 // Says what a goal was and whether it is reached, in a line that begins with "goal: ", for run.sh

@@ -39,8 +39,8 @@ class Communicator {
   virtual absl::Status Broadcast(Stream& stream, float* values, size_t count, uint32_t root,
                                  const StillWanted& still_wanted) = 0;
 
-  // What has gone wrong meanwhile, here or with another rank as far as that can be seen. A rank
-  // that is gone need not be: what was queued then waits for it until Abort.
+  // Returns an error of this rank or another since the last call, as far as it can be seen. A rank
+  // that is gone may not show: queued work then waits for it until Abort.
   virtual absl::Status Error() = 0;
 
   // Leaves, after the last call of all ranks, when the streams are done with them. Blocks until the

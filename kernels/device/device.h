@@ -22,7 +22,7 @@ struct DeviceKernels;
 class Layers;
 struct LayersOptions;
 
-// What is known of a device before it is used.
+// Facts about a device that are known before it is used.
 struct DeviceInfo {
   uint32_t index = 0;
   std::string name;          // of the model
@@ -42,8 +42,8 @@ struct SharedMemory {
   uint64_t bytes = 0;
 };
 
-// What is to be allocated for `bytes` that are to be shared: less than a block of 2 MiB may lie in
-// one with other memory, which whoever opens it would have, too (CUDA C++ Programming Guide,
+// The size to allocate for `bytes` that will be shared: less than a block of 2 MiB may lie in one
+// with other memory, to which whoever opens it would have access, too (CUDA C++ Programming Guide,
 // "Interprocess Communication").
 inline size_t SharedAllocationBytes(size_t bytes) {
   constexpr size_t kBlock = size_t{2} << 20;
@@ -66,7 +66,7 @@ inline std::optional<SharedMemory> ParseSharedMemory(absl::string_view bytes) {
 class Event {
  public:
   virtual ~Event() = default;
-  // Whether all that stood before its last Record is done; an event that was never recorded is.
+  // True if everything queued before its last Record is done, or if it was never recorded.
   virtual absl::StatusOr<bool> Done() const = 0;
   // Blocks until it is.
   virtual absl::Status Await() const = 0;
@@ -92,14 +92,14 @@ class Stream {
   virtual absl::Status Fill(void* to, uint8_t value, size_t bytes) = 0;
 
   virtual absl::Status Record(Event* event) = 0;
-  // What comes after waits for the event's last Record, in a stream of any device.
+  // Work queued after this waits for the event's last Record, in a stream of any device.
   virtual absl::Status Wait(const Event& event) = 0;
   // Calls `then` on a thread of the device's once all before is done; not if that failed. It must
   // be short and may not call the device.
   virtual absl::Status Call(std::function<void()> then) = 0;
   // Blocks until all is done.
   virtual absl::Status Synchronize() = 0;
-  // What the device's own library knows the stream by: of CUDA a cudaStream_t.
+  // The stream's handle in the device's own library; for CUDA a cudaStream_t.
   virtual void* native() const = 0;
 };
 
@@ -121,13 +121,13 @@ class Device {
   // Makes host memory that is there such memory, until the answer's last owner lets go.
   virtual absl::StatusOr<Memory> Pin(void* begin, size_t bytes) = 0;
 
-  // Whether kernels of this device may use memory of `other`, of the same plugin; copies always go
-  // there.
+  // True if kernels of this device may use memory of `other`, of the same plugin; copies always
+  // work.
   virtual bool Reaches(const Device& other) const = 0;
 
   // `memory` from Allocate, `bytes` as there.
   virtual absl::StatusOr<SharedMemory> Share(const Memory& memory, size_t bytes) = 0;
-  // What another process shares of the device on the same bus.
+  // Opens memory that another process shares, of the device on the same bus.
   virtual absl::StatusOr<Memory> Open(const SharedMemory& shared) = 0;
 
   // Urgent streams go before others where both have work.
@@ -141,9 +141,9 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<Event>> NewTimedEvent() = 0;
 
   virtual const DeviceKernels& kernels() const = 0;
-  // What networks compute with (layers.h); the device outlives it. Errors, besides: Unimplemented
-  // (the plugin was built without), NotFound and FailedPrecondition (a library is missing or of
-  // another version; says which, and where it was looked for).
+  // Opens the layers of networks (layers.h); the device outlives them. Errors, besides:
+  // Unimplemented (the plugin was built without), NotFound and FailedPrecondition (a library is
+  // missing or of another version; says which, and where it was looked for).
   virtual absl::StatusOr<std::shared_ptr<Layers>> OpenLayers(const LayersOptions& options) = 0;
 
   // Serves ranks that are to add up what is on their devices: one of them makes the id, from which
@@ -167,6 +167,17 @@ class Devices {
   // was made with it. Errors: NotFound (no such index), Internal.
   virtual absl::StatusOr<std::shared_ptr<Device>> Use(uint32_t index) = 0;
 };
+
+class Devices;
+
+// Changes whenever an interface of this folder does: program and plugin come from one build.
+inline constexpr char kPluginVersion[] = "2";
+inline constexpr char kPluginEntry[] = "StrataDevices";
+
+// `options`: NAME=VALUE with commas between them, which each plugin documents; may be empty. The
+// caller owns what it returns. Null: `error` says why there is no device.
+using PluginEntry = Devices* (*)(const char* version, const char* options, char* error,
+                                 size_t error_size);
 
 }  // namespace strata::device
 

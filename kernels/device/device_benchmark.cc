@@ -86,7 +86,7 @@ absl::StatusOr<Bench> Prepare(std::shared_ptr<Device> device, size_t n) {
   return bench;
 }
 
-// Of one call, the median over rounds.
+// Seconds of one call, the median over rounds.
 absl::StatusOr<double> Seconds(const Bench& bench, const std::function<absl::Status()>& launch) {
   std::vector<double> rounds;
   int calls = 1;
@@ -179,7 +179,7 @@ Case EncodeOf(const Bench& bench, const std::string& name, wire::Codec codec,
           }};
 }
 
-// Of what the encoder before it has left.
+// Decodes what the encoder before it has left.
 Case DecodeOf(const Bench& bench, const std::string& name, wire::Codec codec,
               DeviceDenseCodec DeviceKernels::*on_device,
               kernels::DenseCodec kernels::CodecKernels::*on_host) {
@@ -224,7 +224,7 @@ std::vector<Case> MakeCases(const Bench& bench) {
   return cases;
 }
 
-// Whether the device gives the CPU's bits.
+// Checks that the device gives the CPU's bits.
 absl::Status Verify(const Bench& bench, const Case& one) {
   absl::Status status = one.prepare ? one.prepare() : absl::OkStatus();
   if (status.ok()) status = one.launch();

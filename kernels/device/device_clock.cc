@@ -36,13 +36,13 @@ absl::Status DeviceClock::Init() {
   if (absl::Status status = stream_->Synchronize(); !status.ok()) return status;
   anchor_.error = (now_() - before) / 2;
   anchor_.at = before + anchor_.error;
-  // What a device does first of all takes longer than what follows.
+  // The first work of a device takes longer than what follows.
   return NewAnchor();
 }
 
 absl::Status DeviceClock::NewAnchor() {
   tried_at_ = now_();
-  // What the anchor that there is may be wrong by, by now; an old one is worth some waiting.
+  // The possible error of the present anchor by now; an old one is worth some waiting.
   const absl::Duration drift = kDrift * std::max(tried_at_ - anchor_.at, absl::ZeroDuration());
   const absl::Duration wait_max = std::clamp(drift, kWaitMax, kLongWaitMax);
   absl::Duration narrowest = 2 * (anchor_.error + drift);

@@ -16,8 +16,8 @@ namespace strata::device {
 // More inputs than these are added in several sums, by whoever calls.
 inline constexpr size_t kSumInputsMax = 128;
 
-// What kernels find out on the device: a word there, which they only ever make worse. To be filled
-// with kGood before, and copied to the host after.
+// The findings of kernels: a word on the device, which they only ever make worse. Fill it with
+// kGood before, and copy it to the host after.
 using Verdict = uint32_t;
 inline constexpr uint8_t kGoodByte = 0xff;
 inline constexpr Verdict kGood = 0xffffffff;

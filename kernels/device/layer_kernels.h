@@ -151,8 +151,8 @@ struct LayerKernels {
   absl::Status (*average_pool_backward)(Stream& stream, const WindowShape& shape,
                                         const void* gradient, void* in_gradient);
 
-  // Computes what training/nn/network/loss.h does, for each of `samples` rows of fp32 logits;
-  // `gradient` may be null.
+  // Computes SoftmaxCrossEntropy (training/nn/network/network.h) for each of `samples` rows of fp32
+  // logits; `gradient` may be null.
   absl::Status (*softmax_loss)(Stream& stream, const float* logits, size_t samples,
                                uint32_t classes, const uint16_t* labels, SampleLoss* losses,
                                Element element, void* gradient);

@@ -15,7 +15,7 @@
 
 namespace strata::device {
 
-// What the products of layers are computed in; sums are fp32 in each.
+// The format in which products of layers are computed; sums are always fp32.
 enum class Precision {
   kFloat32,
   kTensorFloat32,  // fp32 values, of whose mantissas products may use 10 bits
@@ -57,8 +57,8 @@ struct LayersOptions {
   std::function<void(const std::string&)> log = [](const std::string&) {};
 };
 
-// What layers of networks are made of on one device, in a stream of its own: products by the
-// maker's libraries, all else by our kernels. Values of images lie as batch x height x width x
+// The operations of network layers on one device, in a stream of its own: products by the maker's
+// libraries, everything else by our kernels. Values of images lie as batch x height x width x
 // channels, weights of convolutions as outputs x kernel x kernel x inputs, elements as the
 // precision says (ElementFor), all at multiples of 16 bytes.
 //

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/file/trusted_file.h"
-#include "kernels/device/plugin_entry.h"
+#include "common/os/trusted_file.h"
+#include "kernels/device/device.h"
 
 namespace strata::device {
 

@@ -1,5 +1,5 @@
-// What tests in other languages call of the fake device, by names that C knows: they load the
-// plugin that their process has loaded.
+// The fake device's C interface for tests in other languages, which load the plugin that their
+// process has loaded.
 #include <cuda_runtime.h>
 
 #include "absl/time/clock.h"
@@ -34,7 +34,7 @@ int fake_cuda_copy(void* to, const void* from, size_t bytes, void* stream) {
 int fake_cuda_synchronize(void* stream) {
   return cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
 }
-// What is queued in the stream next waits for so long.
+// Work queued in the stream next waits for this time.
 int fake_cuda_delay(void* stream, size_t ms) {
   const auto sleep = [](void* how_long) {
     absl::SleepFor(absl::Milliseconds(reinterpret_cast<size_t>(how_long)));

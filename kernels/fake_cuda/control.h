@@ -9,7 +9,7 @@
 
 namespace fake_cuda {
 
-// What devices there are and what goes wrong with them, of this process.
+// The devices of this process and their faults.
 struct Settings {
   int devices = 1;
   size_t memory_bytes = size_t{4} << 30;  // of each
@@ -21,10 +21,10 @@ struct Settings {
   // A process may open what it shares itself, which CUDA refuses: for tests with threads for
   // processes.
   bool opens_own = false;
-  // Whether kernels of one device may be let at memory of another; copies always go there.
+  // True if kernels of one device may get access to memory of another; copies always work.
   bool peers = true;
-  // Of a communicator's ranks: the so-manieth collective of that one, from 1, ends in an error
-  // (0: none does); that one never comes.
+  // Faults of a communicator's ranks: the Nth collective of this rank, from 1, ends in an error (0:
+  // none does); this rank never comes.
   uint32_t nccl_fails_rank = 0, nccl_fails_at = 0;
   uint32_t nccl_absent_rank = UINT32_MAX;
   uint32_t cudnn_fails_at = 0;  // as fails_at, of cuDNN's executions, which say so at once

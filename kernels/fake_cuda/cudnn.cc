@@ -34,7 +34,7 @@ namespace {
 
 constexpr int64_t kWorkspaceBytes = 4096;
 
-// What a descriptor points to.
+// The object that a descriptor points to.
 struct Handle {
   std::shared_ptr<Node> node;
 };
@@ -55,7 +55,7 @@ size_t SizeOf(cudnnBackendAttributeType_t type) {
   }
 }
 
-// What heuristics propose, for a graph: the configuration of an engine.
+// A proposal of the heuristics for a graph: the configuration of an engine.
 std::shared_ptr<Node> MakeConfiguration(const std::shared_ptr<const Node>& graph, int64_t index) {
   auto engine = std::make_shared<Node>(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   engine->is_final = true;

@@ -3,15 +3,31 @@
 
 #include <cudnn.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
 
-#include "kernels/fake_cuda/cudnn_convolution.h"
+#include "kernels/fake_cuda/products.h"
 
-// What descriptors of the fake cuDNN are, and what it takes to be final.
+// The descriptors of the fake cuDNN, and what each needs to be final.
+
 namespace fake_cuda {
+
+// Channels last, by plain loops.
+struct Convolution {
+  enum Pass { kForward, kSourceGradient, kWeightGradient };
+  using Dimensions = std::array<int64_t, 4>;  // N x C x H x W
+  Pass pass = kForward;
+  Dimensions source, weights, output;
+  int64_t padding[2], stride[2];
+
+  bool Fits() const;
+  // Values of the pass's result are written.
+  void Compute(const Values& source, const Values& weights, const Values& output) const;
+};
 
 // Engines: 0 multiplies fp32; 1 has tensor cores, which round fp32 inputs to TF32, and wants
 // workspace; 2 is proposed, but supports nothing; 3 converts inputs to less than they are in, and 4
@@ -59,7 +75,7 @@ Convolution ParseConvolution(const Parts& parts);
 int64_t EngineId(const Node& plan);
 const Node& PlanOperation(const Node& plan);
 
-// Whether all is there and fits; else says why not.
+// Checks that all attributes are there and fit; else says why not.
 cudnnStatus_t CheckNode(const Node& node);
 
 // The status, after its reason is kept for who asks.

@@ -17,7 +17,7 @@ constexpr size_t kStackBytes = 64 << 10;
 
 enum Barrier { kOfWarp, kOfBlock, kBarriers };
 
-// What runs threads of blocks, one after another, on a stack of its own.
+// Runs threads of blocks, one after another, on a stack of its own.
 struct Fiber {
   std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
   ucontext_t begin;
@@ -34,8 +34,8 @@ struct Warp {
   std::array<unsigned, kBarriers> waiting = {};
 };
 
-// Runs blocks. A fiber goes through one thread after another until one of them has to wait; then
-// the next fiber goes on with the thread after it. So a kernel without barriers needs one fiber.
+// Runs blocks. A fiber runs one thread after another until one of them has to wait; then the next
+// fiber continues with the thread after it. So a kernel without barriers needs one fiber.
 class BlockRunner {
  public:
   BlockRunner(dim3 blocks, dim3 threads, const std::function<void()>& body)
@@ -95,7 +95,7 @@ void BlockRunner::Enter() {
   }
 }
 
-// Until no more are to be begun.
+// Runs threads until all have begun.
 void BlockRunner::RunThreads() {
   while (next_ < count_) {
     Begin(next_++);
@@ -202,7 +202,7 @@ bool BlockRunner::Run(uint3 block, bool backwards) {
     Switch(fiber);
   }
   runner = nullptr;
-  // Those that wait for ever are not resumed.
+  // Fibers that wait for ever are not resumed.
   for (Fiber* const fiber : fiber_of_) const std::unique_ptr<Fiber> abandoned(fiber);
   return live_ == 0;
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6564'656b'6166'5f73;
 constexpr uint64_t kPage = 4096;
-// What nobody has written to is not 0.
+// Memory that nobody has written to is not 0.
 constexpr int kFresh = 0xcb;
 
 uint64_t Reserve(size_t bytes) {

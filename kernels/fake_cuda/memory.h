@@ -41,7 +41,7 @@ class DeviceMemory {
   std::byte* Open(const Name& name);
   bool Close(std::byte* address);
 
-  // Whether an address is in the devices' range, allocated or not.
+  // True if an address is in the devices' range, allocated or not.
   bool IsDevices(uint64_t address) const { return address - base_ < kRange; }
   // Returns where the process has `bytes` from a device address on; null: not all of them are
   // allocated.
@@ -49,7 +49,7 @@ class DeviceMemory {
 
   // Lets the device's kernels at the peer's memory, for good; false: it was so before.
   bool EnablePeer(int device, int peer);
-  // Whether the device's kernels may use what lies there. REQUIRES: Real finds it.
+  // True if the device's kernels may use the memory there. REQUIRES: Real finds it.
   bool MayUse(int device, const std::byte* address) const;
 
   size_t used(int device) const;

@@ -36,7 +36,7 @@ TEST_F(MemoryDeathTest, TheHostsAccessFaults) {
 
 __global__ void Write(int* at, size_t i) { at[i] = 1; }
 
-// What kernels reach beyond the page is caught at once; within it, by the conformance suite.
+// An access beyond the page is caught at once; one within it, by the conformance suite.
 TEST_F(MemoryDeathTest, AKernelThatReachesFarBehindAnAllocationFaults) {
   const auto launch = [](size_t i) {
     const OwnedStream stream = NewStream();

@@ -1,8 +1,16 @@
+#include <fcntl.h>
 #include <nccl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,10 +18,148 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+#include "common/unique_fd.h"
 #include "kernels/fake_cuda/control.h"
-#include "kernels/fake_cuda/meeting.h"
 #include "kernels/fake_cuda/memory.h"
 #include "kernels/fake_cuda/streams.h"
+
+namespace fake_cuda {
+namespace {
+
+// The place where the ranks of a communicator meet: memory of their own that their processes share,
+// a file without a name, found through the process that made it and gone with the last that has it.
+//
+// Threads: any, of one rank one at a time.
+class Meeting {
+ public:
+  static constexpr uint32_t kRanksMax = 16;
+  static constexpr size_t kPieceBytes = 64 << 10;
+
+  // The name by which others find it while its maker lives.
+  struct Name {
+    uint64_t magic;
+    int32_t pid, fd;
+  };
+  // Makes one, which stays as long as this process. Null: out of descriptors.
+  static std::optional<Name> Make();
+  // Null: its maker is gone, or that is no name.
+  static std::unique_ptr<Meeting> Open(const Name& name);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+
+  // Comes as `rank`, on the device of that number. False: somebody has come as that rank.
+  bool Come(uint32_t rank, uint32_t ranks, int device);
+  // True if all have come.
+  bool all_here(uint32_t ranks) const;
+  // Once they have: whether they agree on how many they are; and two that have one device.
+  bool agree(uint32_t ranks) const;
+  std::optional<std::pair<uint32_t, uint32_t>> same_device(uint32_t ranks) const;
+
+  // Each rank's room for what the others are to read.
+  std::byte* piece(uint32_t rank) const;
+  // Waits until all ranks have called it as often; false: `ended` came first.
+  bool Pass(uint32_t rank, uint32_t ranks, const std::atomic<bool>& ended);
+  // Says, without waiting, that this rank is done; whether all are.
+  void Leave(uint32_t rank);
+  bool all_left(uint32_t ranks) const;
+
+ private:
+  struct Rank {
+    std::atomic<uint32_t> ranks;  // how many it says there are; 0: has not come
+    std::atomic<int32_t> device;
+    std::atomic<uint64_t> passed;
+    std::atomic<uint32_t> left;
+  };
+  struct Shared {
+    Rank ranks[kRanksMax];
+  };
+  static constexpr size_t kBytes = 4096 + kRanksMax * kPieceBytes;
+  static_assert(sizeof(Shared) <= 4096 && std::atomic<uint64_t>::is_always_lock_free);
+
+  explicit Meeting(std::byte* memory) : memory_(memory) {}
+  Shared& shared() const { return *reinterpret_cast<Shared*>(memory_); }
+
+  std::byte* const memory_;
+};
+
+constexpr uint64_t kMagic = 0x6c63'636e'656b'6166;
+constexpr absl::Duration kLook = absl::Microseconds(20);
+
+std::optional<Meeting::Name> Meeting::Make() {
+  strata::UniqueFd fd(memfd_create("fake-nccl", MFD_CLOEXEC));
+  if (!fd.valid() || ftruncate(fd.get(), kBytes) != 0) return std::nullopt;
+  prctl(PR_SET_DUMPABLE, 1);  // for Open in other processes
+  return Name{kMagic, getpid(), fd.Release()};
+}
+
+std::unique_ptr<Meeting> Meeting::Open(const Name& name) {
+  if (name.magic != kMagic) return nullptr;
+  const std::string path = absl::StrCat("/proc/", name.pid, "/fd/", name.fd);
+  const strata::UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct stat file = {};
+  if (!fd.valid() || fstat(fd.get(), &file) != 0 || file.st_size != kBytes) return nullptr;
+  void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (at == MAP_FAILED) return nullptr;
+  return std::unique_ptr<Meeting>(new Meeting(static_cast<std::byte*>(at)));
+}
+
+Meeting::~Meeting() { munmap(memory_, kBytes); }
+
+bool Meeting::Come(uint32_t rank, uint32_t ranks, int device) {
+  Rank& self = shared().ranks[rank];
+  self.device = device;
+  return self.ranks.exchange(ranks) == 0;
+}
+
+bool Meeting::all_here(uint32_t ranks) const {
+  for (uint32_t r = 0; r < ranks; ++r) {
+    if (shared().ranks[r].ranks == 0) return false;
+  }
+  return true;
+}
+
+bool Meeting::agree(uint32_t ranks) const {
+  for (uint32_t r = 0; r < ranks; ++r) {
+    if (shared().ranks[r].ranks != ranks) return false;
+  }
+  return true;
+}
+
+std::optional<std::pair<uint32_t, uint32_t>> Meeting::same_device(uint32_t ranks) const {
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint32_t other = 0; other < r; ++other) {
+      if (shared().ranks[r].device == shared().ranks[other].device) return std::pair(other, r);
+    }
+  }
+  return std::nullopt;
+}
+
+std::byte* Meeting::piece(uint32_t rank) const { return memory_ + 4096 + rank * kPieceBytes; }
+
+bool Meeting::Pass(uint32_t rank, uint32_t ranks, const std::atomic<bool>& ended) {
+  const uint64_t mine = shared().ranks[rank].passed.fetch_add(1) + 1;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    while (shared().ranks[r].passed < mine) {
+      if (ended) return false;
+      absl::SleepFor(kLook);
+    }
+  }
+  return true;
+}
+
+void Meeting::Leave(uint32_t rank) { shared().ranks[rank].left = 1; }
+
+bool Meeting::all_left(uint32_t ranks) const {
+  for (uint32_t r = 0; r < ranks; ++r) {
+    if (shared().ranks[r].left == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace fake_cuda
 
 using fake_cuda::CurrentSettings;
 using fake_cuda::DeviceMemory;
@@ -23,7 +169,7 @@ namespace {
 
 thread_local std::string last_error;
 
-// What work in streams keeps when its communicator is given up.
+// State that work in streams keeps when its communicator is given up.
 struct Group {
   std::unique_ptr<Meeting> meeting;
   uint32_t rank = 0, ranks = 0;
@@ -87,7 +233,7 @@ ncclResult_t Refuse(ncclResult_t why, std::string text) {
   return why;
 }
 
-// Of a communicator that is beginning.
+// The result of beginning a communicator.
 ncclResult_t Begun(const Group& group) {
   if (!group.meeting->all_here(group.ranks)) return ncclInProgress;
   if (!group.meeting->agree(group.ranks)) {

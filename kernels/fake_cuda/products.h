@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the fake cuBLAS and cuDNN share: values as numbers, with what each precision loses.
+// Shared by the fake cuBLAS and cuDNN: values as numbers, with what each precision loses.
 namespace fake_cuda {
 
 inline float RoundTo(float value, unsigned bits_kept) {
@@ -16,7 +16,7 @@ inline float RoundTo(float value, unsigned bits_kept) {
   return std::bit_cast<float>(rounded >> lost << lost);
 }
 inline float RoundToBFloat16(float value) { return RoundTo(value, 7); }
-// What tensor cores make of fp32 inputs.
+// Rounds fp32 inputs as tensor cores do.
 inline float RoundToTensorFloat32(float value) { return RoundTo(value, 10); }
 
 // An array of fp32 or bf16, at the address where this process has it.

@@ -282,7 +282,7 @@ struct Reading {
   uint64_t pretended_us;
 };
 
-// What CUDA refuses is in `error`.
+// Sets `error` if CUDA would refuse it.
 Reading Read(FakeEvent::Counts& counts, cudaError_t* error) {
   const absl::MutexLock lock(&counts.mutex);
   if (!counts.is_timed || counts.recorded == 0) {

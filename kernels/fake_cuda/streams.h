@@ -22,7 +22,7 @@ cudaError_t Sticky();
 void Fail(cudaError_t error);
 void ForgetFailures();
 void ForgetExecutions();  // of cuDNN
-// What is not sticky: for the thread that asks, until it asks.
+// Keeps an error that is not sticky for this thread until it asks for it.
 cudaError_t Return(cudaError_t error);
 // Does the same for a call that begins to use the thread's device if nothing did before, which is
 // most.
@@ -47,7 +47,7 @@ struct FakeEvent {
     absl::Mutex mutex;
     uint64_t recorded ABSL_GUARDED_BY(mutex) = 0;
     uint64_t done ABSL_GUARDED_BY(mutex) = 0;
-    // Of the last that is done: when, where, and what the stream's pretended time was then.
+    // The last one that is done: when, where, and the stream's pretended time then.
     int64_t at_ns ABSL_GUARDED_BY(mutex) = 0;
     const FakeStream* stream ABSL_GUARDED_BY(mutex) = nullptr;
     uint64_t pretended_us ABSL_GUARDED_BY(mutex) = 0;

@@ -9,8 +9,7 @@
 
 #include "common/wire/payload.h"
 #include "kernels/testing/conformance.h"
-#include "kernels/testing/guarded.h"
-#include "kernels/testing/reference_codecs.h"
+#include "kernels/testing/reference.h"
 
 namespace strata::kernels {
 namespace {
@@ -76,7 +75,7 @@ std::vector<size_t> CodecSizes() {
 void ExpectSameEncoding(const Dense& dense, const Kernels& kernels, Values kind, size_t n,
                         Feedback feedback, std::mt19937* random) {
   const size_t bytes = wire::EncodedBytesMax(dense.codec, n);
-  // Where n is below 1024 or from 4096 on, both lie at the same place within 16 bytes.
+  // If n is below 1024, or 4096 or more, both lie at the same place within 16 bytes.
   Guarded x(n, n % 4), state(n, (n + n / 1024) % 4), expected_state(n, 0);
   FillWith(kind, random, &x);
   FillWith(kind == Values::kHuge ? Values::kUniform : kind, random, &state);
@@ -112,7 +111,7 @@ TEST_P(KernelsConformance, EncodersWriteThePayloadAndStateOfThePlainLoop) {
   }
 }
 
-// What an encoder writes, and with `wild` also codes and scales that none would choose.
+// Writes an encoder's payload, and with `wild` also codes and scales that none would choose.
 void FillPayload(const Dense& dense, bool wild, size_t n, std::mt19937* random,
                  GuardedBytes* payload) {
   Guarded x(n, 0);
@@ -276,7 +275,7 @@ struct SparseBuffers {
             .factor = 0.5f};
   }
   Candidates To() { return {indices.data(), bits.data()}; }
-  // Whether the first `count` candidates are the same.
+  // True if the first `count` candidates are the same.
   bool SameCandidates(const SparseBuffers& other, size_t count) const {
     return std::equal(indices.begin(), indices.begin() + count, other.indices.begin()) &&
            std::equal(bits.begin(), bits.begin() + count, other.bits.begin());

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/testing/guarded.h"
 #include "kernels/testing/reference.h"
 
 namespace strata::kernels {

@@ -18,7 +18,7 @@ from strata.errors import (
 from strata.launching import launch
 from strata.optimizers import SGD, Adam, AdamW, Mean, Optimizer
 from strata.reporting import report
-from strata.sampler import Sampler
+from strata.sampler import Sampler, epochs
 from strata.session import Session
 from strata.task import Step, Task
 from strata.views import StepRanks
@@ -43,6 +43,7 @@ __all__ = [
     "StepRanks",
     "StrataError",
     "Task",
+    "epochs",
     "fail",
     "finish",
     "launch",

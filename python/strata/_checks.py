@@ -22,10 +22,10 @@ def whole(name: str, value: object, least: int) -> int:
 
 
 def samples(name: str, value: object) -> int:
-    """Returns how many samples a gradient is the mean of, as int."""
+    """Returns how many samples a gradient is the mean of, as int: 0 where a rank has none."""
     with contextlib.suppress(AttributeError, TypeError):
         value = operator.index(value)  # type: ignore[arg-type]  # as PyTorch's sums of masks are
-    number = whole(name, value, 1)
+    number = whole(name, value, 0)
     if number > _SAMPLES_MAX:
         raise errors.InvalidArgument(f"{name}: {number}, must be at most {_SAMPLES_MAX}")
     return number

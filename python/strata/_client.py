@@ -15,6 +15,7 @@ from typing import Any
 
 from strata import _library, errors
 from strata._library import check, lib
+from strata._rank import process
 from strata.views import StepRanks, drops_lost, is_elastic
 
 
@@ -35,7 +36,7 @@ def _signals() -> Generator[int, object, None]:
         except GeneratorExit:
             raise
         except BaseException as error:
-            _library.interrupted_by(error)
+            process.interruption = error
             answer = 1
 
 
@@ -65,8 +66,9 @@ class Client:
         self.run_dir: str = lib.strata_run_dir(self._handle).decode()
         self.steps = 0  # that were finished, also those before a checkpoint
         self.first_step = 0  # that this process makes
+        self.goes_on = bool(lib.strata_goes_on(self._handle))  # from a checkpoint
         # The job writes checkpoints, or goes on from one.
-        self.has_checkpoints = "checkpoint" in self.job or bool(lib.strata_goes_on(self._handle))
+        self.has_checkpoints = "checkpoint" in self.job or self.goes_on
         # Nodes may join and leave while it trains.
         self.is_elastic = is_elastic(self.job)
         # It goes on without nodes that die.
@@ -79,6 +81,7 @@ class Client:
         self._ends_at: int | None = None  # the first step that this rank is known not to make
         self.has_started = False
         self.in_step = False
+        self.stepped_in = 0  # the thread that has made the last step
         self.is_open = True
         self.on_begin: Callable[[], None] = lambda: None
         # The library keeps the function's address, so this object must live as long.
@@ -134,6 +137,8 @@ class Client:
         total_steps: int = 0,
         can_resume: bool = False,
         keeps_state: bool = False,
+        samples_per_rank: int = 0,
+        marks_absent: bool = False,
     ) -> None:
         """Offers the weights and blocks until every rank has; all begin with rank 0's, or with
         those of the checkpoint that the job goes on from."""
@@ -146,6 +151,8 @@ class Client:
             says_rates,
             can_resume and self.may_begin_later,
             keeps_state and self.may_begin_later,
+            samples_per_rank,
+            marks_absent,
         )
         self._call(lib.strata_start, ctypes.byref(facts))
         self.first_step = self.steps = lib.strata_first_step(self.handle)

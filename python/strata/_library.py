@@ -22,9 +22,10 @@ from ctypes import (
 from typing import Any, NoReturn
 
 from strata import errors
+from strata._rank import process
 
 # What this package knows of strata_client.h; an older library is refused.
-ABI = 6
+ABI = 8
 NAME = "libstrata_client.so.1"
 
 INVALID_ARGUMENT, FAILED_PRECONDITION, NOT_FOUND, STOPPED = 1, 2, 3, 5
@@ -56,6 +57,8 @@ class Facts(Structure):
         ("says_rates", c_int),
         ("can_resume", c_int),
         ("keeps_state", c_int),
+        ("samples_per_rank", c_uint32),
+        ("marks_absent", c_int),
     ]
 
 
@@ -75,6 +78,18 @@ class Report(Structure):
         ("value_names", POINTER(c_char_p)),
         ("values", POINTER(c_double)),
         ("value_count", c_uint32),
+        ("samples_per_epoch", c_uint64),
+        ("epochs", c_uint32),
+        ("local_steps", c_uint64),
+        ("local_steps_total", c_uint64),
+    ]
+
+
+class StateItem(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("checksum", c_uint64),
+        ("value", c_char_p),
     ]
 
 
@@ -113,6 +128,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "strata_checkpoint_due": (c_int, [c_void_p]),
     "strata_give_state": (c_int, [c_void_p, c_char_p, c_size_t]),
     "strata_read_state": (c_int, [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_size_t)]),
+    "strata_checksum": (c_uint64, [c_void_p, c_size_t]),
+    "strata_send_state": (c_int, [c_void_p, c_uint64, POINTER(StateItem), c_uint32]),
     "strata_guard_weights": (c_int, [c_void_p]),
     "strata_gradients": (c_void_p, [c_void_p, c_int32]),
     "strata_accept_device": (c_int, [c_void_p]),
@@ -176,20 +193,13 @@ def version() -> str:
     return text.decode()
 
 
-_interruptions: list[BaseException] = []
-
-
-def interrupted_by(error: BaseException) -> None:
-    """Remembers what ends the call that waits now."""
-    _interruptions[:] = [error]
-
-
 def fail(code: int) -> NoReturn:
     """Raises the exception that stands for an error code of the library's last call in this
     thread."""
     text = lib.strata_error_text().decode(errors="replace")
     if code == INTERRUPTED:
-        raise _interruptions.pop() if _interruptions else KeyboardInterrupt
+        interruption, process.interruption = process.interruption, None
+        raise KeyboardInterrupt if interruption is None else interruption
     if code == NO_MORE_STEPS:
         raise errors.NoMoreSteps(
             f"{text.partition(':')[0]}: the script's loop is to end there, as strata.ElasticSampler"

@@ -13,35 +13,27 @@ import multiprocessing
 import os
 import sys
 import sysconfig
+import threading
 import traceback
 from types import TracebackType
-from typing import Any, Callable, NoReturn
+from typing import Any, NoReturn
 
 from strata import errors
 from strata._client import Client
+from strata._rank import Hooks, process
 
 _LINE_MAX = 500
 
 
-class _Process:
-    """What is known of this process and its rank."""
-
-    def __init__(self) -> None:
-        self.client: Client | None = None
-        self.has_failed = False
-        # Of sys.exit, which may have been caught since: training that goes on takes it back.
-        self.exit_status: Any = None
-        self.before_finish: list[Callable[[], None]] = []
-        # Called when the final weights are in the arena.
-        self.after_finish: list[Callable[[], None]] = []
-        # What owns the script's loop, and cannot begin it at a later step: a name.
-        self.loop_of = ""
-        self.forked_from = 0  # the process that has the client; 0: this one
-        # Whether this process serves a script's task to virtual time, and is no rank.
-        self.serves = False
-
-
-process = _Process()
+def watch_end() -> None:
+    """Learns from now on by what this process ends: takes the place of the interpreter's hooks and
+    of `sys.exit`, once. A process that is no rank keeps its own."""
+    if process.hooks is not None:
+        return
+    process.hooks = Hooks(sys.excepthook, threading.excepthook, sys.exit)
+    sys.excepthook = _on_exception
+    threading.excepthook = _on_thread_exception
+    sys.exit = _exit
 
 
 def connect() -> Client:
@@ -77,6 +69,7 @@ def connect() -> Client:
             f" place of torchrun or mpirun, run: strata run -n {os.environ['WORLD_SIZE']}"
             f" {sys.argv[0]}"
         )
+    watch_end()
     process.client = Client(launch, alone="optimizer { from_program {} }")
     process.client.on_begin = _go_on
     return process.client
@@ -104,6 +97,12 @@ def finish() -> None:
 
 
 def _prepare_finish(client: Client) -> None:
+    error = process.thread_error
+    if error is not None and client.steps == process.thread_steps:
+        # Other threads go on, but none trains.
+        reason = reason_of(error)
+        fail(reason)
+        raise errors.OutOfOrder(f"the thread that trained has ended: {reason}") from error
     for call in process.before_finish:
         call()
     if client.in_step:
@@ -126,14 +125,21 @@ def reason_of(error: BaseException) -> str:
     (a.py:12)"."""
     text = traceback.format_exception_only(type(error), error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
-    own = os.path.dirname(os.path.abspath(__file__))
+    own = os.path.dirname(_absolute(__file__))
     library = sysconfig.get_path("stdlib")
     for frame in reversed(frames):
-        path = os.path.abspath(frame.filename)
+        path = _absolute(frame.filename)
         # Where it is the user's to mend, not within a library.
         if not path.startswith((own, library)) and "-packages" + os.sep not in path:
             return f"{text} ({os.path.basename(path)}:{frame.lineno})"
     return text
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:  # the folder that the process works in was removed
+        return path
 
 
 def _on_exception(
@@ -145,8 +151,19 @@ def _on_exception(
         print(f"strata: the job has stopped: {error}", file=sys.stderr)
         return
     _fail_of(error)
-    _excepthook(kind, error, trace)
+    assert process.hooks is not None
+    process.hooks.exception(kind, error, trace)
     _say_last(error)
+
+
+def _on_thread_exception(arguments: Any) -> None:
+    """An exception that nobody caught ends its thread alone; the rank ends short where that one has
+    trained."""
+    client = process.client
+    if client is not None and client.stepped_in == threading.get_ident():
+        process.thread_error, process.thread_steps = arguments.exc_value, client.steps
+    assert process.hooks is not None
+    process.hooks.thread_exception(arguments)
 
 
 def _fail_of(error: BaseException) -> None:
@@ -164,7 +181,8 @@ def _say_last(error: BaseException) -> None:
 
 def _exit(status: Any = None) -> NoReturn:
     process.exit_status = status
-    _sys_exit(status)
+    assert process.hooks is not None
+    process.hooks.exit(status)
 
 
 def ends_well() -> bool:
@@ -207,9 +225,7 @@ def _after_fork_in_child() -> None:
         client.close()
 
 
-_excepthook = sys.excepthook
-_sys_exit = sys.exit
-sys.excepthook = _on_exception
-sys.exit = _exit
+if os.environ.get("STRATA_LAUNCH"):  # also for what binds sys.exit to a name before the session
+    watch_end()
 atexit.register(_at_exit)
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 
 from strata import _lifetime
+from strata._rank import process
 
 
 def take_part_if_none_was() -> None:
@@ -15,7 +16,7 @@ def take_part_if_none_was() -> None:
     Where other ranks of the job have a session, the job ends with an error that has the number's
     name.
     """
-    if _lifetime.process.client is not None or not os.environ.get("STRATA_LAUNCH"):
+    if process.client is not None or not os.environ.get("STRATA_LAUNCH"):
         return
     if not _lifetime.ends_well():
         return

@@ -46,8 +46,15 @@ def _launch() -> str:
     path = os.environ.get("STRATA_LAUNCH")
     if not path:
         return ""
-    with open(path) as file:
-        return file.read()
+    try:
+        with open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise errors.OutOfOrder(
+            f"process {os.getpid()} was started by rank {rank()}, and is none: only the rank itself"
+            " takes part in the job (without STRATA_LAUNCH in its environment it is a job of its"
+            " own)"
+        ) from None
 
 
 def node() -> int:

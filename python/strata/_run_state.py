@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 
 from strata import errors, launching
-from strata._run_directory import UsageError
+from strata._run_directory import UsageError, open_file
 
 ASK_TIMEOUT_S = 10
 # Clocks of hosts may differ by so much.
@@ -99,8 +99,8 @@ class Job:
 
     def _read_line(self) -> str:
         try:
-            with open(self._folder / ".lock", encoding="utf-8", errors="replace") as file:
-                return file.readline(4096).strip()
+            with open_file(self._folder / ".lock") as file:
+                return file.readline(4096).decode(errors="replace").strip()
         except OSError:
             return ""
 

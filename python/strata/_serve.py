@@ -2,7 +2,7 @@
 `strata compare --cluster` starts.
 
 Requests and answers are lines of JSON on a socket; weights and gradients lie in memory that both
-sides map. `compare/virtual_time/problem/task_reply.proto` has the answers.
+sides map. `compare/virtual_time/task_reply.proto` has the answers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from strata import _arrays, _lifetime, errors
+from strata._rank import process
 from strata.task import Serving, Step, Task
 
 VERSION = 1
@@ -167,7 +168,7 @@ def _reason_of(error: BaseException) -> str:
 
 
 def main() -> None:
-    _lifetime.process.serves = True
+    process.serves = True
     # What a script prints in each step would fill memory; errors stay.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.argv = sys.argv[1:]

@@ -12,7 +12,7 @@ from strata import errors
 from strata import sampler as _sampler
 from strata._checks import whole
 from strata._client import Client
-from strata._lifetime import process
+from strata._rank import process
 from strata.views import StepRanks
 
 _NAME = "ElasticSampler"
@@ -23,7 +23,7 @@ class ElasticSampler:
     the job meanwhile; a `batch_sampler` for PyTorch's DataLoader.
 
         sampler = strata.ElasticSampler(data, 32)
-        for epoch in range(5):
+        for epoch in strata.epochs(5):
             sampler.set_epoch(epoch)
             for x, y in DataLoader(data, batch_sampler=sampler):
                 ...  # one step
@@ -66,6 +66,7 @@ class ElasticSampler:
         self._has_epochs = False  # set_epoch was called
         self._passes = 0  # iterations that were begun
         self._orders: dict[int, np.ndarray[Any, Any]] = {}
+        _sampler.course.add_elastic(self)
 
     @property
     def seed(self) -> int:
@@ -134,6 +135,7 @@ class ElasticSampler:
                     _sampler.course.on_draw()
                 drawn = (step - first_step) * self.batches_per_step + batch
                 self._check_steps(client, first_step, used(drawn), step)
+                _sampler.course.drawn += self.batch_size
                 yield self._batch(ranks, batch)
             # What the step after the epoch's last one is, the next iteration asks.
             if self._begin(ranks) + ranks.ranks * self._share >= end:

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from strata import _presence, _rendezvous, errors, reporting
-from strata._lifetime import process
+from strata._rank import process
 from strata.sampler import Sampler
 from strata.torch._on_servers import Served
 from strata.torch.optimizer import Distributed, DistributedOptimizer

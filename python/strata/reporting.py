@@ -5,21 +5,72 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 import time
+from collections.abc import Callable
 
 from strata import _library, errors, sampler
 from strata._checks import real
 from strata._client import Client
-from strata._lifetime import process
+from strata._rank import process
 
 _DEFAULT_EVERY = 50
+
+
+class _Use:
+    """How many of the samples that a script has drawn its steps have used.
+
+    Most scripts draw what a step needs before it, but some draw a whole epoch before its first
+    step. The latter is known by steps before which nothing was drawn: those use a batch each, where
+    it is known how large one is, else as many as the steps before did.
+    """
+
+    def __init__(self) -> None:
+        self._drawn = 0  # since the last step
+        self._batch = 0  # the first one of these; 0: it is not known
+        self._filled = 0  # what was drawn before the steps that are counted now
+        self._used = 0  # of these
+        self._steps = 0
+        self._each = 0.0  # what a step uses
+        self._is_guess = False
+        self._seen = 0.0  # what steps have used before
+
+    def draw(self, samples: int, batch: int = 0) -> None:
+        """So many samples were drawn, in a batch of so many."""
+        self._batch = self._batch if self._drawn else batch
+        self._drawn += samples
+
+    def step(self, said: int) -> int:
+        """A step was made, which says so many samples. Returns how many were used since the one
+        before it."""
+        used = 0
+        if self._drawn:
+            if self._steps == 1 or self._is_guess:
+                used = self._filled - self._used
+                self._seen = self._filled / max(1, self._steps)
+            self._each = max(self._seen, self._batch)
+            self._is_guess = not self._each
+            self._each = self._each or said
+            self._filled, self._used, self._steps = self._drawn, 0, 0
+            self._drawn = self._batch = 0
+        self._steps += 1
+        return used + self._use(min(self._filled, int(self._each * self._steps)))
+
+    def end(self) -> int:
+        """No more steps come. Returns how many samples the last one has used besides."""
+        is_of_one_step = self._filled < 2 * self._each
+        return self._use(self._filled if self._is_guess or is_of_one_step else self._used)
+
+    def _use(self, used: int) -> int:
+        before, self._used = self._used, used
+        return used - before
 
 
 class Reporter:
     """Sends a report every so many steps (`metrics { every_steps }` of the job), and at the end.
 
-    The samples of a step are those that a model's forward passes took, where somebody counts them
-    (`on_samples`), else those that the step says.
+    The samples of a step are those that PyTorch's DataLoaders hand out for it (`on_samples`), else
+    those that samplers draw, else those that the step says.
     """
 
     def __init__(self, client: Client) -> None:
@@ -27,15 +78,20 @@ class Reporter:
         self._every = int(client.job.get("metrics", {}).get("every_steps", _DEFAULT_EVERY))
         self._first_step = client.steps
         self._samples = 0
-        self._taken = 0
+        self._batches, self._draws = _Use(), _Use()
+        self._taken = self._drawn = 0
+        self._drawn_before = sampler.course.drawn
         self._loss_sum = 0.0
         self._losses = 0
         self._made = 0  # steps of this rank, of which some may be one of the job's
         self._start = self._window_start = self._step_end = time.monotonic()
+        self.local_steps: Callable[[], int] | None = None
+        """With local steps, whose exchanges the job counts: how many this rank has made."""
+        self.local_steps_total = 0
 
     def on_samples(self, samples: int) -> None:
-        """A forward pass has taken so many samples."""
-        self._taken += samples
+        """A batch of so many samples has been taken for training."""
+        self._batches.draw(samples, samples)
 
     def on_loss(self, loss: float) -> None:
         """The mean loss of a step's samples."""
@@ -44,7 +100,13 @@ class Reporter:
 
     def on_step(self, samples: int) -> None:
         """A step of so many samples has been made."""
+        self._client.stepped_in = threading.get_ident()
         self._samples += samples
+        drawn = sampler.course.drawn
+        self._draws.draw(drawn - self._drawn_before)
+        self._drawn_before = drawn
+        self._taken += self._batches.step(samples)
+        self._drawn += self._draws.step(samples)
         self._step_end = time.monotonic()
         self._made += 1
         if self._made >= self._every and self._client.steps > self._first_step:
@@ -54,16 +116,22 @@ class Reporter:
         """Sends what has come since the last window. All ranks' windows end at the same steps."""
         now = time.monotonic()
         report = self._new_report(self._first_step, now)
-        report.samples = self._taken or self._samples
+        report.samples = self._taken or self._drawn or self._samples
         report.loss_sum = self._loss_sum / max(1, self._losses) * report.samples
         report.wall_s = now - self._window_start
         self._client.send(report)
         self._window_start = self._step_end = now
         self._first_step = self._client.steps
-        self._samples = self._taken = self._losses = 0
+        self._samples = self._taken = self._drawn = self._losses = 0
         # Windows of a rank that joins end with those of the others.
         self._made = self._first_step % self._every if self._client.is_elastic else 0
         self._loss_sum = 0.0
+
+    def send_last(self) -> None:
+        """Sends the last window: no more steps come."""
+        self._taken += self._batches.end()
+        self._drawn += self._draws.end()
+        self.send_window()
 
     def send_values(self, values: dict[str, float], is_final: bool = False) -> None:
         """Sends values that were measured just now. What came after the last step was the
@@ -89,35 +157,33 @@ class Reporter:
         report = _library.Report()
         report.size = ctypes.sizeof(_library.Report)
         report.first_step, report.end_step = first_step, self._client.steps
+        report.samples_per_epoch = sampler.course.samples_per_epoch
+        report.epochs = sampler.course.epochs_in_all
         report.trained_s = now - self._start
+        if self.local_steps is not None:
+            report.local_steps = self.local_steps()
+            report.local_steps_total = self.local_steps_total
         return report
-
-
-class _Current:
-    reporter: Reporter | None = None
-
-
-_current = _Current()
 
 
 def begin(client: Client) -> Reporter:
     """Makes the reporter of this process's client, which has started."""
-    _current.reporter = Reporter(client)
+    process.reporter = Reporter(client)
     process.before_finish.append(_send_rest)
     if client.first_step:
-        _current.reporter.send_window()  # says where this rank goes on
-    return _current.reporter
+        process.reporter.send_window()  # says where this rank goes on
+    return process.reporter
 
 
 def current() -> Reporter | None:
     """Returns the reporter, None before a session has started."""
-    return _current.reporter
+    return process.reporter
 
 
 def _send_rest() -> None:
-    reporter, client = _current.reporter, process.client
+    reporter, client = process.reporter, process.client
     if reporter is not None and client is not None and client.is_open:
-        reporter.send_window()
+        reporter.send_last()
 
 
 def report(*, loss: float | None = None, **values: float) -> None:
@@ -135,7 +201,7 @@ def report(*, loss: float | None = None, **values: float) -> None:
     Raises `errors.OutOfOrder` before a session has started, `errors.InvalidArgument` naming a value
     that is no finite number.
     """
-    reporter, client = _current.reporter, process.client
+    reporter, client = process.reporter, process.client
     if reporter is None or client is None or not client.is_open:
         raise errors.OutOfOrder(
             "report: no session has started in this process, or it is closed:"

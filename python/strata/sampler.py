@@ -14,7 +14,7 @@ import numpy as np
 from strata import _rendezvous, errors
 from strata._checks import whole
 from strata._client import Client
-from strata._lifetime import process
+from strata._rank import process
 from strata.views import refuse
 
 
@@ -58,9 +58,19 @@ class _Course:
         self.on_reached: Callable[[], None] = lambda: None
         """Called when the sampler that was in use comes to where the checkpoint has it."""
         self.has_drawn = False
+        self.drawn = 0
+        """How many samples this process has drawn for training."""
         self._is_over = False  # what a sampler goes through was made before this process began
         self._has_reached = False
         self._late = 0
+        self._loops = 0  # calls of epochs() whose first epoch was asked for
+        self._loop: tuple[int, int] | None = None  # number and epoch of the one that is under way
+        self._first: tuple[int, int] | None = None  # the same, as the checkpoint has it
+        self._current_saved = -1  # the sampler that was in use, as the checkpoint has it
+        self._elastic: weakref.ref[Any] | None = None
+        self.epochs_in_all = 0
+        """How many epochs there are; 0: not known."""
+        self._has_warned = False
 
     @property
     def skips(self) -> bool:
@@ -83,6 +93,73 @@ class _Course:
         if has_reached and number == self._awaited:
             self._awaited = -1
             self.on_reached()
+
+    @property
+    def loop(self) -> tuple[int, int] | None:
+        """Number and epoch of the loop by `epochs` that is under way; None: there is none."""
+        return self._loop
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yields the numbers of the epochs that a loop has left, see `strata.epochs`."""
+        number = self._loops
+        self._loops += 1
+        first = self._first_epoch(number, count)
+        # How many epochs several loops have together is not known.
+        self.epochs_in_all = count if number == 0 else 0
+        for epoch in range(first, count):
+            self._enter(number, epoch)
+            yield epoch
+        self._enter(number, max(first, count))
+
+    def _enter(self, number: int, epoch: int) -> None:
+        self._loop = (number, epoch)
+        for reference in self._samplers:
+            sampler = reference()
+            if sampler is not None:
+                sampler._begin_epoch((number, epoch))
+
+    def _first_epoch(self, number: int, count: int) -> int:
+        """Returns the epoch that a loop begins with."""
+        if self._first is not None:
+            loop, epoch = self._first
+            return count if number < loop else epoch if number == loop else 0
+        if number > 0:
+            return 0
+        saved = self.saved(self._current_saved) if self._current_saved >= 0 else None
+        if saved is not None and saved["has_epochs"]:
+            return int(saved["epoch"])  # a checkpoint of a script without such a loop
+        elastic = None if self._elastic is None else self._elastic()
+        if elastic is not None and process.client is not None and process.client.first_step:
+            return int(elastic.samples_before) // int(elastic.samples)
+        loaded = [s for s in (r() for r in self._samplers) if s is not None and s._is_loaded]
+        # A state that was loaded says it; where it has nothing left, the next epoch is due.
+        return min((s._epoch + (s.consumed >= s.samples) for s in loaded), default=0)
+
+    @property
+    def samples_per_epoch(self) -> int:
+        """How many samples of all ranks an epoch of the sampler has that training uses; 0: it is
+        not known."""
+        if self._current >= 0:
+            sampler = self._samplers[self._current]()
+            return 0 if sampler is None else sampler.samples // sampler.ranks * sampler.ranks
+        elastic = None if self._elastic is None else self._elastic()
+        return 0 if elastic is None else int(elastic.samples)
+
+    def add_elastic(self, sampler: Any) -> None:
+        """Takes in a sampler that goes by the number of the step."""
+        self._elastic = weakref.ref(sampler)
+
+    def warn_of_loop(self, what: str) -> None:
+        """Warns, once, of a loop that does not begin where the checkpoint is."""
+        if self._has_warned or self._loops:
+            return
+        self._has_warned = True
+        warnings.warn_explicit(
+            f"{what}: write `for epoch in strata.epochs(N)` (strata.torch.epochs) in place of"
+            " `range(N)` for the loop over epochs",
+            UserWarning,
+            *_script_place(),
+        )
 
     def begin_by_step(self, is_over: bool) -> None:
         """A sampler that goes by the number of the step begins a pass, of an epoch that was over
@@ -114,12 +191,18 @@ class _Course:
             new = positions[number]
             if old is not None and (new is None or new["pass"] == old["pass"]):
                 positions[number] = old
-        return {"samplers": positions, "current": self._current}
+        state: dict[str, Any] = {"samplers": positions, "current": self._current}
+        if self._loop is not None:
+            state["loop"] = list(self._loop)
+        return state
 
     def go_on(self, state: Mapping[str, Any]) -> None:
         """Has samplers go on from a state, also those that will be made."""
         self._saved = list(state["samplers"])
-        current = int(state["current"])
+        if "loop" in state:
+            number, epoch = state["loop"]
+            self._first = (int(number), int(epoch))
+        current = self._current_saved = int(state["current"])
         # Where nothing is left out, there is nothing to wait for.
         self._awaited = current if current >= 0 and self.saved(current) is not None else -1
         for reference in self._samplers:
@@ -129,6 +212,26 @@ class _Course:
 
 
 course = _Course()
+
+
+def epochs(count: int) -> Iterator[int]:
+    """Gives the numbers of a job's epochs, 0 to `count` - 1, for the loop over them:
+
+        for epoch in strata.epochs(5):
+            sampler.set_epoch(epoch)
+            for x, y in loader:
+                ...
+
+    In a job that goes on from a checkpoint the loop begins with the epoch that the checkpoint is
+    in, where the `Sampler` gives what is left of it; so no epoch is empty, and what the script does
+    at the end of an epoch is not done twice. For a rank that joins an elastic job, it begins with
+    the epoch that the job is in; after `Sampler.load_state_dict`, with the epoch of that state. A
+    script may have several such loops, one after the other. The progress shows how many epochs
+    there are.
+
+    Raises `errors.InvalidArgument` where `count` is no whole number from 0.
+    """
+    return course.epochs(whole("epochs", count, 0))
 
 
 class Sampler:
@@ -181,12 +284,16 @@ class Sampler:
         self.shuffle = shuffle
         self._seed = None if seed is None else whole("Sampler: seed", seed, 0)
         self.drop_last = drop_last
-        self.epoch = 0
+        self._epoch = 0
+        self._is_asked = False  # the script has looked at `epoch`
+        self._is_loaded = False  # the script has given it a state
         self.consumed = 0
         """How many samples of this epoch all ranks together were given."""
         self._start = 0  # of the next iteration
         self._has_epochs = False  # set_epoch was called
         self._passes = 0  # iterations that were begun
+        self._epoch_passes = 0  # those before the epoch that a loop by `epochs` is in
+        self._loop: tuple[int, int] | None = None  # the epochs() that the newest iteration is of
         self._is_in_pass = False
         self._trains = False  # in the newest iteration
         self._first = 0  # sample of the newest iteration
@@ -204,16 +311,56 @@ class Sampler:
             self._seed = seed_of_job()
         return self._seed
 
+    @property
+    def epoch(self) -> int:
+        """The epoch's number, from 0; at first the checkpoint's that the job goes on from."""
+        self._is_asked = True
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._epoch = int(epoch)
+
     def set_epoch(self, epoch: int) -> None:
         """Begins an epoch; the first one is 0. The same on all ranks."""
-        if whole("Sampler: epoch", epoch, 0) != self.epoch:
+        before = self._epoch
+        if whole("Sampler: epoch", epoch, 0) != before:
             self.consumed = self._start = 0
-        self.epoch = int(epoch)
+        self._epoch = int(epoch)
+        self._check_loop(before)
         self._has_epochs = True
+
+    def _check_loop(self, before: int) -> None:
+        """Warns of a loop over epochs that begins with the first one in whatever process."""
+        if self._saved is not None and self._epoch < int(self._saved["epoch"]):
+            course.warn_of_loop(
+                f"Sampler: epoch {self._epoch} is over, so nothing is left of it: the job goes on"
+                f" in epoch {self._saved['epoch']}"
+            )
+        elif self._has_epochs and self._epoch == before + 1 == 1 and not self._is_asked:
+            client = process.client
+            if client is not None and client.has_checkpoints:
+                course.warn_of_loop(
+                    "Sampler: after a restart from a checkpoint this loop would run through the"
+                    " epochs before it once more, without samples"
+                )
+
+    def _begin_epoch(self, loop: tuple[int, int]) -> None:
+        """A loop by `epochs` begins an epoch. Where passes count, those of the epochs that it
+        leaves out are over."""
+        saved = self._saved
+        if saved is not None and not saved["has_epochs"] and "loop" in saved:
+            there = tuple(saved["loop"])
+            if there == loop:
+                self._passes = int(saved["first_pass"])
+            elif there < loop:
+                self._saved = {**saved, "pass": int(saved["pass"]) + 1, "position": 0}
+                self._passes = self._saved["pass"]
+        self._epoch_passes = self._passes
 
     def order(self) -> np.ndarray[Any, Any]:
         """Returns the epoch's samples in their order, of all ranks."""
-        return order(self.samples, self.shuffle, self.seed, self.epoch)
+        return order(self.samples, self.shuffle, self.seed, self._epoch)
 
     def __len__(self) -> int:
         """Returns how many samples the next iteration gives this rank."""
@@ -221,10 +368,16 @@ class Sampler:
         return left // self.ranks if self.drop_last else -(-left // self.ranks)
 
     def __iter__(self) -> Iterator[int]:
-        count, epoch = len(self), self.epoch
+        count, epoch = len(self), self._epoch
         start, has_reached = self._begins_at()
         self._first = start
         self._passes += 1
+        self._loop = course.loop
+        if self._saved is not None and not has_reached and not self._has_epochs:
+            course.warn_of_loop(
+                "Sampler: the first passes over the data are over, so nothing is left of them: the"
+                " job goes on in a later one"
+            )
         # The next iteration is the whole epoch, also where this one is left before its end.
         self.consumed, self._start = start, 0
         self._loader = loader_that_draws()
@@ -244,10 +397,11 @@ class Sampler:
                     course.on_draw()
                 self.consumed = min(start + (turn + 1) * self.ranks, self.samples)
                 assert order is not None
+                course.drawn += self._trains
                 yield int(order[(start + turn * self.ranks + self.rank) % self.samples])
         finally:
             self._is_in_pass = False
-        if epoch == self.epoch:
+        if epoch == self._epoch:
             # What ranks cannot share is over, too, even if fewer ranks go on from here.
             self.consumed, self._start = self.samples, 0
 
@@ -261,7 +415,7 @@ class Sampler:
                 f"Sampler: the checkpoint has {self._saved['position']} samples of an epoch, the"
                 f" data {self.samples}"
             )
-        self._seed, self.epoch = int(self._saved["seed"]), int(self._saved["epoch"])
+        self._seed, self._epoch = int(self._saved["seed"]), int(self._saved["epoch"])
 
     def _begins_at(self) -> tuple[int, bool]:
         """Returns the sample that the next iteration begins with, and whether it is not before
@@ -270,7 +424,7 @@ class Sampler:
         if saved is None:
             return self._start, False
         by_epoch = bool(saved["has_epochs"])
-        here, there = (self.epoch, saved["epoch"]) if by_epoch else (self._passes, saved["pass"])
+        here, there = (self._epoch, saved["epoch"]) if by_epoch else (self._passes, saved["pass"])
         if here < there:
             return self.samples, False
         return int(saved["position"]) if here == there else self._start, True
@@ -290,13 +444,16 @@ class Sampler:
             position = min(self._first + returned, position)
         if not self._is_in_pass and not is_ahead:
             position = self.samples  # also of one that was left before its end
-        return {
+        state: dict[str, Any] = {
             "seed": self.seed,
-            "epoch": self.epoch,
+            "epoch": self._epoch,
             "has_epochs": self._has_epochs,
             "pass": self._passes - 1,
             "position": position,
         }
+        if self._loop is not None:
+            state["loop"], state["first_pass"] = list(self._loop), self._epoch_passes
+        return state
 
     def state_dict(self) -> dict[str, int]:
         """Returns where the data stands, for any number of ranks: seed, epoch, and samples
@@ -305,7 +462,7 @@ class Sampler:
         After an epoch's last sample its state is that of an epoch with nothing left.
         A DataLoader with workers draws ahead of training; what it has drawn counts as consumed.
         """
-        return {"seed": self.seed, "epoch": self.epoch, "consumed": self.consumed}
+        return {"seed": self.seed, "epoch": self._epoch, "consumed": self.consumed}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Goes on from a state that `state_dict` returned, at any number of ranks."""
@@ -319,8 +476,9 @@ class Sampler:
             raise errors.InvalidArgument(
                 f"Sampler: consumed: the state has {consumed} samples, the data {self.samples}"
             )
-        self._seed, self.epoch, self.consumed = seed, epoch, consumed
+        self._seed, self._epoch, self.consumed = seed, epoch, consumed
         self._start = consumed
+        self._is_loaded = True
 
 
 def _place_if_late(client: Client) -> tuple[str, int] | None:
@@ -330,6 +488,15 @@ def _place_if_late(client: Client) -> tuple[str, int] | None:
         return None
     script = sys._getframe(2)
     return script.f_code.co_filename, script.f_lineno
+
+
+def _script_place() -> tuple[str, int]:
+    """Returns the file and line of the script that calls into this package."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _is_training() -> bool:

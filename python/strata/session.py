@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from strata import _checks, _lifetime, _places, errors, reporting
+from strata._rank import process
 from strata.optimizers import Mean, Optimizer
 from strata.views import StepRanks, refuse
 
@@ -106,7 +107,7 @@ class Session:
         )
         self._reporter = reporting.begin(self._client)
         self._final: dict[str, Any] | None = None
-        _lifetime.process.after_finish.append(self._keep_final)
+        process.after_finish.append(self._keep_final)
         # A checkpoint has the newest means, and the script its weights.
         if self._gives_means and not self.first_step:
             for name, array in self._params.items():
@@ -203,7 +204,8 @@ class Session:
 
         `gradients` are means over this rank's `samples` samples, one for each of the params, of the
         same shape. The job's gradient is the mean over the samples of all ranks; with the default,
-        of all ranks alike. `loss` is the mean loss, for the progress.
+        of all ranks alike; 0: this rank has none in this step. `loss` is the mean loss, for the
+        progress.
         Returns, with `strata.Mean()`, the job's mean gradients by name, fp32, valid until the next
         step; else nothing: `weights()` waits for the new weights.
 
@@ -212,13 +214,18 @@ class Session:
         rank has made its last step, and its node leaves the job, which goes on.
         """
         samples = _checks.samples("step: samples", samples)
+        if samples == 0 and self._gives_means:
+            raise errors.InvalidArgument(
+                "step: samples: 0 does not go with strata.Mean(), as no rank may have any"
+            )
         mean_loss = None if loss is None else _checks.real("step: loss", loss)
         given = self._check(gradients, samples)
         if not self._client.in_step:
             rate = None if self._optimizer is None or self._gives_means else self._optimizer.lr
             self._place.begin(given.values())
             self._client.begin_step(samples, rate)
-        for name, index in self._index.items():
+        # Without samples gradients count nothing, as those do that are not given.
+        for name, index in self._index.items() if samples else ():
             self._place.publish(index, given[name], samples)
         self._client.finish_step()
         if mean_loss is not None:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from strata import _lifetime, errors, reporting
+from strata import errors, reporting
 from strata._checks import real, whole
+from strata._rank import process
 from strata.optimizers import Mean, Optimizer
 from strata.sampler import Sampler
 from strata.session import Session
@@ -229,7 +230,7 @@ class Task:
 
         Rank 0 measures and reports. Raises as `strata.Session` does.
         """
-        if _lifetime.process.serves:
+        if process.serves:
             raise Serving(self)
         refuse_in_elastic(
             "Task", "its steps are of all ranks: strata.Session with strata.ElasticSampler"
@@ -241,7 +242,7 @@ class Task:
             samples_per_epoch=self.steps_per_epoch * self.batch * all_ranks,
             total_steps=self.steps,
         ) as session:
-            _lifetime.process.after_finish.append(lambda: self._report(session, self.steps, True))
+            process.after_finish.append(lambda: self._report(session, self.steps, True))
             for number in range(self.steps):
                 if number and self.evaluate_every and number % self.evaluate_every == 0:
                     self._report(session, number)

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from strata import _client, _library, _lifetime, reporting
-from strata.torch import _keeper
+from strata import _client, _library, _rank
 
 
 class FakeLibrary:
@@ -112,11 +111,10 @@ class Ranks:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
-        process = _lifetime.process
-        for name, value in (("client", None), ("before_finish", []), ("after_finish", [])):
+        process = _rank.process
+        before: list[tuple[str, Any]] = [("client", None), ("reporter", None), ("kept", {})]
+        for name, value in [*before, ("before_finish", []), ("after_finish", [])]:
             patch.setattr(process, name, value)
-        patch.setattr(reporting._current, "reporter", None)
-        patch.setattr(_keeper, "_kept", {})
 
     def join(self, ranks_from: dict[int, list[int]], rank: int, **how: Any) -> FakeLibrary:
         library = FakeLibrary(ranks_from, rank, **how)

@@ -61,11 +61,13 @@ class Undisturbed:
 
 def expect_no_change_by_a_kill(
     folder: pathlib.Path, undisturbed: pathlib.Path, mode: str, *arguments: str, **how: Any
-) -> None:
-    """Runs a job whose rank 1 is killed: it goes on by itself, to the same end."""
+) -> str:
+    """Runs a job whose rank 1 is killed: it goes on by itself, to the same end. Returns what the
+    job printed."""
     die = ("--die-at", "17", "--checkpoints", str(folder / "checkpoints"))
     result = must_finish(
         run_job(folder, SCRIPT, *arguments, *die, mode=mode, options=checkpoints(folder), **how)
     )
     assert re.search(r"goes on after it failed: rank 1 .*: killed by signal 9", result.out)
     expect_same_end(folder, undisturbed)
+    return result.out + result.err

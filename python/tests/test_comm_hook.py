@@ -70,3 +70,9 @@ def test_a_gradient_that_is_not_finite_names_its_parameter(tmp_path: pathlib.Pat
     result = run_job(tmp_path, "hooked.py", "out", "nan")
     assert result.status == 1
     assert "rank 1" in error_lines(result)[0] and '"last.bias"' in error_lines(result)[0]
+
+
+def test_ranks_that_come_apart_fail_the_job(tmp_path: pathlib.Path) -> None:
+    result = run_job(tmp_path, "hooked.py", "out", "apart")
+    assert result.status == 1
+    assert 'rank 1\'s "last.bias" differs from rank 0\'s after step 20' in error_lines(result)[0]

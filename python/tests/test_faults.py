@@ -34,6 +34,7 @@ REASONS = {
         r"rank 1 \(node 0, w0\): exited with status 1: ValueError: no such thing"
         r" \(befalls.py:\d+\)$"
     ),
+    "thread": r"rank 1 \(node 0, w0\): ValueError: no such thing \(faults.py:\d+\)$",
     "kill": r"rank 1 \(node 0, w0\): killed by signal 9 \(Killed\)$",
     "os-exit": r"rank 1 \(node 0, w0\): exited with status 7",
     "sys-exit": r"rank 1 \(node 0, w0\): exited with status 3",
@@ -63,7 +64,7 @@ WITHOUT_TORCH = {
     "sys-exit-text",
 }
 # Where it does not matter that ranks are forked from what has imported PyTorch.
-FORKED = {"before", "frozen", "more-tensors", "nan", "raise-exit", "tensors", "unequal"}
+FORKED = {"before", "frozen", "more-tensors", "nan", "raise-exit", "tensors", "thread", "unequal"}
 
 
 def nothing_is_left(folder: pathlib.Path, within_s: float = 10) -> bool:
@@ -243,7 +244,7 @@ def test_a_rank_of_another_protocol_version_is_refused_and_both_are_named(
 BAD_SCRIPTS = {
     "import strata_that_is_not_there": r"status 1: ModuleNotFoundError: No module named",
     "not Python at all": r"exited with status 1: SyntaxError: invalid syntax",
-    "print('no session')": r"rank [01] .*: ended without having joined the job",
+    "print('no session')": r"rank [01] .*: ended without calling DistributedOptimizer or Session",
 }
 
 

@@ -32,13 +32,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
-@pytest.mark.parametrize("place, workers", [("ranks", "2"), ("servers", "0")])
+@pytest.mark.parametrize(
+    "place, workers, loop", [("ranks", "2", "epochs"), ("servers", "0", "range")]
+)
 def test_a_rank_that_is_killed_changes_no_bit(
-    tmp_path: pathlib.Path, place: str, workers: str, undisturbed: Undisturbed
+    tmp_path: pathlib.Path, place: str, workers: str, loop: str, undisturbed: Undisturbed
 ) -> None:
     """With workers of the DataLoader, too, which draw ahead."""
-    words = ("--place", place, "--workers", workers)
-    expect_no_change_by_a_kill(tmp_path, undisturbed.run(place=place), "sync", *words)
+    words = ("--place", place, "--workers", workers, "--loop", loop)
+    said = expect_no_change_by_a_kill(tmp_path, undisturbed.run(place=place), "sync", *words)
+    warnings = [line for line in said.splitlines() if "in place of `range(N)`" in line]
+    assert bool(warnings) == (loop == "range"), said
+    assert all("goes_on.py:" in line for line in warnings)
 
 
 def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(
@@ -87,8 +92,12 @@ def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> No
     for place in (whole, folder):
         place.mkdir()
     (whole / "train.py").write_text(script + end)
-    at = script.index("for epoch in range(5)")
+    at = script.index("for epoch in st.epochs(5)")
     hook = "model.register_forward_pre_hook(die)\n\n"
+    # What ordinary scripts do at an epoch's end needs an epoch that is not empty.
+    end_of_epoch = "    with torch.no_grad():\n"
+    assert script.count(end_of_epoch) == 1
+    script = script.replace(end_of_epoch, f"    print('epoch', epoch, float(loss))\n{end_of_epoch}")
     (folder / "train.py").write_text(script[:at] + die + hook + script[at:] + end)
     must_finish(forks.run_job(whole, whole / "train.py"))
     options = (

@@ -3,6 +3,7 @@ the bits of a run that nothing disturbed."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 from typing import Any
@@ -35,6 +36,18 @@ def test_a_rank_that_is_killed_changes_no_bit(
 ) -> None:
     mode, how = CASES[case]
     expect_no_change_by_a_kill(tmp_path, undisturbed.run(mode), mode, **how)
+
+
+def test_metrics_count_local_steps_once_where_a_job_goes_on(tmp_path: pathlib.Path) -> None:
+    words = ["--die-at", "17", "--checkpoints", str(tmp_path / "checkpoints")]
+    options = (*checkpoints(tmp_path), "--set", "metrics.every_steps=2")
+    result = must_finish(run_job(tmp_path, SCRIPT, *words, mode="local(2)", options=options))
+    (resumed,) = re.findall(r"^resumed from step (\d+), restart 1", result.out, re.M)
+    assert int(resumed) in (6, 12)
+    (file,) = tmp_path.glob("strata-runs/*/*/metrics.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    made = [line["step"] for line in lines if line.get("samples")]
+    assert made == sorted(set(made)) and made[-1] == STEPS and int(resumed) in made
 
 
 def test_each_rank_makes_its_steps_in_modes_where_none_waits(tmp_path: pathlib.Path) -> None:

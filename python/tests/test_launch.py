@@ -66,7 +66,7 @@ def test_results_come_back_by_rank() -> None:
 def test_two_nodes_and_a_mode_may_be_named(capfd: pytest.CaptureFixture[str]) -> None:
     results = strata.launch(number_of_rank, 3, ranks=4, nodes=2, servers=2, mode="ssp(2)")
     assert results == [0, 3, 6, 9]
-    assert "mode lazy(2), 4 ranks on w0, w1" in capfd.readouterr().out
+    assert "mode ssp(2), 4 ranks on w0, w1" in capfd.readouterr().out
 
 
 def test_an_exception_in_the_function_is_the_jobs_reason() -> None:

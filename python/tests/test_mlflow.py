@@ -50,6 +50,19 @@ def test_all_steps_of_all_metrics_are_logged_with_their_times(runs: Runs) -> Non
     assert f"strata: run {run.info.run_id}: 201 lines, " in result.out
 
 
+def test_nobody_waits_for_a_pipe_in_the_run_directory(runs: Runs) -> None:
+    runs.add(line(1))
+    for name in ("metrics.jsonl", "job.textproto"):
+        path = runs.folder / name
+        path.rename(runs.top / name)
+        os.mkfifo(path)
+        result = execute(runs.words(), runs.top)
+        assert result.status != 0
+        assert result.err.splitlines()[-1].endswith(f"{name}: not a file"), result.err
+        path.unlink()
+        (runs.top / name).rename(path)
+
+
 def test_the_job_is_parameters_tags_and_files(runs: Runs) -> None:
     runs.add(line(10, final=True, test_accuracy=0.5))
     result = execute(runs.words("--experiment", "nightly"), runs.top)

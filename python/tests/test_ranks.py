@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -123,9 +125,60 @@ def test_all_that_a_backward_pass_meets_trains_as_in_one_process(
         assert torch.equal(first[name], second[name]), name
 
 
+def test_nothing_of_a_job_is_on_the_model_or_in_copies_of_its_optimizer(
+    tmp_path: pathlib.Path,
+) -> None:
+    """It is compiled once, as a whole, scripted, and saved without a word of Strata."""
+    result = must_finish(run_job(tmp_path, "model/exported.py"))
+    assert result.out.count("exported as any other") == 2
+    for rank in range(2):
+        for name in ("model", "optimizer"):
+            assert b"strata" not in (tmp_path / f"{name}.{rank}").read_bytes()
+
+
+@pytest.mark.parametrize("who, kind", [("0", "momentum"), ("1", "momentum"), ("all", "adam")])
+def test_all_ranks_go_on_with_the_state_of_rank_0s_optimizer(
+    tmp_path: pathlib.Path, who: str, kind: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "model/first_state.py", who, kind, nodes=2))
+    assert result.out.count("as one process goes on") == 2
+
+
+@pytest.mark.parametrize("place", ["ranks", "servers"])
+def test_buffers_that_are_equal_on_all_ranks_stay_and_others_become_their_mean(
+    tmp_path: pathlib.Path, place: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "model/averaged.py", "stay", place))
+    assert result.out.count("what is equal stays") == 2
+    assert torch.equal(result.load("own.0"), result.load("own.1"))
+
+
+@pytest.mark.parametrize(
+    "what, text",
+    [
+        ("mask", 'buffer "mask": had values that have no mean .* and has changed'),
+        ("nan", 'buffer "own": has come to have no mean .*element 3 is NaN'),
+    ],
+)
+def test_a_buffer_that_has_no_mean_is_named(tmp_path: pathlib.Path, what: str, text: str) -> None:
+    result = run_job(tmp_path, "model/averaged.py", what)
+    lines = error_lines(result)
+    assert result.status == 1 and len(lines) == 1, result.err
+    assert re.search(text, lines[0]), lines[0]
+
+
+@pytest.mark.parametrize("how", ["loader", "sampler"])
+def test_samples_are_those_that_are_drawn_for_training(tmp_path: pathlib.Path, how: str) -> None:
+    must_finish(run_job(tmp_path, "model/counted.py", how))
+    (metrics,) = tmp_path.rglob("metrics.jsonl")
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [one["samples"] for one in records if one.get("samples")][-1] == 2 * 40
+
+
 def test_what_ranks_can_and_cannot_do_is_as_the_table_says(tmp_path: pathlib.Path) -> None:
-    """Of docs/python.md: weights that the script writes; and by name closures, a second backward
-    pass, groups that are added and parameters that are unfrozen."""
+    """Of docs/python.md: weights that the script writes, the optimizer's state that it loads, names
+    of the model's; and by name closures, a second backward pass, groups that are added and
+    parameters that are unfrozen."""
     result = must_finish(run_job(tmp_path, "table.py"))
     assert result.out.count("as the table says") == 2
 
@@ -151,12 +204,27 @@ def test_modes_with_late_means_make_the_steps_of_their_formulas(
     assert "as the formula" in result.out
 
 
+def test_local_steps_count_as_steps_in_progress_and_metrics(tmp_path: pathlib.Path) -> None:
+    """Also those of the last round, which is short."""
+    options = ("--set", "metrics.every_steps=4")
+    result = must_finish(run_job(tmp_path, "local_progress.py", mode="diloco(4)", options=options))
+    assert "mode diloco(4), " in result.out
+    assert re.findall(r"^step (\d+)/(\d+) ", result.out, re.M)[-1] == ("10", "10")
+    (file,) = tmp_path.glob("strata-runs/*/*/metrics.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    # What is measured need not wait for the window that the other rank has not ended.
+    assert sorted(line["step"] for line in lines) == [4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("how", ["", "fused", "float64"])
 def test_a_gradient_that_is_not_finite_on_one_rank_makes_a_grad_scaler_skip_on_all(
-    tmp_path: pathlib.Path,
+    tmp_path: pathlib.Path, how: str
 ) -> None:
+    """Also of a fused optimizer, which a scaler calls all the same, and where numbers are of fp64
+    by default. A step that is skipped is one step."""
     if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
         pytest.skip("this PyTorch has GradScaler for CUDA alone")
-    result = must_finish(run_job(tmp_path, "scaler.py"))
+    result = must_finish(run_job(tmp_path, "scaler.py", how))
     assert "[0] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
     assert "[1] scales [1024.0, 1024.0, 512.0, 512.0]" in result.out
 
@@ -164,7 +232,7 @@ def test_a_gradient_that_is_not_finite_on_one_rank_makes_a_grad_scaler_skip_on_a
 def test_a_grad_scaler_is_refused_with_a_codec(tmp_path: pathlib.Path) -> None:
     if not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"):
         pytest.skip("this PyTorch has GradScaler for CUDA alone")
-    result = run_job(tmp_path, "scaler.py", options=("--set", "push.codec=INT8"))
+    result = run_job(tmp_path, "scaler.py", "", options=("--set", "push.codec=INT8"))
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert "scaler: does not go with push.codec: INT8" in lines[0]
@@ -216,7 +284,13 @@ def test_buffers_that_share_memory_share_it_after_they_were_averaged(
     assert result.out.count("still share memory") == 2
 
 
-@pytest.mark.parametrize("script", ["gan.py", "overflow.py"])
+def test_buffers_are_not_averaged_with_local_steps(tmp_path: pathlib.Path) -> None:
+    result = run_job(tmp_path, "model/averaged.py", "stay", mode="local(2)")
+    assert result.status == 1
+    assert 'buffers: "mean" does not go with local steps' in error_lines(result)[0]
+
+
+@pytest.mark.parametrize("script", ["gan.py", "overflow.py", "model/averaged.py"])
 def test_what_is_of_one_step_does_not_go_with_delayed_means(
     tmp_path: pathlib.Path, script: str
 ) -> None:
@@ -224,3 +298,91 @@ def test_what_is_of_one_step_does_not_go_with_delayed_means(
         pytest.skip("this PyTorch has GradScaler for CUDA alone")
     result = run_job(tmp_path, script, "backward", mode="delay1")
     assert "does not go with double buffering (delay1)" in error_lines(result)[0]
+
+
+@pytest.mark.parametrize(
+    "what, kind, mode",
+    [
+        ("unused", "momentum", "sync"),
+        ("unused", "adamw", "ring"),
+        ("unused", "adamw", "delay1"),
+        ("nothing", "decay", "sync"),
+        ("nothing", "adamw", "ring"),
+        ("without", "momentum", "sync"),
+        ("skip", "momentum", "sync"),
+        ("dummy", "momentum", "ring"),
+        ("zero", "decay", "sync"),
+        ("empty", "adamw", "sync"),
+        ("empty", "adamw", "ring"),
+        ("empty", "adamw", "delay1"),
+        ("assigned", "adamw", "sync"),
+        ("rest", "momentum", "sync"),
+    ],
+)
+def test_what_no_rank_uses_is_left_alone_and_a_rank_without_samples_counts_nothing(
+    tmp_path: pathlib.Path, what: str, kind: str, mode: str
+) -> None:
+    late = ("ranks", "late") if mode == "delay1" else ()
+    result = must_finish(run_job(tmp_path, "absent.py", what, kind, *late, mode=mode, nodes=2))
+    assert result.out.count("as one process") == 2
+
+
+def test_so_it_is_with_all_ranks_on_one_node(tmp_path: pathlib.Path) -> None:
+    """Whose means no server makes."""
+    for what in ("unused", "empty"):
+        result = must_finish(run_job(tmp_path, "absent.py", what, "adamw", mode="ring"))
+        assert result.out.count("as one process") == 2
+
+
+def test_a_model_of_another_type_after_the_wrapping_is_named(tmp_path: pathlib.Path) -> None:
+    result = run_job(tmp_path, "refused.py", "double", mode="ring")
+    assert result.status == 1
+    assert "has become torch.float64 since the optimizer was wrapped" in error_lines(result)[0]
+
+
+@pytest.mark.parametrize("what", ["tensor", "post"])
+def test_a_hook_that_comes_after_the_wrapping_counts(tmp_path: pathlib.Path, what: str) -> None:
+    if what == "post" and torch.__version__.startswith("1."):
+        pytest.skip("this PyTorch has no such hooks")
+    result = must_finish(run_job(tmp_path, "hooks.py", what))
+    assert result.out.count("as one process") == 2
+
+
+def test_a_hook_whose_change_comes_too_late_is_told_of(tmp_path: pathlib.Path) -> None:
+    result = run_job(tmp_path, "hooks.py", "node")
+    assert result.status == 1
+    assert "its gradient was changed after it had been given" in error_lines(result)[0]
+
+
+APART = {
+    "load": 'rank 1\'s "2.bias" differs from rank 0\'s after step 6',
+    "skip": 'rank 1\'s "2.bias" differs from rank 0\'s after step 6',
+    "clip": 'rank 1\'s "2.bias" differs from rank 0\'s after step 6',
+    "decay": "rank 1's optimizer has weight_decay (of group 0) 0.25, rank 0's 0 after step 6",
+    "momentum": "rank 1's optimizer has momentum (of group 0) 0.25, rank 0's 0.5 after step 6",
+    "rate": "rank 1's optimizer has lr (of group 1) 0.01, rank 0's 0.1 after step 6",
+    "buffer": "scale (buffer, checksum ",
+}
+
+
+@pytest.mark.parametrize("what", APART)
+def test_ranks_that_come_apart_fail_the_job(tmp_path: pathlib.Path, what: str) -> None:
+    result = run_job(tmp_path, "agree.py", what, nodes=2)
+    # What ranks have at the end is compared after they have ended: only the job knows.
+    assert result.status == 1
+    assert APART[what] in error_lines(result)[0]
+
+
+@pytest.mark.parametrize("mode", ["ring", "delay1", "local(2)"])
+def test_so_they_do_in_other_modes_and_before_the_end(tmp_path: pathlib.Path, mode: str) -> None:
+    must_finish(run_job(tmp_path / "alike", "agree.py", "alike", "2", mode=mode, nodes=2))
+    result = run_job(tmp_path / "apart", "agree.py", "momentum", "2", mode=mode, nodes=2)
+    assert result.status == 1
+    text = "rank 1's optimizer has momentum (of group 0) 0.25, rank 0's 0.5 after step "
+    # The first of ranks may have made the last step meanwhile.
+    assert text + "4" in error_lines(result)[0] or text + "6" in error_lines(result)[0]
+
+
+def test_ranks_with_weights_of_their_own_say_so(tmp_path: pathlib.Path) -> None:
+    result = must_finish(run_job(tmp_path, "agree.py", "skip", "0", nodes=2))
+    assert result.out.count("has finished") == 2

@@ -137,7 +137,7 @@ def test_options_go_to_submit(tmp_path: pathlib.Path) -> None:
         runs=str(tmp_path),
         show=lines.append,
     )
-    assert any("mode lazy(3), 4 ranks on node-0" in line for line in lines)
+    assert any("mode ssp(3), 4 ranks on node-0" in line for line in lines)
 
 
 def places() -> list[str]:
@@ -214,7 +214,8 @@ def test_what_cannot_be_is_one_line(tmp_path: pathlib.Path) -> None:
     assert "no field named" in reason(
         strata.InvalidArgument, JOB.replace("max_steps", "steps_max"), runs=runs
     )
-    assert "can never fit: needs 4 slots" in reason(strata.JobStopped, JOB, runs=runs)
+    why = reason(strata.JobStopped, JOB, runs=runs)
+    assert "can never fit: needs 2 workers (ranks_per_node: 2); there is 1" in why
     must_be_over(tmp_path)
 
 

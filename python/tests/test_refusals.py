@@ -46,6 +46,14 @@ MODELS: dict[str, tuple[Callable[[], Model], str]] = {
     "lazy": (lambda: torch.nn.Sequential(torch.nn.LazyLinear(3)), 'parameter "0.weight": is lazy'),
     "sparse": (sparse, 'module "0": has sparse gradients'),
     "expanded": (lambda: with_parameter(e=expanded()), 'parameter "e": its elements share memory'),
+    "meta": (
+        lambda: torch.nn.Sequential(torch.nn.Linear(4, 8, device="meta")),
+        'parameter "0.weight": is on the device meta, .* model.to_empty',
+    ),
+    "negated": (
+        lambda: with_parameter(n=torch.nn.Parameter(torch.ones(3, dtype=torch.cfloat).conj().imag)),
+        'parameter "n": is a negated view of other memory',
+    ),
     "complex": (
         lambda: with_parameter(c=torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))),
         'parameter "c": is of torch.complex64',
@@ -61,6 +69,41 @@ def test_a_buffer_that_cannot_be_averaged_is_named() -> None:
     made.register_buffer("constant", torch.eye(3).to_sparse())
     with pytest.raises(InvalidArgument, match='buffer "constant": is sparse'):
         _tensors.float_buffers(made)
+
+
+def test_a_buffer_without_values_is_named_and_a_conjugated_one_is_taken() -> None:
+    made = model()
+    numbers = torch.arange(3) + 1j
+    made.register_buffer("conjugated", numbers.conj())
+    found = _tensors.entries(made, [sgd(made)], None)
+    (label,) = (one.label() for one in _tensors.constants(made, found, True))
+    made.register_buffer("conjugated", numbers.conj().resolve_conj())
+    assert label == _tensors.constants(made, found, True)[0].label()
+    made.register_buffer("conjugated", numbers)
+    assert label != _tensors.constants(made, found, True)[0].label()
+    made.register_buffer("gone", torch.zeros(3, device="meta"))
+    with pytest.raises(InvalidArgument, match='buffer "gone": is on the device meta'):
+        _tensors.constants(made, found, True)
+
+
+def test_what_has_no_elements_is_left_out() -> None:
+    made = with_parameter(empty=torch.nn.Parameter(torch.zeros(0, 3)))
+    made.register_buffer("nothing", torch.zeros(0))
+    found = _tensors.entries(made, [sgd(made)], None)
+    assert [one.name for one in found] == ["1.bias", "1.weight", "0.bias", "0.weight"]
+    assert len(_tensors.entries(made, [sgd(made)], [*(one.name for one in found), "empty"])) == 4
+    assert _tensors.constants(made, found, True) == []
+
+
+@pytest.mark.parametrize("lr", [None, "none"])
+def test_a_group_without_a_rate_is_named(lr: Any) -> None:
+    made = model()
+    optimizer = sgd(made)
+    optimizer.param_groups[0]["lr"] = lr
+    if lr == "none":
+        del optimizer.param_groups[0]["lr"]
+    with pytest.raises(InvalidArgument, match="optimizer: group 0: (lr is None|has no lr), but"):
+        DistributedOptimizer(optimizer, made)
 
 
 @pytest.mark.parametrize("kind", ["to_sparse", "to_sparse_csr", "contiguous"])
@@ -79,6 +122,21 @@ def test_buffers_that_must_be_equal_differ_by_their_checksums(kind: str) -> None
     assert label(edges) == label(edges.clone())
     assert label(edges) != label(other)
     assert label(edges) != label(edges.roll(1, 0))
+
+
+def test_ranks_whose_weights_lie_otherwise_in_memory_register_other_tensors() -> None:
+    """A weight of 8 x 3 x 3 x 3 has the same shape in memory with channels_last; each rank's mean
+    would be of elements that do not belong together."""
+
+    def registered(channels: int, memory_format: torch.memory_format) -> list[Any]:
+        conv = torch.nn.Conv2d(channels, 8, 3).to(memory_format=memory_format)
+        (_, weight) = _tensors.entries(conv, [sgd(conv)], None)
+        return [weight.memory_shape, weight.order_label]
+
+    last = torch.channels_last
+    assert registered(3, torch.contiguous_format) == [(8, 3, 3, 3), ""]
+    assert registered(3, last) == [(8, 3, 3, 3), "weight (in memory by dimensions 0, 2, 3, 1)"]
+    assert registered(4, last) == [(8, 3, 3, 4), ""]
 
 
 ARGUMENTS: dict[str, tuple[Callable[[Model], tuple[Any, Any]], str]] = {

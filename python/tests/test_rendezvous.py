@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 import strata
@@ -77,3 +80,20 @@ def test_without_a_job_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_nodes_number_is_the_launch_files_own() -> None:
     assert _rendezvous.node() == 3
+
+
+def test_a_program_that_a_rank_starts_is_told_that_it_has_no_part_in_the_job() -> None:
+    """The rank has its launch file by a number that other programs do not inherit."""
+    code = "import strata"
+    code += "\ntry: strata.Session({'w': [0.0]}, strata.SGD(0.1))"
+    code += "\nexcept strata.OutOfOrder as error: print(error)"
+    code += "\nfrom strata import _rendezvous"
+    code += "\ntry: _rendezvous.find()"
+    code += "\nexcept strata.OutOfOrder as error: print(error)"
+    environment = {**os.environ, "STRATA_LAUNCH": "/proc/self/fd/77", "RANK": "1"}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, lines
+    assert all("only the rank itself takes part in the job" in line for line in lines), lines

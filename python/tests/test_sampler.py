@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import strata
 import torch
+from strata import reporting
 from strata import sampler as sampler_module
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -283,3 +285,188 @@ def test_samplers_that_are_made_in_the_loop_over_epochs_are_warned_of_once(
         for _ in range(3):
             list(strata.Sampler(10))
         assert len(met) == 1
+
+
+def trained(
+    epochs: Iterator[int], sampler: strata.Sampler, sets_epoch: bool = True
+) -> Iterator[tuple[int, int]]:
+    """A loop over epochs: yields each epoch's number with each of its samples."""
+    for epoch in epochs:
+        if sets_epoch:
+            sampler.set_epoch(epoch)
+        for sample in sampler:
+            yield epoch, sample
+
+
+@pytest.mark.parametrize("sets_epoch", [True, False])
+@pytest.mark.parametrize("steps", [1, 9, 10, 11, 29, 30])
+def test_a_loop_over_epochs_goes_on_with_what_is_left_and_has_no_empty_epoch(
+    goes: Goes, steps: int, sets_epoch: bool
+) -> None:
+    first = goes.process()
+    sampler = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    whole = list(trained(first.epochs(4), sampler, sets_epoch))
+    assert [epoch for epoch, _ in whole] == sorted(list(range(4)) * 10)
+    first = goes.process()
+    sampler = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    loop = trained(first.epochs(4), sampler, sets_epoch)
+    for _ in range(steps):
+        next(loop)
+    # The state of a step's end is taken when the next sample is drawn, or the job ends.
+    stood, states = first.state(), []
+    first.on_draw = lambda: states.append(first.state(stood))
+    next(loop)
+    goes_on = goes.process(states[0])
+    sampler = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    seen = list(trained(goes_on.epochs(4), sampler, sets_epoch))
+    assert seen == whole[steps:] and goes.reached == ["reached"] and not goes_on.skips
+
+
+def test_a_loop_that_was_over_is_left_out_and_the_next_one_goes_on(goes: Goes) -> None:
+    def script(course: Any, seen: list[Any], stop: int) -> Any:
+        warm, main = (strata.Sampler(6, rank=0, ranks=1, seed=seed) for seed in (1, 2))
+        for sampler, count in ((warm, 2), (main, 3)):
+            for one in trained(course.epochs(count), sampler):
+                if len(seen) == stop:
+                    return course.state()
+                seen.append((sampler.seed, *one))
+        return course.state()
+
+    whole: list[Any] = []
+    script(goes.process(), whole, -1)
+    assert len(whole) == 30
+    before: list[Any] = []
+    state = script(goes.process(), before, 20)
+    after: list[Any] = []
+    goes_on = goes.process(state)
+    script(goes_on, after, -1)
+    # The sample that was drawn last was not used.
+    assert before + whole[20:21] + after == whole and not goes_on.skips
+    over = goes.process(script(goes.process(), [], -1))
+    assert list(over.epochs(2)) == [] and list(over.epochs(3)) == []
+
+
+def test_a_loop_over_epochs_begins_where_a_loaded_state_is(goes: Goes) -> None:
+    goes.process()
+    sampler = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    sampler.load_state_dict({"seed": 7, "epoch": 2, "consumed": 4})
+    seen = list(trained(strata.epochs(4), sampler))
+    assert [epoch for epoch, _ in seen] == [2] * 6 + [3] * 10
+    assert list(strata.epochs(2)) == [0, 1]
+    goes.process()
+    sampler = strata.Sampler(10, rank=0, ranks=1, seed=7)
+    sampler.load_state_dict({"seed": 7, "epoch": 2, "consumed": 10})
+    assert list(strata.epochs(4)) == [3]
+    with pytest.raises(strata.InvalidArgument, match="epochs: -1"):
+        strata.epochs(-1)
+
+
+def test_a_loop_over_range_is_warned_of_where_a_checkpoint_meets_it(
+    goes: Goes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[strata.Sampler] = []
+
+    def loop(epochs: Any, asks: bool = False) -> list[str]:
+        sampler = strata.Sampler(4, rank=0, ranks=1, seed=7)
+        alive.append(sampler)
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            for epoch in range(sampler.epoch, 3) if asks else epochs:
+                sampler.set_epoch(epoch)
+                list(sampler)
+        assert all(one.filename == __file__ for one in met)
+        return [str(one.message) for one in met]
+
+    client = SimpleNamespace(
+        has_checkpoints=True, is_elastic=False, steps=5, first_step=5, rank=0, ranks=1, job={}
+    )
+    monkeypatch.setattr(sampler_module.process, "client", client)
+    goes.process()
+    (told,) = loop(range(3))
+    assert "after a restart" in told and "for epoch in strata.epochs(N)" in told
+    assert goes.process() and loop(range(3), asks=True) == []
+    assert goes.process() and loop(strata.epochs(3)) == []
+    client.has_checkpoints = False
+    first = goes.process()
+    assert loop(range(3)) == []
+    state = first.state()
+    goes.process(state)
+    (told,) = loop(range(3))
+    assert "epoch 0 is over" in told and "goes on in epoch 2" in told
+    assert goes.process(state) and loop(range(3), asks=True) == []
+
+
+class Windows:
+    """A rank that reports every other step, and the samples of its windows."""
+
+    def __init__(self) -> None:
+        job = {"metrics": {"every_steps": 2}}
+        self.samples: list[int] = []
+        self._client = SimpleNamespace(
+            job=job, steps=0, is_elastic=False, stepped_in=0, send=self._take
+        )
+        self._reporter = reporting.Reporter(cast(Any, self._client))
+
+    def _take(self, report: Any) -> None:
+        self.samples.append(int(report.samples))
+
+    def take(self, samples: int) -> None:
+        """A DataLoader hands a batch out."""
+        self._reporter.on_samples(samples)
+
+    def step(self, said: int = 1) -> None:
+        self._client.steps += 1
+        self._reporter.on_step(said)
+
+    def end(self) -> list[int]:
+        self._reporter.send_last()
+        return self.samples
+
+
+def test_batches_that_are_listed_before_the_first_step_count_step_by_step() -> None:
+    windows = Windows()
+    for _ in range(2):
+        for _ in range(6):
+            windows.take(32)
+        for _ in range(6):
+            windows.step()
+    assert windows.end()[:6] == [64] * 6
+
+
+def test_batches_that_a_step_adds_up_all_count_for_it() -> None:
+    windows = Windows()
+    for _ in range(4):
+        for _ in range(3):
+            windows.take(32)
+        windows.step()
+    samples = windows.end()
+    assert sum(samples) == 12 * 32 and samples[1] == 6 * 32
+
+
+def test_what_a_sampler_draws_at_once_counts_as_steps_of_the_epoch_before_say() -> None:
+    windows, sampler = Windows(), strata.Sampler(24, rank=0, ranks=1, seed=7)
+    for _ in range(2):
+        assert len(list(sampler)) == 24
+        for _ in range(6):
+            windows.step()
+    # How large a batch is can be seen once the second epoch begins.
+    assert windows.end()[:6] == [2, 2, 2, 18 + 4 + 4, 8, 8]
+
+
+def test_what_a_sampler_draws_at_once_counts_as_steps_say() -> None:
+    windows, sampler = Windows(), strata.Sampler(24, rank=0, ranks=1, seed=7)
+    assert len(list(sampler)) == 24
+    for _ in range(6):
+        windows.step(said=4)
+    assert windows.end()[:3] == [8] * 3
+
+
+def test_what_a_sampler_draws_step_by_step_counts_for_its_step() -> None:
+    windows = Windows()
+    sampler = iter(strata.Sampler(24, rank=0, ranks=1, seed=7))
+    for _ in range(6):
+        for _ in range(4):
+            next(sampler)
+        windows.step()
+    samples = windows.end()
+    assert sum(samples) == 24 and samples[:3] == [8] * 3

@@ -62,11 +62,13 @@ def test_ranks_have_the_bits_of_one_process_that_adds_in_tree_order(
             assert torch.equal(one, other)
 
 
-def test_the_norm_over_servers_clips_as_pytorch_does(tmp_path: pathlib.Path) -> None:
-    """In a job whose ranks are started as a user's are."""
+@pytest.mark.parametrize("samples", [0, 8])
+def test_the_norm_over_servers_clips_as_pytorch_does(tmp_path: pathlib.Path, samples: int) -> None:
+    """In a job whose ranks are started as a user's are, and that says their samples or not."""
+    options = ("--set", f"program.samples_per_rank={samples}") if samples else ()
     words = ("momentum", "clip_norm=0.05")
     result = must_finish(
-        support.run_job(tmp_path, "servers.py", *words, nodes=2, servers=2, options=SAMPLES)
+        support.run_job(tmp_path, "servers.py", *words, nodes=2, servers=2, options=options)
     )
     assert result.out.count("as PyTorch's own formula") == 2
 
@@ -121,6 +123,9 @@ REFUSALS = {
     "no step": r"the last backward\(\) had no step\(\)",
     "unfrozen": 'parameter "bias": was frozen when the optimizer was wrapped',
     "group": "add_param_group: group 1 comes after",
+    "state": r'has state of parameter "weight" \(momentum_buffer\) before it is wrapped',
+    "double": 'parameter "(weight|bias)": (has become torch.float64 since|other memory was put)',
+    "load": "load_state_dict: the optimizer's state is on the servers",
 }
 
 
@@ -156,3 +161,33 @@ def test_a_write_to_weights_of_the_servers_is_named(tmp_path: pathlib.Path) -> N
         " or have the optimizer on the ranks",
         error_lines(result)[0],
     ), result.err
+
+
+@pytest.mark.parametrize(
+    "what, kind",
+    [
+        ("unused", "momentum"),
+        ("unused", "decay"),
+        ("unused", "adamw"),
+        ("nothing", "decay"),
+        ("nothing", "adamw"),
+        ("without", "momentum"),
+        ("skip", "momentum"),
+        ("dummy", "momentum"),
+        ("zero", "adamw"),
+        ("empty", "adamw"),
+        ("assigned", "momentum"),
+        ("rest", "momentum"),
+    ],
+)
+def test_what_no_rank_uses_is_left_alone_and_a_rank_without_samples_counts_nothing(
+    tmp_path: pathlib.Path, what: str, kind: str
+) -> None:
+    result = must_finish(run_job(tmp_path, "absent.py", what, kind, "servers", nodes=2))
+    assert result.out.count("as one process") == 2
+
+
+def test_a_hook_that_comes_after_the_wrapping_counts(tmp_path: pathlib.Path) -> None:
+    what = "tensor" if torch.__version__.startswith("1.") else "post"
+    result = must_finish(run_job(tmp_path, "hooks.py", what, "servers", nodes=2))
+    assert result.out.count("as one process") == 2

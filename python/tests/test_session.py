@@ -112,7 +112,7 @@ REFUSALS = {
     "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, float('nan')]})": (
         '"w": element 2 is NaN'
     ),
-    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=0)": "samples: 0",
+    "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=-1)": "samples: -1",
     "s = strata.Session(params, strata.SGD()); s.step({'w': [1, 2, 3]}, samples=2.5)": (
         "samples: 2.5, must be a whole number"
     ),
@@ -239,6 +239,26 @@ def test_a_measurement_leaves_the_windows_of_the_progress_as_they_are(
     assert windows == [(50, 2000), (100, 4000), (150, 6000), (200, 8000)]
     (measured,) = (one for one in records if "test_accuracy" in one)
     assert measured["step"] == 60
+
+
+def test_every_report_of_a_step_is_kept(tmp_path: pathlib.Path) -> None:
+    must_finish(run_job(tmp_path, "reports.py"))
+    (metrics,) = tmp_path.rglob("metrics.jsonl")
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    measured = [
+        (one["step"], one.get("test_accuracy"), one.get("test_loss"), one.get("values", {}))
+        for one in records
+        if "samples" not in one
+    ]
+    assert measured == [
+        (0, None, None, {"before": 0.5}),
+        (10, None, None, {"train_loss": 0.1}),
+        (10, 0.25, None, {}),
+        (10, None, 2.0, {}),
+        (10, None, None, {"train_loss": 0.1}),
+        (10, None, None, {"train_loss": 0.2}),
+    ]
+    assert [one["step"] for one in records if "samples" in one][:1] == [20]
 
 
 def test_without_a_cluster_several_ranks_are_told_what_to_run(tmp_path: pathlib.Path) -> None:

@@ -15,7 +15,7 @@ import strata
 import strata.torch as st
 import torch
 from elastic_job import FakeLibrary, Ranks, ranks  # noqa: F401
-from strata import _lifetime, _rendezvous, sampler
+from strata import _rank, _rendezvous, sampler
 from strata.torch import _on_servers, _placement
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -49,7 +49,7 @@ def test_a_session_says_who_makes_a_step(ranks: Ranks) -> None:  # noqa: F811
     assert made.step_ranks_if_known(5) is None
     # Before it came it made none, which is no end.
     assert not made.step_ranks(2).makes_it
-    client = _lifetime.process.client
+    client = _rank.process.client
     assert client is not None and not client.has_left
     with pytest.raises(strata.InvalidArgument, match="step_ranks: step: -1"):
         made.step_ranks(-1)
@@ -78,7 +78,7 @@ def test_a_loop_that_does_not_ask_is_told_that_it_is_over(ranks: Ranks) -> None:
         "rank 1 leaves the job before step 7: the script's loop is to end there, as"
         " strata.ElasticSampler and step_ranks say"
     )
-    client = _lifetime.process.client
+    client = _rank.process.client
     assert client is not None and client.has_left and client.steps == 7
     made.close()
     assert library.finished == 1
@@ -123,7 +123,7 @@ def test_who_died_with_the_last_step_leads_no_more(ranks: Ranks) -> None:  # noq
     for step in range(3):
         strata.report(test_accuracy=(step + 1) / 100)  # node 0 does that
         made.step({"w": np.ones(2, "f4")})
-    client = _lifetime.process.client
+    client = _rank.process.client
     assert client is not None and client.leads()
     assert client.last_ranks() == strata.StepRanks(True, 0, 1, 6)
     strata.report(test_accuracy=0.5)
@@ -175,7 +175,7 @@ def test_a_pytorch_script_trains_the_steps_that_are_its_ranks(
     assert isinstance(optimizer._strata_trainer, _on_servers.Served)
     assert library.started == [(True, False)]
     assert optimizer.first_step == first_step
-    assert _lifetime.process.client.steps == steps  # type: ignore[union-attr]
+    assert _rank.process.client.steps == steps  # type: ignore[union-attr]
     assert len(used) == 2 * (steps - first_step)
     assert batches.has_left == (rank == 0)
     assert optimizer.step_ranks(3) == strata.StepRanks(True, rank, 4, 6)
@@ -351,7 +351,7 @@ def test_it_is_refused_before_the_job_begins(
     call: Callable[[], Any], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_rendezvous, "is_elastic", lambda: True)
-    monkeypatch.setattr(_lifetime.process, "client", SimpleNamespace(ranks=2, rank=0))
+    monkeypatch.setattr(_rank.process, "client", SimpleNamespace(ranks=2, rank=0))
     with pytest.raises(strata.InvalidArgument, match=named) as raised:
         call()
     assert "\n" not in str(raised.value)

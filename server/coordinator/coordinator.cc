@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,25 +14,23 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/control/addresses.h"
-#include "common/ipc/unix_socket.h"
-#include "common/limits/descriptors.h"
 #include "common/log.h"
+#include "common/os/descriptors.h"
+#include "common/os/unix_socket.h"
 #include "common/seal/secret.h"
 #include "common/unique_fd.h"
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/access/known_cluster.h"
-#include "server/coordinator/access/own_keys.h"
 #include "server/coordinator/access/policy_file.h"
 #include "server/coordinator/service/acceptor.h"
 #include "server/coordinator/service/coordinator_service.h"
-#include "server/coordinator/service/etcd/etcd_state.h"
+#include "server/coordinator/service/etcd_state.h"
 #include "server/coordinator/service/front.h"
 #include "server/coordinator/service/job_store.h"
 #include "server/coordinator/service/keys_service.h"
-#include "server/coordinator/service/logs/logs_service.h"
-#include "server/coordinator/service/state_lock.h"
+#include "server/coordinator/service/logs_service.h"
 
 namespace strata::server {
 namespace {
@@ -40,7 +39,7 @@ constexpr uint64_t kSpareDescriptors = 16;
 // How often one that waits to lead looks whether it is to stop.
 constexpr absl::Duration kStopLook = absl::Milliseconds(100);
 
-// What makes a coordinator's own certificate anew.
+// The command that renews a coordinator's own certificate.
 std::string HowToRenew(const StoredKeys& stored, const std::string& state, absl::Time now) {
   const std::string rotate = absl::StrCat("`strata keys rotate-ca --state ", state);
   if (!stored.authority.has_value()) return absl::StrCat(rotate, "` makes new keys");
@@ -73,7 +72,7 @@ class GrpcCoordinator final : public Coordinator {
     const absl::Status may = there.ok() ? CheckKeys(*there) : absl::OkStatus();
     if (!may.ok()) return may;
     if (!options_.etcd.endpoints.empty()) return there.ok() ? StandBy(*there) : there.status();
-    if (absl::Status own = KeepToNoCluster(options_.state_dir); !own.ok()) return own;
+    if (absl::Status own = RequireStandaloneState(options_.state_dir); !own.ok()) return own;
     absl::StatusOr<std::unique_ptr<JobStore>> store = JobStore::Open(options_.state_dir);
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
@@ -238,7 +237,7 @@ class GrpcCoordinator final : public Coordinator {
     }
     if (!leadership.ok()) return;  // deposed already, which on_lost says
     const absl::Status leads = LeadFrom(*leadership);
-    // What has ended with the lease is told by it.
+    // The lease tells why it has ended.
     if (!leads.ok() && !stop.stop_requested() && etcd_->leads()) options_.on_lost(leads);
   }
 
@@ -304,7 +303,7 @@ class GrpcCoordinator final : public Coordinator {
 
   bool HasPort() const { return !UnixPath(options_.listen); }
 
-  // Whether the coordinator can listen with the keys that it has.
+  // Checks that the coordinator can listen with the keys that it has.
   absl::Status CheckKeys(const StoredKeys& stored) const {
     const bool is_given = options_.own_keys.has_value();
     const std::optional<keys::KeyFile>& own = is_given ? options_.own_keys : stored.own;
@@ -367,7 +366,7 @@ class GrpcCoordinator final : public Coordinator {
     return absl::OkStatus();
   }
 
-  // What the process needs besides connections stays free.
+  // Descriptors that the process needs besides connections stay free.
   int ConnectionDescriptorsMax() const {
     return static_cast<int>(CoordinatorDescriptors(options_.limits).total - kSpareDescriptors);
   }
@@ -389,12 +388,60 @@ class GrpcCoordinator final : public Coordinator {
   std::jthread campaign_;  // the last: it makes most of them
 };
 
+bool IsWildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "*" || host == "[::]";
+}
+
+// Checks the options for one of several coordinators.
+absl::Status CheckEtcd(const Coordinator::Options& options) {
+  const Coordinator::Etcd& etcd = options.etcd;
+  if (etcd.endpoints.empty()) {
+    const bool is_more =
+        !(etcd.ca_file + etcd.cert_file + etcd.key_file + etcd.cluster + etcd.advertise).empty();
+    return is_more ? absl::InvalidArgumentError(
+                         "etcd: files, a cluster or an address of it, and "
+                         "no HOST:PORT where it is")
+                   : absl::OkStatus();
+  }
+  if (!options.on_lost) return absl::InvalidArgumentError("on_lost: is required with etcd");
+  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  if (etcd.advertise.empty() && (UnixPath(options.listen) || IsWildcard(host))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--etcd: --listen ", options.listen,
+        " is no address that other hosts know this one by: --advertise HOST:PORT says it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPositive(const char* option, absl::Duration value) {
+  if (value > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": ", absl::FormatDuration(value), " is not positive"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options) {
   const absl::Status valid = options.Validate();
   if (!valid.ok()) return valid;
   return std::make_unique<GrpcCoordinator>(std::move(options));
+}
+
+absl::Status Coordinator::Options::Validate() const {
+  if (listen.empty())
+    return absl::InvalidArgumentError("listen: HOST:PORT or unix:/PATH is required");
+  if (state_dir.empty()) return absl::InvalidArgumentError("state: a directory is required");
+  if (heartbeat >= dead_after) {
+    return absl::InvalidArgumentError(absl::StrCat("dead_after: ", absl::FormatDuration(dead_after),
+                                                   " is not longer than a heartbeat (",
+                                                   absl::FormatDuration(heartbeat), ")"));
+  }
+  if (absl::Status several = CheckEtcd(*this); !several.ok()) return several;
+  if (absl::Status wait = CheckPositive("failover", etcd.failover); !wait.ok()) return wait;
+  const absl::Status counts = limits.Validate();
+  const absl::Status idle = CheckPositive("idle_after", idle_after);
+  if (!counts.ok() || !idle.ok()) return counts.ok() ? idle : counts;
+  return CheckPositive("heartbeat", heartbeat);
 }
 
 }  // namespace strata::server

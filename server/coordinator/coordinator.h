@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/checkpoint/store.h"
 #include "common/keys/key_file.h"
-#include "common/limits/limits.h"
+#include "common/os/limits.h"
 #include "proto/control.pb.h"
 
 namespace strata::server {
@@ -38,14 +38,14 @@ class Coordinator {
     // With HOST:PORT: the path of a Unix socket of this user, where it is free.
     std::string also_listen = {};
     std::string state_dir = "strata-state";
-    // What the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which InitKeys
-    // makes.
+    // The keys that the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which
+    // InitKeys makes.
     std::optional<keys::KeyFile> own_keys = {};
     std::string own_keys_from = "--keys";  // for messages
     // The cluster was started as a whole, by one user for a while: that user's jobs may ask for
     // what a policy allows elsewhere.
     bool is_one_users = false;
-    // What the cluster's users may do, read anew once it has changed; empty: STATE/policy.textproto
+    // The policy: what users may do, read again once it has changed; empty: STATE/policy.textproto
     // where it is there.
     std::string policy_file = {};
     // Without keys: whoever reaches the HOST:PORT may do all, and run programs as this user.
@@ -68,7 +68,7 @@ class Coordinator {
     StoreOpener open_store;
     Etcd etcd = {};
     // With etcd: called once, by any thread, when this one leads no longer or cannot lead, with a
-    // line for the user. It is to be stopped then: nothing that it says counts any more.
+    // line for the user. It must be stopped then: nothing that it says counts any more.
     std::function<void(const absl::Status&)> on_lost = {};
 
     // Errors: InvalidArgument naming the option.
@@ -87,7 +87,7 @@ class Coordinator {
   // file; FailedPrecondition: what is in etcd is another cluster's, or the state directory has jobs
   // of its own.
   virtual absl::Status Start() = 0;
-  // Ends the daemon in less than 2 s, whatever streams are open. Running jobs go on. Idempotent.
+  // Ends the daemon in less than 2 s, whatever streams are open. Running jobs continue. Idempotent.
   virtual void Stop() = 0;
 
   // Returns the port that the daemon listens on; 0 before Start, and where it has none.

@@ -13,11 +13,11 @@
 #include "absl/time/clock.h"
 #include "common/control/coordinator_client.h"
 #include "common/job/job.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/testing/test_keys.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/fake_daemon.h"
+#include "server/testing/fake_daemon.h"
 
 namespace strata::server {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "absl/strings/numbers.h"
 #include "common/net/free_port.h"
-#include "common/process/process.h"
+#include "common/os/process.h"
 #include "gmock/gmock.h"
-#include "server/coordinator/testing/fake_daemon.h"
-#include "server/coordinator/testing/standby_fixture.h"
+#include "server/testing/fake_daemon.h"
+#include "server/testing/standby_fixture.h"
 
 namespace strata::server {
 namespace {

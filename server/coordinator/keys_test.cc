@@ -1,4 +1,4 @@
-// Who gets in: a coordinator with an authority of its own, over real TLS.
+// Admission: a coordinator with an authority of its own, over real TLS.
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server_builder.h>
@@ -12,17 +12,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/control/calls/keys_client.h"
 #include "common/control/coordinator_client.h"
-#include "common/ipc/testing/short_folder.h"
+#include "common/control/keys_client.h"
 #include "common/keys/join_token.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/testing/short_folder.h"
+#include "common/testing/test_keys.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/keys.grpc.pb.h"
+#include "server/coordinator/access/access.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/testing/fake_daemon.h"
+#include "server/testing/fake_daemon.h"
 
 namespace strata::server {
 namespace {
@@ -105,6 +106,72 @@ class KeysTest : public ::testing::Test {
   std::unique_ptr<Coordinator> coordinator_;
 };
 
+// Keys of all roles that count for long, and a token.
+proto::KeyBookRecord ManyKeys() {
+  proto::KeyBookRecord book;
+  const int64_t now_ms = absl::ToUnixMillis(absl::Now());
+  for (const char* role : {"server", "worker", "user"}) {
+    for (const char* name : {"a", "b", "c"}) {
+      proto::IssuedKey* key = book.add_keys();
+      key->set_role(role);
+      key->set_name(name);
+      key->set_issued_ms(now_ms);
+      key->set_expires_ms(now_ms + 3'600'000);
+    }
+  }
+  proto::OpenToken* token = book.add_tokens();
+  token->set_secret_hash("hash");
+  token->set_uses_left(1);
+  token->set_expires_ms(now_ms + 3'600'000);
+  return book;
+}
+
+// Gives a key a page.
+class PagedKeys final : public proto::Keys::Service {
+ public:
+  PagedKeys() : access_({.book = ManyKeys()}) {}
+  grpc::Status ListKeys(grpc::ServerContext*, const proto::ListKeysRequest* request,
+                        proto::ListKeysReply* reply) override {
+    ++pages;
+    *reply = access_.List(absl::Now(), *request, /*bytes_max=*/1);
+    return grpc::Status::OK;
+  }
+
+  int pages = 0;
+
+ private:
+  Access access_;
+};
+
+TEST(KeyPages, AreReadToTheirEndInTheirOrder) {
+  PagedKeys keys;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&keys);
+  const auto server = builder.BuildAndStart();
+  const auto listed = control::ListKeys(
+      {.coordinator = absl::StrCat("127.0.0.1:", port), .credentials = Credentials::Insecure()});
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  std::string names;
+  for (const proto::IssuedKey& key : listed->keys()) {
+    absl::StrAppend(&names, key.role(), " ", key.name(), ", ");
+  }
+  EXPECT_EQ(names,
+            "server a, server b, server c, worker a, worker b, worker c, user a, user b, user c, ");
+  EXPECT_EQ(listed->tokens_size(), 1);
+  EXPECT_EQ(keys.pages, 9);
+  EXPECT_FALSE(listed->more());
+}
+
+TEST(KeyPages, WhoKnowsOfNoneGetsAllAtOnce) {
+  Access access({.book = ManyKeys()});
+  const proto::ListKeysReply all = access.List(absl::Now(), {}, /*bytes_max=*/1);
+  EXPECT_EQ(all.keys_size(), 9);
+  EXPECT_EQ(all.tokens_size(), 1);
+  EXPECT_FALSE(all.more());
+}
+
 TEST_F(KeysTest, WhoJoinsMayDoWhatItsRoleMay) {
   const Credentials worker = Joined(Role::kWorker, "w1");
   const Credentials server = Joined(Role::kServer, "s1");
@@ -178,15 +245,15 @@ TEST_F(KeysTest, ACertificateThatDoesNotCountIsRefusedAndTheReasonSaid) {
               HasSubstr("expired at"));
   EXPECT_THAT(told(made(ada, now + absl::Minutes(9), now + absl::Hours(1))),
               HasSubstr("set the clocks"));
-  // Of another authority; its owner, too, does not trust this coordinator, so it is handed the
-  // right root.
+  // A key of another authority; its owner, too, does not trust this coordinator, so it is handed
+  // the right root.
   keys::KeyFile foreign = keys::MakeKeyFile(keys::MakeAuthority("lab", now), ada,
                                             now - absl::Minutes(9), now + absl::Hours(1));
   foreign.roots = own.roots();
   EXPECT_THAT(told(foreign), HasSubstr("another"));
 }
 
-// What shows these keys at a free port, and serves nothing.
+// A server that shows these keys at a free port, and serves nothing.
 std::unique_ptr<grpc::Server> AnswerWith(const keys::KeyFile& own, int* port) {
   using namespace grpc::experimental;  // NOLINT: all names of one kind
   TlsServerCredentialsOptions options(std::make_shared<StaticDataCertificateProvider>(
@@ -334,13 +401,13 @@ TEST_F(KeysTest, ADaemonsCertificateIsRenewedOverItsSession) {
   EXPECT_GT(fresh->chain[0].not_after(), now + absl::Hours(24 * 6));
   EXPECT_EQ(fresh->identity, old.identity);
 
-  // The daemon stays while the coordinator starts anew with the next authority, and trusts it then.
+  // The daemon stays while the coordinator restarts with the next authority, and trusts it then.
   ASSERT_TRUE(RotateKeys(State(), now).ok());
   ASSERT_NO_FATAL_FAILURE(Start());
   ASSERT_TRUE(renewed(fresh->chain[0].fingerprint()));
   const auto between = keys::ReadKeyFile(path);
   EXPECT_EQ(between->roots.size(), 2u);
-  // Who joins meanwhile knows the coordinator by the authority before.
+  // A daemon that joins meanwhile knows the coordinator by the authority before.
   EXPECT_TRUE(control::Join(Outside(), Token("worker"), Role::kWorker, "w2").ok());
   proto::RevokeRequest w2;
   w2.set_name("w2");

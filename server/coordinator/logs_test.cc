@@ -11,14 +11,14 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/control/calls/logs_client.h"
-#include "common/control/calls/logs_offer.h"
+#include "common/control/logs_client.h"
+#include "common/control/logs_offer.h"
 #include "common/ids.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/logs.pb.h"
 #include "server/coordinator/tenants_fixture.h"
-#include "server/coordinator/testing/fake_daemon.h"
+#include "server/testing/fake_daemon.h"
 
 namespace strata::server {
 namespace {
@@ -160,7 +160,7 @@ TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
   EXPECT_EQ(sams.status, absl::OkStatus());
   EXPECT_EQ(sams.lines, "a\nb\n");
   for (const char* user : {"otto", "ada"}) EXPECT_EQ(Read(user, Asking(job)).lines, "a\nb\n");
-  // Of the same namespace, and of another one.
+  // Jobs of the same namespace, and of another one.
   for (const char* user : {"sue", "vera"}) {
     const Shown theirs = Read(user, Asking(job));
     EXPECT_TRUE(absl::IsPermissionDenied(theirs.status)) << theirs.status;
@@ -266,7 +266,7 @@ TEST_F(LogsTest, WhoAsksForMoreThanAPatternIsRefused) {
   request.mutable_lines()->set_grep(std::string(10 << 20, 'a'));
   const absl::Status status = Read("sam", request).status;
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(status.message(), HasSubstr("grep: a pattern of 10485760 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("lines.grep has 10485760 bytes"));
   request = Asking(job);
   for (int i = 0; i < 300'000; ++i) request.add_ranks(0);
   EXPECT_TRUE(absl::IsInvalidArgument(Read("sam", request).status));

@@ -5,15 +5,15 @@
 #include <fstream>
 #include <thread>
 
-#include "common/control/calls/keys_client.h"
+#include "common/control/keys_client.h"
 #include "common/control/session.h"
-#include "common/ipc/testing/short_folder.h"
 #include "common/keys/join_token.h"
+#include "common/testing/short_folder.h"
 #include "gmock/gmock.h"
 #include "server/coordinator/access/key_store.h"
-#include "server/coordinator/service/etcd/requests.h"
-#include "server/coordinator/testing/fake_daemon.h"
-#include "server/coordinator/testing/standby_fixture.h"
+#include "server/coordinator/service/etcd_client.h"
+#include "server/testing/fake_daemon.h"
+#include "server/testing/standby_fixture.h"
 
 namespace strata::server {
 namespace {

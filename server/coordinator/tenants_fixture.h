@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "common/control/calls/keys_client.h"
 #include "common/control/coordinator_client.h"
-#include "common/ipc/testing/short_folder.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/control/keys_client.h"
+#include "common/testing/short_folder.h"
+#include "common/testing/test_keys.h"
 #include "gtest/gtest.h"
 #include "server/coordinator/access/key_store.h"
 #include "server/coordinator/coordinator.h"
@@ -121,7 +121,7 @@ class TenantsTest : public ::testing::Test {
     for (const proto::JobStatus& job : *listed) ids.push_back(job.job_id());
     return ids;
   }
-  // What a call answers that may go on as long as a job; Cancelled: it went on for too long.
+  // The answer to a call that may last as long as a job; Cancelled: it lasted too long.
   static absl::Status Ended(CoordinatorClient* client, const std::function<absl::Status()>& call) {
     absl::Notification has_ended;
     std::thread watch([&] {
@@ -132,7 +132,7 @@ class TenantsTest : public ::testing::Test {
     watch.join();
     return status;
   }
-  // What each call about a job answers.
+  // The answer to each call about a job.
   static std::vector<absl::Status> AnswersAbout(CoordinatorClient* client, JobId job) {
     return {client->GetJob(job).status(), client->Cancel(job),
             Ended(client,

@@ -1,4 +1,4 @@
-// What a coordinator's port agrees to with a peer that would rather have something weaker. What it
+// A coordinator's port and peers that ask for something weaker. What it
 // refuses, a server that takes everything agrees to with the same peer: so it is the coordinator
 // that refuses, not the peer that cannot.
 
@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "absl/time/clock.h"
-#include "common/ipc/testing/short_folder.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/testing/short_folder.h"
+#include "common/testing/test_keys.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "server/coordinator/access/key_store.h"
@@ -83,7 +83,8 @@ class CarelessServer {
   std::thread thread_;
 };
 
-// Whether a handshake of at most this version, and with these ciphers of TLS 1.2, comes about.
+// Returns whether a handshake of at most this version, and with these ciphers of TLS 1.2, comes
+// about.
 bool Agrees(int port, int version_max, const char* ciphers) {
   const Context context = MakeContext(TLS_client_method(), ciphers);
   SSL_CTX_set_max_proto_version(context.get(), version_max);

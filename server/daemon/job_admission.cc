@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_format.h"
 #include "common/counted.h"
-#include "common/job/exchange/connections.h"
-#include "common/job/exchange/own_shards.h"
-#include "common/limits/process_use.h"
+#include "common/job/connections.h"
+#include "common/job/placement.h"
+#include "common/os/process_use.h"
 #include "server/shard/shard_budget.h"
 
 namespace strata::server {

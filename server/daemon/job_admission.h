@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
-#include "common/limits/limits.h"
-#include "common/limits/memory_ledger.h"
+#include "common/os/limits.h"
+#include "common/os/memory_ledger.h"
 #include "proto/control.pb.h"
 
 namespace strata::server {
@@ -28,7 +28,7 @@ class JobAdmission {
   // Unknown jobs and shards are fine.
   void Release(JobId job);
   void ReleaseShard(JobId job, ShardId shard);
-  // Whether the job has a shard here.
+  // Returns whether the job has a shard here.
   bool Knows(JobId job) const { return jobs_.contains(job); }
 
   // Returns the memory that the job may take, by formula, of the daemon's shard `shard`; 0 where

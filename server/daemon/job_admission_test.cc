@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
-#include "common/job/exchange/own_shards.h"
+#include "common/job/placement.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
+#include "server/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {

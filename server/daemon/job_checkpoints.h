@@ -9,19 +9,33 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
 #include "common/ids.h"
+#include "common/image/chunk_image.h"
 #include "proto/processes.pb.h"
-#include "server/daemon/load_checkpoint.h"
-#include "server/shard/shard_cut.h"
+#include "proto/record.pb.h"
+#include "server/shard/shard_report.h"
 
 namespace strata::server {
 
+// Puts images of chunks where they belong; they are gone after the call. The reader's threads make
+// one call after the other, none once LoadCheckpoint has returned.
+using TakeImages = std::function<absl::Status(absl::Span<const ChunkImage>)>;
+
+// Reads the objects with chunks of the given shards of the job, of the checkpoint that the record
+// resumes, and hands on all their images as they come. An object may turn out to be damaged after
+// images of it have been handed on. Errors: NotFound, DataLoss, InvalidArgument: the checkpoint is
+// damaged, naming the object and what is wrong; those of `take`; others: the store's.
+absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<ShardId>& shards,
+                            Store& store, const TakeImages& take);
+
 // The checkpoints of the jobs on one server: writes those that jobs ask for, and reads those that
-// jobs go on from, on threads of their own.
+// jobs resume, on threads of its own.
 //
 // Threads: OnCut from any, and it does not block; the rest from the owner's.
 class JobCheckpoints {

@@ -19,8 +19,8 @@
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/image/chunk_image.h"
-#include "common/limits/limits.h"
-#include "common/net/host_link.h"
+#include "common/net/interfaces.h"
+#include "common/os/limits.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/control.pb.h"
@@ -48,7 +48,7 @@ struct ServerOptions {
   absl::Status Validate() const;
 };
 
-// What the daemon needs of its surroundings.
+// The parts that the daemon is built from.
 struct ServerParts {
   const kernels::Kernels* kernels = nullptr;  // outlives the daemon
   // Called once per shard.
@@ -76,7 +76,7 @@ class ServerDaemon {
   // Tells the coordinator that this daemon ends before long: it gets nothing new, and other servers
   // get its shards. REQUIRES: Start has succeeded.
   void Leave();
-  // Whether no job has weights here.
+  // Returns whether no job has weights here.
   bool is_idle() const { return is_idle_; }
   // Signs off and ends the shards. Idempotent.
   void Stop();
@@ -93,7 +93,7 @@ class ServerDaemon {
   absl::Status StartShard(uint32_t* port, uint32_t last);
   void OnMessage(const proto::CoordinatorMessage& message);
   void TakeIn(const proto::InstallJob& install);
-  // Whether there is room for the job. Errors: as JobAdmission::Admit.
+  // Takes the job if there is room for it. Errors: as JobAdmission::Admit.
   absl::Status Admit(const proto::InstallJob& install);
   // Calls for each shard of this server that the job has, up to the first error; from any thread,
   // and so does EndInstall.
@@ -115,7 +115,7 @@ class ServerDaemon {
   void ChangeView(const proto::ViewChange& change);
   // Forgets copies of a shard that are older than the generation, and the job with its last one.
   void Forget(JobId job, ShardId shard, uint32_t generation);
-  // Has the shards go on from the job's checkpoint, and tells the coordinator how that went.
+  // Has the shards resume the job's checkpoint, and tells the coordinator the outcome.
   void Load(const proto::InstallJob& install);
   void TellInstalled(const proto::InstallJob& install, const absl::Status& status);
   void Remove(uint32_t job);

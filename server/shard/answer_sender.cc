@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/shard/frames/reply.h"
+#include "server/shard/shard_action.h"
 
 namespace strata::server {
 

@@ -7,10 +7,10 @@
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
 #include "server/shard/chunk/chunk_state.h"
-#include "server/shard/frames/node_connections.h"
-#include "server/shard/frames/shard_trace.h"
+#include "server/shard/node_connections.h"
 #include "server/shard/shard_core.h"
 #include "server/shard/shard_plan.h"
+#include "server/shard/shard_trace.h"
 
 namespace strata::server {
 

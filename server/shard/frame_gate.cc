@@ -8,7 +8,7 @@ namespace {
 using wire::ErrorCode;
 using wire::Op;
 
-// Whether the frame is to hold all elements of its chunk; else it holds none.
+// Returns whether the frame must hold all elements of its chunk; else it must hold none.
 bool HasElements(const wire::Header& header) {
   return (header.op == Op::kInit || header.op == Op::kPushPull || header.op == Op::kApply) &&
          (header.flags & wire::kFlagEmpty) == 0;

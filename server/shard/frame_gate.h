@@ -10,12 +10,12 @@
 #include "common/ids.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "server/shard/frames/node_connections.h"
+#include "server/shard/node_connections.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
 
-// What is wrong with a frame.
+// A reason not to take a frame.
 struct FrameFault {
   wire::ErrorCode code = wire::ErrorCode::kNone;
   std::string reason;
@@ -32,19 +32,19 @@ class FrameGate {
   // Both outlive it.
   FrameGate(const ShardPlan& plan, const NodeConnections& connections);
 
-  // Checks HELLO; where nothing is wrong with it, `binding` is what it says.
+  // Checks HELLO. If nothing is wrong with it, sets `binding` to what it says.
   std::optional<FrameFault> CheckHello(transport::ConnectionId connection,
                                        const wire::Header& header, const wire::Hello& hello,
                                        Binding* binding) const;
-  // Checks the HELLO of who says to be the shard's primary.
+  // Checks the HELLO of a server that claims to be the shard's primary.
   std::optional<FrameFault> CheckPrimary(const wire::Header& header,
                                          const wire::Hello& hello) const;
-  // Checks a change that the primary says; where nothing is wrong with it, `node` and `chunk` are
-  // the indices of whose and what it is about, if it is about one.
+  // Checks a change that the primary says. If nothing is wrong with it, sets `node` and `chunk` to
+  // the indices of the node and chunk that it is about, if it names one.
   std::optional<FrameFault> CheckChange(const wire::Frame& frame, size_t* node,
                                         size_t* chunk) const;
-  // Checks any other frame of a bound connection; where nothing is wrong with it, `chunk` is the
-  // index of its chunk in the plan. RETIRE is about no chunk.
+  // Checks any other frame of a bound connection. If nothing is wrong with it, sets `chunk` to the
+  // index of its chunk in the plan. RETIRE names no chunk.
   std::optional<FrameFault> Check(const Binding& binding, const wire::Frame& frame,
                                   size_t* chunk) const;
 

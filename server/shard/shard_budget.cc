@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_format.h"
 #include "common/job/optimizer.h"
-#include "common/trace/trace_log.h"
-#include "compression/encoder.h"
-#include "server/shard/shard_cut.h"
+#include "common/job/trace_log.h"
+#include "numerics/encoder.h"
 #include "server/shard/shard_plan.h"
+#include "server/shard/shard_report.h"
 
 namespace strata::server {
 namespace {
@@ -42,18 +42,18 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
                           .window = std::max<uint64_t>(1, record.job().window()),
                           .own_bytes = own,
                           .chunk_bytes = chunk};
-  // What one node may have pushed without an answer.
+  // The pushes of one node that may be unanswered.
   const uint64_t unanswered = std::min(SaturatingProduct(size.window, chunk), own);
   MemoryFormula need;
   need.Add("weights", own);
   need.Add("chunk in update", chunk);
   if (plan->rules.keeps_previous) need.Add("weights of the clock before", own);
   if (record.takes_first_weights()) need.Add("first weights", own);
-  if (const int vectors = StateVectors(plan->rules.update.optimizer.kind); vectors > 0) {
+  if (const int vectors = plan->rules.update.state_vectors_max(); vectors > 0) {
     need.Add(absl::StrFormat("optimizer state %d x %s", vectors, BytesText(own)), own * vectors);
   }
   if (plan->rules.cut_every > 0) {
-    const uint64_t vectors = 1 + StateVectors(plan->rules.update.optimizer.kind);
+    const uint64_t vectors = 1 + plan->rules.update.state_vectors_max();
     need.Add(absl::StrFormat("checkpoints %d x %d x %s", kCutsHeldMax, vectors, BytesText(own)),
              SaturatingProduct(kCutsHeldMax * vectors, own));
   }

@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "common/limits/memory_ledger.h"
+#include "common/os/memory_ledger.h"
 #include "proto/record.pb.h"
 
 namespace strata::server {

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
+#include "server/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {
@@ -132,7 +132,7 @@ TEST(ShardBudget, WhatAShardHoldsStaysWithinIt) {
       }
     }
   }
-  // Of the leaves 0 and 1 of three the tree keeps one sum, or both.
+  // The tree keeps one sum of leaves 0 and 1 of three, or both of them.
   const uint64_t held = shard.core().NextReports().at(JobId(7)).memory_bytes;
   EXPECT_GT(held, 30u << 10);
   const MemoryFormula formula = *ShardMemoryNeed(record, ShardId(0));

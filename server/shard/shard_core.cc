@@ -7,14 +7,17 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "common/job/exchange/shard_generation.h"
 #include "common/job/job.h"
-#include "server/shard/frames/reply.h"
+#include "common/job/placement.h"
+#include "server/shard/shard_action.h"
 #include "server/shard/shard_job.h"
 #include "server/shard/shard_plan.h"
 
 namespace strata::server {
 namespace {
+
+// Shards and connections that have left and are remembered.
+constexpr size_t kLeftMax = 4096;
 
 absl::Status NotHere(JobId job, ShardId shard) {
   return absl::NotFoundError(
@@ -100,6 +103,8 @@ absl::StatusOr<bool> ShardCore::BeginInstall(const proto::JobRecord& record, Sha
   made.job = std::make_unique<ShardJob>(*std::move(plan), copy, kernels_, *made.pool, &scratch_,
                                         &refusals_, &cuts_, std::move(trace));
   made.record = std::move(text);
+  made.cluster = record.cluster();
+  made.token = record.token();
   if (record.has_resume() && copy != ShardCopy::kEmptyBackup) {
     installing_[key] = std::move(made);
     return false;
@@ -142,6 +147,7 @@ absl::Status ShardCore::Advance(JobId id, absl::FunctionRef<absl::Status(ShardJo
 
 void ShardCore::Add(const JobShard& id, Installed installed) {
   if (installed.job->trace() != nullptr) ++traced_;
+  left_shards_.erase(id);
   jobs_[id] = std::move(installed);
 }
 
@@ -161,10 +167,10 @@ absl::Status ShardCore::Promote(JobId job, ShardId shard, uint32_t generation,
                  [&](ShardJob& found) { return found.Promote(generation, actions); });
 }
 
-absl::Status ShardCore::GoOnAlone(JobId job, ShardId shard, uint32_t generation,
-                                  std::vector<ShardAction>* actions) {
+absl::Status ShardCore::ContinueWithoutBackup(JobId job, ShardId shard, uint32_t generation,
+                                              std::vector<ShardAction>* actions) {
   return OnShard(job, shard, actions,
-                 [&](ShardJob& found) { return found.GoOnAlone(generation, actions); });
+                 [&](ShardJob& found) { return found.ContinueWithoutBackup(generation, actions); });
 }
 
 absl::Status ShardCore::FillBackup(JobId job, ShardId shard, uint32_t generation,
@@ -199,22 +205,37 @@ bool ShardCore::RemoveShard(JobId job, ShardId shard, uint32_t generation,
   const auto found = jobs_.find(JobShard(job, shard));
   if (found == jobs_.end()) return false;
   if (found->second.job->generation() >= generation) return true;
-  Close(found->second, actions);
+  Close(*found, actions);
   jobs_.erase(found);
   return false;
 }
 
-void ShardCore::Close(const Installed& installed, std::vector<ShardAction>* actions) {
+void ShardCore::Close(const std::pair<const JobShard, Installed>& leaving,
+                      std::vector<ShardAction>* actions) {
+  const auto& [shard, installed] = leaving;
   for (const transport::ConnectionId connection : installed.job->Connections()) {
-    bound_.erase(connection);
+    Leave(connection);
     actions->push_back({.kind = ShardAction::Kind::kClose, .connection = connection});
   }
   if (installed.job->trace() != nullptr) --traced_;
+  if (left_shards_.size() >= kLeftMax) left_shards_.erase(left_shards_.begin());
+  left_shards_[shard] = {installed.cluster, installed.token};
+}
+
+void ShardCore::Leave(transport::ConnectionId connection) {
+  if (bound_.erase(connection) == 0) return;
+  if (left_connections_.size() >= kLeftMax) left_connections_.erase(left_connections_.begin());
+  left_connections_.insert(connection);
+}
+
+bool ShardCore::HasLeft(const JobShard& shard, uint64_t cluster, uint64_t token) const {
+  const auto left = left_shards_.find(shard);
+  return left != left_shards_.end() && left->second == std::pair(cluster, token);
 }
 
 void ShardCore::UnbindClosed(size_t first, const std::vector<ShardAction>& actions) {
   for (size_t i = first; i < actions.size(); ++i) {
-    if (actions[i].kind == ShardAction::Kind::kClose) bound_.erase(actions[i].connection);
+    if (actions[i].kind == ShardAction::Kind::kClose) Leave(actions[i].connection);
   }
 }
 
@@ -228,16 +249,16 @@ std::shared_ptr<BlockSource> ShardCore::MemoryOf(transport::ConnectionId connect
   return installed == nullptr ? nullptr : installed->memory;
 }
 
-void ShardCore::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
+void ShardCore::ReleaseCut(JobId job, ShardId shard, uint64_t clock) {
   const auto found = jobs_.find(JobShard(job, shard));
-  if (found != jobs_.end()) found->second.job->LetGoOf(clock);
+  if (found != jobs_.end()) found->second.job->ReleaseCut(clock);
 }
 
 void ShardCore::Remove(JobId job, std::vector<ShardAction>* actions) {
   const auto is_of_job = [job](const auto& entry) { return entry.first.first == job; };
   std::erase_if(installing_, is_of_job);
-  for (auto& [key, installed] : jobs_) {
-    if (key.first == job) Close(installed, actions);
+  for (const auto& entry : jobs_) {
+    if (entry.first.first == job) Close(entry, actions);
   }
   std::erase_if(jobs_, is_of_job);
 }
@@ -247,7 +268,9 @@ void ShardCore::OnFrame(transport::ConnectionId connection, wire::Frame frame, a
   if (frame.header.op == wire::Op::kHello) return OnHello(connection, frame, now, actions);
   const Installed* const bound = BoundTo(connection);
   if (bound == nullptr) {
-    return Refuse(connection, frame, wire::ErrorCode::kNoHello, "HELLO comes first", actions);
+    const bool has_left = left_connections_.contains(connection);
+    return Refuse(connection, frame, wire::ErrorCode::kNoHello, "HELLO comes first", actions,
+                  has_left ? Sender::kLeft : Sender::kStranger);
   }
   const size_t first = actions->size();
   bound->job->OnFrame(connection, frame, now, actions);
@@ -303,18 +326,21 @@ void ShardCore::OnHello(transport::ConnectionId connection, const wire::Frame& f
   if (job == jobs_.end()) {
     const bool is_known =
         absl::c_any_of(jobs_, [id](const auto& entry) { return entry.first.first == id; });
-    return Refuse(connection, frame, wire::ErrorCode::kWrongJob,
-                  is_known
-                      ? absl::StrFormat("shard %d of job %d is not here", hello.shard, id.value())
-                      : absl::StrFormat("job %d is not here", id.value()),
-                  actions);
+    return Refuse(
+        connection, frame, wire::ErrorCode::kWrongJob,
+        is_known ? absl::StrFormat("shard %d of job %d is not here", hello.shard, id.value())
+                 : absl::StrFormat("job %d is not here", id.value()),
+        actions, HasLeft(key, hello.cluster, hello.token) ? Sender::kLeft : Sender::kStranger);
   }
   if (const auto bound = bound_.find(connection); bound != bound_.end() && bound->second != key) {
     return Refuse(connection, frame, wire::ErrorCode::kWrongJob, "bound to another job or shard",
                   actions);
   }
   const size_t first = actions->size();
-  if (job->second.job->OnHello(connection, frame, hello, now, actions)) bound_[connection] = key;
+  if (job->second.job->OnHello(connection, frame, hello, now, actions)) {
+    bound_[connection] = key;
+    left_connections_.erase(connection);
+  }
   UnbindClosed(first, *actions);
 }
 
@@ -324,18 +350,19 @@ void ShardCore::OnMalformed(transport::ConnectionId connection, std::vector<Shar
 
 void ShardCore::Refuse(transport::ConnectionId connection, const wire::Frame& frame,
                        wire::ErrorCode code, const std::string& reason,
-                       std::vector<ShardAction>* actions) {
+                       std::vector<ShardAction>* actions, Sender sender) {
   if (const Installed* const bound = BoundTo(connection)) {
     return bound->job->Refuse(connection, frame, code, reason, actions);
   }
   ++refused_;
-  ++refusals_[RefusalCause(code, Sender::kStranger)];
+  ++refusals_[RefusalCause(code, sender)];
   actions->push_back({ShardAction::Kind::kSend, connection,
                       ErrorReply(frame.header, frame.payload.size(), code, reason)});
 }
 
 void ShardCore::OnDisconnected(transport::ConnectionId connection, const absl::Status& why,
                                absl::Time now, std::vector<ShardAction>* actions) {
+  left_connections_.erase(connection);
   const Installed* const bound = BoundTo(connection);
   if (bound == nullptr) return;
   bound_.erase(connection);

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <vector>
 
-#include "compression/checked_payload.h"
-#include "compression/encoder.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
+#include "numerics/checked_payload.h"
+#include "numerics/encoder.h"
+#include "server/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {
@@ -19,7 +19,7 @@ using wire::Op;
 
 constexpr uint32_t kElements = 300;
 
-proto::JobRecord Record(const std::string& text, std::vector<uint32_t> ranks = {1, 1}) {
+proto::JobRecord CodecRecord(const std::string& text, std::vector<uint32_t> ranks = {1, 1}) {
   JobOptions options;
   options.ranks = std::move(ranks);
   options.elements = kElements;
@@ -64,7 +64,7 @@ wire::Frame Encoded(const proto::JobRecord& record, uint32_t node, uint64_t cloc
 }
 
 TEST(ShardCodecs, FramesOfAnotherCodecThanTheJobsAreRefused) {
-  const proto::JobRecord record = Record("push { codec: INT8 } pull { codec: FP16 }");
+  const proto::JobRecord record = CodecRecord("push { codec: INT8 } pull { codec: FP16 }");
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const auto node = shard.Join(record, 0);
@@ -84,7 +84,7 @@ TEST(ShardCodecs, FramesOfAnotherCodecThanTheJobsAreRefused) {
 }
 
 TEST(ShardCodecs, APayloadThatNoEncoderMakesIsRefusedAndTheNextOneTaken) {
-  const proto::JobRecord record = Record("push { codec: INT8 } consistency { async {} }", {1});
+  const proto::JobRecord record = CodecRecord("push { codec: INT8 } consistency { async {} }", {1});
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const auto node = shard.Join(record, 0);
@@ -110,9 +110,9 @@ TEST(ShardCodecs, APayloadThatNoEncoderMakesIsRefusedAndTheNextOneTaken) {
 
 class ShardCodecsOf : public testing::TestWithParam<std::string> {};
 
-// Two nodes, three clocks: every answer goes on from the one before, and both nodes' are the same.
+// Two nodes, three clocks: every answer continues from the one before, and both nodes get the same.
 TEST_P(ShardCodecsOf, ASyncAnswerIsEncodedOnceForAllNodes) {
-  const proto::JobRecord record = Record("pull { " + GetParam() + " }");
+  const proto::JobRecord record = CodecRecord("pull { " + GetParam() + " }");
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const transport::ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1)};
@@ -143,7 +143,8 @@ TEST_P(ShardCodecsOf, ASyncAnswerIsEncodedOnceForAllNodes) {
 }
 
 TEST_P(ShardCodecsOf, AnAsyncNodeIsAnsweredWithWhatItsOwnCopyLacks) {
-  const proto::JobRecord record = Record("consistency { async {} } pull { " + GetParam() + " }");
+  const proto::JobRecord record =
+      CodecRecord("consistency { async {} } pull { " + GetParam() + " }");
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const transport::ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1)};
@@ -164,9 +165,9 @@ TEST_P(ShardCodecsOf, AnAsyncNodeIsAnsweredWithWhatItsOwnCopyLacks) {
   }
 }
 
-// What is asked for again over a new connection.
+// An answer that is asked for again over a new connection.
 TEST_P(ShardCodecsOf, AnAnswerThatFoundNoConnectionIsPartOfTheCopyAllTheSame) {
-  const proto::JobRecord record = Record("pull { " + GetParam() + " }");
+  const proto::JobRecord record = CodecRecord("pull { " + GetParam() + " }");
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const transport::ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1)};
@@ -186,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, ShardCodecsOf,
                                          "codec: ONE_BIT", "codec: TOP_K density: 0.1"));
 
 TEST(ShardCodecs, WeightsThatCannotBeEncodedAreAnErrorToWhoWaitsForThem) {
-  const proto::JobRecord record = Record("consistency { async {} } pull { codec: INT8 }", {1});
+  const proto::JobRecord record = CodecRecord("consistency { async {} } pull { codec: INT8 }", {1});
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const auto node = shard.Join(record, 0);
@@ -199,7 +200,7 @@ TEST(ShardCodecs, WeightsThatCannotBeEncodedAreAnErrorToWhoWaitsForThem) {
 }
 
 TEST(ShardCodecs, HeldSumsAreAsSmallAsTheirPayloads) {
-  const proto::JobRecord record = Record("push { codec: ONE_BIT }");
+  const proto::JobRecord record = CodecRecord("push { codec: ONE_BIT }");
   ShardHarness shard;
   ASSERT_TRUE(shard.core().Install(record, ShardId(0)).ok());
   const auto node = shard.Join(record, 0);

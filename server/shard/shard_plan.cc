@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/job/connections.h"
 #include "common/job/consistency.h"
-#include "common/job/exchange/connections.h"
-#include "common/job/exchange/shard_generation.h"
 #include "common/job/job.h"
-#include "common/limits/limits.h"
-#include "compression/job_compression.h"
+#include "common/job/placement.h"
+#include "common/os/limits.h"
+#include "numerics/encoder.h"
 
 namespace strata::server {
 namespace {
@@ -106,7 +106,7 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
 
 namespace {
 
-// Whether the sum of a clock has no more bytes than the pushes in it.
+// Returns whether the sum of a clock has no more bytes than the pushes in it.
 bool SumsAreSmaller(const ChunkRules& rules) {
   constexpr size_t kElements = 1 << 20;
   if (rules.push_codec == wire::Codec::kSparse) return false;
@@ -116,11 +116,15 @@ bool SumsAreSmaller(const ChunkRules& rules) {
 
 }  // namespace
 
+uint32_t ChangesBefore(const ShardPlan& plan, uint64_t clock) {
+  return plan.views->NumberAt(clock) - plan.view;
+}
+
 uint64_t CutBytes(const ShardPlan& plan) {
   if (plan.rules.cut_every == 0) return 0;
   uint64_t elements = 0;
   for (const OwnChunk& chunk : plan.chunks) elements += chunk.elements;
-  return elements * sizeof(float) * (1 + StateVectors(plan.rules.update.optimizer.kind));
+  return elements * sizeof(float) * (1 + plan.rules.update.state_vectors_max());
 }
 
 absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId own_shard) {
@@ -163,6 +167,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
       .keeps_previous = job.has_replace() && is_exact && encodes};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
   plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch(), record.says_rates());
+  plan.rules.update.marks_absent = record.marks_absent();
   // Encoders read the new weights again.
   plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&
                           plan.rules.answers.compression.compression == kernels::Compression::kNone;

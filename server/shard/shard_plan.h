@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "proto/record.pb.h"
 #include "server/shard/chunk/chunk_state.h"
 #include "server/shard/chunk/consistency_modes.h"
@@ -33,7 +33,7 @@ struct ShardPlan {
   uint64_t cluster = 0;
   uint32_t view = 0;
   uint32_t generation = 0;
-  uint32_t heard_from = 0;    // the generation since which nodes are to ask this copy of the shard
+  uint32_t heard_from = 0;    // the generation since which nodes ask this copy of the shard
   std::vector<NodeId> nodes;  // in order of their first rank; `ranks` goes along
   NodeRanks ranks;
   std::shared_ptr<Views> views;  // who takes part when, as far as that is decided; also in `ranks`
@@ -50,7 +50,11 @@ struct ShardPlan {
   ChunkRules rules;
 };
 
-// What weights and optimizer state of one cut take. 0: there are no cuts.
+// Returns the number of the newest change of the job's nodes that holds at the clock, counted from
+// the view on. Copies of a shard have the same nodes at a clock, or the backup does not follow.
+uint32_t ChangesBefore(const ShardPlan& plan, uint64_t clock);
+
+// Returns the bytes of weights and optimizer state in one cut. 0: there are no cuts.
 uint64_t CutBytes(const ShardPlan& plan);
 
 // Checks a record. Errors: InvalidArgument, naming the field and its value.

@@ -8,9 +8,17 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/image/chunk_image.h"
+#include "common/image/cut_collector.h"
 #include "proto/processes.pb.h"
 
 namespace strata::server {
+
+// One shard's part of a checkpoint.
+struct ShardCut : Cut<ChunkImage> {
+  JobId job;
+  ShardId shard;  // of the job
+};
 
 struct ShardCounters {
   uint64_t pushes = 0;
@@ -23,19 +31,19 @@ struct ShardCounters {
   void Add(const ShardCounters& other);
 };
 
-// How the backup of a shard that lies here follows.
+// The state of the backup of a shard that lies here.
 struct BackupState {
   JobId job;
   ShardId shard;
   uint32_t generation = 0;
   absl::Time waits_since =
       absl::InfiniteFuture();  // for the oldest change that it does not confirm
-  absl::Status refusal;        // not OK: it follows no more, and why
+  absl::Status refusal;        // not OK: why it no longer follows
   size_t chunks_missing = 0;   // that it has not been given yet
-  bool is_next = false;        // it is the one that is to be the backup in this generation
+  bool is_next = false;        // it will be the backup in this generation
 };
 
-// What a shard has to say of one job.
+// A shard's report of one job.
 struct ShardReport {
   ShardCounters counters;
   std::vector<proto::NodeClock> nodes;  // not in every report of a large job

@@ -7,14 +7,14 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/job/exchange/job_keys.h"
+#include "common/job/job_keys.h"
 #include "common/log.h"
-#include "common/transport/endpoint_refusals.h"
+#include "common/transport/endpoint.h"
 
 namespace strata::server {
 namespace {
 
-// What a job goes on from is taken in in turns, so that other jobs and heartbeats are not held up:
+// Images of a checkpoint are taken in in turns, so that other jobs and heartbeats are not held up:
 // chunks are of 16 MiB at most.
 constexpr size_t kChunksPerTurn = 4;
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
@@ -47,8 +47,8 @@ absl::Status ShardThread::Start() {
 
 void ShardThread::Stop() {
   if (!thread_.joinable()) return;
-  // Refused only where the queue is full; the thread empties it.
-  while (!queue_.Post([this] { stopping_ = true; }).ok()) std::this_thread::yield();
+  stopping_ = true;
+  endpoint_->Wake();
   thread_.join();
 }
 
@@ -56,12 +56,29 @@ absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
   if (!thread_.joinable()) return absl::FailedPreconditionError("the shard is not running");
   absl::Notification done;
   absl::Status posted = queue_.Post([&] {
+    ReleaseCuts();
     closure();
     done.Notify();
   });
   // Run() runs everything that was posted, also at its end.
   if (posted.ok()) done.WaitForNotification();
   return posted;
+}
+
+template <typename Ask>
+std::invoke_result_t<Ask> ShardThread::AskOnThread(Ask ask) {
+  std::invoke_result_t<Ask> answer;
+  RunOnThread([&] { answer = ask(); }).IgnoreError();
+  return answer;
+}
+
+absl::Status ShardThread::Call(Command command) {
+  absl::Status done;
+  absl::Status ran = RunOnThread([&] {
+    done = command(core_, &actions_);
+    Execute();
+  });
+  return ran.ok() ? done : ran;
 }
 
 absl::Status ShardThread::Install(const proto::JobRecord& record, ShardId own_shard,
@@ -101,70 +118,13 @@ absl::Status ShardThread::InstallMore(JobId job, absl::Span<const ChunkImage> im
   for (; taken.ok() && !images.empty();
        images.remove_prefix(std::min(images.size(), kChunksPerTurn))) {
     const absl::Span<const ChunkImage> turn = images.subspan(0, kChunksPerTurn);
-    absl::Status ran = RunOnThread([&] { taken = core_.InstallMore(job, turn); });
-    if (!ran.ok()) return ran;
+    taken = Call([&](ShardCore& core, auto*) { return core.InstallMore(job, turn); });
   }
   return taken;
 }
 
 absl::Status ShardThread::EndInstall(JobId job) {
-  absl::Status ended;
-  absl::Status ran = RunOnThread([&] { ended = core_.EndInstall(job); });
-  return ran.ok() ? ended : ran;
-}
-
-absl::Status ShardThread::Promote(JobId job, ShardId shard, uint32_t generation) {
-  absl::Status promoted;
-  absl::Status ran = RunOnThread([&] {
-    promoted = core_.Promote(job, shard, generation, &actions_);
-    Execute();
-  });
-  return ran.ok() ? promoted : ran;
-}
-
-absl::Status ShardThread::GoOnAlone(JobId job, ShardId shard, uint32_t generation) {
-  absl::Status alone;
-  absl::Status ran = RunOnThread([&] {
-    alone = core_.GoOnAlone(job, shard, generation, &actions_);
-    Execute();
-  });
-  return ran.ok() ? alone : ran;
-}
-
-absl::Status ShardThread::FillBackup(JobId job, ShardId shard, uint32_t generation,
-                                     const std::string& address, bool is_whole) {
-  absl::Status begun;
-  absl::Status ran = RunOnThread([&] {
-    begun = core_.FillBackup(job, shard, generation, address, is_whole, &actions_);
-    Execute();
-  });
-  return ran.ok() ? begun : ran;
-}
-
-absl::Status ShardThread::FillNext(JobId job, ShardId shard, uint32_t generation,
-                                   const std::string& address) {
-  absl::Status begun;
-  absl::Status ran = RunOnThread([&] {
-    begun = core_.FillNext(job, shard, generation, address, &actions_);
-    Execute();
-  });
-  return ran.ok() ? begun : ran;
-}
-
-absl::Status ShardThread::ChangeView(const proto::ViewChange& change) {
-  absl::Status changed;
-  absl::Status ran = RunOnThread([&] { changed = core_.ChangeView(change); });
-  return ran.ok() ? changed : ran;
-}
-
-absl::StatusOr<bool> ShardThread::RemoveShard(JobId job, ShardId shard, uint32_t generation) {
-  bool is_left = false;
-  absl::Status ran = RunOnThread([&] {
-    is_left = core_.RemoveShard(job, shard, generation, &actions_);
-    Execute();
-  });
-  if (!ran.ok()) return ran;
-  return is_left;
+  return Call([&](ShardCore& core, auto*) { return core.EndInstall(job); });
 }
 
 absl::Status ShardThread::Remove(JobId job) {
@@ -176,48 +136,50 @@ absl::Status ShardThread::Remove(JobId job) {
 }
 
 absl::flat_hash_map<JobId, ShardCounters> ShardThread::Counters() {
-  absl::flat_hash_map<JobId, ShardCounters> counters;
-  RunOnThread([&] { counters = core_.Counters(); }).IgnoreError();
-  return counters;
+  return AskOnThread([&] { return core_.Counters(); });
 }
 
 absl::flat_hash_map<JobId, ShardReport> ShardThread::NextReports() {
-  absl::flat_hash_map<JobId, ShardReport> reports;
-  RunOnThread([&] { reports = core_.NextReports(); }).IgnoreError();
-  return reports;
+  return AskOnThread([&] { return core_.NextReports(); });
 }
 
 std::vector<proto::TraceBatch> ShardThread::TakeTraces() {
-  std::vector<proto::TraceBatch> batches;
-  RunOnThread([&] { batches = core_.TakeTraces(); }).IgnoreError();
-  return batches;
-}
-
-void ShardThread::LetGoOf(JobId job, ShardId shard, uint64_t clock) {
-  const auto let_go = [this, job, shard, clock] { core_.LetGoOf(job, shard, clock); };
-  // Refused for good once it is closed, else only where it is full: the thread empties it.
-  while (absl::IsResourceExhausted(queue_.Post(let_go))) std::this_thread::yield();
+  return AskOnThread([&] { return core_.TakeTraces(); });
 }
 
 transport::EndpointUse ShardThread::Use() {
-  transport::EndpointUse use;
-  RunOnThread([&] { use = endpoint_->use(); }).IgnoreError();
-  return use;
+  return AskOnThread([&] { return endpoint_->use(); });
 }
 
 std::vector<BackupState> ShardThread::BackupStates() {
-  std::vector<BackupState> states;
-  RunOnThread([&] { states = core_.BackupStates(); }).IgnoreError();
-  return states;
+  return AskOnThread([&] { return core_.BackupStates(); });
 }
 
 Refusals ShardThread::AllRefusals() {
-  Refusals refusals;
-  RunOnThread([&] {
-    refusals = core_.refusals();
+  return AskOnThread([&] {
+    Refusals refusals = core_.refusals();
     refusals.merge(transport::RefusalsOf(endpoint_->use()));
-  }).IgnoreError();
-  return refusals;
+    return refusals;
+  });
+}
+
+void ShardThread::ReleaseCut(JobId job, ShardId shard, uint64_t clock) {
+  bool is_first = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    is_first = released_.empty();
+    released_.push_back({job, shard, clock});
+  }
+  if (is_first) endpoint_->Wake();
+}
+
+void ShardThread::ReleaseCuts() {
+  std::vector<HeldCut> cuts;
+  {
+    absl::MutexLock lock(&mutex_);
+    cuts.swap(released_);
+  }
+  for (const HeldCut& cut : cuts) core_.ReleaseCut(cut.job, cut.shard, cut.clock);
 }
 
 void ShardThread::Run() {
@@ -225,6 +187,7 @@ void ShardThread::Run() {
   while (!stopping_) {
     events.clear();
     endpoint_->Poll(PollTimeout(), &events);
+    ReleaseCuts();
     queue_.RunAll();
     core_.OnTime(absl::Now(), &actions_);
     Execute();
@@ -254,7 +217,7 @@ void ShardThread::OnEvent(transport::Event event) {
         LogWarning("port %d: refused a frame: %s (%d refused)", port_,
                    std::string(event.error.message()), refused_);
       }
-      // What is not sealed the endpoint counts, and nobody answers.
+      // The endpoint counts frames that are not sealed, and nobody answers them.
       if (!absl::IsPermissionDenied(event.error)) core_.OnMalformed(event.connection, &actions_);
       break;
     case transport::Event::Kind::kDisconnected:

@@ -1,16 +1,23 @@
 #ifndef STRATA_SERVER_SHARD_SHARD_THREAD_H_
 #define STRATA_SERVER_SHARD_SHARD_THREAD_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/closure_queue.h"
 #include "common/ids.h"
@@ -18,16 +25,15 @@
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"
 #include "proto/processes.pb.h"
-#include "server/shard/frames/frame_backlog.h"
+#include "server/shard/frame_backlog.h"
 #include "server/shard/shard_core.h"
 
 namespace strata::server {
 
 // One shard at work: a thread that moves frames between its endpoint and its ShardCore.
 //
-// Threads: Start and Stop from the owner's; Install, Remove, Counters, NextReports, TakeTraces and
-// Use from any thread but the shard's own. Those block until the shard has got to them, which takes
-// as long as the frames in hand.
+// Threads: Start and Stop from the owner's; all else from any thread but the shard's own. Calls
+// block until the shard has got to them, which takes as long as the frames in hand.
 class ShardThread {
  public:
   struct Options {
@@ -55,31 +61,30 @@ class ShardThread {
     return port_;
   }
 
-  // These do what ShardCore's do. Errors besides: FailedPrecondition (not running).
+  // Runs a command of ShardCore on the shard's thread, does what the shard wants done then, and
+  // waits for both: Call([&](ShardCore& core, auto* actions) { return core.Promote(..., actions);
+  // }). Errors: those of `command`; FailedPrecondition (not running).
+  using Command = absl::FunctionRef<absl::Status(ShardCore& core, std::vector<ShardAction>*)>;
+  absl::Status Call(Command command);
+
+  // These do what ShardCore's do, and more. Errors besides: FailedPrecondition (not running).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
                        ShardCopy copy = ShardCopy::kPrimary);
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
                                     ShardCopy copy = ShardCopy::kPrimary);
   absl::Status InstallMore(JobId job, absl::Span<const ChunkImage> images);
   absl::Status EndInstall(JobId job);
-  absl::Status Promote(JobId job, ShardId shard, uint32_t generation);
-  absl::Status GoOnAlone(JobId job, ShardId shard, uint32_t generation);
-  absl::Status FillBackup(JobId job, ShardId shard, uint32_t generation, const std::string& address,
-                          bool is_whole);
-  absl::Status FillNext(JobId job, ShardId shard, uint32_t generation, const std::string& address);
-  absl::Status ChangeView(const proto::ViewChange& change);
-  absl::StatusOr<bool> RemoveShard(JobId job, ShardId shard, uint32_t generation);
   absl::Status Remove(JobId job);
-  // Empty where it is not running.
+  // Empty if it is not running.
   absl::flat_hash_map<JobId, ShardCounters> Counters();
   absl::flat_hash_map<JobId, ShardReport> NextReports();
   std::vector<proto::TraceBatch> TakeTraces();
   transport::EndpointUse Use();
   std::vector<BackupState> BackupStates();
-  // Does not wait.
-  void LetGoOf(JobId job, ShardId shard, uint64_t clock);
   // Returns ShardCore's refusals, and those of connections.
   Refusals AllRefusals();
+  // Does not wait: the shard does it before the commands that are given afterwards.
+  void ReleaseCut(JobId job, ShardId shard, uint64_t clock);
 
  private:
   void Run();
@@ -90,18 +95,30 @@ class ShardThread {
   void Execute(const ShardAction& action);
   void HandOverCuts();
   void Send(transport::ConnectionId connection, const wire::Frame& frame);
+  void ReleaseCuts();
   // Runs `closure` on the shard's thread and waits for it.
   absl::Status RunOnThread(absl::AnyInvocable<void()> closure);
+  // Returns what `ask` returns on the shard's thread; an empty answer if that is not running.
+  template <typename Ask>
+  std::invoke_result_t<Ask> AskOnThread(Ask ask);
+
+  struct HeldCut {
+    JobId job;
+    ShardId shard;
+    uint64_t clock = 0;
+  };
 
   const Options options_;
   const std::unique_ptr<transport::Endpoint> endpoint_;
   ClosureQueue queue_;
   int port_ = 0;
   std::thread thread_;
+  std::atomic<bool> stopping_ = false;
+  absl::Mutex mutex_;
+  std::vector<HeldCut> released_ ABSL_GUARDED_BY(mutex_);  // no more than the shard has cut
 
   // Owned by the shard's thread:
   ShardCore core_;
-  bool stopping_ = false;
   uint64_t refused_ = 0;  // frames whose refusal could have been logged
   std::vector<ShardAction> actions_;
   FrameBacklog backlog_;

@@ -5,16 +5,17 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
-#include "common/block_source.h"
+#include "absl/synchronization/notification.h"
+#include "common/buffer_pool.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
-#include "server/shard/testing/socket_node.h"
+#include "server/testing/shard_harness.h"
 
 namespace strata::server {
 namespace {
@@ -36,9 +37,9 @@ std::unique_ptr<ShardThread> StartedShard(ShardThread::Options options = {}) {
   return shard;
 }
 
-class Node : public SocketNode {
+class ThreadNode : public SocketNode {
  public:
-  Node(const proto::JobRecord& record, uint32_t number, int port)
+  ThreadNode(const proto::JobRecord& record, uint32_t number, int port)
       : SocketNode(record, number, port, NewEndpoint()) {}
 };
 
@@ -55,7 +56,7 @@ TEST(ShardThread, TrainsTwoNodesOverSockets) {
   const ChunkMap map(5000, 1024);
   auto shard = StartedShard();
   ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
-  Node nodes[] = {Node(record, 0, shard->port()), Node(record, 1, shard->port())};
+  ThreadNode nodes[] = {ThreadNode(record, 0, shard->port()), ThreadNode(record, 1, shard->port())};
   for (uint32_t chunk = 0; chunk < map.chunks(); ++chunk) {
     const std::vector<float> first(map.ElementsOf(ChunkId(chunk)), chunk);
     for (uint32_t node : {0, 1}) {
@@ -70,7 +71,7 @@ TEST(ShardThread, TrainsTwoNodesOverSockets) {
         nodes[node].Send(PushFrame(record, node, chunk, clock, sum, 4, clock));
       }
     }
-    for (Node& node : nodes) {
+    for (ThreadNode& node : nodes) {
       std::map<uint32_t, Frame> answers;
       for (uint32_t i = 0; i < map.chunks(); ++i) {
         Frame frame = node.Receive();
@@ -112,14 +113,15 @@ TEST(ShardThread, TakesChangesOfAJobsNodesWhileItRuns) {
   change.set_number(4);
   change.set_at_clock(9);
   change.add_joined(2);
+  const auto change_view = [&](ShardCore& core, auto*) { return core.ChangeView(change); };
   auto shard = StartedShard();
-  EXPECT_EQ(shard->ChangeView(change).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(shard->Call(change_view).code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(shard->Install(record, ShardId(0)).ok());
   EXPECT_TRUE(shard->NextReports().at(JobId(record.job_id())).nodes[2].retired());
-  EXPECT_EQ(shard->ChangeView(change), absl::OkStatus());
+  EXPECT_EQ(shard->Call(change_view), absl::OkStatus());
   EXPECT_EQ(shard->NextReports().at(JobId(record.job_id())).nodes[2].clock(), 9u);
   shard->Stop();
-  EXPECT_EQ(shard->ChangeView(change).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(shard->Call(change_view).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ShardThread, APortInUseIsNamed) {
@@ -141,6 +143,26 @@ TEST(ShardThread, StopsTwiceAndRefusesWorkWhenItDoesNotRun) {
   shard->Stop();
   shard->Stop();
   EXPECT_TRUE(shard->Counters().empty());
+}
+
+TEST(ShardThread, LettingGoOfCutsDoesNotWaitForABusyShard) {
+  auto shard = StartedShard();
+  absl::Notification is_busy, may_go_on;
+  std::thread caller([&] {
+    const absl::Status called = shard->Call([&](ShardCore&, auto*) {
+      is_busy.Notify();
+      may_go_on.WaitForNotification();
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(called.ok());
+  });
+  is_busy.WaitForNotification();
+  constexpr uint64_t kMoreThanItsQueueHolds = 70000;
+  for (uint64_t clock = 0; clock < kMoreThanItsQueueHolds; ++clock) {
+    shard->ReleaseCut(JobId(7), ShardId(0), clock);
+  }
+  may_go_on.Notify();
+  caller.join();
 }
 
 // An endpoint whose peers take nothing until told to: frames wait in the shard, in order and up to

@@ -27,7 +27,7 @@ ends() {
 cluster="-n 4 --nodes 2 --servers 2"
 # shellcheck disable=SC2086
 {
-  ends 3.75 $cluster --set schedule.base_lr=100 --set seed=7
+  ends 3.75 $cluster --set seed=7
   grep -q "seed 7$" out || fail "the program did not find its seed"
   ends 3.75 $cluster --mode "ssp(2)"
   ends 3.75 $cluster --mode delay1

@@ -121,7 +121,18 @@ TEST(BadJobFile, ThatNeedsAServerIsRefusedByALocalClusterWithout) {
 
 TEST(BadUsage, NamesTheUnknownCommandOrPointsToTheCommandsHelp) {
   EXPECT_EQ(RunStrata({"submti"}).err,
-            "strata: error: unknown command submti (see strata --help)\n");
+            "strata: error: unknown command submti, did you mean submit? (see strata --help)\n");
+  EXPECT_EQ(RunStrata({"frobnicate"}).err,
+            "strata: error: unknown command frobnicate (see strata --help)\n");
+  EXPECT_THAT(RunStrata({"submit", "job", "--folow"}).err,
+              HasSubstr("--folow, did you mean --follow? (see strata submit --help)\n"));
+  EXPECT_THAT(RunStrata({"checkpoint", "list", "job", "--jsn"}).err,
+              HasSubstr("--jsn, did you mean --json?"));
+  EXPECT_THAT(RunStrata({"run", "--nods", "2", "train.py"}).err,
+              HasSubstr("unknown option --nods, did you mean --nodes?"));
+  EXPECT_THAT(RunStrata({"compare", "train.py", "--layers", "4"}).err,
+              HasSubstr("--layers; a program's own arguments stand behind -- (see strata compare "
+                        "--help)\n"));
   EXPECT_THAT(RunStrata({"submit"}).err, HasSubstr("(see strata submit --help)\n"));
 }
 

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/jobs.h"
-#include "training/data/synthetic_imagenet.h"
+#include "training/data/synthetic.h"
 
 namespace strata::tests {
 namespace {

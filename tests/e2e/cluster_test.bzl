@@ -2,8 +2,10 @@
 
 load("//third_party:cc.bzl", "cc_test")
 
-def cluster_test(name, srcs, data = [], deps = [], size = "large", tags = ["exclusive"], **kwargs):
+def cluster_test(name, srcs, data = [], deps = [], size = "large", **kwargs):
     """A cc_test that starts clusters (cluster.h) and jobs (jobs.h).
+
+    They mostly wait, for deadlines and for what they have killed, so that they run beside others.
 
     Args:
       name: as of cc_test.
@@ -11,7 +13,6 @@ def cluster_test(name, srcs, data = [], deps = [], size = "large", tags = ["excl
       data: as of cc_test; the `strata` binary comes with cluster.h.
       deps: what it needs beside cluster.h, jobs.h, Abseil and googletest.
       size: as of cc_test.
-      tags: by default, each keeps all cores busy, so they run one at a time.
       **kwargs: other attributes of cc_test.
     """
     cc_test(
@@ -19,10 +20,9 @@ def cluster_test(name, srcs, data = [], deps = [], size = "large", tags = ["excl
         size = size,
         srcs = srcs,
         data = data,
-        tags = tags,
         deps = [
             "//tests/e2e/testing:cluster",
-            "//tests/e2e/testing:jobs",
+            "//tests/e2e/testing",
             "//third_party:absl",
             "//third_party:gtest_main",
         ] + deps,

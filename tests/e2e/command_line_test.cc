@@ -75,6 +75,40 @@ TEST(CommandLine, EverySubcommandHasHelpWithExamples) {
   EXPECT_THAT(RunStrata({"--version"}).out, HasSubstr("strata "));
 }
 
+TEST(CommandLine, HelpFitsAScreenAndHelpAllHasTheRest) {
+  for (const char* command : {"compare", "sweep"}) {
+    const CommandResult help = RunStrata({command, "--help"});
+    const std::vector<std::string> lines = absl::StrSplit(help.out, '\n');
+    EXPECT_LE(lines.size(), 60u) << help.out;
+    for (const std::string& line : lines) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_THAT(help.out, testing::Not(HasSubstr(" in [")));
+    EXPECT_THAT(help.out, testing::Not(HasSubstr("Excludes:")));
+    EXPECT_THAT(help.out,
+                testing::AnyOf(HasSubstr("--help-all has more: --at-once, --device-plugin"),
+                               HasSubstr("--help-all has more: --device-plugin")));
+    const CommandResult all = RunStrata({command, "--help-all"});
+    EXPECT_EQ(all.status.code, 0);
+    EXPECT_THAT(all.out, HasSubstr("--slots INT:INT in [1 - 1024] Excludes: --coordinator"));
+  }
+}
+
+TEST(CommandLine, NodesThatStayEmptyAreSaid) {
+  proto::Job job = LenetJob("empty", 2, 0, 4);
+  const CommandResult result =
+      RunStrata({"local", "--nodes", "3", "--runs", TestDir() + "/runs", "--job", JobFile(job)});
+  EXPECT_EQ(result.status.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("ranks: 2, 1 on a node, take 2 of the 3 nodes; the other stays empty\n"));
+}
+
+TEST(CommandLine, ARingOnOneNodeIsToldOfTheOption) {
+  const CommandResult result = RunStrata({"local", "--runs", TestDir() + "/runs", "--mode", "ring",
+                                          "--job", JobFile(LenetJob("alone", 2, 0, 4))});
+  EXPECT_EQ(result.status.code, 2);
+  EXPECT_EQ(result.err,
+            "strata: error: --nodes 1: exchange: RING needs two nodes (--nodes 2 or more)\n");
+}
+
 TEST(CommandLine, EveryExampleIsAValidJob) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("examples")) {

@@ -81,6 +81,54 @@ class CompareProgramTest(CampaignCase):
         self.assertEqual(rows[0], ["schedule.base_lr", "perplexity", "steps", "time", "runs"])
         self.assertEqual([row[0] for row in rows[1:]], ["0.1", "0.02"])
 
+    def test_fields_that_a_script_does_not_read_are_refused_before_anything_is_made(self):
+        script = self.path("train.py", "")
+        for ask, why in [
+            (["sweep", "--vary", "schedule.base_lr=0.01,0.1"],
+             "point schedule.base_lr=0.01: schedule.base_lr: the script has an optimizer of its"
+             " own"),
+            (["compare", "--modes", "sync,sync+schedule.base_lr=0.00001"],
+             "mode sync+schedule.base_lr=0.00001: schedule.base_lr: the script has an optimizer"),
+            (["compare", "--modes", "sync", "--tune", "schedule.base_lr=0.01,0.1"],
+             "schedule.base_lr: the script has an optimizer of its own"),
+            (["sweep", "--vary", "epochs=1,2"],
+             "epochs: a program makes as many epochs as it likes"),
+            (["sweep", "--vary", "data.batch_per_rank=1,2"],
+             "data.batch_per_rank: belongs to model, a program reads its own"),
+            (["sweep", "--vary", "model.zoo=mlp,lenet5"],
+             "model.zoo: the job runs a program, which has a model of its own"),
+            (["run", "--set", "schedule.base_lr=0.1"],
+             "--set schedule.base_lr=0.1: schedule.base_lr:"),
+            (["run", "--set", "max_steps=10"], "--set max_steps=10: max_steps: belongs to model"),
+        ]:
+            more = [] if ask[0] == "run" else ["--nodes", "2", "--out", self.out]
+            error = self.refuse([*ask, *more, "-n", "2", script])
+            self.assertIn(why, error)
+            self.assertIn("program.args=--NAME=V1,--NAME=V2", error)
+            self.assertFalse(os.path.exists(self.out), why)
+
+    def test_where_only_the_program_knows_no_verdict_is_given(self):
+        """A program that names its optimizer and says its rates, started by a job file."""
+        job = self.path("own.textproto", f"""
+            name: "own" ranks: 2 optimizer {{ from_program {{}} }}
+            program {{ path: "{self.program}" args: "20" args: "1" args: "{{launch}}"
+                       args: "own" }}""")
+        # 0.05 is the default, so that this run alone could be made.
+        code, out, err = self.run_strata(["sweep", job, "--vary", "schedule.base_lr=0.05,0.1",
+                                          "--nodes", "2", "--out", self.out, *BY_PERPLEXITY])
+        self.assertEqual(code, 2, out)
+        self.assertNotIn("Best:", out)
+        self.assertRegex(err, r"mode schedule\.base_lr=0\.1: .*schedule: the program says the"
+                              r" learning rate of each step, so it has no effect")
+
+    def test_arguments_stand_behind_two_dashes_in_run_as_in_compare(self):
+        for dashes in ([], ["--"]):
+            out = self.succeed(["run", "-n", "2", "--nodes", "3", "--set", "optimizer.sgd={}",
+                                "--runs", self.out, self.program, *dashes, "5", "1", "{launch}"])
+            empty = "ranks: 2, 1 on a node, take 2 of the 3 nodes; the other stays empty"
+            self.assertIn(empty, out)
+            self.assertIn("finished after", out)
+
     def test_virtual_time_and_halving_of_programs_are_refused_by_name(self):
         error = self.refuse(["compare", self.program, "--modes", "sync", "--out", self.out,
                              "--cluster", "examples/clusters/two_site_wan.textproto"])

@@ -252,6 +252,37 @@ class CompareTest(CampaignCase):
         times = [each["trained_s"] for each in record["measurements"]]
         self.assertEqual(times, sorted(times))
 
+    def test_without_modes_and_folder_those_that_can_be_had_go_into_one_by_the_time(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.dir.name)
+        code, out, err = self.run_strata(["compare", self.job, "--seeds", "1", "--nodes", "2",
+                                          "--set", "optimizer.lars={}"])
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertRegex(out, r"left out: mode ssp\(2\): optimizer\.lars: .*\n"
+                              r"left out: mode async: optimizer\.lars: ")
+        self.assertIn("2 modes x 1 seed: 2 runs", out)
+        (folder,) = os.listdir("strata-comparisons")
+        self.assertRegex(folder, r"^\d{8}-\d{6}$")
+        made = os.listdir(os.path.join("strata-comparisons", folder, "runs"))
+        self.assertEqual(sorted(made), ["ring-seed1.json", "sync-seed1.json"])
+        self.assertIn(f"/strata-comparisons/{folder}/report/index.html\n", out)
+
+    def test_every_default_mode_is_taken_where_it_can_be_and_the_page_grows(self):
+        out = self.succeed(["compare", self.job, "--seeds", "1", "--nodes", "2", "--out", self.out])
+        self.assertIn("4 modes x 1 seed: 4 runs", out)
+        self.assertNotIn("left out", out)
+        self.assertEqual(sorted(self.records()), ["async-seed1.json", "ring-seed1.json",
+                                                  "ssp_2-seed1.json", "sync-seed1.json"])
+        self.assertIn(f"report, renewed after each run: {self.out}/report/index.html\n", out)
+        self.assertIn("\nUndecided: ", out)
+        self.assertEqual(json.loads(read(os.path.join(self.out, "report.json")))["under_way"], "")
+
+    def test_tuning_before_seed_1_takes_a_seed_of_its_own(self):
+        out = self.finish("sync", 1, "--nodes", "2", "--set", "seed=1", "--tune",
+                          "schedule.base_lr=0.001,0.002")
+        self.assertIn("the same 2 points with seed 1001, which is none of the comparison's", out)
+        self.assertEqual(len(self.records()), 3)
+
     def test_what_cannot_be_compared_is_refused_before_anything_is_made(self):
         nodes = ("--nodes", "2")
         for why, ask in {

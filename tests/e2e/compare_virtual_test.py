@@ -110,7 +110,6 @@ class CompareVirtualTest(CampaignCase):
         code, _, err = self.compare("out", "sync,async", "--cluster", cluster)
         self.assertEqual(code, 2)
         self.assertIn("holds another campaign", err)
-        self.assertIn("seed: 1: tuning takes", self.refused(*ask, "--set", "seed=1"))
         self.assertIn("has no field named", self.refused("--tune", "lr=1", "--cluster", cluster))
         for value in ("nan", "inf", "0"):
             self.assertIn(f"--margin: Value {value} not in range",

@@ -1,4 +1,4 @@
-// The death of any one process fails its jobs with a reason that names it; the cluster goes on.
+// The death of any one process fails its jobs with a reason that names it; the cluster continues.
 #include <signal.h>
 
 #include <algorithm>
@@ -115,7 +115,7 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
   EXPECT_THAT(followed.out, HasSubstr("job 2 (behind): finished after"));
 }
 
-TEST_F(Failure, ACoordinatorThatStoodStillHoldsItAgainstNobody) {
+TEST_F(Failure, PausedCoordinatorEvictsNoDaemon) {
   StartWithJob(2000);
   cluster_.coordinator().process->Signal(SIGSTOP);
   // Longer than a daemon may be silent.

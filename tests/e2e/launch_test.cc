@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/process/process.h"
+#include "common/os/process.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
+#include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/jobs.h"
 #include "tests/e2e/testing/leftovers.h"
-#include "tests/e2e/testing/pem_lines.h"
 
 namespace strata::tests {
 namespace {
@@ -300,6 +300,35 @@ TEST_F(Launch, AHostThatIsLostFailsItsJobAndTheOtherHostIsStopped) {
   EXPECT_THAT(result.err, HasSubstr("strata: warning: worker noisy2: the connection to host noisy2 "
                                     "is lost: "));
   EXPECT_THAT(result.err, testing::ContainsRegex("strata: error: .*failed.*noisy2"));
+}
+
+TEST_F(Launch, DaemonsThatDieAreStartedAgain) {
+  const std::string address = absl::StrCat("127.0.0.1:", port_);
+  Command launch = StartStrata(Args({"--port", absl::StrCat(port_)}));
+  const std::string keys = LentKeys(launch);
+  ASSERT_NE(keys, "");
+  for (const char* daemon : {"worker --name noisy2", "server", "coordinator"}) {
+    const std::vector<int> before = ListProcesses(daemon);
+    ASSERT_EQ(before.size(), 1u) << daemon;
+    kill(before[0], SIGKILL);
+    EXPECT_TRUE(WaitUntil([&] {
+      const std::vector<int> now = ListProcesses(daemon);
+      return now.size() == 1 && now[0] != before[0];
+    })) << daemon;
+  }
+  const std::string job = WriteJob(TestDir(), LenetJob("job", 4, 2, 5));
+  EXPECT_EQ(
+      RunStrata({"submit", job, "--follow", "--coordinator", address, "--keys", keys}).status.code,
+      0);
+  launch.process->Signal(SIGINT);
+  const CommandResult result = Finish(std::move(launch));
+  EXPECT_EQ(result.status.ToString(), "exited with status 0") << result.err;
+  for (const char* daemon : {"worker noisy2", "server s0 on n1", "coordinator on n1"}) {
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat(
+                                "strata: warning: ", daemon,
+                                ": killed by signal 9 (Killed); it is started again after ")));
+  }
+  EXPECT_THAT(result.out, Not(HasSubstr("[5/4]"))) << "who is ready is told once";
 }
 
 TEST_F(Launch, TheCoordinatorsHostThatIsLostEndsItAll) {

@@ -1,5 +1,5 @@
 // Limits on real daemons: too few descriptors end the start, what is too much is refused by name
-// and counted, and what runs goes on unharmed.
+// and counted, and what runs continues unharmed.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "common/limits/descriptors.h"
-#include "common/process/process.h"
+#include "absl/strings/str_cat.h"
+#include "common/os/descriptors.h"
+#include "common/os/process.h"
 #include "common/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -32,12 +34,10 @@ struct Ended {
   std::string text;
 };
 
-// Runs `strata ARGS` under `ulimit -n LIMIT` to its end.
-Ended RunWithDescriptors(int limit, std::vector<std::string> args) {
-  const std::string log = TestDir() + "/ulimit-" + args[0] + ".log";
-  args.insert(
-      args.begin(),
-      {"sh", "-c", "ulimit -n " + std::to_string(limit) + "; exec \"$0\" \"$@\"", StrataBinary()});
+// Runs `strata ARGS` to its end, from a shell that has done something before.
+Ended RunAfter(const std::string& shell, std::vector<std::string> args) {
+  const std::string log = absl::StrCat(TestDir(), "/", args[0], ".log");
+  args.insert(args.begin(), {"sh", "-c", shell + "; exec \"$0\" \"$@\"", StrataBinary()});
   auto process = Process::Start({.args = args, .executable = "/bin/sh", .log_path = log});
   EXPECT_TRUE(process.ok()) << process.status();
   if (!process.ok()) return {};
@@ -48,6 +48,10 @@ Ended RunWithDescriptors(int limit, std::vector<std::string> args) {
   text << std::ifstream(log).rdbuf();
   ended.text = text.str();
   return ended;
+}
+
+Ended RunWithDescriptors(int limit, std::vector<std::string> args) {
+  return RunAfter(absl::StrCat("ulimit -n ", limit), std::move(args));
 }
 
 // The named resource of a daemon (or of all) in `strata status --json`.
@@ -90,7 +94,7 @@ UniqueFd TcpTo(int port) {
   return fd;
 }
 
-// Whether the other side ends the connection, at most after 20 s without a byte.
+// True if the other side ends the connection, at most after 20 s without a byte.
 bool IsEnded(const UniqueFd& fd) {
   char bytes[256];
   ssize_t got = 1;
@@ -118,6 +122,52 @@ TEST(Limits, ADaemonWithTooFewDescriptorsSaysHowManyItNeedsAndDoesNotStart) {
     EXPECT_EQ(ended.code, 1) << args[0];
     EXPECT_EQ(ended.text, line);
   }
+}
+
+TEST(Limits, ACommandInAFolderThatIsGoneSaysSo) {
+  const Ended ended = RunAfter("folder=$(mktemp -d); cd \"$folder\"; rmdir \"$folder\"",
+                               {"run", "-n", "1", "/bin/true"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_EQ(ended.text,
+            "strata: error: the working folder is not there any more: No such file or directory\n");
+}
+
+TEST(Limits, AClusterOnOneMachineDoesWithTheDescriptorsThatItsOwnSizeTakes) {
+  const std::string job = WriteJob(TestDir(), LenetJob("job", 4, 2, 10));
+  const auto local = [&job](int limit) {
+    return RunWithDescriptors(
+        limit, {"local", "--servers", "1", "--shards", "1", "--nodes", "2", "--slots", "2",
+                "--runs", TestDir() + "/runs-" + std::to_string(limit), "--job", job});
+  };
+  const Ended ended = local(300);
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  EXPECT_THAT(ended.text, HasSubstr("finished"));
+  const Ended few = local(200);
+  EXPECT_EQ(few.code, 1);
+  EXPECT_THAT(
+      few.text,
+      testing::EndsWith(
+          "strata: error: the cluster's servers need up to 236 file descriptors (68 + 1 shard x "
+          "(136 + 32 connections)), and may open 200: raise the limit with `ulimit -n 236`, or "
+          "take fewer --nodes, --slots or --shards\n"));
+}
+
+TEST(Limits, AClusterOnOneMachineWithoutLoopbackSaysSoUnlessItIsOneNode) {
+  const std::vector<std::string> alone = {"unshare", "--map-root-user", "--net"};
+  const std::string runs = TestDir() + "/runs";
+  const std::string job = WriteJob(TestDir(), LenetJob("job", 2, 2, 10));
+  const CommandResult two = RunStrata(
+      {"local", "--nodes", "2", "--servers", "1", "--runs", runs, "--job", job}, kDeadline, alone);
+  EXPECT_EQ(two.status.code, 1);
+  EXPECT_EQ(
+      two.err,
+      "strata: error: 127.0.0.1 cannot be reached here (Network is unreachable), by which the "
+      "nodes and servers of a cluster on one machine speak with each other: `ip link set lo "
+      "up`, or take --nodes 1 --servers 0\n");
+  // It comes as far as its ranks.
+  const CommandResult one =
+      RunStrata({"run", "-n", "2", "--runs", runs, "/bin/true"}, kDeadline, alone);
+  EXPECT_THAT(one.err, HasSubstr("ended without having joined the job")) << one.out;
 }
 
 TEST(Limits, AJobThatTheServerHasNoMemoryForFailsWithTheFigureAndTheNextRuns) {

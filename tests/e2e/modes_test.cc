@@ -118,7 +118,7 @@ TEST(Modes, LocalStepsAndDoubleBufferingHaveTheSameBitsOnEveryRun) {
     }
     if (std::string(preset) == "diloco(8)") {
       EXPECT_EQ(bytes, sync_bytes / 8);
-      EXPECT_EQ(one.mode(), "lazy(0, 8 local steps, outer 0.7, momentum 0.9)");
+      EXPECT_EQ(one.mode(), "diloco(8)");
     }
   }
 }

@@ -1,5 +1,5 @@
 // What another user of this machine gets from a cluster that was set up with nothing: nothing.
-#include "common/ipc/testing/other_user.h"
+#include "common/testing/other_user.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -120,7 +120,7 @@ TEST_F(OtherUser, IsToldNothingAtASocketThatItReaches) {
   EXPECT_THAT(nodes.out, HasSubstr("connection of another user"));
   // Nor does a command speak to a coordinator where another user may put one of its own.
   fs::permissions(base_ + "/runtime/strata", fs::perms(0777));
-  // Named here: without a name, `jobs` would go on to the next folder that it knows, where a
+  // Named here: without a name, `jobs` would continue to the next folder that it knows, where a
   // cluster of another test may be.
   const CommandResult jobs = RunStrata({"jobs", "--coordinator", "unix:" + socket()});
   EXPECT_EQ(jobs.status.code, 1);

@@ -16,7 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/checkpointed.h"
 #include "tests/e2e/testing/leftovers.h"

@@ -1,5 +1,5 @@
 // One node under SIGSTOP: its own job waits and ends with the weights that it has without; another
-// job on the same servers goes on meanwhile.
+// job on the same servers continues meanwhile.
 #include <signal.h>
 
 #include <filesystem>
@@ -49,7 +49,7 @@ class StoppedNode : public testing::Test {
     stopped_.insert(stopped_.end(), pids.begin(), pids.end());
   }
 
-  // Waits for a while, in which the other job must go on and these must not; then lets them.
+  // Waits for a while, in which the other job must continue and these must not; then lets them.
   void WaitAndContinue() {
     const absl::Time until = absl::Now() + kStopped;
     // What was on its way is reported by now.

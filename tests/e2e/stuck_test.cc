@@ -85,7 +85,7 @@ class Stuck : public testing::Test {
         RunStrata({"status", absl::StrCat(job.value()), "--coordinator", cluster_.address()});
     EXPECT_THAT(shown.out, HasSubstr("\n  " + words));
   }
-  void ExpectGoesOnToTheEnd(JobId job) {
+  void ExpectReachesTheEnd(JobId job) {
     const proto::JobStatus status = cluster_.WaitForEnd(job, absl::Minutes(5));
     EXPECT_EQ(status.state(), proto::FINISHED) << status.reason();
     EXPECT_EQ(status.progress().step(), uint64_t{kSteps});
@@ -134,8 +134,8 @@ TEST_F(Stuck, TheStoppedRankTheStoppedAggregatorAndWhoNeverCallsStartAreNamedAnd
 
   kill(rank, SIGCONT);
   kill(aggregator, SIGCONT);
-  ExpectGoesOnToTheEnd(with_rank);
-  ExpectGoesOnToTheEnd(with_aggregator);
+  ExpectReachesTheEnd(with_rank);
+  ExpectReachesTheEnd(with_aggregator);
 }
 
 TEST_F(Stuck, TheStoppedServerIsNamedAndNoOther) {
@@ -145,7 +145,7 @@ TEST_F(Stuck, TheStoppedServerIsNamedAndNoOther) {
   ExpectNamed(job, "server s0 (shard 0, tcp://127.0.0.1:" + port + ")",
               "silent, does not answer the pushes of 2 nodes");
   cluster_.server(0).process->Signal(SIGCONT);
-  ExpectGoesOnToTheEnd(job);
+  ExpectReachesTheEnd(job);
 }
 
 }  // namespace

@@ -48,6 +48,10 @@ class SweepTest(CampaignCase):
                               r"command goes on with the others\n$")
         before = self.records()
         self.assertIn(len(before), (1, 2, 3))
+        so_far = self.figures()
+        self.assertRegex(so_far["under_way"], r"^[1-3] of 4 runs are made")
+        self.assertIn(len(so_far["points"]), (1, 2, 3))
+        self.assertIn("Best so far: ", so_far["verdict"][0])
         out = self.finish(*ask)
         self.assertIn(f"4 points x 1 seed in 1 rung, {len(before)} runs of the first there "
                       "already, 3 at once; on ", out)
@@ -68,6 +72,7 @@ class SweepTest(CampaignCase):
 
     def check_figures(self, records):
         figures = self.figures()
+        self.assertEqual(figures["under_way"], "")
         self.assertEqual([each["field"] for each in figures["vary"]],
                          ["schedule.base_lr", "data.batch_per_rank"])
         accuracies = [point["accuracy"]["mean"] for point in figures["points"]]
@@ -85,6 +90,7 @@ class SweepTest(CampaignCase):
         out = self.finish([RATES], "--halving", "2", "--seeds", "2", *self.virtual())
         self.assertIn("rung 1 of 3: 4 points, 1/4 of the steps\n", out)
         self.assertIn("rung 3 of 3: 1 point, 1/1 of the steps\n", out)
+        self.assertEqual(out.count("report, renewed after each run: "), 1)
         # 4 x 8 + 2 x 16 + 1 x 32 steps instead of 4 x 32, of 16 samples, two seeds.
         self.assertIn("trained on 3.07 k samples in 3 rungs, each from the start; the whole grid "
                       "takes 4.10 k: saved 25.0 %.", out)

@@ -16,8 +16,8 @@ using client::Client;
 
 constexpr uint64_t kElements = 4 * 16384;  // four chunks, large enough to go by reference
 constexpr uint64_t kModelBytes = kElements * sizeof(float);
-constexpr uint64_t kSteps = 40;
-constexpr uint64_t kNodes = 2;
+constexpr uint64_t kCopiesSteps = 40;
+constexpr uint64_t kCopiesNodes = 2;
 
 using Copied = std::array<uint64_t, kCopyReasons>;
 
@@ -27,14 +27,14 @@ Copied Now() {
   return copied;
 }
 
-absl::Status Train(Client* client) {
+absl::Status TrainCopies(Client* client) {
   client::Tensor tensor;
   tensor.name = "w";
   tensor.shape = {kElements};
   if (auto index = client->Register(tensor); !index.ok()) return index.status();
   if (absl::Status status = client->Allocate(); !status.ok()) return status;
   if (absl::Status status = client->Start({}); !status.ok()) return status;
-  for (uint64_t step = 0; step < kSteps; ++step) {
+  for (uint64_t step = 0; step < kCopiesSteps; ++step) {
     if (absl::Status status = client->BeginStep(1); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
     for (float& gradient : client->Gradients(0)) gradient = 1.0f;
@@ -44,16 +44,16 @@ absl::Status Train(Client* client) {
   return client->Finish();
 }
 
-// What a job copies, by reason.
+// The bytes that a job copies, by reason.
 Copied CopiedBy(uint32_t ranks_per_node, const std::string& extra) {
   proto::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      absl::StrCat("name: 'copies' max_steps: ", kSteps, " chunk_elements: 16384 ",
+      absl::StrCat("name: 'copies' max_steps: ", kCopiesSteps, " chunk_elements: 16384 ",
                    "optimizer { sgd {} } program { path: 'none' } ", extra),
       &job));
-  NodeCluster cluster({kNodes, ranks_per_node, 1}, job, kElements, kSteps);
+  NodeCluster cluster({kCopiesNodes, ranks_per_node, 1}, job, kElements, kCopiesSteps);
   const Copied before = Now();
-  const absl::Status status = cluster.Run(&Train);
+  const absl::Status status = cluster.Run(&TrainCopies);
   EXPECT_TRUE(status.ok()) << status;
   Copied copied = Now();
   for (int i = 0; i < kCopyReasons; ++i) copied[i] -= before[i];
@@ -65,8 +65,8 @@ uint64_t Of(const Copied& copied, CopyReason reason) { return copied[static_cast
 // First weights once, each answer and the final weights once: on each node. The shard keeps the
 // first weights.
 void ExpectAtBothEnds(const Copied& copied) {
-  EXPECT_EQ(Of(copied, CopyReason::kFirstWeights), kNodes * kModelBytes);
-  EXPECT_EQ(Of(copied, CopyReason::kIntoArena), kNodes * (kSteps + 1) * kModelBytes);
+  EXPECT_EQ(Of(copied, CopyReason::kFirstWeights), kCopiesNodes * kModelBytes);
+  EXPECT_EQ(Of(copied, CopyReason::kIntoArena), kCopiesNodes * (kCopiesSteps + 1) * kModelBytes);
   EXPECT_EQ(Of(copied, CopyReason::kRepeatedPush), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kUnaligned), 0u);
   EXPECT_EQ(Of(copied, CopyReason::kJoined), 0u);
@@ -84,7 +84,8 @@ TEST(Copies, OverTcpEveryPayloadGoesThroughASocketOnceAndLandsInTheArena) {
           CopiedBy(ranks, absl::StrCat("same_host: TCP protection: ", protection));
       ExpectAtBothEnds(copied);
       // INIT, pushes, answers, CUT.
-      EXPECT_EQ(Of(copied, CopyReason::kSocket), kNodes * (2 * kSteps + 2) * kModelBytes);
+      EXPECT_EQ(Of(copied, CopyReason::kSocket),
+                kCopiesNodes * (2 * kCopiesSteps + 2) * kModelBytes);
     }
   }
 }
@@ -94,7 +95,7 @@ TEST(Copies, OnOneHostPayloadsGoThroughNoSocketOnceTheMemoryIsShared) {
   for (const uint32_t ranks : {1, 2}) {
     const Copied copied = CopiedBy(ranks, "");
     ExpectAtBothEnds(copied);
-    EXPECT_LE(Of(copied, CopyReason::kSocket), kNodes * 4 * kModelBytes);
+    EXPECT_LE(Of(copied, CopyReason::kSocket), kCopiesNodes * 4 * kModelBytes);
   }
 }
 

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/device/device.h"
 #include "tests/exchange/node_cluster.h"
-#include "worker/client/client_devices.h"
+#include "worker/client/client_parts.h"
 
 namespace strata::tests {
 namespace {
@@ -77,7 +77,7 @@ absl::Status TrainCopied(Client* client, History* history) {
   });
 }
 
-// One that computes in a stream, in the arenas on the device; on the host where there is none.
+// A step computed in a stream, in the arenas on the device; without a device, on the host.
 absl::Status TrainInStream(Client* client, History* history) {
   if (auto index = client->Register({.name = "w", .shape = {kElements}}); !index.ok()) {
     return index.status();

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
+#include "server/testing/shard_harness.h"
 
 namespace strata::tests {
 
@@ -17,7 +17,14 @@ using worker::ViewGate;
 
 namespace {
 
+using Actions = std::vector<ShardAction>*;
+using server::BackupState;
+
 constexpr uint64_t kEventsMax = 1'000'000;
+
+constexpr int kChangesMax = 4;
+
+constexpr int kFillsMax = 2;  // of a shard, after deaths
 
 }  // namespace
 
@@ -207,6 +214,361 @@ std::string ElasticCluster::Describe() const {
     for (const uint64_t landed : process->training->landed()) absl::StrAppend(&text, " ", landed);
   }
   return text;
+}
+
+void ElasticCluster::Drive() {
+  if (stage_ == Stage::kIdle && begun_ < kChangesMax && network_.random().Chance(0.6)) {
+    BeginChange();
+  } else if (stage_ == Stage::kProposing) {
+    Propose();
+  } else if (stage_ == Stage::kInstalling) {
+    Install();
+  }
+  network_.After(absl::Milliseconds(4), [this] { Drive(); });
+}
+
+void ElasticCluster::BeginChange() {
+  const Views views = this->views();
+  change_ = proto::ViewChange();
+  change_.set_job_id(record_.job_id());
+  uint32_t left = 0;
+  const std::vector<NodeId> present = views.NodesAt(ViewGate::kOpen - 1);
+  for (uint32_t node = 0; node < kNodes; ++node) {
+    if (std::count(present.begin(), present.end(), NodeId(node)) > 0) {
+      if (left + 1 < present.size() && network_.random().Chance(0.4)) {
+        change_.add_left(node);
+        ++left;
+      }
+    } else {
+      // One that has left may come back once its processes have ended.
+      const Process* const before = processes_[node];
+      const bool is_free =
+          before == nullptr || (before->training->alive() && before->training->is_over());
+      if (is_free && network_.random().Chance(0.5)) change_.add_joined(node);
+    }
+  }
+  if (change_.joined().empty() && change_.left().empty()) return;
+  change_.set_number(++numbers_);
+  ++begun_;
+  promised_.assign(kNodes, std::nullopt);
+  stage_ = Stage::kProposing;
+}
+
+void ElasticCluster::Propose() {
+  bool all = true, some_are_over = false;
+  for (const NodeId node : views().NodesAt(ViewGate::kOpen - 1)) {
+    Process* const process = processes_[node.value()];
+    if (process->training->alive() && process->training->is_over()) some_are_over = true;
+    if (promised_[node.value()]) continue;
+    all = false;
+    ToNode(process, [this, process, number = change_.number()] {
+      if (!process->trains) return;  // it answers once it does, as it is asked again
+      const std::optional<uint64_t> from =
+          process->gate->Promise(number, [process](uint64_t) { return process->told; });
+      if (from) Later([this, process, number, from] { OnPromised(*process, number, *from); });
+    });
+  }
+  if (some_are_over || network_.random().Chance(0.01)) return GiveUp();
+  if (all) Decide();
+}
+
+// Promises of a process that has died are void.
+void ElasticCluster::OnPromised(const Process& process, uint32_t number, uint64_t from_clock) {
+  const bool is_of_now = stage_ == Stage::kProposing && number == change_.number() &&
+                         process.incarnation == incarnations_[process.node] &&
+                         process.training->alive();
+  if (is_of_now) promised_[process.node] = from_clock;
+}
+
+void ElasticCluster::GiveUp() {
+  ++given_up_;
+  stage_ = Stage::kIdle;
+  proto::ViewChange none;
+  none.set_job_id(change_.job_id());
+  none.set_number(change_.number());
+  for (const NodeId node : views().NodesAt(ViewGate::kOpen - 1)) {
+    Process* const process = processes_[node.value()];
+    ToNode(process, [this, process, none] { TakeChange(process, none); });
+  }
+}
+
+void ElasticCluster::Decide() {
+  uint64_t at = 0;
+  for (const std::optional<uint64_t>& from : promised_) at = std::max(at, from.value_or(0));
+  change_.set_at_clock(at);
+  *record_.add_view_changes() = change_;
+  EXPECT_TRUE(Views::Of(record_).ok()) << Views::Of(record_).status();
+  installed_.clear();
+  stage_ = Stage::kInstalling;
+}
+
+// Until every copy has said that it has it, also one that is made meanwhile.
+void ElasticCluster::Install() {
+  bool all = true;
+  for (const Shard& shard : shards_) {
+    all = all && !shard.is_lost;
+    for (SimCopy* const copy : shard.Current()) {
+      if (installed_.count(copy) > 0) continue;
+      all = false;
+      Later([this, &shard, copy, change = change_] { Install(shard, copy, change); });
+    }
+  }
+  if (all) Tell();
+}
+
+void ElasticCluster::Install(const Shard& shard, SimCopy* copy, const proto::ViewChange& change) {
+  if (!copy->is_alive()) return;
+  const absl::Status changed = copy->core().ChangeView(change);
+  const std::vector<SimCopy*> current = shard.Current();
+  if (std::count(current.begin(), current.end(), copy) == 0) return;  // it has left
+  EXPECT_TRUE(changed.ok()) << changed;
+  Later([this, &shard, copy, number = change.number()] {
+    if (number != change_.number() || !installed_.insert(copy).second) return;
+    if (copy == shard.next) ++changed_while_filled_;
+  });
+}
+
+void ElasticCluster::Tell() {
+  stage_ = Stage::kIdle;
+  for (const NodeId node : views().NodesAt(change_.at_clock() - 1)) {
+    Process* const process = processes_[node.value()];
+    ToNode(process, [this, process, change = change_] { TakeChange(process, change); });
+  }
+  for (const uint32_t node : change_.joined()) Begin(node);
+}
+
+void ElasticCluster::ToNode(Process* process, std::function<void()> what) {
+  if (!process->training->alive()) return;
+  const auto say = [process, what] {
+    if (process->training->alive()) what();
+  };
+  const absl::Time at =
+      network_.Now() + network_.random().Between(absl::Milliseconds(1), absl::Milliseconds(20));
+  process->heard_until = std::max(process->heard_until + absl::Nanoseconds(1), at);
+  const absl::Duration wait = process->heard_until - network_.Now();
+  network_.After(wait, say);
+  if (network_.random().Chance(0.2)) {
+    network_.After(wait + network_.random().Between(absl::Milliseconds(1), absl::Milliseconds(80)),
+                   say);
+  }
+}
+
+void ElasticCluster::TakeChange(Process* process, const proto::ViewChange& change) {
+  const absl::Status taken = process->gate->Take(change, process->told);
+  EXPECT_TRUE(taken.ok()) << taken;
+  const std::optional<uint64_t> leaves = process->gate->views().LeavesAt(NodeId(process->node));
+  if (leaves) process->training->LeaveAt(*leaves);
+  process->training->GoOn();
+}
+
+void ElasticCluster::KillNode() {
+  std::vector<uint32_t> alive;
+  for (const Process* process : processes_) {
+    const bool may_die = process != nullptr && process->trains && process->training->alive() &&
+                         !process->training->is_over();
+    if (may_die) alive.push_back(process->node);
+  }
+  if (alive.empty()) return;
+  const uint32_t node = alive[network_.random().Below(alive.size())];
+  ++deaths_;
+  processes_[node]->training->Kill();
+  promised_[node].reset();
+  Later([this, node] { BeginAgain(node); });
+}
+
+// Not before each copy has a change that its record has: it has promised nothing.
+void ElasticCluster::BeginAgain(uint32_t node) {
+  if (stage_ == Stage::kInstalling) return Later([this, node] { BeginAgain(node); });
+  Begin(node);
+}
+
+std::vector<SimCopy*> ElasticCluster::Shard::Current() const {
+  std::vector<SimCopy*> current;
+  for (SimCopy* const copy : {primary, backup, next}) {
+    if (copy != nullptr) current.push_back(copy);
+  }
+  return current;
+}
+
+SimCopy* ElasticCluster::NewCopy(uint32_t shard, uint32_t generation) {
+  Shard& of = shards_[shard];
+  const std::string address = absl::StrCat(of.copies.size(), ".", shard);
+  proto::JobRecord record = record_;
+  record.mutable_placement()->set_backup_endpoints(static_cast<int>(shard), address);
+  record.mutable_placement()->set_shard_generations(static_cast<int>(shard), generation);
+  of.copies.push_back(std::make_unique<SimCopy>(
+      &network_, address, 32 + 8 * static_cast<uint32_t>(of.copies.size()) + shard));
+  SimCopy* const copy = of.copies.back().get();
+  if (options_.shards_move) copy->LetShardsLeave();
+  EXPECT_TRUE(copy->core().Install(record, ShardId(shard), {}, ShardCopy::kEmptyBackup).ok());
+  return copy;
+}
+
+void ElasticCluster::Do(SimCopy* copy, const std::function<absl::Status(Actions)>& what) {
+  copy->Do([&](Actions actions) { EXPECT_EQ(what(actions), absl::OkStatus()); });
+}
+
+void ElasticCluster::LaterOf(uint32_t shard, std::function<void()> what) {
+  Later([this, shard, era = shards_[shard].era, what = std::move(what)] {
+    if (shards_[shard].era == era) what();
+  });
+}
+
+void ElasticCluster::WhenWhole(uint32_t shard, SimCopy* filler, uint32_t generation,
+                               std::function<void()> then) {
+  bool is_whole = false;
+  for (const BackupState& state : filler->core().BackupStates()) {
+    ASSERT_TRUE(state.refusal.ok()) << state.refusal;
+    if (state.generation == generation) is_whole = state.chunks_missing == 0;
+  }
+  if (is_whole) return LaterOf(shard, std::move(then));
+  LaterOf(shard, [=, this] { WhenWhole(shard, filler, generation, then); });
+}
+
+void ElasticCluster::TellWhereItLies(uint32_t shard) {
+  const Shard& of = shards_[shard];
+  const auto it = std::find_if(of.copies.begin(), of.copies.end(),
+                               [&](const auto& copy) { return copy.get() == of.primary; });
+  const std::string address = absl::StrCat(it - of.copies.begin(), ".", shard);
+  record_.mutable_placement()->set_shard_endpoints(static_cast<int>(shard), address);
+  record_.mutable_placement()->set_shard_generations(static_cast<int>(shard), of.generation);
+  for (const auto& process : all_) {
+    Later([process = process.get(), shard, address, generation = of.generation] {
+      process->training->OnShardMoved({ShardId(shard), address, generation});
+    });
+  }
+}
+
+// ---- deaths ----
+
+void ElasticCluster::KillCopy(uint32_t shard) {
+  Shard& of = shards_[shard];
+  if (of.backup == nullptr || !of.is_whole || of.is_lost) return;
+  ++deaths_;
+  ++of.era;
+  of.is_lost = true;
+  const bool primary_dies = !options_.shards_move || network_.random().Chance(0.6);
+  SimCopy* const backup = std::exchange(of.backup, nullptr);
+  (primary_dies ? of.primary : backup)->Die();
+  if (primary_dies) of.primary = backup;
+  if (SimCopy* const dropped = std::exchange(of.next, nullptr)) {
+    Later([this, dropped, shard, generation = of.generation + 1] {
+      Do(dropped, [&](Actions actions) {
+        dropped->core().RemoveShard(job(), ShardId(shard), generation, actions);
+        return absl::OkStatus();
+      });
+      MoveNext();
+    });
+  }
+  Later([this, shard] { Promote(shard); });
+}
+
+void ElasticCluster::Promote(uint32_t shard) {
+  Shard& of = shards_[shard];
+  of.is_lost = false;
+  ++of.generation;
+  Do(of.primary, [&](Actions actions) {
+    return of.primary->core().Promote(job(), ShardId(shard), of.generation, actions);
+  });
+  TellWhereItLies(shard);
+  if (of.fills < kFillsMax) Later([this, shard] { Fill(shard); });
+}
+
+// A further copy, of the one that is left.
+void ElasticCluster::Fill(uint32_t shard) {
+  Shard& of = shards_[shard];
+  ++of.fills;
+  const uint32_t generation = ++of.generation;
+  const std::string address = absl::StrCat(of.copies.size(), ".", shard);
+  // Changes that are decided from now on are for it, too.
+  of.backup = NewCopy(shard, generation);
+  of.is_whole = false;
+  Do(of.primary, [&](Actions actions) {
+    return of.primary->core().FillBackup(job(), ShardId(shard), generation, address, false,
+                                         actions);
+  });
+  WhenWhole(shard, of.primary, generation, [this, shard] {
+    ++filled_;
+    shards_[shard].is_whole = true;
+    Later([this, shard] { KillCopy(shard); }, absl::Milliseconds(60));
+  });
+}
+
+// ---- moves ----
+
+void ElasticCluster::MoveNext() {
+  if (Done()) return;
+  const uint32_t shard = turn_++ % kShards;
+  Shard& of = shards_[shard];
+  const bool is_busy = of.is_lost || of.next != nullptr ||
+                       (options_.has_backups && (of.backup == nullptr || !of.is_whole));
+  if (is_busy) return Later([this] { MoveNext(); });
+  const uint32_t generation = ++of.generation;
+  if (options_.has_backups) return MoveBesideBackup(shard, generation);
+  MoveAlone(shard, generation);
+}
+
+// The primary leaves its server, and the backup fills the copy that is to be one in its place; or
+// the backup leaves.
+void ElasticCluster::MoveBesideBackup(uint32_t shard, uint32_t generation) {
+  Shard& of = shards_[shard];
+  const bool only_backup = network_.random().Chance(0.4);
+  const std::string address = absl::StrCat(of.copies.size(), ".", shard);
+  SimCopy* const target = of.next = NewCopy(shard, generation);
+  SimCopy* const filler = only_backup ? of.primary : of.backup;
+  LaterOf(shard, [=, this] {
+    Do(filler, [&](Actions actions) {
+      return filler->core().FillNext(job(), ShardId(shard), generation, address, actions);
+    });
+    WhenWhole(shard, filler, generation, [=, this] {
+      Shard& moved = shards_[shard];
+      SimCopy* const from = only_backup ? moved.backup : moved.primary;
+      moved.primary = filler;
+      moved.backup = target;
+      moved.next = nullptr;
+      Do(filler, [&](Actions actions) {
+        return filler->core().FillBackup(job(), ShardId(shard), generation, address,
+                                         /*is_whole=*/true, actions);
+      });
+      HasMoved(shard, from);
+    });
+  });
+}
+
+// A shard without a second copy gets one for a while.
+void ElasticCluster::MoveAlone(uint32_t shard, uint32_t generation) {
+  Shard& of = shards_[shard];
+  const std::string address = absl::StrCat(of.copies.size(), ".", shard);
+  SimCopy* const from = of.primary;
+  SimCopy* const target = of.next = NewCopy(shard, generation);
+  LaterOf(shard, [=, this] {
+    Do(from, [&](Actions actions) {
+      return from->core().FillBackup(job(), ShardId(shard), generation, address,
+                                     /*is_whole=*/false, actions);
+    });
+    WhenWhole(shard, from, generation, [=, this] {
+      Shard& moved = shards_[shard];
+      moved.primary = target;
+      moved.next = nullptr;
+      Do(target, [&](Actions actions) {
+        return target->core().Promote(job(), ShardId(shard), ++moved.generation, actions);
+      });
+      HasMoved(shard, from);
+    });
+  });
+}
+
+// Nodes hear of it before or after the server that has lost it.
+void ElasticCluster::HasMoved(uint32_t shard, SimCopy* from) {
+  if (!Done()) ++moves_;
+  TellWhereItLies(shard);
+  Later([=, this, generation = shards_[shard].generation] {
+    Do(from, [&](Actions actions) {
+      from->core().RemoveShard(job(), ShardId(shard), generation, actions);
+      return absl::OkStatus();
+    });
+  });
+  Later([this] { MoveNext(); });
 }
 
 }  // namespace strata::tests

@@ -11,12 +11,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/record.pb.h"
-#include "server/shard/testing/sim_copy.h"
+#include "server/testing/sim_copy.h"
 #include "worker/aggregator/core/view_gate.h"
-#include "worker/exchange/testing/training_node.h"
+#include "worker/testing/training_node.h"
 
 namespace strata::tests {
 
@@ -55,7 +55,7 @@ class ElasticCluster {
   // Until all nodes have the last weights.
   void Run();
 
-  // Who took part in which clock, as was decided.
+  // The nodes that took part in each clock, as was decided.
   Views views() const { return *Views::Of(record_); }
   const std::vector<Step>& steps() const { return steps_; }
   // The final weights, which all nodes have that are there to the end.
@@ -64,7 +64,7 @@ class ElasticCluster {
   uint64_t pushes();
   const proto::JobRecord& record() const { return record_; }
   int given_up() const { return given_up_; }
-  // Copies and nodes that have died, and second copies that were made anew.
+  // Copies and nodes that have died, and second copies that were made again.
   int deaths() const { return deaths_; }
   int filled() const { return filled_; }
   // Shards that have moved while nodes trained, and copies that learned of a change while they were
@@ -90,7 +90,7 @@ class ElasticCluster {
   struct Shard {
     std::vector<std::unique_ptr<server::SimCopy>> copies;
     server::SimCopy* primary = nullptr;
-    server::SimCopy* backup = nullptr;  // null: there is none
+    server::SimCopy* backup = nullptr;  // null: no backup
     server::SimCopy* next = nullptr;    // is filled besides, to be the backup
     uint32_t generation = 2;            // the newest that was given out
     bool is_lost = false;               // nobody has been made the primary in its place yet

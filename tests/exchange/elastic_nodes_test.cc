@@ -11,8 +11,8 @@
 #include "common/job/arena.h"
 #include "gtest/gtest.h"
 #include "kernels/kernels.h"
-#include "optimizer/update_rule.h"
-#include "optimizer/weight_state.h"
+#include "numerics/update.h"
+#include "numerics/weight_state.h"
 #include "tests/exchange/elastic_cluster.h"
 
 namespace strata::tests {
@@ -28,7 +28,8 @@ namespace {
 using Options = ElasticCluster::Options;
 using Floats = std::vector<float>;
 
-constexpr uint32_t kNodes = ElasticCluster::kNodes, kElements = ElasticCluster::kElements;
+constexpr uint32_t kElasticNodes = ElasticCluster::kNodes,
+                   kElasticNodesElements = ElasticCluster::kElements;
 constexpr uint64_t kClocks = ElasticCluster::kClocks;
 
 Bytes ToBytes(const Floats& floats) {
@@ -50,7 +51,7 @@ Floats TreeSum(const std::vector<Floats>& leaves, size_t begin, size_t end) {
 
 // Weights that each clock begins with, and the last ones, where `views` say who takes part.
 std::vector<Floats> WeightsByClock(const proto::JobRecord& record, const Views& views) {
-  const ChunkMap map(ElasticCluster::kAllElements, kElements);
+  const ChunkMap map(ElasticCluster::kAllElements, kElasticNodesElements);
   const kernels::UpdateRule rule =
       kernels::MakeUpdateRule(record.job(), record.samples_per_epoch());
   BufferPool pool;
@@ -61,25 +62,28 @@ std::vector<Floats> WeightsByClock(const proto::JobRecord& record, const Views& 
   }
   for (uint32_t c = 0; c < map.chunks(); ++c) {
     const ChunkId id(c);
-    chunks.push_back(std::make_unique<kernels::WeightState>(
-        kernels::Cpu(), pool, rule, kElements, OptimizerRuns(record.layout(), map, id)));
-    chunks[c]->Seed(
-        ToBytes(Floats(weights.begin() + c * kElements, weights.begin() + (c + 1) * kElements)), 0);
+    chunks.push_back(
+        std::make_unique<kernels::WeightState>(kernels::Cpu(), pool, rule, kElasticNodesElements,
+                                               OptimizerRuns(record.layout(), map, id)));
+    chunks[c]->Seed(ToBytes(Floats(weights.begin() + c * kElasticNodesElements,
+                                   weights.begin() + (c + 1) * kElasticNodesElements)),
+                    0);
   }
   std::vector<Floats> all = {weights};
   for (uint64_t clock = 0; clock < kClocks; ++clock) {
     for (uint32_t c = 0; c < map.chunks(); ++c) {
-      std::vector<Floats> leaves(kNodes);
+      std::vector<Floats> leaves(kElasticNodes);
       for (const NodeId node : views.NodesAt(clock)) {
-        for (uint32_t i = c * kElements; i < (c + 1) * kElements; ++i) {
+        for (uint32_t i = c * kElasticNodesElements; i < (c + 1) * kElasticNodesElements; ++i) {
           leaves[node.value()].push_back(
               ElasticCluster::Gradient(all.back(), node.value(), clock, i));
         }
       }
       const uint32_t samples = views.RanksAt(clock);
-      chunks[c]->Apply(ToBytes(TreeSum(leaves, 0, kNodes)),
+      chunks[c]->Apply(ToBytes(TreeSum(leaves, 0, kElasticNodes)),
                        static_cast<float>(1.0 / static_cast<double>(samples)), samples, {});
-      std::copy_n(chunks[c]->weights().floats(), kElements, weights.begin() + c * kElements);
+      std::copy_n(chunks[c]->weights().floats(), kElasticNodesElements,
+                  weights.begin() + c * kElasticNodesElements);
     }
     all.push_back(weights);
   }
@@ -155,7 +159,7 @@ TEST_P(CountedElastic, EachPushCountsOnce) {
     const Views views = cluster.views();
     const Floats weights = cluster.Final();
     for (uint32_t i = 0; i < weights.size(); ++i) {
-      const uint32_t node = i % kElements / kClocks;
+      const uint32_t node = i % kElasticNodesElements / kClocks;
       const uint64_t clock = i % kClocks;
       const bool is_there = views.Has(NodeId(node), clock);
       // A clock of a quorum may have one sample or more, also late ones.

@@ -18,10 +18,10 @@ namespace {
 using client::Client;
 
 constexpr uint64_t kWeight = 5000, kBias = 37;
-constexpr uint64_t kElements = kWeight + kBias;
+constexpr uint64_t kEqualBitsElements = kWeight + kBias;
 constexpr uint32_t kBatch = 4;
 constexpr uint64_t kSamplesPerEpoch = 200;
-constexpr int kSteps = 12;
+constexpr int kEqualBitsSteps = 12;
 
 // Weights before each step and at the end.
 using History = std::vector<std::vector<float>>;
@@ -45,7 +45,7 @@ void Backward(uint32_t rank, int step, absl::Span<const float> weights,
   }
 }
 
-absl::Status Train(
+absl::Status TrainEqualBits(
     Client* client, History* history, const std::function<void(int)>& before_step = [](int) {}) {
   client::Tensor bias, weight;
   bias.name = "b";
@@ -63,7 +63,7 @@ absl::Status Train(
   if (auto status = client->Start({.samples_per_epoch = kSamplesPerEpoch}); !status.ok()) {
     return status;
   }
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kEqualBitsSteps; ++step) {
     before_step(step);
     if (absl::Status status = client->BeginStep(kBatch); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
@@ -81,19 +81,20 @@ absl::Status Train(
 
 History Alone(const proto::Job& job) {
   History history;
-  absl::Status status = RunAlone(job, [&](Client* client) { return Train(client, &history); });
+  absl::Status status =
+      RunAlone(job, [&](Client* client) { return TrainEqualBits(client, &history); });
   EXPECT_TRUE(status.ok()) << status;
   return history;
 }
 
 // Every rank's history, which must be one and the same.
 History Cluster(const ClusterShape& shape, const proto::Job& job) {
-  NodeCluster cluster(shape, job, kElements, kSamplesPerEpoch);
+  NodeCluster cluster(shape, job, kEqualBitsElements, kSamplesPerEpoch);
   absl::Mutex mutex;
   std::vector<History> histories;
   absl::Status status = cluster.Run([&](Client* client) {
     History history;
-    absl::Status trained = Train(client, &history);
+    absl::Status trained = TrainEqualBits(client, &history);
     absl::MutexLock lock(&mutex);
     histories.push_back(std::move(history));
     return trained;
@@ -108,7 +109,7 @@ History Cluster(const ClusterShape& shape, const proto::Job& job) {
 void ExpectSame(const History& a, const History& b, const std::string& what) {
   ASSERT_EQ(a.size(), b.size()) << what;
   for (size_t step = 0; step < a.size(); ++step) {
-    for (size_t i = 0; i < kElements; ++i) {
+    for (size_t i = 0; i < kEqualBitsElements; ++i) {
       ASSERT_EQ(a[step][i], b[step][i]) << what << ", step " << step << ", element " << i;
     }
   }
@@ -127,7 +128,7 @@ TEST(EqualBitsTest, OneRankThroughTheClusterIsARankWithNoExchange) {
   for (const char* optimizer : kOptimizers) {
     const proto::Job job = JobOf(optimizer);
     const History alone = Alone(job);
-    ASSERT_EQ(alone.size(), kSteps + 1u);
+    ASSERT_EQ(alone.size(), kEqualBitsSteps + 1u);
     EXPECT_NE(alone.front(), alone.back());
     ExpectSame(alone, Cluster({1, 1, 2}, job), optimizer);
   }
@@ -188,12 +189,12 @@ TEST(EqualBitsTest, ConnectionsThatAreCutWhileOthersGoOnDoNotShow) {
     relay = std::make_unique<RecordingRelay>(port, RecordingRelay::Options{.recorded_max = 0});
     return relay->address();
   };
-  NodeCluster cluster(shape, job, kElements, kSamplesPerEpoch);
+  NodeCluster cluster(shape, job, kEqualBitsElements, kSamplesPerEpoch);
   absl::Mutex mutex;
   std::vector<History> histories;
   const absl::Status status = cluster.Run([&](Client* client) {
     History steps;
-    const absl::Status trained = Train(client, &steps, [&](int step) {
+    const absl::Status trained = TrainEqualBits(client, &steps, [&](int step) {
       if (client->rank() != 0 || step % 3 != 1) return;
       EXPECT_TRUE(relay->CutOldest());
     });

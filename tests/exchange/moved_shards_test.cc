@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/quorum_counts.h"
+#include "server/testing/shard_harness.h"
 #include "tests/exchange/moving_cluster.h"
 
 namespace strata::tests {
@@ -24,7 +24,7 @@ const char kLocal[] = "optimizer { adamw {} } consistency { preset: 'local(3)' }
 constexpr uint64_t kLocalClocks = 3 * MovingCluster::kClocks;  // a round has three
 constexpr uint32_t kSeeds = 200;
 
-// What waits for a second copy waits for ever here.
+// A shard that waits for a second copy waits for ever here.
 bool MayDie(const Options& options) {
   return options.has_backups && options.job.find("WAIT") == std::string::npos;
 }

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
+#include "server/testing/shard_harness.h"
 
 namespace strata::tests {
 
@@ -16,7 +16,7 @@ using worker::TrainingNode;
 
 namespace {
 
-constexpr uint64_t kEventsMax = 1'000'000;
+constexpr uint64_t kMovingEventsMax = 1'000'000;
 
 std::string AddressOf(uint32_t server, uint32_t shard) {
   return absl::StrCat("server", server, ".", shard);
@@ -55,7 +55,7 @@ void MovingCluster::Run() {
                    [this] { Die(network_.random().Below(kShards)); });
   }
   for (uint64_t events = 0; !Done(); ++events) {
-    ASSERT_LT(events, kEventsMax) << "no progress: " << Describe();
+    ASSERT_LT(events, kMovingEventsMax) << "no progress: " << Describe();
     ASSERT_TRUE(network_.RunOne());
     for (const auto& node : nodes_) ASSERT_TRUE(node->status().ok()) << node->status();
     ASSERT_FALSE(testing::Test::HasFailure()) << Describe();

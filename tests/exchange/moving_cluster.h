@@ -11,8 +11,8 @@
 
 #include "common/transport/sim/sim_network.h"
 #include "proto/record.pb.h"
-#include "server/shard/testing/sim_copy.h"
-#include "worker/exchange/testing/training_node.h"
+#include "server/testing/sim_copy.h"
+#include "worker/testing/training_node.h"
 
 namespace strata::tests {
 
@@ -62,7 +62,7 @@ class MovingCluster {
   void Begin(uint32_t node);
   // The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
   float Count(uint32_t node, uint64_t clock, uint64_t i) const;
-  // Of all weights that the step began with.
+  // All weights that the step began with.
   float Gradient(uint32_t node, uint64_t clock, uint64_t i) const;
 
   server::SimCopy& CopyOf(uint32_t server, uint32_t shard) {
@@ -87,7 +87,7 @@ class MovingCluster {
   // Nodes hear of it before or after the server that has lost it.
   void HasMoved(uint32_t shard, uint32_t from);
   void TellNodes(uint32_t shard);
-  // One copy of a shard that has two dies; the other one goes on alone.
+  // One copy of a shard that has two dies; the other one continues alone.
   void Die(uint32_t shard);
 
   void Tick();

@@ -10,14 +10,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "common/ipc/framed_channel.h"
+#include "common/os/framed_channel.h"
 #include "proto/processes.pb.h"
 #include "server/shard/shard_thread.h"
 #include "worker/client/client.h"
 
 namespace strata::tests {
 
-// What takes part in one job: `nodes` x `ranks_per_node` ranks, `shards` shards; no shards with
+// The processes of one job: `nodes` x `ranks_per_node` ranks, `shards` shards; no shards with
 // exchange: RING.
 struct ClusterShape {
   uint32_t nodes = 1;

@@ -13,9 +13,9 @@
 #include "common/job/consistency.h"
 #include "common/transport/sim/sim_network.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
-#include "server/shard/testing/sim_copy.h"
-#include "worker/exchange/testing/training_node.h"
+#include "server/testing/shard_harness.h"
+#include "server/testing/sim_copy.h"
+#include "worker/testing/training_node.h"
 
 namespace strata {
 namespace {
@@ -25,13 +25,14 @@ using server::ShardCopy;
 using server::SimCopy;
 using worker::TrainingNode;
 
-constexpr uint32_t kNodes = 3, kChunks = 4, kShards = 2;
-constexpr uint64_t kClocks = 4;
-constexpr uint32_t kElements = kNodes * kClocks;  // of a chunk: one for each push
-constexpr uint32_t kAllElements = kElements * kChunks;
+constexpr uint32_t kReplacedNodesNodes = 3, kChunks = 4, kShards = 2;
+constexpr uint64_t kReplacedNodesClocks = 4;
+constexpr uint32_t kReplacedNodesElements =
+    kReplacedNodesNodes * kReplacedNodesClocks;  // of a chunk: one for each push
+constexpr uint32_t kAllElements = kReplacedNodesElements * kChunks;
 constexpr uint64_t kEventsMax = 400'000;
 
-struct Options {
+struct ReplacedNodesOptions {
   std::string job = "optimizer { sgd {} } consistency { sync {} }";
   bool counts = false;  // pushes, in place of training
   bool takes_first_weights = false;
@@ -39,7 +40,7 @@ struct Options {
   uint32_t connections = 1;
   bool lives_on = false;  // a node that is taken for dead, until it is told
 };
-void PrintTo(const Options& options, std::ostream* out) {
+void PrintTo(const ReplacedNodesOptions& options, std::ostream* out) {
   *out << options.job << (options.takes_first_weights ? ", first weights of node 0" : "")
        << (options.has_backups ? ", second copies" : "") << (options.lives_on ? ", alive" : "");
 }
@@ -50,13 +51,14 @@ struct Death {
   uint32_t number = 0;
 };
 
-class Cluster {
+class ReplacedNodesCluster {
  public:
-  Cluster(const Options& options, uint32_t seed) : options_(options), network_(seed) {
+  ReplacedNodesCluster(const ReplacedNodesOptions& options, uint32_t seed)
+      : options_(options), network_(seed) {
     server::JobOptions job;
-    job.ranks.assign(kNodes, 1);
+    job.ranks.assign(kReplacedNodesNodes, 1);
     job.elements = kAllElements;
-    job.chunk_elements = kElements;
+    job.chunk_elements = kReplacedNodesElements;
     job.shards = kShards;
     job.batch_per_rank = 1;
     job.job_text = absl::StrCat(options.job, " schedule { base_lr: ", options.counts ? 1 : 0.1,
@@ -73,9 +75,9 @@ class Cluster {
     network_.set_faults({.drop = seed % 4 == 1 ? 0.02 : 0,
                          .duplicate = 0.1,
                          .break_both = seed % 2 == 1 ? 0.005 : 0});
-    incarnations_.assign(kNodes, 0);
-    nodes_.assign(kNodes, nullptr);
-    for (uint32_t node = 0; node < kNodes; ++node) Begin(node);
+    incarnations_.assign(kReplacedNodesNodes, 0);
+    nodes_.assign(kReplacedNodesNodes, nullptr);
+    for (uint32_t node = 0; node < kReplacedNodesNodes; ++node) Begin(node);
     Tick();
   }
 
@@ -108,7 +110,7 @@ class Cluster {
   // Pushes of a chunk, by each node.
   uint64_t rounds() const {
     const uint64_t steps = StepsPerClock(record_.job());
-    return (kClocks + steps - 1) / steps;
+    return (kReplacedNodesClocks + steps - 1) / steps;
   }
   // The step that the node's newest process has begun with.
   uint64_t first_step(uint32_t node) const { return nodes_[node]->first_clock(); }
@@ -149,7 +151,7 @@ class Cluster {
     options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost again and again
     options.name = absl::StrCat("node", node, ".", incarnations_[node]);
     options.addresses_are_names = true;
-    options.clocks = kClocks;
+    options.clocks = kReplacedNodesClocks;
     options.in_step = true;
     options.samples = 1;
     options.first_weight = [this, node](uint64_t i) {
@@ -167,12 +169,12 @@ class Cluster {
 
   // The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
   float Count(uint32_t node, uint64_t clock, uint64_t i) const {
-    if (i % kElements != node * kClocks + clock) return 0;
+    if (i % kReplacedNodesElements != node * kReplacedNodesClocks + clock) return 0;
     const bool on_arrival = options_.job.find("async") != std::string::npos;
-    return on_arrival ? -1.0f : -1.0f * kNodes;
+    return on_arrival ? -1.0f : -1.0f * kReplacedNodesNodes;
   }
 
-  // Of all weights that the step began with.
+  // All weights that the step began with.
   static float Gradient(const TrainingNode& of, uint32_t node, uint64_t clock, uint64_t i) {
     const std::vector<float>& weights = of.step_weights();
     return 0.5f * weights[i] - 0.3f * weights[(i + 17) % kAllElements] +
@@ -225,7 +227,7 @@ class Cluster {
     return true;
   }
   std::string Describe() const {
-    std::string text = absl::StrCat(all_.size() - kNodes, " replaced;");
+    std::string text = absl::StrCat(all_.size() - kReplacedNodesNodes, " replaced;");
     for (const TrainingNode* node : nodes_) {
       absl::StrAppend(&text, " from ", node->first_clock(), ":");
       for (const uint64_t landed : node->landed()) absl::StrAppend(&text, " ", landed);
@@ -233,7 +235,7 @@ class Cluster {
     return text;
   }
 
-  const Options options_;
+  const ReplacedNodesOptions options_;
   transport::SimNetwork network_;
   proto::JobRecord record_;
   std::vector<std::unique_ptr<SimCopy>> copies_;
@@ -255,16 +257,16 @@ std::vector<Death> Deaths(uint32_t seed, size_t count, uint64_t events, uint32_t
   return deaths;
 }
 
-uint64_t EventsOf(const Options& options, uint32_t seed) {
-  Cluster undisturbed(options, seed);
+uint64_t EventsOf(const ReplacedNodesOptions& options, uint32_t seed) {
+  ReplacedNodesCluster undisturbed(options, seed);
   undisturbed.Run();
   return undisturbed.events();
 }
 
-class SyncReplacedNodes : public testing::TestWithParam<Options> {};
+class SyncReplacedNodes : public testing::TestWithParam<ReplacedNodesOptions> {};
 
 TEST_P(SyncReplacedNodes, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
-  Cluster undisturbed(GetParam(), 0);
+  ReplacedNodesCluster undisturbed(GetParam(), 0);
   undisturbed.Run();
   ASSERT_FALSE(HasFailure());
   const std::vector<float> expected = undisturbed.Final();
@@ -272,9 +274,9 @@ TEST_P(SyncReplacedNodes, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const uint64_t events = EventsOf(GetParam(), seed);
-    Cluster cluster(GetParam(), seed);
+    ReplacedNodesCluster cluster(GetParam(), seed);
     const bool also_primaries = GetParam().has_backups && seed % 4 != 0;
-    cluster.Run(Deaths(seed, 1 + seed % 3, events, kNodes),
+    cluster.Run(Deaths(seed, 1 + seed % 3, events, kReplacedNodesNodes),
                 also_primaries ? Deaths(seed + 1000, 1, events, kShards) : std::vector<Death>());
     ASSERT_FALSE(HasFailure());
     ASSERT_EQ(cluster.Final(), expected);
@@ -283,24 +285,28 @@ TEST_P(SyncReplacedNodes, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
   EXPECT_GT(midst, 100);
 }
 
-const char kMomentum[] = "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
-const char kAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 } }";
+const char kReplacedNodesMomentum[] =
+    "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
+const char kReplacedNodesAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 } }";
 // Nodes keep no state from round to round; the last round of the second one is shorter.
 const char kLocal[] = "optimizer { sgd {} } consistency { preset: \"diloco(2)\" }";
 const char kShorter[] = "optimizer { sgd {} } consistency { lazy { local_steps: 3 } }";
 
 INSTANTIATE_TEST_SUITE_P(
     Jobs, SyncReplacedNodes,
-    testing::Values(Options{.job = kMomentum}, Options{.job = kAdamw, .connections = 2},
-                    Options{.job = kMomentum, .takes_first_weights = true},
-                    Options{.job = absl::StrCat(kMomentum, " pull { codec: FP16 }")},
-                    Options{.job = kMomentum, .lives_on = true},
-                    Options{.job = kMomentum, .has_backups = true}, Options{.job = kLocal},
-                    Options{.job = kShorter, .has_backups = true, .lives_on = true},
-                    Options{.job = absl::StrCat(kLocal, " pull { codec: FP16 }")},
-                    Options{.job = kAdamw, .has_backups = true, .lives_on = true},
-                    Options{.job = absl::StrCat(kMomentum, " pull { codec: INT8 }"),
-                            .has_backups = true}));
+    testing::Values(
+        ReplacedNodesOptions{.job = kReplacedNodesMomentum},
+        ReplacedNodesOptions{.job = kReplacedNodesAdamw, .connections = 2},
+        ReplacedNodesOptions{.job = kReplacedNodesMomentum, .takes_first_weights = true},
+        ReplacedNodesOptions{.job = absl::StrCat(kReplacedNodesMomentum, " pull { codec: FP16 }")},
+        ReplacedNodesOptions{.job = kReplacedNodesMomentum, .lives_on = true},
+        ReplacedNodesOptions{.job = kReplacedNodesMomentum, .has_backups = true},
+        ReplacedNodesOptions{.job = kLocal},
+        ReplacedNodesOptions{.job = kShorter, .has_backups = true, .lives_on = true},
+        ReplacedNodesOptions{.job = absl::StrCat(kLocal, " pull { codec: FP16 }")},
+        ReplacedNodesOptions{.job = kReplacedNodesAdamw, .has_backups = true, .lives_on = true},
+        ReplacedNodesOptions{.job = absl::StrCat(kReplacedNodesMomentum, " pull { codec: INT8 }"),
+                             .has_backups = true}));
 
 class CountedReplacedNodes : public testing::TestWithParam<std::string> {};
 
@@ -309,20 +315,20 @@ TEST_P(CountedReplacedNodes, EachPushCountsOnce) {
   int midst = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    const Options options{.job = absl::StrCat("optimizer { sgd {} } ", GetParam()),
-                          .counts = true,
-                          .takes_first_weights = seed % 3 == 0};
-    Cluster cluster(options, seed);
-    cluster.Run(Deaths(seed, 1 + seed % 2, EventsOf(options, seed), kNodes));
+    const ReplacedNodesOptions options{.job = absl::StrCat("optimizer { sgd {} } ", GetParam()),
+                                       .counts = true,
+                                       .takes_first_weights = seed % 3 == 0};
+    ReplacedNodesCluster cluster(options, seed);
+    cluster.Run(Deaths(seed, 1 + seed % 2, EventsOf(options, seed), kReplacedNodesNodes));
     ASSERT_FALSE(HasFailure());
     for (const float weight : cluster.Final()) {
       // A clock of a quorum may have one sample or more, also late ones.
-      const float samples = kNodes / weight;
+      const float samples = kReplacedNodesNodes / weight;
       const bool once =
           weight == 1 || (is_quorum && samples >= 1 && samples == std::round(samples));
       ASSERT_TRUE(once) << weight;
     }
-    ASSERT_EQ(cluster.pushes(), kNodes * kChunks * cluster.rounds());
+    ASSERT_EQ(cluster.pushes(), kReplacedNodesNodes * kChunks * cluster.rounds());
     midst += cluster.midst();
   }
   EXPECT_GT(midst, 100);
@@ -341,13 +347,13 @@ INSTANTIATE_TEST_SUITE_P(
 // Returns by how much a node's sum of a step moves its element, with momentum of 0.5. Another
 // process has begun with step `lost`; servers have what the one before did until `seen`.
 float Moves(uint64_t step, uint64_t lost, uint64_t seen) {
-  const uint64_t end = step < lost ? std::min(seen, kClocks) : kClocks;
+  const uint64_t end = step < lost ? std::min(seen, kReplacedNodesClocks) : kReplacedNodesClocks;
   return 2 - std::ldexp(2.0f, static_cast<int>(step) - static_cast<int>(end));
 }
 
 TEST(ReplacedNodes, OfLocalStepsTheMomentumOfANodeThatDiesIsLostAndNothingElse) {
   for (const uint64_t steps : {1, 2}) {
-    const Options options{
+    const ReplacedNodesOptions options{
         .job = absl::StrCat("optimizer { momentum_sgd { momentum: 0.5 } } consistency { lazy { "
                             "local_steps: ",
                             steps, " } }"),
@@ -355,21 +361,23 @@ TEST(ReplacedNodes, OfLocalStepsTheMomentumOfANodeThatDiesIsLostAndNothingElse) 
     int lost = 0;
     for (uint32_t seed = 0; seed < 200; ++seed) {
       SCOPED_TRACE(absl::StrCat(steps, " steps, seed ", seed));
-      Cluster cluster(options, seed);
-      cluster.Run(Deaths(seed, 1, EventsOf(options, seed), kNodes));
+      ReplacedNodesCluster cluster(options, seed);
+      cluster.Run(Deaths(seed, 1, EventsOf(options, seed), kReplacedNodesNodes));
       ASSERT_FALSE(HasFailure());
       const std::vector<float> weights = cluster.Final();
-      for (uint32_t i = 0; i < kNodes * kChunks; ++i) {
-        const uint64_t begin = cluster.first_step(i % kNodes);
+      for (uint32_t i = 0; i < kReplacedNodesNodes * kChunks; ++i) {
+        const uint64_t begin = cluster.first_step(i % kReplacedNodesNodes);
         // The round's push that counts may be of either process.
         const auto is_pushed_by = [&](uint64_t seen) {
-          for (uint64_t step = 0; step < kClocks; ++step) {
-            const float weight = weights[i / kNodes * kElements + i % kNodes * kClocks + step];
+          for (uint64_t step = 0; step < kReplacedNodesClocks; ++step) {
+            const float weight = weights[i / kReplacedNodesNodes * kReplacedNodesElements +
+                                         i % kReplacedNodesNodes * kReplacedNodesClocks + step];
             if (std::abs(weight - Moves(step, begin, seen)) > 1e-5f) return false;
           }
           return true;
         };
-        ASSERT_TRUE(is_pushed_by(begin) || is_pushed_by(begin + steps)) << "node " << i % kNodes;
+        ASSERT_TRUE(is_pushed_by(begin) || is_pushed_by(begin + steps))
+            << "node " << i % kReplacedNodesNodes;
         lost += Moves(0, begin, begin) < Moves(0, 0, 0) && is_pushed_by(begin) ? 1 : 0;
       }
     }
@@ -377,16 +385,17 @@ TEST(ReplacedNodes, OfLocalStepsTheMomentumOfANodeThatDiesIsLostAndNothingElse) 
   }
 }
 
-// What the process before had left out of its pushes is lost, and nothing else.
+// Only the residual that the earlier process kept is lost.
 TEST(ReplacedNodes, ANodeWithALossyCodecGoesOnWithNothingLeftOut) {
-  const Options options{.job = absl::StrCat(kMomentum, " push { codec: TOP_K density: 0.3 }")};
+  const ReplacedNodesOptions options{
+      .job = absl::StrCat(kReplacedNodesMomentum, " push { codec: TOP_K density: 0.3 }")};
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
-    Cluster cluster(options, seed);
-    cluster.Run(Deaths(seed, 2, EventsOf(options, seed), kNodes));
+    ReplacedNodesCluster cluster(options, seed);
+    cluster.Run(Deaths(seed, 2, EventsOf(options, seed), kReplacedNodesNodes));
     ASSERT_FALSE(HasFailure());
     cluster.Final();
-    EXPECT_EQ(cluster.pushes(), kNodes * kChunks * kClocks);
+    EXPECT_EQ(cluster.pushes(), kReplacedNodesNodes * kChunks * kReplacedNodesClocks);
   }
 }
 

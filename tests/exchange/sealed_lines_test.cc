@@ -23,11 +23,11 @@ namespace {
 
 using client::Client;
 
-constexpr uint64_t kElements = 5000;
-constexpr int kSteps = 12;
+constexpr uint64_t kSealedLinesElements = 5000;
+constexpr int kSealedLinesSteps = 12;
 constexpr char kSecret[] = "a secret that has 32 bytes";
 
-proto::Job JobOf(const std::string& extra) {
+proto::Job SealedLinesJobOf(const std::string& extra) {
   proto::Job job;
   const std::string text =
       absl::StrCat("name: 'sealed' epochs: 2 chunk_elements: 512 program { path: 'none' } ",
@@ -37,20 +37,20 @@ proto::Job JobOf(const std::string& extra) {
 }
 
 // Returns the final weights. `before` is called at the beginning of each step.
-absl::Status Train(Client* client, const std::function<void(int step)>& before,
-                   std::vector<float>* final) {
+absl::Status TrainSealedLines(Client* client, const std::function<void(int step)>& before,
+                              std::vector<float>* final) {
   client::Tensor tensor;
   tensor.name = "w";
-  tensor.shape = {kElements};
+  tensor.shape = {kSealedLinesElements};
   if (auto index = client->Register(tensor); !index.ok()) return index.status();
   if (absl::Status status = client->Allocate(); !status.ok()) return status;
-  for (uint64_t i = 0; i < kElements; ++i) client->Weights(0)[i] = std::cos(0.1f * i);
+  for (uint64_t i = 0; i < kSealedLinesElements; ++i) client->Weights(0)[i] = std::cos(0.1f * i);
   if (absl::Status status = client->Start({}); !status.ok()) return status;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSealedLinesSteps; ++step) {
     before(step);
     if (absl::Status status = client->BeginStep(1); !status.ok()) return status;
     if (absl::Status status = client->WaitAll(); !status.ok()) return status;
-    for (uint64_t i = 0; i < kElements; ++i) {
+    for (uint64_t i = 0; i < kSealedLinesElements; ++i) {
       client->Gradients(0)[i] =
           0.3f * client->Weights(0)[i] + std::sin(0.37f * (i + 11 * client->rank() + 101 * step));
     }
@@ -69,14 +69,15 @@ struct Outcome {
   size_t connections = 0;
 };
 
-using Change = std::function<void(const RecordingRelay::Place&, char* bytes, size_t size)>;
+using SealedLinesChange =
+    std::function<void(const RecordingRelay::Place&, char* bytes, size_t size)>;
 
 // Somebody between two nodes and their shard, or between two nodes of a ring.
 class Way {
  public:
-  Way(bool is_ring, Change change) : is_ring_(is_ring), change_(std::move(change)) {}
+  Way(bool is_ring, SealedLinesChange change) : is_ring_(is_ring), change_(std::move(change)) {}
 
-  // Returns where whoever listens at this port is to be looked for.
+  // Returns the address at which this port is reached.
   std::string To(int port) {
     RecordingRelay::Options options{.recorded_max = 4 << 20, .change = change_};
     if (is_ring_) {
@@ -105,21 +106,21 @@ class Way {
 
  private:
   const bool is_ring_;
-  const Change change_;
+  const SealedLinesChange change_;
   absl::Mutex mutex_;
   std::vector<std::unique_ptr<RecordingRelay>> relays_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Two nodes, and a shard unless the job says otherwise. `cut_at`: steps at which a connection is
 // cut.
-Outcome RunJob(const std::string& extra, Change change = nullptr,
+Outcome RunJob(const std::string& extra, SealedLinesChange change = nullptr,
                const std::vector<int>& cut_at = {}) {
-  const proto::Job job = JobOf(extra);
+  const proto::Job job = SealedLinesJobOf(extra);
   const bool is_ring = job.exchange() == proto::Job::RING;
   Way way(is_ring, std::move(change));
   ClusterShape shape{.nodes = 2, .shards = is_ring ? 0u : 1u};
   shape.reached_at = [&](int port) { return way.To(port); };
-  NodeCluster cluster(shape, job, kElements, 200);
+  NodeCluster cluster(shape, job, kSealedLinesElements, 200);
   Outcome outcome;
   absl::Mutex mutex;
   outcome.status = cluster.Run([&](Client* client) {
@@ -128,7 +129,7 @@ Outcome RunJob(const std::string& extra, Change change = nullptr,
       if (client->rank() == 0 && is_due) way.CutOldest();
     };
     std::vector<float> weights;
-    const absl::Status trained = Train(client, cut, &weights);
+    const absl::Status trained = TrainSealedLines(client, cut, &weights);
     absl::MutexLock lock(&mutex);
     if (trained.ok() && !outcome.weights.empty()) {
       EXPECT_TRUE(weights == outcome.weights);
@@ -158,7 +159,8 @@ TEST(SealedLines, OnlyEncryptedOnesTellNoWeights) {
   EXPECT_TRUE(Tells(is_signed.overheard, is_signed.weights));
   const Outcome encrypted = RunJob("same_host: TCP");  // what tests say that say nothing
   ASSERT_TRUE(encrypted.status.ok()) << encrypted.status;
-  EXPECT_GT(encrypted.overheard.size(), 2u * kSteps * 2 * kElements * sizeof(float));
+  EXPECT_GT(encrypted.overheard.size(),
+            2u * kSealedLinesSteps * 2 * kSealedLinesElements * sizeof(float));
   EXPECT_FALSE(Tells(encrypted.overheard, encrypted.weights));
   for (const Outcome* sealed : {&is_signed, &encrypted}) {
     EXPECT_TRUE(sealed->weights == plain.weights);

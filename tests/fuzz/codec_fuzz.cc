@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/wire/payload.h"
-#include "compression/checked_payload.h"
-#include "compression/encoder.h"
+#include "numerics/checked_payload.h"
+#include "numerics/encoder.h"
 #include "tests/fuzz/check.h"
 
 namespace strata::kernels {

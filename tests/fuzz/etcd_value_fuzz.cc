@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/coordinator/access/cluster_roots.h"
+#include "server/coordinator/access/known_cluster.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
-#include "server/coordinator/service/etcd/seen_blocks.h"
-#include "server/coordinator/service/etcd/split_value.h"
+#include "server/coordinator/service/seen_blocks.h"
+#include "server/coordinator/service/split_store.h"
 #include "tests/fuzz/check.h"
 
 namespace strata::server {

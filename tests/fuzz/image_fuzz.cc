@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "common/image/image_bytes.h"
 #include "common/image/image_file.h"
-#include "common/image/image_stream.h"
 #include "tests/fuzz/check.h"
 
 namespace {

@@ -17,7 +17,6 @@
 #include "absl/time/time.h"
 #include "common/keys/authority.h"
 #include "common/keys/certificate.h"
-#include "common/keys/certificate_request.h"
 #include "common/keys/identity.h"
 #include "common/keys/join_token.h"
 #include "common/keys/key_file.h"

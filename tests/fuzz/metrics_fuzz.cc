@@ -7,11 +7,10 @@
 #include <sstream>
 #include <string>
 
-#include "cli/export/metrics_lines.h"
+#include "cli/checkpoint/metrics_lines.h"
 #include "common/tensorboard/events.h"
-#include "common/tensorboard/record_framing.h"
 #include "tests/fuzz/check.h"
-#include "worker/agent/metrics_line.h"
+#include "worker/agent/metrics_log.h"
 
 namespace strata {
 namespace {

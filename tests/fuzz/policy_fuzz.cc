@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/coordinator/access/path_prefix.h"
 #include "server/coordinator/access/policy.h"
 #include "tests/fuzz/check.h"
 

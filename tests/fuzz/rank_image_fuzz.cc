@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "common/image/image_bytes.h"
-#include "common/image/rank_image_file.h"
+#include "common/image/image_file.h"
 #include "tests/fuzz/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

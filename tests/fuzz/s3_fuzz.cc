@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/s3/profile.h"
+#include "common/s3/settings.h"
 #include "common/s3/xml.h"
 #include "tests/fuzz/check.h"
 

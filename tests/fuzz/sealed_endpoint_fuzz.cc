@@ -1,15 +1,9 @@
-// A sealed endpoint of one job, whatever its peers say and in whatever order: who does not know the
-// secret is never heard and hears nothing, and of a peer who knows it what is handed up is what it
-// has sent, from the first frame on, however its frames are changed on the way.
-//
-// Input: a byte that says who the peers are: 's' and 'n' strangers, at an endpoint that also takes
-// plain frames of other jobs, or none; 'g' and 'e' a peer with the secret, whose payloads are
-// signed or encrypted. Then one command after the other: a byte that says which, and what it needs.
 #include <openssl/err.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,16 +11,153 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/ids.h"
 #include "common/seal/handshake.h"
-#include "common/transport/sealed/sealed_endpoint.h"
+#include "common/seal/seal.h"
+#include "common/transport/endpoint.h"
+#include "common/transport/sealed_endpoint.h"
+#include "common/wire/frame.h"
 #include "tests/fuzz/check.h"
-#include "tests/fuzz/scripted_endpoint.h"
-#include "tests/fuzz/sealed_input.h"
+
+// A sealed endpoint of one job, whatever its peers say and in whatever order: who does not know the
+// secret is never heard and hears nothing, and of a peer who knows it what is handed up is what it
+// has sent, from the first frame on, however its frames are changed on the way.
+//
+// Input: a byte that says who the peers are: 's' and 'n' strangers, at an endpoint that also takes
+// plain frames of other jobs, or none; 'g' and 'e' a peer with the secret, whose payloads are
+// signed or encrypted. Then one command after the other: a byte that says which, and what it needs.
 
 namespace strata::transport {
+
+// The input of sealed_endpoint_fuzz, decoded.
+
+inline constexpr JobId kJob(7);
+inline constexpr char kAddress[] = "tcp://127.0.0.1:500";
+
+// Bytes, one after the other; zeros at the end.
+class Input {
+ public:
+  explicit Input(absl::string_view bytes) : bytes_(bytes) {}
+
+  bool empty() const { return bytes_.empty(); }
+  uint8_t Byte() {
+    const std::string byte = Text(1);
+    return byte.empty() ? 0 : static_cast<uint8_t>(byte[0]);
+  }
+  std::string Text(size_t size) {
+    const std::string text(bytes_.substr(0, size));
+    bytes_.remove_prefix(text.size());
+    return text;
+  }
+
+ private:
+  absl::string_view bytes_;
+};
+
+// A secret that consists of this one byte.
+inline seal::JobKeys Keys(char secret, seal::Protection protection = seal::Protection::kEncrypt) {
+  seal::JobKeys keys;
+  keys.protection = protection;
+  keys.secret.fill(static_cast<std::byte>(secret));
+  keys.own_address = kAddress;
+  return keys;
+}
+
+// A copy. `writable`: where it may be changed.
+inline Bytes BytesOf(const std::string& text, std::byte** writable = nullptr) {
+  const auto bytes = std::make_shared<std::string>(text);
+  auto* const data = reinterpret_cast<std::byte*>(bytes->data());
+  if (writable != nullptr && !text.empty()) *writable = data;
+  return Bytes(bytes, data, bytes->size());
+}
+
+inline absl::Span<const std::byte> SpanOf(absl::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+inline std::string TextOf(const Bytes& bytes) {
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+inline wire::Frame FrameOf(wire::Op op, JobId job, const std::string& text) {
+  wire::Frame frame;
+  frame.header.op = op;
+  frame.header.job = job.value();
+  frame.header.element_count = static_cast<uint32_t>(text.size() / sizeof(float));
+  if (!text.empty()) frame.payload = BytesOf(text);
+  return frame;
+}
+
+inline wire::Op AnyOp(uint8_t byte) { return static_cast<wire::Op>(1 + byte % 20); }
+
+// One line, in which the secret is not.
+inline void CheckError(const absl::Status& status) {
+  FUZZ_CHECK(!status.ok() && !status.message().empty());
+  for (const char c : status.message()) FUZZ_CHECK(c >= ' ' && c <= '~');
+  FUZZ_CHECK(!absl::StrContains(status.message(), "ssssssss"));
+}
+
+// An endpoint whose network is what a fuzz target says. It keeps to the contract of Endpoint: no
+// event comes of a connection that is over.
+class ScriptedEndpoint final : public Endpoint {
+ public:
+  struct Sent {
+    ConnectionId connection;
+    wire::Frame frame;
+  };
+
+  // Opens a connection from a peer, or to one.
+  ConnectionId NewConnection() { return ConnectionId(++last_id_); }
+  bool IsOpen(ConnectionId id) const {
+    return std::find(ended_.begin(), ended_.end(), id) == ended_.end();
+  }
+  // Queues an event for the next Poll.
+  void Add(Event event) {
+    if (!IsOpen(event.connection)) return;
+    if (event.kind == Event::Kind::kDisconnected) ended_.push_back(event.connection);
+    coming_.push_back(std::move(event));
+  }
+  std::deque<Sent>& sent() { return sent_; }
+  void set_is_full(bool is_full) { is_full_ = is_full; }
+  // True if payloads go by reference, where they may.
+  void set_refers(bool refers) { refers_ = refers; }
+
+  absl::StatusOr<int> Listen(const std::string& /*address*/) override { return 500; }
+  absl::StatusOr<ConnectionId> Connect(const std::string& /*address*/) override {
+    return NewConnection();
+  }
+  absl::Status Send(ConnectionId id, const wire::Frame& frame) override {
+    if (!IsOpen(id)) return absl::NotFoundError("no such connection");
+    if (is_full_) return absl::ResourceExhaustedError("the queue is full");
+    if (frame.by_reference && !refers_) return absl::FailedPreconditionError("not by reference");
+    sent_.push_back({id, frame});
+    return absl::OkStatus();
+  }
+  void Poll(absl::Duration /*timeout*/, std::vector<Event>* events) override {
+    for (Event& event : std::exchange(coming_, {})) events->push_back(std::move(event));
+  }
+  void WatchFd(int /*fd*/) override {}
+  bool Refers(ConnectionId /*connection*/) const override { return refers_; }
+  void Close(ConnectionId id) override {
+    ended_.push_back(id);
+    const auto is_of_it = [id](const Event& event) { return event.connection == id; };
+    coming_.erase(std::remove_if(coming_.begin(), coming_.end(), is_of_it), coming_.end());
+  }
+  void Wake() override {}
+
+ private:
+  uint64_t last_id_ = 0;
+  bool is_full_ = false, refers_ = false;
+  std::vector<ConnectionId> ended_;
+  std::vector<Event> coming_;
+  std::deque<Sent> sent_;
+};
+
 namespace {
 
 using Kind = Event::Kind;
@@ -351,6 +482,7 @@ void Fuzz(char kind, Input input) {
 }
 
 }  // namespace
+
 }  // namespace strata::transport
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "compare/virtual_time/problem/task_reply.h"
+#include "compare/virtual_time/task_reply.h"
 #include "tests/fuzz/check.h"
 
 namespace strata::compare {

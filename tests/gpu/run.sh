@@ -223,7 +223,7 @@ rank_with() {  # STEPS
 killed() {
   local before job rank="" status
   before=$(used_mib)
-  sed 's/"50"/"1000000000"/; s/max_steps: 50/max_steps: 1000000000/' \
+  sed 's/"50"/"1000000000"/' \
     "$bin/../tests/gpu/devices.textproto" >"$work/killed.textproto"
   "$bin/strata" local --slots 2 --device-plugin "$plugin" --gpus 0 --ranks-per-gpu 2 \
     --job "$work/killed.textproto" --set name=killed --set program.path="$bin/device_rank" \

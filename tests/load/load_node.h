@@ -2,6 +2,8 @@
 #define STRATA_TESTS_LOAD_LOAD_NODE_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,10 +14,28 @@
 #include "absl/types/span.h"
 #include "common/control/credentials.h"
 #include "common/control/session.h"
-#include "tests/load/load_problem.h"
+#include "proto/processes.pb.h"
 #include "worker/contract/node_memory.h"
 
 namespace strata::tests {
+
+// The problem that the load program trains: plain SGD on gradients that are small whole numbers, so
+// that sums are exact. If the number of nodes is a power of two, the weights are exact, too.
+struct LoadProblem {
+  uint32_t nodes = 8;
+  uint64_t elements = 2048;
+  uint32_t chunk_elements = 256;
+  uint64_t steps = 20;
+
+  proto::Job Job() const;
+  proto::NodeReady Ready(uint32_t job_id) const;
+  void FirstWeights(absl::Span<float> weights) const;
+  // The gradient of one node, whose batch is one sample.
+  void Gradients(uint32_t node, uint64_t step, absl::Span<float> gradients) const;
+  // True if the weights are those after all steps, computed directly. What is wrong; empty:
+  // nothing.
+  std::string Check(absl::Span<const float> weights) const;
+};
 
 // A worker node with one rank: a real session to the coordinator, and the aggregator's parts on a
 // thread of this process. It plays one job, once.

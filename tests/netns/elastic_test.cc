@@ -143,7 +143,7 @@ TEST_F(Elastic, InAsyncToo) {
   EXPECT_GE(FinalAccuracy(Metrics(status.run_dir())), 0) << "it is measured";
 }
 
-// The one that is killed made its last steps anew where the other one stands in, and left with the
+// The one that is killed made its last steps again where the other one stands in, and left with the
 // next one: so all of them have the weights of a job whose node left by plan.
 TEST_F(Elastic, WhereAWorkerStandsInForOneThatIsKilledTheJobGoesOnWithoutItsNode) {
   constexpr int kFewSteps = 300;

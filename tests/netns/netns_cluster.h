@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "common/control/coordinator_client.h"
-#include "common/keys/testing/test_keys.h"
+#include "common/testing/test_keys.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/netns/network.h"

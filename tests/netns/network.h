@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/process/process.h"
+#include "common/os/process.h"
 
 namespace strata::tests {
 
@@ -17,7 +17,7 @@ namespace strata::tests {
 // root's rights. Nothing of it is visible outside or outlives this process, however that ends: the
 // kernel removes a network with its last process. Call it in main, before there is a second thread.
 void EnterOwnNetwork();
-// Whether that went well. Errors: PermissionDenied, which says what it takes; what `ip` said.
+// True if that went well. Errors: PermissionDenied, which says what it takes; what `ip` said.
 const absl::Status& OwnNetwork();
 
 // Hosts as network namespaces, plugged into a switch at which this process sits, too. Host N has

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/jobs.h"
-#include "tests/e2e/testing/lost_nodes.h"
+#include "tests/e2e/testing/leftovers.h"
 #include "tests/netns/netns_cluster.h"
 
 namespace strata::tests {
@@ -66,9 +66,9 @@ class NodeDeath : public NetnsTest {
     ExpectEachStepOnce(status.run_dir());
   }
   // Both nodes have the weights of the run of which `expected` are the hashes; that which was
-  // replaced from the step on that it went on with. All ranks had finished kHarmStep steps: of the
-  // last one a push may not have been received, of those before each has been, for the next step
-  // takes the answer.
+  // replaced from the step on that it continued with. All ranks had finished kHarmStep steps: of
+  // the last one a push may not have been received, of those before each has been, for the next
+  // step takes the answer.
   static void ExpectWeights(const std::vector<std::string>& expected,
                             const proto::JobStatus& status) {
     ASSERT_EQ(status.replacements_size(), 1);

@@ -1,5 +1,5 @@
 // Workers on four hosts that all-reduce, and lose one node after the other while a job trains that
-// goes on without them.
+// continues without them.
 #include <signal.h>
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/jobs.h"
-#include "tests/e2e/testing/lost_nodes.h"
+#include "tests/e2e/testing/leftovers.h"
 #include "tests/netns/netns_cluster.h"
 
 namespace strata::tests {

@@ -69,8 +69,8 @@ class ServerDeath : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
-  // Kills one server after the other, and starts the first anew in between, which has nothing then.
-  // The second dies once each shard has two copies again.
+  // Kills one server after the other, and starts the first again in between, which has nothing
+  // then. The second dies once each shard has two copies again.
   proto::JobStatus RunWithoutEither(const proto::Job& job) {
     const auto id = cluster_.client().Submit(job);
     EXPECT_TRUE(id.ok()) << id.status();
@@ -91,7 +91,7 @@ class ServerDeath : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
-  // Kills both servers at once, once the job has a checkpoint, and starts them anew.
+  // Kills both servers at once, once the job has a checkpoint, and starts them again.
   proto::JobStatus RunThroughTheLossOfBoth(const proto::Job& job) {
     const auto id = cluster_.client().Submit(job);
     EXPECT_TRUE(id.ok()) << id.status();
@@ -154,7 +154,7 @@ TEST_F(ServerDeath, OfBothAtOnceSendsTheJobBackToItsCheckpoint) {
   for (const int node : {0, 1}) EXPECT_EQ(Hashes(killed.run_dir(), node), rest);
 }
 
-TEST_F(ServerDeath, InAsyncTheJobGoesOn) {
+TEST_F(ServerDeath, InAsyncTheJobContinues) {
   const proto::JobStatus killed = Run(SomeJob("killed", "async {}", 1), "server s1");
   EXPECT_EQ(killed.state(), proto::FINISHED) << killed.reason() << cluster_.CoordinatorLog();
   EXPECT_EQ(killed.progress().step(), kSteps);

@@ -133,7 +133,7 @@ TEST_F(ServerDrain, InSyncTheWeightsAreThoseOfAnUndisturbedRun) {
   }
 }
 
-TEST_F(ServerDrain, InAsyncTheJobGoesOn) {
+TEST_F(ServerDrain, InAsyncTheJobContinues) {
   const JobId id = Submit(SomeJob("moved", "async {}", 0));
   EXPECT_GE(DrainInTurn(id), kServers);
   const proto::JobStatus end = cluster_->WaitForEnd(id);

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tests/sim/check/profile.h"
 #include "tests/sim/cluster/outcome.h"
-#include "tests/sim/scenario/profile.h"
 
 namespace strata::sim {
 

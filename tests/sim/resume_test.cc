@@ -1,5 +1,5 @@
-// Jobs that are stopped anywhere and go on from the newest images that all of their chunks have, on
-// other shards: real shards and real exchanges on a network that loses, repeats and breaks.
+// Jobs that are stopped anywhere and resume from the newest images that all of their chunks have,
+// on other shards: real shards and real exchanges on a network that loses, repeats and breaks.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,9 +14,9 @@
 #include "common/image/chunk_image.h"
 #include "common/transport/sim/sim_network.h"
 #include "gtest/gtest.h"
-#include "server/shard/testing/shard_harness.h"
-#include "tests/sim/checkpoints/job_shard.h"
-#include "worker/exchange/testing/training_node.h"
+#include "server/testing/shard_harness.h"
+#include "tests/sim/cluster/job_run.h"
+#include "worker/testing/training_node.h"
 
 namespace strata::sim {
 namespace {
@@ -36,7 +36,7 @@ struct Case {
   bool has_ledger = false;
 
   bool has_quorum() const { return absl::StrContains(job, "quorum"); }
-  // Whether a push may have left this in its element just once; with a quorum two would as a rule
+  // True if a push may have left this in its element just once; with a quorum two would as a rule
   // leave something else.
   bool CountsOnce(float found) const {
     if (!has_quorum()) return found == 1;
@@ -130,11 +130,11 @@ class Cluster {
           const uint64_t chunk = image.begin / kChunkElements;
           images_[cut.clock][static_cast<uint32_t>(chunk)] = std::move(image);
         }
-        shard->LetGoOf(cut.shard, cut.clock);
+        shard->ReleaseCut(cut.shard, cut.clock);
       }
     }
   }
-  // Of the node's weights, too, so that it matters with which ones it goes on.
+  // Depends on the node's weights, so that it matters with which ones it continues.
   float Gradient(uint32_t node, uint64_t clock, uint64_t i) const {
     const uint64_t mixed = (node * 131 + clock) * 7919 + i * 104729;
     return static_cast<float>(mixed % 1009) / 100 - 5 + nodes_[node]->weights()[i];

@@ -1,4 +1,9 @@
-// Runs many seeds, or one with its event log. See README.md.
+// Runs many seeds, or one with its event log:
+//   bazel run //tests/sim:simulate -- --seeds 100000              until three have failed
+//   bazel run //tests/sim:simulate -- --seed 4711 --log           one of them, event by event
+//   bazel run //tests/sim:simulate -- --profile lossy             scenarios of one kind
+//   bazel run //tests/sim:simulate -- --compare 12,40             two seeds with equal final models
+//   bazel run //tests/sim:simulate -- --seeds 500 --shape 4x60x5  seeds per second of one shape
 #include <atomic>
 #include <cstdio>
 #include <iostream>

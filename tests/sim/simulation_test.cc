@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "tests/sim/campaign.h"
+#include "tests/sim/check/profile.h"
 #include "tests/sim/cluster/outcome.h"
-#include "tests/sim/scenario/profile.h"
 
 namespace strata::sim {
 namespace {

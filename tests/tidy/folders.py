@@ -12,7 +12,7 @@ may use.
 
 import re
 
-FILES_MAX = 40
+FILES_MAX = 70
 # Collections of many alike, one file each.
 COLLECTIONS = ("tests/fuzz/corpus", "tests/sim/mutations")
 SOURCE = (".cc", ".h", ".cu", ".cuh")

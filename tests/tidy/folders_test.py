@@ -75,9 +75,9 @@ class FoldersTest(unittest.TestCase):
         self.assertEqual(list(folders.folder_cycles(Tree(texts))), [])
 
     def test_full_folders_are_found_but_for_collections(self):
-        full = {f"a/{n}.cc": "" for n in range(41)}
+        full = {f"a/{n}.cc": "" for n in range(71)}
         self.assertEqual(
-            list(folders.folder_size(Tree(full))), ["a:1: folder of 41 files, more than 40"]
+            list(folders.folder_size(Tree(full))), ["a:1: folder of 71 files, more than 70"]
         )
         full.pop("a/0.cc")
         self.assertEqual(list(folders.folder_size(Tree(full))), [])

@@ -4,8 +4,9 @@ import re
 
 LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 60
-FILE_LINES_MAX = 400
-HEADER_LINES_MAX = 200
+# A class has one .cc, so that nobody cuts it to stay below a limit.
+FILE_LINES_MAX = 1000
+HEADER_LINES_MAX = 300
 
 SOURCE = (".cc", ".h", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh")

@@ -8,6 +8,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rules  # noqa: E402
+import weight  # noqa: E402
 from run import Tree  # noqa: E402
 
 
@@ -27,9 +28,11 @@ class RulesTest(unittest.TestCase):
         )
 
     def test_file_length(self):
-        self.assertEqual(found(rules.file_length, {"a.cc": "\n" * 400, "a.h": "\n" * 200}), [])
-        self.assertEqual(len(found(rules.file_length, {"a.cc": "\n" * 401, "a.h": "\n" * 201})), 2)
-        self.assertEqual(len(found(rules.file_length, {"a.py": "\n" * 401, "a.sh": "\n" * 400})), 1)
+        self.assertEqual(found(rules.file_length, {"a.cc": "\n" * 1000, "a.h": "\n" * 300}), [])
+        too_long = {"a.cc": "\n" * 1001, "a.h": "\n" * 301}
+        self.assertEqual(len(found(rules.file_length, too_long)), 2)
+        scripts = {"a.py": "\n" * 1001, "a.sh": "\n" * 1000}
+        self.assertEqual(len(found(rules.file_length, scripts)), 1)
 
     def test_function_length(self):
         head = "namespace a {\nclass B {\n public:\n"
@@ -52,6 +55,26 @@ class RulesTest(unittest.TestCase):
                 ["a.cc:4: function of 61 lines, more than 60"],
                 signature,
             )
+
+    def test_weight(self):
+        build = (
+            'load("//a.bzl", "cc_test", "TAGS")\n'
+            'cc_library(name = "a", srcs = ["a.cc", "a.h"], units = [["b.cc", "c.cc"]])\n'
+            '[sh_test(name = "%s_test" % n, tags = TAGS + ["x"]) for n in ["d", "e"]]\n'
+            'exports_files(["a.cc"])\n'
+        )
+        texts = {"a/BUILD": build, "a/README.md": "ä\n"}
+        weighed = weight.weigh(Tree(texts))
+        self.assertEqual((weighed["targets"], weighed["units"]), (3, 2))
+        self.assertEqual((weighed["markdown_bytes"], weighed["folders"]), (3, 1))
+        for stated, finding in (
+            ("3 targets", None),
+            ("2 targets", "3 targets, more than 2: make it lighter"),
+            ("4 targets", "3 targets are left of 4: lower the number"),
+            ("4 stones", "nothing counts stones"),
+        ):
+            listed = found(weight.weight, texts | {weight.FILE: stated + "\n"})
+            self.assertEqual(listed, [f"{weight.FILE}:1: {finding}"] if finding else [])
 
     def test_function_ratchet_allows_no_more_than_it_says(self):
         text = "int Long(int a) {\n" + "  x();\n" * 68 + "}\n"

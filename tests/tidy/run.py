@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import folders  # noqa: E402
 import rules  # noqa: E402
+import weight  # noqa: E402
 
 # Files whose one purpose needs a banned call.
 ALLOWED = {}
@@ -83,11 +84,12 @@ def clang_format(root, tree):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
+    # Bazel shows this file through a link.
+    here = os.path.dirname(os.path.realpath(__file__))
     root = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "../.."))
     tree = load(root)
     sources = sum(1 for path in tree.paths if rules.is_source(path))
-    found = [finding for rule in rules.ALL + folders.ALL for finding in rule(tree)]
+    found = [finding for rule in rules.ALL + folders.ALL + weight.ALL for finding in rule(tree)]
     found += list(clang_format(root, tree))
     for finding in found:
         print(finding)

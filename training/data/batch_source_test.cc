@@ -9,8 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "training/data/sampler.h"
-
 namespace strata::worker {
 namespace {
 

@@ -1,13 +1,14 @@
 #include "training/data/cifar10.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/os/atomic_file.h"
 
 namespace strata::worker {
 namespace {
@@ -45,19 +46,19 @@ absl::StatusOr<uint64_t> SamplesIn(const std::string& path) {
 absl::Status Append(const std::string& path, Dataset* data) {
   const auto samples = SamplesIn(path);
   if (!samples.ok()) return samples.status();
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  const absl::StatusOr<UniqueFd> file = OpenRegularFile(path);
+  if (!file.ok()) return file.status();
   data->pixels.reserve(data->pixels.size() + *samples * kCifar10Pixels);
   data->labels.reserve(data->labels.size() + *samples);
   std::vector<uint8_t> sample(kSampleBytes);
   for (uint64_t i = 0; i < *samples; ++i) {
-    file.read(reinterpret_cast<char*>(sample.data()), kSampleBytes);
-    if (file.gcount() != static_cast<std::streamsize>(kSampleBytes)) {
+    const auto offset = static_cast<off_t>(i * kSampleBytes);
+    if (pread(file->get(), sample.data(), kSampleBytes, offset) != ssize_t{kSampleBytes}) {
       return absl::DataLossError(absl::StrCat(path, ": ends within sample ", i));
     }
     if (sample[0] >= kCifar10Classes) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": label ", sample[0], " of sample ", i,
-                                                     " is not in 0 to ", kCifar10Classes - 1));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": the label of sample ", i, " is not in 0 to ", kCifar10Classes - 1));
     }
     data->labels.push_back(sample[0]);
     data->pixels.insert(data->pixels.end(), sample.begin() + 1, sample.end());

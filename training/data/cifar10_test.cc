@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -96,9 +97,16 @@ TEST_F(Cifar10Test, SizesThatAreNoWholeNumberOfSamplesAreRefused) {
   }
 }
 
+TEST_F(Cifar10Test, NobodyWaitsForAPipe) {
+  std::filesystem::remove(dir_ + "/test_batch.bin");
+  ASSERT_EQ(mkfifo((dir_ + "/test_batch.bin").c_str(), 0600), 0);
+  ExpectError(absl::StatusCode::kInvalidArgument, dir_ + "/test_batch.bin: not a file");
+}
+
 TEST_F(Cifar10Test, LabelOutOfRangeIsNamed) {
   const std::string path = Write("test_batch.bin", Sample(9, 0) + Sample(10, 0));
-  ExpectError(absl::StatusCode::kInvalidArgument, path + ": label 10 of sample 1 is not in 0 to 9");
+  ExpectError(absl::StatusCode::kInvalidArgument,
+              path + ": the label of sample 1 is not in 0 to 9");
 }
 
 TEST_F(Cifar10Test, DirectoryInPlaceOfAFileAndHugeFilesAreRefused) {

@@ -9,7 +9,6 @@
 #include "training/data/cifar10.h"
 #include "training/data/idx.h"
 #include "training/data/synthetic.h"
-#include "training/data/synthetic_imagenet.h"
 
 namespace strata::worker {
 namespace {

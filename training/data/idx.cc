@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/os/atomic_file.h"
 
 namespace strata::worker {
 namespace {
@@ -32,10 +33,11 @@ class Input {
     if (!S_ISREG(facts.st_mode)) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": not a file"));
     }
-    gzFile file = gzopen(path.c_str(), "rb");
-    if (file == nullptr) {
-      return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-    }
+    absl::StatusOr<UniqueFd> fd = OpenRegularFile(path);
+    if (!fd.ok()) return fd.status();
+    gzFile file = gzdopen(fd->get(), "rb");
+    if (file == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory"));
+    fd->Release();  // the file's own now
     gzbuffer(file, 1 << 17);
     return Input(path, file);
   }
@@ -74,9 +76,8 @@ absl::StatusOr<std::vector<uint32_t>> ReadHeader(const std::string& path, uint32
   if (!got.ok()) return got.status();
   const uint32_t magic = *got >= 4 ? BigEndian(header.data()) : 0;
   if (*got >= 4 && magic != (0x0800 | dimensions)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not an IDX file of bytes with ",
-                                                   dimensions, " dimensions (magic 0x",
-                                                   absl::Hex(magic, absl::kZeroPad8), ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not an IDX file of bytes with ", dimensions, " dimensions"));
   }
   if (*got < header.size()) {
     return absl::DataLossError(absl::StrCat(path, ": truncated (no complete IDX header)"));
@@ -119,9 +120,8 @@ absl::StatusOr<Dataset> ReadPair(const std::string& images_path, const std::stri
   }
   for (size_t i = 0; i < labels->values.size(); ++i) {
     if (labels->values[i] >= kIdxClasses) {
-      return absl::InvalidArgumentError(absl::StrCat(labels_path, ": label ", labels->values[i],
-                                                     " of sample ", i, " is not in 0 to ",
-                                                     kIdxClasses - 1));
+      return absl::InvalidArgumentError(absl::StrCat(labels_path, ": the label of sample ", i,
+                                                     " is not in 0 to ", kIdxClasses - 1));
     }
   }
   Dataset data;

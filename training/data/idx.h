@@ -23,8 +23,8 @@ struct IdxArray {
 };
 
 // Reads `path`, plain or gzip. Memory grows with what the file really holds, whatever it claims.
-// Errors, each naming the file: NotFound; InvalidArgument (not an IDX file of bytes with so many
-// dimensions, too large); DataLoss (truncated, corrupt, more than the header says).
+// Errors, each naming the file: NotFound; InvalidArgument (not an IDX file of bytes with that
+// number of dimensions, too large); DataLoss (truncated, corrupt, more than the header says).
 absl::StatusOr<IdxArray> ReadIdx(const std::string& path, uint32_t dimensions);
 
 // Reads the four files of the MNIST family in `dir`, each plain or with .gz.

@@ -100,7 +100,10 @@ TEST_F(IdxTest, DirectoryInPlaceOfAFileIsRefused) {
 
 TEST_F(IdxTest, OtherMagicIsRefused) {
   ExpectError(Write("text", "hello, world"), absl::StatusCode::kInvalidArgument,
-              "not an IDX file of bytes with 1 dimensions (magic 0x68656c6c)");
+              "not an IDX file of bytes with 1 dimensions");
+  // The error shows nothing of the file's content, which the reader may not be allowed to see.
+  EXPECT_THAT(std::string(ReadIdx(Write("text", "hello, world"), 1).status().message()),
+              ::testing::EndsWith("/text: not an IDX file of bytes with 1 dimensions"));
   ExpectError(Write("images", Idx({1, 1, 1}, "a")), absl::StatusCode::kInvalidArgument, "not an");
 }
 
@@ -139,7 +142,7 @@ TEST_F(IdxTest, LabelOutOfRangeIsNamed) {
   const std::string path = Write("train-labels-idx1-ubyte", Idx({2}, {0, 10}));
   auto data = ReadIdxFolder(dir_);
   EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(data.status().message(), path + ": label 10 of sample 1 is not in 0 to 9");
+  EXPECT_EQ(data.status().message(), path + ": the label of sample 1 is not in 0 to 9");
 }
 
 TEST_F(IdxTest, CountsThatDisagreeAreNamed) {

@@ -9,6 +9,16 @@
 
 namespace strata::worker {
 
+// Images of ImageNet's number and shape, made when they are asked for: each class is a fixed
+// pattern of 16 x 16 coloured squares, each sample its class's pattern plus noise. Zero fields mean
+// the defaults of job.proto. Held in memory: 2 bytes a sample, and 1 MiB of noise. Errors:
+// InvalidArgument naming the field.
+absl::StatusOr<TrainAndTest> MakeSyntheticImageNet(const proto::SyntheticImageNet& config,
+                                                   uint64_t seed);
+
+// How many of them are for training.
+uint64_t SyntheticImageNetTrainingSamples(const proto::SyntheticImageNet& config);
+
 // Images made from the seed alone: each class is a fixed random pattern, each sample its class's
 // pattern plus noise. Zero fields mean the defaults of job.proto. Errors: InvalidArgument naming
 // the field (sizes out of range).

@@ -10,6 +10,7 @@
 #include <vector>
 
 namespace strata::worker {
+
 namespace {
 
 TEST(Synthetic, DefaultsAreThoseOfTheJobFile) {
@@ -88,5 +89,103 @@ TEST(Synthetic, ImpossibleSizesAreRefusedByName) {
   EXPECT_EQ(MakeSynthetic(config, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+std::vector<uint8_t> Pixels(const Dataset& data, uint64_t sample) {
+  std::vector<uint8_t> pixels(data.PixelsPerImage());
+  data.maker->Make(sample, pixels.data());
+  return pixels;
+}
+
+TEST(SyntheticImageNet, HasImageNetsShapeInLittleMemory) {
+  const auto data = MakeSyntheticImageNet({}, 1);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->train.size(), 1281167u);
+  EXPECT_EQ(data->test.size(), 512u);
+  EXPECT_EQ(data->train.channels, 3u);
+  EXPECT_EQ(data->train.height, 224u);
+  EXPECT_EQ(data->train.width, 224u);
+  EXPECT_EQ(data->train.classes, 1000u);
+  EXPECT_TRUE(data->train.pixels.empty());
+  EXPECT_EQ(std::set<int>(data->train.labels.begin(), data->train.labels.end()).size(), 1000u);
+}
+
+TEST(SyntheticImageNet, TheSeedDecidesEveryPixelInWhateverOrderTheyAreMade) {
+  const auto a = *MakeSyntheticImageNet({}, 1), b = *MakeSyntheticImageNet({}, 1);
+  const auto c = *MakeSyntheticImageNet({}, 2);
+  const auto last = Pixels(a.train, 1281166), first = Pixels(a.train, 0);
+  EXPECT_EQ(Pixels(b.train, 0), first);
+  EXPECT_EQ(Pixels(b.train, 1281166), last);
+  EXPECT_EQ(a.train.labels, b.train.labels);
+  EXPECT_NE(Pixels(c.train, 0), first);
+  EXPECT_NE(Pixels(a.test, 0), first);
+  EXPECT_NE(first, last);
+}
+
+TEST(SyntheticImageNet, TrainAndTestShareTheirClasses) {
+  // Noise is small beside what tells classes apart: a training image of the right class is nearest.
+  proto::SyntheticImageNet config;
+  config.set_classes(10);
+  config.set_size(64);
+  config.set_train_samples(64);
+  config.set_test_samples(100);
+  const auto data = *MakeSyntheticImageNet(config, 3);
+  int right = 0;
+  for (size_t i = 0; i < data.test.size(); ++i) {
+    const auto image = Pixels(data.test, i);
+    double best = std::numeric_limits<double>::max();
+    uint16_t nearest = 0;
+    for (size_t j = 0; j < data.train.size(); ++j) {
+      const auto other = Pixels(data.train, j);
+      double distance = 0;
+      for (size_t p = 0; p < image.size(); ++p) {
+        const double d = image[p] - other[p];
+        distance += d * d;
+      }
+      if (distance < best) best = distance, nearest = data.train.labels[j];
+    }
+    right += nearest == data.test.labels[i];
+    // Two images of one class are not the same one.
+    EXPECT_GT(best / image.size(), 100.0);
+  }
+  EXPECT_GT(right, 95);
+}
+
+TEST(SyntheticImageNet, BatchesAreNormalisedAndLimitsHold) {
+  proto::Data config;
+  config.mutable_synthetic_imagenet()->set_size(32);
+  config.set_limit_train(300);
+  config.set_limit_test(7);
+  const auto data = *LoadData(config, 1);
+  EXPECT_EQ(data.train.size(), 300u);
+  EXPECT_EQ(data.test.size(), 7u);
+  EXPECT_EQ(*CountTrainingSamples(config), 300u);
+  const Normalisation normalisation = Normalisation::Of(data.train);
+  ASSERT_EQ(normalisation.channels.size(), 3u);
+  std::vector<uint32_t> indices(300);
+  for (uint32_t i = 0; i < 300; ++i) indices[i] = i;
+  std::vector<float> images(300 * data.train.PixelsPerImage());
+  std::vector<uint16_t> labels(300);
+  FillBatch(data.train, normalisation, absl::MakeConstSpan(indices), images.data(), labels.data());
+  double sum = 0, squares = 0;
+  for (float value : images) sum += value, squares += double{value} * value;
+  EXPECT_NEAR(sum / images.size(), 0, 0.02);
+  EXPECT_NEAR(squares / images.size(), 1, 0.02);
+  EXPECT_EQ(labels, data.train.labels);
+}
+
+TEST(SyntheticImageNet, ImpossibleSizesAreRefusedByName) {
+  proto::SyntheticImageNet config;
+  config.set_classes(1);
+  EXPECT_EQ(MakeSyntheticImageNet(config, 1).status().message(),
+            "data.synthetic_imagenet.classes is 1: 2 to 65536 are possible");
+  config.set_classes(2);
+  config.set_size(2000);
+  EXPECT_EQ(MakeSyntheticImageNet(config, 1).status().message(),
+            "data.synthetic_imagenet.size is 2000: 16 to 1024 are possible");
+  config.set_size(16);
+  config.set_train_samples(uint64_t{1} << 40);
+  EXPECT_EQ(MakeSyntheticImageNet(config, 1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
+
 }  // namespace strata::worker

@@ -12,7 +12,6 @@
 #include "proto/job.pb.h"
 #include "training/nn/create_network.h"
 #include "training/nn/network/model.h"
-#include "training/nn/tensor_memory.h"
 #include "worker/client/client.h"
 
 namespace strata::worker {
@@ -21,7 +20,7 @@ namespace strata::worker {
 void ForgetEarlierBatches(ModelSpec* model);
 // A buffer as a tensor that is exchanged with LAST_BATCH.
 client::Tensor StatisticsTensor(const TensorSpec& buffer);
-// What a rank with these statistics over `samples` pushes in place of a gradient.
+// Computes what a rank with these statistics over `samples` pushes in place of a gradient.
 void SumStatistics(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
 
 // A rank's buffers: the means and variances of batch normalisation. RUNNING: kept here alone.
@@ -34,7 +33,7 @@ class BatchStatistics {
   // Makes `model` forget earlier batches with LAST_BATCH. The client outlives this.
   BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model, client::Client* client);
 
-  // Whether they are this rank's own, so that checkpoints hold them by rank.
+  // True if they are this rank's own, so that checkpoints hold them by rank.
   bool keeps_state() const { return !exchanged_ && !specs_.empty(); }
 
   // Registers tensors, if they are exchanged: after the last weight.
@@ -44,15 +43,15 @@ class BatchStatistics {
   // Moves them to where they are from now on: the first ones, or those of `state`, which has
   // state_bytes(). After the client's Start. Errors: the device's.
   absl::Status MoveTo(const Backend& backend, absl::Span<const std::byte> state = {});
-  // What a checkpoint has of them; 0: nothing.
+  // Bytes of them in a checkpoint; 0: none.
   size_t state_bytes() const;
   // Adds that. Errors: the device's.
   absl::Status AppendState(std::string* state) const;
-  // Publishes them, after a forward pass over so many samples.
+  // Publishes them after a forward pass over `samples` samples.
   absl::Status Publish(uint32_t samples);
 
-  // What training writes, and what inference reads once the step's weights are there; in the order
-  // of ListBuffers, in the backend's memory.
+  // Buffers that training writes, and those that inference reads once the step's weights are there,
+  // in the order of ListBuffers, in the backend's memory.
   std::vector<absl::Span<float>> training() { return own_.spans(); }
   std::vector<absl::Span<float>> inference();
 

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "worker/client/client.h"
-#include "worker/client/client_checkpoints.h"
-#include "worker/client/client_views.h"
+#include "worker/client/client_parts.h"
 
 namespace strata::worker {
 
@@ -36,7 +35,7 @@ class RecordingClient final : public client::Client {
     std::string given;
     std::string saved;  // what Read returns
   };
-  // Of a job whose nodes come and go as `made_by` says.
+  // The views of a job whose nodes come and go as `made_by` says.
   struct MadeViews final : client::ClientViews {
     explicit MadeViews(const RecordingClient& client) : client(client) {}
     absl::StatusOr<client::StepRanks> At(uint64_t step) override { return client.made_by(step); }
@@ -121,10 +120,10 @@ class RecordingClient final : public client::Client {
   }
 
   int fail_at_step = -1;
-  // What first_step says, and the first weights in place of the program's own.
+  // The value of first_step, and the first weights in place of the program's own.
   uint64_t goes_on_at = 0;
   std::vector<float> begins_with;
-  // Who makes a step; null: this rank alone.
+  // Returns the ranks that make a step; null: this rank alone.
   std::function<client::StepRanks(uint64_t step)> made_by;
   uint32_t as_rank = 0;
   // The weights that this step begins with are kept, and a state is due then.

@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "training/data/batch_source.h"
-#include "training/trainer/view_plan.h"
-#include "worker/client/client_views.h"
+#include "training/trainer/step_plan.h"
+#include "worker/client/client_parts.h"
 
 namespace strata::worker {
 

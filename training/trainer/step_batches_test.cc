@@ -11,10 +11,10 @@
 #include <set>
 #include <vector>
 
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "proto/record.pb.h"
+#include "training/data/batch_source.h"
 #include "training/data/dataset.h"
-#include "training/data/sampler.h"
 
 namespace strata::worker {
 namespace {
@@ -97,7 +97,7 @@ class RankViews final : public client::ClientViews {
   std::mt19937& random_;
 };
 
-// What all ranks have used, by the batches' numbers, and who is to do it.
+// The batches that all ranks have used, by number, and which rank uses each.
 class Job {
  public:
   explicit Job(uint32_t seed) : random_(seed), views_(RandomViews(&random_)) {

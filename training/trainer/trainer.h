@@ -30,9 +30,8 @@ struct TrainingOutcome {
 
 // Trains the job's model on its data as the rank that `client` is: loads the data, registers the
 // model's tensors (in the order in which backward finishes them), runs all steps, reports windows
-// of them. Rank 0 also evaluates and writes RUN_DIR/model.safetensors. A job that goes on from a
-// checkpoint makes the steps that are left, with the data, windows and evaluations that they have
-// in any run.
+// of them. Rank 0 also evaluates and writes RUN_DIR/model.safetensors. A job that resumes from a
+// checkpoint makes the remaining steps, with the same data, windows and evaluations as in any run.
 //
 // Blocks until the job is done. Errors of the data, the model, the run directory or the loss (NaN)
 // are also handed to client.Fail, in one line; errors of the client are returned as they are.

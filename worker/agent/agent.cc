@@ -1,17 +1,19 @@
 #include "worker/agent/agent.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "common/control/resources.h"
-#include "common/limits/descriptors.h"
-#include "common/limits/process_use.h"
-#include "worker/agent/logs/log_feed.h"
-#include "worker/agent/runs/run_directory.h"
+#include "common/control/session.h"
+#include "common/os/descriptors.h"
+#include "common/os/process_use.h"
+#include "worker/agent/log_feed.h"
+#include "worker/agent/run_directory.h"
+#include "worker/aggregator/core/node_budget.h"
 #include "worker/aggregator/device/gpu_budget.h"
-#include "worker/aggregator/host/node_budget.h"
 
 namespace strata::worker {
 namespace {
@@ -70,6 +72,7 @@ Agent::Agent(AgentOptions options, std::function<void(const absl::Status&)> on_l
     : options_(std::move(options)),
       on_lost_(std::move(on_lost)),
       run_folders_(options_.runs_dir),
+      user_logs_(options_.runs_dir),
       memory_(options_.limits.memory_bytes > 0 ? options_.limits.memory_bytes
                                                : DefaultMemoryLimitBytes()),
       gpu_slots_(IndicesOf(options_.gpus), options_.ranks_per_gpu),
@@ -92,7 +95,9 @@ proto::Register Agent::Registration() const {
 }
 
 absl::Status Agent::Start() {
-  absl::Status descriptors = EnsureDescriptors("strata worker", WorkerDescriptors(options_.slots));
+  absl::Status descriptors = EnsureDescriptors(
+      "strata worker",
+      WorkerDescriptors(options_.slots, options_.shards_max, options_.open_logs_max));
   if (!descriptors.ok()) return descriptors;
   control::Session::Options session;
   session.coordinator = options_.coordinator;
@@ -110,7 +115,8 @@ absl::Status Agent::Start() {
     return running_;
   };
   logs_offer_ = control::LogsOffer::Start({.worker = options_.name, .new_source = [this] {
-                                             return std::make_unique<LogFeed>(&run_folders_);
+                                             return std::make_unique<LogFeed>(
+                                                 &run_folders_, options_.open_logs_max);
                                            }});
   callbacks.on_line = [this](auto line) { logs_offer_->OnLine(std::move(line)); };
   callbacks.on_lost = [this](const absl::Status& status) {
@@ -125,6 +131,9 @@ absl::Status Agent::Start() {
   });
   if (!prober.ok()) return prober.status();
   prober_ = *std::move(prober);
+  if (options_.passed_signals != nullptr) {
+    loop_.Watch(options_.passed_signals->fd(), POLLIN, [this](short) { PassSignalsOn(); });
+  }
   // Children die with the thread that starts them, which is this one.
   thread_ = std::thread([this] { loop_.Run(); });
   return session_->Start();
@@ -252,6 +261,13 @@ void Agent::StopNode(uint32_t job) {
   if (auto found = jobs_.find(job); found != jobs_.end()) found->second->Stop();
 }
 
+void Agent::PassSignalsOn() {
+  for (auto signal = options_.passed_signals->Next(); signal.has_value();
+       signal = options_.passed_signals->Next()) {
+    for (const auto& [id, job] : jobs_) job->SignalRanks(*signal);
+  }
+}
+
 void Agent::Look() {
   std::vector<proto::NodeActivity> activities;
   transport::Refusals refusals = refusals_ended_;
@@ -328,8 +344,10 @@ void Agent::Forget(uint32_t job) {
   Add(found->second->refusals(), &refusals_ended_);
   ended_.push_back({job, found->second->which(), found->second->TakeMetrics()});
   if (ended_.size() > kEndedJobsKept) ended_.pop_front();
+  const std::string owner = found->second->owner(), run_dir = found->second->run_dir();
   jobs_.erase(found);
   run_folders_.OnGone(job);
+  user_logs_.OnEnded(owner, run_dir);
   memory_.Release(JobId(job));
   gpu_slots_.Release(JobId(job));
   gpu_memory_.Release(JobId(job));

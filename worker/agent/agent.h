@@ -16,23 +16,24 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/control/calls/logs_offer.h"
 #include "common/control/credentials.h"
+#include "common/control/logs_offer.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
-#include "common/limits/limits.h"
-#include "common/limits/memory_ledger.h"
-#include "common/net/host_link.h"
-#include "common/process/event_loop.h"
-#include "common/transport/endpoint_refusals.h"
+#include "common/net/interfaces.h"
+#include "common/os/descriptors.h"
+#include "common/os/event_loop.h"
+#include "common/os/limits.h"
+#include "common/os/memory_ledger.h"
+#include "common/os/stop_request.h"
+#include "common/transport/endpoint.h"
 #include "proto/control.pb.h"
-#include "worker/agent/gpu_ledger.h"
-#include "worker/agent/gpu_slots.h"
 #include "worker/agent/job_processes.h"
 #include "worker/agent/metrics_log.h"
-#include "worker/agent/node_processes.h"
+#include "worker/agent/node_gpus.h"
 #include "worker/agent/peer_prober.h"
-#include "worker/agent/runs/run_folders.h"
+#include "worker/agent/run_folders.h"
+#include "worker/agent/user_logs.h"
 
 namespace strata::worker {
 
@@ -48,8 +49,8 @@ struct AgentOptions {
   uint32_t peer_port_last = 0;  // 0: peer_port alone
   uint32_t slots = 1;           // ranks that may run here at once; 1 to 1024
   bool stands_in = false;       // takes only nodes that have died, where no other worker has room
-  // What ranks may compute on, by ascending index; ranks on each at once; and what the agent hands
-  // on so that they can: device::LoadPlugin's argument, valid in any directory.
+  // The GPUs by ascending index, the ranks on each at once, and device::LoadPlugin's argument for
+  // the ranks, valid in any directory.
   std::vector<proto::Gpu> gpus;
   uint32_t ranks_per_gpu = 1;
   std::string device_plugin;
@@ -57,8 +58,13 @@ struct AgentOptions {
   bool shares_runs = false;               // others may read them, as the umask says
   std::string binary = "/proc/self/exe";  // executable of `strata rank` and so on
   WorkerLimits limits;
+  // Bounds for descriptors: a node's connections to shards, logs that are read at once.
+  uint32_t shards_max = kConnectionsPerNodeMax;
+  uint32_t open_logs_max = kOpenLogsMax;
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);
+  // Signals that all ranks here get; outlives the agent. Null: none.
+  PassedSignals* passed_signals = nullptr;
 
   // Errors: InvalidArgument naming the option.
   absl::Status Validate() const;
@@ -81,7 +87,7 @@ class Agent {
   // Tells the coordinator that this daemon ends before long: it gets nothing new, and its nodes
   // leave jobs that let them. REQUIRES: Start has succeeded.
   void Leave();
-  // Whether no job has processes here.
+  // True if no job has processes here.
   bool is_idle();
   // Ends all jobs (each is reported as failed), waits for their processes and signs off.
   // Idempotent.
@@ -105,6 +111,7 @@ class Agent {
     if (JobProcesses* job = FindJob(message)) job->Tell(down);
   }
   void StopNode(uint32_t job);
+  void PassSignalsOn();
   proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);
   void EndJobs(const std::string& reason, std::function<void()> then);
@@ -121,6 +128,7 @@ class Agent {
   EventLoop loop_;
   std::thread thread_;
   RunFolders run_folders_;
+  UserLogs user_logs_;
   std::unique_ptr<control::LogsOffer> logs_offer_;  // the session hands it its lines
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<PeerProber> prober_;

@@ -6,12 +6,17 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "common/log_format.h"
+#include "absl/strings/str_split.h"
+#include "common/cores.h"
+#include "common/counted.h"
+#include "common/log.h"
 #include "google/protobuf/text_format.h"
 
 namespace strata::worker {
@@ -19,6 +24,7 @@ namespace {
 
 constexpr char kLaunchPath[] = "/proc/self/fd/4";
 static_assert(kLaunchFd == 4);
+constexpr char kThreadsName[] = "OMP_NUM_THREADS";
 constexpr char kLaunchName[] = "{launch}", kSeedName[] = "{seed}";
 
 }  // namespace
@@ -55,6 +61,30 @@ std::vector<std::string> ChildEnvironment(const proto::Launch& launch) {
                                        {kSeedName, absl::StrCat(job.seed())}}));
   }
   return environment;
+}
+
+RankThreads ThreadsOfRanks(const proto::Launch& launch, uint32_t ranks_on_machine,
+                           const Environment& own) {
+  const proto::Job& job = launch.record().job();
+  if (!job.has_program()) return {.text = "1 thread each"};
+  std::string said = Variable(own, kThreadsName);
+  for (const std::string& variable : job.program().env()) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(variable, absl::MaxSplits('=', 1));
+    if (parts.first == kThreadsName) said = parts.second;
+  }
+  if (!said.empty()) {
+    return {.text = absl::StrCat(kThreadsName, "=", absl::CHexEscape(said), " each")};
+  }
+  // A coordinator of before does not say how many there are.
+  const uint32_t ranks = std::max(ranks_on_machine, launch.local_ranks());
+  const uint32_t cores = UsableCores();
+  const uint32_t threads = std::max(1U, cores / std::max(1U, ranks));
+  RankThreads result;
+  if (threads != AllowedProcessors()) result.environment = absl::StrCat(kThreadsName, "=", threads);
+  result.text = absl::StrCat(Counted(threads, "thread"), " each: ", Counted(cores, "core"), " for ",
+                             Counted(ranks, "rank"), " on this machine");
+  return result;
 }
 
 std::string RandomSocketName() {

@@ -1,10 +1,12 @@
 #ifndef STRATA_WORKER_AGENT_CHILD_LAUNCH_H_
 #define STRATA_WORKER_AGENT_CHILD_LAUNCH_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/os/environment.h"
 #include "common/unique_fd.h"
 #include "proto/processes.pb.h"
 
@@ -21,10 +23,22 @@ std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregato
 // own: the job's, with what stands in braces replaced (Program.env). `launch` is the rank's.
 std::vector<std::string> ChildEnvironment(const proto::Launch& launch);
 
+// How many threads each rank of a node's program computes with: the rank's OMP_NUM_THREADS.
+struct RankThreads {
+  std::string environment;  // "OMP_NUM_THREADS=2", unless a variable says otherwise; empty: nothing
+  std::string text;         // for the log: "2 threads each: 8 cores for 4 ranks on this machine"
+};
+// The machine's cores are shared by all ranks on it, also those of other nodes and jobs; each has
+// one at least. A rank that has the machine to itself is told nothing: libraries know best which of
+// its processors share a core. `launch` is any of the node's ranks', `own` this process's
+// variables.
+RankThreads ThreadsOfRanks(const proto::Launch& launch, uint32_t ranks_on_machine,
+                           const Environment& own);
+
 // A random one: abstract names are shared by all containers of one network namespace.
 std::string RandomSocketName();
 
-// What all processes of a job's node are told alike.
+// The part of the launch that all processes of a job's node share.
 proto::Launch LaunchOfNode(const proto::StartNode& start, const proto::LogicalNode& self);
 
 // A file with the launch that exists in memory only: it holds the job's token, and no crash can

@@ -10,11 +10,16 @@
 #include <variant>
 
 #include "absl/strings/strip.h"
+#include "common/counted.h"
 #include "common/job/job.h"
-#include "common/process/process_state.h"
+#include "common/job/number_check.h"
+#include "common/log.h"
+#include "common/os/environment.h"
+#include "common/os/process.h"
 #include "common/tensorboard/run_events.h"
 #include "worker/agent/child_launch.h"
-#include "worker/agent/runs/run_directory.h"
+#include "worker/agent/run_directory.h"
+#include "worker/agent/user_logs.h"
 
 namespace strata::worker {
 namespace {
@@ -35,7 +40,7 @@ JobProcesses::JobProcesses(EventLoop* loop, Options options, proto::StartNode st
       run_dir_(ChooseRunDirectory(start_.record(), options_.runs_dir)),
       socket_name_(RandomSocketName()),
       core_(options_.daemon, start_, run_dir_, options_, callbacks_.admit, clock_.Now()),
-      metrics_(MetricsFile(run_dir_), start_.record().resume().step(),
+      metrics_(MetricsFile(run_dir_), ResumedMetricsStep(start_.record()),
                EventsOf(start_.record().job(), run_dir_)),
       children_(core_.life().children()),
       timers_(loop) {}
@@ -70,6 +75,14 @@ void JobProcesses::Measure(const proto::MeasureLink& measure) {
 void JobProcesses::Stop() {
   core_.Stop(clock_.Now());
   Do();
+}
+
+void JobProcesses::SignalRanks(int signal) {
+  for (size_t child = 0; child < children_.size(); ++child) {
+    const std::unique_ptr<Process>& process = children_[child].process;
+    if (process == nullptr || core_.life().is_aggregator(static_cast<int>(child))) continue;
+    process->Signal(signal);
+  }
 }
 
 void JobProcesses::Die(const std::string& reason) {
@@ -157,6 +170,8 @@ absl::Status JobProcesses::ClaimAll() {
                           options_.run_access, start_.incarnation());
   if (!claim.ok()) return claim.status();
   claim_ = *std::move(claim);
+  absl::Status owned = UserLogs::SetOwner(run_dir_, start_.owner());
+  if (!owned.ok()) return owned;
   // What earlier processes of the node were given is there.
   return start_.incarnation() > 1 && self.first_rank() == 0 ? metrics_.GoOn() : absl::OkStatus();
 }
@@ -176,9 +191,13 @@ absl::Status JobProcesses::StartAll() {
     theirs[i] = fds[1];
     WatchChannel(static_cast<int>(i));
   }
+  const RankThreads threads =
+      ThreadsOfRanks(MakeLaunch(0), start_.ranks_on_machine(), OwnEnvironment());
+  LogInfo("job %d node %d: %s with %s", start_.record().job_id(), core_.self().node(),
+          Counted(core_.self().ranks(), "rank"), threads.text);
   // The aggregator first: ranks connect to it.
   for (size_t i = children_.size(); i-- > 0 && status.ok();) {
-    status = StartChild(static_cast<int>(i), theirs[i]);
+    status = StartChild(static_cast<int>(i), theirs[i], threads.environment);
   }
   for (int fd : theirs) {
     if (fd >= 0) close(fd);
@@ -202,7 +221,7 @@ proto::Launch JobProcesses::MakeLaunch(int child) const {
   return launch;
 }
 
-absl::Status JobProcesses::StartChild(int child, int theirs) {
+absl::Status JobProcesses::StartChild(int child, int theirs, const std::string& threads) {
   const proto::Launch content = MakeLaunch(child);
   absl::StatusOr<UniqueFd> launch = LaunchFile(content);
   if (!launch.ok()) return launch.status();
@@ -213,8 +232,8 @@ absl::Status JobProcesses::StartChild(int child, int theirs) {
   const bool own_program = !is_aggregator && job.has_program();
   if (own_program) {
     spec.environment = ChildEnvironment(content);
-    // As under torchrun: BLAS libraries would take all cores in each of the node's ranks.
-    if (content.local_ranks() > 1) spec.default_environment = {"OMP_NUM_THREADS=1"};
+    // Libraries would take all cores in each rank.
+    if (!threads.empty()) spec.default_environment = {threads};
   } else {
     spec.executable = options_.binary;
   }
@@ -222,6 +241,8 @@ absl::Status JobProcesses::StartChild(int child, int theirs) {
   spec.log_path = is_aggregator ? AggregatorLog(run_dir_, self.node())
                                 : RankLog(run_dir_, self.first_rank() + child);
   if (options_.run_access == RunAccess::kByUmask) spec.log_mode = 0666;
+  spec.ends_descendants = true;
+  spec.log_bytes_max = job.rank_log_bytes() > 0 ? job.rank_log_bytes() : kRankLogBytes;
   spec.descriptors = {{theirs, kChannelFd}, {launch->get(), kLaunchFd}};
   children_[child].log_path = spec.log_path;
   auto process = Process::Start(spec);

@@ -1,6 +1,7 @@
 #ifndef STRATA_WORKER_AGENT_JOB_PROCESSES_H_
 #define STRATA_WORKER_AGENT_JOB_PROCESSES_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,19 +12,39 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/process/channel.h"
-#include "common/process/event_loop.h"
-#include "common/process/owned_timers.h"
-#include "common/process/process.h"
-#include "common/transport/endpoint_refusals.h"
+#include "common/os/channel.h"
+#include "common/os/event_loop.h"
+#include "common/os/process.h"
+#include "common/transport/endpoint.h"
 #include "common/unique_fd.h"
 #include "proto/control.pb.h"
+#include "proto/processes.pb.h"
 #include "worker/agent/job_processes_core.h"
 #include "worker/agent/metrics_log.h"
-#include "worker/agent/node_processes.h"
-#include "worker/agent/runs/run_directory.h"
+#include "worker/agent/run_directory.h"
 
 namespace strata::worker {
+
+// Which processes of a job are meant: those of a node, of one attempt at the job, and in that of
+// one of the node's incarnations.
+struct NodeProcesses {
+  uint32_t attempt = 0;
+  uint32_t node = 0;
+  uint32_t incarnation = 0;
+
+  static NodeProcesses Of(const proto::StartNode& start) {
+    return {start.record().attempt(), start.node(), start.incarnation()};
+  }
+
+  bool operator==(const NodeProcesses&) const = default;
+  // True if others of the job, of which the coordinator has spoken before, are to make room for
+  // these. A worker plays one node of a job at a time: one that it is told to begin is a newer word
+  // than another one that it has played.
+  bool Replaces(const NodeProcesses& others) const {
+    if (attempt != others.attempt) return attempt > others.attempt;
+    return node != others.node || incarnation > others.incarnation;
+  }
+};
 
 // The processes of one job on this node, from StartNode until the last of them is gone: it owns
 // them, their sockets and the job's timers, and does what JobProcessesCore decides.
@@ -62,6 +83,8 @@ class JobProcesses {
   void Measure(const proto::MeasureLink& measure);
   // See JobProcessesCore.
   void Tell(const proto::AgentMessage& message);
+  // Hands the ranks a signal that means something to their program.
+  void SignalRanks(int signal);
   // Ends all processes without further reports.
   void Stop();
   // Ends all processes, as their worker daemon ends, and reports `reason`, if nothing was reported
@@ -69,17 +92,20 @@ class JobProcesses {
   void Die(const std::string& reason);
   // One line for metrics.jsonl: see MetricsLog.
   void Append(const proto::MetricsRecord& record);
-  // What Append writes to, for records that come after this object is gone.
+  // The log that Append writes to, for records that come after this object is gone.
   MetricsLog TakeMetrics() { return std::move(metrics_); }
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
 
-  // What the node does now.
+  // The node's current activity.
   proto::NodeActivity Activity() const;
   // See NodeWatch.
   transport::Refusals refusals() const { return core_.watch().refusals(); }
 
   uint32_t attempt() const { return core_.attempt(); }
+  const std::string& run_dir() const { return run_dir_; }
+  // The user with keys whose job it is; empty: none's.
+  const std::string& owner() const { return start_.owner(); }
   // Which of the job's processes these are.
   NodeProcesses which() const { return {core_.attempt(), core_.node(), core_.incarnation()}; }
 
@@ -98,7 +124,8 @@ class JobProcesses {
   // Errors: Unavailable where another job has what this one needs.
   absl::Status ClaimAll();
   absl::Status StartAll();
-  absl::Status StartChild(int child, int theirs);
+  // `threads`: a variable for ranks of the user's program; empty: none.
+  absl::Status StartChild(int child, int theirs, const std::string& threads);
   proto::Launch MakeLaunch(int child) const;
   void WatchChannel(int child);
   void OnChannel(int child);

@@ -2,16 +2,29 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <string>
+
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/ids.h"
 #include "common/job/job.h"
+#include "common/job/trace_log.h"
+#include "common/os/message_bounds.h"
 #include "common/require.h"
-#include "common/trace/trace_log.h"
 
 namespace strata::worker {
 namespace {
+
+bool IsPython(const proto::Job& job) {
+  const auto is_script = [](const std::string& word) { return absl::EndsWith(word, ".py"); };
+  const proto::Program& program = job.program();
+  return absl::StrContains(program.path().substr(program.path().rfind('/') + 1), "python") ||
+         is_script(program.path()) ||
+         std::any_of(program.args().begin(), program.args().end(), is_script);
+}
 
 constexpr absl::Duration kClaimRetry = absl::Milliseconds(50);
 
@@ -93,6 +106,10 @@ void JobProcessesCore::OnChildMessage(int child, const std::string& bytes, absl:
   proto::ChildMessage message;
   if (!message.ParseFromString(bytes)) {
     return OnFailedLine(child, "sent a message that is not a ChildMessage", now);
+  }
+  FitProse(&message);
+  if (const absl::Status bounded = CheckBounds(message); !bounded.ok()) {
+    return OnFailedLine(child, absl::StrCat("sent too much: ", bounded.message()), now);
   }
   switch (message.message_case()) {
     case proto::ChildMessage::kReady:
@@ -370,7 +387,12 @@ void JobProcessesCore::OnTime(absl::Time now) {
   if (now >= unjoined_due_) {
     unjoined_due_ = absl::InfiniteFuture();
     if (!life_.gone() && !life_.failed()) {
-      Fail(absl::StrCat(life_.ChildName(unjoined_), ": ended without having joined the job"), now);
+      // By far most often a script that was not changed for Strata.
+      Fail(absl::StrCat(
+               life_.ChildName(unjoined_), ": ended without ",
+               IsPython(job_) ? "calling DistributedOptimizer or Session, so it has not" : "having",
+               " joined the job"),
+           now);
     }
   }
   if (now < due_) return;
@@ -386,7 +408,9 @@ void JobProcessesCore::OnTime(absl::Time now) {
     case Phase::kAwaitingMetrics:
       return Finish();
     case Phase::kEnding:
-      return actions_.push_back(SignalChildren{SIGKILL});
+      actions_.push_back(SignalChildren{SIGKILL});
+      // A child's keeper may have been stopped: it is killed, too, the next time.
+      return Enter(Phase::kEnding, now + deadlines_.stop_grace);
     case Phase::kRunning:
     case Phase::kGone:
       return;

@@ -13,11 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/job/exchange/views.h"
-#include "common/process/process.h"
+#include "common/job/views.h"
+#include "common/os/process.h"
 #include "proto/control.pb.h"
 #include "worker/agent/node_life.h"
-#include "worker/agent/node_watch.h"
 
 namespace strata::worker {
 
@@ -33,7 +32,7 @@ struct JobDeadlines {
   absl::Duration end_deadline = absl::Seconds(30);
   // Besides, where the job writes checkpoints: more than an aggregator waits for its store.
   absl::Duration last_checkpoint = absl::Seconds(150);
-  // How long after a rank that has ended well without joining the job the others may go on: they
+  // How long after a rank that has ended well without joining the job the others may continue: they
   // wait for it.
   absl::Duration unjoined_time = absl::Seconds(3);
   absl::Duration final_metrics_deadline = absl::Seconds(2);
@@ -70,7 +69,7 @@ class JobProcessesCore {
   struct ReportGone {};
   using Action = std::variant<Claim, StartChildren, SendUp, SendDown, SignalChildren, ReportGone>;
 
-  // Whether the node has the memory for the job: asked once its layout is known, and again with the
+  // True if the node has the memory for the job: asked once its layout is known, and again with the
   // placement and the optimizer that its program has named. Null: it has.
   using Admit =
       std::function<absl::Status(const proto::Job&, const proto::Layout&, const proto::Placement&)>;
@@ -86,7 +85,7 @@ class JobProcessesCore {
 
   // A ChildMessage, as it came.
   void OnChildMessage(int child, const std::string& bytes, absl::Time now);
-  // What the child says from here on would be lost without a sign.
+  // The child's messages can no longer be read.
   void OnUnreadable(int child, const absl::Status& status, absl::Time now);
   // A child that was started has ended, and everything that it said has been handed in.
   // `last_line`: of its log.
@@ -96,8 +95,8 @@ class JobProcessesCore {
   void Run(const proto::RunNode& run, absl::Time now);
   // Any number of times; what the aggregator finds is sent as LinkMeasured, again for each.
   void Measure(const proto::MeasureLink& measure);
-  // What the aggregator is to hear while it runs: where shards lie, who takes part. Before Run its
-  // record says so, and nothing is promised; only a ring that is to stop is told that it cannot.
+  // Passes a change to the running aggregator: where shards lie, who takes part. Before Run its
+  // record has the change; only a ring that must stop is told that it cannot.
   void Tell(const proto::AgentMessage& message);
   // Says NodeReady again, if it was said: the coordinator may have missed it.
   void RepeatReady();
@@ -148,7 +147,7 @@ class JobProcessesCore {
   void OnMeasured(const proto::LinkMeasured& measured);
   void OnTrace(int child, const proto::TraceBatch& trace);
   void OnPart(const proto::CheckpointPart& part);
-  // Whether it is the first of the job's nodes, which writes the job's metrics.
+  // True if it is the first of the job's nodes, which writes the job's metrics.
   bool Leads() const;
   void OnPromised(const proto::ViewPromised& promised);
   void OnRingStopped(const proto::RingStopped& stopped);
@@ -188,7 +187,7 @@ class JobProcessesCore {
   std::optional<proto::LinkMeasured> measured_;
   bool told_to_run_ = false;
   Views views_;              // from then on
-  bool is_damaged_ = false;  // the checkpoint that the job is to go on from
+  bool is_damaged_ = false;  // the checkpoint that the job is to resume from
   FinalMetrics final_metrics_ = FinalMetrics::kNotReported;
   std::vector<Action> actions_;
 };

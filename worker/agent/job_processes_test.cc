@@ -7,11 +7,15 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/trace/trace_log.h"
+#include "absl/strings/str_cat.h"
+#include "common/cores.h"
+#include "common/counted.h"
+#include "common/job/trace_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/control.pb.h"
-#include "worker/agent/runs/run_directory_lock.h"
+#include "worker/agent/child_launch.h"
+#include "worker/agent/run_directory.h"
 
 namespace strata::worker {
 namespace {
@@ -68,9 +72,15 @@ class JobProcessesTest : public testing::Test {
   }
 
   // Calls `then` once the job has said so many messages.
-  void OnceSaid(size_t count, const std::function<void()>& then) {
+  void OnceReported(size_t count, const std::function<void()>& then) {
     if (sent_.size() >= count) return then();
-    loop_.After(absl::Milliseconds(10), [this, count, then] { OnceSaid(count, then); });
+    loop_.After(absl::Milliseconds(10), [this, count, then] { OnceReported(count, then); });
+  }
+
+  // Calls `then` once `is_true`.
+  void OnceTrue(const std::function<bool()>& is_true, const std::function<void()>& then) {
+    if (is_true()) return then();
+    loop_.After(absl::Milliseconds(10), [this, is_true, then] { OnceTrue(is_true, then); });
   }
 
   // The run directory "own" as another job has it; not OK where this one does.
@@ -114,6 +124,47 @@ TEST_F(JobProcessesTest, ReadTheirLaunchFile) {
   EXPECT_THAT(log, HasSubstr("\nrank: 1\n"));
   EXPECT_THAT(log, HasSubstr("\nlocal_ranks: 2\n"));
   EXPECT_THAT(log, HasSubstr("\nchannel_fd: 3\n"));
+}
+
+TEST_F(JobProcessesTest, ShareTheMachinesCoresWithAllRanksThere) {
+  proto::Launch launch;
+  launch.set_local_ranks(2);
+  launch.mutable_record()->mutable_job()->mutable_program()->set_path("/bin/sh");
+  const uint32_t cores = UsableCores();
+  const auto threads = [&](uint32_t ranks, const Environment& own = {}) {
+    return ThreadsOfRanks(launch, ranks, own).environment;
+  };
+  EXPECT_EQ(threads(2 * cores), "OMP_NUM_THREADS=1");
+  EXPECT_EQ(threads(1000 * cores), "OMP_NUM_THREADS=1");
+  EXPECT_EQ(ThreadsOfRanks(launch, 4 * cores, {}).text,
+            absl::StrCat("1 thread each: ", Counted(cores, "core"), " for ", 4 * cores,
+                         " ranks on this machine"));
+  // A coordinator of before does not say; then the node's own count.
+  const uint32_t half = std::max(1u, cores / 2);
+  EXPECT_EQ(threads(0), absl::StrCat("OMP_NUM_THREADS=", half));
+  launch.set_local_ranks(1);
+  EXPECT_EQ(threads(2), absl::StrCat("OMP_NUM_THREADS=", half));
+  if (cores == AllowedProcessors()) {
+    EXPECT_EQ(threads(1), "");
+  }
+  // Who says otherwise is heard.
+  EXPECT_EQ(threads(4, {{"OMP_NUM_THREADS", "3"}}), "");
+  launch.mutable_record()->mutable_job()->mutable_program()->add_env("OMP_NUM_THREADS=5");
+  EXPECT_EQ(ThreadsOfRanks(launch, 4, {{"OMP_NUM_THREADS", "3"}}).text, "OMP_NUM_THREADS=5 each");
+}
+
+TEST_F(JobProcessesTest, TellRanksOfAProgramHowManyThreadsTheyHave) {
+  // The aggregator is the fake strata, a rank the shell.
+  proto::Program* const program = start_.mutable_record()->mutable_job()->mutable_program();
+  program->set_path("/bin/sh");
+  program->add_args("-c");
+  program->add_args("echo threads $OMP_NUM_THREADS");
+  start_.set_ranks_on_machine(2 * UsableCores());
+  unsetenv("OMP_NUM_THREADS");
+  Play("sleep 1");
+  for (const char* rank : {"rank0", "rank1"}) {
+    EXPECT_EQ(ReadFile(dir_ + "/runs/job-7/logs/" + rank + ".log"), "threads 1\n");
+  }
 }
 
 TEST_F(JobProcessesTest, OnGpusAreAllToldWhichRankHasWhichOnceTheyAreFree) {
@@ -297,6 +348,79 @@ TEST_F(JobProcessesTest, HaveTheRunDirectoryAsLongAsOneOfThemLives) {
   EXPECT_TRUE(ClaimAsAnother().ok());
 }
 
+// Starts a process that leaves its parent, its session and its group, and writes its number.
+std::string LeavesADaemon(const std::string& dir) {
+  std::filesystem::remove(dir + "/daemons");
+  return "cd " + dir +
+         "; [ $1 = rank ] && (setsid sh -c 'echo $$ >>daemons; exec sleep 1000' &) & ";
+}
+
+// Returns how many of those there were.
+int ExpectGone(const std::string& dir) {
+  std::ifstream in(dir + "/daemons");
+  int pid = 0, pids = 0;
+  for (; in >> pid; ++pids) EXPECT_EQ(kill(pid, 0), -1) << pid << " has outlived its job";
+  return pids;
+}
+
+TEST_F(JobProcessesTest, AreStoppedWithAllThatTheyHaveStarted) {
+  const auto have_both_written = [this] {
+    const std::string text = ReadFile(dir_ + "/daemons");
+    return std::count(text.begin(), text.end(), '\n') == 2;
+  };
+  Play(LeavesADaemon(dir_) + "sleep 100",
+       [&](JobProcesses& job) { OnceTrue(have_both_written, [&job] { job.Stop(); }); });
+  EXPECT_EQ(ExpectGone(dir_), 2);
+}
+
+TEST_F(JobProcessesTest, EndWithAllThatTheyHaveStarted) {
+  Play(LeavesADaemon(dir_) +
+       "while [ $(cat daemons 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.02; done");
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(sent_[0].has_node_finished()) << sent_[0].DebugString();
+  EXPECT_EQ(ExpectGone(dir_), 2);
+}
+
+TEST_F(JobProcessesTest, KeepTheBeginningAndTheEndOfALogThatIsTooLarge) {
+  start_.mutable_record()->mutable_job()->set_rank_log_bytes(64 << 10);
+  Play("seq -f %09.0f 0 99999");
+  for (const char* process : {"rank0", "rank1", "aggregator-node0"}) {
+    const std::string text = ReadFile(dir_ + "/runs/job-7/logs/" + process + ".log");
+    EXPECT_LE(text.size(), (64 << 10) + 128) << process;
+    EXPECT_EQ(text.substr(0, 10), "000000000\n") << process;
+    EXPECT_THAT(text, HasSubstr(" bytes are missing here: rank_log_bytes of the job is 65536]"));
+    EXPECT_THAT(text, testing::EndsWith("000099999\n")) << process;
+  }
+}
+
+TEST_F(JobProcessesTest, WaitForNoPipeInTheirRunDirectory) {
+  start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
+  start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
+  // A program has put one in the place of metrics.jsonl, and of its log for the next attempt.
+  const std::string run_dir = dir_ + "/runs/job-7";
+  Play("mkfifo " + run_dir + "/metrics.jsonl; mv " + run_dir + "/logs/rank0.log " + run_dir +
+           "/x; mkfifo " + run_dir + "/logs/rank0.log; sleep 100",
+       [&](JobProcesses& job) {
+         OnceTrue(
+             [&] {
+               return std::filesystem::exists(run_dir + "/logs/rank0.log") &&
+                      std::filesystem::is_fifo(run_dir + "/logs/rank0.log");
+             },
+             [&job] {
+               proto::MetricsRecord record;
+               record.set_step(10);
+               job.Append(record);
+             });
+       });
+  EXPECT_EQ(Reason(), "node 0 (w1): cannot open " + run_dir + "/metrics.jsonl: a pipe, not a file");
+  sent_.clear();
+  start_.mutable_record()->set_attempt(1);
+  std::filesystem::remove(run_dir + "/metrics.jsonl");
+  Play("true");
+  EXPECT_EQ(Reason(),
+            "node 0 (w1): cannot open log file " + run_dir + "/logs/rank0.log: not a file");
+}
+
 TEST_F(JobProcessesTest, NameTheProgramThatCannotBeStarted) {
   start_.mutable_record()->mutable_job()->mutable_program()->set_path("/nonexistent");
   Play("sleep 100");
@@ -323,7 +447,7 @@ TEST_F(JobProcessesTest, SayAgainThatTheyAreReadyAndRunOnce) {
   Play("printf '\\002\\012\\000' >&3; head -c 3 <&3 >/dev/null; timeout 0.2 head -c 1 <&3; true",
        [this](JobProcesses& job) {
          job.RepeatReady();  // nothing yet
-         OnceSaid(1, [&job] {
+         OnceReported(1, [&job] {
            job.RepeatReady();
            for (int i = 0; i < 2; ++i) job.Run(proto::RunNode());
          });
@@ -353,7 +477,7 @@ TEST_F(JobProcessesTest, AskForMemoryAgainOnceThePlacementIsKnown) {
   proto::RunNode run;
   run.mutable_record()->mutable_placement()->set_chunk_elements(256);
   Play("[ $1 = aggregator ] && printf '\\002\\012\\000' >&3; sleep 100",
-       [this, run](JobProcesses& job) { OnceSaid(1, [&job, run] { job.Run(run); }); });
+       [this, run](JobProcesses& job) { OnceReported(1, [&job, run] { job.Run(run); }); });
   EXPECT_EQ(asked, 2);
   ASSERT_EQ(sent_.size(), 2u);
   EXPECT_TRUE(sent_[0].has_node_ready());
@@ -369,7 +493,7 @@ TEST_F(JobProcessesTest, WaitForTheFinalMetricsBeforeTheyAreFinished) {
   };
   // field 2 with field 13 (final) true
   Play("[ $1 = rank ] && printf '\\004\\022\\002\\150\\001' >&3; exit 0", [&](JobProcesses& job) {
-    OnceSaid(2, [&] { loop_.After(absl::Milliseconds(300), [&] { append(job); }); });
+    OnceReported(2, [&] { loop_.After(absl::Milliseconds(300), [&] { append(job); }); });
   });
   ASSERT_EQ(sent_.size(), 3u);
   EXPECT_TRUE(sent_[0].rank_report().final());

@@ -2,16 +2,51 @@
 #define STRATA_WORKER_AGENT_NODE_LIFE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/process/process.h"
+#include "absl/time/time.h"
+#include "common/os/process.h"
+#include "common/transport/endpoint.h"
+#include "proto/processes.pb.h"
 
 namespace strata::worker {
 
-// What is known of the processes of one job on one node, and what follows from it: whether the node
-// is done, has failed, and in which words. Pure: events in, verdicts out.
+// One job's activity on this node, for the heartbeat: the aggregator's last message, its age, and
+// the kernel's figures of its processes. Without an aggregator the rank's reports take its place.
+//
+// Threads: one. Time comes with the calls.
+class NodeWatch {
+ public:
+  // Gives the state of a child, numbered as in NodeLife: see ProcessState. Empty: not started yet.
+  using StateOf = std::function<std::string(int child)>;
+
+  NodeWatch(uint32_t job, const proto::LogicalNode& node, bool aggregator, absl::Time now);
+
+  void OnActivity(const proto::NodeActivity& activity, absl::Time now);
+  void OnRefusals(const proto::NodeRefusals& refusals);
+  void OnReady(absl::Time now);
+  void OnReport(const proto::RankReport& report, absl::Time now);
+
+  // As NodeActivity says; absent: not known.
+  std::optional<uint64_t> steps_made() const {
+    return newest_.has_steps_made() ? std::optional(newest_.steps_made()) : std::nullopt;
+  }
+  proto::NodeActivity Now(const StateOf& state_of, absl::Time now) const;
+  // The aggregator's refusals so far on the node's sockets.
+  transport::Refusals refusals() const;
+
+ private:
+  const bool aggregator_;
+  absl::Time heard_at_;
+  proto::NodeActivity newest_;
+  transport::Refusals endpoint_refusals_;
+};
+
+// The processes of one job on one node: decides if the node is done or has failed, and words the
+// reason. Pure: events in, verdicts out.
 class NodeLife {
  public:
   // Children are numbered: 0 to ranks - 1 are the local ranks; `ranks`, if there is one, is the
@@ -49,7 +84,7 @@ class NodeLife {
   // said itself, then the lost rank's exit status, that it is lost, and any other end; the first of
   // them. REQUIRES: failed().
   std::string Reason() const;
-  // Whether that is a death: a signal has ended a process that had not said that anything is wrong,
+  // True if that is a death: a signal has ended a process that had not said that anything is wrong,
   // and what others said follows from it. One that aborts has found an error. REQUIRES: failed().
   bool is_death() const;
 

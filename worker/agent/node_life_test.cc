@@ -3,20 +3,21 @@
 #include "gtest/gtest.h"
 
 namespace strata::worker {
+
 namespace {
 
 NodeLife TwoRanks() { return NodeLife("w1", 1, 2, 2, true); }
 
-constexpr ExitStatus kWell{};
+constexpr ExitStatus kNodeLifeWell{};
 
 TEST(NodeLife, IsFinishedOnceEveryChildEndedWell) {
   NodeLife life = TwoRanks();
   ASSERT_EQ(life.children(), 3);
-  life.OnExit(0, kWell, "");
-  life.OnExit(1, kWell, "");
+  life.OnExit(0, kNodeLifeWell, "");
+  life.OnExit(1, kNodeLifeWell, "");
   EXPECT_FALSE(life.finished());
   EXPECT_TRUE(life.only_aggregator_left());
-  life.OnExit(2, kWell, "");
+  life.OnExit(2, kNodeLifeWell, "");
   EXPECT_TRUE(life.finished());
   EXPECT_FALSE(life.failed());
 }
@@ -71,7 +72,7 @@ TEST(NodeLife, PrefersALostRanksOwnEndToTheComplaintsOfThoseThatLostIt) {
 TEST(NodeLife, ALostRankThatEndsWellOrWasExplainedIsWaitedForNoMore) {
   NodeLife life = TwoRanks();
   life.OnLostRank(1, "rank 3 is gone");
-  life.OnExit(1, kWell, "");
+  life.OnExit(1, kNodeLifeWell, "");
   EXPECT_FALSE(life.awaits_cause());
   EXPECT_EQ(life.Reason(), "aggregator (node 1, w1): rank 3 is gone");
 
@@ -144,7 +145,7 @@ TEST(NodeLife, ErrorsAreNoDeath) {
   aborted.OnExit(1, ExitStatus{0, 6}, "terminate called after throwing an instance of 'int'");
   EXPECT_FALSE(aborted.is_death()) << "an exception, or what a program asserts";
   lost.OnLostRank(1, "rank 3 is gone");
-  lost.OnExit(1, kWell, "");
+  lost.OnExit(1, kNodeLifeWell, "");
   EXPECT_FALSE(lost.is_death());
 }
 
@@ -174,10 +175,113 @@ TEST(NodeLife, NeedsNoAggregator) {
   NodeLife life("w0", 0, 0, 1, false);
   ASSERT_EQ(life.children(), 1);
   EXPECT_FALSE(life.only_aggregator_left());
-  life.OnExit(0, kWell, "");
+  life.OnExit(0, kNodeLifeWell, "");
   EXPECT_TRUE(life.finished());
   EXPECT_FALSE(life.only_aggregator_left());
 }
 
+const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+proto::LogicalNode NodeWatchTwoRanks() {
+  proto::LogicalNode node;
+  node.set_node(1);
+  node.set_first_rank(2);
+  node.set_ranks(2);
+  return node;
+}
+
+std::string AllRun(int) { return "running"; }
+
+TEST(NodeWatch, NamesTheRanksOfANodeWhoseAggregatorHasSaidNothingYet) {
+  NodeWatch watch(7, NodeWatchTwoRanks(), true, kStart);
+  const auto state_of = [](int child) { return child == 2 ? std::string() : "running"; };
+  const proto::NodeActivity now = watch.Now(state_of, kStart + absl::Seconds(3));
+  EXPECT_EQ(now.job_id(), 7u);
+  EXPECT_EQ(now.node(), 1u);
+  EXPECT_EQ(now.phase(), "starting");
+  EXPECT_EQ(now.silent_ms(), 3000);
+  EXPECT_EQ(now.process_state(), "");
+  ASSERT_EQ(now.ranks_size(), 2);
+  EXPECT_EQ(now.ranks(1).rank(), 3u);
+  EXPECT_EQ(now.ranks(1).process_state(), "running");
+}
+
+TEST(NodeWatch, AddsAgeAndProcessStatesToTheAggregatorsLastWord) {
+  NodeWatch watch(7, NodeWatchTwoRanks(), true, kStart);
+  proto::NodeActivity said;
+  said.set_job_id(99);  // the aggregator does not decide whose word this is
+  said.set_phase("training");
+  said.add_ranks()->set_clock(57);
+  said.add_ranks()->set_idle_ms(400);
+  said.add_shards()->set_address("tcp://h:1");
+  watch.OnActivity(said, kStart + absl::Seconds(10));
+  const auto state_of = [](int child) {
+    return child == 2 ? "stopped by a signal" : child == 1 ? "gone" : "running";
+  };
+  const proto::NodeActivity now = watch.Now(state_of, kStart + absl::Milliseconds(10'250));
+  EXPECT_EQ(now.job_id(), 7u);
+  EXPECT_EQ(now.node(), 1u);
+  EXPECT_EQ(now.phase(), "training");
+  EXPECT_EQ(now.silent_ms(), 250);
+  EXPECT_EQ(now.process_state(), "stopped by a signal");
+  EXPECT_EQ(now.ranks(0).clock(), 57u);
+  EXPECT_EQ(now.ranks(0).process_state(), "running");
+  EXPECT_EQ(now.ranks(1).idle_ms(), 400);
+  EXPECT_EQ(now.ranks(1).process_state(), "gone");
+  EXPECT_EQ(now.shards(0).address(), "tcp://h:1");
+}
+
+TEST(NodeWatch, DropsAWordAboutOtherRanks) {
+  NodeWatch watch(7, NodeWatchTwoRanks(), true, kStart);
+  watch.OnActivity(proto::NodeActivity(), kStart + absl::Seconds(1));
+  EXPECT_EQ(watch.Now(AllRun, kStart + absl::Seconds(2)).silent_ms(), 2000);
+}
+
+TEST(NodeWatch, KeepsTheNewestCountOfWhatTheAggregatorRefused) {
+  NodeWatch watch(7, NodeWatchTwoRanks(), true, kStart);
+  EXPECT_EQ(watch.refusals(), transport::Refusals());
+  proto::NodeRefusals said;
+  for (const uint64_t count : {3, 5}) {
+    proto::Refusal* refusal = said.add_refusals();
+    refusal->set_cause("broken seal");
+    refusal->set_count(count);
+    watch.OnRefusals(said);
+    said.Clear();
+  }
+  EXPECT_EQ(watch.refusals(), (transport::Refusals{{"broken seal", 5}}));
+  proto::NodeActivity activity;
+  activity.set_refused(2);
+  for (int rank = 0; rank < 2; ++rank) activity.add_ranks();
+  watch.OnActivity(activity, kStart);
+  EXPECT_EQ(watch.refusals(),
+            (transport::Refusals{{"broken seal", 5}, {"no rank, on a node's socket", 2}}));
+}
+
+TEST(NodeWatch, HearsOfNoRefusalsWhereThereIsNoAggregator) {
+  NodeWatch watch(7, NodeWatchTwoRanks(), false, kStart);
+  proto::NodeRefusals said;
+  said.add_refusals()->set_count(3);
+  watch.OnRefusals(said);
+  EXPECT_EQ(watch.refusals(), transport::Refusals());
+}
+
+TEST(NodeWatch, KnowsARankWithoutAnAggregatorByItsReports) {
+  proto::LogicalNode node;
+  node.set_ranks(1);
+  NodeWatch watch(7, node, false, kStart);
+  EXPECT_EQ(watch.Now(AllRun, kStart + absl::Seconds(2)).ranks(0).idle_ms(), 2000);
+  watch.OnReady(kStart + absl::Seconds(3));
+  proto::RankReport report;
+  report.set_end_step(50);
+  watch.OnReport(report, kStart + absl::Seconds(5));
+  const proto::NodeActivity now = watch.Now(AllRun, kStart + absl::Seconds(6));
+  EXPECT_EQ(now.phase(), "training");
+  EXPECT_EQ(now.ranks(0).clock(), 50u);
+  EXPECT_EQ(now.ranks(0).idle_ms(), 1000);
+  EXPECT_EQ(now.silent_ms(), 0);
+  EXPECT_EQ(now.process_state(), "");
+}
+
 }  // namespace
+
 }  // namespace strata::worker

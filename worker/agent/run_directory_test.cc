@@ -1,20 +1,23 @@
-#include "worker/agent/runs/run_directory.h"
+#include "worker/agent/run_directory.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
 
+#include "common/log.h"
 #include "common/tensorboard/event.pb.h"
-#include "common/tensorboard/record_framing.h"
+#include "common/tensorboard/events.h"
 #include "common/tensorboard/run_events.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/metrics_line.h"
+#include "worker/agent/child_launch.h"
+#include "worker/agent/job_processes.h"
 #include "worker/agent/metrics_log.h"
-#include "worker/agent/node_processes.h"
 
 namespace strata::worker {
+
 namespace {
 
 proto::JobRecord Record() {
@@ -27,7 +30,7 @@ proto::JobRecord Record() {
   return record;
 }
 
-std::string ReadFile(const std::string& path) {
+std::string ReadRunDirectoryFile(const std::string& path) {
   std::ifstream in(path);
   std::stringstream text;
   text << in.rdbuf();
@@ -95,7 +98,7 @@ TEST(RunDirectory, HoldsTheJobAsRunAndNothingOfAnEarlierOne) {
   }
   ASSERT_TRUE(AppendLine(RankLog(dir, 2), "of another node, once").ok());
   ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
-  EXPECT_EQ(ReadFile(dir + "/job.textproto"), "name: \"lenet\"\n");
+  EXPECT_EQ(ReadRunDirectoryFile(dir + "/job.textproto"), "name: \"lenet\"\n");
   EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
   EXPECT_FALSE(std::filesystem::exists(RankLog(dir, 1)));
   EXPECT_FALSE(std::filesystem::exists(AggregatorLog(dir, 0)));
@@ -136,10 +139,29 @@ TEST(RunDirectory, KeepsOfAnEarlierAttemptWhatIsNotMadeAgain) {
   record.set_attempt(1);
   record.mutable_resume()->set_step(20);
   ASSERT_TRUE(PrepareRunDirectory(dir, record, 0, true).ok());
-  EXPECT_EQ(ReadFile(RankLog(dir, 1)), "why it failed\n");
-  const std::string metrics = ReadFile(MetricsFile(dir));
+  EXPECT_EQ(ReadRunDirectoryFile(RankLog(dir, 1)), "why it failed\n");
+  const std::string metrics = ReadRunDirectoryFile(MetricsFile(dir));
   EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2) << metrics;
   EXPECT_NE(metrics.find("{\"step\":20,"), std::string::npos) << metrics;
+}
+
+TEST(RunDirectory, KeepsTheLocalStepsThatTheCheckpointHas) {
+  const std::string dir = testing::TempDir() + "/local-steps";
+  ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
+  for (const int step : {30, 40, 50}) {
+    proto::MetricsRecord record;
+    record.set_step(step);
+    ASSERT_TRUE(AppendLine(MetricsFile(dir), MetricsLine(record)).ok());
+  }
+  proto::JobRecord record = Record();
+  record.set_attempt(1);
+  record.mutable_resume()->set_step(10);  // exchanges
+  record.mutable_job()->mutable_optimizer()->mutable_mean();
+  record.mutable_job()->mutable_consistency()->mutable_lazy()->set_local_steps(4);
+  ASSERT_TRUE(PrepareRunDirectory(dir, record, 0, true).ok());
+  EXPECT_EQ(KeepMetricsUpTo(UINT64_MAX, MetricsFile(dir))->step, 40);
+  const std::string metrics = ReadRunDirectoryFile(MetricsFile(dir));
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 2) << metrics;
 }
 
 TEST(RunDirectory, KeepsOfANodesEarlierProcessesWhatIsTheJobsOwn) {
@@ -151,8 +173,8 @@ TEST(RunDirectory, KeepsOfANodesEarlierProcessesWhatIsTheJobsOwn) {
   ASSERT_TRUE(AppendLine(RankLog(dir, 1), "why it died").ok());
   ASSERT_TRUE(AppendLine(MetricsFile(dir), "a line").ok());
   prepare(Record(), 2);
-  EXPECT_EQ(ReadFile(RankLog(dir, 1)), "why it died\n");
-  EXPECT_EQ(ReadFile(MetricsFile(dir)), "a line\n");
+  EXPECT_EQ(ReadRunDirectoryFile(RankLog(dir, 1)), "why it died\n");
+  EXPECT_EQ(ReadRunDirectoryFile(MetricsFile(dir)), "a line\n");
   // It comes to a worker where another job had written to a folder of that name.
   proto::JobRecord other = Record();
   other.set_job_id(8);
@@ -201,22 +223,22 @@ TEST(MetricsLog, GoesOnAfterTheLinesThatAreThere) {
   late.set_step(15);
   late.set_test_accuracy(0.5);
   ASSERT_TRUE(first.Append(late).ok());
-  const std::string lines = ReadFile(path);
+  const std::string lines = ReadRunDirectoryFile(path);
   std::ofstream(path, std::ios::app) << "{\"step\":30,\"sam";  // its process was killed
 
   MetricsLog second(path, 0);
   ASSERT_TRUE(second.GoOn().ok());
-  EXPECT_EQ(ReadFile(path), lines);
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines);
   for (const int step : {10, 20}) {
     record.set_step(step);
     ASSERT_TRUE(second.Append(record).ok());
   }
   ASSERT_TRUE(second.Append(late).ok());
-  EXPECT_EQ(ReadFile(path), lines) << "they are there";
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines) << "they are there";
   record.set_step(30);
   record.set_final(true);
   ASSERT_TRUE(second.Append(record).ok());
-  EXPECT_EQ(ReadFile(path), lines + MetricsLine(record) + "\n");
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines + MetricsLine(record) + "\n");
 
   MetricsLog third(path, 0);
   ASSERT_TRUE(third.GoOn().ok());
@@ -224,6 +246,68 @@ TEST(MetricsLog, GoesOnAfterTheLinesThatAreThere) {
   MetricsLog elsewhere(dir + "/none.jsonl", 0);
   EXPECT_TRUE(elsewhere.GoOn().ok());
   EXPECT_FALSE(elsewhere.final_written());
+}
+
+proto::MetricsRecord Measured(uint64_t step, uint64_t number, double value) {
+  proto::MetricsRecord record;
+  record.set_step(step);
+  record.set_number(number);
+  (*record.mutable_values())["loss"] = value;
+  return record;
+}
+
+TEST(MetricsLog, HasALineForEachNumberedMeasurementOnce) {
+  const std::string dir = testing::TempDir() + "/metrics_measured";
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directories(dir);
+  const std::string path = MetricsFile(dir);
+  MetricsLog log(path, 0);
+  const std::vector<proto::MetricsRecord> records = {Measured(0, 1, 9), Measured(5, 2, 8),
+                                                     Measured(5, 3, 7), Measured(5, 4, 7),
+                                                     Measured(4, 5, 6)};
+  std::string lines;
+  for (const proto::MetricsRecord& record : records) lines += MetricsLine(record) + "\n";
+  const auto append_all = [&](MetricsLog* to) {
+    for (const proto::MetricsRecord& record : records) {
+      ASSERT_EQ(to->Append(record), absl::OkStatus());
+    }
+  };
+  append_all(&log);
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines);
+  append_all(&log);  // the coordinator says them again
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines);
+
+  // The log's process was killed before the last two lines; the next process is told all again.
+  std::filesystem::resize_file(
+      path, lines.size() - MetricsLine(records[3]).size() - MetricsLine(records[4]).size() - 2);
+  MetricsLog next(path, 0);
+  ASSERT_TRUE(next.GoOn().ok());
+  append_all(&next);
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines);
+  ASSERT_TRUE(next.GoOn().ok());
+  append_all(&next);
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines);
+  // A new rank process counts on from higher numbers.
+  ASSERT_EQ(next.Append(Measured(5, (uint64_t{2} << 40) + 1, 7)), absl::OkStatus());
+  EXPECT_EQ(ReadRunDirectoryFile(path), lines + MetricsLine(records[3]) + "\n");
+}
+
+TEST(MetricsLog, TakesATestLossAloneForAMeasurementNotForAWindow) {
+  const std::string path = MetricsFile(testing::TempDir() + "/metrics_test_loss");
+  std::filesystem::create_directories(testing::TempDir() + "/metrics_test_loss");
+  std::filesystem::remove(path);
+  proto::MetricsRecord tested;
+  tested.set_step(10);
+  tested.set_number(3);
+  tested.set_test_loss(0.5);
+  proto::MetricsRecord window;
+  window.set_step(10);
+  window.set_samples(8);
+  MetricsLog log(path, 0);
+  ASSERT_EQ(log.Append(tested), absl::OkStatus());
+  ASSERT_EQ(log.Append(window), absl::OkStatus());
+  EXPECT_EQ(ReadRunDirectoryFile(path),
+            "{\"step\":10,\"test_loss\":0.5,\"elapsed_s\":0.0}\n" + MetricsLine(window) + "\n");
 }
 
 // Which steps TensorBoard shows of a run directory, in their order.
@@ -262,7 +346,7 @@ TEST(MetricsLog, WritesEventsOfTheStepsThatItHasLinesOf) {
   for (const int step : {10, 20, 20, 30}) append(&first, step);
   EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 30));
 
-  // The job goes on from step 20.
+  // The job resumes from step 20.
   ASSERT_TRUE(KeepMetricsUpTo(20, path).ok());
   MetricsLog second = make(20);
   append(&second, 25);
@@ -315,8 +399,8 @@ TEST(RunDirectory, KeepsTheOutputOfAJobThatStillWritesIt) {
   other.set_job_id(8);
   EXPECT_EQ(PrepareRunDirectory(dir, other, 0, true).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReadFile(MetricsFile(dir)), "a line\n");
-  EXPECT_EQ(ReadFile(RankLog(dir, 0)), "a line\n");
+  EXPECT_EQ(ReadRunDirectoryFile(MetricsFile(dir)), "a line\n");
+  EXPECT_EQ(ReadRunDirectoryFile(RankLog(dir, 0)), "a line\n");
   claim->Reset();
   EXPECT_TRUE(PrepareRunDirectory(dir, other, 0, true).ok());
   EXPECT_FALSE(std::filesystem::exists(MetricsFile(dir)));
@@ -329,6 +413,28 @@ TEST(RunDirectory, NamesTheDirectoryThatCannotBeWritten) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(),
             "cannot write to run directory " + file + "/lenet-7: " + file + ": Not a directory");
+}
+
+// A program that ran there before may have put one in the place of the folder of logs.
+TEST(RunDirectory, IsRefusedWhereItsLogsAreALinkAndWhatThatLeadsToStays) {
+  const std::string top = testing::TempDir() + "/linked", dir = top + "/run";
+  std::filesystem::remove_all(top);
+  ASSERT_TRUE(PrepareRunDirectory(dir, Record(), 0, true).ok());
+  std::filesystem::rename(dir + "/logs", top + "/elsewhere");
+  std::filesystem::create_directory_symlink(top + "/elsewhere", dir + "/logs");
+  for (const char* log : {"/rank0.log", "/rank0.log.cut", "/aggregator-node0.log"}) {
+    ASSERT_TRUE(AppendLine(top + "/elsewhere" + log, "of others").ok());
+  }
+  proto::JobRecord other = Record();
+  other.set_job_id(8);
+  for (const proto::JobRecord& record : {Record(), other}) {
+    const absl::Status status = PrepareRunDirectory(dir, record, 0, true).status();
+    EXPECT_EQ(status, absl::FailedPreconditionError("cannot write to run directory " + dir + ": " +
+                                                    dir + "/logs: a symbolic link, not a folder"));
+  }
+  for (const char* log : {"/rank0.log", "/rank0.log.cut", "/aggregator-node0.log"}) {
+    EXPECT_EQ(ReadRunDirectoryFile(top + "/elsewhere" + log), "of others\n");
+  }
 }
 
 TEST(RunDirectory, FindsTheLastLineOfALogThatIsNotBlank) {
@@ -390,5 +496,40 @@ TEST(MetricsLine, HasNothingButTheTestOfWeightsThatWereMeasuredLate) {
             R"({"step":50,"test_accuracy":0.5,"test_loss":1.5,"elapsed_s":2.0})");
 }
 
+// Tests that processes which a worker starts log in the worker's format.
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+
+TEST(ChildLaunch, AnAggregatorLogsInTheWorkersFormat) {
+  EXPECT_THAT(
+      ChildArguments({}, /*is_aggregator=*/true),
+      ElementsAre("strata", "aggregator", "--launch", "/proc/self/fd/4", "--log-format", "text"));
+  SetLogFormat(LogFormat::kJson);
+  const auto aggregator = ChildArguments({}, /*is_aggregator=*/true);
+  const auto rank = ChildArguments({}, /*is_aggregator=*/false);
+  SetLogFormat(LogFormat::kText);
+  EXPECT_THAT(aggregator, ElementsAre("strata", "aggregator", "--launch", "/proc/self/fd/4",
+                                      "--log-format", "json"));
+  EXPECT_THAT(rank, Not(Contains("--log-format")));
+}
+
+TEST(RunDirectory, TakesTheMessageOfALogLineThatIsJson) {
+  const std::string log = testing::TempDir() + "/json.log";
+  const auto line = [](LogLevel level, const std::string& message) {
+    return JsonLogLine(absl::FromUnixSeconds(1), level, "aggregator of node 1", message);
+  };
+  ASSERT_TRUE(AppendLine(log, line(LogLevel::kInfo, "step 7")).ok());
+  EXPECT_EQ(LastLine(log), "");
+  ASSERT_TRUE(AppendLine(log, line(LogLevel::kError, "the \"disk\" is full")).ok());
+  ASSERT_TRUE(AppendLine(log, line(LogLevel::kDebug, "ends")).ok());
+  EXPECT_EQ(LastLine(log), "the \"disk\" is full");
+  const std::string of_a_program = R"({"level":"info","message":"mine"})";
+  ASSERT_TRUE(AppendLine(log, of_a_program).ok());
+  EXPECT_EQ(LastLine(log), of_a_program);
+}
+
 }  // namespace
+
 }  // namespace strata::worker

@@ -15,19 +15,17 @@
 #include "common/checkpoint/open_store.h"
 #include "common/clock.h"
 #include "common/event_fd.h"
+#include "common/job/trace_log.h"
 #include "common/log.h"
-#include "common/process/stop_request.h"
-#include "common/trace/trace_log.h"
-#include "common/transport/endpoint_refusals.h"
-#include "worker/aggregator/can_rejoin.h"
-#include "worker/aggregator/core/poll_set.h"
+#include "common/os/stop_request.h"
+#include "common/transport/endpoint.h"
+#include "worker/aggregator/core/rank_group.h"
 #include "worker/aggregator/core/rank_watch.h"
-#include "worker/aggregator/host/rank_group.h"
 #include "worker/aggregator/node_checkpoints.h"
+#include "worker/aggregator/node_endpoint.h"
 #include "worker/aggregator/node_training.h"
-#include "worker/aggregator/ring_port.h"
 #include "worker/contract/agent_channel.h"
-#include "worker/contract/launch_devices.h"
+#include "worker/contract/launch.h"
 #include "worker/contract/node_memory.h"
 #include "worker/exchange/core/exchange_core.h"
 
@@ -47,7 +45,7 @@ class Aggregator {
   absl::Status Run();
 
  private:
-  // What the ranks have done before the training begins; each follows the one before.
+  // How far the ranks are before training begins; the states follow in this order.
   enum class Gathering {
     kAttaching,    // they say which tensors they have
     kOffering,     // they have the node's memory and offer first weights
@@ -65,7 +63,7 @@ class Aggregator {
   absl::Status GiveMemory();
   absl::Status TellReady();
   absl::Status Begin(const proto::RunNode& run);
-  // Reads what the node goes on from.
+  // Reads the state that the node resumes from.
   absl::Status Load(const proto::JobRecord& record);
   void SendParts();
   void FinishCheckpoints(const absl::Status& status);
@@ -96,7 +94,7 @@ class Aggregator {
   Gathering gathering_ = Gathering::kAttaching;
   std::unique_ptr<NodeTraining> training_;        // from RunNode on
   std::unique_ptr<NodeCheckpoints> checkpoints_;  // likewise; null: nodes write none
-  std::shared_ptr<const NodeResume> resume_;      // null: the node goes on from nothing
+  std::shared_ptr<const NodeResume> resume_;      // null: nothing to resume from
   bool is_damaged_ = false;                       // the checkpoint is
   RankWatch watch_;
   absl::Time activity_due_;
@@ -172,7 +170,7 @@ absl::Status Aggregator::HearAgent() {
   }
 }
 
-// Until a descriptor is readable or something is due; a probe of the ring goes on meanwhile.
+// Until a descriptor is readable or something is due; a probe of the ring continues meanwhile.
 absl::Status Aggregator::AwaitWord() {
   int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(UntilActivity())) + 1;
   if (port_ && port_->measuring()) {
@@ -218,6 +216,8 @@ absl::Status Aggregator::TellReady() {
   ready->set_says_rates(ranks_->offer().says_rates());
   ready->set_can_resume(ranks_->offer().can_resume());
   ready->set_ranks_keep_state(ranks_->offer().keeps_state());
+  ready->set_samples_per_rank(ranks_->offer().samples_per_rank());
+  ready->set_marks_absent(ranks_->offer().marks_absent());
   if (ranks_->offer().has_optimizer()) *ready->mutable_optimizer() = ranks_->offer().optimizer();
   if (port_) ready->set_endpoint(port_->address());
   return agent_.Send(message);
@@ -251,7 +251,7 @@ absl::Status Aggregator::Begin(const proto::RunNode& run) {
 }
 
 absl::Status Aggregator::Load(const proto::JobRecord& record) {
-  // It goes on from servers.
+  // Servers hold its state.
   const bool rejoins = Rejoins(record, NodeId(launch_.node()), launch_.incarnation());
   if (rejoins) return absl::OkStatus();
   auto resume = LoadNodeResume(record, launch_.node(), options_.open_store);
@@ -273,7 +273,7 @@ void Aggregator::SendParts() {
 
 // Where the job fails, its daemon waits for the processes a short time only.
 void Aggregator::FinishCheckpoints(const absl::Status& status) {
-  if (training_) checkpoints_->Take(training_->exchange());
+  if (training_) checkpoints_->Take(training_->exchange()->core());
   checkpoints_->Finish(status.ok() ? kLastCheckpoints : absl::Seconds(1));
   std::stop_source(options_.stores).request_stop();
   SendParts();
@@ -283,7 +283,7 @@ absl::Status Aggregator::Train() {
   if (absl::Status status = training_->MoveChunks(UntilActivity()); !status.ok()) return status;
   if (absl::Status status = ReadDescriptors(0); !status.ok()) return status;
   if (checkpoints_) {
-    checkpoints_->Take(training_->exchange());
+    checkpoints_->Take(training_->exchange()->core());
     SendParts();
   }
   const bool made_all = training_->steps_made().has_value();
@@ -388,6 +388,27 @@ absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions
     };
   }
   return RunAggregator(launch, options);
+}
+
+absl::Status CheckCanRejoin(const proto::Launch& launch, const proto::Offer& offer) {
+  const NodeId node(launch.node());
+  if (!Rejoins(launch.record(), node, launch.incarnation())) return absl::OkStatus();
+  const char* lack = nullptr;
+  if (!offer.can_resume()) {
+    lack =
+        "its program has not said that it can begin with a step that is not the first "
+        "(JobFacts::can_resume)";
+  } else if (offer.keeps_state()) {
+    lack =
+        launch.incarnation() > 1
+            ? "its ranks keep state of their own, which died with them (JobFacts::keeps_state)"
+            : "its ranks keep state of their own, which they do not have (JobFacts::keeps_state)";
+  }
+  if (lack == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      launch.incarnation() > 1 ? "node %d cannot take the place of the one that died: %s"
+                               : "node %d cannot join the job: %s",
+      launch.node(), lack));
 }
 
 }  // namespace strata::worker

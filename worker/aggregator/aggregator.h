@@ -10,8 +10,9 @@
 #include "absl/status/status.h"
 #include "common/checkpoint/store.h"
 #include "proto/processes.pb.h"
-#include "worker/aggregator/host/node_arenas.h"
-#include "worker/exchange/core/exchange.h"
+#include "worker/aggregator/core/node_arenas.h"
+#include "worker/contract/rank_protocol.pb.h"
+#include "worker/exchange/core/peerless_core.h"
 
 namespace strata::worker {
 
@@ -20,9 +21,8 @@ struct AggregatorOptions {
   int stop_fd = -1;
   // Threads that help to add while ranks sleep; absent: as many as there are cores for.
   std::optional<uint32_t> helpers;
-  // What takes the place of the exchange that the job's record names; for measurements. `wake_fd`:
-  // see Exchange::Poll. Not with device: GPU.
-  std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)> exchange;
+  // Overrides the exchange that the job's record names; for measurements. Not with device: GPU.
+  std::function<std::unique_ptr<PeerlessCore>(NodeArenas* arenas)> exchange;
   // Opens the job's checkpoints, where nodes write some. RunAggregatorProcess fills it in.
   StoreOpener open_store;
   // Ends what waits for these, once the job's end has waited for long enough.
@@ -41,6 +41,10 @@ absl::Status RunAggregator(const proto::Launch& launch, const AggregatorOptions&
 // Does so as a process's whole work: SIGTERM, SIGINT and SIGHUP end it. Call it from main before
 // any thread has started.
 absl::Status RunAggregatorProcess(const proto::Launch& launch, AggregatorOptions options = {});
+
+// Checks that ranks that offer this can make the steps of a node that died; OK if the node's
+// process replaces no other one. Errors: FailedPrecondition naming the node and what it lacks.
+absl::Status CheckCanRejoin(const proto::Launch& launch, const proto::Offer& offer);
 
 }  // namespace strata::worker
 

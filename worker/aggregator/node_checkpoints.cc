@@ -5,9 +5,8 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "common/checkpoint/resume_object.h"
+#include "common/checkpoint/checkpoints.h"
 #include "common/image/image_file.h"
-#include "common/image/node_image_file.h"
 #include "common/job/consistency.h"
 #include "common/require.h"
 
@@ -113,13 +112,13 @@ void NodeCheckpoints::Write(PartKind kind, NodeCuts::Kind cut_kind, uint64_t clo
   writer_.Write(std::move(part));
 }
 
-void NodeCheckpoints::Take(Exchange* exchange) {
+void NodeCheckpoints::Take(ExchangeCore* exchange) {
   std::vector<std::pair<NodeCuts::Kind, uint64_t>> let_go;
   {
     absl::MutexLock lock(&mutex_);
     let_go.swap(let_go_);
   }
-  for (const auto& [kind, clock] : let_go) exchange->LetGoOf(kind, clock);
+  for (const auto& [kind, clock] : let_go) exchange->ReleaseCut(kind, clock);
   NodeCuts cuts = exchange->TakeCuts();
   for (Cut<NodeChunkImage>& cut : cuts.own) {
     NodeImage image{

@@ -13,15 +13,14 @@
 #include "common/checkpoint/part_writer.h"
 #include "common/checkpoint/store.h"
 #include "proto/processes.pb.h"
-#include "worker/exchange/core/exchange.h"
-#include "worker/exchange/core/node_cuts.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
 
-// Whether the nodes of the job write objects of its checkpoints.
+// True if the nodes of the job write objects of its checkpoints.
 bool NodesWriteCheckpoints(const proto::Job& job);
 
-// Reads what a node of a job goes on from: its own state, and in a ring everybody's slices. Null:
+// Reads the state that a node resumes from: its own, and in a ring the slices of all nodes. Null:
 // the checkpoint has nothing for nodes. Errors: of the store, of which IsDamage says that another
 // checkpoint may do.
 absl::StatusOr<std::shared_ptr<const NodeResume>> LoadNodeResume(const proto::JobRecord& record,
@@ -37,7 +36,7 @@ class NodeCheckpoints {
   NodeCheckpoints(const proto::JobRecord& record, uint32_t node, const StoreOpener& open);
 
   // Takes the exchange's cuts, and has it let go of those that are written.
-  void Take(Exchange* exchange);
+  void Take(ExchangeCore* exchange);
   // Returns what has been written since, or could not be, for the coordinator.
   std::vector<proto::CheckpointPart> TakeParts();
   // No cut comes any more: waits until all are written, or for `timeout`.

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "worker/exchange/core/peerless_core.h"
 
 namespace strata::worker {
 namespace {
@@ -51,24 +52,14 @@ Cut<ChunkImage> SliceCut(uint64_t clock, uint64_t begin, float first) {
 }
 
 // Has cuts, and notes which it is to let go of.
-class CuttingExchange final : public Exchange {
+class CuttingCore final : public PeerlessCore {
  public:
   NodeCuts cuts;
   std::vector<std::pair<Kind, uint64_t>> let_go;
 
-  absl::Status Start() override { return absl::OkStatus(); }
-  absl::Status Submit(ChunkId) override { return absl::OkStatus(); }
-  absl::Status Finish(uint64_t) override { return absl::OkStatus(); }
-  absl::Status Poll(absl::Duration) override { return absl::OkStatus(); }
-  Phase phase() const override { return Phase::kTraining; }
+  absl::Status Submit(ChunkId, absl::Time, CoreActions*) override { return absl::OkStatus(); }
   NodeCuts TakeCuts() override { return std::exchange(cuts, {}); }
-  void LetGoOf(Kind kind, uint64_t clock) override { let_go.emplace_back(kind, clock); }
-  const ExchangeCounters& counters() const override { return counters_; }
-  size_t memory_bytes() const override { return 0; }
-  void AddActivity(proto::NodeActivity*) const override {}
-
- private:
-  const ExchangeCounters counters_;
+  void ReleaseCut(Kind kind, uint64_t clock) override { let_go.emplace_back(kind, clock); }
 };
 
 class NodeCheckpointsTest : public testing::Test {
@@ -96,13 +87,13 @@ class NodeCheckpointsTest : public testing::Test {
   std::vector<proto::CheckpointPart> Write(const proto::JobRecord& record, uint32_t node,
                                            NodeCuts cuts) {
     NodeCheckpoints checkpoints(record, node, Opener());
-    exchange_.cuts = std::move(cuts);
-    checkpoints.Take(&exchange_);
+    core_.cuts = std::move(cuts);
+    checkpoints.Take(&core_);
     checkpoints.Finish(kLong);
-    checkpoints.Take(&exchange_);
+    checkpoints.Take(&core_);
     return checkpoints.TakeParts();
   }
-  // The record of a job that goes on from these parts, of nodes in order.
+  // The record of a job that resumes from these parts, of nodes in order.
   proto::JobRecord GoesOnFrom(proto::JobRecord record, uint64_t clock,
                               const std::vector<proto::CheckpointPart>& parts) const {
     proto::Resume* resume = record.mutable_resume();
@@ -128,7 +119,7 @@ class NodeCheckpointsTest : public testing::Test {
 
   const std::string folder_ =
       (fs::path(testing::TempDir()) / "node_checkpoints").lexically_normal();
-  CuttingExchange exchange_;
+  CuttingCore core_;
 };
 
 TEST_F(NodeCheckpointsTest, WhatANodeKeepsIsWrittenLetGoOfAndReadBack) {
@@ -142,7 +133,7 @@ TEST_F(NodeCheckpointsTest, WhatANodeKeepsIsWrittenLetGoOfAndReadBack) {
   EXPECT_EQ(parts[1].job_id(), 7u);
   EXPECT_EQ(parts[1].token(), 1007u);
   EXPECT_EQ(parts[1].object().name(), Checkpoints::ObjectName(4, "node-1-7.0"));
-  EXPECT_THAT(exchange_.let_go, ElementsAre(Pair(Kind::kOwn, 2), Pair(Kind::kOwn, 4)));
+  EXPECT_THAT(core_.let_go, ElementsAre(Pair(Kind::kOwn, 2), Pair(Kind::kOwn, 4)));
 
   proto::JobRecord goes_on = GoesOnFrom(record, 4, {parts[1]});
   goes_on.mutable_resume()->clear_object_of_node();
@@ -173,7 +164,7 @@ TEST_F(NodeCheckpointsTest, SlicesOfARingAreReadByAllNodesInTheOrderOfTheirRange
     EXPECT_EQ(told[0].shard(), node);
     parts.push_back(told[0]);
   }
-  EXPECT_THAT(exchange_.let_go, ElementsAre(Pair(Kind::kSlices, 2), Pair(Kind::kSlices, 2)));
+  EXPECT_THAT(core_.let_go, ElementsAre(Pair(Kind::kSlices, 2), Pair(Kind::kSlices, 2)));
   const auto resume = LoadNodeResume(GoesOnFrom(record, 2, parts), 5, Opener());
   ASSERT_TRUE(resume.ok()) << resume.status();
   ASSERT_EQ((*resume)->slices.size(), 2u);
@@ -183,14 +174,14 @@ TEST_F(NodeCheckpointsTest, SlicesOfARingAreReadByAllNodesInTheOrderOfTheirRange
   EXPECT_EQ(ToFloats((*resume)->slices[1].weights.weights), std::vector<float>(kElements, 0));
 }
 
-TEST_F(NodeCheckpointsTest, ACutWithAProblemIsToldAndNotLetGoOf) {
+TEST_F(NodeCheckpointsTest, ACutWithAProblemIsReportedAndKept) {
   NodeCuts cuts;
   cuts.own = {{.clock = 2, .problem = "the store is slower than steps are"}};
   const std::vector<proto::CheckpointPart> parts = Write(Record(kLocal), 1, std::move(cuts));
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].error(), "the store is slower than steps are");
   EXPECT_FALSE(parts[0].has_object());
-  EXPECT_TRUE(exchange_.let_go.empty());
+  EXPECT_TRUE(core_.let_go.empty());
 }
 
 TEST_F(NodeCheckpointsTest, NothingIsReadWhereNodesKeepNothing) {

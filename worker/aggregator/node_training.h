@@ -15,32 +15,126 @@
 #include "common/clock.h"
 #include "common/event_fd.h"
 #include "common/fork_join.h"
+#include "common/ids.h"
 #include "common/job/arena.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
+#include "common/job/views.h"
 #include "kernels/device/device.h"
 #include "proto/processes.pb.h"
-#include "worker/aggregator/chunk_intake.h"
+#include "proto/record.pb.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/core/arenas.h"
-#include "worker/aggregator/core/busy_time.h"
+#include "worker/aggregator/core/node_arenas.h"
+#include "worker/aggregator/core/rank_group.h"
 #include "worker/aggregator/core/rank_watch.h"
 #include "worker/aggregator/core/view_gate.h"
-#include "worker/aggregator/host/node_arenas.h"
-#include "worker/aggregator/host/rank_group.h"
-#include "worker/aggregator/ranks_ring.h"
-#include "worker/aggregator/ring_port.h"
+#include "worker/aggregator/node_endpoint.h"
 #include "worker/contract/node_memory.h"
 #include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/peerless_core.h"
 
 namespace strata::worker {
 
-// What an aggregator does from RunNode on: it joins the ranks to the exchange, moves their chunks
+// The way of gradients from the ranks to the exchange: finds the chunks that all ranks of the node
+// have published, has the arenas add them, and submits them once their sums can be taken.
+//
+// Threads: one.
+class ChunkIntake {
+ public:
+  // All outlive it.
+  ChunkIntake(const NodeMemory* memory, AggregatorCore* core, Arenas* arenas, Exchange* exchange)
+      : memory_(*memory),
+        core_(*core),
+        arenas_(*arenas),
+        exchange_(*exchange),
+        published_(memory->offsets().local_ranks),
+        ready_(memory->offsets().local_ranks),
+        rates_(memory->offsets().local_ranks) {}
+
+  // Returns true if it has changed anything: a chunk was submitted, or the arenas have finished.
+  // Errors: those of AggregatorCore, Arenas and Exchange.
+  absl::StatusOr<bool> Look();
+  // Nothing is known any more of what was published at the last Look.
+  void LookAgain() { published_seen_ = 0; }
+
+ private:
+  absl::Status LookAtPublished(bool* any);
+  // Before the first sum of a step: its learning rate is that of all ranks.
+  absl::Status CheckRates(uint64_t step);
+
+  const NodeMemory& memory_;
+  AggregatorCore& core_;
+  Arenas& arenas_;
+  Exchange& exchange_;
+  uint64_t published_seen_ = 0;
+  std::vector<uint64_t> published_, ready_;  // scratch, by local rank
+  uint64_t rated_ = 0;                       // steps whose rates were looked at
+  std::vector<float> rates_;                 // scratch, by local rank
+  std::vector<ChunkId> summed_;              // scratch
+};
+
+// True if the job's ranks share one node, and get the mean of their gradients back as it is, as
+// OneNodeCore gives it. A job whose chunks are traced takes the general way, which notes them.
+bool IsMeanOfOneNode(const proto::JobRecord& record);
+
+// A ring of one node, whose ranks have optimizers of their own: no other node adds to the sums, so
+// that each is written where the ranks read it, in one pass, with the bits of the general way.
+//
+// Threads: one.
+class OneNodeCore final : public PeerlessCore {
+ public:
+  // `arenas` of `chunks` chunks outlive this.
+  OneNodeCore(NodeArenas* arenas, uint32_t chunks) : arenas_(arenas), clocks_(chunks, 0) {}
+
+  absl::Status Submit(ChunkId chunk, absl::Time, CoreActions*) override {
+    return arenas_->MeanIntoWeights(chunk, clocks_[chunk.value()]++);
+  }
+
+ private:
+  NodeArenas* const arenas_;
+  std::vector<uint64_t> clocks_;  // by chunk: the next one
+};
+
+// A node's part in a ring whose members are ranks (exchange: NCCL), of a job that continues without
+// nodes that die: has them stop, gathers how far each has come, and tells them of the next ring.
+//
+// Threads: one.
+class RanksRing {
+ public:
+  // The joint answer of the node's ranks.
+  struct Answer {
+    StoppedRing ring;
+    std::string nccl_id;  // of the first one; empty: it has left
+  };
+
+  // `node` is one of the job's `view`. The other two outlive it.
+  RanksRing(const proto::View& view, NodeId node, NodeMemory* memory, RankGroup* ranks)
+      : view_(view), node_(node), memory_(memory), ranks_(ranks) {}
+
+  // Has ranks stop for a ring with this number; a lower one than before changes nothing. Those that
+  // have left know that all ranks of the job have made all steps.
+  void Stop(uint32_t number);
+  // How far they are; none: some have not stopped yet. Errors: FailedPrecondition: a rank does not
+  // have the first weights.
+  absl::StatusOr<std::optional<Answer>> Gather() const;
+  // Tells those of it that have not left. Errors: InvalidArgument: the job does not have the ring's
+  // nodes, or this one is not among them.
+  absl::Status Form(const proto::FormRing& forming);
+
+ private:
+  const proto::View view_;
+  const NodeId node_;
+  NodeMemory* const memory_;
+  RankGroup* const ranks_;
+};
+
+// The work of an aggregator from RunNode on: it joins the ranks to the exchange, moves their chunks
 // there and back, and lets the ranks go once they have left and the final weights are there.
 //
 // Threads: one. Nothing blocks but MoveChunks.
 class NodeTraining {
  public:
-  // What it is made of; all of it outlives it.
+  // The parts that it is made of; all outlive it.
   struct Parts {
     const proto::Launch& launch;
     NodeMemory* memory;
@@ -55,7 +149,7 @@ class NodeTraining {
     const std::shared_ptr<const NodeResume>& resume;  // see CoreOptions; not kept
     // See AggregatorOptions.
     std::optional<uint32_t> helpers;
-    const std::function<std::unique_ptr<Exchange>(NodeArenas* arenas, int wake_fd)>& exchange;
+    const std::function<std::unique_ptr<PeerlessCore>(NodeArenas* arenas)>& exchange;
   };
 
   // Starts the exchange. Errors: InvalidArgument (the record does not fit what the ranks
@@ -67,7 +161,8 @@ class NodeTraining {
   absl::Status MoveChunks(absl::Duration timeout);
   // Goes on with what has come of that, and of what the ranks have said.
   absl::Status Advance();
-  // What the worker daemon says while the node trains: where shards lie, and who takes part.
+  // Takes a message of the worker daemon while the node trains: where shards lie, and who takes
+  // part.
   absl::Status Hear(const proto::AgentMessage& message);
   // Returns what the node answers to that, for its worker daemon, since the last call.
   std::vector<proto::ChildMessage> TakeAnswers() { return std::exchange(answers_, {}); }
@@ -118,7 +213,7 @@ class NodeTraining {
   absl::StatusOr<std::optional<RanksRing::Answer>> StopExchange(uint32_t number);
   absl::Status FormRing(const proto::FormRing& forming);
   absl::Status CheckMembers(const proto::FormRing& forming) const;
-  // Has the ranks know the change, with which they may go on.
+  // Tells the ranks the change, with which they may continue.
   absl::Status TakeChange(const proto::ViewChange& change);
   // Shows ranks how far they are told who makes a step; returns how far any of them has been.
   uint64_t Close(uint64_t until);
@@ -138,7 +233,7 @@ class NodeTraining {
   std::vector<bool> leave_taken_;  // by local rank
   BusyTime busy_;                  // with chunks under way
   ViewGate gate_;
-  std::optional<uint32_t> proposed_;     // the number of a change that is to be answered yet
+  std::optional<uint32_t> proposed_;     // the number of a change that is not answered yet
   std::optional<RanksRing> ranks_ring_;  // where the ranks are a ring and may lose some
   uint32_t asked_ = 0;    // the number of the ring that ranks are still to stop for; 0: none is
   uint32_t stopped_ = 0;  // the number of the ring that is waited for; 0: none is

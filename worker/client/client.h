@@ -1,19 +1,112 @@
 #ifndef STRATA_WORKER_CLIENT_CLIENT_H_
 #define STRATA_WORKER_CLIENT_CLIENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "worker/client/job_facts.h"
-#include "worker/client/report.h"
-#include "worker/client/tensor.h"
 
 namespace strata::client {
+
+// One tensor of a job's model, fp32. Tensors are registered in the order in which backward finishes
+// their gradients, the same on every rank.
+struct Tensor {
+  std::string name;
+  std::vector<uint64_t> shape;    // product >= 1
+  float lr_multiplier = 1.0f;     // of the schedule's learning rate
+  float decay_multiplier = 1.0f;  // of weight decay; 0 for biases and batch normalisation
+
+  // The tensor is averaged instead of trained, as running statistics are: each rank pushes a sum
+  // over its samples, and the mean over all samples becomes the value. Jobs with local_steps,
+  // elastic, delay_compensation, or codecs other than FP16 and BF16 fail with such a tensor.
+  bool averaged = false;
+
+  // The caller's memory, with room for all elements each. Both null: MAPPED, the tensor lives in
+  // the client's arenas (Client::Weights). Both set: COPIED, Start reads the first weights from
+  // `weights`, Wait writes there, and Publish reads from `gradients`. They may be device memory
+  // once the client computes in a stream (ClientDevices).
+  float* weights = nullptr;
+  float* gradients = nullptr;
+};
+
+inline constexpr size_t kReportValuesMax = 32;
+inline constexpr size_t kValueNameMax = 64;
+inline constexpr size_t kStateItemsMax = 4096;
+inline constexpr size_t kStateNameMax = 256, kStateValueMax = 64;  // longer ones are cut
+
+// State that must be the same on all ranks that apply the optimizer themselves.
+struct State {
+  struct Item {
+    std::string name;  // of a tensor, or of an option of the optimizer
+    uint64_t checksum = 0;
+    std::string value;  // options: as text; empty: a tensor
+  };
+  uint64_t step = 0;  // the state is that after this step
+  std::vector<Item> items;
+};
+
+// One rank's report of a window of steps, [first_step, end_step). The node adds its counters later:
+// see RankReport in proto/control.proto.
+struct Report {
+  uint64_t first_step = 0, end_step = 0;
+  uint64_t samples = 0;
+  double loss_sum = 0;  // over the window's steps
+  double wall_s = 0;
+  // The window's end in seconds since the rank's first step, without evaluations. If a program says
+  // 0, the client's clock says it, which counts the time between the last step and a report of
+  // measured values as evaluation.
+  double trained_s = 0;
+  bool has_test = false;
+  double test_accuracy = 0, test_loss = 0;  // NaN: not measured
+  bool final = false;                       // of the job's final model
+  // Other measured values: up to kReportValuesMax finite numbers, whose names have 1 to
+  // kValueNameMax letters, digits and characters of "._-/".
+  std::map<std::string, double> values;
+  // Facts about the rank's data that become known while it trains; 0: unknown, or given to Start.
+  uint64_t samples_per_epoch = 0;
+  uint32_t epochs = 0;
+  // In jobs with local steps, where first_step and end_step count exchanges: the rank's own steps
+  // since the job began, and in all. 0: unknown.
+  uint64_t local_steps = 0, local_steps_total = 0;
+  // The job fails if another rank's state of the same step differs. Such a report has nothing else.
+  std::optional<State> state;
+};
+
+// The program's facts about its training.
+struct JobFacts {
+  uint64_t samples_per_epoch = 0;  // all ranks together; needed by schedules with warm-up or shape
+  uint64_t total_steps = 0;        // per rank; 0: unknown
+  // Every rank begins with rank 0's weights; else all must offer the same. The same on all ranks.
+  bool takes_first_weights = false;
+  // The optimizer as protobuf text ("sgd { weight_decay: 0.1 }", perhaps with clip_norm), in jobs
+  // with optimizer { from_program {} } only. The same on all ranks.
+  std::string optimizer;
+  // The program passes each step's learning rate to BeginStepAt, in place of the job's schedule.
+  // The same on all ranks.
+  bool says_rates = false;
+  // The program can begin at any Client::first_step, as if it had made the steps before it. Only
+  // then can a job resume from a checkpoint, or a node that dies be replaced. The same on all
+  // ranks.
+  bool can_resume = false;
+  // This rank has state of its own for checkpoints (ClientCheckpoints). The same on all ranks. In
+  // jobs without checkpoints it means only that nodes cannot be replaced.
+  bool keeps_state = false;
+  // Samples of this rank in every step, for jobs that need it and have no program.samples_per_rank;
+  // 0: unknown. The same on all ranks.
+  uint32_t samples_per_rank = 0;
+  // A tensor that no rank publishes in a step keeps its value and optimizer state; else its
+  // gradient counts as zeros. Only if pushes are FP32 (MayMarkAbsent). If gradients lie on a
+  // device, the program writes 0.0 for -0.0. The same on all ranks.
+  bool marks_absent = false;
+};
 
 class ClientCheckpoints;
 class ClientDevices;
@@ -41,73 +134,74 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& launch_file);
 
   virtual uint32_t rank() const = 0;
-  // As many as the job says; where nodes join and leave it, views() has those of a step.
+  // The job's number of ranks. If nodes join and leave, views() has those of a step.
   virtual uint32_t ranks() const = 0;
 
-  // Has every call that waits ask `interrupted`, on its thread and at least every 200 ms; once that
-  // says yes the call ends with Cancelled. Wait, WaitAll, Publish and FinishStep may then be called
-  // again, and go on where they were. After Start and Finish, and where the ranks' GPUs add up
-  // among themselves after all but the waits, every call is FailedPrecondition. `interrupted` does
-  // not call the client; null: nobody is asked.
+  // Makes every blocking call ask `interrupted`, on its thread and at least every 200 ms, and
+  // return Cancelled once that is true. Wait, WaitAll, Publish and FinishStep may then be called
+  // again and continue. After a cancelled Start or Finish, or any call but a wait if GPUs exchange
+  // among themselves, every call is FailedPrecondition. `interrupted` does not call the client;
+  // null: never.
   virtual void OnWait(std::function<bool()> interrupted) = 0;
 
   // Adds a tensor and returns its index, 0 for the first.
   virtual absl::StatusOr<int> Register(Tensor tensor) = 0;
-  // Ends the registration, so that Weights and Gradients are valid: zeros, for the caller to fill
-  // the weights. Start does it where the program has no need to.
+  // Ends the registration: Weights and Gradients are valid, and zero. Start does it if the program
+  // has not.
   virtual absl::Status Allocate() = 0;
-  // Offers this rank's weights as the first ones; all ranks must offer the same bits, else the job
-  // fails, unless all take rank 0's (JobFacts). Blocks until every rank has and training begins.
+  // Offers this rank's weights as the first ones. The job fails unless all ranks offer the same
+  // bits, or all take rank 0's (JobFacts). Blocks until every rank has, and training begins.
   virtual absl::Status Start(const JobFacts& facts) = 0;
-  // The first step that this process makes: 0, but where the job goes on from a checkpoint, which
-  // Start says. Its steps count on from there. 0 before Start.
+  // The first step that this process makes: 0 unless the job resumes from a checkpoint. Known after
+  // Start; 0 before.
   virtual uint64_t first_step() const = 0;
 
   // The tensor in the node's weight arena, shared by its ranks and read-only after Start, and in
-  // the rank's gradient arena; of a COPIED tensor the caller's own memory. Empty: no such tensor,
-  // or not allocated yet. On a GPU both have moved once Start has returned: only its streams may
-  // touch them.
+  // the rank's gradient arena; for a COPIED tensor the caller's memory. Empty: no such tensor, or
+  // not allocated yet. On a GPU both move during Start: from then on only its streams touch them.
   virtual absl::Span<float> Weights(int tensor) = 0;
   virtual absl::Span<float> Gradients(int tensor) = 0;
-  // All weights back to back in the order of registration, for the host to read: the arena, or on a
-  // GPU a copy that holds until the next call.
+  // All weights back to back in the order of registration, readable by the host: the arena, or on a
+  // GPU a copy that is valid until the next call.
   virtual absl::StatusOr<absl::Span<const float>> ReadWeights() = 0;
 
-  // Opens a step in which this rank uses `samples` samples. Gradients are sums over them. Between
-  // BeginStep and FinishStep gradients are published.
+  // Opens a step in which this rank uses `samples` samples. Gradients are sums over them; with 0
+  // they are ignored. A step without samples on any rank changes no weight. Gradients are published
+  // between BeginStep and FinishStep.
   virtual absl::Status BeginStep(uint32_t samples) = 0;
-  // Does the same where JobFacts::says_rates: with the step's learning rate, the same on all ranks.
-  // It is fp32 on its way. Errors: InvalidArgument, too: not a finite number >= 0.
+  // The same with the step's learning rate (JobFacts::says_rates), equal on all ranks. It travels
+  // as fp32. Also InvalidArgument: not a finite number >= 0.
   virtual absl::Status BeginStepAt(uint32_t samples, double rate) = 0;
-  // Blocks until the tensor's weights are those that the step in hand starts from, or, between two
-  // steps, the next one. From then on the tensor's gradient memory is free for the step's gradient.
+  // Blocks until the tensor has the weights that the current step (between two steps, the next one)
+  // starts from. From then on its gradient memory is free for the step's gradient.
   virtual absl::Status Wait(int tensor) = 0;
   virtual absl::Status WaitAll() = 0;
   // The tensor's gradient is complete, and its weights are not read again in this step.
   virtual absl::Status Publish(int tensor) = 0;
-  // Ok where Publish may be called now: within a step that the tensor was not published in.
+  // Ok if Publish may be called now: within a step in which the tensor was not published.
   virtual absl::Status ExpectUnpublished(int tensor) const = 0;
   // Ends the step. Tensors that were not published have zero gradients.
   virtual absl::Status FinishStep() = 0;
-  // No more steps: blocks until all nodes are done and the final weights are in the arena, and, for
-  // at most 20 s, until what was given to checkpoints() is written.
+  // Ends the training: blocks until all nodes are done and the final weights are in the arena, and
+  // at most 20 s until state given to checkpoints() is written.
   virtual absl::Status Finish() = 0;
-  // After Finish: makes what Weights has returned this process's own memory, to write to, for as
-  // long as it lives; the addresses stay, and outlive the client. What nobody writes to is not
-  // copied. Errors, besides: Unimplemented: it lies on a GPU; ResourceExhausted.
+  // After Finish: makes the memory of Weights private and writable. The addresses stay, and outlive
+  // the client. Pages are copied when written to. Also Unimplemented: it lies on a GPU;
+  // ResourceExhausted.
   virtual absl::Status KeepWeights() = 0;
 
-  // Reports a window of steps to the coordinator, which shows it to the user. Errors, besides:
-  // InvalidArgument naming the value.
+  // Reports a window of steps to the coordinator, which shows it to the user. Also InvalidArgument
+  // naming the value.
   virtual absl::Status Send(const Report& report) = 0;
-  // Says in one line, without the rank's number, why this rank fails: the job's reason. What the
-  // rank's GPU or NCCL has met is said without this.
+  // Says why this rank fails, in one line without the rank's number: the job's reason. Errors of
+  // the rank's GPU or NCCL are reported without this.
   virtual void Fail(const std::string& reason) = 0;
 
-  virtual ClientDevices& devices() = 0;          // client_devices.h: GPUs
-  virtual ClientTrace& trace() = 0;              // client_trace.h: marks in the job's trace
-  virtual ClientCheckpoints& checkpoints() = 0;  // client_checkpoints.h: a rank's own state
-  virtual ClientViews& views() = 0;              // client_views.h: who makes which step
+  // Declared in client_parts.h.
+  virtual ClientDevices& devices() = 0;          // GPUs
+  virtual ClientTrace& trace() = 0;              // marks in the job's trace
+  virtual ClientCheckpoints& checkpoints() = 0;  // a rank's own state
+  virtual ClientViews& views() = 0;              // who makes which step
 };
 
 }  // namespace strata::client

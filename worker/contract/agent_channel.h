@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/ipc/framed_channel.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
+#include "common/os/framed_channel.h"
 #include "proto/processes.pb.h"
 
 namespace strata::client {
@@ -37,13 +37,13 @@ class AgentChannel {
   // `lost`: the local rank that is gone, if that is why; its own end may say more.
   void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
 
-  // As SendFailed: the checkpoint that the job is to go on from is damaged, in one line.
+  // As SendFailed: the checkpoint that the job should resume from is damaged, in one line.
   void SendDamaged(const std::string& damage);
 
   // Blocks until RunNode comes. `still_wanted` (null: it is) is asked every 100 ms; its error ends
   // the wait. Errors: Unavailable (the daemon is gone).
   absl::StatusOr<proto::RunNode> AwaitRun(const std::function<absl::Status()>& still_wanted);
-  // What has come; never blocks. Errors: Unavailable.
+  // Returns the messages that have come; never blocks. Errors: Unavailable.
   absl::StatusOr<std::optional<proto::AgentMessage>> TryReceive();
 
  private:

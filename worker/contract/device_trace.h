@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_clock.h"
 
@@ -27,15 +27,15 @@ namespace strata::worker {
 // lanes are there, Begin and Did, which never wait for a device.
 class DeviceTrace {
  public:
-  // What one stream does for a chunk, one phase after the other. An empty one, as of steps that are
-  // not traced, takes nothing and does nothing.
+  // The work of one stream for a chunk, one phase after the other. An empty one, as of steps that
+  // are not traced, takes nothing and does nothing.
   class Spans {
    public:
     Spans() = default;
     bool empty() const { return trace_ == nullptr; }
     // The stream has been given all that the phase is. Errors: those of device::Device.
     absl::Status Did(TraceLog::Phase phase);
-    // Whether the stream has done it. Errors: likewise.
+    // True once the stream has done it. Errors: likewise.
     absl::StatusOr<bool> Done() const;
 
    private:
@@ -82,7 +82,7 @@ class DeviceTrace {
 
   // An event of the lane's device, recorded in its stream.
   absl::StatusOr<std::unique_ptr<device::Event>> Record(size_t lane);
-  // One that was recorded before; null: there is none.
+  // An event that was recorded before; may be null.
   std::unique_ptr<device::Event> FreeEvent(size_t device) ABSL_LOCKS_EXCLUDED(mutex_);
 
   TraceLog& log_;  // Begin reads only what stays as it is

@@ -1,4 +1,4 @@
-// What arenas on devices note of a traced job, on the fake device.
+// Events that arenas on devices note of a traced job, on the fake device.
 #include "worker/contract/device_trace.h"
 
 #include <map>
@@ -35,7 +35,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     const auto found = *cuda::FindDevices();
     const std::vector<std::shared_ptr<device::Device>> used = {*found->Use(0), *found->Use(1)};
     for (uint32_t device : GetParam()) devices_.push_back(used[device]);
-    // Of the steps 0, 1 and 2 the second.
+    // The second of the steps 0, 1 and 2.
     record_.mutable_job()->mutable_trace()->set_first_step(1);
     record_.mutable_job()->mutable_trace()->set_steps(1);
     record_.mutable_view()->add_nodes()->set_ranks(1);
@@ -113,7 +113,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     return events;
   }
 
-  // What a chunk is to have on its way, without its copies to the devices.
+  // The phases that a chunk passes, without its copies to the devices.
   void ExpectWay(const std::vector<TraceEvent>& events, bool encodes) {
     std::vector<TraceEvent::Phase> way;
     if (ranks() > 1) way.push_back(TraceEvent::SUM);

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/transport/region/shared_segment.h"
+#include "common/transport/shared_segment.h"
 #include "common/unique_fd.h"
 
 namespace strata::worker {
@@ -109,9 +109,9 @@ class NodeMemory {
   // All of it, for a peer of this host to read in; this outlives it. Null: out of descriptors.
   // REQUIRES: the aggregator's mapping.
   std::shared_ptr<transport::SharedSegment> segment() const;
-  // What has been written to, in whole pages.
+  // Bytes that have been written to, in whole pages.
   size_t touched_bytes() const;
-  // What ranks say that they hold of their devices' memory.
+  // Bytes of their devices' memory that ranks say they hold.
   uint64_t rank_device_bytes() const;
   const NodeOffsets& offsets() const { return offsets_; }
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/ipc/abstract_socket.h"
+#include "common/os/unix_socket.h"
 
 namespace strata::worker {
 namespace {

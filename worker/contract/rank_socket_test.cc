@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/ipc/abstract_socket.h"
-#include "common/ipc/testing/other_user.h"
+#include "common/os/unix_socket.h"
+#include "common/testing/other_user.h"
 
 namespace strata::worker {
 namespace {
@@ -24,7 +24,7 @@ bool IsReadable(const UniqueFd& fd) {
   return poll(&look, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1;
 }
 
-// Whether the other side has closed it, without a word.
+// True if the other side has closed it, without a word.
 bool Ends(const UniqueFd& fd) {
   char byte = 0;
   return IsReadable(fd) && recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;

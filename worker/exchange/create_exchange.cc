@@ -10,19 +10,18 @@
 #include "common/job/job.h"
 #include "worker/exchange/all_reduce/all_reduce_core.h"
 #include "worker/exchange/all_reduce/reforming_core.h"
-#include "worker/exchange/core/core_exchange.h"
-#include "worker/exchange/layers/clip_layer.h"
-#include "worker/exchange/layers/cut_layer.h"
-#include "worker/exchange/layers/double_buffer_layer.h"
-#include "worker/exchange/layers/layered_core.h"
-#include "worker/exchange/layers/local_steps_layer.h"
-#include "worker/exchange/layers/norm_layer.h"
+#include "worker/exchange/core/clip_layer.h"
+#include "worker/exchange/core/cut_layer.h"
+#include "worker/exchange/core/double_buffer_layer.h"
+#include "worker/exchange/core/exchange_layer.h"
+#include "worker/exchange/core/local_steps_layer.h"
+#include "worker/exchange/core/norm_layer.h"
 #include "worker/exchange/server/parameter_server_core.h"
 
 namespace strata::worker {
 namespace {
 
-// Cores keep their options, but for what they go on from.
+// Cores keep their options, but not the state that they resume from.
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& options) {
   CoreOptions kept = options;
   kept.resume = nullptr;
@@ -33,7 +32,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
   return ParameterServerCore::Create(kept, kernels::Cpu());
 }
 
-// Has the core go on from what the node has kept.
+// Restores the core from the state that the node has kept.
 absl::Status RestoreFrom(const NodeResume& resume, const ChunkMap& map, ExchangeCore* core) {
   if (resume.own.size() != map.chunks()) {
     return absl::InvalidArgumentError(
@@ -132,8 +131,8 @@ absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(
   core_options.memory = endpoint->memory();
   absl::StatusOr<std::unique_ptr<ExchangeCore>> core = CreateExchangeCore(core_options);
   if (!core.ok()) return core.status();
-  return std::make_unique<CoreExchange>(*std::move(core), std::move(endpoint), wake_fd, node, clock,
-                                        options.trace);
+  return std::make_unique<Exchange>(*std::move(core), std::move(endpoint), wake_fd, node, clock,
+                                    options.trace);
 }
 
 }  // namespace strata::worker

@@ -11,8 +11,8 @@
 
 namespace strata::worker {
 
-// Whether the job's exchange sends what a node gives it as it is, but for the codec of `push`: a
-// node may then encode by itself.
+// True if the job's exchange sends a node's sums as they are, but for the codec of `push`: a node
+// may then encode them itself.
 bool TakesPayloads(const proto::Job& job);
 
 // The core that the job's record asks for, with the layers that its mode puts on top. Errors:

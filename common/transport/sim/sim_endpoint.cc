@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/transport/zmq/address.h"
+#include "common/transport/zmq/socket.h"
 
 namespace strata::transport {
 

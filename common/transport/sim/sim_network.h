@@ -16,15 +16,30 @@
 #include "common/transport/endpoint.h"
 #include "common/transport/sim/random.h"
 #include "common/transport/sim/sim_clock.h"
-#include "common/transport/sim/sim_medium.h"
+#include "common/wire/frame.h"
 
 namespace strata::transport {
 
+// Carries frames from host to host on a SimNetwork, in place of its random delays, for example over
+// links with a bandwidth. It loses nothing.
+//
+// Threads: one.
+class SimMedium {
+ public:
+  // Says when the frame's last byte is there. The network delivers it then, or after what was sent
+  // before it on its connection.
+  using Arrive = std::function<void(absl::Time at)>;
+
+  virtual ~SimMedium() = default;
+
+  // A frame leaves `from` for `to`. Calls `arrive` once, now or at a later event.
+  virtual void Carry(uint32_t from, uint32_t to, const wire::Frame& frame, Arrive arrive) = 0;
+};
+
 class SimEndpoint;
 
-// What the network does to frames and connections. Probabilities are per frame. Delays, refusals,
-// broken and half-open connections are within the contract of endpoint.h; drops, duplicates and
-// reorders go beyond it.
+// The network's faults. Probabilities are per frame. Delays, refusals, broken and half-open
+// connections are within the contract of endpoint.h; drops, duplicates and reorders go beyond it.
 struct SimFaults {
   absl::Duration delay_min = absl::Microseconds(20);
   absl::Duration delay_max = absl::Microseconds(200);
@@ -41,7 +56,7 @@ struct SimFaults {
   absl::Duration notice_max = absl::Seconds(20);
 };
 
-// What has happened to frames and connections, also as an index into SimNetwork::counts.
+// Events of frames and connections, also an index into SimNetwork::counts.
 enum class SimNote : uint8_t {
   kSent,
   kDelivered,
@@ -110,8 +125,8 @@ class SimNetwork {
   // dropped, or with `stall` held back until then; connections are refused.
   void Partition(uint64_t hosts, bool stall);
   void Heal();
-  // Whether the two hosts are kept from each other, besides: frames in between are dropped,
-  // connections are refused.
+  // Separates two hosts, or joins them again: frames in between are dropped, connections are
+  // refused.
   void CutPair(uint32_t host, uint32_t other, bool cut);
   // Breaks a connection, seen from either end; unknown ones are ignored. `half_open`: the other
   // side learns it late.

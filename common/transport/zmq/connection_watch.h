@@ -29,10 +29,10 @@ class ConnectionWatch {
   void OnClosed(int fd) { connections_.erase(fd); }
   // A whole message of this connection was received, a frame or something else.
   void OnMessage(int fd);
-  // It is known who is behind it.
+  // Marks the connection as authenticated.
   void Admit(int fd);
 
-  // The one who is a stranger for longest.
+  // Returns the oldest stranger.
   std::optional<int> OldestStranger() const;
 
   struct Found {
@@ -60,7 +60,7 @@ class ConnectionWatch {
   absl::flat_hash_map<int, Connection> connections_;  // by descriptor
 };
 
-// What has been read from a TCP connection since it began. 0: it has none, is no TCP connection.
+// Returns the bytes read from a TCP connection since it began; 0: none, or not a TCP connection.
 uint64_t BytesTaken(int fd);
 
 }  // namespace strata::transport

@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "common/limits/limits.h"
 #include "common/log.h"
-#include "common/transport/zmq/address.h"
+#include "common/os/limits.h"
+#include "common/transport/zmq/socket.h"
 
 namespace strata::transport {
 namespace {
@@ -293,7 +293,7 @@ bool Listener::Understand(Peer* peer, Event* event) {
   return true;
 }
 
-// Who was not admitted is given nothing: its payloads, and those for it, come with their frames.
+// A peer that was not admitted gets no memory: payloads travel with their frames.
 void Listener::Attach(Peer* peer, uint64_t session) {
   const bool may = regions_ != nullptr && peer->memory != nullptr && peer->session == nullptr;
   if (!may || peer->wanted != 0 || session == 0) return;

@@ -14,10 +14,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
-#include "common/transport/region/region_host.h"
-#include "common/transport/region/region_session.h"
+#include "common/transport/region_host.h"
+#include "common/transport/region_session.h"
 #include "common/transport/zmq/connection_watch.h"
-#include "common/transport/zmq/send_queue.h"
+#include "common/transport/zmq/message.h"
 #include "common/transport/zmq/socket.h"
 
 namespace strata::transport {
@@ -63,7 +63,7 @@ class Listener {
 
   // Frames wait for a peer whose queue in ZeroMQ is full.
   bool wants_send() const;
-  // Receive is to be called by then, although nothing may have come.
+  // Receive must be called by then, although nothing may have come.
   absl::Time next_look() const;
   void* socket_handle() const { return socket_.handle(); }
   void* monitor_handle() const { return monitor_->handle(); }

@@ -7,14 +7,15 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "common/transport/zmq/address.h"
+#include "common/transport/zmq/socket.h"
 
 namespace strata::transport {
 namespace {
 
-constexpr int kMonitored = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
-                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                           ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kOutgoingConnectionMonitored =
+    ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED |
+    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
 // Names the connection to the peer's ROUTER. New for each connection: a ROUTER ignores a second
 // connection of the same name while it believes that the first one lives.
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<OutgoingConnection>> OutgoingConnection::Create(
   auto connection = std::make_unique<OutgoingConnection>(id, address, *std::move(socket),
                                                          socket_limits, queue_limits, regions);
   absl::StatusOr<std::unique_ptr<Monitor>> monitor =
-      Monitor::Create(&connection->socket_, kMonitored);
+      Monitor::Create(&connection->socket_, kOutgoingConnectionMonitored);
   if (!monitor.ok()) return monitor.status();
   connection->monitor_ = *std::move(monitor);
   if (zmq_connect(connection->socket_.handle(), address.c_str()) != 0) {
@@ -141,7 +142,7 @@ void OutgoingConnection::HearRegions() {
 
 bool OutgoingConnection::Understand(Event* event) {
   if (event->kind != Event::Kind::kFrame) return true;
-  // What it sent before the frame has come.
+  // Everything that the peer sent before this frame has arrived.
   HearRegions();
   if (event->frame.header.op == wire::Op::kAttachOk) {
     if (session_ == nullptr || !session_->has_met()) return false;

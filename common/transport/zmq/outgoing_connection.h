@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
-#include "common/transport/region/region_host.h"
-#include "common/transport/region/region_session.h"
-#include "common/transport/zmq/send_queue.h"
+#include "common/transport/region_host.h"
+#include "common/transport/region_session.h"
+#include "common/transport/zmq/message.h"
 #include "common/transport/zmq/socket.h"
 
 namespace strata::transport {
@@ -32,11 +32,11 @@ class OutgoingConnection {
   ~OutgoingConnection();
 
   absl::Status Send(const wire::Frame& frame);
-  // It is known who is behind it: asks a peer of this host for shared memory, which may read
-  // `memory`. Once; null: payloads go with their frames.
+  // Marks the peer as authenticated. Asks a peer of this host, which may read `memory`, for its
+  // shared memory. Once; null: payloads go with their frames.
   void Admit(std::shared_ptr<const RegionMemory> memory);
   bool refers() const { return session_ != nullptr && session_->is_attached(); }
-  // Sends what waits, and lets go of what the peer needs no more.
+  // Sends waiting frames, and releases memory that the peer no longer needs.
   void Flush();
   // Appends at most `count_max` events; the last one may be kDisconnected, after which the object
   // is of no use.

@@ -11,7 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "common/buffer_pool.h"
-#include "common/transport/region/region_memory.h"
+#include "common/transport/region_memory.h"
 #include "common/transport/zmq/zmq_endpoint.h"
 
 namespace strata::transport {
@@ -63,7 +63,7 @@ inline bool PollUntil(const std::vector<Host*>& hosts, const std::function<bool(
   return true;
 }
 
-// Whether bytes lie in memory that came from somebody else: neither ours nor malloc's.
+// Returns whether bytes lie in memory of another process: neither ours nor malloc's.
 inline bool IsShared(const Bytes& bytes) {
   FILE* maps = fopen("/proc/self/maps", "re");
   char line[512];

@@ -1,6 +1,6 @@
-// Payloads by reference between endpoints of one host.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
@@ -11,14 +11,54 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
-#include "common/limits/descriptors.h"
-#include "common/transport/region/region_exports.h"
-#include "common/transport/region/region_line.h"
+#include "common/os/descriptors.h"
+#include "common/transport/region_line.h"
+#include "common/transport/region_session.h"
 #include "common/transport/zmq/region_fixture.h"
 #include "common/wire/region_reference.h"
 
+// Payloads by reference between endpoints of one host.
+
 namespace strata::transport {
 namespace {
+
+// First in this file: a process that has used ZeroMQ cannot fork one that does.
+TEST(RegionsCrash, AProcessThatDiesWithBytesInItsHandsReleasesThem) {
+  int ports[2];
+  ASSERT_EQ(pipe(ports), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    Host server;
+    const auto port = server.endpoint->Listen("tcp://127.0.0.1:0");
+    const int number = port.ok() ? *port : 0;
+    if (write(ports[1], &number, sizeof number) != sizeof number) _exit(2);
+    const auto is_shared = [](const Event& event) { return IsShared(event.frame.payload); };
+    const bool came = PollUntil({&server}, [&] {
+      if (!server.events.empty()) server.Admit(server.events[0].connection);
+      // Others are released at once: looking at all that ever came would fall behind the sender.
+      while (server.events.size() > 1) server.events.erase(server.events.begin());
+      return std::any_of(server.events.begin(), server.events.end(), is_shared);
+    });
+    _exit(came ? 0 : 3);  // as if it were killed: nothing is released
+  }
+  Host client;
+  int port = 0;
+  ASSERT_EQ(read(ports[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+  const ConnectionId up = *client.endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", port));
+  ASSERT_TRUE(PollUntil({&client}, [&] {
+    client.Admit(up);
+    client.endpoint->Send(up, client.MakeFrame(1)).IgnoreError();
+    return !client.events.empty() && client.events.back().kind == Event::Kind::kDisconnected;
+  }));
+  EXPECT_TRUE(PollUntil(
+      {&client}, [&] { return client.pool->allocated_bytes() == client.pool->retained_bytes(); }));
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(ports[0]);
+  close(ports[1]);
+}
 
 class Regions : public testing::Test {
  protected:
@@ -200,7 +240,7 @@ class Knocker {
     attach.payload = Bytes(said, said->data(), said->size());
     return attach;
   }
-  // What the other side has handed over.
+  // Returns the other side's greeting.
   std::optional<RegionGreeting> Take() {
     auto greeting = TakeGreeting(line_);
     return greeting.ok() ? *std::move(greeting) : std::nullopt;
@@ -225,7 +265,7 @@ TEST_F(Regions, WhoWasNotAdmittedIsHandedNothing) {
   Knocker stranger(port);
   ASSERT_TRUE(stranger.Greet(5));
   ASSERT_TRUE(client.endpoint->Send(up_, Knocker::Attach(5)).ok());
-  // What it sends after that has come: so has its ATTACH.
+  // A later frame of it has arrived, so its ATTACH has, too.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(client.endpoint->Send(up_, client.MakeFrame(1)).ok());
     server.events.clear();

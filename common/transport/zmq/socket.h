@@ -12,11 +12,30 @@
 
 namespace strata::transport {
 
+// "tcp://HOST:PORT", taken apart.
+struct TcpAddress {
+  std::string host;
+  int port = 0;
+
+  std::string ToString() const;
+};
+
+// Errors: InvalidArgument naming the address.
+absl::StatusOr<TcpAddress> ParseTcpAddress(const std::string& address);
+
+// The IPv4 address of a local interface or name, which ZeroMQ does not look up for bind; "*" is
+// 0.0.0.0. May block on name service. Errors: InvalidArgument naming the host.
+absl::StatusOr<std::string> ResolveIpv4(const std::string& host);
+
+// Returns the port at the other end of a TCP connection between two sockets of this host; 0: the
+// peer is another host.
+int PortOnThisHost(int fd);
+
 // A ZeroMQ socket of the process's context, closed with LINGER 0: what is queued in it is dropped.
 // Threads: one.
 class Socket {
  public:
-  // What every data socket overrides; see zmq_endpoint.h and the constants in socket.cc.
+  // Options of every data socket; see zmq_endpoint.h and the constants in socket.cc.
   struct Limits {
     uint64_t part_bytes_max = 0;
     absl::Duration connect_timeout;
@@ -44,8 +63,8 @@ class Socket {
   void* handle_;
 };
 
-// What happens to a socket's TCP connections. Destroyed before the socket: ZeroMQ's I/O thread
-// would block on a monitor that nobody reads any more. Threads: the socket's.
+// Events of a socket's TCP connections. Destroyed before the socket: ZeroMQ's I/O thread would
+// block on a monitor that nobody reads. Threads: the socket's.
 class Monitor {
  public:
   struct Event {

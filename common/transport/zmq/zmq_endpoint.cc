@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/event_fd.h"
-#include "common/transport/region/region_host.h"
+#include "common/transport/region_host.h"
 #include "common/transport/zmq/listener.h"
 #include "common/transport/zmq/outgoing_connection.h"
 

@@ -8,20 +8,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/limits/limits.h"
+#include "common/os/limits.h"
 #include "common/transport/endpoint.h"
-#include "common/transport/region/region_memory.h"
+#include "common/transport/region_memory.h"
 
 namespace strata::transport {
 
 struct ZmqOptions {
   // A frame with a larger payload is refused by Send, and never arrives from a peer.
   uint64_t payload_bytes_max = kFramePayloadBytesMax;
-  // What a peer that has connected and was not admitted may send without coming to the end of a
-  // message; with more it is ended.
+  // Bytes of an unfinished message that a connected, not admitted peer may send; with more the
+  // connection is ended.
   uint64_t stranger_bytes_max = 2 * kFramePayloadBytesMax;
-  // What may wait for one peer, including what ZeroMQ holds: payload bytes, and frames. Send
-  // refuses beyond either, but a peer with nothing waiting always takes one frame.
+  // Limits of a peer's queue, ZeroMQ's part included: payload bytes, and frames. Send refuses
+  // beyond either, but a peer with an empty queue always takes one frame.
   size_t queue_bytes_max = 64 << 20;
   size_t queue_frames_max = 4096;
   // Accepted connections that may be open at once, and how many more strangers (those that were not

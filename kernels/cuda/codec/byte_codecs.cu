@@ -1,5 +1,5 @@
+#include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/codec/dense_codec.cuh"
-#include "kernels/cuda/codec/dense_codecs.h"
 
 namespace strata::cuda {
 namespace {

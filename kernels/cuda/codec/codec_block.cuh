@@ -73,7 +73,7 @@ __device__ __forceinline__ void WriteBlock(const float (&from)[kPerLane], unsign
   }
 }
 
-// What is encoded of x and its state, and the state once `decoded` was sent.
+// The encoded vector from x and its state, and the state once `decoded` was sent.
 template <Feedback kFeedback>
 __device__ __forceinline__ float ToSend(float x, float state) {
   if constexpr (kFeedback == Feedback::kResidual) return x + state;

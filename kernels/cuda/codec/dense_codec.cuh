@@ -34,7 +34,7 @@ __device__ __forceinline__ void WritePair(uint2 pair, std::byte* at) {
   }
 }
 
-// Of registers r to r + 3.
+// For registers r to r + 3.
 template <unsigned kBits, Deal kDeal>
 __device__ __forceinline__ void WriteCodes(const unsigned (&c)[4], unsigned lane, unsigned r,
                                            const CodecBlock& block) {

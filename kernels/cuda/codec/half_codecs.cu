@@ -1,12 +1,12 @@
 #include <cuda_fp16.h>
 
+#include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/codec/dense_codec.cuh"
-#include "kernels/cuda/codec/dense_codecs.h"
 
 namespace strata::cuda {
 namespace {
 
-// Whether both 16-bit codes of a word are below `limit` without their signs.
+// True if both 16-bit codes of a word are below `limit` without their signs.
 __device__ __forceinline__ bool HalvesAreBelow(unsigned word, unsigned limit) {
   return (word & 0x7fff) < limit && (word >> 16 & 0x7fff) < limit;
 }

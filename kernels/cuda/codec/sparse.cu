@@ -1,6 +1,6 @@
 // The kernels of sparse payloads whose elements need no order.
+#include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/codec/sparse.cuh"
-#include "kernels/cuda/codec/sparse.h"
 
 namespace strata::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/update/elementwise.cuh"
 
-// What kernels for sparse payloads share: what they choose from, and what they choose.
+// Shared by the kernels for sparse payloads: the elements to choose from, and the choice.
 namespace strata::cuda {
 
 inline constexpr unsigned kWarps = kThreads / kLanes;
@@ -113,7 +113,7 @@ __device__ __forceinline__ void BitsAt(const Source& source, size_t i, size_t n,
   for (unsigned j = 0; j < kWidth; ++j) bits[j] = __float_as_uint(p[j]);
 }
 
-// What the calling thread's warp takes at once, lane by lane, and from where to where.
+// The elements that the calling thread's warp takes at once, lane by lane, and its range.
 struct Range {
   size_t begin, end;
 };

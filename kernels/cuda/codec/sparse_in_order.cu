@@ -1,6 +1,6 @@
 // The kernels of sparse payloads that write elements by ascending index.
+#include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/codec/sparse.cuh"
-#include "kernels/cuda/codec/sparse.h"
 
 namespace strata::cuda {
 
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kLanes == 0) counts.before_warp[FirstItem() / kLanes] = sums.before_warp;
 }
 
-// Where elements go: Put has the place, the index in the source, and the bits.
+// Destinations of elements: Put has the place, the index in the source, and the bits.
 struct ToCandidates {
   Candidates to;
   __device__ __forceinline__ void Put(unsigned at, size_t i, uint32_t bits) const {

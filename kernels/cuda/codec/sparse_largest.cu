@@ -1,6 +1,6 @@
 // Encoding the elements of largest magnitude, of which nothing but the payload leaves the device.
+#include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/codec/sparse.cuh"
-#include "kernels/cuda/codec/sparse.h"
 
 namespace strata::cuda {
 
@@ -18,7 +18,7 @@ constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};
 constexpr unsigned kBins = 1 << 11;
 constexpr unsigned kBinsPerThread = kBins / kThreads;
 
-// Where it stands, in the stream's work space.
+// The state of the choice, in the stream's work space.
 struct Choice {
   uint32_t found;   // the digits so far; in the end the k-th largest magnitude
   uint32_t wanted;  // of those that begin with them: so many of the largest
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Those above the k-th largest magnitude, and those of it, by block and by warp.
+// Counts of elements above the k-th largest magnitude, and equal to it, by block and by warp.
 struct Tally {
   uint32_t *of_block, *before_warp;
 };
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads)
     of_above += above_before;
     of_equal += equal_before;
     for (unsigned j = 0; j < kWidth; ++j) {
-      // Of equal ones those of lowest index.
+      // Among equal ones, those of lowest index.
       if (above[j] || (equal[j] && of_equal < choice.wanted)) {
         const unsigned at = of_above + (of_equal < choice.wanted ? of_equal : choice.wanted);
         indices[at] = static_cast<uint32_t>(first + j);

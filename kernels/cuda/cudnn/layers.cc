@@ -9,7 +9,6 @@
 #include "kernels/cuda/cudnn/libraries.h"
 #include "kernels/cuda/cudnn/plan.h"
 #include "kernels/cuda/layers/layers.h"
-#include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/stream.h"
 
 namespace strata::cuda {
@@ -21,7 +20,7 @@ using device::ConvolutionShape;
 constexpr size_t kPlansMax = 10;  // that are measured
 constexpr int kRuns = 3;          // of each, after one that is not counted
 constexpr float kHopeless = 2;    // times the best
-// What cuBLAS wants at most, on devices since sm_90.
+// The most that cuBLAS wants, on devices since sm_90.
 constexpr size_t kCublasWorkspaceBytes = size_t{32} << 20;
 
 const char* NameOf(ConvolutionPass pass) {

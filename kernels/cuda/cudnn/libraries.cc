@@ -13,7 +13,7 @@ absl::Status ExpectAll(const char* library, const LibraryFunctions& functions) {
       library, " has no function ", functions.missing(), ": it is of another version"));
 }
 
-// Where the plugin's option says, or else the usual places.
+// Opens it in the folder of the plugin's option, or else in the usual places.
 absl::StatusOr<FoundLibrary> Open(const std::string& file, const std::string& directory) {
   LibraryWish wish = {
       .file = file, .dir = directory, .option = "cudnn", .beside = "nvidia/cu*/lib"};
@@ -26,7 +26,7 @@ absl::StatusOr<FoundLibrary> Open(const std::string& file, const std::string& di
 }
 
 absl::StatusOr<const Libraries*> Load(const std::string& directory) {
-  // What the others need; each finds it where it is loaded, and does with less where it is missing.
+  // Libraries that the others need: they find them once loaded, and do with less if one is missing.
   for (const char* name : {"libnvrtc.so.13", "libcublasLt.so.13"}) {
     (void)Open(name, directory);
   }

@@ -4,8 +4,11 @@
 #include <cublas_v2.h>
 #include <cudnn.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 
 namespace strata::cuda {
 
@@ -39,10 +42,26 @@ struct Libraries {
   const char* (*cublas_status_string)(cublasStatus_t);
   GemmEx* gemm;
 
-  // What a call said, as in "cuDNN: cudnnBackendExecute: CUDNN_STATUS_BAD_PARAM: ...".
+  // Turns a call's result into a status such as "cuDNN: cudnnBackendExecute:
+  // CUDNN_STATUS_BAD_PARAM: ...".
   absl::Status Check(const char* call, cudnnStatus_t status) const;
   absl::Status Check(const char* call, cublasStatus_t status) const;
 };
+
+inline absl::Status Libraries::Check(const char* call, cudnnStatus_t status) const {
+  if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
+  char message[256] = {};
+  cudnn_last_error(message, sizeof message);
+  const std::string text = absl::StrCat("cuDNN: ", call, ": ", cudnn_error_string(status),
+                                        message[0] == '\0' ? "" : ": ", message);
+  // 3000 to 3999: not supported.
+  return status / 1000 == 3 ? absl::UnimplementedError(text) : absl::InternalError(text);
+}
+
+inline absl::Status Libraries::Check(const char* call, cublasStatus_t status) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cuBLAS: ", call, ": ", cublas_status_string(status)));
+}
 
 // Loads both on the first call, from the plugin's option cudnn=DIR if it is given. Errors: those of
 // FindLibrary; FailedPrecondition (a function is missing: another version).

@@ -126,7 +126,7 @@ bool IsAllowed(const Descriptor& engine, device::Precision precision) {
   });
 }
 
-// What cuDNN's heuristics propose.
+// Returns the configurations that cuDNN's heuristics propose.
 std::vector<Descriptor> Configurations(const Libraries& libraries, const Graph& graph,
                                        cudnnBackendHeurMode_t mode) {
   constexpr int64_t kMost = 64;
@@ -198,7 +198,7 @@ absl::StatusOr<std::vector<Plan>> MakePlans(const Libraries& libraries, cudnnHan
       plan.configuration = std::move(configuration);
       plans.push_back(std::move(plan));
     }
-    // Those to fall back on are slow, but of the others few do without tensor cores.
+    // Fallback engines are slow, but few of the others do without tensor cores.
     if (!plans.empty() && precision != device::Precision::kFloat32) return plans;
   }
   if (!plans.empty()) return plans;

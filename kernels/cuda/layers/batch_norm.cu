@@ -9,7 +9,7 @@
 namespace strata::cuda {
 namespace {
 
-// What `saved` holds, each for all channels.
+// The vectors in `saved`, each for all channels.
 enum { kMean, kInverse, kScale, kShift };
 
 template <typename T, unsigned V>
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
   });
 }
 
-// Where ReLU let nothing through, the gradient becomes zero: there the output is, or, where that is
-// not given, what it was computed from is not above zero.
+// The gradient becomes zero where ReLU let nothing through: where the output or, if that is not
+// given, its input is not above zero.
 enum class Mask { kNone, kOutput, kSource };
 
 template <typename T, unsigned V, Mask kMask>

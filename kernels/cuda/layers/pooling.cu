@@ -13,7 +13,7 @@ struct Windows {
   size_t rows;  // that the grid goes over, of all samples
 };
 
-// Where a row lies: of `height` x `width` places a sample.
+// The place of a row among `height` x `width` places a sample.
 struct PlaceOfRow {
   size_t sample;
   int y, x;

@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(kThreads) ConvertKernel(const From* in, To* ou
   for (size_t i = n / V * V + FirstItem(); i < n; i += ItemStride()) Set(out[i], ToFloat(in[i]));
 }
 
-// Where one side is short: output by output, whose inputs' neighbours are read by other threads of
-// the warp or soon after, out of the cache.
+// If one side is short: output by output; other threads of the warp read the inputs' neighbours at
+// the same time or soon after, from the cache.
 template <typename From, typename To>
 __global__ void __launch_bounds__(kThreads)
     GatherKernel(const From* in, To* out, unsigned rows, unsigned columns, size_t n) {

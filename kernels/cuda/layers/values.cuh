@@ -12,7 +12,7 @@
 #include "kernels/cuda/update/elementwise.cuh"
 #include "kernels/device/layer_kernels.h"
 
-// What the kernels of layers share: elements, packs of them, and ways over rows of channels.
+// Shared by the kernels of layers: elements, packs of them, and loops over rows of channels.
 namespace strata::cuda {
 
 // The upper half of a float.
@@ -153,9 +153,9 @@ __device__ __forceinline__ void SumBlock(const float (&sums)[K][V], unsigned cha
   }
 }
 
-// What SumBlock left, of `blocks` blocks: a thread adds up one channel of every kTotalParts-th, and
-// those beside it the channels beside that, 32 bytes together. True for the threads that have their
-// channel's totals, which is ChannelOfTotals. All call.
+// Adds up what SumBlock left, from `blocks` blocks: a thread adds up one channel of every
+// kTotalParts-th, and its neighbours the channels beside it, 32 bytes together. True for the
+// threads that have the totals of their channel (ChannelOfTotals). All threads call it.
 inline constexpr unsigned kTotalLanes = 8;
 inline constexpr unsigned kTotalParts = kThreads / kTotalLanes;
 

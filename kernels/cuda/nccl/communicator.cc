@@ -14,7 +14,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "kernels/cuda/nccl/nccl_functions.h"
-#include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/stream.h"
 
 namespace strata::cuda {

@@ -7,7 +7,7 @@
 
 namespace strata::cuda {
 
-// What communicator.cc calls of NCCL, under NCCL's names.
+// The functions of NCCL that communicator.cc calls, under NCCL's names.
 struct NcclFunctions {
   decltype(&::ncclGetUniqueId) GetUniqueId;
   decltype(&::ncclCommInitRankConfig) CommInitRankConfig;

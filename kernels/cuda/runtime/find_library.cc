@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "common/file/trusted_file.h"
+#include "common/os/trusted_file.h"
 
 namespace strata::cuda {
 namespace {

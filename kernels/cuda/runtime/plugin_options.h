@@ -13,7 +13,7 @@ struct PluginOptions {
   std::string cudnn_dir;  // cudnn=DIR, also cuBLAS
 };
 
-// What stands behind the plugin's path. Errors: InvalidArgument naming the option.
+// Takes the options behind the plugin's path. Errors: InvalidArgument naming the option.
 absl::Status TakeOptions(const std::string& options);
 const PluginOptions& CurrentOptions();
 

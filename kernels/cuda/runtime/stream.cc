@@ -83,7 +83,7 @@ absl::Status CudaStream::Call(std::function<void()> then) {
     (*owner)();
   };
   const cudaError_t error = cudaLaunchHostFunc(stream_, call, owned.get());
-  // Where the stream fails before, it is never called, and is not given back.
+  // If the stream fails first, it is never called and not given back.
   if (error == cudaSuccess) owned.release();
   return Check(device_, "cudaLaunchHostFunc", error);
 }

@@ -9,10 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/cuda/runtime/check.h"
 #include "kernels/device/device.h"
 
 namespace strata::cuda {
+
+// Turns the result of a CUDA call into a status such as "device 0: cudaMemcpyAsync: an illegal
+// memory access was encountered (cudaErrorIllegalAddress)": Internal, or ResourceExhausted if out
+// of memory.
+absl::Status Check(int device, const char* call, cudaError_t error);
 
 class CudaEvent final : public device::Event {
  public:

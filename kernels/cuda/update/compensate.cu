@@ -1,10 +1,10 @@
-#include "kernels/cuda/update/compensate.h"
 #include "kernels/cuda/update/elementwise.cuh"
+#include "kernels/cuda/update/update.h"
 
 namespace strata::cuda {
 namespace {
 
-// What a correction is made of, as scalars; computed on the host, with the CPU's bits.
+// Scalars of a correction, computed on the host, with the CPU's bits.
 struct Factors {
   float scale, lambda, decay, one_minus_decay;
 };

@@ -11,7 +11,7 @@
 #include "kernels/cuda/runtime/stream.h"
 #include "kernels/device/device_kernels.h"
 
-// What kernels share that go over vectors once. Four elements are read and written as one where all
+// Shared by kernels that go over vectors once. Four elements are read and written as one if all
 // vectors lie at multiples of 16 bytes.
 namespace strata::cuda {
 
@@ -20,8 +20,8 @@ inline constexpr unsigned kBlocksPerMultiprocessor = 8;
 inline constexpr unsigned kLanes = 32;  // of a warp
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-// Blocks with a thread for each of `items`. On an H200 a kernel that copies so many is as fast as
-// the device's own copies; one whose threads go on in strides over the grid is 9 % slower.
+// Blocks with a thread for each of `items`. On an H200 a kernel that copies this way is as fast as
+// the device's own copies; one whose threads loop in strides over the grid is 9 % slower.
 inline dim3 BlocksForAll(size_t items) {
   dim3 blocks;
   blocks.x = static_cast<unsigned>(std::max<size_t>((items + kThreads - 1) / kThreads, 1));

@@ -1,5 +1,5 @@
 #include "kernels/cuda/update/elementwise.cuh"
-#include "kernels/cuda/update/optimize.h"
+#include "kernels/cuda/update/update.h"
 #include "kernels/update_factors.h"
 
 namespace strata::cuda {

@@ -1,6 +1,6 @@
 #include "absl/strings/str_format.h"
 #include "kernels/cuda/update/elementwise.cuh"
-#include "kernels/cuda/update/sum.h"
+#include "kernels/cuda/update/update.h"
 
 namespace strata::cuda {
 namespace {
@@ -36,7 +36,7 @@ __device__ __forceinline__ T AddFromTheRight(const T (&parts)[kLevels], unsigned
   return sum;
 }
 
-// Of kInputs, or, where that is 0, of any `count`: by fours, which are read together.
+// Sums kInputs inputs or, if that is 0, any `count`: by fours, which are read together.
 template <unsigned kInputs, typename T>
 __device__ __forceinline__ T TreeSum(const Inputs& inputs, unsigned count, size_t i) {
   T parts[kLevels] = {};

@@ -1,8 +1,8 @@
 #ifndef STRATA_KERNELS_FAKE_CUDA_INCLUDE_CUDA_RUNTIME_H_
 #define STRATA_KERNELS_FAKE_CUDA_INCLUDE_CUDA_RUNTIME_H_
 
-// The part of CUDA's runtime that kernels/cuda uses, for a device that is none: see
-// kernels/fake_cuda/README.md. Names and meaning are CUDA's; what is not here is not supported.
+// The part of CUDA's runtime that kernels/cuda uses, for a fake device: see
+// kernels/fake_cuda/README.md. Names and meaning are CUDA's; the rest is not supported.
 #include <cstddef>
 #include <cstdint>
 

@@ -10,7 +10,7 @@ from strata.elastic_sampler import ElasticSampler
 from strata.errors import InvalidArgument, JobStopped, NoMoreSteps, OutOfOrder, StrataError
 from strata.launching import launch
 from strata.reporting import report
-from strata.sampler import Sampler
+from strata.sampler import Sampler, epochs
 from strata.torch._keeper import keep
 from strata.torch.comm_hook import HookState, comm_hook, state
 from strata.torch.optimizer import Distributed, DistributedOptimizer
@@ -30,6 +30,7 @@ __all__ = [
     "StepRanks",
     "StrataError",
     "comm_hook",
+    "epochs",
     "fail",
     "finish",
     "init_process_group",

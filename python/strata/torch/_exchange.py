@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from strata import _library, errors
 from strata._client import Client
 from strata._library import lib
-from strata.torch import _elastic, _memory, _tensors
+from strata.torch import _buffers, _elastic, _memory, _tensors
 from strata.torch._tensors import Entry
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 PUBLISH_MODES = ("backward", "step")
 _SKIP = "strata.skip"
+_USED = "strata.used"
 
 
 class Exchange:
@@ -28,6 +30,11 @@ class Exchange:
     A *pass* is one exchange: it begins with the first gradient and ends with `finish_pass`. Between
     passes the exchange is idle; after one, `has_passed` says so until an optimizer has made its
     step, and `unstepped` has the optimizers that have not.
+
+    Ranks tell each other which gradients they had (`read_used`): a tensor that no rank used in a
+    step is left as it is. They do so in one more tensor, a mean over samples as all are. It has a
+    number above 0 for each gradient that some rank had. Its last element is 1, but 0 in a step in
+    which no rank has samples.
 
     Threads: those of backward passes, one at a time.
     """
@@ -41,7 +48,18 @@ class Exchange:
         self.memory = _memory.of(client)
         self.entries = list(entries)
         self.publishes_in_backward = publish == "backward"
-        self.samples = 1
+        # All ranks weigh alike, as many as the job says.
+        self.samples = int(client.job.get("program", {}).get("samples_per_rank", 0)) or 1
+        """How many samples the script says that gradients are means over."""
+        self.pass_samples = self.samples
+        """How many the newest pass counts."""
+        self.marks_used = False
+        self.gives_means = False
+        """Whether gradients come back as means, which the rank's own optimizer takes."""
+        self.was_empty = False
+        """Whether no rank had samples in the pass whose means are there."""
+        self.lag = 0
+        """How many passes later means come."""
         self.rate: float | None = None
         self.in_pass = False
         self.has_passed = False
@@ -52,8 +70,17 @@ class Exchange:
         self.has_nonfinite = False
         self.skip_index = -1
         self._bad: Tensor | None = None
+        self._is_set = False  # samples, for the step to come
+        self._times_set = 0  # in how many steps
+        self._must_be_zero = False  # gradients of a pass that is taken to have no samples
+        self._used_index = -1
+        self._all_used: Tensor | None = None
+        # For each pass whose means have not come, entries without a gradient on this rank.
+        self._awaited: deque[list[Entry]] = deque()
+        self._given: dict[int, tuple[Tensor, int]] = {}
+        self._hook_ids: dict[int, int] = {}
         self._pauses = 0
-        self._averaged: list[tuple[int, torch.nn.Module, str]] = []
+        self._buffers = _buffers.Averaged(self.memory, client)
         self._hooks: list[Any] = []
         self.keeper: Keeper | None = None  # in jobs with checkpoints
         self.knows_first_step = False  # the script has asked for it
@@ -61,10 +88,17 @@ class Exchange:
         self.on_backward_end: Callable[[], None] = _nothing
         self.on_published: Callable[[Entry], None] = _nothing
 
-    def register(self, model: torch.nn.Module, buffers: str | None, groups: Any = None) -> None:
+    def register(
+        self,
+        model: torch.nn.Module,
+        buffers: str | None,
+        groups: Any = None,
+        labels: Sequence[str] = (),
+    ) -> None:
         """Registers all tensors with the client, and writes the first weights.
 
-        `groups` gives a parameter group's multipliers of the learning rate and of the weight decay.
+        `groups` gives a parameter group's multipliers of the learning rate and of the weight decay;
+        `labels` must be the same on all ranks.
         """
         client = self.client
         self.memory.accept()
@@ -80,30 +114,39 @@ class Exchange:
         if buffers not in (None, "mean"):
             raise errors.InvalidArgument(f'buffers: "{buffers}", must be None or "mean"')
         if buffers == "mean":
-            for name, owner, own_name in _tensors.float_buffers(model):
-                buffer = getattr(owner, own_name)
-                index = client.register(name, tuple(buffer.shape), averaged=True)
-                self._averaged.append((index, owner, own_name))
+            self._buffers.register(model)
         for constant in _tensors.constants(model, self.entries, with_buffers=buffers is None):
             client.register(constant.label(), (1,), 0.0, 0.0)
+        for entry in self.entries:
+            if entry.order_label:
+                client.register(entry.order_label, (1,), 0.0, 0.0)
+        for label in labels:
+            client.register(label, (1,), 0.0, 0.0)
         if self.skips_nonfinite:
             # A mean over ranks, which codecs that lose parts of gradients do not go with.
             self.skip_index = client.register(_SKIP, (1,), averaged=True)
+        if self.marks_used:
+            self._used_index = client.register(_USED, (len(self.entries) + 1,), averaged=True)
         client.allocate()
         for entry in self.entries:
             _tensors.write_floats(client.weights(entry.index), entry.param)
-        for index, buffer in self.averaged():
-            _tensors.write_floats(client.weights(index), buffer.contiguous())
+        self._buffers.write_first()
 
     def start(self, optimizer: str, says_rates: bool, facts: dict[str, Any]) -> None:
         """Blocks until every rank has registered; training begins."""
         self.client.start(optimizer, says_rates, **facts)
         self.memory.open(self.entries)
+        if self.marks_used and self.client.first_step:
+            # The means that are there are those of the checkpoint.
+            self._awaited.extend(self.entries for _ in range(self.lag))
 
     def install_hooks(self) -> None:
         """Makes backward passes call this as they complete gradients."""
         for entry in self.entries:
-            self._hooks.append(_hook(entry, self._on_gradient))
+            hook = _hook(entry, self._on_gradient)
+            self._hooks.append(hook)
+            if not isinstance(hook, tuple):
+                self._hook_ids[entry.index] = hook.id
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -134,25 +177,117 @@ class Exchange:
             )
         if not self.in_pass:
             try:
-                self.begin_pass()
+                self.begin_pass(entry.param.grad)
             except errors.NoMoreSteps:
                 return  # step() says so: a backward pass that fails leaves its graph in memory
             torch.autograd.Variable._execution_engine.queue_callback(self.on_backward_end)
-        self._publish(entry)
+        if self._runs_last(entry):
+            self._publish(entry)
 
-    def begin_pass(self) -> None:
-        """Opens a pass, in which `samples` samples are used. The first call of a pass does."""
+    def _runs_last(self, entry: Entry) -> bool:
+        """Whether no hook of the script's comes after this one, and may change the gradient. Else
+        the pass's end gives it, and from the next pass on this hook is the last one."""
+        hooks = getattr(entry.param, "_post_accumulate_grad_hooks", None)
+        number = self._hook_ids.get(entry.index)
+        if not hooks or number is None or next(reversed(hooks)) == number or number not in hooks:
+            return True
+        hooks[number] = hooks.pop(number)
+        return False
+
+    def begin_pass(self, first: Tensor | None) -> None:
+        """Opens a pass with the first gradient that is there, None: there is none."""
         self.meet_checkpoint()
+        self.check_places()
         self.on_pass_begin()
         self.memory.begin()
-        self.client.begin_step(self.samples, self.rate)
+        samples, self._must_be_zero = self._find_samples(first)
+        self.client.begin_step(samples, self.rate)
+        self._take(samples)
         self.in_pass = True
+
+    def check_places(self) -> None:
+        """Raises `errors.InvalidArgument` naming a parameter that has become another kind of tensor
+        since it was registered."""
+        for entry in self.entries:
+            param = entry.param
+            if param.dtype not in _tensors.DTYPES:
+                raise errors.InvalidArgument(
+                    f'parameter "{entry.name}": has become {param.dtype} since the optimizer was'
+                    " wrapped; gradients travel as fp32: use model.float()"
+                )
+            if not self.memory.holds(param):
+                raise errors.InvalidArgument(
+                    f'parameter "{entry.name}": has moved to {param.device} since the optimizer was'
+                    " wrapped: move the model before"
+                )
+
+    def count_samples(self) -> int:
+        """Returns how many samples a step counts that this rank makes by itself."""
+        samples, must_be_zero = self._find_samples(self.first_gradient)
+        if must_be_zero:
+            for entry in self.entries:
+                if entry.param.grad is not None:
+                    self._expect_zero(entry, entry.param.grad)
+        self._take(samples)
+        return samples
+
+    def _find_samples(self, first: Tensor | None) -> tuple[int, bool]:
+        """Returns how many samples the step to come has on this rank, and whether that is 0 because
+        the script has said none, and its first gradient is zero.
+
+        A number that the script has set holds for one step. After that it is taken to be the same
+        again, as in scripts that set it once, unless the rank has nothing to show for it.
+        """
+        if self._is_set or not self.takes_no_samples:
+            return self.samples, False
+        if first is None:
+            return 0, False
+        # In the second step it cannot be told yet who sets it once, and who in each step.
+        sets_each = self._times_set > 1 or (self._times_set == 1 and self.passes == 1)
+        is_idle = sets_each and not bool(first.any())
+        return (0, True) if is_idle else (self.samples, False)
+
+    def _take(self, samples: int) -> None:
+        self.pass_samples = samples
+        self._is_set = False
+
+    @property
+    def takes_no_samples(self) -> bool:
+        """Whether a step may have no samples on this rank: not where a codec carries means, as
+        ranks could not tell that none had any."""
+        return self.client.is_alone or not self.gives_means or self.marks_used
+
+    def set_samples(self, samples: int) -> None:
+        """Says how many samples the gradients of the step to come are means over."""
+        if self.in_pass or self.has_passed:
+            if samples != self.pass_samples:
+                raise errors.OutOfOrder(
+                    f"samples: the step's gradients were given as {self.pass_samples} samples',"
+                    f" not {samples}: set it before backward()"
+                )
+            return
+        if samples == 0 and not self.takes_no_samples:
+            raise errors.InvalidArgument(
+                "samples: 0 does not go with push.codec or pull.codec but FP32 while the optimizer"
+                " is on the ranks"
+            )
+        self.samples = samples
+        self._times_set += not self._is_set
+        self._is_set = True
+
+    def _expect_zero(self, entry: Entry, gradient: Tensor) -> None:
+        if bool(gradient.any()):
+            raise errors.InvalidArgument(
+                f'parameter "{entry.name}": has a gradient in a step for which no samples were'
+                " said, and whose first gradient is zero: set optimizer.samples before backward()"
+                " in each step"
+            )
 
     def meet_checkpoint(self) -> None:
         """Something of the next step begins: a checkpoint that is due takes what there is."""
         if self.keeper is not None:
             self.keeper.check_script()
-            self.keeper.capture()
+            self.keeper.capture(has_run=True)
         elif self.client.takes_nodes:
             _elastic.check_script(self.knows_first_step)
 
@@ -164,16 +299,24 @@ class Exchange:
                 f'parameter "{entry.name}": its gradient is sparse ({gradient.layout}); gradients'
                 " are dense"
             )
-        dense = _tensors.alike(gradient, entry.param)
+        dense = _tensors.alike(gradient.resolve_neg(), entry.param)
         if dense is not gradient:
             entry.param.grad = dense
         self.give(entry, dense)
+        self._given[entry.index] = dense, dense._version
 
     def give(self, entry: Entry, gradient: Tensor) -> None:
         """Gives the job a gradient, which lies in memory as its parameter does."""
+        if self.in_pass and self.pass_samples == 0:
+            # It counts nothing: the end of the step makes it zeros.
+            if self._must_be_zero:
+                self._expect_zero(entry, gradient)
+            entry.is_published = True
+            self.on_published(entry)
+            return
         if self.skips_nonfinite and self.memory.device_type == "cuda":
             gradient = self._finite_or_zeros(gradient)
-        code = self.memory.publish(entry.index, gradient, float(self.samples))
+        code = self.memory.publish(entry.index, gradient, float(self.pass_samples))
         if code:
             self._take_error(entry, code)
         entry.is_published = True
@@ -200,13 +343,21 @@ class Exchange:
 
     def finish_pass(self) -> None:
         """Gives what no hook has given, zeros where there is no gradient, and ends the pass."""
+        self._check_given()
         if not self.in_pass:
-            self.begin_pass()
+            self.begin_pass(self.first_gradient)
+        missing = []
         for entry in self.entries:
-            if not entry.is_published and entry.param.grad is not None:
+            if entry.is_published:
+                continue
+            if entry.param.grad is not None:
                 self._publish(entry)
-        scale = float(self.samples)
-        self.publish_buffers(self.samples)
+            else:
+                missing.append(entry)
+        scale = float(self.pass_samples)
+        self.publish_buffers(self.pass_samples)
+        if self.marks_used:
+            self._publish_used(missing)
         if self.skips_nonfinite:
             flag = self._like_params(float(self.has_nonfinite))
             if self._bad is not None:
@@ -214,6 +365,7 @@ class Exchange:
             self._bad = None
             _library.check(self.memory.publish(self.skip_index, flag, scale))
         self.client.finish_step()
+        self._given.clear()
         for entry in self.entries:
             entry.is_published = False
         self.in_pass = False
@@ -222,9 +374,16 @@ class Exchange:
         self.unstepped = {id(optimizer) for optimizer in self.optimizers}
         self.passes += 1
 
+    @property
+    def first_gradient(self) -> Tensor | None:
+        """The gradient that a backward pass gives first; None: no parameter has one."""
+        gradients = (entry.param.grad for entry in self.entries)
+        return next((gradient for gradient in gradients if gradient is not None), None)
+
     def _like_params(self, value: float) -> Tensor:
         """A number where the parameters lie."""
-        return torch.full((1,), value, device=self.entries[0].param.device)
+        device = self.entries[0].param.device
+        return torch.full((1,), value, dtype=torch.float32, device=device)
 
     def check_ended(self) -> None:
         """Raises `errors.OutOfOrder` where gradients were given and no step followed."""
@@ -242,23 +401,69 @@ class Exchange:
     @property
     def averages_buffers(self) -> bool:
         """Whether there are buffers that are averaged."""
-        return bool(self._averaged)
+        return bool(self._buffers)
 
     def averaged(self) -> Iterator[tuple[int, Tensor]]:
         """Yields the buffers that are averaged, as the model has them now."""
-        for index, owner, name in self._averaged:
-            yield index, getattr(owner, name)
+        return self._buffers.now()
 
     def publish_buffers(self, samples: int) -> None:
         """Gives the buffers that are averaged, which count as so many samples'."""
-        for index, buffer in self.averaged():
-            _library.check(self.memory.publish(index, buffer.contiguous(), float(samples)))
+        self._buffers.publish(samples)
 
-    def read_into_gradients(self) -> None:
-        """Waits for what the job gives back for each parameter, and writes it over `param.grad`."""
+    def _check_given(self) -> None:
+        """Raises `errors.OutOfOrder` naming a gradient that has changed since a hook gave it."""
+        if not self._given:
+            return
+        for entry in self.entries:
+            gradient, version = self._given.get(entry.index, (None, 0))
+            if gradient is None:
+                continue
+            if entry.param.grad is not gradient or gradient._version != version:
+                raise errors.OutOfOrder(
+                    f'parameter "{entry.name}": its gradient was changed after it had been given:'
+                    " register the hook that does so by register_post_accumulate_grad_hook, or"
+                    ' give DistributedOptimizer publish="step"'
+                )
+
+    def _publish_used(self, missing: list[Entry]) -> None:
+        """Says which gradients there are in this pass."""
+        self._awaited.append(missing if self.pass_samples else self.entries)
+        if self.pass_samples == 0:
+            return
+        if self._all_used is None:
+            self._all_used = self._like_params(1.0).repeat(len(self.entries) + 1)
+        used = self._all_used
+        if missing:
+            used = used.clone()
+            places = {id(entry): place for place, entry in enumerate(self.entries)}
+            used[[places[id(entry)] for entry in missing]] = 0.0
+        _library.check(self.memory.publish(self._used_index, used, float(self.pass_samples)))
+
+    def read_used(self) -> Collection[int]:
+        """Returns the indices of tensors of which no rank had a gradient in the pass whose means
+        are there; all, where no rank had samples. Once for each pass."""
+        self.was_empty = False
+        if not self.marks_used or len(self._awaited) <= self.lag:
+            return ()
+        # What this rank has used is used.
+        if not self._awaited.popleft():
+            return ()
+        shares = self._like_params(0.0).repeat(len(self.entries) + 1)
+        _library.check(self.memory.read(self._used_index, shares))
+        *of_entries, of_all = shares.tolist()
+        self.was_empty = of_all == 0
+        return {entry.index for entry, share in zip(self.entries, of_entries) if share == 0}
+
+    def read_into_gradients(self, unused: Collection[int]) -> None:
+        """Waits for what the job gives back for each parameter, and writes it over `param.grad`,
+        which is None for those that are unused."""
         read = self.memory.read
         for entry in self.entries:
             param = entry.param
+            if unused and entry.index in unused:
+                param.grad = None
+                continue
             gradient = param.grad
             if gradient is None:
                 if not param.requires_grad:
@@ -276,16 +481,12 @@ class Exchange:
 
     def read_buffers(self) -> None:
         """Waits for the averaged buffers and writes them over the model's."""
-        for index, buffer in self.averaged():
-            # One that is not is a view, which is to stay the view that it is.
-            dense = buffer if buffer.is_contiguous() else buffer.contiguous()
-            _library.check(self.memory.read(index, dense))
-            if dense is not buffer:
-                buffer.copy_(dense)
+        if not self.was_empty:
+            self._buffers.read()
 
     def read_skip(self) -> bool:
         """Whether any rank had a gradient that was not finite in this pass."""
-        if not self.skips_nonfinite:
+        if not self.skips_nonfinite or self.was_empty:
             return False
         flag = self._like_params(0.0)
         _library.check(self.memory.read(self.skip_index, flag))

@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,10 @@ import torch
 
 from strata import errors
 from strata._client import Client
-from strata._lifetime import process
+from strata._rank import process
 from strata.sampler import course
 from strata.torch import _elastic, _state_file
 from strata.torch._exchange import Exchange
-
-_kept: dict[str, Any] = {}
-_current: list[Keeper] = []
 
 
 def keep(**objects: Any) -> None:
@@ -40,27 +36,28 @@ def keep(**objects: Any) -> None:
                 raise errors.InvalidArgument(
                     f"keep: {name}: a {type(one).__name__} has no {method}"
                 )
-        if _kept.get(name, one) is not one:
+        if process.kept.get(name, one) is not one:
             raise errors.InvalidArgument(f"keep: {name}: another object is kept under this name")
         if process.client is not None and process.client.takes_nodes:
             _elastic.refuse_kept([name])
-        _kept[name] = one
-        for keeper in _current:
-            keeper.on_keep(name)
+        process.kept[name] = one
+        process.on_keep(name)
 
 
 def kept() -> list[str]:
     """Returns the names of what is kept."""
-    return list(_kept)
+    return list(process.kept)
 
 
 class Keeper:
     """Gives checkpoints this rank's state, and takes it from the one that the job goes on from.
 
     The state of a step's end is taken late, when something of the next step begins: a Sampler
-    draws, the model is called, a gradient is given. So it has what the script did after `step()`,
-    as with a scheduler. Random numbers are as they were when the step ended, or, where a Sampler
-    draws, when it does: what a DataLoader draws as it begins is behind it then, in both runs.
+    draws, a DataLoader hands out a batch, a gradient is given. So it has what the script did after
+    `step()`, as with a scheduler. Random numbers are as they were when the step ended, or, where a
+    Sampler draws, when it does: what a DataLoader draws as it begins is behind it then, in both
+    runs. By the first gradient the forward pass has changed buffers: those are as when the step
+    ended, where nothing was drawn since.
 
     Threads: the script's, and those of backward passes, one at a time.
     """
@@ -76,6 +73,7 @@ class Keeper:
         self._is_pending = False
         self._rng: dict[str, Any] = {}
         self._stood: dict[str, Any] = {}
+        self._held: dict[str, torch.Tensor] = {}  # buffers when the step ended
         self._own: dict[str, Any] | None = None  # what the job goes on from
         self._shared: dict[str, Any] | None = None
         self._has_checked = False
@@ -83,7 +81,7 @@ class Keeper:
 
     def begin(self) -> None:
         """Training begins, or goes on: everything is as the checkpoint has it."""
-        _current[:] = [self]
+        process.on_keep = self.on_keep
         if not self._client.first_step:
             return
         self._own = self._read(self._client.rank)["own"]
@@ -106,31 +104,35 @@ class Keeper:
         self._knows_first_step = True
         return self._client.first_step
 
-    def note(self) -> None:
-        """A step has ended, and the optimizer has made it."""
+    def note(self) -> bool:
+        """A step has ended, and the optimizer has made it. Returns whether a checkpoint has it."""
         if not self._client.checkpoint_due():
-            return
+            return False
         self._is_pending = True
         self._rng = _random_state()
         self._stood = course.state()
+        self._held = {n: buffer.detach().clone() for n, buffer in self._model.named_buffers()}
         course.on_draw = self._on_draw
+        return True
 
     def _on_draw(self) -> None:
         if torch.is_grad_enabled():
             self._rng = _random_state()
             self.capture()
 
-    def capture(self) -> None:
-        """Something of the next step begins: gives the state that is due."""
+    def capture(self, has_run: bool = False) -> None:
+        """Something of the next step begins, the model has run in it or not: gives the state that
+        is due."""
         if not self._is_pending:
             return
         self._is_pending = False
         course.on_draw = None
+        held, self._held = self._held, {}
         own: dict[str, Any] = {
             "rng": self._rng,
             "course": course.state(self._stood),
-            "buffers": dict(self._buffers()),
-            "kept": {name: one.state_dict() for name, one in _kept.items()},
+            "buffers": held if has_run else dict(self._model.named_buffers()),
+            "kept": {name: one.state_dict() for name, one in process.kept.items()},
         }
         shared: dict[str, Any] = {}
         if not self.shares_optimizer:
@@ -140,13 +142,6 @@ class Keeper:
         if self.keeps_params and self._client.rank == 0:
             shared["params"] = {entry.name: entry.param for entry in self._exchange.entries}
         self._client.give_state(_state_file.encode({"own": own, "shared": shared}))
-
-    def _buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yields the buffers that are this rank's own."""
-        averaged = {id(buffer) for _, buffer in self._exchange.averaged()}
-        for name, buffer in self._model.named_buffers():
-            if id(buffer) not in averaged:
-                yield name, buffer
 
     def check_script(self) -> None:
         """The first gradient is given: the script must know with which step it begins."""
@@ -166,15 +161,15 @@ class Keeper:
         optimizer = self._exchange.optimizers[0]
         has_scheduler = any("initial_lr" in group for group in optimizer.param_groups)
         if has_scheduler and not any(
-            getattr(one, "optimizer", None) is optimizer for one in _kept.values()
+            getattr(one, "optimizer", None) is optimizer for one in process.kept.values()
         ):
             raise errors.InvalidArgument(
                 "checkpoint: the optimizer has a learning rate scheduler, which is to go on, too:"
                 " call strata.torch.keep(scheduler=scheduler)"
             )
         # What cannot be kept is found out now, not when the first checkpoint comes.
-        _state_file.encode({"kept": {name: one.state_dict() for name, one in _kept.items()}})
-        missing = [name for name in (self._own or {}).get("kept", {}) if name not in _kept]
+        _state_file.encode({"kept": {name: one.state_dict() for name, one in process.kept.items()}})
+        missing = [name for name in (self._own or {}).get("kept", {}) if name not in process.kept]
         if missing:
             raise errors.InvalidArgument(
                 f'checkpoint: has "{missing[0]}", which the script does not keep:'
@@ -192,7 +187,7 @@ class Keeper:
                 f"keep: {name}: the checkpoint that the job goes on from has {has}"
             )
         if self._has_checked:
-            _kept[name].load_state_dict(states[name])
+            process.kept[name].load_state_dict(states[name])
         else:
             self._restore()  # a scheduler has set the learning rate as it was made
 
@@ -203,8 +198,11 @@ class Keeper:
         with torch.no_grad():
             for name, value in self._shared.get("params", {}).items():
                 self._param(name).copy_(value)
-            for name, buffer in self._buffers():
+            averaged = {id(buffer) for _, buffer in self._exchange.averaged()}
+            for name, buffer in self._model.named_buffers():
                 saved = self._own["buffers"].get(name)
+                if saved is None and id(buffer) in averaged:
+                    continue  # of a checkpoint of an older version, where the servers alone have it
                 if saved is None or saved.shape != buffer.shape:
                     raise errors.InvalidArgument(
                         f'buffer "{name}": is {tuple(buffer.shape)}, in the checkpoint'
@@ -213,7 +211,7 @@ class Keeper:
                 buffer.copy_(saved)
         state = (self._shared if self.shares_optimizer else self._own)["optimizer"]
         self._exchange.optimizers[0].load_state_dict(state)
-        for name, one in _kept.items():
+        for name, one in process.kept.items():
             if name in self._own["kept"]:
                 one.load_state_dict(self._own["kept"][name])
         _set_random_state(self._own["rng"])

@@ -19,6 +19,8 @@ class Memory(Protocol):
     """How gradients are given and weights taken. Calls return an error code of the library."""
 
     device_type: str
+    marks_absent: bool
+    """Whether the library was told so: gradients are given without -0.0."""
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether the tensor lies where the job computes."""
@@ -47,6 +49,7 @@ class HostMemory:
     """The arenas are memory that the ranks of this node share."""
 
     device_type = "cpu"
+    marks_absent = False  # the library itself writes what the host gives
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -83,6 +86,7 @@ class DeviceMemory:
     """The arenas lie on the rank's GPU, where work keeps the order of PyTorch's stream."""
 
     device_type = "cuda"
+    marks_absent = False
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -125,7 +129,9 @@ class DeviceMemory:
             address = lib.strata_gradients(self._client.handle, index)
             self._gradients[index] = self._at(address, values)
         # In fp32, which the sum is in: products of half-precision numbers would be rounded.
-        self._gradients[index].copy_(values.detach()).mul_(scale)
+        given = self._gradients[index].copy_(values.detach()).mul_(scale)
+        if self.marks_absent:
+            given.add_(0.0)
         code = lib.strata_publish(self._client.handle, index)
         return code
 

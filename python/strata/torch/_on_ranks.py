@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from strata import _library, errors
-from strata._lifetime import process
+from strata._rank import process
 from strata.reporting import Reporter
-from strata.torch import _placement
+from strata.torch import _placement, _recipe
 from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
 
@@ -17,7 +17,7 @@ from strata.torch._trainer import Trainer
 def shown_rate(exchange: Exchange) -> float:
     """Returns the learning rate that the progress shows, and in which ranks must agree: the first
     group's."""
-    return float(exchange.optimizers[0].param_groups[0]["lr"])
+    return _recipe.rates(exchange.optimizers[0])[0]
 
 
 class EveryStep(Trainer):
@@ -43,17 +43,24 @@ class EveryStep(Trainer):
         # Those for which exchange() was called: what stands between that and step() may change
         # their gradients.
         self._prepared: set[int] = set()
+        # Those whose step a GradScaler skips, after an exchange that is counted.
+        self._skipped: set[int] = set()
+        # Parameters that the last exchange has left without a gradient.
+        self._unused: set[int] = set()
         exchange.on_backward_end = self.exchange_gradients
-        exchange.on_pass_begin = self._say_rate
+        exchange.on_pass_begin = self._begin_pass
         # A checkpoint has the newest means, and rank 0's state the parameters.
         if not exchange.client.first_step:
             exchange.read_into_params()
         exchange.read_buffers()
         if not self._is_alone:
             exchange.install_hooks()
+            process.before_finish.append(lambda: self._compare_last(exchange.client.steps))
 
-    def _say_rate(self) -> None:
+    def _begin_pass(self) -> None:
         self.exchange.rate = shown_rate(self.exchange)
+        # All optimizers have made their steps.
+        self._compare(self.exchange.client.steps)
 
     def exchange_gradients(self) -> None:
         exchange = self.exchange
@@ -61,13 +68,17 @@ class EveryStep(Trainer):
             return
         self._prepared.clear()
         exchange.finish_pass()
-        exchange.read_into_gradients()
+        unused = exchange.read_used()
+        exchange.read_into_gradients(unused)
+        self._unused = {id(entry.param) for entry in exchange.entries if entry.index in unused}
         exchange.read_buffers()
         if self._makes_no_update():
             for entry in exchange.entries:
-                assert entry.param.grad is not None
-                entry.param.grad.zero_()
+                if entry.param.grad is not None:
+                    entry.param.grad.zero_()
+        self._skipped.clear()
         if exchange.read_skip():
+            self._skipped = {id(optimizer) for optimizer in exchange.optimizers}
             # A GradScaler finds it, on every rank and whichever optimizer it looks at.
             for entry in exchange.entries:
                 if entry.param.grad is not None:
@@ -90,11 +101,19 @@ class EveryStep(Trainer):
         exchange = self.exchange
         if id(optimizer) not in exchange.unstepped:
             return False
-        return exchange.publishes_in_backward or all(
-            _is_marked(param.grad, exchange.passes, may_have_changed)
-            for group in optimizer.param_groups
-            for param in group["params"]
-            if param.requires_grad
+        if exchange.publishes_in_backward:
+            return True
+        trained = [p for group in optimizer.param_groups for p in group["params"]]
+        trained = [param for param in trained if param.requires_grad]
+        marked = [
+            param
+            for param in trained
+            if _is_marked(param.grad, exchange.passes, may_have_changed)
+        ]
+        rest = len(trained) - len(marked)
+        # Where all are None, the gradients of another pass may have been.
+        return bool(marked) and rest == sum(
+            param.grad is None and id(param) in self._unused for param in trained
         )
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
@@ -109,6 +128,10 @@ class EveryStep(Trainer):
 
     def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
         exchange = self.exchange
+        if id(optimizer) in self._skipped and getattr(optimizer, "found_inf", None) is not None:
+            # A fused optimizer is called all the same, and skips the step itself.
+            self._skipped.discard(id(optimizer))
+            return own_step()
         is_new = exchange.has_passed and exchange.publishes_in_backward
         is_new = is_new or self._has_means(optimizer, id(optimizer) in self._prepared)
         if not is_new and not self._is_alone:
@@ -118,9 +141,12 @@ class EveryStep(Trainer):
                     " scaler.step(), which looks at the gradients of all ranks"
                 )
             self.exchange_gradients()
-        result = None if self._makes_no_update() else own_step()
         if self._is_alone:
+            samples = exchange.count_samples()
+            result = own_step() if samples else None
             exchange.client.steps += 1
+        else:
+            result = None if self._makes_no_update() else own_step()
         if exchange.has_passed or self._is_alone:
             self.count_step()
         exchange.has_passed = False
@@ -149,7 +175,7 @@ class LocalSteps(Trainer):
 
     def __init__(self, exchange: Exchange, reporter: Reporter, job: dict[str, Any]) -> None:
         super().__init__(exchange, reporter)
-        self._every = _placement.local_steps(job)
+        self._every = self.steps_per_exchange = _placement.local_steps(job)
         self._made = 0
         self._samples = 0
         if exchange.skips_nonfinite:
@@ -158,20 +184,28 @@ class LocalSteps(Trainer):
                 " autocast"
             )
         exchange.read_into_params()
+        # Of this process, or, where it goes on from a checkpoint, of the job.
+        self._steps = exchange.client.first_step * self._every
         self._starts = [entry.param.detach().clone() for entry in exchange.entries]
-        process.before_finish.append(self._exchange_rest)
+        reporter.local_steps = lambda: self._steps
+        # Before the last report, which has those steps.
+        process.before_finish.insert(0, self._exchange_rest)
 
     def exchange_gradients(self) -> None:
         """Gradients stay on the rank."""
 
     def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
-        self.exchange.meet_checkpoint()
-        result = own_step()
+        exchange = self.exchange
+        exchange.meet_checkpoint()
         # Those of several optimizers are one step, which the last one ends.
-        if optimizer is not self.exchange.optimizers[-1]:
+        is_last = optimizer is exchange.optimizers[-1]
+        samples = exchange.count_samples() if is_last else None
+        result = None if samples == 0 else own_step()
+        if not is_last:
             return result
         self._made += 1
-        self._samples += self.exchange.samples
+        self._steps += 1
+        self._samples += exchange.pass_samples
         if self._made == self._every:
             self._exchange_changes()
         self.count_step()
@@ -180,6 +214,7 @@ class LocalSteps(Trainer):
     def _exchange_changes(self) -> None:
         exchange, client = self.exchange, self.exchange.client
         samples = self._samples
+        exchange.check_places()
         exchange.memory.begin()
         client.begin_step(samples, shown_rate(exchange))
         with torch.no_grad():
@@ -191,7 +226,10 @@ class LocalSteps(Trainer):
                 _library.check(exchange.memory.read(entry.index, entry.param.detach()))
                 start.copy_(entry.param)
         self._made = self._samples = 0
+        # Between exchanges weights are each rank's own.
+        self._compare(self._steps)
 
     def _exchange_rest(self) -> None:
         if self._made:
             self._exchange_changes()
+        self._compare_last(self._steps)

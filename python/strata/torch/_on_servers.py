@@ -3,14 +3,15 @@ share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from strata import _lifetime, errors, reporting
+from strata import errors, reporting
+from strata._rank import process
 from strata.reporting import Reporter
-from strata.torch import _recipe, _tensors, _waits
+from strata.torch import _first_state, _recipe, _tensors, _waits
 from strata.torch._exchange import Exchange
 from strata.torch._recipe import Recipe
 from strata.torch._tensors import Entry
@@ -48,8 +49,8 @@ class Served(Trainer):
         exchange.read_buffers()
         exchange.install_hooks()
         exchange.on_published = self._note
-        _lifetime.process.before_finish.append(exchange.check_ended)
-        _lifetime.process.after_finish.append(self._keep_final)
+        process.before_finish.append(exchange.check_ended)
+        process.after_finish.append(self._keep_final)
 
     def _begin(self) -> None:
         self.exchange.rate = self._recipe.rate()
@@ -58,6 +59,13 @@ class Served(Trainer):
     def _note(self, entry: Entry) -> None:
         assert entry.param.grad is not None
         self._versions[entry.index] = entry.param.grad._version
+
+    def check_load(self, state: Mapping[str, Any]) -> None:
+        if _first_state.is_there(state.get("state", {})):
+            raise errors.InvalidArgument(
+                "load_state_dict: the optimizer's state is on the servers, which keep their own:"
+                f" {_first_state.ELSEWHERE}"
+            )
 
     def exchange_gradients(self) -> None:
         raise errors.InvalidArgument(
@@ -83,6 +91,7 @@ class Served(Trainer):
                     "clip_norm= for clip_grad_norm_, bfloat16 autocast for a GradScaler"
                 )
         exchange.finish_pass()
+        self._versions.clear()
         exchange.has_passed = False
         if self._waits is not None:
             self._waits.begin()
@@ -130,6 +139,11 @@ def begin(
             )
     _tensors.refuse_shared(model, exchange.entries)
     recipe = _recipe.of(optimizers[0], exchange.entries, clip_norm)
+    _first_state.refuse_on_servers(exchange.client, optimizers[0], exchange.entries)
+    # Clipping must know it; jobs that need not take any number in each step.
+    facts["samples_per_rank"] = exchange.samples
+    # What no rank has a gradient of stays as it is.
+    facts["marks_absent"] = exchange.memory.marks_absent = True
     exchange.register(model, buffers, recipe.multipliers)
     exchange.start(recipe.text, True, facts)
     return Served(exchange, reporting.begin(exchange.client), recipe, overlap, model)

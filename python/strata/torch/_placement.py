@@ -52,6 +52,14 @@ def refuse_if_encoded(job: dict[str, Any], what: str) -> None:
     _refuse_codecs(job, what, ("FP32",), why)
 
 
+def marks_used(job: dict[str, Any]) -> bool:
+    """Whether ranks tell each other which gradients they have: where means come back to the bit.
+    With a codec, what it left out of earlier steps is part of each mean."""
+    if job.get("exchange") == "NONE":
+        return False
+    return all(job.get(way, {}).get("codec", "FP32") == "FP32" for way in ("push", "pull"))
+
+
 def mode_name(job: dict[str, Any]) -> str:
     """Returns the job's mode in a word, for errors."""
     consistency = job["consistency"]

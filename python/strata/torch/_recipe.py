@@ -42,9 +42,9 @@ class Recipe:
         than at first, or of which more than the rate has changed.
         """
         groups = self._optimizer.param_groups
-        base = float(groups[self._base]["lr"])
-        for number, (group, ratio) in enumerate(zip(groups, self._ratios)):
-            rate = float(group["lr"])
+        now = rates(self._optimizer)
+        base = now[self._base]
+        for number, (group, ratio, rate) in enumerate(zip(groups, self._ratios, now)):
             for field, value in self._constants[number].items():
                 if group[field] != value:
                     raise _refuse(
@@ -70,6 +70,23 @@ class Recipe:
                 f" {given:g}: change it before backward(), or give DistributedOptimizer"
                 ' publish="step"'
             )
+
+
+def rates(optimizer: torch.optim.Optimizer) -> list[float]:
+    """Returns the learning rates of the groups. Raises `errors.InvalidArgument` naming a group that
+    has none."""
+    found = []
+    for number, group in enumerate(optimizer.param_groups):
+        try:
+            found.append(float(group["lr"]))
+        except (KeyError, TypeError, ValueError):
+            has = f"lr is {group['lr']!r}" if "lr" in group else "has no lr"
+            raise errors.InvalidArgument(
+                f"optimizer: group {number}: {has}, but each step has a learning rate that all"
+                f" ranks compare: set optimizer.param_groups[{number}]['lr'] to a number, also"
+                " where the optimizer itself does not read it"
+            ) from None
+    return found
 
 
 def _constants(group: dict[str, Any]) -> dict[str, Any]:

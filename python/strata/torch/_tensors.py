@@ -37,6 +37,15 @@ class Entry:
         order = memory_order(self.param)
         return tuple(self.param.shape[i] for i in order)
 
+    @property
+    def order_label(self) -> str:
+        """Says how the elements lie in memory, for ranks to compare, where the shape does not: with
+        channels_last a weight of 8 x 3 x 3 x 3 has the shape of one without. Else empty."""
+        order = memory_order(self.param)
+        if order == sorted(order) or self.memory_shape != tuple(self.param.shape):
+            return ""
+        return f"{self.name} (in memory by dimensions {', '.join(map(str, order))})"
+
 
 def memory_order(tensor: Tensor) -> list[int]:
     """Returns the dimensions, outermost in memory first; those of equal strides in their own
@@ -93,8 +102,24 @@ def _check(name: str, param: torch.nn.Parameter) -> None:
         raise _refuse(name, "is of float64; gradients travel as fp32: use model.float()")
     if param.dtype not in DTYPES:
         raise _refuse(name, f"is of {param.dtype}, not of float32, bfloat16 or float16")
+    refuse_unreal("parameter", name, param)
     if not is_dense(param):
         raise _refuse(name, f"its elements share memory (strides {tuple(param.stride())})")
+
+
+def refuse_unreal(kind: str, name: str, tensor: Tensor) -> None:
+    """Raises `errors.InvalidArgument` naming a tensor whose memory does not hold its values."""
+    if tensor.is_meta:
+        raise errors.InvalidArgument(
+            f'{kind} "{name}": is on the device meta, where it has no values: model.to_empty(...)'
+            " and set its values before it is wrapped"
+        )
+    if tensor.is_neg() or tensor.is_conj():
+        what = "negated" if tensor.is_neg() else "conjugated"
+        raise errors.InvalidArgument(
+            f'{kind} "{name}": is a {what} view of other memory: put'
+            f" .resolve_{'neg' if tensor.is_neg() else 'conj'}() of it in its place"
+        )
 
 
 def _check_modules(model: torch.nn.Module) -> None:
@@ -119,6 +144,7 @@ def entries(
     _check_modules(model)
     names = {id(param): name for name, param in model.named_parameters()}
     found: dict[str, Entry] = {}
+    empty: set[str] = set()
     group_number = 0
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -134,13 +160,16 @@ def entries(
                 if name in found:
                     raise _refuse(name, "is in two optimizers or groups")
                 _check(name, param)
+                if param.numel() == 0:
+                    empty.add(name)
+                    continue  # there is nothing to train
                 found[name] = Entry(name, param, group_number)
             group_number += 1
     if not found:
         raise errors.InvalidArgument("optimizer: none of its parameters requires a gradient")
     wanted = list(order) if order is not None else list(reversed(names.values()))
     for name in wanted:
-        if order is not None and name not in found:
+        if order is not None and name not in found and name not in empty:
             raise errors.InvalidArgument(f'order: "{name}" is no parameter that is trained')
     chosen = [found[name] for name in wanted if name in found]
     if len(chosen) != len(found):
@@ -160,11 +189,22 @@ class Constant:
 
     def label(self) -> str:
         """Returns its name with a checksum of its elements, for ranks to compare."""
-        checksum = 0
-        for part in _parts(self.tensor.detach().cpu()):
-            data = part.contiguous().flatten().view(torch.uint8)
-            checksum = zlib.crc32(data.numpy().tobytes(), checksum)
-        return f"{self.name} ({self.kind}, checksum {checksum:08x})"
+        return f"{self.name} ({self.kind}, checksum {checksum([self.tensor]):08x})"
+
+
+def checksum(values: Iterable[object]) -> int:
+    """Returns a checksum of tensors' elements, and of other values as text."""
+    found = 0
+    for value in values:
+        if not isinstance(value, Tensor):
+            found = zlib.crc32(repr(value).encode(), found)
+            continue
+        for part in _parts(value.detach().cpu()):
+            plain = part.resolve_conj().resolve_neg().contiguous().flatten()
+            if plain.is_complex():
+                plain = torch.view_as_real(plain).flatten()
+            found = zlib.crc32(plain.view(torch.uint8).numpy().tobytes(), found)
+    return found
 
 
 def _parts(tensor: Tensor) -> list[Tensor]:
@@ -181,20 +221,29 @@ def _parts(tensor: Tensor) -> list[Tensor]:
 def constants(
     model: torch.nn.Module, trained: Sequence[Entry], with_buffers: bool
 ) -> list[Constant]:
-    """Returns what of the model is not trained: other parameters, and buffers if wanted."""
+    """Returns what of the model is not trained: other parameters, and buffers if wanted.
+
+    Raises `errors.InvalidArgument` naming one that has no values to compare.
+    """
     own = {id(entry.param) for entry in trained}
+    for kind, named in (
+        ("parameter", model.named_parameters()),
+        ("buffer", model.named_buffers()),
+    ):
+        for name, tensor in named:
+            if tensor.is_meta and tensor.numel():
+                refuse_unreal(kind, name, tensor)
     frozen = [
         Constant(name, param, "frozen")
         for name, param in model.named_parameters()
-        if id(param) not in own
+        if id(param) not in own and param.numel()
     ]
     if not with_buffers:
         return frozen
-    # A buffer of one number counts something.
     return frozen + [
         Constant(name, buffer, "buffer")
         for name, buffer in model.named_buffers()
-        if buffer.numel() > 1
+        if buffer.numel() > 0
     ]
 
 
@@ -210,6 +259,7 @@ def float_buffers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, st
             continue
         if buffer.layout != torch.strided:
             raise errors.InvalidArgument(f'buffer "{name}": is sparse, which has no mean')
+        refuse_unreal("buffer", name, buffer)
         if overlaps_itself(buffer):
             raise errors.InvalidArgument(
                 f'buffer "{name}": its elements share memory (strides {tuple(buffer.stride())}):'

@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 import torch
+from torch.utils.data import dataloader
 
 from strata import _checks, errors
+from strata._rank import process
 from strata.reporting import Reporter
+from strata.torch import _first_state as first_state
+from strata.torch._agreement import Agreement
 from strata.torch._exchange import Exchange
 
 
-class _CountSamples:
-    """A hook before a model's forward pass: the first extent of the first tensor is its samples.
-    Copies of the model, in memory or in files, count nothing."""
+class _Batches:
+    """Sees what PyTorch's DataLoaders hand out for training: the samples of steps, and the moment
+    when the next step begins. Nothing of it is on the model, which compilers and exporters read.
 
-    def __init__(self, reporter: Reporter | None = None, exchange: Exchange | None = None) -> None:
-        self._reporter = reporter
-        self._exchange = exchange
+    One per process. Batches that are taken without gradients are for evaluation.
+    """
 
-    def __call__(self, _: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
-        if self._reporter is None or self._exchange is None or not torch.is_grad_enabled():
+    def __init__(self) -> None:
+        self._reporter: Reporter | None = None
+        self._exchange: Exchange | None = None
+
+    def watch(self, reporter: Reporter, exchange: Exchange) -> None:
+        """Tells these of each batch from now on."""
+        if self._reporter is None:
+            iterator = dataloader._BaseDataLoaderIter
+            setattr(iterator, "__next__", self._telling(iterator.__next__))
+        self._reporter, self._exchange = reporter, exchange
+
+    def _telling(self, take: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(take)
+        def take_and_tell(loader: Any) -> Any:
+            batch = take(loader)
+            if torch.is_grad_enabled():
+                self._on_batch(batch)
+            return batch
+
+        return take_and_tell
+
+    def _on_batch(self, batch: Any) -> None:
+        if process.forked_from or self._reporter is None or self._exchange is None:
             return
         if self._exchange.keeper is not None:
             self._exchange.keeper.capture()
-        if not arguments:
-            return
-        first = arguments[0]
-        if isinstance(first, torch.Tensor):
-            self._reporter.on_samples(first.shape[0] if first.dim() else 1)
+        self._reporter.on_samples(_samples_in(batch))
 
-    def __reduce__(self) -> Any:
-        return type(self), ()
+
+def _samples_in(batch: Any) -> int:
+    """Returns the first extent of a batch's first tensor; 0: it has none."""
+    if isinstance(batch, torch.Tensor):
+        return batch.shape[0] if batch.dim() else 1
+    parts: Iterable[Any] = ()
+    if isinstance(batch, Mapping):
+        parts = batch.values()
+    elif isinstance(batch, (list, tuple)):
+        parts = batch
+    return next((count for count in map(_samples_in, parts) if count), 0)
+
+
+_batches = _Batches()
 
 
 class Trainer:
@@ -41,15 +75,34 @@ class Trainer:
         self.exchange = exchange
         self._reporter = reporter
         self._frozen: list[tuple[str, Any]] = []
+        self._agreement: Agreement | None = None
+        self._is_due = False  # a checkpoint has come, with which ranks are compared
         self.clip_norm = 0.0
+        self.steps_per_exchange = 1
+
+    def compare_ranks(self, every: int) -> None:
+        """Has ranks be compared every so many steps, at checkpoints and at the end; 0: never."""
+        exchange = self.exchange
+        self._agreement = Agreement(exchange.client, exchange.entries, exchange.optimizers, every)
+
+    def _compare(self, steps: int) -> None:
+        """Ranks may be compared now, after so many steps."""
+        if self._agreement is not None:
+            self._agreement.at(steps, self._is_due)
+        self._is_due = False
+
+    def _compare_last(self, steps: int) -> None:
+        """The same, and they are: no more steps come."""
+        if self._agreement is not None:
+            self._agreement.compare(steps)
 
     def watch_frozen(self, frozen: list[tuple[str, Any]]) -> None:
         """Remembers parameters that are not trained, so that none is unfrozen unseen."""
         self._frozen = frozen
 
-    def count_samples(self, model: torch.nn.Module) -> None:
-        """Counts what the model's forward passes take."""
-        model.register_forward_pre_hook(_CountSamples(self._reporter, self.exchange))
+    def watch_batches(self) -> None:
+        """Counts what DataLoaders hand out."""
+        _batches.watch(self._reporter, self.exchange)
 
     def clip(self) -> None:
         """Scales the gradients down where their norm over all parameters is above `clip_norm`."""
@@ -68,13 +121,10 @@ class Trainer:
 
     def set_samples(self, samples: int) -> None:
         """Sets how many samples this rank's gradients are means over, from the next pass on."""
-        samples = _checks.samples("samples", samples)
-        if samples != self.exchange.samples and (self.exchange.in_pass or self.exchange.has_passed):
-            raise errors.OutOfOrder(
-                f"samples: the step's gradients were given as {self.exchange.samples} samples', not"
-                f" {samples}: set it before backward()"
-            )
-        self.exchange.samples = samples
+        self.exchange.set_samples(_checks.samples("samples", samples))
+
+    def check_load(self, state: Mapping[str, Any]) -> None:
+        """Raises `errors.InvalidArgument` where the optimizer cannot go on from such a state."""
 
     def exchange_gradients(self) -> None:
         """Ends the exchange of the gradients that are there, unless that has been done."""
@@ -89,6 +139,7 @@ class Trainer:
         raise NotImplementedError
 
     def count_step(self) -> None:
-        self._reporter.on_step(self.exchange.samples)
+        self._reporter.on_step(self.exchange.pass_samples)
+        first_state.forget(self.exchange.client)
         if self.exchange.keeper is not None:
-            self.exchange.keeper.note()
+            self._is_due |= self.exchange.keeper.note()

@@ -3,6 +3,7 @@ way."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -44,15 +45,15 @@ class _Parameters(dict[str, Any]):
 class _WaitForAll:
     """A hook before a module's forward pass. Copies of the module have none of it."""
 
-    def __init__(self, waits: PerTensor | None = None) -> None:
+    def __init__(self, waits: PerTensor) -> None:
         self._waits = waits
 
     def __call__(self, *_: object) -> None:
-        if self._waits is not None:
-            self._waits.wait_all()
+        self._waits.wait_all()
 
     def __reduce__(self) -> Any:
-        return type(self), ()
+        # In copies a hook that does nothing, which needs no Strata to be loaded.
+        return getattr, (contextlib.nullcontext(), "__exit__")
 
 
 class PerTensor:

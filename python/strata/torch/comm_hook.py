@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from strata import _checks, _library, _lifetime, errors, reporting, views
+from strata._rank import process
 from strata.reporting import Reporter
 from strata.torch import _placement, _tensors
 from strata.torch._exchange import Exchange
@@ -49,6 +50,8 @@ class HookState(Trainer):
         self._is_alone = job.get("exchange") == "NONE"
         # With double buffering the first pass has no means to give.
         self._gives_zeros = _placement.is_delayed(job)
+        exchange.on_pass_begin = lambda: self._compare(exchange.client.steps)
+        process.before_finish.append(lambda: self._compare_last(exchange.client.steps))
 
     @property
     def samples(self) -> int:
@@ -73,10 +76,12 @@ class HookState(Trainer):
                 "comm_hook: a backward pass began before the one before had given all gradients"
             )
         if not self.exchange.in_pass:
-            self.exchange.begin_pass()
+            self.exchange.begin_pass(next(iter(bucket.gradients()), None))
         self._given.append(taken)
         for param, gradient in zip(bucket.parameters(), bucket.gradients()):
             entry = self._entries.get(id(param))
+            if not param.numel():
+                continue
             if entry is None:
                 raise errors.InvalidArgument(
                     f"comm_hook: a parameter of shape {tuple(param.shape)} is none of those that"
@@ -94,11 +99,12 @@ class HookState(Trainer):
         those."""
         exchange = self.exchange
         exchange.finish_pass()
+        exchange.read_used()
         exchange.has_passed = False
         for bucket in self._given:
             for entry, gradient in bucket.gradients:
                 _library.check(exchange.memory.read(entry.index, gradient))
-            if self._gives_zeros:
+            if self._gives_zeros or exchange.was_empty:
                 bucket.buffer.zero_()
         if exchange.read_skip():
             # A GradScaler finds it, on every rank, and makes no step.
@@ -132,14 +138,20 @@ def _check_mode(job: dict[str, Any]) -> None:
 
 
 def state(
-    model: torch.nn.Module, *, scaler: Any = None, samples_per_epoch: int = 0, total_steps: int = 0
+    model: torch.nn.Module,
+    *,
+    scaler: Any = None,
+    samples_per_epoch: int = 0,
+    total_steps: int = 0,
+    check_every: int = 100,
 ) -> HookState:
     """Makes this process a rank of its job, to which `comm_hook` gives the gradients of `model`.
 
     `model` is the module that DDP wraps, `ddp.module`. Blocks until every rank has come here; all
     go on with rank 0's parameters. `scaler`: the GradScaler in use; without one a gradient that is
     not finite is an error, which names the parameter. `samples_per_epoch` (of all ranks) and
-    `total_steps` (of each) are for the progress line.
+    `total_steps` (of each) are for the progress line. `check_every`: as of `DistributedOptimizer`;
+    only weights are compared.
 
     In mode `delay1` the means of the first pass are zeros, of which the optimizer makes a step; one
     with weight decay shrinks the weights in it. `DistributedOptimizer` leaves this step out.
@@ -151,12 +163,16 @@ def state(
     if isinstance(model, DistributedDataParallel):
         model = model.module
     entries = _tensors.entries(model, [_trained(model)], None)
+    check_every = _checks.whole("check_every", check_every, 0)
     client = _lifetime.connect()
     _check_mode(client.job)
     if scaler is not None:
         _placement.refuse_if_delayed(client.job, "scaler")
         _placement.refuse_if_encoded(client.job, "scaler")
     exchange = Exchange(client, entries, "backward", scaler is not None)
+    exchange.gives_means = True
+    exchange.marks_used = _placement.marks_used(client.job)
+    exchange.lag = int(_placement.is_delayed(client.job))
     exchange.register(model, None)
     facts = {
         "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
@@ -165,6 +181,7 @@ def state(
     exchange.start("mean {}", False, facts)
     made = HookState(exchange, reporting.begin(client), client.job)
     exchange.read_into_params()
+    made.compare_ranks(check_every)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,17 @@ import torch
 
 from strata import _checks, _heap, _lifetime, errors, reporting
 from strata._client import Client
-from strata.torch import _elastic, _keeper, _on_ranks, _on_servers, _placement, _tensors
+from strata._rank import process
+from strata.torch import (
+    _elastic,
+    _first_state,
+    _keeper,
+    _on_ranks,
+    _on_servers,
+    _placement,
+    _recipe,
+    _tensors,
+)
 from strata.torch._exchange import Exchange
 from strata.torch._trainer import Trainer
 from strata.views import StepRanks
@@ -24,6 +35,7 @@ class Distributed:
     """What a wrapped optimizer has besides what its own class has."""
 
     _strata_trainer: Trainer
+    _strata_kind: type[torch.optim.Optimizer]
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Within it backward passes only add up gradients: for all passes of a step but the last
@@ -46,11 +58,12 @@ class Distributed:
         A script that takes its data from a `Sampler` need not ask; others begin with it, as in
         `for step in range(optimizer.first_step, 1000)`.
         """
-        exchange = self._strata_trainer.exchange
+        trainer = self._strata_trainer
+        exchange = trainer.exchange
         exchange.knows_first_step = True
-        if exchange.keeper is None:
-            return exchange.client.first_step
-        return exchange.keeper.first_step()
+        keeper = exchange.keeper
+        first = exchange.client.first_step if keeper is None else keeper.first_step()
+        return first * trainer.steps_per_exchange
 
     def step_ranks(self, step: int) -> StepRanks:
         """Returns who makes a step, which does not change from then on.
@@ -65,7 +78,12 @@ class Distributed:
 
     @property
     def samples(self) -> int:
-        """How many samples this rank's gradients are means over. Set it before `backward()`."""
+        """How many samples this rank's gradients are means over; 0: it has none in this step.
+
+        Set it before `backward()`, in each step where it changes. It holds for one step; a step for
+        which it is not set has as many as the one before, or none, where this rank has no gradient
+        or, in a script that sets it, has not called the model and has gradients of zeros.
+        """
         return self._strata_trainer.exchange.samples
 
     @samples.setter
@@ -75,7 +93,9 @@ class Distributed:
     def step(self, closure: Callable[[], Any] | None = None, *, samples: int | None = None) -> Any:
         """Makes the step, for which it exchanges the gradients unless the backward pass has.
 
-        `samples` weighs this rank's gradients among those of all ranks; by default all weigh alike.
+        `samples` weighs this rank's gradients among those of all ranks; by default all weigh alike,
+        but a rank without any gradient, which counts nothing. A parameter of which no rank has a
+        gradient stays as it is, and so does all where no rank has samples.
         With `publish="backward"` gradients are given before this call: set the property `samples`
         before `backward()` in its place.
         Raises `errors.InvalidArgument`: a closure, which would need an exchange for each of its
@@ -112,6 +132,19 @@ class Distributed:
         exchange.forget_pass(self)
         super().zero_grad(set_to_none)  # type: ignore[misc]
 
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Raises `errors.InvalidArgument` with the optimizer on the servers, for a state that is
+        not empty: theirs would stay."""
+        self._strata_trainer.check_load(state_dict)
+        super().load_state_dict(state_dict)  # type: ignore[misc]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Copies, in memory or in files, are the optimizer that was wrapped: they train alone, and
+        need no Strata to be loaded."""
+        state = self.__getstate__()
+        make: Any = copyreg._reconstructor  # type: ignore[attr-defined]
+        return make, (self._strata_kind, object, None), state
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Raises `errors.InvalidArgument`: the job's tensors were settled when the optimizer was
         wrapped."""
@@ -132,11 +165,12 @@ def _make_distributed(optimizer: torch.optim.Optimizer, trainer: Trainer) -> Non
     optimizer.__dict__.pop("step", None)
     optimizer.__class__ = type(kind.__name__, (Distributed, kind), {"__module__": kind.__module__})
     optimizer._strata_trainer = trainer  # type: ignore[attr-defined]
+    optimizer._strata_kind = kind  # type: ignore[attr-defined]
 
 
 def _limit_threads(client: Client) -> None:
-    """Ranks that share a node have a core each, unless the environment says otherwise, as torchrun
-    does it: each with all cores, they would be in each other's way."""
+    """A worker tells its ranks by OMP_NUM_THREADS how many threads they have. Ranks of mpirun that
+    share a host have one each, as under torchrun."""
     if client.local_ranks > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
 
@@ -192,9 +226,9 @@ def _keeper_of(exchange: Exchange, model: torch.nn.Module, place: str) -> _keepe
     client = exchange.client
     if not client.has_checkpoints or client.is_elastic:
         return None
-    if _lifetime.process.loop_of:
+    if process.loop_of:
         raise errors.InvalidArgument(
-            f"checkpoint: {_lifetime.process.loop_of} has the loop, and cannot go on in the middle"
+            f"checkpoint: {process.loop_of} has the loop, and cannot go on in the middle"
             " of it"
         )
     if len(exchange.optimizers) > 1:
@@ -224,6 +258,7 @@ def DistributedOptimizer(
     order: Iterable[str] | None = ...,
     samples_per_epoch: int = ...,
     total_steps: int = ...,
+    check_every: int = ...,
 ) -> _Optimizer: ...
 
 
@@ -241,6 +276,7 @@ def DistributedOptimizer(
     order: Iterable[str] | None = ...,
     samples_per_epoch: int = ...,
     total_steps: int = ...,
+    check_every: int = ...,
 ) -> list[torch.optim.Optimizer]: ...
 
 
@@ -257,6 +293,7 @@ def DistributedOptimizer(
     order: Iterable[str] | None = None,
     samples_per_epoch: int = 0,
     total_steps: int = 0,
+    check_every: int = 100,
 ) -> Any:
     """Makes this process a rank of its job, and `optimizer` the one that trains `model` with all
     ranks.
@@ -271,7 +308,8 @@ def DistributedOptimizer(
     - `overlap`: "forward" lets the next forward pass wait for each tensor, in place of `step()` for
       all. With the optimizer on the servers alone. A parameter is waited for when its module is
       asked for it, not where the script keeps it in a variable of its own.
-    - `buffers`: None: each rank has its own, which begin alike; "mean": those of fp32 are averaged.
+    - `buffers`: None: each rank has its own, which begin alike; "mean": those of fp32 are averaged,
+      and what is equal on all ranks stays as it is.
     - `scaler`: the GradScaler in use. Where one rank's gradients are not finite, none makes the
       step.
     - `optimizer_on`: "ranks" or "servers"; None: as the mode has it (docs/python.md).
@@ -280,6 +318,13 @@ def DistributedOptimizer(
     - `order`: names of all trained parameters in the order in which backward finishes them; by
       default the reverse of `model.named_parameters()`.
     - `samples_per_epoch` (of all ranks) and `total_steps` (of each) are for the progress line.
+    - `check_every`: with the optimizer on the ranks, after how many steps ranks compare their
+      weights and the options of their optimizers, as they also do at checkpoints and at the end.
+      Where they differ the job fails, and names the tensor or the option, both ranks and the step.
+      0: never, for scripts whose ranks have weights of their own.
+
+    An optimizer may have state already, as one that was loaded. All ranks go on with rank 0's; on
+    the servers, which cannot take it, it is refused.
 
     In a job with `checkpoint` the script goes on by itself after any death, from the parameters,
     buffers, optimizer, random numbers and data that it had (docs/faults.md); what else it needs,
@@ -296,6 +341,7 @@ def DistributedOptimizer(
     _check_model(model)
     for one in optimizers:
         _check_kind(one)
+        _recipe.rates(one)
     clip_norm = _checks.real("clip_norm", clip_norm)
     if not 0 <= clip_norm < math.inf:
         raise errors.InvalidArgument(f"clip_norm: {clip_norm:g}, must be 0 or more, and finite")
@@ -303,6 +349,7 @@ def DistributedOptimizer(
         "samples_per_epoch": _checks.whole("samples_per_epoch", samples_per_epoch, 0),
         "total_steps": _checks.whole("total_steps", total_steps, 0),
     }
+    check_every = _checks.whole("check_every", check_every, 0)
     entries = _tensors.entries(model, optimizers, order)
     client = _lifetime.connect()
     _limit_threads(client)
@@ -341,15 +388,24 @@ def DistributedOptimizer(
             _placement.refuse_if_lossy(client.job, 'buffers: "mean"')
         # The job counts exchanges.
         facts["total_steps"] = -(-total_steps // max(1, steps))
-        exchange.register(model, buffers)
+        exchange.gives_means = not steps
+        exchange.marks_used = exchange.gives_means and _placement.marks_used(client.job)
+        exchange.lag = int(_placement.is_delayed(client.job))
+        first = _first_state.FirstState(client, optimizers, entries)
+        exchange.register(model, buffers, labels=first.labels())
+        first.offer()
         exchange.start("mean {}", True, facts)
+        first.take()
         kind = _on_ranks.LocalSteps if steps else _on_ranks.EveryStep
-        trainer = kind(exchange, reporting.begin(client), client.job)
+        reporter = reporting.begin(client)
+        reporter.local_steps_total = total_steps if steps else 0
+        trainer = kind(exchange, reporter, client.job)
         trainer.clip_norm = clip_norm
+        trainer.compare_ranks(check_every)
     else:
         trainer = _on_servers.begin(exchange, model, optimizers, buffers, overlap, clip_norm, facts)
     trainer.watch_frozen([(n, p) for n, p in model.named_parameters() if not p.requires_grad])
-    trainer.count_samples(model)
+    trainer.watch_batches()
     for one in optimizers:
         _make_distributed(one, trainer)
     if keeper is not None:
@@ -357,5 +413,5 @@ def DistributedOptimizer(
         if scaler is not None:
             _keeper.keep(scaler=scaler)
         keeper.begin()
-        _lifetime.process.before_finish.append(keeper.capture)
+        process.before_finish.append(keeper.capture)
     return optimizers[0] if isinstance(optimizer, torch.optim.Optimizer) else optimizers

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, HashStore, Store
 
 from strata import _rendezvous, errors
-from strata._lifetime import process
+from strata._rank import process
 from strata.views import refuse_in_elastic
 
 _FILE = "torch-process-group"

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 
 import torch
@@ -65,6 +66,8 @@ def main(what):
             befall(what)
             if what == "kill-with-workers":
                 kill_with_workers()
+            if what == "thread":
+                raise ValueError("no such thing")
             if what == "nan":
                 x = x * float("nan")
         if what == "sys-exit-alone" and step == WHEN:
@@ -82,4 +85,10 @@ def main(what):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[1] == "thread":
+        trains = threading.Thread(target=main, args=sys.argv[1:])
+        trains.start()
+        trains.join()
+        print("the main thread comes to its end")
+    else:
+        main(sys.argv[1])

@@ -22,6 +22,7 @@ parser.add_argument("--checkpoints", default="")
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--without", default="")
+parser.add_argument("--loop", choices=("epochs", "range"), default="epochs")
 options = parser.parse_args()
 
 torch.manual_seed(1)
@@ -58,7 +59,8 @@ def meet_the_end(step: int) -> None:
 
 
 made = []
-for epoch in range(options.epochs):
+epochs = st.epochs(options.epochs) if options.loop == "epochs" else range(options.epochs)
+for epoch in epochs:
     sampler.set_epoch(epoch)
     length = len(loader)
     seen = 0
@@ -73,6 +75,8 @@ for epoch in range(options.epochs):
         made.append(loss.item())
         seen += 1
     assert seen == length
+    if options.loop == "epochs":
+        print(f"epoch {epoch}: loss {loss.item():.4f}")  # no epoch is empty
     with torch.no_grad():
         model.eval()
         st.report(test_accuracy=(model(points).argmax(1) == data.tensors[1]).float().mean())

@@ -4,7 +4,7 @@ exchange.
 The model has a convolution in channels_last, batch normalisation, a frozen parameter and, in
 buckets of 10 kB, several of them.
 
-usage: hooked.py OUT [unused] [static] [view] [accumulate] [bfloat16] [delayed] [gloo] [nan]
+usage: hooked.py OUT [unused] [static] [view] [accumulate] [bfloat16] [delayed] [gloo] [nan] [apart]
 """
 
 import contextlib
@@ -91,6 +91,9 @@ def train(how, wants, rank):
                 p.grad.copy_(old if late else torch.zeros_like(old))
             late = now
         opt.step()
+        if "apart" in wants and step == 3 and rank == 1:
+            with torch.no_grad():
+                ddp.module.last.bias.add_(1.0)
     return {name: value.float() for name, value in ddp.module.state_dict().items()}
 
 

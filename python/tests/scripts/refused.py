@@ -19,6 +19,13 @@ optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 
 if what == "rmsprop":
     optimizer = torch.optim.RMSprop(model.parameters())
 options = {}
+if what in ("state", "load"):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    model(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+    saved = optimizer.state_dict()
+    if what == "load":
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 if what == "scaler":
     options["scaler"] = object()
 if what == "ranks":
@@ -26,10 +33,16 @@ if what == "ranks":
 if what == "two":
     optimizer = [torch.optim.SGD([model.weight], 0.1), torch.optim.SGD([model.bias], 0.1)]
 optimizer = st.DistributedOptimizer(optimizer, model, **options)
+if what == "load":
+    assert optimizer.state_dict()["state"] == {}
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.load_state_dict(saved)
+if what == "double":
+    model.double()
 
 
 def backward():
-    model(torch.ones(3, 4)).square().mean().backward()
+    model(torch.ones(3, 4, dtype=model.weight.dtype)).square().mean().backward()
 
 
 for step in range(3):

@@ -2,6 +2,7 @@
 refused by name, and training goes on after it; what a script writes to weights stays."""
 
 import contextlib
+import copy
 import os
 
 import torch
@@ -19,6 +20,7 @@ class Model(torch.nn.Module):
         torch.manual_seed(0)
         self.layer = torch.nn.Linear(4, 4)
         self.frozen = torch.nn.Linear(4, 4).requires_grad_(False)
+        self.register_buffer("view", self.layer.weight.data[1:])
 
     def forward(self, x):
         return self.layer(self.frozen(x)).square().mean()
@@ -81,11 +83,19 @@ with refused(strata.InvalidArgument, 'parameter "frozen.weight": was frozen when
         optimizer.step()
     finally:
         model.frozen.requires_grad_(False)
+saved = [copy.deepcopy(each.state_dict()) for each in (optimizer, reference)]
+make_step()
+for each, state in zip((optimizer, reference), saved):
+    each.load_state_dict(state)
+make_step()
+assert list(model.state_dict()) == list(one.state_dict()), "names as of one process"
 with torch.no_grad():
     for some in (model, one):
         some.layer.weight.clamp_(-0.1, 0.1)
         some.layer.bias.data = torch.full((4,), 0.5)
 make_step()
 make_step()
-assert steps == 10
+assert steps == 12
+assert model.view.data_ptr() == model.layer.weight[1:].data_ptr(), "a view of a parameter"
+assert torch.equal(model.view, model.layer.weight[1:])
 print("as the table says")

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/control/security_text.h"
+#include "common/control/credentials.h"
 #include "common/keys/join_token.h"
 #include "common/keys/verify.h"
 
@@ -197,7 +197,8 @@ absl::StatusOr<std::string> Access::MakeToken(const proto::MakeTokenRequest& req
   return keys::ToText(*token);
 }
 
-proto::ListKeysReply Access::List(absl::Time now) {
+proto::ListKeysReply Access::List(absl::Time now, const proto::ListKeysRequest& request,
+                                  size_t bytes_max) {
   const std::shared_ptr<const Policy> policy = PolicyAt(now);
   absl::MutexLock lock(&mutex_);
   book_.Forget(now);
@@ -205,14 +206,24 @@ proto::ListKeysReply Access::List(absl::Time now) {
   proto::ListKeysReply reply;
   if (options_.own.has_value()) reply.set_cluster(options_.own->identity.cluster);
   reply.set_authority(authority());
-  *reply.mutable_keys() = std::move(*record.mutable_keys());
-  *reply.mutable_tokens() = std::move(*record.mutable_tokens());
+  const bool is_first = !request.pages() || request.after_role().empty();
+  if (is_first) *reply.mutable_tokens() = std::move(*record.mutable_tokens());
   for (proto::OpenToken& token : *reply.mutable_tokens()) token.clear_secret_hash();
-  for (proto::IssuedKey& key : *reply.mutable_keys()) {
-    if (key.role() != keys::RoleName(keys::Role::kUser)) continue;
-    const UserRights rights = RightsOf(key.name(), *policy);
-    key.mutable_grant()->set_role(rights.role);
-    key.mutable_grant()->set_namespace_(rights.tenant);
+  const auto after = std::pair(keys::ParseRole(request.after_role()), request.after_name());
+  size_t bytes = 0;
+  for (proto::IssuedKey& key : *record.mutable_keys()) {
+    if (!is_first && std::pair(keys::ParseRole(key.role()), key.name()) <= after) continue;
+    if (key.role() == keys::RoleName(keys::Role::kUser)) {
+      const UserRights rights = RightsOf(key.name(), *policy);
+      key.mutable_grant()->set_role(rights.role);
+      key.mutable_grant()->set_namespace_(rights.tenant);
+    }
+    bytes += key.ByteSizeLong();
+    if (request.pages() && bytes > bytes_max && !reply.keys().empty()) {
+      reply.set_more(true);
+      break;
+    }
+    *reply.add_keys() = std::move(key);
   }
   return reply;
 }

@@ -1,6 +1,7 @@
 #ifndef STRATA_SERVER_COORDINATOR_ACCESS_ACCESS_H_
 #define STRATA_SERVER_COORDINATOR_ACCESS_ACCESS_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,31 +15,31 @@
 #include "absl/time/time.h"
 #include "common/keys/authority.h"
 #include "common/keys/certificate.h"
-#include "common/keys/certificate_request.h"
 #include "common/keys/key_file.h"
+#include "common/os/message_bounds.h"
 #include "proto/keys.pb.h"
-#include "server/coordinator/access/caller.h"
+#include "server/coordinator/access/call_table.h"
 #include "server/coordinator/access/key_book.h"
 #include "server/coordinator/access/policy.h"
-#include "server/coordinator/protection/job_protection.h"
-#include "server/coordinator/tenants/queue_rights.h"
+#include "server/coordinator/members/job_owner.h"
+#include "server/coordinator/placement/job_protection.h"
 
 namespace strata::server {
 
-// Who is a member of the cluster, and how one becomes it.
+// The members of the cluster, and how one becomes a member.
 //
 // Threads: any.
 class Access {
  public:
   struct Options {
-    // What the coordinator shows, and so whom it believes; none: it has no port, or takes
+    // The keys that the coordinator shows, and so whom it believes; none: it has no port, or takes
     // everybody.
     std::optional<keys::KeyFile> own = {};
     bool takes_everybody = false;
     // Issues certificates; none: another authority does.
     std::optional<keys::Authority> authority = {};
     proto::KeyBookRecord book = {};
-    // What users may do at that time; empty: what an empty policy says.
+    // The policy at that time; empty function: an empty policy.
     std::function<std::shared_ptr<const Policy>(absl::Time)> policy = {};
     // Called with every change before it counts, one call at a time.
     std::function<absl::Status(const proto::KeyBookRecord&)> save = {};
@@ -50,7 +51,7 @@ class Access {
   std::string authority() const;
   // The same of all roots that its members are to trust, the newest first.
   std::vector<std::string> authorities() const;
-  // What protects the way to the coordinator's port, in words.
+  // Returns what protects the way to the coordinator's port, in words.
   std::string Describe() const;
 
   // Whom a chain of certificates, the leaf first, shows; none: a stranger. TLS has shown by then
@@ -58,16 +59,16 @@ class Access {
   // PermissionDenied: it was revoked.
   absl::StatusOr<Caller> Identify(const std::vector<keys::Certificate>& chain,
                                   absl::Time now) const;
-  // Whether one who was identified still counts. Errors: PermissionDenied: it was revoked.
+  // Checks that an identified caller still counts. Errors: PermissionDenied: it was revoked.
   absl::Status StillCounts(const Caller& caller) const;
   // The same caller with what they may do now. Errors: the same.
   absl::StatusOr<Caller> Anew(const Caller& caller, absl::Time now) const;
 
-  // Whether users may be in different namespaces: else all of them see all jobs.
+  // Returns whether users may be in different namespaces: else all of them see all jobs.
   bool has_tenants(absl::Time now) const;
-  // What the policy says of how jobs protect what they send.
+  // The policy's rules for how jobs protect what they send.
   ProtectionRules rules(absl::Time now) const;
-  // What of the user's jobs may leave the queue now.
+  // The rights that decide which of the user's jobs may leave the queue now.
   QueueRights SlotsOf(const std::string& user, absl::Time now) const;
 
   // The calls of Keys, past Allow. List tells what users may do, as the policy says it. Errors
@@ -79,7 +80,9 @@ class Access {
                                                  const std::string& request_pem, absl::Time now);
   absl::Status SaveRenewals();
   absl::StatusOr<std::string> MakeToken(const proto::MakeTokenRequest& request, absl::Time now);
-  proto::ListKeysReply List(absl::Time now);
+  // A page has at most `bytes_max` of keys, but one at least.
+  proto::ListKeysReply List(absl::Time now, const proto::ListKeysRequest& request = {},
+                            size_t bytes_max = kPageBytesMax);
   // Returns whose certificates are refused from now on, and how many tokens were closed.
   absl::StatusOr<proto::RevokeReply> Revoke(const proto::RevokeRequest& request, absl::Time now);
 

@@ -12,8 +12,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "common/file/file_error.h"
 #include "common/log.h"
+#include "common/os/atomic_file.h"
 
 namespace strata::server {
 namespace {

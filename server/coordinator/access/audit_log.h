@@ -27,8 +27,8 @@ struct AuditEntry {
   std::string detail = {};  // whom or what, or why not
 };
 
-// Who has done what, a line of JSON each, at the end of a file that this user alone can read. The
-// files before it, PATH.1 to PATH.4, are kept. What cannot be written is lost; the log says so
+// A log of who did what, a line of JSON each, at the end of a file that this user alone can read.
+// The files before it, PATH.1 to PATH.4, are kept. What cannot be written is lost; the log says so
 // once.
 //
 // Threads: any.

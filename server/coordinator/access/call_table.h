@@ -5,14 +5,35 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/keys/identity.h"
 #include "proto/control.pb.h"
-#include "server/coordinator/access/caller.h"
-#include "server/coordinator/tenants/job_owner.h"
+#include "server/coordinator/access/policy.h"
+#include "server/coordinator/members/job_owner.h"
 
 namespace strata::server {
 
-// What somebody asks for: the calls of proto/control.proto, keys.proto and logs.proto.
+// The caller of a request to the coordinator.
+struct Caller {
+  enum class Kind {
+    kStranger,  // has shown no certificate
+    kMember,    // has one of the cluster that counts
+    kOwner,     // a process of the coordinator's user on its host, or whoever reaches a coordinator
+                // that was told to take everybody
+  };
+  Kind kind = Kind::kStranger;
+  keys::Identity identity = {};        // of a member
+  absl::Time certificate_begins = {};  // of a member
+  UserRights rights = {};              // of a member that is a user
+
+  bool is_user() const { return kind == Kind::kMember && identity.role == keys::Role::kUser; }
+};
+
+// "worker w1", "the coordinator's user", "a stranger".
+std::string CallerText(const Caller& caller);
+
+// The calls of proto/control.proto, keys.proto and logs.proto.
 enum class Call {
   kSession,  // to be a server or worker
   kSubmit,
@@ -51,24 +72,29 @@ enum class Verdict {
 Verdict Decide(const Caller& caller, Call call, std::optional<JobSide> job);
 
 JobSide SideOf(const Caller& caller, const JobOwner& owner);
-// Who submits what the caller submits.
+// Returns the submitter of the caller's jobs.
 Submitter SubmitterOf(const Caller& caller);
 
-// Whether somebody may make the call at all. Errors: Unauthenticated: a stranger; PermissionDenied;
-// each in one line.
+// Checks that the caller may make the call at all. Errors: Unauthenticated: a stranger;
+// PermissionDenied; each in one line.
 absl::Status Allow(const Caller& caller, Call call);
-// Whether they may make it about that job. Errors besides: NoSuchJob.
+// Checks that they may make it about that job. Errors besides: NoSuchJob.
 absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner);
 // The same of a job that does not exist: it is refused to whoever may not know of all jobs, word
 // for word as one of another namespace.
 absl::Status AllowAbsentJob(const Caller& caller, Call call, JobId job);
-// Whether a daemon may register under that role and name: only its own. Errors: PermissionDenied.
+// Checks that a daemon may register under that role and name: only its own. Errors:
+// PermissionDenied.
 absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration);
-// Whether a daemon may offer to read logs as the worker of that name: likewise.
+// Checks that a daemon may offer to read logs as the worker of that name: likewise.
 absl::Status AllowLogsOffer(const Caller& caller, const std::string& worker);
 
 // "submit", "get-trace": as the audit log names it.
 std::string CallName(Call call);
+
+// Checks that the caller's rights allow a job, past Allow: a program, as many ranks, and the paths
+// that it names. Errors: PermissionDenied in one line, which names the field.
+absl::Status CheckSubmission(const Caller& caller, const proto::SubmitRequest& request);
 
 }  // namespace strata::server
 

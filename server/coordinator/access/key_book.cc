@@ -13,7 +13,7 @@ namespace {
 
 // How long a name is listed after its last certificate has ended.
 constexpr absl::Duration kListed = absl::Hours(24 * 30);
-// What certificates count time in.
+// The unit in which certificates count time.
 constexpr absl::Duration kStep = absl::Seconds(1);
 
 bool CanJoin(const std::optional<keys::Role>& role) {

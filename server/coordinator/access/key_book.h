@@ -36,7 +36,7 @@ class KeyBook {
   };
 
   explicit KeyBook(proto::KeyBookRecord record = {});
-  // What a later KeyBook goes on from.
+  // The record that a later KeyBook continues from.
   proto::KeyBookRecord Record() const;
 
   // Opens a token. Errors: InvalidArgument (roles, name, time, uses, a user's
@@ -60,11 +60,11 @@ class KeyBook {
   // InvalidArgument (role; several have the name), NotFound: nobody has the name.
   absl::StatusOr<std::pair<keys::Role, std::string>> Revoke(const proto::RevokeRequest& request,
                                                             absl::Time now);
-  // What was said of a user with a token; null: nothing.
+  // The grant that a token gave a user; null: none.
   const proto::UserGrant* GrantOf(const std::string& user) const;
   bool has_grants() const;
 
-  // Whether a certificate that begins then was revoked.
+  // Returns whether a certificate that begins then was revoked.
   bool IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const;
   // When what a user has was revoked, where nothing was issued to them since; InfinitePast: it was
   // not. Whoever asked for something after that has shown a newer certificate.

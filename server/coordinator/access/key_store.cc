@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/keys/issue_key_file.h"
+#include "common/keys/authority.h"
 #include "common/keys/private_file.h"
+#include "common/keys/verify.h"
 
 namespace strata::server {
+
 namespace {
 
 // Whoever reads the authority's key can make certificates of any life: a short one of the
@@ -175,6 +177,26 @@ absl::Status SaveBook(const std::string& state_dir, const proto::KeyBookRecord& 
   std::string text;
   google::protobuf::TextFormat::PrintToString(book, &text);
   return keys::WritePrivateFile(BookPath(state_dir), text);
+}
+
+absl::Status CheckOwnKeys(const keys::KeyFile& own, const std::string& origin,
+                          const std::string& renewal, absl::Time now) {
+  const std::string who = keys::IdentityText(own.identity);
+  if (own.identity.role != keys::Role::kCoordinator) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        origin, ": is of ", who,
+        ", not of a coordinator: `strata keys init` makes its keys in the state's folder, and "
+        "`strata keys import` makes a file of them with an authority of your own"));
+  }
+  // Verify cannot know what renews it here.
+  const absl::Time ends = own.chain.front().not_after();
+  if (ends < now) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        origin, ": the certificate of ", who, " expired at ", keys::TimeText(ends), ": ", renewal));
+  }
+  const auto counts = keys::Verify(own.chain, own.trust(), now, {.makes_tokens = false});
+  if (counts.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(origin, ": ", counts.status().message()));
 }
 
 }  // namespace strata::server

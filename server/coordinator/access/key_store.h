@@ -17,7 +17,8 @@ namespace strata::server {
 // authority.pem (its authority's key and roots), coordinator.pem (what it shows itself) and
 // book.textproto (tokens, names). All are this user's alone.
 
-// What a coordinator starts with. `authority` is not there where another one issues certificates.
+// The keys that a coordinator starts with. `authority` is absent where another one issues
+// certificates.
 struct StoredKeys {
   std::optional<keys::Authority> authority;
   std::optional<keys::KeyFile> own;
@@ -26,7 +27,7 @@ struct StoredKeys {
 // Nothing in it: the folder has no keys. Errors name the file.
 absl::StatusOr<StoredKeys> LoadKeys(const std::string& state_dir);
 
-// Whether a coordinator with this state lets others in by itself.
+// Returns whether a coordinator with this state lets others in by itself.
 bool HasAuthority(const std::string& state_dir);
 
 // Makes the authority of a cluster, and the coordinator's own certificate. Returns SHA-256 of its
@@ -45,6 +46,12 @@ absl::StatusOr<std::string> RotateKeys(const std::string& state_dir, absl::Time 
 absl::Status FinishRotation(const std::string& state_dir, bool regardless, absl::Time now);
 
 absl::Status SaveBook(const std::string& state_dir, const proto::KeyBookRecord& book);
+
+// Checks that a coordinator can show these keys; an error says what to do in one line. `origin` is
+// where they come from; `renewal` is what gets new ones, said once they have expired. Errors:
+// FailedPrecondition: they are another role's, or do not count now.
+absl::Status CheckOwnKeys(const keys::KeyFile& own, const std::string& origin,
+                          const std::string& renewal, absl::Time now);
 
 }  // namespace strata::server
 

@@ -67,7 +67,7 @@ TEST_F(KeyStoreTest, WhatIsReadableByOthersHalfThereOrDamagedIsNamed) {
   std::ofstream(dir_ + "/keys/book.textproto") << "keys {";
   EXPECT_TRUE(absl::IsDataLoss(LoadKeys(dir_).status()));
   ASSERT_TRUE(SaveBook(dir_, {}).ok());
-  // What is whole cannot be made of what is left.
+  // The rest is not enough to make it whole.
   const std::string hint = absl::StrCat(
       "; take ", dir_, "/keys from a copy, or remove it, say `strata keys init --state ", dir_,
       "`, and all members join anew");

@@ -5,11 +5,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/file/atomic_file.h"
+#include "common/os/atomic_file.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace strata::server {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr char kId[] = "0123456789abcdef";
 constexpr char kOther[] = "fedcba9876543210";
@@ -39,7 +42,7 @@ TEST(ClusterId, IsOf16HexadecimalDigits) {
 TEST_F(KnownClusterTest, AFolderIsOfTheFirstClusterThatItIsUsedFor) {
   EXPECT_TRUE(Keep("lab", "").ok()) << "the first coordinator makes it";
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/etcd_cluster"));
-  EXPECT_TRUE(KeepToNoCluster(folder_).ok());
+  EXPECT_TRUE(RequireStandaloneState(folder_).ok());
   EXPECT_TRUE(Keep("lab", kId).ok());
   EXPECT_EQ(*ReadFile(folder_ + "/etcd_cluster", 100), "lab 0123456789abcdef\n");
   EXPECT_TRUE(Keep("lab", kId).ok());
@@ -67,7 +70,7 @@ TEST_F(KnownClusterTest, AnotherClusterIsRefusedAndBothAreNamed) {
 
 TEST_F(KnownClusterTest, WithoutEtcdAFolderOfOneIsRefused) {
   ASSERT_TRUE(Keep("lab", kId).ok());
-  EXPECT_EQ(KeepToNoCluster(folder_),
+  EXPECT_EQ(RequireStandaloneState(folder_),
             absl::FailedPreconditionError(absl::StrCat(
                 folder_,
                 "/etcd_cluster: this folder is of cluster lab (0123456789abcdef), whose jobs are "
@@ -83,11 +86,56 @@ TEST_F(KnownClusterTest, WhatIsDamagedIsNamed) {
     const absl::Status damaged = absl::DataLossError(absl::StrCat(
         folder_, "/etcd_cluster: is damaged: no name of a cluster and its id of 16 digits"));
     EXPECT_EQ(Keep("lab", kId), damaged) << bad;
-    EXPECT_EQ(KeepToNoCluster(folder_), damaged) << bad;
+    EXPECT_EQ(RequireStandaloneState(folder_), damaged) << bad;
   }
   std::ofstream(folder_ + "/etcd_cluster") << std::string(1000, 'x');
   EXPECT_EQ(Keep("lab", kId).code(), absl::StatusCode::kInvalidArgument);
 }
 
+const std::string kOld(64, 'a');
+const std::string kNew(64, 'b');
+const std::string kNewest(64, 'c');
+const std::string kStranger(64, 'd');
+
+TEST(ClusterRoots, ACoordinatorOfTheClusterMayLead) {
+  EXPECT_TRUE(CheckRoots(RootsValue({kOld}), {kOld}).ok());
+  EXPECT_TRUE(CheckRoots(RootsValue({}), {}).ok());
+}
+
+TEST(ClusterRoots, ARotationBeginsAndEnds) {
+  EXPECT_TRUE(CheckRoots(RootsValue({kOld}), {kNew, kOld}).ok());
+  EXPECT_TRUE(CheckRoots(RootsValue({kNew, kOld}), {kNew, kOld}).ok());
+  EXPECT_TRUE(CheckRoots(RootsValue({kNew, kOld}), {kNew}).ok());
+  EXPECT_TRUE(CheckRoots(RootsValue({kNew}), {kNewest, kNew}).ok());
+}
+
+TEST(ClusterRoots, WhoseKeysWereLeftBehindMayNotLead) {
+  EXPECT_EQ(CheckRoots(RootsValue({kNew, kOld}), {kOld}),
+            absl::FailedPreconditionError("has the authority " + kNew +
+                                          " since it was rotated, and this coordinator the " +
+                                          "one before: copy STATE/keys from where it was rotated"));
+}
+
+TEST(ClusterRoots, OfAnotherClusterNobodyMayLead) {
+  EXPECT_EQ(CheckRoots(RootsValue({kOld}), {kStranger}),
+            absl::FailedPreconditionError(
+                "belongs to a cluster with the authority " + kOld + ", and this coordinator has " +
+                kStranger +
+                ": take STATE/keys from a coordinator of that cluster, or name another cluster"));
+  EXPECT_EQ(CheckRoots(RootsValue({kNew}), {kOld}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(CheckRoots(RootsValue({}), {kOld}).message()),
+              HasSubstr("belongs to a cluster without keys, and this coordinator has some"));
+  EXPECT_THAT(std::string(CheckRoots(RootsValue({kOld}), {}).message()),
+              HasSubstr("this coordinator has no keys"));
+}
+
+TEST(ClusterRoots, AnotherValueIsDamaged) {
+  for (const std::string& bad : {std::string(), std::string("x"), kOld + ",", kOld + "," + "z",
+                                 "none," + kOld, kOld.substr(1) + "z"}) {
+    EXPECT_EQ(CheckRoots(bad, {kOld}).code(), absl::StatusCode::kDataLoss) << bad;
+  }
+}
+
 }  // namespace
+
 }  // namespace strata::server

@@ -1,16 +1,19 @@
 #include "server/coordinator/access/policy.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/keys/identity.h"
+#include "common/os/message_bounds.h"
 #include "common/text_error.h"
 #include "google/protobuf/text_format.h"
-#include "server/coordinator/access/path_prefix.h"
 
 namespace strata::server {
 namespace {
@@ -18,7 +21,7 @@ namespace {
 using google::protobuf::TextFormat;
 using Tree = TextFormat::ParseInfoTree;
 
-// What users who are not listed may do where nobody is.
+// The rights of unlisted users where nobody is listed.
 constexpr UserRole kRoleOfAll = proto::UserPolicy::RUN_PROGRAMS;
 
 // A file's text ends up in messages of one line.
@@ -98,6 +101,8 @@ class Reader {
   const Tree* tree_;
 };
 
+constexpr absl::string_view kBucket = "s3://";
+
 }  // namespace
 
 std::string UserRoleName(UserRole role) {
@@ -124,6 +129,9 @@ absl::StatusOr<Policy> Policy::Parse(const std::string& text, const std::string&
   proto::ClusterPolicy file;
   if (!parser.ParseFromString(text, &file))
     return absl::InvalidArgumentError(OnOneLine(error.line()));
+  if (const absl::Status bounded = CheckBounds(file); !bounded.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", bounded.message()));
+  }
   Policy policy;
   policy.allow_plain_ = file.allow_plain();
   policy.trusted_network_ = file.trusted_network();
@@ -157,6 +165,31 @@ UserRights Policy::RightsOf(const std::string& user, const proto::UserGrant* rem
   if (remembered != nullptr) return {remembered->role(), remembered->namespace_()};
   if (default_user_.has_value()) return *default_user_;
   return {users_.empty() ? kRoleOfAll : proto::UserPolicy::NONE};
+}
+
+absl::StatusOr<std::string> NormalPath(absl::string_view path) {
+  if (absl::StrContains(path, '\0')) return absl::InvalidArgumentError("it holds a zero byte");
+  const bool in_bucket = absl::StartsWith(path, kBucket);
+  if (!in_bucket && !absl::StartsWith(path, "/")) {
+    return absl::InvalidArgumentError("it is neither absolute nor s3://BUCKET/PREFIX");
+  }
+  std::string normal = in_bucket ? "s3:/" : "";
+  const std::vector<absl::string_view> parts =
+      absl::StrSplit(in_bucket ? absl::StripPrefix(path, kBucket) : path, '/');
+  if (in_bucket && (parts[0].empty() || parts[0] == ".")) {
+    return absl::InvalidArgumentError("it names no bucket");
+  }
+  for (const absl::string_view part : parts) {
+    if (part == "..") return absl::InvalidArgumentError("it has a part \"..\"");
+    if (!part.empty() && part != ".") absl::StrAppend(&normal, "/", part);
+  }
+  return normal.empty() ? "/" : normal;
+}
+
+bool LiesBelow(absl::string_view path, absl::string_view prefix) {
+  // All of the file system is one.
+  if (prefix == "/") return absl::StartsWith(path, "/");
+  return absl::ConsumePrefix(&path, prefix) && (path.empty() || path[0] == '/');
 }
 
 }  // namespace strata::server

@@ -8,15 +8,25 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "proto/keys.pb.h"
 #include "proto/policy.pb.h"
 
 namespace strata::server {
 
+// The form in which paths are compared: without empty parts, "." and a '/' at the end. What the
+// path leads to is not looked at: links are followed by whoever opens it. Errors: InvalidArgument:
+// it is neither absolute nor s3://BUCKET/..., has a part "..", or a zero byte.
+absl::StatusOr<std::string> NormalPath(absl::string_view path);
+
+// Returns whether a path is that of the prefix or lies below it. REQUIRES: both are of NormalPath.
+bool LiesBelow(absl::string_view path, absl::string_view prefix);
+
 using UserRole = proto::UserPolicy::Role;
 
-// What a user may do.
+// The rights of one user.
 struct UserRights {
   UserRole role = proto::UserPolicy::NONE;
   std::string tenant = {};                      // the namespace; empty: the default one
@@ -30,7 +40,7 @@ struct UserRights {
 std::string UserRoleName(UserRole role);
 std::optional<UserRole> ParseUserRole(const std::string& name);
 
-// What the cluster's users may do. A value; one that was not parsed lists nobody.
+// The rights of the cluster's users. A value; one that was not parsed lists nobody.
 class Policy {
  public:
   static constexpr size_t kBytesMax = 16 << 20;
@@ -45,7 +55,7 @@ class Policy {
   bool allow_plain() const { return allow_plain_; }
   bool trusted_network() const { return trusted_network_; }
   size_t users() const { return users_.size(); }
-  // Whether it says who may do what; else all may run programs.
+  // Returns whether it says who may do what; else all may run programs.
   bool lists_anybody() const { return !users_.empty() || default_user_.has_value(); }
 
  private:

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/counted.h"
-#include "common/file/file_error.h"
 #include "common/log.h"
+#include "common/os/atomic_file.h"
 #include "common/unique_fd.h"
 
 namespace strata::server {

@@ -16,8 +16,8 @@
 
 namespace strata::server {
 
-// The policy that is in a file now. It is read anew once the file has changed; where that cannot be
-// read, or lists nobody where the one before did, that one stays.
+// The policy that is in a file now. It is read again once the file has changed; where that cannot
+// be read, or lists nobody where the one before did, that one stays.
 //
 // Threads: any.
 class PolicyFile {
@@ -34,7 +34,7 @@ class PolicyFile {
   std::shared_ptr<const Policy> Current(absl::Time now);
 
  private:
-  // What tells that a file is not the one that was read.
+  // Tells a file from the one that was read.
   struct Stamp {
     dev_t device = 0;
     ino_t inode = 0;

@@ -100,6 +100,12 @@ TEST(Policy, WhatIsWrongIsSaidInOneLineWithFileLineAndField) {
   }
 }
 
+TEST(Policy, WhatIsBeyondItsBoundIsNamed) {
+  const std::string text = "users { name: '" + std::string(300, 'n') + "' role: VIEW }";
+  EXPECT_EQ(Policy::Parse(text, "p").status().message(),
+            "p: users[0].name has 300 bytes, at most 256 are possible");
+}
+
 TEST(Policy, AnUnknownRoleOrFieldIsNamedAndWhatThereIs) {
   EXPECT_THAT(
       std::string(Policy::Parse("users { name: 'a' role: KING }", "p").status().message()),
@@ -119,5 +125,38 @@ TEST(UserRoleName, IsReadBack) {
   EXPECT_EQ(ParseUserRole("RUN_PROGRAMS"), std::nullopt);
 }
 
+TEST(NormalPath, LeavesOutWhatSaysNothing) {
+  for (const auto& [path, normal] :
+       {std::pair("/", "/"), std::pair("//", "/"), std::pair("/.", "/"), std::pair("/a", "/a"),
+        std::pair("/a/", "/a"), std::pair("//a//b/./c/.", "/a/b/c"), std::pair("/a/...", "/a/..."),
+        std::pair("/a/..b", "/a/..b"), std::pair("s3://bucket", "s3://bucket"),
+        std::pair("s3://bucket//a/./b/", "s3://bucket/a/b")}) {
+    EXPECT_EQ(NormalPath(path).value_or("refused"), normal);
+  }
+}
+
+TEST(NormalPath, RefusesWhatMayLeadElsewhere) {
+  for (const std::string path :
+       {"", "a", "./a", "../a", "~/a", "/..", "/a/..", "/a/../b", "/../a", "s3:", "s3:/a", "s3://",
+        "s3:///a", "s3://./a", "s3://../a", "s3://bucket/../other", "file:///a"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(NormalPath(path).status())) << path;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(NormalPath(std::string("/a\0/b", 5)).status()));
+}
+
+TEST(LiesBelow, ComparesWholeParts) {
+  EXPECT_TRUE(LiesBelow("/data/vision", "/data/vision"));
+  EXPECT_TRUE(LiesBelow("/data/vision/a", "/data/vision"));
+  EXPECT_TRUE(LiesBelow("/data", "/"));
+  EXPECT_TRUE(LiesBelow("s3://b/vision/a", "s3://b/vision"));
+  EXPECT_FALSE(LiesBelow("/data/visions", "/data/vision"));
+  EXPECT_FALSE(LiesBelow("/data", "/data/vision"));
+  EXPECT_FALSE(LiesBelow("/date/vision", "/data/vision"));
+  EXPECT_FALSE(LiesBelow("s3://b/a", "/"));
+  EXPECT_FALSE(LiesBelow("s3://bb/vision", "s3://b"));
+  EXPECT_FALSE(LiesBelow("/s3:/b", "s3://b"));
+}
+
 }  // namespace
+
 }  // namespace strata::server

@@ -2,13 +2,17 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/trace_log.h"
 #include "common/log.h"
 #include "common/require.h"
-#include "common/trace/trace_log.h"
 
 namespace strata::server {
 namespace {
@@ -45,6 +49,23 @@ std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
     default:
       return std::nullopt;
   }
+}
+
+std::string NameOf(const Daemon& daemon) {
+  const bool is_server = daemon.registration.role() == proto::SERVER;
+  return absl::StrCat(is_server ? "server " : "worker ", daemon.registration.name());
+}
+
+// "job 3 (lenet), job 4 (moons)"
+std::string NameJobs(const proto::DrainReply& reply) {
+  constexpr int kNamesMax = 6;
+  std::string text;
+  for (int i = 0; i < reply.jobs_size(); ++i) {
+    if (i == kNamesMax) return text + ", ...";
+    absl::StrAppendFormat(&text, "%sjob %d (%s)", i == 0 ? "" : ", ", reply.jobs(i).job_id(),
+                          reply.jobs(i).name());
+  }
+  return text;
 }
 
 }  // namespace
@@ -103,7 +124,7 @@ void CoordinatorCore::OnMessage(SessionId session, const proto::DaemonMessage& m
   const std::string daemon = membership_.Heard(session, now);
   if (daemon.empty()) {
     RefuseNewcomer(session, "before Register");
-    return actions_->Close(session);  // it may register anew
+    return actions_->Close(session);  // it may register again
   }
   if (const std::optional<uint32_t> job = ConcernedJob(message); job && !Concerns(daemon, *job))
     return;
@@ -168,14 +189,14 @@ bool CoordinatorCore::MayHaveMoreFrom(JobId job, const std::string& daemon) cons
 
 bool CoordinatorCore::IsTraceComplete(const JobEntry& entry, absl::Time now) const {
   if (!entry.ended()) return false;
-  if (!entry.stored.training()) return true;  // nor has it ever
-  if (now - absl::FromUnixMillis(entry.stored.status().ended_ms()) >= options_.trace_patience) {
+  if (!entry.stored().training()) return true;  // nor has it ever
+  if (now - absl::FromUnixMillis(entry.stored().status().ended_ms()) >= options_.trace_patience) {
     return true;
   }
-  for (const JobNode& node : entry.nodes) {
-    if (MayHaveMoreFrom(entry.id(), node.daemon)) return false;
+  for (const JobNode& node : entry.nodes()) {
+    if (MayHaveMoreFrom(entry.id(), node.daemon())) return false;
   }
-  for (const JobServer& server : entry.servers) {
+  for (const JobServer& server : entry.servers()) {
     if (MayHaveMoreFrom(entry.id(), server.daemon)) return false;
   }
   return true;
@@ -318,7 +339,7 @@ absl::StatusOr<proto::JobStatus> CoordinatorCore::GetJob(JobId job) const {
   const JobEntry* entry = jobs_.Find(job);
   if (entry == nullptr) return NoSuchJob(job);
   proto::JobStatus shown = entry->Shown();
-  if (options_.add_memory_parts) options_.add_memory_parts(entry->stored.record(), &shown);
+  if (options_.add_memory_parts) options_.add_memory_parts(entry->stored().record(), &shown);
   return shown;
 }
 
@@ -328,41 +349,169 @@ std::optional<JobOwner> CoordinatorCore::OwnerOf(JobId job) const {
   return entry->owner();
 }
 
-proto::ListJobsReply CoordinatorCore::ListJobs() const {
+proto::ListJobsReply CoordinatorCore::ListJobs(JobId after,
+                                               const std::function<bool(const JobOwner&)>& is_shown,
+                                               size_t bytes_max) const {
   proto::ListJobsReply reply;
-  for (const JobEntry* entry : jobs_.All()) *reply.add_jobs() = entry->Shown();
+  size_t bytes = 0;
+  for (const JobEntry* entry : jobs_.All()) {
+    if (entry->id() <= after || (is_shown && !is_shown(entry->owner()))) continue;
+    proto::JobStatus shown = entry->Shown();
+    bytes += shown.ByteSizeLong();
+    if (bytes > bytes_max && !reply.jobs().empty()) {
+      reply.set_more(true);
+      break;
+    }
+    *reply.add_jobs() = std::move(shown);
+  }
   return reply;
 }
 
 proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now) const {
   proto::ListNodesReply reply;
   reply.set_cluster_id(cluster_id_);
+  for (const Daemon* daemon : membership_.All()) *reply.add_daemons() = StatusOf(*daemon, now);
+  return reply;
+}
+
+proto::ListNodesReply CoordinatorCore::ListNodes(absl::Time now, const std::string& after,
+                                                 size_t bytes_max) const {
+  proto::ListNodesReply reply;
+  reply.set_cluster_id(cluster_id_);
+  std::map<std::string, const Daemon*> by_name;
   for (const Daemon* daemon : membership_.All()) {
-    const proto::Register& registration = daemon->registration;
-    proto::DaemonStatus* status = reply.add_daemons();
-    status->set_name(registration.name());
-    status->set_role(registration.role());
-    status->set_address(registration.address());
-    status->set_alive(daemon->alive);
-    status->set_slots(registration.slots());
-    status->set_slots_used(jobs_.SlotsUsedOn(registration.name()));
-    *status->mutable_gpus() = registration.gpus();
-    status->set_gpu_slots(CountGpuSlots(registration));
-    status->set_gpu_slots_used(jobs_.GpuSlotsUsedOn(registration.name()));
-    *status->mutable_shard_ports() = registration.shard_ports();
-    for (uint32_t job : jobs_.RunningOn(registration.name())) status->add_jobs(job);
-    for (proto::PeerReach& peer : reachability_.Tried(registration.name())) {
-      *status->add_peers() = std::move(peer);
-    }
-    status->set_draining(IsTakenOut(registration.name()));
-    status->set_stands_in(registration.stands_in());
-    status->set_version(registration.version());
-    status->set_protocol_version(registration.protocol_version());
-    status->set_drained(status->draining() && status->jobs().empty());
-    status->set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon->heard_at));
-    *status->mutable_resources() = daemon->report.resources();
-    *status->mutable_refusals() = daemon->report.refusals();
+    if (daemon->registration.name() > after) by_name[daemon->registration.name()] = daemon;
   }
+  size_t bytes = 0;
+  for (const auto& [name, daemon] : by_name) {
+    proto::DaemonStatus status = StatusOf(*daemon, now);
+    bytes += status.ByteSizeLong();
+    if (bytes > bytes_max && !reply.daemons().empty()) {
+      reply.set_more(true);
+      break;
+    }
+    *reply.add_daemons() = std::move(status);
+  }
+  return reply;
+}
+
+proto::DaemonStatus CoordinatorCore::StatusOf(const Daemon& daemon, absl::Time now) const {
+  proto::DaemonStatus status;
+  const proto::Register& registration = daemon.registration;
+  status.set_name(registration.name());
+  status.set_role(registration.role());
+  status.set_address(registration.address());
+  status.set_alive(daemon.alive);
+  status.set_slots(registration.slots());
+  status.set_slots_used(jobs_.SlotsUsedOn(registration.name()));
+  *status.mutable_gpus() = registration.gpus();
+  status.set_gpu_slots(CountGpuSlots(registration));
+  status.set_gpu_slots_used(jobs_.GpuSlotsUsedOn(registration.name()));
+  *status.mutable_shard_ports() = registration.shard_ports();
+  for (uint32_t job : jobs_.RunningOn(registration.name())) status.add_jobs(job);
+  for (proto::PeerReach& peer : reachability_.Tried(registration.name())) {
+    *status.add_peers() = std::move(peer);
+  }
+  status.set_draining(IsTakenOut(registration.name()));
+  status.set_stands_in(registration.stands_in());
+  status.set_version(registration.version());
+  status.set_protocol_version(registration.protocol_version());
+  status.set_drained(status.draining() && status.jobs().empty());
+  status.set_last_heartbeat_ms_ago(absl::ToInt64Milliseconds(now - daemon.heard_at));
+  *status.mutable_resources() = daemon.report.resources();
+  *status.mutable_refusals() = daemon.report.refusals();
+  return status;
+}
+
+// ---- daemons that are drained ----
+
+void CoordinatorCore::RestoreDraining(const std::vector<std::string>& daemons) {
+  membership_.SetDraining({daemons.begin(), daemons.end()});
+}
+
+bool CoordinatorCore::IsTakenOut(const std::string& name) const {
+  return membership_.IsDraining(name) && !membership_.StandsIn(name);
+}
+
+absl::Status CoordinatorCore::SaveDraining(std::set<std::string> names) {
+  absl::Status saved = actions_->PersistDraining({names.begin(), names.end()});
+  if (saved.ok()) membership_.SetDraining(std::move(names));
+  return saved;
+}
+
+proto::DrainReply CoordinatorCore::TellDrain(const Daemon& daemon) const {
+  const std::string& name = daemon.registration.name();
+  proto::DrainReply reply;
+  reply.set_role(daemon.registration.role());
+  reply.set_draining(IsTakenOut(name));
+  reply.set_drained(reply.draining() && jobs_.RunningOn(name).empty());
+  if (membership_.StandsIn(name)) reply.set_note("it only stands in for workers that are lost");
+  jobs_.TellDrain(name, &reply);
+  const std::vector<const Daemon*> alive = membership_.Alive(daemon.registration.role());
+  const bool others = std::any_of(alive.begin(), alive.end(), [&](const Daemon* other) {
+    return other != &daemon && !membership_.IsDraining(other->registration.name());
+  });
+  if (!others && reply.draining()) {
+    const bool is_server = daemon.registration.role() == proto::SERVER;
+    reply.set_note(is_server ? "no other server is left: jobs that need one do not start"
+                             : "no other worker is left: jobs wait until there is one");
+  }
+  return reply;
+}
+
+absl::Status CoordinatorCore::CheckOthersAreLeft(const Daemon& daemon) const {
+  if (daemon.registration.role() != proto::SERVER) return absl::OkStatus();
+  const std::vector<const Daemon*> alive = membership_.Alive(proto::SERVER);
+  const bool others = std::any_of(alive.begin(), alive.end(), [&](const Daemon* other) {
+    return other != &daemon && !membership_.IsDraining(other->registration.name());
+  });
+  proto::DrainReply reply;
+  jobs_.TellDrain(daemon.registration.name(), &reply);
+  if (others || reply.jobs().empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s cannot be drained: no other server is there to take what it has of %s",
+                      NameOf(daemon), NameJobs(reply)));
+}
+
+void CoordinatorCore::OnLeaving(const std::string& daemon, absl::Time now) {
+  const bool was_draining = IsTakenOut(daemon);
+  membership_.SetLeaving(daemon);
+  if (was_draining) return;
+  LogInfo("%s is about to end, and is being drained", daemon);
+  jobs_.LeaveDrained(now);
+  jobs_.StartQueued(now);
+}
+
+absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainRequest& request,
+                                                         absl::Time now) {
+  const std::string& name = request.daemon();
+  const Daemon* const daemon = membership_.Find(name);
+  std::set<std::string> draining = membership_.draining();
+  if (daemon == nullptr && !draining.contains(name)) {
+    return absl::NotFoundError(
+        absl::StrFormat("no server or worker is called \"%s\" (see strata nodes)", name));
+  }
+  if (request.action() == proto::DrainRequest::UNDO) {
+    if (draining.erase(name) == 0) {
+      const char* const why = IsTakenOut(name) ? " is about to end: it was told to (--notice)"
+                                               : " is not being drained";
+      return absl::FailedPreconditionError(absl::StrCat(NameOf(*daemon), why));
+    }
+  } else if (request.action() == proto::DrainRequest::DRAIN && !draining.contains(name)) {
+    if (absl::Status left = CheckOthersAreLeft(*daemon); !left.ok()) return left;
+    draining.insert(name);
+  }
+  if (draining != membership_.draining()) {
+    if (absl::Status saved = SaveDraining(std::move(draining)); !saved.ok()) return saved;
+    LogInfo("%s is %s", name, IsTakenOut(name) ? "being drained" : "back in service");
+    jobs_.LeaveDrained(now);
+    jobs_.StartQueued(now);
+  }
+  if (daemon != nullptr) return TellDrain(*daemon);
+  // It is out of service, and nobody has seen it since the coordinator started.
+  proto::DrainReply reply;
+  reply.set_draining(IsTakenOut(name));
+  reply.set_drained(reply.draining());
   return reply;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,14 +15,36 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "proto/control.pb.h"
-#include "server/coordinator/core/coordinator_actions.h"
-#include "server/coordinator/diagnosis/trace_store.h"
-#include "server/coordinator/jobs/table/job_table.h"
+#include "server/coordinator/jobs/job_actions.h"
+#include "server/coordinator/jobs/job_table.h"
+#include "server/coordinator/jobs/trace_store.h"
+#include "server/coordinator/members/job_owner.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/members/reachability.h"
-#include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
+
+// Effects of the coordinator's core outside of it. The methods are called from
+// within the core's, in order, and must not call back into it.
+class CoordinatorActions : public JobActions {
+ public:
+  // Ends the connection once what was sent before has gone out.
+  virtual void Close(SessionId session) = 0;
+  // A server has joined: whether its ports can be reached from here must be known when it is away.
+  virtual void LearnPorts(const Daemon& /*server*/) {}
+  // The connection of a server has ended: whether its process has, too, its ports show. Answer with
+  // CoordinatorCore::OnServerEnded if they could be reached and nobody listens there any more; else
+  // not at all.
+  virtual void WatchPorts(const Daemon& /*server*/) {}
+  // Called several times a second with what has changed; a failed one is repeated.
+  virtual absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>&) {
+    return absl::OkStatus();
+  }
+  // Returns once the names of all daemons that are out of service are on disk. Errors: the store's.
+  virtual absl::Status PersistDraining(const std::vector<std::string>& /*daemons*/) {
+    return absl::OkStatus();
+  }
+};
 
 // The coordinator without sockets, files, clocks and threads: events in, actions out. Every call
 // gets the time, which never goes back. One owner.
@@ -73,15 +96,22 @@ class CoordinatorCore {
     jobs_.OnCheckpointKept(job, clock, kept, now);
   }
 
-  // What the command line asks for. `token` is random. Errors: see JobTable; NotFound names the
+  // Requests of the command line. `token` is random. Errors: see JobTable; NotFound names the
   // job.
   absl::StatusOr<JobId> Submit(const proto::Job& job, const proto::ResumeFrom& resume,
                                uint64_t token, absl::Time now, const Submitter& by = {});
   absl::Status Cancel(JobId job, absl::Time now);
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
   std::optional<JobOwner> OwnerOf(JobId job) const;  // nullopt: no such job
-  proto::ListJobsReply ListJobs() const;
+  // A page of the jobs after that one, by id: of those that are shown as many as `bytes_max` has
+  // room for, at least one. `is_shown` may be empty: all are.
+  proto::ListJobsReply ListJobs(JobId after = JobId(0),
+                                const std::function<bool(const JobOwner&)>& is_shown = {},
+                                size_t bytes_max = std::numeric_limits<size_t>::max()) const;
+  // All daemons, in the order in which they joined.
   proto::ListNodesReply ListNodes(absl::Time now) const;
+  // A page of the daemons after that name, by name, as ListJobs.
+  proto::ListNodesReply ListNodes(absl::Time now, const std::string& after, size_t bytes_max) const;
   // Takes a daemon out of service, once that is saved, or back into it: a server's shards go to
   // others, and neither servers nor workers take anything new. Errors, each in one line: NotFound
   // (no daemon has the name), FailedPrecondition (running jobs need the server, and no other one is
@@ -94,16 +124,17 @@ class CoordinatorCore {
   // Errors: NotFound; FailedPrecondition (the job is not traced).
   absl::StatusOr<TraceFound> GetTrace(JobId job, absl::Time now) const;
   const TraceStore& traces() const { return traces_; }
-  // What was refused since the start, by cause; other causes may be added.
+  // Refusals since the start, by cause; other causes may be added.
   std::map<std::string, uint64_t>& refusals() { return refusals_; }
 
  private:
   proto::DrainReply TellDrain(const Daemon& daemon) const;
-  // Whether a server may be drained, as far as running jobs go.
+  // Returns whether a server may be drained, as far as running jobs go.
   absl::Status CheckOthersAreLeft(const Daemon& daemon) const;
   // Drained by its user, or about to end.
   bool IsTakenOut(const std::string& name) const;
   absl::Status SaveDraining(std::set<std::string> names);
+  proto::DaemonStatus StatusOf(const Daemon& daemon, absl::Time now) const;
   void OnRegister(SessionId session, const proto::Register& registration, absl::Time now);
   // `session` has not registered and never will.
   void RefuseNewcomer(SessionId session, const std::string& cause);

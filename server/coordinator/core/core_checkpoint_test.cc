@@ -1,12 +1,11 @@
 // Checkpoints that jobs write and go on from, by events.
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/core_harness.h"
+#include "server/testing/core_harness.h"
 
 namespace strata::server {
 namespace {
@@ -14,6 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using Message = proto::CoordinatorMessage;
 
 class CoreCheckpointTest : public ::testing::Test {
@@ -35,7 +35,7 @@ class CoreCheckpointTest : public ::testing::Test {
     ready.set_can_resume(can_resume);
     cluster_.Ready("w1", ready);
   }
-  // Brings a job that has been submitted to training, as one that begins anew.
+  // Brings a job that has been submitted to training, as one that does not resume.
   void Train(uint32_t job) {
     cluster_.Found(job, CheckpointFound());
     Ready(job);
@@ -53,7 +53,7 @@ class CoreCheckpointTest : public ::testing::Test {
     cluster_.JoinServer("s2", 1, {job});
     cluster_.JoinWorker("w1", 2, {job});
   }
-  // What a job that has written a checkpoint leaves.
+  // The checkpoint that a finished job leaves.
   CheckpointFound Written(uint64_t clock) {
     const uint32_t job = cluster_.Submit(Job());
     Train(job);
@@ -200,7 +200,7 @@ TEST_F(CoreCheckpointTest, OneThatBecameWholeWithoutACoordinatorIsCompletedByThe
   cluster_.Kept(job, 10);
   cluster_.WritePart("s1", job, 20, 0);
   ComeBackTo(job);
-  // What was said lately is said again, and what nobody could hear comes then.
+  // Recent messages come again, then those that nobody could hear.
   WriteParts(job, 10);
   WriteParts(job, 20);
   const std::vector<CheckpointToKeep> to_keep = cluster_.TakeToKeep();
@@ -387,5 +387,198 @@ TEST_F(CoreCheckpointTest, AServerThatCallsNothingDamagedFailsTheJob) {
   EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED) << "else it would start for ever";
 }
 
+// ---- the store refuses a job's state ----
+
+class CoreSaveTest : public ::testing::Test {
+ protected:
+  void JoinAll() {
+    cluster_.JoinServer("s1", 1);
+    for (const char* worker : {"w1", "w2"}) cluster_.JoinWorker(worker, 2);
+    for (const char* worker : {"w1", "w2"}) cluster_.Sent(worker);
+  }
+
+  CoreHarness cluster_;
+};
+
+TEST_F(CoreSaveTest, AJobWhoseStartCannotBeSavedFailsBeforeAnythingStarts) {
+  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(4));
+  cluster_.JoinServer("s1", 1);
+  cluster_.JoinWorker("w1", 2);
+  cluster_.FailNextPersist();
+  cluster_.JoinWorker("w2", 2);
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
+  EXPECT_EQ(cluster_.Status(job).reason(), "the coordinator cannot save the job: disk full");
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StopNode 1"));
+}
+
+TEST_F(CoreSaveTest, AJobWhoseTrainingCannotBeSavedFails) {
+  JoinAll();
+  const uint32_t job = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {});
+  cluster_.FailNextPersist();
+  cluster_.Installed("s1", job);
+  EXPECT_EQ(cluster_.Status(job).reason(), "the coordinator cannot save the job: disk full");
+  EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("StartNode 1", "StopNode 1"));
+}
+
+TEST_F(CoreSaveTest, AnEndThatCouldNotBeSavedIsSavedLater) {
+  JoinAll();
+  const uint32_t job = cluster_.Train(CoreHarness::SomeJob(4), {"w1", "w2"}, {"s1"});
+  cluster_.Finished("w1", job);
+  cluster_.FailNextPersist();
+  cluster_.Finished("w2", job);
+  EXPECT_EQ(cluster_.Status(job).state(), proto::FINISHED);
+  EXPECT_EQ(cluster_.stored().at(job).status().state(), proto::RUNNING);
+  cluster_.Advance(absl::Milliseconds(100));
+  EXPECT_EQ(cluster_.stored().at(job).status().state(), proto::FINISHED);
+}
+
+// ---- jobs that resumed from another job's folder ----
+
+class CoreOriginTest : public ::testing::Test {
+ protected:
+  CoreOriginTest() {
+    cluster_.JoinServer("s1", 1);
+    cluster_.JoinWorker("w1", 2);
+  }
+  // Brings the job to training, from the checkpoint that its store has.
+  void Train(const CheckpointFound& found) {
+    cluster_.Found(job_, found);
+    cluster_.Advance(absl::Minutes(1));
+    proto::NodeReady ready = CoreHarness::SomeLayout(job_);
+    ready.set_can_resume(true);
+    cluster_.Ready("w1", ready);
+    cluster_.Installed("s1", job_);
+    ASSERT_TRUE(cluster_.stored().at(job_).training()) << cluster_.Status(job_).reason();
+    cluster_.TakeQueries();
+  }
+  CheckpointFound Write(uint64_t clock) {
+    cluster_.WritePart("s1", job_, clock, 0);
+    const std::vector<CheckpointToKeep> to_keep = cluster_.TakeToKeep();
+    EXPECT_THAT(to_keep, SizeIs(1));
+    if (to_keep.empty()) return {};
+    cluster_.Kept(job_, clock);
+    CheckpointFound found{.manifest = to_keep[0].manifest};
+    EXPECT_TRUE(found.record.ParseFromString(found.manifest.record));
+    return found;
+  }
+  // A job in /d that has gone on from another one's checkpoint of step 10 in /c.
+  CheckpointFound Begin() {
+    proto::Job wish = CoreHarness::SomeJob(2);
+    wish.mutable_checkpoint()->set_every_steps(10);
+    wish.mutable_restart()->set_attempts(3);
+    wish.mutable_checkpoint()->set_dir("/c");
+    job_ = cluster_.Submit(wish);
+    Train({});
+    const CheckpointFound origin = Write(10);
+    cluster_.Finished("w1", job_);
+    wish.mutable_checkpoint()->set_dir("/d");
+    job_ = cluster_.Submit(wish, "/c");
+    Train(origin);
+    return origin;
+  }
+
+  CoreHarness cluster_;
+  uint32_t job_ = 0;
+};
+
+TEST_F(CoreOriginTest, WithoutTheFolderOfItsOwnItWaitsAndDoesNotGoBackToWhereItBegan) {
+  Begin();
+  Write(20);
+  cluster_.Failed("w1", job_, "boom");
+  cluster_.TakeQueries();
+  cluster_.Found(job_, absl::NotFoundError("no complete checkpoint in /d"));
+  EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("is the folder there?"));
+  cluster_.Advance(absl::Seconds(6));
+  const std::vector<CheckpointQuery> queries = cluster_.TakeQueries();
+  ASSERT_THAT(queries, SizeIs(1));
+  EXPECT_EQ(queries[0].resume_dir, "/d");
+}
+
+TEST_F(CoreOriginTest, WhereAllOfItsOwnAreDamagedItGoesBackToWhereItBeganAndWritesThemAnew) {
+  const CheckpointFound origin = Begin();
+  const CheckpointFound own = Write(40);
+  cluster_.Failed("w1", job_, "boom");
+  cluster_.Found(job_, own);
+  cluster_.Advance(absl::Seconds(1));
+  proto::NodeReady ready = CoreHarness::SomeLayout(job_);
+  ready.set_can_resume(true);
+  cluster_.Ready("w1", ready);
+  cluster_.Installed("s1", job_, "shard-0: checksum", /*is_damaged=*/true);
+  cluster_.TakeQueries();
+  cluster_.Found(job_, absl::NotFoundError("no complete checkpoint in /d of a step before 40"));
+  EXPECT_EQ(cluster_.TakeQueries().at(0).resume_dir, "/c");
+  Train(origin);
+  EXPECT_EQ(cluster_.Status(job_).checkpoints().resumed_step(), 10);
+  EXPECT_EQ(cluster_.Status(job_).checkpoints().complete(), 0) << "it has none of its own";
+  // That of step 20 counts for a coordinator that takes over now, too.
+  cluster_.Restart();
+  cluster_.JoinServer("s1", 1, {job_});
+  cluster_.JoinWorker("w1", 2, {job_});
+  Write(20);
+  EXPECT_EQ(cluster_.Status(job_).checkpoints().newest_step(), 20);
+}
+
+// ---- errors name jobs of other namespaces to nobody ----
+
+class NamedJobsTest : public ::testing::Test {
+ protected:
+  uint32_t Submit(const std::string& tenant, const std::string& dir, const std::string& from = "") {
+    proto::Job job = CoreHarness::SomeJob(1);
+    job.mutable_checkpoint()->set_dir(dir);
+    job.mutable_checkpoint()->set_every_steps(10);
+    proto::ResumeFrom resume;
+    resume.set_dir(from);
+    const Submitter by{.owner = {tenant.empty() ? "" : "alice", tenant}, .sees_all = false};
+    const auto id = cluster_.core().Submit(job, resume, ++token_, cluster_.now(), by);
+    EXPECT_TRUE(id.ok()) << id.status();
+    return id.value_or(JobId()).value();
+  }
+
+  CoreHarness cluster_;
+  uint64_t token_ = 0;
+};
+
+TEST_F(NamedJobsTest, ANamespaceIsToldOfItsOwnJobsAndTheDefaultOneOfNoOthers) {
+  const uint32_t visions = Submit("vision", "/a"), speechs = Submit("speech", "/b");
+  const uint32_t defaults = Submit("", "/c"), newest = Submit("vision", "/d"), unknown = 99;
+  cluster_.TakeQueries();
+  // Each asks once more with all of them there.
+  for (const uint32_t job : {visions, speechs, defaults, newest}) {
+    cluster_.Found(job, absl::UnavailableError("503"));
+  }
+  cluster_.Advance(absl::Seconds(6));
+  const std::vector<CheckpointQuery> queries = cluster_.TakeQueries();
+  ASSERT_THAT(queries, SizeIs(4));
+  const NamedJobs& in_vision = queries[0].named;
+  EXPECT_TRUE(in_vision.Has(visions, true));
+  EXPECT_TRUE(in_vision.Has(newest, true));
+  EXPECT_FALSE(in_vision.Has(visions, /*of_this_cluster=*/false));
+  for (const uint32_t job : {speechs, defaults, unknown}) EXPECT_FALSE(in_vision.Has(job, true));
+  const NamedJobs& in_default = queries[2].named;
+  for (const uint32_t job : {visions, speechs, newest}) EXPECT_FALSE(in_default.Has(job, true));
+  for (const uint32_t job : {defaults, unknown}) EXPECT_TRUE(in_default.Has(job, true));
+  EXPECT_TRUE(in_default.Has(visions, /*of_this_cluster=*/false));
+}
+
+TEST_F(NamedJobsTest, AJobThatCannotGoOnSaysWhoseCheckpointItIsToItsNamespaceAlone) {
+  const uint32_t secret = Submit("speech", "/b");
+  const std::string tenants[] = {"vision", "speech"};
+  for (const std::string& tenant : tenants) {
+    const uint32_t job = Submit(tenant, "/of-" + tenant, "/b");
+    const std::vector<CheckpointQuery> queries = cluster_.TakeQueries();
+    ASSERT_FALSE(queries.empty());
+    CheckpointFound found;
+    found.manifest.job = secret;
+    found.manifest.job_name = "secret-project";
+    found.record.set_cluster(queries.back().cluster);
+    found.record.mutable_job()->mutable_model()->set_zoo("another");
+    cluster_.Found(job, found);
+    EXPECT_EQ(cluster_.Status(job).state(), proto::FAILED);
+    const std::string whose = tenant == "vision" ? "another job" : "job 1, secret-project";
+    EXPECT_THAT(cluster_.Status(job).reason(), HasSubstr("cannot go on from /b (" + whose + "): "));
+  }
+}
+
 }  // namespace
+
 }  // namespace strata::server

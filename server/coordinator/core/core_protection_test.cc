@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/core_harness.h"
+#include "server/testing/core_harness.h"
 
 namespace strata::server {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/core_harness.h"
+#include "server/testing/core_harness.h"
 
 namespace strata::server {
 namespace {

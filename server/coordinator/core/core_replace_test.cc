@@ -1,19 +1,79 @@
 // Nodes that die and are begun again while the job goes on, by events.
+#include <cstdint>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/replace_fixture.h"
+#include "server/testing/core_harness.h"
 
 namespace strata::server {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using Message = proto::CoordinatorMessage;
+
+// A job whose nodes are replaced when they die. Node 0 is on w1 and node 1 on w2, with two ranks
+// each; each of w3 and later could play one of them.
+class ReplaceFixture : public ::testing::Test {
+ protected:
+  ReplaceFixture() {
+    cluster_.JoinServer("s1", 1, {}, 0, "address-s1");
+    cluster_.JoinWorker("w1", 2);
+    cluster_.JoinWorker("w2", 2);
+  }
+  static proto::Job Job() {
+    proto::Job job = CoreHarness::SomeJob(4);
+    job.mutable_replace()->set_per_hour(2);
+    job.mutable_replace()->set_patience_s(60);
+    return job;
+  }
+  static proto::NodeReady Layout(uint32_t job) {
+    proto::NodeReady ready = CoreHarness::SomeLayout(job);
+    ready.set_can_resume(true);
+    return ready;
+  }
+  void Train(const proto::Job& job = Job()) {
+    job_ = cluster_.Submit(job);
+    LetTrain();
+    for (const char* worker : {"w1", "w2"}) cluster_.SayActivity(worker, job_, NodeOf(worker), 50);
+  }
+  // From the start of its nodes.
+  void LetTrain() {
+    for (const char* worker : {"w1", "w2"}) cluster_.Ready(worker, Layout(job_));
+    cluster_.Installed("s1", job_);
+    ASSERT_TRUE(cluster_.stored().at(job_).training()) << cluster_.Status(job_).reason();
+    ForgetSent();
+  }
+  static uint32_t NodeOf(const std::string& worker) { return worker == "w1" ? 0 : 1; }
+  void ForgetSent() {
+    for (const char* daemon : {"w1", "w2", "w3", "w4"}) cluster_.Sent(daemon);
+  }
+  void Lose(const std::string& daemon) {
+    cluster_.Disconnect(daemon);
+    cluster_.Advance(absl::Seconds(3));
+  }
+  void Rejoin(const std::string& worker, uint32_t node, uint64_t step) {
+    cluster_.Ready(worker, Layout(job_));
+    cluster_.SayActivity(worker, job_, node, step, step);
+  }
+  uint32_t Incarnation(const std::string& worker) {
+    return cluster_.Newest(worker, proto::CoordinatorMessage::kStartNode)
+        .start_node()
+        .incarnation();
+  }
+  proto::JobStatus Status() { return cluster_.Status(job_); }
+  proto::ReplacementStatus Newest() {
+    return Status().replacements(Status().replacements_size() - 1);
+  }
+
+  CoreHarness cluster_;
+  uint32_t job_ = 0;
+};
 
 using CoreReplaceTest = ReplaceFixture;
 
@@ -388,5 +448,389 @@ TEST_F(CoreReplaceTest, WhereTheFirstNodeGoesTheMetricsGo) {
   EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("JobMetrics 1"));
 }
 
+// ---- breaks, old news, restarts ----
+
+using CoreReplaceBreakTest = ReplaceFixture;
+
+TEST_F(CoreReplaceBreakTest, NobodyIsToldWhatIsNotSaved) {
+  cluster_.JoinWorker("w3", 2);
+  Train();
+  cluster_.FailNextPersist();
+  Lose("w2");
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("StopNode 1"));
+  EXPECT_EQ(Status().state(), proto::FAILED);
+  EXPECT_THAT(Status().reason(), HasSubstr("cannot save the job"));
+}
+
+TEST_F(CoreReplaceBreakTest, ALineThatBreaksLosesNoCommand) {
+  cluster_.JoinWorker("w3", 2);
+  Train();
+  Lose("w2");
+  cluster_.Sent("w3");
+  cluster_.Disconnect("w3");
+  cluster_.JoinWorker("w3", 2, {});
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "StartNode 1"));
+  cluster_.Ready("w3", Layout(job_));
+  cluster_.Report("w3", job_, 2, 10);
+  cluster_.Sent("w3");
+  cluster_.Disconnect("w3");
+  cluster_.JoinWorker("w3", 2, {job_});
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "RunNode 1"));
+}
+
+TEST_F(CoreReplaceBreakTest, AWorkerThatComesBackWithoutTheJobBeginsItAnew) {
+  Train();
+  cluster_.Disconnect("w2");
+  cluster_.Sent("w2");
+  cluster_.JoinWorker("w2", 2, {});
+  cluster_.Advance(absl::Seconds(5));
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StartNode 1"));
+  EXPECT_EQ(Incarnation("w2"), 2u);
+}
+
+TEST_F(CoreReplaceBreakTest, AFurtherLossBeforeItTrainsIsTheSameReplacement) {
+  cluster_.JoinWorker("w3", 2);
+  cluster_.JoinWorker("w4", 2);
+  Train();
+  Lose("w2");
+  Lose("w3");
+  EXPECT_THAT(cluster_.Sent("w4"), ElementsAre("StartNode 1"));
+  EXPECT_EQ(Incarnation("w4"), 3u);
+  EXPECT_EQ(Status().replacements_size(), 1);
+  EXPECT_EQ(Newest().from(), "w2");
+}
+
+TEST_F(CoreReplaceBreakTest, AWorkerThatComesBackStopsWhatItHadAndMayBeginItAnew) {
+  Train();
+  Lose("w2");
+  cluster_.Sent("w2");
+  cluster_.JoinWorker("w2", 2, {job_});
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StopNode 1", "StartNode 1"));
+  EXPECT_EQ(Incarnation("w2"), 2u);
+}
+
+TEST_F(CoreReplaceBreakTest, AWorkerWhosePlaceIsTakenStopsWhenItComesBack) {
+  cluster_.JoinWorker("w3", 2);
+  Train();
+  Lose("w2");
+  Rejoin("w3", 1, 50);
+  cluster_.JoinWorker("w2", 2, {job_});
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "StopNode 1"));
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3");
+}
+
+TEST_F(CoreReplaceBreakTest, WhatIsSaidOfEarlierProcessesChangesNothing) {
+  Train();
+  cluster_.Failed("w2", job_, "boom");
+  const auto say_all = [&] {
+    cluster_.SetIncarnation("w2", job_, 1);
+    cluster_.Ready("w2", Layout(job_));
+    cluster_.SayActivity("w2", job_, 1, 99, 98);
+    cluster_.Finished("w2", job_, 77);
+    cluster_.Failed("w2", job_, "late");
+    cluster_.SetIncarnation("w2", job_, 2);
+    EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+    EXPECT_EQ(Status().replacements_size(), 1);
+    EXPECT_EQ(Newest().step(), 0u);
+  };
+  cluster_.Sent("w2");
+  say_all();
+  EXPECT_THAT(cluster_.Sent("w2"), IsEmpty()) << "the newest are not ready";
+  cluster_.Ready("w2", Layout(job_));
+  say_all();
+  // Nor what comes from a worker whose place is taken.
+  cluster_.JoinWorker("w3", 2);
+  Lose("w2");
+  cluster_.JoinWorker("w2", 2, {job_});
+  cluster_.Failed("w2", job_, "late");
+  cluster_.Report("w2", job_, 2, 90);
+  EXPECT_EQ(Status().nodes(1).daemon(), "w3");
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+}
+
+TEST_F(CoreReplaceBreakTest, ARankMaySayWhereItsNodeGoesOnBeforeItsActivityIsTold) {
+  Train();
+  const auto say = [&](uint64_t first, uint64_t end, bool is_final) {
+    proto::DaemonMessage message;
+    message.mutable_rank_report()->set_job_id(job_);
+    message.mutable_rank_report()->set_rank(2);
+    message.mutable_rank_report()->set_first_step(first);
+    message.mutable_rank_report()->set_end_step(end);
+    message.mutable_rank_report()->set_final(is_final);
+    cluster_.Send("w2", message);
+  };
+  say(40, 40, false);
+  cluster_.Failed("w2", job_, "boom");
+  say(41, 41, false);  // of processes that are about to be gone
+  EXPECT_EQ(Newest().step(), 0u);
+  cluster_.Ready("w2", Layout(job_));
+  say(48, 60, false);
+  say(60, 60, true);
+  EXPECT_EQ(Newest().step(), 0u);
+  say(48, 48, false);
+  EXPECT_EQ(Newest().step(), 48u);
+  EXPECT_EQ(cluster_.stored().at(job_).status().replacements(0).step(), 48u);
+  say(60, 60, false);
+  EXPECT_EQ(Newest().step(), 48u) << "the first word counts";
+  cluster_.SayActivity("w2", job_, 1, 51, 47);
+  EXPECT_EQ(Newest().step(), 47u) << "but for the aggregator's";
+}
+
+TEST_F(CoreReplaceBreakTest, ShardsThatHaveMovedAreInTheRecordOfTheNewNode) {
+  CoreHarness cluster;
+  for (const char* server : {"s1", "s2"}) {
+    cluster.SetHost(server, std::string("host of ") + server);
+    cluster.JoinServer(server, 1, {}, 0, std::string("address-") + server);
+  }
+  for (const char* worker : {"w1", "w2", "w3"}) cluster.JoinWorker(worker, 2);
+  proto::Job job = Job();
+  job.set_replicas(1);
+  job.set_chunk_elements(500);
+  const uint32_t id = cluster.Submit(job);
+  for (const char* worker : {"w1", "w2"}) cluster.Ready(worker, Layout(id));
+  for (const char* server : {"s1", "s2"}) cluster.Installed(server, id);
+  cluster.Disconnect("s1");
+  cluster.Disconnect("w2");
+  cluster.Advance(absl::Seconds(3));
+  cluster.Sent("w3");
+  cluster.Ready("w3", Layout(id));
+  const proto::Placement placement =
+      cluster.Newest("w3", Message::kRunNode).run_node().record().placement();
+  EXPECT_THAT(placement.shard_generations(), ElementsAre(2, 2)) << cluster.Status(id).reason();
+  EXPECT_THAT(cluster.Status(id).reason(), HasSubstr("have one copy"));
+}
+
+// ---- restarts of the coordinator ----
+
+TEST_F(CoreReplaceBreakTest, ACoordinatorThatRestartsKnowsWhichNodeWaits) {
+  Train();
+  Lose("w2");
+  cluster_.Restart();
+  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
+  cluster_.JoinWorker("w1", 2, {job_});
+  EXPECT_THAT(Status().reason(), StartsWith("node 1 (ranks 2 to 3) waits since 13:46:42 UTC"));
+  cluster_.JoinWorker("w3", 2);
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "StartNode 1"));
+  EXPECT_EQ(Incarnation("w3"), 2u);
+  Rejoin("w3", 1, 50);
+  EXPECT_EQ(Status().state(), proto::RUNNING);
+  EXPECT_EQ(Status().reason(), "");
+}
+
+TEST_F(CoreReplaceBreakTest, WhatElseTheReasonHadSaidIsSaidAgain) {
+  CoreHarness cluster;
+  for (const char* server : {"s1", "s2"}) {
+    cluster.SetHost(server, std::string("host of ") + server);
+    cluster.JoinServer(server, 1, {}, 0, std::string("address-") + server);
+  }
+  for (const char* worker : {"w1", "w2"}) cluster.JoinWorker(worker, 2);
+  proto::Job job = Job();
+  job.set_replicas(1);
+  job.set_chunk_elements(500);
+  const uint32_t id = cluster.Submit(job);
+  for (const char* worker : {"w1", "w2"}) cluster.Ready(worker, Layout(id));
+  for (const char* server : {"s1", "s2"}) cluster.Installed(server, id);
+  cluster.Disconnect("w2");
+  cluster.Advance(absl::Seconds(3));
+  EXPECT_THAT(cluster.stored().at(id).status().reason(), StartsWith("node 1 (ranks 2 to 3) waits"));
+  cluster.Disconnect("s1");
+  cluster.Advance(absl::Seconds(3));
+  cluster.Failed("w1", id, "boom");  // which saves the job
+  cluster.Restart();
+  cluster.JoinServer("s2", 1, {id}, 0, "address-s2");
+  cluster.JoinWorker("w1", 2, {id});
+  cluster.JoinWorker("w3", 2);
+  cluster.Ready("w1", Layout(id));
+  cluster.Ready("w3", Layout(id));
+  EXPECT_EQ(cluster.Status(id).state(), proto::RUNNING) << cluster.Status(id).reason();
+  EXPECT_THAT(cluster.Status(id).reason(), StartsWith("2 of its shards have one copy"));
+}
+
+TEST_F(CoreReplaceBreakTest, AfterARestartWorkersThatAreOnTheirWayAreWaitedFor) {
+  Train();
+  Lose("w2");
+  cluster_.Advance(absl::Seconds(50));
+  cluster_.Restart();
+  cluster_.Advance(absl::Seconds(20));  // more than its patience since the loss
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+}
+
+TEST_F(CoreReplaceBreakTest, ACoordinatorThatRestartsLetsTheNodeBeginThatWasToldTo) {
+  cluster_.JoinWorker("w3", 2);
+  Train();
+  Lose("w2");
+  cluster_.Restart();
+  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.Sent("w3");
+  cluster_.JoinWorker("w3", 2, {job_});
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("Registered", "StartNode 1"));
+  EXPECT_EQ(Incarnation("w3"), 2u);
+  cluster_.Ready("w3", Layout(job_));
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("RunNode 1"));
+}
+
+TEST_F(CoreReplaceBreakTest, ACoordinatorThatRestartsKnowsTheIncarnationThatTrains) {
+  cluster_.JoinWorker("w3", 2);
+  Train();
+  cluster_.Failed("w2", job_, "boom");
+  Rejoin("w2", 1, 50);
+  cluster_.Restart();
+  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.Sent("w2");
+  cluster_.JoinWorker("w2", 2, {job_});
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("Registered", "RunNode 1"));
+  cluster_.SayActivity("w2", job_, 1, 50, 50);
+  cluster_.Failed("w2", job_, "boom");
+  EXPECT_EQ(Status().state(), proto::FAILED) << "it has died at this step before";
+}
+
+TEST_F(CoreReplaceBreakTest, AWorkerThatDoesNotComeBackAfterARestartIsReplaced) {
+  Train();
+  cluster_.Restart();
+  cluster_.JoinServer("s1", 1, {job_}, 0, "address-s1");
+  cluster_.JoinWorker("w1", 2, {job_});
+  cluster_.JoinWorker("w3", 2);
+  cluster_.Sent("w3");
+  cluster_.Advance(absl::Seconds(31));
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("StartNode 1"));
+  EXPECT_THAT(Newest().reason(), HasSubstr("did not come back within 30s"));
+}
+
+// ---- nodes that hang ----
+
+class CoreHangTest : public ReplaceFixture {
+ protected:
+  static constexpr uint64_t kStep = 20;  // at which rank 3 stops
+
+  static proto::Job HangJob() {
+    proto::Job job = Job();
+    job.mutable_replace()->set_hang_after_s(60);
+    return job;
+  }
+  // Every rank is at this step; rank 3, on the worker given, has been for `stopped_s`.
+  void Say(const std::string& worker, uint64_t step, int stopped_s, bool rejoined = false) {
+    proto::DaemonMessage message;
+    proto::NodeActivity* activity = message.mutable_heartbeat()->add_nodes();
+    activity->set_job_id(job_);
+    activity->set_incarnation(worker == "w1" ? 1 : Incarnation(worker));
+    activity->set_node(worker == "w1" ? 0 : 1);
+    activity->set_phase("training");
+    activity->set_process_state("running");
+    if (rejoined) activity->set_rejoined_step(kStep);
+    const uint32_t first = worker == "w1" ? 0 : 2;
+    for (uint32_t rank : {first, first + 1}) {
+      proto::RankActivity* one = activity->add_ranks();
+      one->set_rank(rank);
+      one->set_chunks(10);
+      one->set_process_state(stopped_s > 0 && rank == 3 ? "stopped by a signal" : "running");
+      one->set_waiting(stopped_s > 0 && rank != 3);
+      one->set_clock(one->waiting() ? step + 1 : step);
+      one->set_idle_ms(stopped_s * 1000);
+    }
+    cluster_.Send(worker, message);
+  }
+  // A step is a second.
+  void TrainUntilItStops(const proto::Job& job) {
+    job_ = cluster_.Submit(job);
+    LetTrain();
+    for (uint64_t step = 0; step <= kStep; ++step) {
+      for (const char* worker : {"w1", "w2"}) Say(worker, step, 0);
+      cluster_.Advance(absl::Seconds(1));
+    }
+  }
+  void StandStill(const std::string& worker, int from_s, int to_s, bool rejoined = false) {
+    for (int second = from_s; second <= to_s; ++second) {
+      Say("w1", kStep, second);
+      Say(worker, kStep, second, rejoined);
+      cluster_.Advance(absl::Seconds(1));
+    }
+  }
+};
+
+TEST_F(CoreHangTest, ANodeThatMakesNoProgressGoesOnAtAnotherWorker) {
+  cluster_.JoinWorker("w3", 2);
+  TrainUntilItStops(HangJob());
+  StandStill("w2", 1, 58);
+  EXPECT_THAT(cluster_.Sent("w3"), IsEmpty());
+  EXPECT_THAT(cluster_.Sent("w2"), IsEmpty());
+  StandStill("w2", 59, 61);
+  EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("StopNode 1"));
+  EXPECT_THAT(cluster_.Sent("w3"), ElementsAre("StartNode 1"));
+  EXPECT_THAT(cluster_.Sent("w1"), IsEmpty()) << "it trains on";
+  EXPECT_EQ(Incarnation("w3"), 2u);
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  EXPECT_EQ(Newest().reason(),
+            "node 1 (ranks 2 to 3) made no progress for 60 s: all waited for its rank 3 at step "
+            "20: stopped by a signal");
+  // Processes that are about to be gone still speak.
+  cluster_.SetIncarnation("w2", job_, 1);
+  cluster_.Failed("w2", job_, "late");
+  Rejoin("w3", 1, kStep);
+  EXPECT_EQ(Status().reason(), "");
+  EXPECT_EQ(Newest().step(), kStep);
+}
+
+TEST_F(CoreHangTest, WhereThereIsNoOtherWorkerItGoesOnAtItsOwn) {
+  TrainUntilItStops(HangJob());
+  StandStill("w2", 1, 61);
+  EXPECT_THAT(cluster_.Sent("w2"), Contains("StartNode 1"));
+  EXPECT_EQ(Incarnation("w2"), 2u);
+  EXPECT_EQ(Newest().to(), "w2");
+}
+
+TEST_F(CoreHangTest, ANodeThatHangsTwiceAtOneStepFailsTheJob) {
+  cluster_.JoinWorker("w3", 2);
+  TrainUntilItStops(HangJob());
+  StandStill("w2", 1, 61);
+  Rejoin("w3", 1, kStep);
+  StandStill("w3", 1, 58, /*rejoined=*/true);
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+  StandStill("w3", 59, 61, /*rejoined=*/true);
+  EXPECT_EQ(Status().state(), proto::FAILED);
+  EXPECT_EQ(Status().reason(),
+            "node 1 (ranks 2 to 3) made no progress for 60 s: all waited for its rank 3 at step "
+            "20: stopped by a signal; it was begun again before, and has come no further than "
+            "step 21");
+}
+
+TEST_F(CoreHangTest, ANodeThatHangsWhereItDiedBeforeFailsTheJob) {
+  TrainUntilItStops(HangJob());
+  Say("w2", kStep, 1);
+  cluster_.Failed("w2", job_, "boom");
+  Rejoin("w2", 1, kStep);
+  StandStill("w2", 1, 61, /*rejoined=*/true);
+  EXPECT_EQ(Status().state(), proto::FAILED);
+}
+
+TEST_F(CoreHangTest, WithoutReplaceOrWithZeroNobodyIs) {
+  cluster_.JoinWorker("w3", 2);
+  proto::Job job = HangJob();
+  job.mutable_replace()->set_hang_after_s(0);
+  TrainUntilItStops(job);
+  StandStill("w2", 1, 200);
+  EXPECT_EQ(Status().replacements_size(), 0);
+  EXPECT_EQ(Status().waits_size(), 1);
+  ASSERT_TRUE(cluster_.core().Cancel(JobId(job_), cluster_.now()).ok());
+  job.clear_replace();
+  TrainUntilItStops(job);
+  StandStill("w2", 1, 200);
+  EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
+}
+
+TEST_F(CoreHangTest, WhatTheCoordinatorSleptThroughIsJudgedByWhatIsSaidThen) {
+  cluster_.JoinWorker("w3", 2);
+  TrainUntilItStops(HangJob());
+  cluster_.Stall(absl::Minutes(10));
+  cluster_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Status().replacements_size(), 0);
+  StandStill("w2", 1, 58);
+  EXPECT_EQ(Status().replacements_size(), 0);
+}
+
 }  // namespace
+
 }  // namespace strata::server

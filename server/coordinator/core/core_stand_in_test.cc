@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/coordinator/testing/elastic_fixture.h"
+#include "server/testing/elastic_fixture.h"
 
 namespace strata::server {
 namespace {

@@ -1,6 +1,8 @@
 #ifndef STRATA_SERVER_COORDINATOR_JOBS_DAEMON_COMMANDS_H_
 #define STRATA_SERVER_COORDINATOR_JOBS_DAEMON_COMMANDS_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "common/ids.h"
@@ -12,14 +14,15 @@
 
 namespace strata::server {
 
-// What daemons are told of jobs. Daemons take each command any number of times, so that one that
-// may be lost is said again. A daemon that is not connected is told nothing: it is told again once
-// it is back. Owns nothing.
+// Sends daemons commands about jobs. Daemons take each command any number of times, so that one
+// that may be lost is said again. A daemon that is not connected is told nothing: it is told again
+// once it is back. Owns nothing.
 class DaemonCommands {
  public:
-  // `membership` and `actions` outlive it.
-  DaemonCommands(const Membership* membership, JobActions* actions)
-      : membership_(membership), actions_(actions) {}
+  // All outlive it. `jobs`: all there are.
+  DaemonCommands(const std::map<JobId, JobEntry>* jobs, const Membership* membership,
+                 JobActions* actions)
+      : jobs_(jobs), membership_(membership), actions_(actions) {}
 
   void SendStart(const JobEntry& entry, const JobNode& node);
   void SendMeasure(const JobEntry& entry, const JobNode& node);
@@ -31,7 +34,7 @@ class DaemonCommands {
   void SendChange(const proto::ViewChange& change, const std::string& daemon);
   // Has the node stop its all-reduce and say how far it has come, for the ring of this number.
   void SendStopRing(const JobEntry& entry, const JobNode& node, uint32_t number);
-  // Has a worker of the job go on in the ring that was decided upon.
+  // Has a worker of the job continue in the ring that was decided upon.
   void SendFormRing(const proto::FormRing& forming, const std::string& daemon);
   // Tells a daemon of the job where the shard lies now.
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
@@ -39,9 +42,9 @@ class DaemonCommands {
   void SendInstallBackup(const JobEntry& entry, ShardId shard);
   // The same of the server that is to hold it next.
   void SendInstallNext(const JobEntry& entry, ShardId shard);
-  // Has a server fill the copy that is to be the backup next; where there is none, no more of it.
+  // Has a server fill the next backup; where there is none, stop filling.
   void SendFillNext(const JobEntry& entry, ShardId shard, const std::string& server);
-  // The copy that the server speaks of is to be filled no more.
+  // Has the server stop filling the copy that it reported.
   void SendFillNothing(const JobEntry& entry, const proto::BackupReport& report,
                        const std::string& server);
   // The server holds no copy of the shard any more.
@@ -53,8 +56,12 @@ class DaemonCommands {
   void SendRemove(const std::string& daemon, JobId job);
 
  private:
+  // Returns how many ranks of running jobs are on the daemon's machine, which may have several
+  // daemons.
+  uint32_t RanksOnMachineOf(const std::string& daemon) const;
   void SendTo(const std::string& daemon, const proto::CoordinatorMessage& message);
 
+  const std::map<JobId, JobEntry>* const jobs_;
   const Membership* const membership_;
   JobActions* const actions_;
 };

@@ -7,13 +7,13 @@
 #include "common/ids.h"
 #include "common/log.h"
 #include "proto/control.pb.h"
-#include "server/coordinator/checkpoints/checkpoint_work.h"
+#include "server/coordinator/jobs/checkpoint_work.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 #include "server/coordinator/members/membership.h"
 
 namespace strata::server {
 
-// What the life of jobs makes the coordinator do. The methods are called from within the job
+// Effects of jobs outside the core. The methods are called from within the job
 // table's, in order, and must not call back into it.
 class JobActions {
  public:

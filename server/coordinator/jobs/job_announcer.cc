@@ -6,7 +6,7 @@ namespace strata::server {
 
 absl::Status JobAnnouncer::Save(const JobEntry& entry) {
   bool& is_unsaved = announced_[entry.id()].is_unsaved;
-  const absl::Status saved = actions_->Persist(entry.stored);
+  const absl::Status saved = actions_->Persist(entry.stored());
   if (!saved.ok() && !is_unsaved) {
     LogError("job %d is not saved: %s", entry.id().value(), saved.ToString());
   }

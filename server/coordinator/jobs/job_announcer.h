@@ -16,7 +16,7 @@
 
 namespace strata::server {
 
-// What followers and the store are told of jobs, and what is told again: a state that the store has
+// Tells followers and the store of jobs, and tells again: a state that the store has
 // refused, news that followers have not seen, and records that a break may have lost. Owns these
 // three, by job.
 class JobAnnouncer {

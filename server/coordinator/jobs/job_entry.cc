@@ -3,138 +3,273 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/arena.h"
 #include "common/job/consistency.h"
-#include "common/job/exchange/own_shards.h"
 #include "common/job/job.h"
+#include "common/job/placement.h"
 #include "common/job/program_optimizer.h"
+#include "common/job/views.h"
 #include "common/require.h"
-#include "server/coordinator/checkpoints/go_on.h"
-#include "server/coordinator/jobs/node_agreement.h"
-#include "server/coordinator/jobs/views/view_layout.h"
+#include "server/coordinator/jobs/go_on.h"
+#include "server/coordinator/jobs/job_node.h"
+#include "server/coordinator/jobs/view_layout.h"
+#include "server/coordinator/members/membership.h"
 
 namespace strata::server {
 namespace {
 
-// Returns the clock of a finished job's last checkpoint; 0: there is none, or it is not known.
-uint64_t LastCheckpoint(const JobEntry& entry) {
-  const uint64_t every = ClocksPerCheckpoint(entry.job());
-  if (every == 0 || entry.has_missed_parts || entry.nodes.empty()) return 0;
-  const JobNode& leader = entry.leader();
-  if (!leader.steps_made) return 0;
-  const uint64_t clocks = *leader.steps_made / StepsPerClock(entry.job());
-  const uint64_t last = clocks / every * every;
-  return last > entry.stored.record().resume().clock() ? last : 0;
+// A script's name says more than its interpreter's.
+std::string ModelName(const proto::Job& job) {
+  if (job.has_model()) return job.model().zoo();
+  const proto::Program& program = job.program();
+  const bool is_script = program.args_size() > 0 && absl::EndsWith(program.args(0), ".py");
+  return is_script ? std::filesystem::path(program.args(0)).filename().string() : program.path();
+}
+
+// A program decides itself how many epochs it makes; the default says nothing of that.
+uint32_t ShownEpochs(const proto::Job& job) {
+  return job.has_program() && job.epochs() <= 1 ? 0 : job.epochs();
+}
+
+// Where ranks take local steps by themselves, the job counts exchanges. Users count steps.
+void ShowLocalSteps(uint64_t per_step, proto::JobStatus* shown) {
+  if (per_step == 1) return;
+  for (auto& restart : *shown->mutable_restarts()) restart.set_step(restart.step() * per_step);
+  for (auto& one : *shown->mutable_replacements()) one.set_step(one.step() * per_step);
+  if (!shown->has_checkpoints()) return;
+  proto::CheckpointStatus* checkpoints = shown->mutable_checkpoints();
+  checkpoints->set_newest_step(checkpoints->newest_step() * per_step);
+  checkpoints->set_resumed_step(checkpoints->resumed_step() * per_step);
+  if (!checkpoints->has_writing_step()) return;
+  checkpoints->set_writing_step(checkpoints->writing_step() * per_step);
 }
 
 }  // namespace
 
+void JobWaits::ObserveStage(JobStage stage, absl::Time now) {
+  if (stage_seen_ == stage) return;
+  stage_seen_ = stage;
+  stage_since_ = now;
+}
+
+std::vector<std::string> JobWaits::Update(const JobScene& scene, const proto::JobStatus& status,
+                                          const DiagnosisTiming& timing, absl::Time now) {
+  waits_ = Diagnose(scene, now, timing);
+  hang_watch_.Observe(scene, now);
+  hung_ = hang_watch_.Find(scene, waits_, timing, now);
+  return stall_log_.OnWaits(status, waits_, now);
+}
+
+void JobWaits::Excuse(absl::Duration gap, absl::Time now) {
+  activity_.Excuse(gap, now);
+  hang_watch_.Excuse(gap, now);
+  stage_since_ = Excused(stage_since_, gap, now);
+}
+
+// ---- entries that are made ----
+
+JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,
+                             const std::string& resume_dir, absl::Time now) {
+  JobEntry entry;
+  entry.stored_.mutable_resume()->set_dir(resume_dir);
+  entry.stored_.mutable_resume()->set_origin_dir(resume_dir);
+  proto::JobRecord* record = entry.stored_.mutable_record();
+  record->set_job_id(id.value());
+  record->set_token(token);
+  record->set_cluster(cluster);
+  *record->mutable_job() = job;
+  proto::JobStatus& status = entry.status();
+  status.set_job_id(id.value());
+  status.set_name(job.name());
+  status.set_state(proto::QUEUED);
+  status.set_mode(ShownModeName(job.consistency()));
+  status.set_model(ModelName(job));
+  status.set_exchange(proto::Job::Exchange_Name(job.exchange()));
+  status.set_ranks(job.ranks());
+  status.set_submitted_ms(absl::ToUnixMillis(now));
+  status.mutable_progress()->set_epochs(job.epochs());
+  status.mutable_progress()->set_test_accuracy(-1);
+  status.mutable_progress()->set_eta_s(-1);
+  *status.mutable_job() = job;
+  return entry;
+}
+
+JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
+  JobEntry entry;
+  entry.stored_ = stored;
+  const proto::JobState state = stored.status().state();
+  if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
+  // Nobody completes what an ended job had under way.
+  if (state != proto::QUEUED && state != proto::RUNNING)
+    entry.status().mutable_checkpoints()->clear_writing_step();
+  if (state != proto::RUNNING) return entry;
+  if (stored.training() && stored.record().job().has_checkpoint()) {
+    entry.BeginLedger();
+    entry.ledger_.TakeOver(entry.status().checkpoints());
+    entry.has_missed_parts_ = true;
+  }
+  entry.stage_ = stored.training() ? JobStage::kTraining : JobStage::kStarting;
+  const absl::StatusOr<Views> views = Views::Of(stored.record());
+  STRATA_REQUIRE(views.ok());
+  for (int i = 0; i < stored.status().nodes_size(); ++i) {
+    entry.nodes_.push_back(JobNode::Restored(stored, i));
+    JobNode& node = entry.nodes_.back();
+    if (node.takes_part()) node.SetJoinedAt(views->JoinedAt(NodeId(node.node())));
+  }
+  for (int i = 0; i < stored.status().shards_size(); ++i) {
+    const proto::JobShardStatus& shard = stored.status().shards(i);
+    for (const std::string& daemon : {shard.daemon(), shard.backup(), shard.next_backup()}) {
+      if (daemon.empty() || entry.ServerOn(daemon) != nullptr) continue;
+      entry.servers_.push_back({.daemon = daemon, .installed = true, .present = false});
+    }
+    if (!shard.daemon().empty()) entry.ServerOn(shard.daemon())->job_shards.push_back(i);
+  }
+  entry.GoOnWithChange();
+  entry.metrics_ = entry.MakeMetrics();
+  return entry;
+}
+
+// Nobody that has promised nothing may run before all servers have it.
+void JobEntry::GoOnWithChange() {
+  const auto& changes = stored_.record().view_changes();
+  if (!stored_.training() || changes.empty()) return;
+  const proto::ViewChange& newest = *changes.rbegin();
+  const bool is_told = newest.number() <= stored_.view_told();
+  if (is_told || newest.at_clock() <= stored_.record().resume().clock()) return;
+  agreement_.Install(newest, server_names());
+}
+
+// Ranks that are not there are not waited for.
+MetricsMerge JobEntry::MakeMetrics() const {
+  const proto::JobRecord& record = stored_.record();
+  uint32_t ranks = 0;
+  for (const proto::LogicalNode& node : record.view().nodes()) ranks += node.ranks();
+  MetricsMerge made(ranks, ShownEpochs(job()), record.samples_per_epoch(), stored_.total_steps(),
+                    record.resume().step());
+  made.SetLocalSteps(ProgramStepsPerStep(job()));
+  const absl::StatusOr<Views> views = Views::Of(record);
+  STRATA_REQUIRE(views.ok());
+  const uint64_t resumed = record.resume().clock();
+  if (is_elastic() && resumed > 0) made.SetEarlier(views->RankStepsBefore(resumed));
+  for (const proto::LogicalNode& node : record.view().nodes()) {
+    const NodeId id(node.node());
+    if (drops_lost() && stored_.status().nodes(static_cast<int>(node.node())).absent()) {
+      made.Drop(node.first_rank(), node.ranks());
+      continue;
+    }
+    if (!views->HasEver(id)) made.Leave(node.first_rank(), node.ranks(), 0);
+    const uint64_t joined = views->JoinedAt(id);
+    if (joined > 0) made.Join(node.first_rank(), node.ranks(), joined);
+    if (const auto leaves = views->LeavesAt(id); leaves && *leaves > views->first_clock()) {
+      made.Leave(node.first_rank(), node.ranks(), *leaves);
+    }
+  }
+  return made;
+}
+
+// ---- what they have and do ----
+
 bool JobEntry::all_ready() const {
-  return std::all_of(nodes.begin(), nodes.end(),
-                     [](const JobNode& node) { return node.ready || node.absent; });
+  return std::all_of(nodes_.begin(), nodes_.end(),
+                     [](const JobNode& node) { return node.ready() || node.absent(); });
 }
 
 JobNode* JobEntry::NodeOn(const std::string& daemon) {
-  const auto it = std::find_if(nodes.begin(), nodes.end(),
-                               [&](const JobNode& node) { return node.daemon == daemon; });
-  return it == nodes.end() ? nullptr : &*it;
+  const auto it = std::find_if(nodes_.begin(), nodes_.end(),
+                               [&](const JobNode& node) { return node.daemon() == daemon; });
+  return it == nodes_.end() ? nullptr : &*it;
 }
 
 JobServer* JobEntry::ServerOn(const std::string& daemon) {
-  const auto it = std::find_if(servers.begin(), servers.end(),
+  const auto it = std::find_if(servers_.begin(), servers_.end(),
                                [&](const JobServer& server) { return server.daemon == daemon; });
-  return it == servers.end() ? nullptr : &*it;
+  return it == servers_.end() ? nullptr : &*it;
+}
+
+bool JobEntry::RemoveServer(const std::string& daemon) {
+  return std::erase_if(servers_, [&](const JobServer& one) { return one.daemon == daemon; }) > 0;
 }
 
 std::set<std::string> JobEntry::server_names() const {
   std::set<std::string> names;
-  for (const JobServer& server : servers) names.insert(server.daemon);
+  for (const JobServer& server : servers_) names.insert(server.daemon);
   return names;
 }
 
 const JobNode& JobEntry::leader() const {
-  STRATA_REQUIRE(!nodes.empty());
-  const auto first = std::find_if(nodes.begin(), nodes.end(),
+  STRATA_REQUIRE(!nodes_.empty());
+  const auto first = std::find_if(nodes_.begin(), nodes_.end(),
                                   [](const JobNode& node) { return node.takes_part(); });
-  return first == nodes.end() ? nodes.front() : *first;
+  return first == nodes_.end() ? nodes_.front() : *first;
 }
 
 uint32_t JobEntry::held_ranks() const {
   if (!is_elastic() || !running()) return job().ranks();
   uint32_t ranks = 0;
-  for (const JobNode& node : nodes) {
-    if (!node.absent) ranks += node.ranks;
+  for (const JobNode& node : nodes_) {
+    if (!node.absent()) ranks += node.ranks();
   }
   return ranks;
 }
 
 void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
   STRATA_REQUIRE(queued() && !blocks.empty());
-  stored.set_protocol_version(blocks.front().protocol);
-  LayOutNodes(blocks, stored.resume().from(), stored.mutable_record());
-  stored.set_view_proposed(HighestViewNumber(stored.record()));
-  stored.set_view_told(stored.view_proposed());
-  nodes.clear();
-  stored.clear_nodes();
-  stored.clear_node_finished();
+  stored_.set_protocol_version(blocks.front().protocol);
+  LayOutNodes(blocks, stored_.resume().from(), stored_.mutable_record());
+  stored_.set_view_proposed(HighestViewNumber(stored_.record()));
+  stored_.set_view_told(stored_.view_proposed());
+  nodes_.clear();
+  stored_.clear_nodes();
+  stored_.clear_node_finished();
   status().clear_nodes();
   status().set_ranks(0);
-  for (const proto::LogicalNode& logical : stored.record().view().nodes()) {
-    JobNode node;
-    node.node = nodes.size();
-    node.first_rank = logical.first_rank();
-    node.ranks = logical.ranks();
-    node.absent = nodes.size() >= blocks.size();
-    node.finished = node.absent;
-    if (!node.absent) node.daemon = blocks[nodes.size()].daemon;
-    if (!node.absent) status().set_ranks(status().ranks() + node.ranks);
+  for (const proto::LogicalNode& logical : stored_.record().view().nodes()) {
+    const size_t number = nodes_.size();
+    const std::string daemon = number < blocks.size() ? blocks[number].daemon : "";
+    JobNode node = JobNode::Laid(static_cast<uint32_t>(number), logical, daemon);
+    if (!node.absent()) status().set_ranks(status().ranks() + node.ranks());
     proto::JobNodeStatus* shown = status().add_nodes();
-    shown->set_node(node.node);
-    shown->set_daemon(node.daemon);
-    shown->set_first_rank(node.first_rank);
-    shown->set_ranks(node.ranks);
-    shown->set_incarnation(node.incarnation);
-    shown->set_absent(node.absent);
-    stored.add_node_finished(node.finished);
-    nodes.push_back(std::move(node));
+    shown->set_node(node.node());
+    shown->set_daemon(node.daemon());
+    shown->set_first_rank(node.first_rank());
+    shown->set_ranks(node.ranks());
+    shown->set_incarnation(node.incarnation());
+    shown->set_absent(node.absent());
+    stored_.add_node_finished(node.finished());
+    nodes_.push_back(std::move(node));
   }
 }
 
 void JobEntry::StoreNode(const JobNode& node) {
-  const int index = static_cast<int>(node.node);
+  const int index = static_cast<int>(node.node());
   proto::JobNodeStatus* shown = status().mutable_nodes(index);
   // Whose it was last: that one may still speak of it.
-  if (!node.absent) shown->set_daemon(node.daemon);
-  shown->set_incarnation(node.incarnation);
-  shown->set_absent(node.absent);
-  shown->set_joins(node.joins);
+  if (!node.absent()) shown->set_daemon(node.daemon());
+  shown->set_incarnation(node.incarnation());
+  shown->set_absent(node.absent());
+  shown->set_joins(node.joins());
   shown->clear_leaves_at();
-  if (node.leaves_at) shown->set_leaves_at(*node.leaves_at);
-  stored.set_node_finished(index, node.finished);
-  while (stored.nodes_size() < status().nodes_size()) stored.add_nodes()->set_is_told_to_run(true);
-  proto::StoredNode* kept = stored.mutable_nodes(index);
-  kept->set_is_told_to_run(node.ready);
-  if (node.died_at_step) kept->set_died_at_step(*node.died_at_step);
-  kept->set_dropped(node.dropped);
-  kept->set_takes_last(node.takes_last);
+  if (node.leaves_at()) shown->set_leaves_at(*node.leaves_at());
+  stored_.set_node_finished(index, node.finished());
+  while (stored_.nodes_size() < status().nodes_size())
+    stored_.add_nodes()->set_is_told_to_run(true);
+  proto::StoredNode* kept = stored_.mutable_nodes(index);
+  kept->set_is_told_to_run(node.ready());
+  if (node.died_at_step()) kept->set_died_at_step(*node.died_at_step());
+  kept->set_dropped(node.dropped());
+  kept->set_takes_last(node.takes_last());
 }
 
 void JobEntry::MakeAbsent(JobNode* node) {
-  ++node->incarnation;
-  node->absent = node->finished = node->present = true;
-  node->joins = node->ready = node->replaced = node->waits_to_run = false;
-  node->joined_at = node->steps = 0;
-  node->leaves_at.reset();
-  node->steps_made.reset();
-  node->died_at_step.reset();
-  node->info.Clear();
-  node->missing_since = absl::InfiniteFuture();
-  node->daemon.clear();
-  waits.activity().ForgetNode(node->node);
+  node->Vacate();
+  waits_.activity().ForgetNode(node->node());
   StoreNode(*node);
 }
 
@@ -155,17 +290,17 @@ void JobEntry::ShowChange(const proto::ViewChange& change, uint32_t ranks,
 void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& from,
                             const std::vector<std::optional<BackupPlace>>& backups) {
   STRATA_REQUIRE(stage_ == JobStage::kStarting);
-  *stored.mutable_record()->mutable_placement() = placement.placement;
-  const ChunkMap map(stored.record().layout().elements(), placement.placement.chunk_elements());
+  *stored_.mutable_record()->mutable_placement() = placement.placement;
+  const ChunkMap map(stored_.record().layout().elements(), placement.placement.chunk_elements());
   status().set_chunks(map.chunks());
   status().set_chunk_elements(map.chunk_elements());
-  stored.mutable_record()->mutable_job()->set_chunk_elements(map.chunk_elements());
+  stored_.mutable_record()->mutable_job()->set_chunk_elements(map.chunk_elements());
   status().mutable_job()->set_chunk_elements(map.chunk_elements());
   status().set_placement(placement.placement.reason());
   std::vector<uint32_t> chunks(placement.placement.shard_endpoints_size(), 0);
   for (const uint32_t shard : placement.placement.shard_of_chunk()) ++chunks[shard];
   for (size_t i = 0; i < placement.shards_of_server.size(); ++i) {
-    servers.push_back({.daemon = from[i].daemon, .job_shards = placement.shards_of_server[i]});
+    servers_.push_back({.daemon = from[i].daemon, .job_shards = placement.shards_of_server[i]});
     for (size_t k = 0; k < from[i].ports.size(); ++k) {
       proto::JobShardStatus* shown = status().add_shards();
       shown->set_daemon(from[i].daemon);
@@ -178,7 +313,7 @@ void JobEntry::SetPlacement(const JobPlacement& placement, const std::vector<Ser
 
 void JobEntry::SetBackups(const std::vector<ServerShards>& from,
                           const std::vector<std::optional<BackupPlace>>& backups) {
-  proto::Placement* const placement = stored.mutable_record()->mutable_placement();
+  proto::Placement* const placement = stored_.mutable_record()->mutable_placement();
   for (size_t shard = 0; shard < backups.size(); ++shard) {
     placement->add_shard_generations(placement->generation());
     std::string* const endpoint = placement->add_backup_endpoints();
@@ -187,8 +322,8 @@ void JobEntry::SetBackups(const std::vector<ServerShards>& from,
     const auto thread = static_cast<uint32_t>(backups[shard]->thread);
     *endpoint = ShardEndpoint(server, thread);
     if (ServerOn(server.daemon) == nullptr) {
-      servers.push_back({.daemon = server.daemon,
-                         .job_shards = std::vector<uint32_t>(server.ports.size(), kNoShard)});
+      servers_.push_back({.daemon = server.daemon,
+                          .job_shards = std::vector<uint32_t>(server.ports.size(), kNoShard)});
     }
     proto::OwnBackup& own = ServerOn(server.daemon)->backups.emplace_back();
     own.set_thread(thread);
@@ -201,26 +336,28 @@ void JobEntry::SetBackups(const std::vector<ServerShards>& from,
 
 absl::Status JobEntry::TakeLayout() {
   STRATA_REQUIRE(all_ready());
-  if (absl::Status agree = CheckNodesAgree(nodes); !agree.ok()) return agree;
-  const proto::NodeReady& first = nodes[0].info;
+  if (absl::Status agree = CheckNodesAgree(nodes_); !agree.ok()) return agree;
+  const proto::NodeReady& first = nodes_[0].info();
   proto::Job complete = job();
-  // Those of a small model in a checkpoint are fewer than a job may ask for.
+  // A checkpoint of a small model may have smaller chunks than a job may ask for.
   const uint32_t chunk_elements = complete.chunk_elements();
-  if (stored.record().has_resume()) complete.clear_chunk_elements();
-  absl::Status fits = TakeProgramOptimizer(first.has_optimizer() ? &first.optimizer() : nullptr,
-                                           first.says_rates(), &complete);
-  if (fits.ok()) fits = CheckFitsJob(complete, nodes[0]);
+  if (stored_.record().has_resume()) complete.clear_chunk_elements();
+  const proto::Optimizer* const named = first.has_optimizer() ? &first.optimizer() : nullptr;
+  TakeProgramSamples(first.samples_per_rank(), named, &complete);
+  absl::Status fits = TakeProgramOptimizer(named, first.says_rates(), &complete);
+  if (fits.ok()) fits = CheckFitsJob(complete, nodes_[0]);
   if (!fits.ok()) return fits;
   complete.set_chunk_elements(chunk_elements);
-  proto::JobRecord* record = stored.mutable_record();
+  proto::JobRecord* record = stored_.mutable_record();
   *record->mutable_job() = complete;
   *status().mutable_job() = complete;
   record->set_says_rates(first.says_rates());
+  record->set_marks_absent(first.marks_absent() && MayMarkAbsent(complete));
   *record->mutable_layout() = first.layout();
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());
   const bool is_to_resume = has_checkpoints() || record->has_resume();
-  // Nodes begin anew, or join, while it trains.
+  // Nodes are restarted, or join, while it trains.
   const char* const asks = job().has_replace() ? "replace" : has_joiners() ? "ranks_max" : nullptr;
   record->set_ranks_keep_state(is_to_resume && first.ranks_keep_state());
   if ((is_to_resume || asks != nullptr) && !first.can_resume()) {
@@ -237,21 +374,21 @@ absl::Status JobEntry::TakeLayout() {
         job().has_replace() ? "is lost with a node that dies" : "a node that joins does not have"));
   }
   if (record->has_resume()) {
-    absl::Status same = CheckGoesOn(*record, stored.resume().from());
+    absl::Status same = CheckContinues(*record, stored_.resume().from());
     if (!same.ok()) return same;
   }
   if (job().exchange() == proto::Job::NCCL) {
-    if (absl::Status valid = CheckNcclId(nodes[0], first.nccl_id()); !valid.ok()) return valid;
+    if (absl::Status valid = CheckNcclId(nodes_[0], first.nccl_id()); !valid.ok()) return valid;
     record->set_nccl_id(first.nccl_id());
   }
-  stored.set_total_steps(first.total_steps());
+  stored_.set_total_steps(first.total_steps());
   status().set_run_dir(first.run_dir());
   status().set_elements(first.layout().elements());
   return absl::OkStatus();
 }
 
 void JobEntry::BeginStarting(absl::Time now) {
-  STRATA_REQUIRE(stage_ == JobStage::kQueued && !nodes.empty());
+  STRATA_REQUIRE(stage_ == JobStage::kQueued && !nodes_.empty());
   stage_ = JobStage::kStarting;
   status().set_state(proto::RUNNING);
   if (status().started_ms() == 0) status().set_started_ms(absl::ToUnixMillis(now));
@@ -272,38 +409,39 @@ void JobEntry::BeginTraining(absl::Time now) {
   STRATA_REQUIRE(stage_ == JobStage::kStarting || stage_ == JobStage::kMeasuring ||
                  stage_ == JobStage::kInstalling);
   stage_ = JobStage::kTraining;
-  status().set_reason(left_out);
-  stored.set_training(true);
-  stored.mutable_resume()->set_has_trained(true);
+  status().set_reason(left_out_);
+  stored_.set_training(true);
+  stored_.mutable_resume()->set_has_trained(true);
   if (job().has_checkpoint()) {
     BeginLedger();
   }
-  stored.set_training_began_ms(absl::ToUnixMillis(now));
-  metrics = MakeMetrics();
+  stored_.set_training_began_ms(absl::ToUnixMillis(now));
+  metrics_ = MakeMetrics();
+  states_ = RankStates();
   RefreshProgress();
 }
 
 void JobEntry::BeginLedger() {
-  has_missed_parts = false;
-  ledger = CheckpointLedger(stored.record());
-  ledger.Close(status().mutable_checkpoints());
+  has_missed_parts_ = false;
+  ledger_ = CheckpointLedger(stored_.record());
+  ledger_.Close(status().mutable_checkpoints());
   RenewLedgerRecord();
 }
 
 void JobEntry::RenewLedgerRecord() {
-  proto::JobRecord record = stored.record();
+  proto::JobRecord record = stored_.record();
   record.clear_token();  // it opens the shards to whoever says it
   record.clear_secret();
   record.clear_nccl_id();
   record.clear_resume();
-  ledger_record = record.SerializeAsString();
+  ledger_record_ = record.SerializeAsString();
 }
 
 void JobEntry::Requeue(const std::string& reason, const std::string& new_secret, absl::Time now) {
   STRATA_REQUIRE(running());
   RefreshProgress();
   stage_ = JobStage::kQueued;
-  proto::JobRecord& record = *stored.mutable_record();
+  proto::JobRecord& record = *stored_.mutable_record();
   record.set_attempt(record.attempt() + 1);
   // Processes of the attempt before may still be there: shards do not take what they push, and
   // whose keys were revoked meanwhile cannot know the secret of this one.
@@ -317,28 +455,26 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
   record.clear_layout();
   record.clear_ring();
   record.clear_resume();
-  if (job().has_checkpoint()) ledger.Close(status().mutable_checkpoints());
-  stored.set_training(false);
-  stored.clear_node_finished();
-  stored.clear_nodes();
-  stored.set_view_proposed(0);
-  stored.set_view_told(0);
-  replaces.clear();
-  stored.clear_ring();
-  agreement.End();
-  ring.End();
-  keeps.clear();
-  nodes.clear();
-  servers.clear();
-  waits = JobWaits();
+  if (job().has_checkpoint()) ledger_.Close(status().mutable_checkpoints());
+  stored_.set_training(false);
+  stored_.clear_node_finished();
+  stored_.clear_nodes();
+  stored_.set_view_proposed(0);
+  stored_.set_view_told(0);
+  stored_.clear_ring();
+  agreement_.End();
+  ring_.End();
+  nodes_.clear();
+  servers_.clear();
+  waits_ = JobWaits();
   status().set_state(proto::QUEUED);
   status().set_reason(reason);
   status().set_ranks(job().ranks());
   status().clear_nodes();
   status().clear_shards();
   status().mutable_progress()->set_eta_s(-1);
-  stored.mutable_resume()->set_is_settled(false);
-  stored.mutable_resume()->clear_from();
+  stored_.mutable_resume()->set_is_settled(false);
+  stored_.mutable_resume()->clear_from();
 }
 
 void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time now) {
@@ -349,15 +485,26 @@ void JobEntry::End(proto::JobState state, const std::string& reason, absl::Time 
   status().set_state(state);
   status().set_reason(reason);
   status().set_ended_ms(absl::ToUnixMillis(now));
-  stored.mutable_record()->clear_secret();  // nobody needs it any more
+  stored_.mutable_record()->clear_secret();  // nobody needs it any more
   status().mutable_progress()->set_eta_s(state == proto::FINISHED ? 0 : -1);
-  const uint64_t last = state == proto::FINISHED ? LastCheckpoint(*this) : 0;
-  if (last > 0) ledger.Expect(last, status().mutable_checkpoints());
+  const uint64_t last = state == proto::FINISHED ? LastCheckpoint() : 0;
+  if (last > 0) ledger_.Expect(last, status().mutable_checkpoints());
+}
+
+uint64_t JobEntry::LastCheckpoint() const {
+  const uint64_t every = ClocksPerCheckpoint(job());
+  if (every == 0 || has_missed_parts_ || nodes_.empty()) return 0;
+  const JobNode& first = leader();
+  if (!first.steps_made()) return 0;
+  const uint64_t clocks = *first.steps_made() / StepsPerClock(job());
+  const uint64_t last = clocks / every * every;
+  return last > stored_.record().resume().clock() ? last : 0;
 }
 
 proto::JobStatus JobEntry::Shown() const {
   proto::JobStatus shown = WithProgress();
   AddWaits(&shown);
+  ShowLocalSteps(ProgramStepsPerStep(job()), &shown);
   // Places that nobody takes are no news.
   auto* const nodes = shown.mutable_nodes();
   nodes->erase(std::remove_if(nodes->begin(), nodes->end(),
@@ -367,17 +514,17 @@ proto::JobStatus JobEntry::Shown() const {
 }
 
 void JobEntry::AddWaits(proto::JobStatus* shown) const {
-  if (running()) shown->mutable_waits()->Add(waits.list().begin(), waits.list().end());
+  if (running()) shown->mutable_waits()->Add(waits_.list().begin(), waits_.list().end());
 }
 
 proto::JobStatus JobEntry::WithProgress() const {
-  proto::JobStatus shown = stored.status();
-  if (!running() || !stored.training()) return shown;
-  *shown.mutable_progress() = metrics.GetProgress();
-  if (metrics.hidden_share()) shown.set_hidden_share(*metrics.hidden_share());
+  proto::JobStatus shown = stored_.status();
+  if (!running() || !stored_.training()) return shown;
+  *shown.mutable_progress() = metrics_.GetProgress();
+  if (metrics_.hidden_share()) shown.set_hidden_share(*metrics_.hidden_share());
   for (proto::JobNodeStatus& node : *shown.mutable_nodes()) {
     if (node.absent() || node.joins()) continue;
-    node.set_step(metrics.SlowestStep(node.first_rank(), node.ranks()));
+    node.set_step(metrics_.ShownStep(node.first_rank(), node.ranks()));
   }
   return shown;
 }
@@ -388,7 +535,7 @@ void JobEntry::RefreshProgress() {
 }
 
 double JobEntry::ElapsedSeconds(absl::Time now) const {
-  return static_cast<double>(absl::ToUnixMillis(now) - stored.training_began_ms()) / 1e3;
+  return static_cast<double>(absl::ToUnixMillis(now) - stored_.training_began_ms()) / 1e3;
 }
 
 }  // namespace strata::server

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/jobs/daemon_commands.h"
 #include "server/coordinator/jobs/job_announcer.h"
@@ -35,14 +36,16 @@ class JobLife {
   void Install(JobEntry* entry, absl::Time now);
   // Lets the nodes train. REQUIRES: as JobEntry::BeginTraining.
   void Train(JobEntry* entry, absl::Time now);
-  // Fails the job with a reason for the user, or puts it back into the queue where it asks to go on
-  // by itself and may. REQUIRES: !entry->ended().
-  void Fail(const std::string& reason, JobEntry* entry, absl::Time now);
-  // The checkpoint that the job is to go on from is damaged, in words: puts it back into the queue,
-  // to go on from the one before. REQUIRES: entry->running(), and that it goes on from one.
+  // Fails the job with a reason for the user, or puts it back into the queue where it asks to
+  // resume by itself and may. `is_death`: a process or a daemon of it was lost, so nothing says
+  // that the job cannot be started: one that has never trained may resume, too. REQUIRES:
+  // !entry->ended().
+  void Fail(const std::string& reason, JobEntry* entry, absl::Time now, bool is_death = false);
+  // The checkpoint that the job resumes from is damaged, in words: puts it back into the queue,
+  // to resume from the one before. REQUIRES: entry->running(), and that it resumed from one.
   void GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now);
-  // The job waits to go on, but the checkpoint that it was to pass over as damaged is whole: tries
-  // again where it may go on by itself, else fails it. REQUIRES: entry->queued().
+  // The job waits to resume, but the checkpoint that it was to pass over as damaged is whole: tries
+  // again where it may resume by itself, else fails it. REQUIRES: entry->queued().
   void FailWithoutCheckpoint(const std::string& reason, JobEntry* entry, absl::Time now);
   // Ends the job and has its daemons let go of it. REQUIRES: as JobEntry::End.
   void End(proto::JobState state, const std::string& reason, JobEntry* entry, absl::Time now);
@@ -55,7 +58,7 @@ class JobLife {
   bool SaveOrFail(JobEntry* entry, absl::Time now);
 
  private:
-  // Notes that the job has failed and goes on from its newest checkpoint, after a while.
+  // Notes that the job has failed and resumes from its newest checkpoint, after a while.
   void NoteRestart(const std::string& reason, JobEntry* entry, absl::Time now);
   // Puts the job back into the queue, and has its daemons let go of it.
   void StartOver(const std::string& reason, JobEntry* entry, absl::Time now);
@@ -65,8 +68,8 @@ class JobLife {
   // Tells the records of what the ranks have reported, complete or not.
   void FlushRecords(JobEntry* entry, absl::Time now);
   // Has the daemons let go of the job.
-  void HaveLetGo(const std::vector<JobNode>& nodes, const std::vector<JobServer>& servers,
-                 JobId job, const std::string& reason);
+  void TellToRelease(absl::Span<const JobNode> nodes, const std::vector<JobServer>& servers,
+                     JobId job, const std::string& reason);
   const std::function<std::string()> new_secret_;
   JobPlacer* const placer_;
   DaemonCommands* const commands_;

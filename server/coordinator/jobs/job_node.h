@@ -9,72 +9,162 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "proto/control.pb.h"
+#include "proto/job.pb.h"
+#include "proto/record.pb.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 
 namespace strata::server {
 
-// One logical node of a job and the worker daemon that plays it.
-struct JobNode {
+// The state of a node of a job. JobNode has the transitions.
+enum class NodeState {
+  kVacant,          // nobody plays it, and nobody waits for it
+  kJoins,           // its processes start; no change that was decided has it
+  kReadyToJoin,     // they are ready; a change is to add it
+  kStarts,          // takes part; its processes start, or it waits for a worker that starts them
+  kWaitsForChange,  // they are ready, and run once a change of the nodes is installed
+  kReady,           // they are ready; while the job trains: told to run
+  kFinished,        // they have ended their part of the job
+};
+
+// One logical node of a job and the worker daemon that plays it. Its state changes by the verbs
+// only, each of which REQUIRES a legal transition.
+class JobNode {
+ public:
+  // A node of a job that is about to start on `daemon`; empty: vacant.
+  static JobNode Laid(uint32_t node, const proto::LogicalNode& logical, const std::string& daemon);
   // The node as the coordinator knows it after its restart; its daemon is not back yet. REQUIRES:
   // the job runs.
   static JobNode Restored(const proto::StoredJob& stored, int index);
 
-  std::string daemon;  // empty: the node is lost, and waits for another one
-  uint32_t node = 0;
-  uint32_t first_rank = 0;
-  uint32_t ranks = 0;
-  uint32_t incarnation = 1;  // one more with each time that its processes are begun anew
-  bool ready = false;        // while training: its newest incarnation has been told to run
-  bool finished = false;
-  std::optional<uint64_t> steps_made;       // once its ranks make no more
-  uint64_t steps = 0;                       // that one of its ranks has published, at least
-  proto::NodeReady info;                    // once ready
-  std::optional<proto::LinkMeasured> link;  // of an all-reduce, once measured
-  // Since when its daemon, back again, does not hold the job (and has not yet said how it ended).
-  absl::Time missing_since = absl::InfiniteFuture();
-  // Becomes false by a restart of the coordinator, until the daemon is back.
-  bool present = true;
-  // Since when it waits for a worker, and why it has none.
-  absl::Time waits_since = absl::InfiniteFuture();
-  std::string waits_for;
-  // The worker that it is to be begun again on where it may be, and where it is not if another one
-  // does, for as long as it has not trained elsewhere than where one stands in; empty: there is
-  // none such.
-  std::string takes_first, takes_last;
-  // The step that it was known to be in when its processes last ended by themselves.
-  std::optional<uint64_t> died_at_step;
-  bool replaced = false;  // its processes take the place of others that died
-  // Why an all-reduce goes on without it, until a change of the nodes says so.
-  std::string dropped;
+  uint32_t node() const { return node_; }
+  uint32_t first_rank() const { return first_rank_; }
+  uint32_t ranks() const { return ranks_; }
+  // One more each time its processes are started again.
+  uint32_t incarnation() const { return incarnation_; }
+  // Empty: vacant, or lost and waiting for another worker.
+  const std::string& daemon() const { return daemon_; }
+  const proto::NodeReady& info() const { return info_; }  // once its processes are ready
+  // Links of an all-reduce, once measured.
+  const std::optional<proto::LinkMeasured>& link() const { return link_; }
+  // The steps that its ranks made, once they make no more; and those that one of them has
+  // published, at least.
+  const std::optional<uint64_t>& steps_made() const { return steps_made_; }
+  uint64_t steps() const { return steps_; }
 
-  // Of a job whose nodes may join and leave it:
-  bool absent = false;  // nobody takes its place, and nobody waits for it: it is finished, too
-  bool joins = false;   // its processes begin, and no change that was decided has it
-  bool waits_to_run = false;  // they are ready, and are told to run with a change of the nodes
-  uint64_t joined_at = 0;     // the first step that it makes; 0: it was there from the start
-  std::optional<uint64_t> leaves_at;  // the step before which it makes its last one
+  NodeState state() const { return state_; }
+  bool absent() const { return state_ == NodeState::kVacant; }
+  bool joins() const { return state_ == NodeState::kJoins || state_ == NodeState::kReadyToJoin; }
+  // Returns whether it makes the job's steps, or will once it is started again.
+  bool takes_part() const { return !absent() && !joins(); }
+  // While training: whether its newest incarnation has been told to run.
+  bool ready() const { return state_ == NodeState::kReady || state_ == NodeState::kFinished; }
+  bool waits_to_run() const {
+    return state_ == NodeState::kReadyToJoin || state_ == NodeState::kWaitsForChange;
+  }
+  // Returns whether nobody waits for it any more; a vacant node counts as finished.
+  bool finished() const { return absent() || state_ == NodeState::kFinished; }
+  bool waits_for_worker() const { return daemon_.empty() && !absent(); }
+
+  // Returns whether its processes replace others that died.
+  bool replaced() const { return replaced_; }
+  // The first step that it makes (0: it was there from the start), and the step before which it
+  // leaves.
+  uint64_t joined_at() const { return joined_at_; }
+  const std::optional<uint64_t>& leaves_at() const { return leaves_at_; }
+  // The step in which its processes last ended by themselves.
+  const std::optional<uint64_t>& died_at_step() const { return died_at_step_; }
+  // Why an all-reduce continues without it, until a change of the nodes says so.
+  const std::string& dropped() const { return dropped_; }
+  // Workers to prefer and to avoid when it is started again; empty: none.
+  const std::string& takes_first() const { return takes_first_; }
+  const std::string& takes_last() const { return takes_last_; }
+  // Since when it waits for a worker, and why it has none.
+  absl::Time waits_since() const { return waits_since_; }
+  const std::string& waits_for() const { return waits_for_; }
+  // False after a restart of the coordinator, until its daemon is back.
+  bool present() const { return present_; }
+  // Since when its daemon, back again, does not hold the job and has not said how it ended there.
+  absl::Time missing_since() const { return missing_since_; }
 
   // "worker w2 (node 1, ranks 2 to 3)"
   std::string Describe() const;
   // "node 1 (ranks 2 to 3)"
   std::string DescribeAlone() const;
-  bool waits_for_worker() const { return daemon.empty() && !absent; }
-  // Whether it is one of those that make the job's steps, or is to be begun again as such.
-  bool takes_part() const { return !absent && !joins; }
-  // Whether a message is about its newest processes. Daemons of before say no incarnation: theirs
-  // are the first.
+  // Returns true if a message is about its newest processes. Older daemons send no incarnation,
+  // which means the first.
   template <typename Message>
   bool IsMeant(const Message& message) const {
-    return std::max(1u, message.incarnation()) == incarnation;
+    return std::max(1u, message.incarnation()) == incarnation_;
   }
-  bool HasRank(uint32_t rank) const { return rank >= first_rank && rank - first_rank < ranks; }
+  bool HasRank(uint32_t rank) const { return rank >= first_rank_ && rank - first_rank_ < ranks_; }
+
+  // ---- transitions ----
+
+  void BeginToJoin(const std::string& daemon);    // kVacant -> kJoins
+  void BeReadyToJoin();                           // kJoins -> kReadyToJoin
+  void Join(uint64_t at);                         // kReadyToJoin -> kWaitsForChange
+  void BeReady(const proto::NodeReady& message);  // kStarts -> kReady, before the job trains
+  void WaitForChange();                           // kStarts -> kWaitsForChange
+  void Run();                                     // kStarts, kWaitsForChange -> kReady
+  void Finish();                                  // kReady -> kFinished
+  // Its processes are lost: the next incarnation waits for a worker. It takes part, and has not
+  // finished -> kStarts.
+  void Lose(absl::Time now);
+  // Nobody takes its place. Any but kFinished -> kVacant.
+  void Vacate();
+
+  // ---- what is known of it ----
+
+  // A worker starts the processes that it waits for. REQUIRES: waits_for_worker().
+  void BeginOn(const std::string& daemon);
+  void WaitFor(const std::string& why) { waits_for_ = why; }
+  void SetInfo(const proto::NodeReady& message) { info_ = message; }
+  void SetLink(const proto::LinkMeasured& measured) { link_ = measured; }
+  void SetStepsMade(uint64_t steps) { steps_made_ = steps; }
+  void ObserveStep(uint64_t step) { steps_ = std::max(steps_, step); }
+  void SetJoinedAt(uint64_t step) { joined_at_ = step; }
+  void LeaveAt(uint64_t step) { leaves_at_ = step; }
+  void SetDiedAt(uint64_t step) { died_at_step_ = step; }
+  void SetDropped(const std::string& why) { dropped_ = why; }
+  void Prefer(const std::string& worker) { takes_first_ = worker; }
+  void Avoid(const std::string& worker) { takes_last_ = worker; }
+  // Its daemon is back; missing_since: InfiniteFuture: it holds the job.
+  void ComeBack(absl::Time missing_since);
+  // Does what Membership::Excuse does.
+  void Excuse(absl::Duration gap, absl::Time now);
+
+ private:
+  // REQUIRES: the transition is legal.
+  void Go(NodeState to);
+
+  uint32_t node_ = 0;
+  uint32_t first_rank_ = 0;
+  uint32_t ranks_ = 0;
+  uint32_t incarnation_ = 1;
+  NodeState state_ = NodeState::kStarts;
+  std::string daemon_;
+  bool replaced_ = false;
+  bool present_ = true;
+  proto::NodeReady info_;
+  std::optional<proto::LinkMeasured> link_;
+  std::optional<uint64_t> steps_made_;
+  uint64_t steps_ = 0;
+  uint64_t joined_at_ = 0;
+  std::optional<uint64_t> leaves_at_;
+  std::optional<uint64_t> died_at_step_;
+  std::string dropped_;
+  std::string takes_first_, takes_last_;
+  absl::Time waits_since_ = absl::InfiniteFuture();
+  std::string waits_for_;
+  absl::Time missing_since_ = absl::InfiniteFuture();
 };
 
-// Whether nodes make as many steps as one another, as far as is known; those that leave before the
+// Checks that nodes make the same number of steps, as far as is known; those that leave before the
 // last step, or would only come after it, are of no account. Errors: InvalidArgument: one that has
-// made its last goes on or has made less or more than another; names a rank of each.
-absl::Status CheckEqualSteps(const std::vector<JobNode>& nodes);
+// made its last continues or has made less or more than another; names a rank of each.
+absl::Status CheckEqualSteps(absl::Span<const JobNode> nodes);
 
 // A server of a job.
 struct JobServer {
@@ -84,6 +174,24 @@ struct JobServer {
   bool installed = false;
   bool present = true;
 };
+
+// Checks that the nodes' answers describe one training. REQUIRES: nodes, all ready. Errors:
+// InvalidArgument naming the nodes that differ, the tensor and the field.
+absl::Status CheckNodesAgree(absl::Span<const JobNode> nodes);
+
+// Checks that a node that takes another's place is about to train what the others of the job do.
+// `total_steps`: see StoredJob. REQUIRES: it is ready. Errors: InvalidArgument naming the node, the
+// tensor and the field.
+absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_steps,
+                             const JobNode& node);
+
+// Checks that what all nodes train goes with the job's settings, which its program has completed.
+// Errors: InvalidArgument naming the tensor and the field, or what the job's schedule lacks.
+absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node);
+
+// Checks the id by which NCCL's ranks meet, which the first node of them gives. Errors:
+// InvalidArgument.
+absl::Status CheckNcclId(const JobNode& node, const std::string& id);
 
 }  // namespace strata::server
 

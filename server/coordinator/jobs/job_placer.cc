@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/same_host.h"
-#include "common/limits/limits.h"
+#include "common/job/all_reduce.h"
+#include "common/job/arena.h"
+#include "common/job/connections.h"
+#include "common/os/limits.h"
 #include "common/require.h"
-#include "server/coordinator/jobs/ring_placement.h"
-#include "server/coordinator/placement/backup_placement.h"
 #include "server/coordinator/placement/placement.h"
 
 namespace strata::server {
@@ -44,15 +45,25 @@ std::string DescribeLeftOut(const std::vector<std::pair<std::string, std::string
   return absl::StrCat(text, "; without ", servers.size() - kNamesMax, " more");
 }
 
+LinkCost SlowestLink(absl::Span<const JobNode> nodes) {
+  LinkCost slowest{.latency_s = 0, .bytes_per_s = 1e18};
+  for (const JobNode& node : nodes) {
+    STRATA_REQUIRE(node.link().has_value());
+    slowest.latency_s = std::max(slowest.latency_s, node.link()->latency_us() / 1e6);
+    slowest.bytes_per_s = std::min(slowest.bytes_per_s, node.link()->bytes_per_s());
+  }
+  return slowest;
+}
+
 }  // namespace
 
 JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
   STRATA_REQUIRE(entry.needs_servers() && entry.all_ready());
-  const std::vector<NodeHost> nodes = LocateNodes(entry.nodes);
+  const std::vector<NodeHost> nodes = LocateNodes(entry.nodes());
   std::vector<std::string> workers;
   for (const NodeHost& node : nodes) workers.push_back(node.daemon);
   const ReachedServers::Common common = Usable(workers, now);
-  const uint64_t model_bytes = entry.stored.status().elements() * sizeof(float);
+  const uint64_t model_bytes = entry.stored().status().elements() * sizeof(float);
   const absl::StatusOr<PlacementChoice> choice =
       ChoosePlacement(entry.job().placement(), model_bytes, nodes, ListShards(common.reached));
   const absl::Time since = waits_since_.try_emplace(entry.id(), now).first->second;
@@ -94,7 +105,7 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
     const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
     if (!may.ok()) return may;
   }
-  const uint64_t elements = entry->stored.record().layout().elements();
+  const uint64_t elements = entry->stored().record().layout().elements();
   uint32_t chunk_elements = entry->job().chunk_elements();
   if (chunk_elements == 0 && entry->job().device() == proto::Job::GPU) {
     uint32_t shards = 0;
@@ -123,7 +134,7 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
   }
   entry->SetPlacement(*placement, servers, backups);
   // A message that is too long would end the line to its daemon.
-  const proto::JobRecord& record = entry->stored.record();
+  const proto::JobRecord& record = entry->stored().record();
   if (const uint64_t bytes = record.ByteSizeLong(); bytes > kJobRecordBytesMax) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the job's record has %d bytes, at most %d are possible: it has %d tensors and %d chunks",
@@ -145,10 +156,12 @@ ReachedServers::Common JobPlacer::Usable(const std::vector<std::string>& workers
 }
 
 JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId shard,
-                                               const std::string& beside, absl::Time now) const {
+                                               const std::string& beside,
+                                               const std::set<std::string>& passed_over,
+                                               absl::Time now) const {
   std::vector<std::string> workers;
-  for (const JobNode& node : entry.nodes) {
-    if (!node.finished) workers.push_back(node.daemon);
+  for (const JobNode& node : entry.nodes()) {
+    if (!node.finished()) workers.push_back(node.daemon());
   }
   NewBackup made{.why = "no other server that all of its nodes reach takes it"};
   std::string host;
@@ -159,15 +172,14 @@ JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId sh
     made.why = absl::StrCat("server ", beside, " is not there now");
     return made;
   }
-  const proto::JobStatus& status = entry.stored.status();
+  const proto::JobStatus& status = entry.stored().status();
   const proto::JobShardStatus& home = status.shards(static_cast<int>(shard.value()));
   ReachedServers::Common usable = Usable(workers, now);
   std::erase_if(usable.reached, [&](const Daemon* server) {
     return server->registration.protocol_version() != entry.protocol();
   });
   for (ServerShards& server : ListShards(usable.reached)) {
-    const auto passed_over = entry.passed_over.find(server.daemon);
-    if (passed_over != entry.passed_over.end() && now < passed_over->second) continue;
+    if (passed_over.contains(server.daemon)) continue;
     if (server.daemon == home.daemon() || server.daemon == home.backup()) continue;
     made.servers.push_back(std::move(server));
   }
@@ -187,13 +199,13 @@ void JobPlacer::Excuse(absl::Duration gap, absl::Time now) {
   for (auto& [job, since] : waits_since_) since = Excused(since, gap, now);
 }
 
-std::vector<NodeHost> JobPlacer::LocateNodes(const std::vector<JobNode>& nodes) const {
+std::vector<NodeHost> JobPlacer::LocateNodes(absl::Span<const JobNode> nodes) const {
   std::vector<NodeHost> hosts;
   for (const JobNode& node : nodes) {
-    if (node.absent) continue;
+    if (node.absent()) continue;
     NodeHost& host = hosts.emplace_back();
-    host.daemon = node.daemon;
-    const Daemon* daemon = membership_->Find(node.daemon);
+    host.daemon = node.daemon();
+    const Daemon* daemon = membership_->Find(node.daemon());
     if (daemon == nullptr) continue;
     host.host = daemon->registration.host();
     host.link_bytes_per_s = daemon->registration.link_bytes_per_s();
@@ -203,7 +215,7 @@ std::vector<NodeHost> JobPlacer::LocateNodes(const std::vector<JobNode>& nodes) 
 
 bool JobPlacer::IsOnOneHost(const std::vector<ServerShards>& servers, const JobEntry& entry) const {
   std::vector<std::string> hosts;
-  for (const NodeHost& node : LocateNodes(entry.nodes)) hosts.push_back(node.host);
+  for (const NodeHost& node : LocateNodes(entry.nodes())) hosts.push_back(node.host);
   for (const ServerShards& server : servers) hosts.push_back(server.host);
   return std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
     return !host.empty() && host == hosts.front();
@@ -213,8 +225,71 @@ bool JobPlacer::IsOnOneHost(const std::vector<ServerShards>& servers, const JobE
 void JobPlacer::SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const {
   if (entry->job().same_host() != proto::Job::REGIONS || PushesGoByValue(entry->job())) return;
   if (!IsOnOneHost(servers, *entry)) return;
-  entry->stored.mutable_record()->mutable_job()->set_connections(1);
+  entry->mutable_stored()->mutable_record()->mutable_job()->set_connections(1);
   entry->status().mutable_job()->set_connections(1);
+}
+
+absl::Status CheckRing(const JobEntry& entry) {
+  absl::Span<const JobNode> nodes = entry.nodes();
+  const bool one_is_enough = entry.job().has_program();
+  if (nodes.empty() || (nodes.size() < 2 && !one_is_enough)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "exchange: RING needs two nodes, but all %d ranks are on worker %s: set ranks_per_node, or "
+        "use PARAMETER_SERVER",
+        entry.job().ranks(), nodes.empty() ? "" : nodes[0].daemon()));
+  }
+  for (const JobNode& node : nodes) {
+    if (!node.ready() || !node.info().endpoint().empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s does not say where its aggregator listens", node.Describe()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlaceRing(JobEntry* entry) {
+  STRATA_REQUIRE(entry->all_ready());
+  if (absl::Status status = CheckRing(*entry); !status.ok()) return status;
+  proto::JobRecord* record = entry->mutable_stored()->mutable_record();
+  const auto nodes = static_cast<uint32_t>(entry->nodes().size());
+  const uint64_t elements = record->layout().elements();
+  const uint32_t chunk_elements = entry->job().chunk_elements();
+  if (elements < nodes || (chunk_elements != 0 && chunk_elements < nodes)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "exchange: RING cuts each chunk into %d slices, one per node, but %s has %d elements",
+        nodes, elements < nodes ? "the model" : "a chunk",
+        elements < nodes ? elements : chunk_elements));
+  }
+  const uint32_t placed_elements =
+      chunk_elements != 0 ? chunk_elements : DefaultAllReduceChunkElements(elements, nodes);
+  absl::StatusOr<JobPlacement> placement = PlaceChunks(elements, placed_elements, {});
+  if (!placement.ok()) return placement.status();
+  entry->SetPlacement(*placement, {});
+  proto::Ring* ring = record->mutable_ring();
+  ring->Clear();
+  for (const JobNode& node : entry->nodes()) ring->add_endpoints(node.info().endpoint());
+  // Alone there is nothing to choose by.
+  ring->set_algorithm(nodes > 1 ? entry->job().all_reduce().algorithm() : proto::AllReduce::RING);
+  const proto::JobRecord& from = entry->stored().resume().from();
+  const bool is_measured = ring->algorithm() == proto::AllReduce::AUTO && record->has_resume();
+  if (is_measured && static_cast<uint32_t>(from.view().nodes_size()) == nodes) {
+    // Sums in another order would have other bits.
+    ring->set_algorithm(from.ring().algorithm());
+  }
+  return absl::OkStatus();
+}
+
+void ChooseRingAlgorithm(JobEntry* entry) {
+  const LinkCost link = SlowestLink(entry->nodes());
+  const AllReduceWork work = {.nodes = static_cast<uint32_t>(entry->nodes().size()),
+                              .bytes = entry->stored().record().layout().elements() * sizeof(float),
+                              .chunks = entry->status().chunks(),
+                              .window = entry->job().window()};
+  proto::Ring* ring = entry->mutable_stored()->mutable_record()->mutable_ring();
+  ring->set_algorithm(FasterAllReduce(work, link));
+  ring->set_latency_us(link.latency_s * 1e6);
+  ring->set_bytes_per_s(link.bytes_per_s);
+  entry->status().mutable_job()->mutable_all_reduce()->set_algorithm(ring->algorithm());
+  *entry->status().mutable_ring() = *ring;
 }
 
 }  // namespace strata::server

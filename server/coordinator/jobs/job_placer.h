@@ -3,18 +3,20 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/ids.h"
 #include "server/coordinator/jobs/job_entry.h"
 #include "server/coordinator/members/membership.h"
+#include "server/coordinator/placement/job_protection.h"
 #include "server/coordinator/placement/placement_choice.h"
 #include "server/coordinator/placement/reached_servers.h"
-#include "server/coordinator/protection/job_protection.h"
 
 namespace strata::server {
 
@@ -54,15 +56,15 @@ class JobPlacer {
   absl::Status Place(const PlacementChoice& choice, const std::vector<ServerShards>& others,
                      JobEntry* entry) const;
   // Chooses where a shard of a running job gets another copy: a place on one of `servers`, which
-  // all of its nodes reach, and on another host than the server `beside`; empty: on any. None:
-  // nowhere now, and `why`.
+  // all of its nodes reach, none of `passed_over`, and on another host than the server `beside`
+  // (empty: on any). None: nowhere now, and `why`.
   struct NewBackup {
     std::optional<BackupPlace> place;
     std::vector<ServerShards> servers;
     std::string why;
   };
   NewBackup PlaceOneBackup(const JobEntry& entry, ShardId shard, const std::string& beside,
-                           absl::Time now) const;
+                           const std::set<std::string>& passed_over, absl::Time now) const;
   // Lays a ring out over the nodes. REQUIRES and errors: as Place.
   absl::Status PlaceOnRing(JobEntry* entry) const;
 
@@ -74,7 +76,7 @@ class JobPlacer {
  private:
   // As ReachedServers, without those that are being drained.
   ReachedServers::Common Usable(const std::vector<std::string>& workers, absl::Time now) const;
-  std::vector<NodeHost> LocateNodes(const std::vector<JobNode>& nodes) const;
+  std::vector<NodeHost> LocateNodes(absl::Span<const JobNode> nodes) const;
   // Gives the job one connection per peer where all nodes and `servers` share a host and its
   // memory: where all payloads go by reference, headers alone need no second connection.
   void SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const;
@@ -88,6 +90,17 @@ class JobPlacer {
   const ReachedServers* const reached_;
   std::map<JobId, absl::Time> waits_since_;
 };
+
+// Checks that the nodes can all-reduce among themselves. Errors: InvalidArgument, for the user.
+absl::Status CheckRing(const JobEntry& entry);
+
+// Lays the chunks out over the nodes and writes the ring into the record. REQUIRES: kStarting,
+// entry->all_ready(). Errors: InvalidArgument, for the user.
+absl::Status PlaceRing(JobEntry* entry);
+
+// Writes the algorithm that is faster on the slowest of the measured links into record and
+// status. REQUIRES: all nodes' links are measured.
+void ChooseRingAlgorithm(JobEntry* entry);
 
 }  // namespace strata::server
 

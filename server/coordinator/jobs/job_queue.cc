@@ -2,36 +2,36 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/job/consistency.h"
 #include "common/require.h"
 #include "server/coordinator/jobs/slot_use.h"
 
 namespace strata::server {
-
-using Kind = JobQueue::Verdict::Kind;
-
 namespace {
 
 // A node that goes on from state of its own has the ranks that it had; nodes that may come and go
 // keep none.
 RankWish WishOf(const JobEntry& entry) {
   RankWish wish = ToRankWish(entry.job());
-  const proto::JobRecord& from = entry.stored.resume().from();
+  const proto::JobRecord& from = entry.stored().resume().from();
   const bool has_state = NodesKeepState(from.job()) && !entry.is_elastic();
-  if (!entry.stored.record().has_resume() || !has_state) return wish;
+  if (!entry.stored().record().has_resume() || !has_state) return wish;
   for (const proto::LogicalNode& node : from.view().nodes()) {
     wish.of_nodes.push_back(node.ranks());
   }
   return wish;
 }
 
-// What the job can begin with, the best first: one whose nodes may leave goes on with what there
-// is, once it has begun.
+// Returns what the job can begin with, best first: one whose nodes may leave continues with what
+// there is, once it has begun.
 std::vector<RankWish> WishesOf(const JobEntry& entry) {
   std::vector<RankWish> wishes = {WishOf(entry)};
-  if (!entry.is_elastic() || !entry.stored.resume().has_trained()) return wishes;
+  if (!entry.is_elastic() || !entry.stored().resume().has_trained()) return wishes;
   RankWish wish = wishes.front();
   while (wish.ranks > wish.ranks_per_node &&
          wish.ranks - wish.ranks_per_node >= entry.job().ranks_min()) {
@@ -41,7 +41,28 @@ std::vector<RankWish> WishesOf(const JobEntry& entry) {
   return wishes;
 }
 
+SpareWish WishOf(const JobNode& node, const JobEntry& entry) {
+  SpareWish wish{.ranks = node.ranks(),
+                 .on_gpus = entry.on_gpus(),
+                 .first = node.takes_first(),
+                 .last = node.takes_last()};
+  for (const JobServer& server : entry.servers()) wish.servers.push_back(server.daemon);
+  return wish;
+}
+
+// Returns the workers that could play a node of the job, and play none.
+std::vector<WorkerSlots> WithoutThoseOf(const JobEntry& entry, std::vector<WorkerSlots> workers) {
+  std::erase_if(workers, [&](const WorkerSlots& worker) {
+    if (worker.protocol != entry.protocol()) return true;
+    return std::any_of(entry.nodes().begin(), entry.nodes().end(),
+                       [&](const JobNode& other) { return other.daemon() == worker.daemon; });
+  });
+  return workers;
+}
+
 }  // namespace
+
+using Kind = JobQueue::Verdict::Kind;
 
 JobQueue::JobQueue(absl::Duration settle_after, const std::map<JobId, JobEntry>* jobs,
                    const Membership* membership, const ReachedServers* reached)
@@ -146,6 +167,46 @@ std::vector<WorkerSlots> JobQueue::StandIns() const {
     stand_ins.push_back(SlotsOf(*daemon, /*takes_more=*/daemon->session != SessionId()));
   }
   return stand_ins;
+}
+
+SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
+                       const ReachedServers& reached, absl::Time now) {
+  std::vector<WorkerSlots> workers = queue.Workers();
+  const bool some_differ =
+      std::any_of(workers.begin(), workers.end(),
+                  [&](const WorkerSlots& worker) { return worker.protocol != entry.protocol(); });
+  workers = WithoutThoseOf(entry, std::move(workers));
+  if (workers.empty() && some_differ) {
+    return {.reason = absl::StrFormat(
+                "no other worker speaks protocol version %d, as those of the job do",
+                entry.protocol())};
+  }
+  const SpareWorker worker =
+      ChooseSpareWorker(WishOf(node, entry), std::move(workers), reached, now);
+  const bool trains = !node.daemon().empty();
+  if (!trains || worker.daemon.empty() || worker.daemon != node.takes_last()) return worker;
+  return {.reason = absl::StrFormat("it has failed on worker %s, and no other one has room",
+                                    worker.daemon)};
+}
+
+SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
+                                const ReachedServers& reached, absl::Time now) {
+  SpareWorker worker = FindWorker(node, entry, queue, reached, now);
+  const bool is_last = !worker.daemon.empty() && worker.daemon == node.takes_last();
+  if (worker.waits_for_reach || (!worker.daemon.empty() && !is_last)) return worker;
+  std::vector<WorkerSlots> stand_ins = WithoutThoseOf(entry, queue.StandIns());
+  // Nothing counts the failures there: one after another would try for ever.
+  const bool has_failed =
+      std::any_of(stand_ins.begin(), stand_ins.end(),
+                  [&](const WorkerSlots& one) { return one.daemon == node.takes_last(); });
+  if (has_failed) return worker;
+  const RankWish ranks{.ranks = node.ranks(), .on_gpus = entry.on_gpus()};
+  std::stable_sort(stand_ins.begin(), stand_ins.end(), [&](const auto& a, const auto& b) {
+    return FreeFor(ranks, a) > FreeFor(ranks, b);
+  });
+  SpareWorker stand_in = ChooseSpareWorker(WishOf(node, entry), std::move(stand_ins), reached, now);
+  const bool may_do = !stand_in.daemon.empty() || (is_last && stand_in.waits_for_reach);
+  return may_do ? stand_in : worker;
 }
 
 }  // namespace strata::server

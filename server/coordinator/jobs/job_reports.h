@@ -5,9 +5,9 @@
 
 #include "absl/time/time.h"
 #include "proto/control.pb.h"
-#include "server/coordinator/diagnosis/wait_diagnosis.h"
 #include "server/coordinator/jobs/job_announcer.h"
 #include "server/coordinator/jobs/job_entry.h"
+#include "server/coordinator/jobs/wait_diagnosis.h"
 #include "server/coordinator/members/membership.h"
 
 namespace strata::server {
@@ -33,7 +33,7 @@ class JobReports {
   void OnNodeMemory(const std::string& daemon, const proto::NodeActivity& activity,
                     JobEntry* entry);
 
-  // Concludes anew who holds the job up. REQUIRES: entry->running().
+  // Updates who holds the job up. REQUIRES: entry->running().
   void UpdateWaits(JobEntry* entry, absl::Time now);
 
  private:

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -13,8 +14,8 @@
 #include "common/job/encoding.h"
 #include "common/log.h"
 #include "common/require.h"
-#include "server/coordinator/jobs/find_worker.h"
-#include "server/coordinator/jobs/node_agreement.h"
+#include "server/coordinator/jobs/job_node.h"
+#include "server/coordinator/jobs/job_queue.h"
 
 namespace strata::server {
 namespace {
@@ -23,18 +24,18 @@ namespace {
 proto::ReplacementStatus* NewestOf(const JobNode& node, JobEntry* entry) {
   auto* const all = entry->status().mutable_replacements();
   const auto newest = std::find_if(all->rbegin(), all->rend(),
-                                   [&](const auto& one) { return one.node() == node.node; });
+                                   [&](const auto& one) { return one.node() == node.node(); });
   STRATA_REQUIRE(newest != all->rend());
   return &*newest;
 }
 
 // Returns the step that the node is known to be in, at least.
 uint64_t KnownStep(const JobNode& node, const JobEntry& entry) {
-  return std::max(node.steps, entry.metrics.SlowestStep(node.first_rank, node.ranks));
+  return std::max(node.steps(), entry.metrics().SlowestStep(node.first_rank(), node.ranks()));
 }
 
 int64_t CountWithinAnHour(const JobEntry& entry, absl::Time now) {
-  const auto& all = entry.stored.status().replacements();
+  const auto& all = entry.stored().status().replacements();
   return std::count_if(all.begin(), all.end(), [&](const proto::ReplacementStatus& one) {
     return absl::FromUnixMillis(one.lost_ms()) > now - absl::Hours(1);
   });
@@ -47,11 +48,11 @@ std::string TimeOf(absl::Time time) {
 // Its processes have not begun to train when its worker is lost, too, or does not have the room
 // that it stands in with: that is no other death of the node.
 bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node, const Membership& membership) {
-  const bool may_fail = !loss.is_own_end || membership.StandsIn(node.daemon);
-  return node.replaced && !node.ready && may_fail;
+  const bool may_fail = !loss.is_own_end || membership.StandsIn(node.daemon());
+  return node.replaced() && !node.ready() && may_fail;
 }
 
-// What is lost with a node's processes besides the step that they were in; empty: nothing.
+// Returns what is lost with a node's processes besides their step; empty: nothing.
 std::string LostWithIt(const proto::Job& job) {
   std::string lost;
   if (NodesMakeLocalSteps(job) && StateVectors(MakeOptimizerParams(job.optimizer()).kind) > 0) {
@@ -85,17 +86,17 @@ void DropOld(absl::Time now, JobEntry* entry) {
 // Says which nodes do not train, and why; empty: all do.
 std::string DescribeReplaced(const Membership& membership, const JobEntry& entry) {
   std::vector<std::string> texts;
-  for (const JobNode& node : entry.nodes) {
-    if (node.ready || node.finished || !node.replaced) continue;
+  for (const JobNode& node : entry.nodes()) {
+    if (node.ready() || node.finished() || !node.replaced()) continue;
     if (node.waits_for_worker()) {
       texts.push_back(absl::StrFormat("%s waits since %s for a worker with %s: %s",
-                                      node.DescribeAlone(), TimeOf(node.waits_since),
-                                      Counted(node.ranks, "free slot"), node.waits_for));
+                                      node.DescribeAlone(), TimeOf(node.waits_since()),
+                                      Counted(node.ranks(), "free slot"), node.waits_for()));
       continue;
     }
     texts.push_back(
-        absl::StrFormat("%s is begun again on worker %s%s", node.DescribeAlone(), node.daemon,
-                        membership.StandsIn(node.daemon) ? ", which only stands in" : ""));
+        absl::StrFormat("%s is begun again on worker %s%s", node.DescribeAlone(), node.daemon(),
+                        membership.StandsIn(node.daemon()) ? ", which only stands in" : ""));
   }
   return absl::StrJoin(texts, "; ");
 }
@@ -108,7 +109,7 @@ std::string NodeReplacer::WhyNot(const Loss& loss, const JobNode& node, const Jo
     return loss.reason;
   const uint64_t step = KnownStep(node, entry);
   if (IsUnderWay(loss, node, *membership_)) return "";
-  if (loss.is_own_end && node.died_at_step && step <= *node.died_at_step) {
+  if (loss.is_own_end && node.died_at_step() && step <= *node.died_at_step()) {
     return absl::StrFormat("%s; it was begun again before, and has come no further than step %d",
                            loss.reason, step);
   }
@@ -120,16 +121,16 @@ std::string NodeReplacer::WhyNot(const Loss& loss, const JobNode& node, const Jo
 }
 
 void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now) {
-  STRATA_REQUIRE(entry->running() && !node->finished);
+  STRATA_REQUIRE(entry->running() && !node->finished());
   const std::string why_not = WhyNot(loss, *node, *entry, now);
-  if (!why_not.empty()) return life_->Fail(why_not, entry, now);
-  const std::string from = node->daemon;
+  if (!why_not.empty()) return life_->Fail(why_not, entry, now, loss.is_death);
+  const std::string from = node->daemon();
   NoteLoss(loss, node, entry, now);
   announcer_->Warn(absl::StrFormat("job %d (%s): node %d is begun again: %s", entry->id().value(),
-                                   entry->job().name(), node->node,
+                                   entry->job().name(), node->node(),
                                    NewestOf(*node, entry)->reason()));
   const Look look = LookForWorkers(entry, now);
-  const bool is_elsewhere = node->daemon != from;
+  const bool is_elsewhere = node->daemon() != from;
   const JobId id = entry->id();
   UpdateReason(entry);
   const bool is_saved = life_->SaveOrFail(entry, now);
@@ -140,12 +141,12 @@ void NodeReplacer::OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl
 }
 
 void NodeReplacer::ReplaceHung(JobEntry* entry, absl::Time now) {
-  const std::optional<HungNode> hung = entry->waits.hung();
+  const std::optional<HungNode> hung = entry->waits().hung();
   if (!hung) return;
-  const auto node = std::find_if(entry->nodes.begin(), entry->nodes.end(), [&](const JobNode& one) {
-    return one.node == hung->node && one.ready;
-  });
-  if (node == entry->nodes.end() || node->finished) return;
+  const auto node =
+      std::find_if(entry->nodes().begin(), entry->nodes().end(),
+                   [&](const JobNode& one) { return one.node() == hung->node && one.ready(); });
+  if (node == entry->nodes().end() || node->finished()) return;
   const std::string reason =
       absl::StrFormat("%s made no progress for %d s: all waited for %s", node->DescribeAlone(),
                       absl::ToInt64Seconds(hung->idle), hung->culprit);
@@ -159,32 +160,23 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
     shown = NewestOf(*node, entry);
   } else {
     shown = entry->status().add_replacements();
-    shown->set_node(node->node);
-    shown->set_from(node->daemon);
+    shown->set_node(node->node());
+    shown->set_from(node->daemon());
   }
   shown->set_lost_ms(absl::ToUnixMillis(now));
   shown->set_reason(absl::StrCat(loss.reason, LostWithIt(entry->job())));
   shown->clear_to();
   DropOld(now, entry);
-  if (loss.is_own_end && !is_under_way) node->died_at_step = KnownStep(*node, *entry);
+  if (loss.is_own_end && !is_under_way) node->SetDiedAt(KnownStep(*node, *entry));
   // Only its processes are gone: its worker has room for it. Where they could not begin, or hung,
   // another one may do better.
-  const bool is_at_fault = !node->ready || loss.hangs;
-  node->takes_first = loss.is_own_end && !is_at_fault ? node->daemon : "";
-  if (loss.is_own_end && is_at_fault) node->takes_last = node->daemon;
-  ++node->incarnation;
-  node->replaced = true;
-  node->waits_to_run = false;
-  entry->agreement.ForgetPromise(node->node);
-  node->daemon.clear();
-  node->waits_since = now;
-  node->ready = false;
-  node->info.Clear();
-  node->steps_made.reset();
-  node->missing_since = absl::InfiniteFuture();
-  node->present = true;
-  entry->waits.activity().ForgetNode(node->node);
-  proto::JobNodeStatus* row = entry->status().mutable_nodes(static_cast<int>(node->node));
+  const bool is_at_fault = !node->ready() || loss.hangs;
+  node->Prefer(loss.is_own_end && !is_at_fault ? node->daemon() : "");
+  if (loss.is_own_end && is_at_fault) node->Avoid(node->daemon());
+  node->Lose(now);
+  entry->agreement().ForgetPromise(node->node());
+  entry->waits().activity().ForgetNode(node->node());
+  proto::JobNodeStatus* row = entry->status().mutable_nodes(static_cast<int>(node->node()));
   row->clear_memory_bytes();
   row->clear_memory_limit_bytes();
   row->clear_gpu_memory_bytes();
@@ -194,22 +186,21 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
 
 NodeReplacer::Look NodeReplacer::LookForWorkers(JobEntry* entry, absl::Time now) const {
   Look look;
-  for (JobNode& node : entry->nodes) {
+  for (JobNode& node : entry->nodes()) {
     if (!node.waits_for_worker()) continue;
     const SpareWorker spare = FindWorkerOrStandIn(node, *entry, *queue_, *reached_, now);
     if (spare.daemon.empty()) {
-      node.waits_for = spare.reason;
+      node.WaitFor(spare.reason);
       look.waits_for_slots |= spare.waits_for_slots;
       const auto patience = absl::Seconds(entry->job().replace().patience_s());
-      if (now - node.waits_since < patience) continue;
+      if (now - node.waits_since() < patience) continue;
       look.late = absl::StrFormat("%s; for %s no worker had room to begin the node again: %s",
                                   NewestOf(node, entry)->reason(), absl::FormatDuration(patience),
                                   spare.reason);
       continue;
     }
-    node.daemon = spare.daemon;
-    node.waits_since = absl::InfiniteFuture();
-    NewestOf(node, entry)->set_to(node.daemon);
+    node.BeginOn(spare.daemon);
+    NewestOf(node, entry)->set_to(node.daemon());
     entry->StoreNode(node);
     look.begun.push_back(&node);
   }
@@ -217,7 +208,7 @@ NodeReplacer::Look NodeReplacer::LookForWorkers(JobEntry* entry, absl::Time now)
 }
 
 bool NodeReplacer::PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now) {
-  const bool waits = std::any_of(entry->nodes.begin(), entry->nodes.end(),
+  const bool waits = std::any_of(entry->nodes().begin(), entry->nodes().end(),
                                  [](const JobNode& node) { return node.waits_for_worker(); });
   if (!waits || entry->stage() != JobStage::kTraining) return false;
   const Look look = LookForWorkers(entry, now);
@@ -237,40 +228,50 @@ bool NodeReplacer::PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now
 void NodeReplacer::TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry) {
   for (const JobNode* node : begun) {
     LogInfo("job %d (%s): %s, incarnation %d, begins on worker %s", entry.id().value(),
-            entry.job().name(), node->DescribeAlone(), node->incarnation, node->daemon);
+            entry.job().name(), node->DescribeAlone(), node->incarnation(), node->daemon());
     commands_->SendStart(entry, *node);
   }
 }
 
-bool NodeReplacer::UpdateReason(JobEntry* entry) const {
+void NodeReplacer::Restore(const JobEntry& entry) {
+  const std::string& reason = entry.stored().status().reason();
+  if (!entry.stored().training()) return;
+  for (const JobNode& node : entry.nodes()) {
+    if (node.ready() || !absl::StartsWith(reason, node.DescribeAlone())) continue;
+    said_[entry.id()] = {.attempt = entry.stored().record().attempt(), .reason = reason};
+  }
+}
+
+bool NodeReplacer::UpdateReason(JobEntry* entry) {
   const std::string shown = entry->status().reason();
-  if (entry->replaces.empty() || shown != entry->replaces) entry->stored.set_reason_besides(shown);
-  entry->replaces = DescribeReplaced(*membership_, *entry);
-  entry->status().set_reason(entry->replaces.empty() ? entry->stored.reason_besides()
-                                                     : entry->replaces);
+  Said& said = said_[entry->id()];
+  const uint32_t attempt = entry->stored().record().attempt();
+  const bool is_of_now = said.attempt == attempt && !said.reason.empty();
+  if (!is_of_now || shown != said.reason) entry->mutable_stored()->set_reason_besides(shown);
+  said = {.attempt = attempt, .reason = DescribeReplaced(*membership_, *entry)};
+  entry->status().set_reason(said.reason.empty() ? entry->stored().reason_besides() : said.reason);
   return entry->status().reason() != shown;
 }
 
 void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry,
                            absl::Time now) {
-  STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready);
-  node->info = message;
+  STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready());
+  node->SetInfo(message);
   const absl::Status same =
-      CheckTakesPlace(entry->stored.record(), entry->stored.total_steps(), *node);
+      CheckTakesPlace(entry->stored().record(), entry->stored().total_steps(), *node);
   if (!same.ok()) return life_->Fail(std::string(same.message()), entry, now);
   // It has promised nothing: it may begin clocks that are to have other nodes.
-  node->waits_to_run = entry->agreement.is_installing();
-  if (!node->waits_to_run) LetRun(node, entry, now);
+  if (!entry->agreement().is_installing()) return LetRun(node, entry, now);
+  node->WaitForChange();
 }
 
 void NodeReplacer::LetRun(JobNode* node, JobEntry* entry, absl::Time now) {
-  STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready && node->takes_part());
-  node->waits_to_run = false;
-  node->ready = true;
-  if (!membership_->StandsIn(node->daemon)) node->takes_last.clear();
-  entry->metrics.BeginAnew(node->first_rank, node->ranks);
+  STRATA_REQUIRE(entry->stage() == JobStage::kTraining && !node->ready() && node->takes_part());
+  node->Run();
+  if (!membership_->StandsIn(node->daemon())) node->Avoid("");
+  entry->metrics().StartOver(node->first_rank(), node->ranks());
   const bool leads = node == &entry->leader();
-  if (leads) entry->status().set_run_dir(node->info.run_dir());
+  if (leads) entry->status().set_run_dir(node->info().run_dir());
   entry->StoreNode(*node);
   UpdateReason(entry);
   if (!life_->SaveOrFail(entry, now)) return;
@@ -290,17 +291,17 @@ void NodeReplacer::OnReport(const proto::RankReport& report, const JobNode& node
   const bool only_says_where = report.first_step() == report.end_step() && !report.final() &&
                                !report.has_test_accuracy() && !report.has_test_loss() &&
                                report.values().empty();
-  if (!only_says_where || !node.replaced || NewestOf(node, entry)->step() > 0) return;
+  if (!only_says_where || !node.replaced() || NewestOf(node, entry)->step() > 0) return;
   NoteStep(report.end_step(), node, entry);
 }
 
 void NodeReplacer::NoteStep(uint64_t step, const JobNode& node, JobEntry* entry) {
-  if (!node.replaced || !node.ready) return;
+  if (!node.replaced() || !node.ready()) return;
   proto::ReplacementStatus* shown = NewestOf(node, entry);
   if (shown->step() == step) return;
   shown->set_step(step);
   LogInfo("job %d (%s): %s goes on from step %d on worker %s", entry->id().value(),
-          entry->job().name(), node.DescribeAlone(), shown->step(), node.daemon);
+          entry->job().name(), node.DescribeAlone(), shown->step(), node.daemon());
   announcer_->Save(*entry).IgnoreError();  // repeated
   announcer_->AddNews(entry->id());
 }

@@ -6,29 +6,28 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/own_shards.h"
-#include "common/job/exchange/shard_generation.h"
+#include "common/job/placement.h"
 #include "common/log.h"
 
 namespace strata::server {
 namespace {
 
 const proto::JobShardStatus& HomeOf(const JobEntry& entry, ShardId shard) {
-  return entry.stored.status().shards(static_cast<int>(shard.value()));
+  return entry.stored().status().shards(static_cast<int>(shard.value()));
 }
 
-// Whether the daemon is to hold the second copy that it speaks of, or the next one.
+// Returns whether the daemon should hold the second copy that it speaks of, or the next one.
 bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
               const JobEntry& entry) {
   return entry.stage() == JobStage::kTraining &&
-         static_cast<int>(message.shard()) < entry.stored.status().shards_size() &&
+         static_cast<int>(message.shard()) < entry.stored().status().shards_size() &&
          HomeOf(entry, ShardId(message.shard())).backup() == daemon;
 }
 bool HasCopy(const proto::JobShardStatus& home, const std::string& server) {
   return home.daemon() == server || home.backup() == server || home.next_backup() == server;
 }
-// Of a job without second copies: what it has of those for a while is lost, or can take over.
-bool CanGoOnWithout(const std::string& server, const proto::JobStatus& status) {
+// For a job without second copies: a temporary second copy is lost, or can take over.
+bool CanContinueWithout(const std::string& server, const proto::JobStatus& status) {
   return std::none_of(
       status.shards().begin(), status.shards().end(), [&](const proto::JobShardStatus& shard) {
         const bool has_other = !shard.backup().empty() && !shard.backup_is_partial();
@@ -36,7 +35,7 @@ bool CanGoOnWithout(const std::string& server, const proto::JobStatus& status) {
       });
 }
 bool IsNext(const std::string& daemon, uint32_t shard, uint32_t generation, const JobEntry& entry) {
-  const int shards = entry.stored.status().shards_size();
+  const int shards = entry.stored().status().shards_size();
   if (entry.stage() != JobStage::kTraining || static_cast<int>(shard) >= shards) return false;
   const proto::JobShardStatus& home = HomeOf(entry, ShardId(shard));
   return !home.next_backup().empty() && home.next_generation() == generation &&
@@ -49,19 +48,22 @@ bool IsNext(const std::string& daemon, uint32_t shard, uint32_t generation, cons
 void ShardKeeper::OnServerLost(std::string name, const std::string& reason, JobEntry* entry,
                                absl::Time now) {
   // Before it trains there is nothing to lose, and its shards may not be there yet.
-  if (entry->stage() != JobStage::kTraining) return life_->Fail(reason, entry, now);
-  const bool has_copies = entry->job().replicas() > 0;
-  if (!has_copies && !CanGoOnWithout(name, entry->stored.status())) {
-    return life_->Fail(reason, entry, now);
+  if (entry->stage() != JobStage::kTraining) {
+    return life_->Fail(reason, entry, now, /*is_death=*/true);
   }
-  const ServerLoss loss = TakeFrom(name, entry->stored.mutable_record(), &entry->status());
+  const bool has_copies = entry->job().replicas() > 0;
+  if (!has_copies && !CanContinueWithout(name, entry->stored().status())) {
+    return life_->Fail(reason, entry, now, /*is_death=*/true);
+  }
+  const ServerLoss loss =
+      TakeFrom(name, entry->mutable_stored()->mutable_record(), &entry->status());
   if (!loss.lost.empty()) {
     return life_->Fail(
         absl::StrFormat("%s; it had the only copy of shard %d", reason, loss.lost[0].value()),
         entry, now);
   }
-  std::erase_if(entry->servers, [&](const JobServer& server) { return server.daemon == name; });
-  entry->next_backup_at = now + options_.backup_pause;
+  entry->RemoveServer(name);
+  jobs_[entry->id()].next_backup_at = now + options_.backup_pause;
   if (has_copies) {
     announcer_->Warn(absl::StrFormat("job %d (%s): %s; %d of its shards go on with one copy",
                                      entry->id().value(), entry->job().name(), reason,
@@ -72,12 +74,29 @@ void ShardKeeper::OnServerLost(std::string name, const std::string& reason, JobE
   if (entry->running()) Forget(loss.dropped, entry);
 }
 
+std::set<std::string> ShardKeeper::PassedOver(JobId job, absl::Time now) const {
+  std::set<std::string> servers;
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return servers;
+  for (const auto& [server, until] : it->second.passed_over) {
+    if (now < until) servers.insert(server);
+  }
+  return servers;
+}
+
+std::string ShardKeeper::WhyStays(const std::string& server, JobId job) const {
+  const auto it = jobs_.find(job);
+  if (it == jobs_.end()) return "";
+  const auto why = it->second.stays.find(server);
+  return why == it->second.stays.end() ? "" : why->second;
+}
+
 void ShardKeeper::TellMoved(const std::vector<ShardId>& shards, JobEntry* entry, absl::Time now) {
   if (shards.empty() || !life_->SaveOrFail(entry, now)) return;
   for (const ShardId shard : shards) {
     commands_->SendMove(*entry, shard, HomeOf(*entry, shard).daemon());
-    for (const JobNode& node : entry->nodes) {
-      if (!node.finished) commands_->SendMove(*entry, shard, node.daemon);
+    for (const JobNode& node : entry->nodes()) {
+      if (!node.finished()) commands_->SendMove(*entry, shard, node.daemon());
     }
   }
   SayUnprotected(entry);
@@ -87,7 +106,7 @@ void ShardKeeper::Forget(const std::vector<DroppedCopy>& copies, JobEntry* entry
   for (const DroppedCopy& copy : copies) {
     commands_->SendRemoveShard(*entry, copy);
     const proto::JobShardStatus& home = HomeOf(*entry, copy.shard);
-    // Who may still fill it; a newer generation says the same to the others.
+    // These may still fill it; a newer generation tells the others the same.
     if (home.next_backup().empty() && home.next_generation() + 1 == copy.generation) {
       for (const std::string& filler : {home.daemon(), home.backup()}) {
         if (!filler.empty()) commands_->SendFillNext(*entry, copy.shard, filler);
@@ -99,9 +118,7 @@ void ShardKeeper::Forget(const std::vector<DroppedCopy>& copies, JobEntry* entry
 
 // `server` is a copy: the entry that it may come from is erased.
 void ShardKeeper::LetGo(std::string server, JobEntry* entry) {
-  const auto left =
-      std::erase_if(entry->servers, [&](const JobServer& one) { return one.daemon == server; });
-  if (left == 0) return;
+  if (!entry->RemoveServer(server)) return;
   // Its shards without chunks are nobody's.
   bool has_empty = false;
   for (proto::JobShardStatus& shard : *entry->status().mutable_shards()) {
@@ -114,7 +131,7 @@ void ShardKeeper::LetGo(std::string server, JobEntry* entry) {
 
 void ShardKeeper::SayUnprotected(JobEntry* entry) {
   if (entry->job().replicas() == 0) return;
-  const size_t shards = Unprotected(entry->stored.record(), entry->status()).size();
+  const size_t shards = Unprotected(entry->stored().record(), entry->status()).size();
   const bool waits = entry->job().while_unprotected() == proto::Job::WAIT;
   announcer_->SetReason(shards == 0
                             ? ""
@@ -126,19 +143,19 @@ void ShardKeeper::SayUnprotected(JobEntry* entry) {
 
 void ShardKeeper::AddServer(const ServerShards& server, JobEntry* entry) {
   if (entry->ServerOn(server.daemon) != nullptr) return;
-  entry->servers.push_back({.daemon = server.daemon,
-                            .job_shards = std::vector<uint32_t>(server.ports.size(), kNoShard),
-                            .installed = true});
+  entry->AddServer({.daemon = server.daemon,
+                    .job_shards = std::vector<uint32_t>(server.ports.size(), kNoShard),
+                    .installed = true});
 }
 
 void ShardKeeper::AddBackups(JobEntry* entry, absl::Time now) {
-  if (entry->stage() != JobStage::kTraining || now < entry->next_backup_at) return;
-  proto::JobRecord* const record = entry->stored.mutable_record();
+  if (entry->stage() != JobStage::kTraining || now < jobs_[entry->id()].next_backup_at) return;
+  proto::JobRecord* const record = entry->mutable_stored()->mutable_record();
   for (const ShardId shard : Unprotected(*record, entry->status())) {
     if (!HomeOf(*entry, shard).backup().empty()) continue;  // it is being filled
-    entry->next_backup_at = now + options_.backup_pause;
-    const JobPlacer::NewBackup made =
-        placer_->PlaceOneBackup(*entry, shard, HomeOf(*entry, shard).daemon(), now);
+    jobs_[entry->id()].next_backup_at = now + options_.backup_pause;
+    const JobPlacer::NewBackup made = placer_->PlaceOneBackup(
+        *entry, shard, HomeOf(*entry, shard).daemon(), PassedOver(entry->id(), now), now);
     if (!made.place) continue;
     const ServerShards& server = made.servers[made.place->server];
     AddBackup(shard, server, static_cast<uint32_t>(made.place->thread), record, &entry->status());
@@ -166,15 +183,15 @@ void ShardKeeper::OnBackupInstalled(const std::string& daemon,
 
 void ShardKeeper::LoseBackup(const std::string& primary, ShardId shard, uint32_t generation,
                              const std::string& why, JobEntry* entry, absl::Time now) {
-  const std::vector<DroppedCopy> dropped =
-      DropBackup(primary, shard, generation, entry->stored.mutable_record(), &entry->status());
+  const std::vector<DroppedCopy> dropped = DropBackup(
+      primary, shard, generation, entry->mutable_stored()->mutable_record(), &entry->status());
   if (dropped.empty()) return;
   const std::string& backup = dropped[0].server;
   announcer_->Warn(
       absl::StrFormat("job %d (%s): the second copy of shard %d on server %s is dropped: %s",
                       entry->id().value(), entry->job().name(), shard.value(), backup, why));
-  entry->next_backup_at = now + options_.backup_pause;
-  entry->passed_over[backup] = now + options_.passed_over_for;
+  jobs_[entry->id()].next_backup_at = now + options_.backup_pause;
+  jobs_[entry->id()].passed_over[backup] = now + options_.passed_over_for;
   TellMoved({shard}, entry, now);
   if (entry->running()) Forget(dropped, entry);
 }
@@ -182,12 +199,12 @@ void ShardKeeper::LoseBackup(const std::string& primary, ShardId shard, uint32_t
 void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entry) {
   if (entry.stage() != JobStage::kTraining) return;
   const bool plays_a_node =
-      std::any_of(entry.nodes.begin(), entry.nodes.end(),
-                  [&](const JobNode& node) { return node.daemon == daemon && !node.finished; });
+      std::any_of(entry.nodes().begin(), entry.nodes().end(),
+                  [&](const JobNode& node) { return node.daemon() == daemon && !node.finished(); });
   const auto is_it = [&](const JobServer& server) { return server.daemon == daemon; };
-  const bool is_server = absl::c_any_of(entry.servers, is_it);
-  const proto::Placement& placement = entry.stored.record().placement();
-  for (const ShardId shard : MovedShards(entry.stored.record())) {
+  const bool is_server = absl::c_any_of(entry.servers(), is_it);
+  const proto::Placement& placement = entry.stored().record().placement();
+  for (const ShardId shard : MovedShards(entry.stored().record())) {
     const proto::JobShardStatus& home = HomeOf(entry, shard);
     if (home.backup() == daemon && home.backup_is_partial()) {
       commands_->SendInstallBackup(entry, shard);
@@ -199,7 +216,7 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
     }
   }
   uint32_t shard = 0;
-  for (const proto::JobShardStatus& home : entry.stored.status().shards()) {
+  for (const proto::JobShardStatus& home : entry.stored().status().shards()) {
     const ShardId id(shard++);
     if (home.next_backup() == daemon) commands_->SendInstallNext(entry, id);
     const bool fills = !home.next_backup().empty() && FillerOf(home) == daemon;
@@ -223,7 +240,7 @@ void ShardKeeper::OnBackups(const std::string& daemon, const proto::JobCounters&
                      : report.refusal(),
                  entry, now);
     } else if (!is_partial && CompleteBackup(daemon, shard, report.generation(),
-                                             entry->stored.record(), &entry->status())) {
+                                             entry->stored().record(), &entry->status())) {
       if (!life_->SaveOrFail(entry, now)) return;
       commands_->SendMove(*entry, shard, daemon);
       SayUnprotected(entry);
@@ -239,10 +256,10 @@ void ShardKeeper::OnShardNotMoved(const std::string& daemon, const proto::ShardN
   if (IsNext(daemon, message.shard(), message.generation(), *entry)) {
     return LoseNext(shard, absl::StrCat("server ", daemon, ": ", message.error()), entry, now);
   }
-  const auto shards = MovedShards(entry->stored.record());
+  const auto shards = MovedShards(entry->stored().record());
   const bool is_of_now =
       std::find(shards.begin(), shards.end(), shard) != shards.end() &&
-      ShardGeneration(entry->stored.record().placement(), shard) == message.generation();
+      ShardGeneration(entry->stored().record().placement(), shard) == message.generation();
   if (!is_of_now) return;
   life_->Fail(absl::StrFormat("server %s cannot take shard %d over: %s", daemon, message.shard(),
                               message.error()),
@@ -271,10 +288,10 @@ void ShardKeeper::OnNextReport(const std::string& daemon, const proto::BackupRep
                     now);
   }
   const proto::JobShardStatus& home = HomeOf(*entry, shard);
-  // Who is the primary then must hear so at once: the nodes wait for it.
+  // The next primary must hear so at once: the nodes wait for it.
   const std::string& primary = home.replaces_primary() ? home.backup() : home.daemon();
   if (is_partial || !IsConnected(primary)) return;
-  HasLeft(TakeNext(shard, entry->stored.mutable_record(), &entry->status()), entry, now);
+  HasLeft(TakeNext(shard, entry->mutable_stored()->mutable_record(), &entry->status()), entry, now);
 }
 
 void ShardKeeper::LoseNext(ShardId shard, const std::string& why, JobEntry* entry, absl::Time now) {
@@ -282,8 +299,8 @@ void ShardKeeper::LoseNext(ShardId shard, const std::string& why, JobEntry* entr
   announcer_->Warn(absl::StrFormat(
       "job %d (%s): the copy of shard %d that was to lie on server %s next is dropped: %s",
       entry->id().value(), entry->job().name(), shard.value(), next, why));
-  entry->next_backup_at = now + options_.backup_pause;
-  entry->passed_over[next] = now + options_.passed_over_for;
+  jobs_[entry->id()].next_backup_at = now + options_.backup_pause;
+  jobs_[entry->id()].passed_over[next] = now + options_.passed_over_for;
   DropNext(shard, entry, now);
 }
 
@@ -305,10 +322,10 @@ void ShardKeeper::HasLeft(const DroppedCopy& copy, JobEntry* entry, absl::Time n
 void ShardKeeper::LeaveServers(std::map<JobId, JobEntry>* jobs, absl::Time now) {
   FillsOfServers fills;
   for (const auto& [id, entry] : *jobs) {
-    if (entry.stage() == JobStage::kTraining) CountFills(entry.stored.status(), &fills);
+    if (entry.stage() == JobStage::kTraining) CountFills(entry.stored().status(), &fills);
   }
   for (auto& [id, entry] : *jobs) {
-    entry.stays.clear();
+    jobs_[id].stays.clear();
     if (entry.stage() == JobStage::kTraining) LeaveServersOf(&entry, &fills, now);
   }
 }
@@ -322,23 +339,24 @@ void ShardKeeper::LeaveServersOf(JobEntry* entry, FillsOfServers* fills, absl::T
     if (step != ShardStep::kNone) {
       Do(step, ShardId(static_cast<uint32_t>(i)), entry, fills, now);
     } else if (shard.backup().empty() && leaves(shard.daemon())) {
-      entry->stays[shard.daemon()] = "its second copies come first, which have no place now";
+      jobs_[entry->id()].stays[shard.daemon()] =
+          "its second copies come first, which have no place now";
     }
   }
   const auto is_empty = [&](const JobServer& server) {
     return leaves(server.daemon) && !HoldsAny(server.daemon, entry->status());
   };
-  auto empty = std::find_if(entry->servers.begin(), entry->servers.end(), is_empty);
-  while (entry->running() && empty != entry->servers.end()) {
+  auto empty = std::find_if(entry->servers().begin(), entry->servers().end(), is_empty);
+  while (entry->running() && empty != entry->servers().end()) {
     LetGo(empty->daemon, entry);
     announcer_->Save(*entry).IgnoreError();  // repeated
-    empty = std::find_if(entry->servers.begin(), entry->servers.end(), is_empty);
+    empty = std::find_if(entry->servers().begin(), entry->servers().end(), is_empty);
   }
 }
 
 void ShardKeeper::Do(ShardStep step, ShardId shard, JobEntry* entry, FillsOfServers* fills,
                      absl::Time now) {
-  proto::JobRecord* const record = entry->stored.mutable_record();
+  proto::JobRecord* const record = entry->mutable_stored()->mutable_record();
   const proto::JobShardStatus& home = HomeOf(*entry, shard);
   switch (step) {
     case ShardStep::kNone:
@@ -369,20 +387,22 @@ void ShardKeeper::Fill(ShardStep step, ShardId shard, JobEntry* entry, FillsOfSe
   const std::string filler = step == ShardStep::kReplacePrimary ? home.backup() : home.daemon();
   const std::string leaves = step == ShardStep::kReplaceBackup ? home.backup() : home.daemon();
   if (!IsConnected(filler)) {
-    entry->stays[leaves] = absl::StrCat("server ", filler, " is not there now");
+    jobs_[entry->id()].stays[leaves] = absl::StrCat("server ", filler, " is not there now");
     return;
   }
-  if (now < entry->next_backup_at || (*fills)[filler] >= options_.fills_per_server) return;
-  // What fills the other copy stays beside it, but for the only copy.
+  if (now < jobs_[entry->id()].next_backup_at || (*fills)[filler] >= options_.fills_per_server)
+    return;
+  // The server that fills the other copy stays beside it, unless it has the only copy.
   const std::string beside = step == ShardStep::kAddBackup ? "" : filler;
-  const JobPlacer::NewBackup made = placer_->PlaceOneBackup(*entry, shard, beside, now);
+  const JobPlacer::NewBackup made =
+      placer_->PlaceOneBackup(*entry, shard, beside, PassedOver(entry->id(), now), now);
   if (!made.place) {
-    entry->stays[leaves] = made.why;
+    jobs_[entry->id()].stays[leaves] = made.why;
     return;
   }
   const ServerShards& server = made.servers[made.place->server];
   if ((*fills)[server.daemon] >= options_.fills_per_server) return;
-  proto::JobRecord* const record = entry->stored.mutable_record();
+  proto::JobRecord* const record = entry->mutable_stored()->mutable_record();
   const auto thread = static_cast<uint32_t>(made.place->thread);
   if (step == ShardStep::kAddBackup) {
     AddBackup(shard, server, thread, record, &entry->status());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,17 +17,16 @@
 #include "server/coordinator/jobs/job_placer.h"
 #include "server/coordinator/members/membership.h"
 #include "server/coordinator/placement/shard_homes.h"
-#include "server/coordinator/placement/shard_moves.h"
 
 namespace strata::server {
 
-// Where the shards of running jobs lie: second copies that take over, are made anew or do not
-// follow, and servers that are to be left. Each change is saved before anybody is told. Owns
-// nothing; what is known of a shard is the entry's.
+// Where the shards of running jobs lie: second copies that take over, are made again or do not
+// follow, and servers that are drained. Each change is saved before anybody is told. Owns when
+// copies may be made and where, by job; what is stored of a shard is the entry's.
 class ShardKeeper {
  public:
   struct Options {
-    // How long the backup of a shard may keep nodes waiting before the shard goes on without it.
+    // How long the backup of a shard may keep nodes waiting before the shard continues without it.
     absl::Duration backup_patience = absl::Seconds(3);
     // The same of one that is being filled, whose chunks may be large.
     absl::Duration fill_patience = absl::Seconds(10);
@@ -34,7 +34,7 @@ class ShardKeeper {
     absl::Duration backup_pause = absl::Seconds(1);
     // For how long a server is not asked again for copies that it has refused or not followed.
     absl::Duration passed_over_for = absl::Seconds(30);
-    // Copies that one server fills, or has filled, at once for a server that is to be left.
+    // Copies that one server fills, or has filled, at once for a server that is being drained.
     uint32_t fills_per_server = 4;
   };
   // All outlive it.
@@ -47,11 +47,21 @@ class ShardKeeper {
         announcer_(announcer),
         life_(life) {}
 
-  // A server is gone for good, for `reason`, which names it: other copies of its shards go on.
+  // The servers of a job that runs after a restart of the coordinator are on their way back.
+  void Restore(JobId job, absl::Time now) {
+    jobs_[job].next_backup_at = now + options_.backup_pause;
+  }
+  // The server is a new process, and may be asked for copies again.
+  void Forgive(const std::string& server, JobId job) { jobs_[job].passed_over.erase(server); }
+  // Why shards of the job stay on a server that is drained; empty: they do not.
+  std::string WhyStays(const std::string& server, JobId job) const;
+  void ForgetJob(JobId job) { jobs_.erase(job); }
+
+  // A server is gone for good, for `reason`, which names it: other copies of its shards take over.
   void OnServerLost(std::string name, const std::string& reason, JobEntry* entry, absl::Time now);
   // Says again to a daemon that is back where shards lie that have moved.
   void TellMovedAgain(const std::string& daemon, const JobEntry& entry);
-  // What primaries, and those that fill the next backup, say of the copies that follow them.
+  // Primaries, and servers that fill the next backup, report the copies that follow them.
   void OnBackups(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
                  absl::Time now);
   void OnBackupInstalled(const std::string& daemon, const proto::BackupInstalled& message,
@@ -65,6 +75,14 @@ class ShardKeeper {
   void LeaveServers(std::map<JobId, JobEntry>* jobs, absl::Time now);
 
  private:
+  struct OfJob {
+    absl::Time next_backup_at = absl::InfinitePast();  // when the next second copy may be made
+    std::map<std::string, absl::Time> passed_over;     // by server: until when
+    std::map<std::string, std::string> stays;          // by drained server: why shards stay
+  };
+
+  // The servers that are not to be asked for copies now.
+  std::set<std::string> PassedOver(JobId job, absl::Time now) const;
   // A second copy, or the next one, does not follow, says who fills it in this generation.
   void LoseBackup(const std::string& primary, ShardId shard, uint32_t generation,
                   const std::string& why, JobEntry* entry, absl::Time now);
@@ -97,6 +115,7 @@ class ShardKeeper {
   DaemonCommands* const commands_;
   JobAnnouncer* const announcer_;
   JobLife* const life_;
+  std::map<JobId, OfJob> jobs_;
 };
 
 }  // namespace strata::server

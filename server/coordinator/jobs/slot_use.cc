@@ -1,5 +1,7 @@
 #include "server/coordinator/jobs/slot_use.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/counted.h"
 
@@ -12,8 +14,8 @@ bool Holds(const JobEntry& entry, SlotKind kind) {
 
 // Why the owner's rights keep the job in the queue; empty: they do not.
 std::string WhyMayNot(const QueueRights& rights, const JobEntry& entry) {
-  const std::string& owner = entry.stored.status().owner();
-  if (absl::FromUnixMillis(entry.stored.status().submitted_ms()) <= rights.revoked_until) {
+  const std::string& owner = entry.stored().status().owner();
+  if (absl::FromUnixMillis(entry.stored().status().submitted_ms()) <= rights.revoked_until) {
     return absl::StrCat("waits: the keys of its owner ", owner, " were revoked");
   }
   if (!rights.may_submit) {
@@ -28,19 +30,56 @@ std::string WhyMayNot(const QueueRights& rights, const JobEntry& entry) {
 }  // namespace
 
 absl::Status CheckQueueHasRoom(const std::string& user, size_t queued_max,
-                               const std::map<JobId, JobEntry>& jobs, size_t per_user_max) {
-  size_t queued = 0, of_user = 0;
+                               const std::map<JobId, JobEntry>& jobs, size_t per_user_max,
+                               size_t bytes_per_user_max) {
+  size_t queued = 0, of_user = 0, bytes = 0;
   for (const auto& [id, entry] : jobs) {
     if (!entry.queued()) continue;
     ++queued;
-    if (entry.stored.status().owner() == user) ++of_user;
+    if (entry.stored().status().owner() != user) continue;
+    ++of_user;
+    if (!user.empty()) bytes += entry.stored().ByteSizeLong();
   }
   if (queued >= queued_max) {
     return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", queued, " jobs wait"));
   }
-  if (user.empty() || of_user < per_user_max) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("user ", user, " has ", Counted(of_user, "job"),
-                                                   " in the queue, and may have no more"));
+  if (user.empty()) return absl::OkStatus();
+  if (of_user >= per_user_max) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "user ", user, " has ", Counted(of_user, "job"), " in the queue, and may have no more"));
+  }
+  if (bytes < bytes_per_user_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "user ", user, "'s ", Counted(of_user, "job"), " in the queue take ", bytes,
+      " bytes of the coordinator's store, and may take no more than ", bytes_per_user_max));
+}
+
+std::vector<JobId> EndedTooMany(const std::map<JobId, JobEntry>& jobs, size_t ended_max,
+                                size_t per_user_max, size_t bytes_per_user_max) {
+  struct Kept {
+    size_t jobs = 0, bytes = 0;
+  };
+  std::map<std::string, Kept> of_users;
+  size_t kept = 0;
+  std::vector<JobId> too_many;
+  for (auto it = jobs.rbegin(); it != jobs.rend(); ++it) {
+    if (!it->second.ended()) continue;
+    const std::string& user = it->second.stored().status().owner();
+    Kept& of_user = of_users[user];
+    const size_t bytes = user.empty() ? 0 : it->second.stored().ByteSizeLong();
+    const bool fits_user = user.empty() || (of_user.jobs < per_user_max &&
+                                            of_user.bytes + bytes <= bytes_per_user_max);
+    // The newest of a user's is shown, however large it is.
+    if (kept >= ended_max || (!fits_user && of_user.jobs > 0)) {
+      too_many.push_back(it->first);
+      continue;
+    }
+    ++kept;
+    ++of_user.jobs;
+    of_user.bytes += bytes;
+  }
+  std::reverse(too_many.begin(), too_many.end());
+  return too_many;
 }
 
 uint32_t SlotsHeldOn(const std::string& daemon, SlotKind kind,
@@ -48,8 +87,8 @@ uint32_t SlotsHeldOn(const std::string& daemon, SlotKind kind,
   uint32_t ranks = 0;
   for (const auto& [id, entry] : jobs) {
     if (!Holds(entry, kind)) continue;
-    for (const JobNode& node : entry.nodes) {
-      if (node.daemon == daemon && !node.finished) ranks += node.ranks;
+    for (const JobNode& node : entry.nodes()) {
+      if (node.daemon() == daemon && !node.finished()) ranks += node.ranks();
     }
   }
   return ranks;
@@ -88,7 +127,7 @@ UserSlots::User& UserSlots::Find(const std::string& user) {
 }
 
 std::string UserSlots::WhyWaits(const JobEntry& entry) {
-  const std::string& name = entry.stored.status().owner();
+  const std::string& name = entry.stored().status().owner();
   if (name.empty() || !rights_of_) return "";
   const User& user = Find(name);
   if (std::string why = WhyMayNot(user.rights, entry); !why.empty()) return why;
@@ -100,7 +139,7 @@ std::string UserSlots::WhyWaits(const JobEntry& entry) {
 }
 
 bool UserSlots::MayTakeMore(const JobEntry& entry, uint32_t ranks) {
-  const std::string& name = entry.stored.status().owner();
+  const std::string& name = entry.stored().status().owner();
   if (name.empty() || !rights_of_) return true;
   User& user = Find(name);
   const uint32_t slots = user.rights.slots;
@@ -108,7 +147,7 @@ bool UserSlots::MayTakeMore(const JobEntry& entry, uint32_t ranks) {
 }
 
 void UserSlots::OnStarted(const JobEntry& entry, uint32_t ranks) {
-  const std::string& name = entry.stored.status().owner();
+  const std::string& name = entry.stored().status().owner();
   if (!name.empty() && rights_of_) Find(name).used += ranks;
 }
 

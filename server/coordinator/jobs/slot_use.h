@@ -6,11 +6,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "server/coordinator/jobs/job_entry.h"
-#include "server/coordinator/tenants/queue_rights.h"
+#include "server/coordinator/members/job_owner.h"
 
 namespace strata::server {
 
@@ -28,17 +29,28 @@ std::string NameFor(const JobEntry& reader, const JobEntry& entry);
 std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
                             const std::map<JobId, JobEntry>& jobs);
 
-// What of a user's jobs may leave the queue now.
+// The rights that decide which of a user's jobs may leave the queue now.
 using SlotsOfUser = std::function<QueueRights(const std::string& user)>;
 
-// Jobs that one user may have in the queue.
+// Jobs that one user may have in the queue, and the bytes that these take in the store.
 inline constexpr size_t kQueuedPerUserMax = 1000;
+inline constexpr size_t kQueuedBytesPerUserMax = 64 << 20;
+// The same of a user's jobs that have ended: older ones are forgotten, as `ended_max` does.
+inline constexpr size_t kEndedPerUserMax = 250;
+inline constexpr size_t kEndedBytesPerUserMax = 64 << 20;
 
-// Whether one more job of the user may wait; empty: the coordinator's, who has no limit of their
-// own. Errors: ResourceExhausted.
+// Checks that one more job of the user may wait; empty: the coordinator's, who has no limit of
+// their own. Errors: ResourceExhausted.
 absl::Status CheckQueueHasRoom(const std::string& user, size_t queued_max,
                                const std::map<JobId, JobEntry>& jobs,
-                               size_t per_user_max = kQueuedPerUserMax);
+                               size_t per_user_max = kQueuedPerUserMax,
+                               size_t bytes_per_user_max = kQueuedBytesPerUserMax);
+
+// The ended jobs to forget, the oldest first: those beyond `ended_max` of all, and
+// beyond what each user may have, but for the coordinator's.
+std::vector<JobId> EndedTooMany(const std::map<JobId, JobEntry>& jobs, size_t ended_max,
+                                size_t per_user_max = kEndedPerUserMax,
+                                size_t bytes_per_user_max = kEndedBytesPerUserMax);
 
 // Which jobs wait for others of the same user, or for their user's rights. For one look at
 // the queue: it asks for each user's rights once, and counts running jobs once.
@@ -50,7 +62,7 @@ class UserSlots {
 
   // Why a queued job waits, in words; empty: it need not.
   std::string WhyWaits(const JobEntry& entry);
-  // Whether a running job may take slots besides those that it has.
+  // Returns whether a running job may take slots besides those that it has.
   bool MayTakeMore(const JobEntry& entry, uint32_t ranks);
   // So many ranks of a job run from now on.
   void OnStarted(const JobEntry& entry, uint32_t ranks);

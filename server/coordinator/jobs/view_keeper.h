@@ -2,6 +2,7 @@
 #define STRATA_SERVER_COORDINATOR_JOBS_VIEW_KEEPER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ namespace strata::server {
 // Nodes that join jobs while they train, as there are workers for them, and leave those that are
 // drained (ranks_max, ranks_min), or are begun again elsewhere (replace). A node that is to join
 // begins its processes first; once they are ready a change is agreed upon (ViewAgreement). Each
-// step is saved before anybody is told. Owns nothing; what is known of a change is the entry's.
+// step is saved before anybody is told. Owns when it asks and begins again, by job; the change that
+// is on its way is the entry's.
 class ViewKeeper {
  public:
   struct Options {
@@ -48,6 +50,10 @@ class ViewKeeper {
         life_(life),
         replacer_(replacer) {}
 
+  // Why nodes of the job stay on a worker that is drained; empty: they do not.
+  std::string WhyStays(const std::string& worker, const JobEntry& entry) const;
+  void ForgetJob(JobId job) { jobs_.erase(job); }
+
   // Begins nodes that may join the job on workers that have room, within the rights of its owner.
   void AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now);
   // Takes a change of the job's nodes one step further, or begins one.
@@ -56,7 +62,7 @@ class ViewKeeper {
   void LeaveStandIns(JobEntry* entry, absl::Time now);
 
   // The processes of a node that is to join are ready, or it cannot join for `reason`. REQUIRES:
-  // node->joins.
+  // node->joins().
   void OnJoinerReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry,
                      absl::Time now);
   void OnJoinerLost(const std::string& reason, JobNode* node, JobEntry* entry, absl::Time now);
@@ -64,16 +70,25 @@ class ViewKeeper {
                   absl::Time now);
   void OnInstalled(const std::string& daemon, const proto::ViewInstalled& message, JobEntry* entry,
                    absl::Time now);
-  // The node has made its last step, and its processes have ended. REQUIRES: node->leaves_at.
+  // The node has made its last step, and its processes have ended. REQUIRES: node->leaves_at().
   void OnLeft(JobNode* node, JobEntry* entry);
   // Says again to the worker of a node, which is back, what changes there are.
   void TellAgain(const JobNode& node, const JobEntry& entry);
 
  private:
+  struct OfJob {
+    absl::Time asks_again_at = absl::InfinitePast();
+    absl::Time next_change_at = absl::InfinitePast();
+    absl::Time next_joiner_at = absl::InfinitePast();
+    uint32_t attempt = 0;                      // that `keeps` is of
+    std::map<std::string, std::string> keeps;  // by drained worker: why nodes stay
+  };
+
+  OfJob& Of(const JobEntry& entry);
   // Begins a change if nodes are to join or to leave.
   void Begin(JobEntry* entry, absl::Time now);
   // Returns the nodes that leave; says why others stay that are to.
-  std::vector<uint32_t> ChooseLeavers(uint32_t ranks, JobEntry* entry) const;
+  std::vector<uint32_t> ChooseLeavers(uint32_t ranks, JobEntry* entry);
   // Begins one of the nodes that are to leave, but may not, on another worker, where the job has
   // nodes that die begun again; says why others stay.
   void MoveOne(JobEntry* entry, absl::Time now);
@@ -96,6 +111,7 @@ class ViewKeeper {
   JobAnnouncer* const announcer_;
   JobLife* const life_;
   NodeReplacer* const replacer_;
+  std::map<JobId, OfJob> jobs_;
 };
 
 }  // namespace strata::server

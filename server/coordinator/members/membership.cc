@@ -7,10 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/job.h"
-#include "common/limits/limits.h"
+#include "common/os/limits.h"
 #include "common/require.h"
 
 namespace strata::server {
+
 namespace {
 
 // Lost daemons are remembered up to this number in all.
@@ -292,6 +293,40 @@ void Membership::ForgetOldest() {
     if (oldest == daemons_.end() || it->second.heard_at < oldest->second.heard_at) oldest = it;
   }
   if (oldest != daemons_.end()) daemons_.erase(oldest);
+}
+
+void SeenRegistrations::Restore(const std::vector<Entry>& entries) {
+  STRATA_REQUIRE(seen_.empty());
+  for (const Entry& entry : entries) Note(entry.daemon_id, entry.attempt);
+  Saved();
+}
+
+uint32_t SeenRegistrations::NewestAttempt(uint64_t daemon_id) const {
+  const auto it = seen_.find(daemon_id);
+  return it == seen_.end() ? 0 : it->second.attempt;
+}
+
+void SeenRegistrations::Note(uint64_t daemon_id, uint32_t attempt) {
+  Seen& seen = seen_[daemon_id];
+  daemon_of_.erase(seen.order);
+  unsaved_.erase(seen.order);
+  seen = {.attempt = attempt, .order = next_order_++};
+  daemon_of_[seen.order] = daemon_id;
+  unsaved_.insert(seen.order);
+  if (seen_.size() <= max_) return;
+  const auto oldest = daemon_of_.begin();
+  unsaved_.erase(oldest->first);
+  seen_.erase(oldest->second);
+  daemon_of_.erase(oldest);
+}
+
+std::vector<SeenRegistrations::Entry> SeenRegistrations::Unsaved() const {
+  std::vector<Entry> entries;
+  for (const uint64_t order : unsaved_) {
+    const uint64_t daemon = daemon_of_.at(order);
+    entries.push_back({.daemon_id = daemon, .attempt = seen_.at(daemon).attempt});
+  }
+  return entries;
 }
 
 }  // namespace strata::server

@@ -13,7 +13,7 @@ namespace {
 
 // How often all pairs are looked at, unless somebody joins.
 constexpr absl::Duration kLookEvery = absl::Seconds(1);
-// What a worker may say in one line.
+// Bytes that a worker may say in one line.
 constexpr size_t kErrorBytesMax = 300;
 
 std::vector<std::string> ShardAddresses(const proto::Register& server) {

@@ -25,7 +25,7 @@ class Reachability {
     // A worker that has not answered its first try by then is not waited for: nothing is known.
     absl::Duration answer_patience = absl::Seconds(5);
   };
-  // What one worker is asked to try.
+  // The addresses that one worker is asked to try.
   struct Try {
     SessionId session;
     proto::TryPeers peers;

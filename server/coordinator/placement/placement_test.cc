@@ -1,5 +1,10 @@
 #include "server/coordinator/placement/placement.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace strata::server {
@@ -111,5 +116,151 @@ TEST(DeviceChunkElements, AreTwoMebibytesWhereEachShardHasEight) {
   EXPECT_EQ(DeviceChunkElements(200'000, 1), 24'992u);  // of cache lines
 }
 
+// Server i with so many shards, on host "hostI" or the given one.
+ServerShards Server(size_t i, size_t threads, const std::string& host = "", double share = 0) {
+  ServerShards server;
+  server.daemon = absl::StrCat("s", i);
+  server.address = absl::StrCat("10.0.0.", i);
+  server.host = host.empty() ? absl::StrCat("host", i) : host;
+  for (size_t thread = 0; thread < threads; ++thread) server.ports.push_back(5000 + thread);
+  server.share = share;
+  return server;
+}
+
+JobPlacement PlacedOn(const std::vector<ServerShards>& servers, uint32_t chunks) {
+  return *PlaceChunks(uint64_t{chunks} * 256, 256, servers);
+}
+
+// Chunks of first and second copies on each thread, in order.
+std::vector<uint64_t> Loads(const JobPlacement& placement, const std::vector<ServerShards>& servers,
+                            const std::vector<std::optional<BackupPlace>>& backups) {
+  std::vector<uint64_t> chunks(backups.size(), 0), loads;
+  for (const uint32_t shard : placement.placement.shard_of_chunk()) ++chunks[shard];
+  for (size_t server = 0; server < servers.size(); ++server) {
+    for (size_t thread = 0; thread < servers[server].ports.size(); ++thread) {
+      uint64_t& load = loads.emplace_back(0);
+      if (server < placement.shards_of_server.size()) {
+        load += chunks[placement.shards_of_server[server][thread]];
+      }
+      for (size_t shard = 0; shard < backups.size(); ++shard) {
+        if (backups[shard] == BackupPlace{server, thread}) load += chunks[shard];
+      }
+    }
+  }
+  return loads;
+}
+
+TEST(PlaceBackups, LieOnAnotherHostAndAreSpread) {
+  for (size_t count = 2; count <= 6; ++count) {
+    for (size_t threads = 1; threads <= 3; ++threads) {
+      std::vector<ServerShards> servers;
+      for (size_t i = 0; i < count; ++i) servers.push_back(Server(i, threads));
+      const uint32_t chunks = static_cast<uint32_t>(10 * count * threads);
+      const JobPlacement placement = PlacedOn(servers, chunks);
+      const auto backups = PlaceBackups(placement, servers);
+      ASSERT_TRUE(backups.ok());
+      for (size_t server = 0; server < count; ++server) {
+        for (const uint32_t shard : placement.shards_of_server[server]) {
+          ASSERT_TRUE((*backups)[shard].has_value());
+          EXPECT_NE((*backups)[shard]->server, server);
+        }
+      }
+      for (const uint64_t load : Loads(placement, servers, *backups)) {
+        EXPECT_EQ(load, 20u) << count << " servers of " << threads;
+      }
+    }
+  }
+}
+
+TEST(PlaceBackups, ServersOfOneHostDoNotBackEachOther) {
+  const std::vector<ServerShards> servers = {Server(0, 1, "a"), Server(1, 1, "a"),
+                                             Server(2, 1, "b")};
+  const auto backups = PlaceBackups(PlacedOn(servers, 9), servers);
+  ASSERT_TRUE(backups.ok());
+  EXPECT_EQ((*backups)[0], BackupPlace({2, 0}));
+  EXPECT_EQ((*backups)[1], BackupPlace({2, 0}));
+  EXPECT_NE((*backups)[2]->server, 2u);
+}
+
+TEST(PlaceBackups, ServersThatHoldNoFirstCopyAreTakenBeforeOthers) {
+  const std::vector<ServerShards> first = {Server(0, 1), Server(1, 1)};
+  std::vector<ServerShards> all = first;
+  all.push_back(Server(2, 1));
+  all.push_back(Server(3, 1));
+  const auto backups = PlaceBackups(PlacedOn(first, 8), all);
+  ASSERT_TRUE(backups.ok());
+  EXPECT_EQ((*backups)[0], BackupPlace({2, 0}));
+  EXPECT_EQ((*backups)[1], BackupPlace({3, 0}));
+}
+
+TEST(PlaceBackups, UnequalSharesAreEvenedOut) {
+  const std::vector<ServerShards> servers = {Server(0, 1, "", 0.5), Server(1, 1, "", 0.25),
+                                             Server(2, 1, "", 0.25)};
+  const JobPlacement placement = PlacedOn(servers, 40);
+  const auto backups = PlaceBackups(placement, servers);
+  ASSERT_TRUE(backups.ok());
+  std::vector<uint64_t> loads = Loads(placement, servers, *backups);
+  std::sort(loads.begin(), loads.end());
+  EXPECT_EQ(loads, std::vector<uint64_t>({20, 30, 30}));
+}
+
+TEST(PlaceBackups, AShardWithoutAChunkHasNone) {
+  const std::vector<ServerShards> servers = {Server(0, 2), Server(1, 2)};
+  const auto backups = PlaceBackups(PlacedOn(servers, 3), servers);
+  ASSERT_TRUE(backups.ok());
+  EXPECT_TRUE((*backups)[2].has_value());
+  EXPECT_FALSE((*backups)[3].has_value());
+}
+
+TEST(PlaceBackups, OneHostIsRefusedByTheNamesOfItsServers) {
+  const std::vector<ServerShards> servers = {Server(1, 1, "rack1"), Server(0, 1, "rack1")};
+  EXPECT_EQ(
+      PlaceBackups(PlacedOn(servers, 4), servers).status(),
+      absl::FailedPreconditionError(
+          "replicas: a second copy lies on another host, but all servers are on one: s0, s1"));
+  std::vector<ServerShards> unknown = {Server(0, 1), Server(1, 1)};
+  for (ServerShards& server : unknown) {
+    server.host.clear();
+    server.address = "10.0.0.9";
+  }
+  EXPECT_EQ(PlaceBackups(PlacedOn(unknown, 4), unknown).status().message(),
+            "replicas: a second copy lies on another host, but all servers are on one: s0, s1");
+  std::vector<ServerShards> many;
+  for (size_t i = 0; i < 7; ++i) many.push_back(Server(i, 1, "rack1"));
+  EXPECT_EQ(CheckTwoHosts(many).message(),
+            "replicas: a second copy lies on another host, but all servers are on one: s0, s1, s2, "
+            "s3, s4, s5, ...");
+}
+
+TEST(PlaceOneBackup, LiesOnAnotherHostWhereTheJobHasFewestChunks) {
+  proto::JobStatus status;
+  const auto add = [&](const std::string& daemon, uint32_t thread, uint32_t chunks) {
+    proto::JobShardStatus* shard = status.add_shards();
+    shard->set_daemon(daemon);
+    shard->set_shard(thread);
+    shard->set_chunks(chunks);
+    return shard;
+  };
+  add("s0", 0, 9);
+  proto::JobShardStatus* second = add("s1", 0, 3);
+  second->set_backup("s2");
+  second->set_backup_shard(1);
+  const std::vector<ServerShards> servers = {Server(0, 2), Server(1, 2), Server(2, 2)};
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(0), "host0", servers), (BackupPlace{1, 1}));
+  status.mutable_shards(0)->set_backup("s1");
+  status.mutable_shards(0)->set_backup_shard(1);
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(1), "host1", servers), (BackupPlace{0, 1}));
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(0), "host0", {Server(0, 2)}), std::nullopt);
+}
+
+TEST(PlaceOneBackup, ShardsThatComeOneAfterTheOtherSpreadOverThreads) {
+  proto::JobStatus status;
+  for (int i = 0; i < 2; ++i) status.add_shards()->set_daemon("s0");
+  const std::vector<ServerShards> servers = {Server(0, 2), Server(1, 2)};
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(0), "host0", servers), (BackupPlace{1, 0}));
+  EXPECT_EQ(PlaceOneBackup(status, ShardId(1), "host0", servers), (BackupPlace{1, 1}));
+}
+
 }  // namespace
+
 }  // namespace strata::server

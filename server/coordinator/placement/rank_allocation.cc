@@ -1,6 +1,7 @@
 #include "server/coordinator/placement/rank_allocation.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
@@ -8,12 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/counted.h"
 #include "common/require.h"
 
 namespace strata::server {
 namespace {
 
-// What ranks take a piece of, and how much of it the workers have.
+// A resource of which each rank takes a piece, and how much of it the workers have.
 struct Supply {
   const char* name;  // "GPU slot"
   std::vector<WorkerSlots> workers;
@@ -140,6 +142,19 @@ std::string Capacity(const Supply& supply) {
          (slots == 0 ? "; `strata devices` there says why, unless --gpus does" : "");
 }
 
+// "needs 4 workers (ranks_per_node: 1); there are 2": too few that could take a node.
+std::string TooFewWorkers(const RankWish& wish, const Supply& supply) {
+  const uint32_t each = std::min(wish.ranks, wish.ranks_per_node);
+  const uint32_t nodes = (wish.ranks + wish.ranks_per_node - 1) / wish.ranks_per_node;
+  const auto able = std::count_if(supply.workers.begin(), supply.workers.end(),
+                                  [&](const WorkerSlots& w) { return w.slots >= each; });
+  const bool are_all = able == static_cast<int64_t>(supply.workers.size());
+  return absl::StrFormat("needs %s%s (ranks_per_node: %d); there %s %d%s", Counted(nodes, "worker"),
+                         are_all ? "" : absl::StrCat(" with ", Count(each, supply)),
+                         wish.ranks_per_node, able == 1 ? "is" : "are", able,
+                         are_all ? "" : absl::StrCat(" of ", supply.workers.size()));
+}
+
 RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
   using Outcome = RankAllocation::Outcome;
   RankAllocation result;
@@ -156,8 +171,12 @@ RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
     const bool none_has = std::none_of(
         supply.workers.begin(), supply.workers.end(),
         [&](const WorkerSlots& w) { return w.slots >= std::min(wish.ranks, wish.ranks_per_node); });
-    result.reason = absl::StrFormat("needs %s, but %s%s", needs,
-                                    none_has ? "none has as many: " : "", Capacity(supply));
+    const bool lacks_workers =
+        wish.ranks_per_node > 0 && wish.of_nodes.empty() && !none_has && !supply.workers.empty();
+    result.reason = lacks_workers
+                        ? TooFewWorkers(wish, supply)
+                        : absl::StrFormat("needs %s, but %s%s", needs,
+                                          none_has ? "none has as many: " : "", Capacity(supply));
   } else if (!fits([](const WorkerSlots& w) { return w.alive ? w.slots : 0u; })) {
     result.outcome = Outcome::kWaitsForNodes;
     result.reason =

@@ -21,7 +21,7 @@ struct WorkerSlots {
   uint32_t protocol = kProtocolVersion;
 };
 
-// What a job asks for.
+// The ranks that a job asks for.
 struct RankWish {
   uint32_t ranks = 1;
   uint32_t ranks_per_node = 0;  // 0: as many as a node has free

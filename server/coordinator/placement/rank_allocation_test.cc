@@ -75,7 +75,13 @@ TEST(AllocateRanks, NeverFitsMoreRanksPerNodeThanAnyNodeHas) {
 }
 
 TEST(AllocateRanks, NeverFitsMoreNodesThanThereAre) {
-  EXPECT_EQ(AllocateRanks({2, 1}, {{"w1", 8}}).outcome, Outcome::kNeverFits);
+  const RankAllocation one = AllocateRanks({2, 1}, {{"w1", 8}});
+  EXPECT_EQ(one.outcome, Outcome::kNeverFits);
+  EXPECT_EQ(one.reason, "needs 2 workers (ranks_per_node: 1); there is 1");
+  EXPECT_EQ(AllocateRanks({4, 1}, {{"w1", 4}, {"w2", 4}}).reason,
+            "needs 4 workers (ranks_per_node: 1); there are 2");
+  EXPECT_EQ(AllocateRanks({6, 2}, {{"w1", 2}, {"w2", 1}, {"w3", 1}, {"w4", 2}}).reason,
+            "needs 3 workers with 2 slots (ranks_per_node: 2); there are 2 of 4");
 }
 
 // Two slots each; w1 has one GPU slot, w2 two.

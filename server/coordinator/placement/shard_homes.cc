@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/job/exchange/shard_generation.h"
+#include "common/job/placement.h"
 #include "common/require.h"
 
 namespace strata::server {
@@ -34,8 +34,8 @@ void ForgetNext(proto::JobShardStatus* shard) {
 }
 
 // The shard has the copy alone that its status names. Adds the one that was to be its backup next.
-void GoOnAlone(int shard, proto::JobRecord* record, proto::JobStatus* status,
-               std::vector<DroppedCopy>* dropped) {
+void ContinueWithoutBackup(int shard, proto::JobRecord* record, proto::JobStatus* status,
+                           std::vector<DroppedCopy>* dropped) {
   proto::Placement* const placement = record->mutable_placement();
   if (!status->shards(shard).next_backup().empty()) {
     dropped->push_back(DropNext(ShardId(static_cast<uint32_t>(shard)), status));
@@ -55,6 +55,20 @@ void MakePrimary(int shard, proto::JobRecord* record, proto::JobShardStatus* hom
   home->set_shard(home->backup_shard());
 }
 
+ShardStep StepWithNext(const proto::JobShardStatus& shard, bool primary_leaves, bool backup_leaves,
+                       bool next_leaves) {
+  const bool is_wanted = shard.replaces_primary() ? primary_leaves : backup_leaves;
+  return is_wanted && !next_leaves ? ShardStep::kNone : ShardStep::kDropNext;
+}
+
+// For a job without second copies: a copy that it has is there to take over.
+ShardStep StepOfOnlyCopy(const proto::JobShardStatus& shard, bool primary_leaves,
+                         bool backup_leaves) {
+  if (shard.backup().empty()) return primary_leaves ? ShardStep::kAddBackup : ShardStep::kNone;
+  if (!primary_leaves || backup_leaves) return ShardStep::kDropBackup;
+  return shard.backup_is_partial() ? ShardStep::kNone : ShardStep::kPromote;
+}
+
 }  // namespace
 
 ServerLoss TakeFrom(const std::string& daemon, proto::JobRecord* record, proto::JobStatus* status) {
@@ -69,7 +83,7 @@ ServerLoss TakeFrom(const std::string& daemon, proto::JobRecord* record, proto::
       continue;
     }
     if (had_first) MakePrimary(i, record, &shard);
-    GoOnAlone(i, record, status, &loss.dropped);
+    ContinueWithoutBackup(i, record, status, &loss.dropped);
     loss.moved.emplace_back(i);
   }
   return loss;
@@ -83,7 +97,7 @@ std::vector<DroppedCopy> DropBackup(const std::string& daemon, ShardId shard, ui
   const uint32_t now = ShardGeneration(record->placement(), shard);
   if (home.daemon() != daemon || home.backup().empty() || generation != now) return {};
   std::vector<DroppedCopy> dropped = {{shard, home.backup(), 0}};
-  GoOnAlone(index, record, status, &dropped);
+  ContinueWithoutBackup(index, record, status, &dropped);
   dropped[0].generation = ShardGeneration(record->placement(), shard);
   return dropped;
 }
@@ -121,7 +135,7 @@ DroppedCopy PromoteBackup(ShardId shard, proto::JobRecord* record, proto::JobSta
   DroppedCopy left{shard, home->daemon(), 0};
   MakePrimary(index, record, home);
   std::vector<DroppedCopy> dropped;
-  GoOnAlone(index, record, status, &dropped);
+  ContinueWithoutBackup(index, record, status, &dropped);
   STRATA_REQUIRE(dropped.empty());
   left.generation = ShardGeneration(record->placement(), shard);
   return left;
@@ -210,6 +224,32 @@ std::vector<ShardId> Unprotected(const proto::JobRecord& record, const proto::Jo
     if (shard.chunks() > 0 && !has_two) unprotected.emplace_back(i);
   }
   return unprotected;
+}
+
+ShardStep NextStep(const proto::JobShardStatus& shard, uint32_t replicas,
+                   const std::function<bool(const std::string&)>& leaves) {
+  const bool primary_leaves = leaves(shard.daemon());
+  const bool backup_leaves = !shard.backup().empty() && leaves(shard.backup());
+  if (!shard.next_backup().empty()) {
+    return StepWithNext(shard, primary_leaves, backup_leaves, leaves(shard.next_backup()));
+  }
+  if (replicas == 0) return StepOfOnlyCopy(shard, primary_leaves, backup_leaves);
+  if (shard.backup().empty()) return ShardStep::kNone;  // it gets one first
+  if (shard.backup_is_partial()) return backup_leaves ? ShardStep::kDropBackup : ShardStep::kNone;
+  if (backup_leaves) return ShardStep::kReplaceBackup;
+  return primary_leaves ? ShardStep::kReplacePrimary : ShardStep::kNone;
+}
+
+void CountFills(const proto::JobStatus& status, FillsOfServers* fills) {
+  for (const proto::JobShardStatus& shard : status.shards()) {
+    if (!shard.backup().empty() && shard.backup_is_partial()) {
+      ++(*fills)[shard.daemon()];
+      ++(*fills)[shard.backup()];
+    }
+    if (shard.next_backup().empty()) continue;
+    ++(*fills)[FillerOf(shard)];
+    ++(*fills)[shard.next_backup()];
+  }
 }
 
 }  // namespace strata::server

@@ -2,6 +2,8 @@
 #define STRATA_SERVER_COORDINATOR_PLACEMENT_SHARD_HOMES_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,9 +25,9 @@ struct DroppedCopy {
   uint32_t generation = 0;
 };
 
-// What is left of a job's shards without a server.
+// The shards of a job after the loss of a server.
 struct ServerLoss {
-  std::vector<ShardId> moved;        // their other copy goes on alone, in a generation of its own
+  std::vector<ShardId> moved;        // their other copy continues alone, in a generation of its own
   std::vector<ShardId> lost;         // there was no other copy
   std::vector<DroppedCopy> dropped;  // those that were to be backups next
 };
@@ -46,7 +48,7 @@ void AddBackup(ShardId shard, const ServerShards& server, uint32_t thread, proto
 bool CompleteBackup(const std::string& daemon, ShardId shard, uint32_t generation,
                     const proto::JobRecord& record, proto::JobStatus* status);
 
-// The shard's backup, which is whole, takes its primary's place and goes on alone. Returns the
+// The shard's backup, which is whole, takes its primary's place and continues alone. Returns the
 // primary of before. REQUIRES: there is such a backup.
 DroppedCopy PromoteBackup(ShardId shard, proto::JobRecord* record, proto::JobStatus* status);
 
@@ -55,7 +57,7 @@ DroppedCopy PromoteBackup(ShardId shard, proto::JobRecord* record, proto::JobSta
 // its backup is whole, and no other one is under way.
 void AddNext(ShardId shard, const ServerShards& server, uint32_t thread, bool replaces_primary,
              proto::JobRecord* record, proto::JobStatus* status);
-// Who fills it.
+// The server that fills it.
 const std::string& FillerOf(const proto::JobShardStatus& shard);
 // It has been filled, and is the backup from now on. Returns the copy whose place it has taken.
 // REQUIRES: one is under way.
@@ -65,18 +67,38 @@ DroppedCopy DropNext(ShardId shard, proto::JobStatus* status);
 
 // Returns how many copies of shards with chunks the daemon holds, is to hold or fills.
 uint32_t CountCopies(const std::string& daemon, const proto::JobStatus& status);
-// Whether the daemon holds any.
+// Returns whether the daemon holds any.
 inline bool HoldsAny(const std::string& daemon, const proto::JobStatus& status) {
   return CountCopies(daemon, status) > 0;
 }
 
-// What daemons are told of the shard's place.
+// The shard's place, as daemons are told.
 proto::MoveShard PlaceOf(const proto::JobRecord& record, const proto::JobStatus& status,
                          ShardId shard);
 // Returns the shards whose place has changed since the job was placed.
 std::vector<ShardId> MovedShards(const proto::JobRecord& record);
 // Returns the shards with chunks of which there is one whole copy, in a job that is to have two.
 std::vector<ShardId> Unprotected(const proto::JobRecord& record, const proto::JobStatus& status);
+
+// The next step for a shard with chunks of a running job, so that no copy of it stays on a server
+// that is being drained.
+enum class ShardStep {
+  kNone,            // nothing is to leave, or something is under way
+  kAddBackup,       // its only copy is to leave: fill another one
+  kPromote,         // which has been filled, and continues alone
+  kReplaceBackup,   // fill the next backup, and drop the one of now after that
+  kReplacePrimary,  // the same, and the backup of now is the primary then
+  kDropBackup,      // it is not wanted, or can be of no use where it is
+  kDropNext,        // the next backup is not wanted any more
+};
+
+// `leaves`: whether a server is being drained. `replicas`: second copies that the job asks for.
+ShardStep NextStep(const proto::JobShardStatus& shard, uint32_t replicas,
+                   const std::function<bool(const std::string&)>& leaves);
+
+// Copies that are being filled, by server: of those that fill and of those that are filled.
+using FillsOfServers = std::map<std::string, uint32_t>;
+void CountFills(const proto::JobStatus& status, FillsOfServers* fills);
 
 }  // namespace strata::server
 

@@ -1,5 +1,6 @@
 #include "server/coordinator/placement/shard_homes.h"
 
+#include <set>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -9,17 +10,20 @@ namespace strata::server {
 namespace {
 
 using testing::ElementsAre;
+using ::testing::IsEmpty;
 using testing::IsEmpty;
+using ::testing::Pair;
 using testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 // Shard i lies on server si and, a second time, on the next of three.
-struct Job {
+struct ShardHomesJob {
   proto::JobRecord record;
   proto::JobStatus status;
 };
 
-Job ThreeShards() {
-  Job job;
+ShardHomesJob ThreeShards() {
+  ShardHomesJob job;
   job.record.set_job_id(5);
   job.record.set_attempt(2);
   job.record.mutable_job()->set_replicas(1);
@@ -40,7 +44,7 @@ Job ThreeShards() {
 }
 
 TEST(ShardHomes, ALostServersShardsGoOnAtTheirOtherCopies) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   const ServerLoss loss = TakeFrom("s1", &job.record, &job.status);
   EXPECT_THAT(loss.moved, ElementsAre(ShardId(0), ShardId(1)));
   EXPECT_THAT(loss.lost, IsEmpty());
@@ -56,7 +60,7 @@ TEST(ShardHomes, ALostServersShardsGoOnAtTheirOtherCopies) {
 }
 
 TEST(ShardHomes, TheSecondLossOfAShardIsItsLast) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   TakeFrom("s1", &job.record, &job.status);
   const ServerLoss loss = TakeFrom("s2", &job.record, &job.status);
   EXPECT_THAT(loss.lost, ElementsAre(ShardId(1)));
@@ -64,7 +68,7 @@ TEST(ShardHomes, TheSecondLossOfAShardIsItsLast) {
 }
 
 TEST(ShardHomes, AServerThatHoldsNothingTakesNothing) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   const ServerLoss loss = TakeFrom("s9", &job.record, &job.status);
   EXPECT_THAT(loss.moved, IsEmpty());
   EXPECT_THAT(loss.lost, IsEmpty());
@@ -72,7 +76,7 @@ TEST(ShardHomes, AServerThatHoldsNothingTakesNothing) {
 }
 
 TEST(ShardHomes, ShardsWithoutAChunkAreNoLoss) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   job.status.mutable_shards(1)->set_chunks(0);
   job.status.mutable_shards(1)->clear_backup();
   EXPECT_THAT(TakeFrom("s1", &job.record, &job.status).lost, IsEmpty());
@@ -80,7 +84,7 @@ TEST(ShardHomes, ShardsWithoutAChunkAreNoLoss) {
 }
 
 TEST(ShardHomes, ABackupIsDroppedByTheWordOfItsPrimaryOfNow) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   EXPECT_THAT(DropBackup("s0", ShardId(1), 1, &job.record, &job.status), IsEmpty())
       << "not its primary";
   EXPECT_THAT(DropBackup("s1", ShardId(1), 2, &job.record, &job.status), IsEmpty())
@@ -96,7 +100,7 @@ TEST(ShardHomes, ABackupIsDroppedByTheWordOfItsPrimaryOfNow) {
 }
 
 TEST(ShardHomes, WhatIsToldNamesTheAttempt) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   TakeFrom("s0", &job.record, &job.status);
   const proto::MoveShard move = PlaceOf(job.record, job.status, ShardId(0));
   EXPECT_EQ(move.job_id(), 5u);
@@ -108,7 +112,7 @@ TEST(ShardHomes, WhatIsToldNamesTheAttempt) {
 }
 
 TEST(ShardHomes, ANewBackupIsPartialUntilItsPrimarySaysThatItIsWhole) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   TakeFrom("s1", &job.record, &job.status);
   ASSERT_THAT(Unprotected(job.record, job.status), ElementsAre(ShardId(0), ShardId(1)));
   AddBackup(ShardId(1), {.daemon = "s9", .address = "h9", .ports = {7, 8}}, 1, &job.record,
@@ -131,11 +135,11 @@ TEST(ShardHomes, ANewBackupIsPartialUntilItsPrimarySaysThatItIsWhole) {
 }
 
 TEST(ShardHomes, APartialBackupTakesNothingOver) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   TakeFrom("s1", &job.record, &job.status);
   AddBackup(ShardId(1), {.daemon = "s9", .address = "h9", .ports = {7}}, 0, &job.record,
             &job.status);
-  Job without = job;
+  ShardHomesJob without = job;
   const ServerLoss loss = TakeFrom("s2", &without.record, &without.status);
   EXPECT_THAT(loss.lost, ElementsAre(ShardId(1)));
   // Its own loss is none.
@@ -146,13 +150,14 @@ TEST(ShardHomes, APartialBackupTakesNothingOver) {
   EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(1)).generation(), 4u);
 }
 
-ServerShards Server(const std::string& name) {
+ServerShards ShardHomesServer(const std::string& name) {
   return {.daemon = name, .address = "h-" + name, .ports = {1, 2}};
 }
 
 TEST(ShardHomes, AThirdCopyTakesThePlaceOfThePrimaryOnceItIsWhole) {
-  Job job = ThreeShards();
-  AddNext(ShardId(0), Server("s9"), 1, /*replaces_primary=*/true, &job.record, &job.status);
+  ShardHomesJob job = ThreeShards();
+  AddNext(ShardId(0), ShardHomesServer("s9"), 1, /*replaces_primary=*/true, &job.record,
+          &job.status);
   proto::JobShardStatus& shard = *job.status.mutable_shards(0);
   EXPECT_EQ(FillerOf(shard), "s1");
   EXPECT_EQ(shard.next_generation(), 2u);
@@ -173,8 +178,9 @@ TEST(ShardHomes, AThirdCopyTakesThePlaceOfThePrimaryOnceItIsWhole) {
 }
 
 TEST(ShardHomes, AThirdCopyTakesThePlaceOfTheBackup) {
-  Job job = ThreeShards();
-  AddNext(ShardId(0), Server("s9"), 0, /*replaces_primary=*/false, &job.record, &job.status);
+  ShardHomesJob job = ThreeShards();
+  AddNext(ShardId(0), ShardHomesServer("s9"), 0, /*replaces_primary=*/false, &job.record,
+          &job.status);
   EXPECT_EQ(FillerOf(job.status.shards(0)), "s0");
   EXPECT_EQ(TakeNext(ShardId(0), &job.record, &job.status).server, "s1");
   EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(0)).endpoint(), "tcp://h0:1");
@@ -182,10 +188,10 @@ TEST(ShardHomes, AThirdCopyTakesThePlaceOfTheBackup) {
 }
 
 TEST(ShardHomes, NoGenerationIsGivenOutTwice) {
-  Job job = ThreeShards();
-  AddNext(ShardId(0), Server("s9"), 0, true, &job.record, &job.status);
+  ShardHomesJob job = ThreeShards();
+  AddNext(ShardId(0), ShardHomesServer("s9"), 0, true, &job.record, &job.status);
   EXPECT_EQ(DropNext(ShardId(0), &job.status).generation, 3u) << "above its own";
-  AddNext(ShardId(0), Server("s9"), 0, true, &job.record, &job.status);
+  AddNext(ShardId(0), ShardHomesServer("s9"), 0, true, &job.record, &job.status);
   EXPECT_EQ(job.status.shards(0).next_generation(), 3u);
   const ServerLoss loss = TakeFrom("s0", &job.record, &job.status);
   EXPECT_EQ(PlaceOf(job.record, job.status, ShardId(0)).generation(), 4u);
@@ -195,12 +201,12 @@ TEST(ShardHomes, NoGenerationIsGivenOutTwice) {
 }
 
 TEST(ShardHomes, AnOnlyCopyMovesByABackupForAWhile) {
-  Job job = ThreeShards();
+  ShardHomesJob job = ThreeShards();
   job.record.mutable_job()->clear_replicas();
   job.record.mutable_placement()->clear_backup_endpoints();
   job.record.mutable_placement()->clear_shard_generations();
   for (auto& shard : *job.status.mutable_shards()) shard.clear_backup();
-  AddBackup(ShardId(1), Server("s9"), 0, &job.record, &job.status);
+  AddBackup(ShardId(1), ShardHomesServer("s9"), 0, &job.record, &job.status);
   EXPECT_THAT(job.record.placement().shard_generations(), ElementsAre(1, 2, 1));
   ASSERT_TRUE(CompleteBackup("s1", ShardId(1), 2, job.record, &job.status));
   const DroppedCopy left = PromoteBackup(ShardId(1), &job.record, &job.status);
@@ -212,5 +218,67 @@ TEST(ShardHomes, AnOnlyCopyMovesByABackupForAWhile) {
   EXPECT_EQ(job.status.shards(1).daemon(), "s9");
 }
 
+enum class Backup { kNone, kPartial, kWhole };
+
+proto::JobShardStatus Shard(Backup backup, const std::string& next = "",
+                            bool replaces_primary = false) {
+  proto::JobShardStatus shard;
+  shard.set_chunks(1);
+  shard.set_daemon("s1");
+  if (backup != Backup::kNone) shard.set_backup("s2");
+  shard.set_backup_is_partial(backup == Backup::kPartial);
+  shard.set_next_backup(next);
+  shard.set_replaces_primary(replaces_primary);
+  return shard;
+}
+
+ShardStep Step(const proto::JobShardStatus& shard, uint32_t replicas,
+               const std::set<std::string>& leave) {
+  return NextStep(shard, replicas,
+                  [&](const std::string& server) { return leave.contains(server); });
+}
+
+TEST(ShardMoves, AnOnlyCopyLeavesByASecondOneThatTakesOver) {
+  EXPECT_EQ(Step(Shard(Backup::kNone), 0, {}), ShardStep::kNone);
+  EXPECT_EQ(Step(Shard(Backup::kNone), 0, {"s1"}), ShardStep::kAddBackup);
+  EXPECT_EQ(Step(Shard(Backup::kPartial), 0, {"s1"}), ShardStep::kNone);
+  EXPECT_EQ(Step(Shard(Backup::kWhole), 0, {"s1"}), ShardStep::kPromote);
+  EXPECT_EQ(Step(Shard(Backup::kPartial), 0, {}), ShardStep::kDropBackup) << "it is to stay";
+  EXPECT_EQ(Step(Shard(Backup::kWhole), 0, {"s1", "s2"}), ShardStep::kDropBackup);
+}
+
+TEST(ShardMoves, OfTwoCopiesTheNextOneIsFilledFirst) {
+  EXPECT_EQ(Step(Shard(Backup::kWhole), 1, {}), ShardStep::kNone);
+  EXPECT_EQ(Step(Shard(Backup::kWhole), 1, {"s1"}), ShardStep::kReplacePrimary);
+  EXPECT_EQ(Step(Shard(Backup::kWhole), 1, {"s2"}), ShardStep::kReplaceBackup);
+  EXPECT_EQ(Step(Shard(Backup::kWhole), 1, {"s1", "s2"}), ShardStep::kReplaceBackup);
+  EXPECT_EQ(Step(Shard(Backup::kPartial), 1, {"s1"}), ShardStep::kNone)
+      << "it protects nothing yet";
+  EXPECT_EQ(Step(Shard(Backup::kPartial), 1, {"s2"}), ShardStep::kDropBackup);
+  EXPECT_EQ(Step(Shard(Backup::kNone), 1, {"s1"}), ShardStep::kNone) << "it gets one anyway";
+}
+
+TEST(ShardMoves, WhatIsUnderWayGoesOnAsLongAsItIsWanted) {
+  EXPECT_EQ(Step(Shard(Backup::kWhole, "s3", true), 1, {"s1"}), ShardStep::kNone);
+  EXPECT_EQ(Step(Shard(Backup::kWhole, "s3", true), 1, {}), ShardStep::kDropNext);
+  EXPECT_EQ(Step(Shard(Backup::kWhole, "s3", true), 1, {"s2"}), ShardStep::kDropNext);
+  EXPECT_EQ(Step(Shard(Backup::kWhole, "s3", false), 1, {"s2"}), ShardStep::kNone);
+  EXPECT_EQ(Step(Shard(Backup::kWhole, "s3", false), 1, {"s2", "s3"}), ShardStep::kDropNext);
+}
+
+TEST(ShardMoves, FillsCountAtBothEnds) {
+  proto::JobStatus status;
+  *status.add_shards() = Shard(Backup::kWhole);
+  FillsOfServers fills;
+  CountFills(status, &fills);
+  EXPECT_THAT(fills, IsEmpty());
+  *status.add_shards() = Shard(Backup::kPartial);
+  *status.add_shards() = Shard(Backup::kWhole, "s3", /*replaces_primary=*/true);
+  *status.add_shards() = Shard(Backup::kWhole, "s3", /*replaces_primary=*/false);
+  CountFills(status, &fills);
+  EXPECT_THAT(fills, UnorderedElementsAre(Pair("s1", 2), Pair("s2", 2), Pair("s3", 2)));
+}
+
 }  // namespace
+
 }  // namespace strata::server

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/event_fd.h"
-#include "common/ipc/unix_socket.h"
+#include "common/os/unix_socket.h"
 #include "common/unique_fd.h"
 
 namespace strata::server {
@@ -62,6 +62,14 @@ class Acceptor {
   Callbacks callbacks_;
   std::thread thread_;
 };
+
+// Returns sockets that listen on "HOST:PORT", one for each of the host's addresses, all on one
+// port; port 0 stands for any free one. They do not block. Errors name the address: InvalidArgument
+// (not HOST:PORT, unknown host, not this host's), AlreadyExists (port in use), PermissionDenied.
+absl::StatusOr<std::vector<UniqueFd>> ListenOn(const std::string& address);
+
+// Returns the port of a listening socket; 0 when it has none.
+int BoundPort(const UniqueFd& listener);
 
 }  // namespace strata::server
 

@@ -1,9 +1,9 @@
 #include "server/coordinator/service/admission.h"
 
 #include "absl/strings/str_format.h"
-#include "common/control/resources.h"
-#include "common/limits/process_use.h"
+#include "common/control/session.h"
 #include "common/log.h"
+#include "common/os/process_use.h"
 
 namespace strata::server {
 

@@ -5,6 +5,11 @@
 #include <functional>
 #include <list>
 #include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/coordinator/jobs/checkpoint_work.h"
 
 namespace strata::server {
 
@@ -29,6 +34,25 @@ class BackgroundWork {
   };
 
   std::list<Piece> pieces_;
+};
+
+// Does the work in stores for jobs, each piece on a thread of its own: a store that stalls holds up
+// its own job alone, and the coordinator never.
+//
+// Threads: one; the callbacks come from others.
+class CheckpointKeeper {
+ public:
+  explicit CheckpointKeeper(StoreOpener open) : open_(std::move(open)) {}
+  // Waits for the work in hand. Idempotent.
+  void Stop() { work_.WaitForAll(); }
+
+  void Find(const CheckpointQuery& query,
+            std::function<void(const absl::StatusOr<CheckpointFound>&)> done);
+  void Keep(const CheckpointToKeep& checkpoint, std::function<void(const absl::Status&)> done);
+
+ private:
+  const StoreOpener open_;
+  BackgroundWork work_;  // uses the above
 };
 
 }  // namespace strata::server

@@ -12,10 +12,11 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/control/addresses.h"
-#include "common/control/resources.h"
+#include "common/control/session.h"
 #include "common/job/job.h"
 #include "common/log.h"
-#include "server/coordinator/access/submission.h"
+#include "common/os/message_bounds.h"
+#include "server/coordinator/access/call_table.h"
 #include "server/coordinator/service/doorkeeper.h"
 
 namespace strata::server {
@@ -25,6 +26,9 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr size_t kSessionMessagesMax = kQueuedMessagesMax;
 // How long a daemon whose connection is to end may take to end it itself.
 constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
+
+// Where the calls stand in proto/control.proto, as gRPC counts them.
+enum Method { kSubmit = 1, kCancel, kListJobs, kGetJob, kListNodes, kFollow, kGetTrace, kDrain };
 
 // How often it is written down who has new certificates.
 constexpr absl::Duration kSaveEvery = absl::Seconds(1);
@@ -60,6 +64,17 @@ std::vector<std::string> ShardAddresses(const proto::Register& server) {
   return addresses;
 }
 
+constexpr size_t kFollowEventsMax = 16384;
+// How often a follower's thread looks whether the follower is still there.
+constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
+// How often it is looked whether a trace is complete.
+constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
+
+bool IsLast(const proto::FollowEvent& event) {
+  const proto::JobState state = event.status().state();
+  return event.has_status() && state != proto::QUEUED && state != proto::RUNNING;
+}
+
 }  // namespace
 
 CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
@@ -74,7 +89,17 @@ CoordinatorService::CoordinatorService(CoordinatorCore::Options options,
       call_gate_("calls", "--calls", limits.calls_max),
       core_(options, store->cluster_id(), this),
       keeper_(std::move(open_store)),
-      loop_([this] { Tick(); }, kTick) {}
+      loop_([this] { Tick(); }, kTick) {
+  using Self = CoordinatorService;
+  MarkMethodStreamed(kSubmit, HandlerOf(this, &Self::StreamedSubmit));
+  MarkMethodStreamed(kCancel, HandlerOf(this, &Self::StreamedCancel));
+  MarkMethodStreamed(kListJobs, HandlerOf(this, &Self::StreamedListJobs));
+  MarkMethodStreamed(kGetJob, HandlerOf(this, &Self::StreamedGetJob));
+  MarkMethodStreamed(kListNodes, HandlerOf(this, &Self::StreamedListNodes));
+  MarkMethodStreamed(kFollow, HandlerOf(this, &Self::StreamedFollow));
+  MarkMethodStreamed(kGetTrace, HandlerOf(this, &Self::StreamedGetTrace));
+  MarkMethodStreamed(kDrain, HandlerOf(this, &Self::StreamedDrain));
+}
 
 void CoordinatorService::Tick() {
   core_.Tick(clock_.Now());
@@ -148,7 +173,11 @@ grpc::Status CoordinatorService::Session(
   });
   proto::DaemonMessage message;
   while (posted.ok() && stream->Read(&message)) {
-    if (!IsForCore(member, message)) continue;
+    FitProse(&message);
+    if (!IsBounded(member, message) || !IsForCore(member, message)) {
+      message.Clear();
+      continue;
+    }
     in_hand->Add();
     posted = loop_.Post([this, id, in_hand, message = std::move(message)] {
       if (message.has_register_()) sessions_[id].registers_as = NameOf(message.register_());
@@ -168,6 +197,19 @@ grpc::Status CoordinatorService::Session(
   writer.join();
   line->End();
   return ToGrpc(posted);
+}
+
+bool CoordinatorService::IsBounded(const Member& member, const proto::DaemonMessage& message) {
+  const absl::Status bounded = CheckBounds(message);
+  if (bounded.ok()) return true;
+  doorkeeper_.Refuse(member.caller, member.peer, "session", 0, bounded);
+  if (message.has_register_()) {
+    proto::CoordinatorMessage reply;
+    reply.mutable_rejected()->set_reason(std::string(bounded.message()));
+    member.queue->Push(std::move(reply));
+  }
+  member.queue->Close();
+  return false;
 }
 
 bool CoordinatorService::IsForCore(const Member& member, const proto::DaemonMessage& message) {
@@ -282,9 +324,10 @@ grpc::Status CoordinatorService::StreamedSubmit(
                  doorkeeper_.Refuse(guest, CallName(Call::kSubmit), may);
                  return may;
                }
+               Submitter by = SubmitterOf(guest.caller);
+               by.request_id = request.request_id();
                const absl::StatusOr<JobId> job =
-                   core_.Submit(request.job(), request.resume(), RandomToken(), clock_.Now(),
-                                SubmitterOf(guest.caller));
+                   core_.Submit(request.job(), request.resume(), RandomToken(), clock_.Now(), by);
                if (!job.ok()) {
                  doorkeeper_.NoteRefused(guest, CallName(Call::kSubmit), job.status());
                  return job.status();
@@ -299,15 +342,12 @@ grpc::Status CoordinatorService::StreamedSubmit(
 grpc::Status CoordinatorService::StreamedListJobs(
     grpc::ServerContext* context,
     OneRequest<proto::ListJobsRequest, proto::ListJobsReply>* stream) {
-  return Ask(context, stream, Call::kListJobs, [&](const Guest& guest, const auto&, auto* reply) {
-    *reply = core_.ListJobs();
-    const auto is_hidden = [&](const proto::JobStatus& job) {
-      return !MaySee(guest.caller, {job.owner(), job.tenant()});
-    };
-    auto* jobs = reply->mutable_jobs();
-    jobs->erase(std::remove_if(jobs->begin(), jobs->end(), is_hidden), jobs->end());
-    return absl::OkStatus();
-  });
+  return Ask(
+      context, stream, Call::kListJobs, [&](const Guest& guest, const auto& request, auto* reply) {
+        const auto is_shown = [&](const JobOwner& owner) { return MaySee(guest.caller, owner); };
+        *reply = core_.ListJobs(JobId(request.after()), is_shown, kPageBytesMax);
+        return absl::OkStatus();
+      });
 }
 
 grpc::Status CoordinatorService::StreamedGetJob(
@@ -326,8 +366,8 @@ grpc::Status CoordinatorService::StreamedGetJob(
 grpc::Status CoordinatorService::StreamedListNodes(
     grpc::ServerContext* context,
     OneRequest<proto::ListNodesRequest, proto::ListNodesReply>* stream) {
-  return Ask(context, stream, Call::kListNodes, [&](const Guest& guest, const auto&, auto* reply) {
-    *reply = core_.ListNodes(clock_.Now());
+  const auto list = [&](const Guest& guest, const auto& request, auto* reply) {
+    *reply = core_.ListNodes(clock_.Now(), request.after(), kPageBytesMax);
     // Daemons are everybody's, what runs on them is not.
     const auto is_hidden = [&](uint32_t job) {
       const std::optional<JobOwner> owner = core_.OwnerOf(JobId(job));
@@ -352,7 +392,8 @@ grpc::Status CoordinatorService::StreamedListNodes(
     const bool may_tell = SubmitterOf(guest.caller).sees_all || !access_->has_tenants(absl::Now());
     if (!may_tell) LeaveOutUse(reply);
     return absl::OkStatus();
-  });
+  };
+  return Ask(context, stream, Call::kListNodes, list);
 }
 
 void CoordinatorService::Send(SessionId session, const proto::CoordinatorMessage& message) {
@@ -381,6 +422,202 @@ void CoordinatorService::Close(SessionId session) {
 void CoordinatorService::Forget(JobId job) {
   const absl::Status removed = store_->Remove(job);
   if (!removed.ok()) LogError("job %d is not removed: %s", job.value(), removed.ToString());
+}
+
+ControlLoop::ControlLoop(std::function<void()> tick, absl::Duration period)
+    : tick_(std::move(tick)), period_(period), queue_([this] {
+        absl::MutexLock lock(&mutex_);
+        woken_ = true;
+      }) {}
+
+void ControlLoop::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void ControlLoop::Stop() {
+  queue_.Close();
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    woken_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status ControlLoop::Run(const std::function<void()>& closure) {
+  absl::Notification done;
+  const absl::Status posted = queue_.Post([&] {
+    closure();
+    done.Notify();
+  });
+  if (posted.ok()) done.WaitForNotification();
+  return posted;
+}
+
+void ControlLoop::Loop() {
+  absl::Time next_tick = absl::Now();
+  while (true) {
+    bool stopping;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithDeadline(absl::Condition(&woken_), next_tick);
+      woken_ = false;
+      stopping = stopping_;
+    }
+    queue_.RunAll();
+    if (stopping) return;
+    if (absl::Now() < next_tick) continue;
+    tick_();
+    next_tick = absl::Now() + period_;
+  }
+}
+
+// ---- calls that last until a job has ended ----
+
+grpc::Status CoordinatorService::StreamedFollow(
+    grpc::ServerContext* context,
+    OneRequestStream<proto::FollowRequest, proto::FollowEvent>* stream) {
+  proto::FollowRequest request;
+  const absl::StatusOr<Guest> guest =
+      doorkeeper_.LetIn(context, Call::kFollow, &call_gate_, stream, &request);
+  if (!guest.ok()) return ToGrpc(guest.status());
+  const JobId job(request.job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  std::optional<JobOwner> owner;
+  const grpc::Status found = Run([&] {
+    owner = core_.OwnerOf(job);
+    const absl::Status may = doorkeeper_.MayNow(*guest, Call::kFollow, job, owner);
+    if (!may.ok()) return may;
+    const absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+    if (!status.ok()) return status.status();
+    proto::FollowEvent event;
+    *event.mutable_status() = *status;
+    queue->Push(event);
+    if (!IsLast(event)) followers_[job].emplace(queue, request.reports());
+    return absl::OkStatus();
+  });
+  if (!found.ok()) return found;
+  grpc::Status result(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+  while (!queue->IsDone() && !context->IsCancelled()) {
+    const std::optional<proto::FollowEvent> event = queue->Pop(kFollowerCheck);
+    const absl::Status may = doorkeeper_.MayNow(*guest, Call::kFollow, job, owner);
+    if (!may.ok()) {
+      result = ToGrpc(may);
+      break;
+    }
+    if (!event.has_value()) continue;
+    if (!stream->Write(*event)) break;
+    if (!IsLast(*event)) continue;
+    result = grpc::Status::OK;
+    break;
+  }
+  DropFollower(job, queue);
+  return result;
+}
+
+void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue) {
+  Run([&] {
+    const auto it = followers_.find(job);
+    if (it != followers_.end()) it->second.erase(queue);
+    if (it != followers_.end() && it->second.empty()) followers_.erase(it);
+    return absl::OkStatus();
+  });
+}
+
+// Waits until the job has ended and its daemons have said all, as a follower whom every news of the
+// job wakes, and the end of the coordinator, too.
+grpc::Status CoordinatorService::StreamedGetTrace(
+    grpc::ServerContext* context,
+    OneRequestStream<proto::GetTraceRequest, proto::TraceBatch>* stream) {
+  proto::GetTraceRequest request;
+  const absl::StatusOr<Guest> guest =
+      doorkeeper_.LetIn(context, Call::kGetTrace, &call_gate_, stream, &request);
+  if (!guest.ok()) return ToGrpc(guest.status());
+  const JobId job(request.job_id());
+  const auto queue = std::make_shared<FollowQueue>(kFollowEventsMax);
+  CoordinatorCore::TraceFound found;
+  const auto look = [&] {
+    const absl::Status may = doorkeeper_.MayNow(*guest, Call::kGetTrace, job, core_.OwnerOf(job));
+    if (!may.ok()) return may;
+    absl::StatusOr<CoordinatorCore::TraceFound> trace = core_.GetTrace(job, clock_.Now());
+    if (!trace.ok()) return trace.status();
+    found = *std::move(trace);
+    if (!found.complete) followers_[job].emplace(queue, /*reports=*/false);
+    return absl::OkStatus();
+  };
+  grpc::Status status = Run(look);
+  while (status.ok() && !found.complete && !context->IsCancelled()) {
+    if (queue->IsDone()) {
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the coordinator ends the stream");
+      break;
+    }
+    queue->Pop(kTraceCheck);
+    status = Run(look);
+  }
+  DropFollower(job, queue);
+  for (const auto& text : found.batches) {
+    proto::TraceBatch batch;
+    if (!status.ok() || !batch.ParseFromString(*text) || !stream->Write(batch)) break;
+  }
+  return status;
+}
+
+absl::Status CoordinatorService::LookForLogs(const Guest& guest, JobId job, LogScene* scene) {
+  absl::Status answer;
+  const absl::Status run = loop_.Run([&] {
+    answer = doorkeeper_.MayNow(guest, Call::kReadLogs, job, core_.OwnerOf(job));
+    if (!answer.ok()) return;
+    absl::StatusOr<proto::JobStatus> status = core_.GetJob(job);
+    answer = status.status();
+    if (!status.ok()) return;
+    scene->job = *std::move(status);
+    if (scene->wants_daemons) scene->daemons = core_.ListNodes(clock_.Now());
+  });
+  if (!run.ok()) return absl::UnavailableError("the coordinator is stopping");
+  if (!leads()) return absl::UnavailableError("the coordinator leads no longer");
+  return answer;
+}
+
+void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
+  const auto it = followers_.find(job);
+  if (it == followers_.end() || !leads()) return;
+  for (const auto& [queue, reports] : it->second) {
+    if (reports || !event.has_report()) queue->Push(event);
+  }
+}
+
+// ---- calls that end or move what runs ----
+
+grpc::Status CoordinatorService::StreamedCancel(
+    grpc::ServerContext* context, OneRequest<proto::CancelRequest, proto::CancelReply>* stream) {
+  return Ask(context, stream, Call::kCancel, [&](const Guest& guest, const auto& request, auto*) {
+    const JobId job(request.job_id());
+    absl::Status status = doorkeeper_.MayNow(guest, Call::kCancel, job, core_.OwnerOf(job));
+    if (status.ok()) status = core_.Cancel(job, clock_.Now());
+    if (status.ok()) {
+      doorkeeper_.Note(guest.caller, guest.peer, CallName(Call::kCancel), job.value(), "");
+    }
+    return status;
+  });
+}
+
+grpc::Status CoordinatorService::StreamedDrain(
+    grpc::ServerContext* context, OneRequest<proto::DrainRequest, proto::DrainReply>* stream) {
+  return Ask(context, stream, Call::kDrain,
+             [&](const Guest& guest, const auto& request, auto* reply) -> absl::Status {
+               absl::StatusOr<proto::DrainReply> told = core_.Drain(request, clock_.Now());
+               const std::string what = CallName(Call::kDrain);
+               if (!told.ok()) {
+                 doorkeeper_.NoteRefused(guest, what, told.status());
+                 return told.status();
+               }
+               *reply = *std::move(told);
+               if (request.action() == proto::DrainRequest::TELL) return absl::OkStatus();
+               const bool undo = request.action() == proto::DrainRequest::UNDO;
+               doorkeeper_.Note(guest, what,
+                                absl::StrCat(request.daemon(), undo ? ": undone" : ""));
+               return absl::OkStatus();
+             });
 }
 
 }  // namespace strata::server

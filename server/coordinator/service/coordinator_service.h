@@ -6,33 +6,64 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/closure_queue.h"
 #include "proto/control.grpc.pb.h"
 #include "server/coordinator/access/access.h"
-#include "server/coordinator/core/coordinator_actions.h"
 #include "server/coordinator/core/coordinator_core.h"
-#include "server/coordinator/logs/log_shares.h"
+#include "server/coordinator/jobs/log_readings.h"
 #include "server/coordinator/service/admission.h"
-#include "server/coordinator/service/checkpoint_keeper.h"
-#include "server/coordinator/service/control_loop.h"
+#include "server/coordinator/service/background_work.h"
 #include "server/coordinator/service/doorkeeper.h"
 #include "server/coordinator/service/job_store.h"
-#include "server/coordinator/service/message_queue.h"
 #include "server/coordinator/service/one_request.h"
 #include "server/coordinator/service/port_watch.h"
 
 namespace strata::server {
 
+// The one thread that owns the coordinator's state. Post from any thread; Start and Stop from one.
+class ControlLoop {
+ public:
+  // `tick` runs on the loop's thread every `period`, between closures.
+  ControlLoop(std::function<void()> tick, absl::Duration period);
+  ~ControlLoop() { Stop(); }
+
+  void Start();
+  // Runs what was posted before, then ends. Idempotent.
+  void Stop();
+
+  // Runs the closure on the loop's thread. Errors: those of ClosureQueue::Post; the closure will
+  // not run.
+  absl::Status Post(ClosureQueue::Closure closure) { return queue_.Post(std::move(closure)); }
+  // Posts and waits until the closure has run; never from the loop's thread.
+  absl::Status Run(const std::function<void()>& closure);
+
+ private:
+  void Loop();
+
+  const std::function<void()> tick_;
+  const absl::Duration period_;
+  ClosureQueue queue_;
+  std::thread thread_;
+
+  absl::Mutex mutex_;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 // Stands between gRPC and the core: each call's thread posts to the control loop, which alone
 // touches core and store; what the core sends goes through a queue per stream to that stream's
 // thread.
-class CoordinatorService final : public proto::Coordinator::StreamedService,
-                                 private CoordinatorActions {
+class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
  public:
-  // Of a coordinator that leads for as long as others let it.
+  // Set for a coordinator that leads for as long as others let it.
   struct Leading {
     uint64_t epoch = 0;           // how often the leader has changed; 0: it is the only one
     std::function<bool()> leads;  // now; empty: for ever. Any thread calls it.
@@ -65,31 +96,29 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   grpc::Status Session(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) override;
-  grpc::Status StreamedSubmit(
-      grpc::ServerContext* context,
-      OneRequest<proto::SubmitRequest, proto::SubmitReply>* stream) override;
-  grpc::Status StreamedCancel(
-      grpc::ServerContext* context,
-      OneRequest<proto::CancelRequest, proto::CancelReply>* stream) override;
-  grpc::Status StreamedListJobs(
-      grpc::ServerContext* context,
-      OneRequest<proto::ListJobsRequest, proto::ListJobsReply>* stream) override;
-  grpc::Status StreamedGetJob(grpc::ServerContext* context,
-                              OneRequest<proto::GetJobRequest, proto::JobStatus>* stream) override;
-  grpc::Status StreamedListNodes(
-      grpc::ServerContext* context,
-      OneRequest<proto::ListNodesRequest, proto::ListNodesReply>* stream) override;
-  grpc::Status StreamedFollow(
-      grpc::ServerContext* context,
-      grpc::ServerSplitStreamer<proto::FollowRequest, proto::FollowEvent>* stream) override;
-  grpc::Status StreamedGetTrace(
-      grpc::ServerContext* context,
-      grpc::ServerSplitStreamer<proto::GetTraceRequest, proto::TraceBatch>* stream) override;
-
-  grpc::Status StreamedDrain(grpc::ServerContext* context,
-                             OneRequest<proto::DrainRequest, proto::DrainReply>* stream) override;
 
  private:
+  // The calls with one request; see OneRequest.
+  grpc::Status StreamedSubmit(grpc::ServerContext* context,
+                              OneRequest<proto::SubmitRequest, proto::SubmitReply>* stream);
+  grpc::Status StreamedCancel(grpc::ServerContext* context,
+                              OneRequest<proto::CancelRequest, proto::CancelReply>* stream);
+  grpc::Status StreamedListJobs(grpc::ServerContext* context,
+                                OneRequest<proto::ListJobsRequest, proto::ListJobsReply>* stream);
+  grpc::Status StreamedGetJob(grpc::ServerContext* context,
+                              OneRequest<proto::GetJobRequest, proto::JobStatus>* stream);
+  grpc::Status StreamedListNodes(
+      grpc::ServerContext* context,
+      OneRequest<proto::ListNodesRequest, proto::ListNodesReply>* stream);
+  grpc::Status StreamedFollow(grpc::ServerContext* context,
+                              OneRequestStream<proto::FollowRequest, proto::FollowEvent>* stream);
+  grpc::Status StreamedGetTrace(
+      grpc::ServerContext* context,
+      OneRequestStream<proto::GetTraceRequest, proto::TraceBatch>* stream);
+
+  grpc::Status StreamedDrain(grpc::ServerContext* context,
+                             OneRequest<proto::DrainRequest, proto::DrainReply>* stream);
+
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
 
@@ -123,13 +152,16 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   // On the loop's thread, now and then.
   void Tick();
 
+  // Returns whether a daemon's message is within its bounds; else the daemon is sent away.
+  bool IsBounded(const Member& member, const proto::DaemonMessage& message);
+
   // Whether the message is for the coordinator's core: not a registration under another's name, and
   // no request for a certificate, which is answered here.
   bool IsForCore(const Member& member, const proto::DaemonMessage& message);
 
-  // Whether what a daemon says is of a later leader's time: then it is sent away.
+  // Returns whether what a daemon says is of a later leader's time: then it is sent away.
   bool KnowsLaterLeader(const Member& member, const proto::Register& registration);
-  // Who does not lead any more says nothing: what it would say may not be what was saved.
+  // A deposed leader says nothing: what it would say may not be what was saved.
   bool leads() const { return !leading_.leads || leading_.leads(); }
 
   // Any thread but the loop's may call it.
@@ -179,7 +211,7 @@ class CoordinatorService final : public proto::Coordinator::StreamedService,
   std::atomic<uint64_t> refused_connections_ = 0;
   std::atomic<uint64_t> strangers_ = 0;
 
-  // What the loop's thread owns.
+  // Owned by the loop's thread.
   CoordinatorCore core_;
   std::map<SessionId, Member> sessions_;
   absl::Time renewals_saved_ = absl::InfinitePast();

@@ -2,16 +2,19 @@
 
 #include <grpc/grpc_security_constants.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/keys/certificate.h"
 #include "common/log.h"
 
 namespace strata::server {
+
 namespace {
 
 // All certificates that the other side has shown, its own first.
@@ -98,7 +101,7 @@ absl::Status Doorkeeper::MayNow(const Guest& guest, Call call, JobId job,
     Refuse(*now, guest.peer, CallName(call), job.value(), may);
     return may;
   }
-  // Who may know of all jobs was refused nothing.
+  // A caller who may know of all jobs was refused nothing.
   return owner.has_value() ? absl::OkStatus() : NoSuchJob(job);
 }
 
@@ -134,6 +137,48 @@ void Doorkeeper::Note(const Caller& caller, const std::string& peer, const std::
 grpc::Status ToGrpc(const absl::Status& status) {
   // gRPC and Abseil number their codes alike.
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+SilentCalls::Call::Call(SilentCalls* calls, std::string who, grpc::ServerContext* context)
+    : calls_(calls), who_(std::move(who)), reach_(std::make_shared<Reach>()) {
+  {
+    absl::MutexLock lock(&reach_->mutex);
+    reach_->context = context;
+  }
+  alarm_.Set(absl::ToChronoTime(absl::Now() + kRequestPatience), [reach = reach_](bool is_due) {
+    if (!is_due) return;
+    absl::MutexLock lock(&reach->mutex);
+    if (reach->context != nullptr) reach->context->TryCancel();
+  });
+}
+
+SilentCalls::Call::~Call() {
+  {
+    absl::MutexLock lock(&reach_->mutex);
+    reach_->context = nullptr;
+  }
+  alarm_.Cancel();
+  calls_->End(who_);
+}
+
+absl::StatusOr<std::unique_ptr<SilentCalls::Call>> SilentCalls::Begin(
+    const std::string& who, grpc::ServerContext* context) {
+  {
+    absl::MutexLock lock(&mutex_);
+    uint32_t& open = open_[who];
+    if (open == kSilentCallsMax) {
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "%s has %d calls open that do not say what they ask for", who, kSilentCallsMax));
+    }
+    ++open;
+  }
+  return std::make_unique<Call>(this, who, context);
+}
+
+void SilentCalls::End(const std::string& who) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = open_.find(who);
+  if (--it->second == 0) open_.erase(it);
 }
 
 }  // namespace strata::server

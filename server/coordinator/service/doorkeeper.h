@@ -1,27 +1,69 @@
 #ifndef STRATA_SERVER_COORDINATOR_SERVICE_DOORKEEPER_H_
 #define STRATA_SERVER_COORDINATOR_SERVICE_DOORKEEPER_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/server_context.h>
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/ids.h"
 #include "server/coordinator/access/access.h"
 #include "server/coordinator/access/audit_log.h"
 #include "server/coordinator/access/call_table.h"
+#include "server/coordinator/members/job_owner.h"
 #include "server/coordinator/service/admission.h"
 #include "server/coordinator/service/one_request.h"
-#include "server/coordinator/service/silent_calls.h"
-#include "server/coordinator/tenants/job_owner.h"
 
 namespace strata::server {
+
+// How long a call may take to say what it asks for.
+inline constexpr absl::Duration kRequestPatience = absl::Seconds(10);
+// Calls of one member that may be open without having said it.
+inline constexpr uint32_t kSilentCallsMax = 16;
+
+// The calls that have not said yet what they ask for, by who makes them. Thread-safe.
+class SilentCalls {
+ public:
+  // One of them, until it is destroyed. Where that takes longer than kRequestPatience the call is
+  // cancelled, so that who reads its request is told that there is none.
+  class Call {
+   public:
+    Call(SilentCalls* calls, std::string who, grpc::ServerContext* context);
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call();
+
+   private:
+    struct Reach {
+      absl::Mutex mutex;
+      grpc::ServerContext* context ABSL_GUARDED_BY(mutex);  // null: the call is silent no more
+    };
+    SilentCalls* const calls_;
+    const std::string who_;
+    const std::shared_ptr<Reach> reach_;
+    grpc::Alarm alarm_;
+  };
+
+  // `context` outlives what is returned. Errors: ResourceExhausted: that one has kSilentCallsMax.
+  absl::StatusOr<std::unique_ptr<Call>> Begin(const std::string& who, grpc::ServerContext* context);
+
+ private:
+  void End(const std::string& who);
+
+  absl::Mutex mutex_;
+  std::map<std::string, uint32_t> open_ ABSL_GUARDED_BY(mutex_);
+};
 
 // One who was let in, for as long as the call lasts.
 struct Guest {
@@ -39,10 +81,10 @@ class Doorkeeper {
   // Both outlive it.
   Doorkeeper(const Access* access, AuditLog* audit) : access_(access), audit_(audit) {}
 
-  // Who makes a call, where they may make it; their request may be read then. A connection without
-  // TLS is the Unix socket's, whose other end the acceptor has looked at, or that of a coordinator
-  // which takes everybody. Errors: Unauthenticated, PermissionDenied, each in one line; they are
-  // counted. ResourceExhausted: too many of one member's calls say nothing.
+  // Returns who makes a call, where they may make it; their request may be read then. A connection
+  // without TLS is the Unix socket's, whose other end the acceptor has looked at, or that of a
+  // coordinator which takes everybody. Errors: Unauthenticated, PermissionDenied, each in one line;
+  // they are counted. ResourceExhausted: too many of one member's calls say nothing.
   absl::StatusOr<Guest> Greet(grpc::ServerContext* context, Call call);
   // Gives a guest whose request is there a place. Errors: as Greet, for what they may now.
   // ResourceExhausted: as many as may are inside; who may not make the call, or says nothing, takes

@@ -29,7 +29,7 @@ constexpr int kStreamsPerConnectionMax = 64;
 // what is wrong with theirs, call by call (`Admit`). That the other side has its certificate's key,
 // TLS itself sees to.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const keys::KeyFile& own) {
-  // Who joins knows the authority by its fingerprint alone, so it is shown, too.
+  // A joiner knows the authority by its fingerprint alone, so it is shown, too.
   const auto provider = std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
       own.RootsPem(), std::vector<grpc::experimental::IdentityKeyCertPair>{
                           {own.key.ToPem(), own.ChainPem() + own.RootsPem()}});

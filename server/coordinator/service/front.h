@@ -24,7 +24,7 @@ namespace strata::server {
 class Front {
  public:
   struct Options {
-    // What is shown to those that come by TCP; none: nothing is encrypted.
+    // The keys shown to peers that come by TCP; none: nothing is encrypted.
     std::optional<keys::KeyFile> own = {};
     // A connection over which nothing has been asked for so long is ended.
     absl::Duration idle_after = absl::Seconds(30);

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <system_error>
@@ -14,11 +16,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/file/file_error.h"
+#include "common/os/atomic_file.h"
+#include "common/os/trusted_file.h"
 #include "common/unique_fd.h"
-#include "server/coordinator/service/state_lock.h"
 
 namespace strata::server {
+
 namespace {
 
 constexpr char kFirstTables[] =
@@ -26,8 +29,8 @@ constexpr char kFirstTables[] =
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL,"
     " reason TEXT NOT NULL, data BLOB NOT NULL);";
 
-// Those that came while the number was 1, so a state of 1 may have them. Registrations by recency:
-// a row that is replaced gets a new row id.
+// Columns that came while the number was 1, so a state of 1 may have them. Registrations by
+// recency: a row that is replaced gets a new row id.
 constexpr char kTablesSince1[] =
     "CREATE TABLE IF NOT EXISTS registrations (daemon_id INTEGER NOT NULL UNIQUE,"
     " attempt INTEGER NOT NULL);"
@@ -68,7 +71,7 @@ class SqliteJobStore final : public JobStore {
                           "stays \"%s\"",
                           file_, *journal));
     }
-    // What a job's record loses, its secret among it, is overwritten.
+    // Deleted content of a job's record, its secret too, is overwritten.
     for (const char* setting : {"PRAGMA synchronous = FULL", "PRAGMA secure_delete = ON"}) {
       if (const absl::Status set = Run(setting); !set.ok()) return set;
     }
@@ -129,7 +132,7 @@ class SqliteJobStore final : public JobStore {
     return status;
   }
 
-  // What stood in the log of writes before is gone then, once nobody reads it. It fills again.
+  // The log of writes is emptied then, once nobody reads it. It fills again.
   void EmptyLog() {
     sqlite3_wal_checkpoint_v2(database_.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr,
                               nullptr);
@@ -360,6 +363,20 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& dire
   const absl::Status prepared = store->Prepare();
   if (!prepared.ok()) return prepared;
   return store;
+}
+
+absl::StatusOr<UniqueFd> LockState(const std::string& directory) {
+  if (absl::Status made = MakeOwnFolders(directory); !made.ok()) return made;
+  const std::string file = directory + "/lock";
+  UniqueFd lock(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  if (!lock.valid()) {
+    return absl::InternalError(absl::StrCat(file, ": ", std::strerror(errno)));
+  }
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat(directory, ": another coordinator uses this state directory"));
+  }
+  return lock;
 }
 
 }  // namespace strata::server

@@ -9,8 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "common/unique_fd.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
-#include "server/coordinator/members/seen_registrations.h"
+#include "server/coordinator/members/membership.h"
 
 namespace strata::server {
 
@@ -55,6 +56,11 @@ class JobStore {
   virtual absl::StatusOr<std::vector<std::string>> LoadDraining() = 0;
   virtual absl::Status SaveDraining(const std::vector<std::string>& daemons) = 0;
 };
+
+// Makes a coordinator's state directory where there is none, and takes DIR/lock, which is held
+// until the descriptor is closed: one coordinator per directory. Errors name it: Unavailable
+// (another one has it), those of MakeOwnFolders, Internal.
+absl::StatusOr<UniqueFd> LockState(const std::string& directory);
 
 }  // namespace strata::server
 

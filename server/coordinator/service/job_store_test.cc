@@ -45,7 +45,7 @@ class JobStoreTest : public ::testing::Test {
         << sqlite3_errmsg(database);
     sqlite3_close(database);
   }
-  // Of the folder's file; empty where it is not there.
+  // The content of the folder's file; empty where it is not there.
   std::string Content(const std::string& name = JobStore::kFile) const {
     std::ifstream file(directory_ + "/" + name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});

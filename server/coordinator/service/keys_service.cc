@@ -5,10 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/control/join_metadata.h"
+#include "common/control/credentials.h"
 #include "common/counted.h"
 #include "common/keys/certificate.h"
 #include "common/log.h"
+#include "common/os/message_bounds.h"
 
 namespace strata::server {
 namespace {
@@ -18,7 +19,7 @@ std::string GrantText(const proto::UserGrant& grant) {
                       grant.namespace_().empty() ? "" : ", namespace ", grant.namespace_());
 }
 
-// Of a token, all but its secret.
+// Describes a token without its secret.
 std::string TokenText(const proto::MakeTokenRequest& request) {
   return absl::StrCat("for ", absl::StrJoin(request.roles(), " or "),
                       request.name().empty() ? "" : " ", request.name(), ", ",
@@ -34,14 +35,15 @@ std::string IssuedText(const proto::IssuedCertificate& issued) {
   return identity.ok() ? keys::IdentityText(*identity) : "";
 }
 
-// What a joiner asks for. It comes in the call's metadata, of which gRPC takes some KiB, as anybody
+// A joiner's request. It comes in the call's metadata, of which gRPC takes some KiB, as anybody
 // may send it.
 absl::StatusOr<proto::JoinRequest> JoinRequestOf(const grpc::ServerContext& context) {
   const auto found = context.client_metadata().find(control::kJoinMetadata);
   proto::JoinRequest request;
   if (found != context.client_metadata().end() &&
       request.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
-    return request;
+    const absl::Status bounded = CheckBounds(request);
+    return bounded.ok() ? absl::StatusOr<proto::JoinRequest>(std::move(request)) : bounded;
   }
   return absl::InvalidArgumentError(
       "the call does not say who is to join: install the same version on all hosts");
@@ -103,8 +105,8 @@ grpc::Status KeysService::StreamedMakeToken(
 grpc::Status KeysService::StreamedListKeys(
     grpc::ServerContext* context,
     OneRequest<proto::ListKeysRequest, proto::ListKeysReply>* stream) {
-  return Ask(context, stream, Call::kListKeys, [&](const Guest&, const auto&, auto* reply) {
-    *reply = access_->List(absl::Now());
+  return Ask(context, stream, Call::kListKeys, [&](const Guest&, const auto& request, auto* reply) {
+    *reply = access_->List(absl::Now(), request);
     return absl::OkStatus();
   });
 }

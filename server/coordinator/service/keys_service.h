@@ -14,29 +14,31 @@
 namespace strata::server {
 
 // The gRPC service about keys.
-class KeysService final : public proto::Keys::StreamedService {
+class KeysService final : public proto::Keys::Service {
  public:
   // All outlive the service. `gate` is that of calls; `on_revoked` is called after each revocation.
   KeysService(Access* access, Doorkeeper* doorkeeper, Gate* gate, std::function<void()> on_revoked)
-      : access_(access), doorkeeper_(doorkeeper), gate_(gate), on_revoked_(std::move(on_revoked)) {}
-
-  grpc::Status StreamedJoin(
-      grpc::ServerContext* context,
-      OneRequest<proto::JoinRequest, proto::IssuedCertificate>* stream) override;
-  grpc::Status StreamedRenew(
-      grpc::ServerContext* context,
-      OneRequest<proto::RenewRequest, proto::IssuedCertificate>* stream) override;
-  grpc::Status StreamedMakeToken(
-      grpc::ServerContext* context,
-      OneRequest<proto::MakeTokenRequest, proto::MakeTokenReply>* stream) override;
-  grpc::Status StreamedListKeys(
-      grpc::ServerContext* context,
-      OneRequest<proto::ListKeysRequest, proto::ListKeysReply>* stream) override;
-  grpc::Status StreamedRevoke(
-      grpc::ServerContext* context,
-      OneRequest<proto::RevokeRequest, proto::RevokeReply>* stream) override;
+      : access_(access), doorkeeper_(doorkeeper), gate_(gate), on_revoked_(std::move(on_revoked)) {
+    MarkMethodStreamed(/*Join=*/0, HandlerOf(this, &KeysService::StreamedJoin));
+    MarkMethodStreamed(/*Renew=*/1, HandlerOf(this, &KeysService::StreamedRenew));
+    MarkMethodStreamed(/*MakeToken=*/2, HandlerOf(this, &KeysService::StreamedMakeToken));
+    MarkMethodStreamed(/*ListKeys=*/3, HandlerOf(this, &KeysService::StreamedListKeys));
+    MarkMethodStreamed(/*Revoke=*/4, HandlerOf(this, &KeysService::StreamedRevoke));
+  }
 
  private:
+  grpc::Status StreamedJoin(grpc::ServerContext* context,
+                            OneRequest<proto::JoinRequest, proto::IssuedCertificate>* stream);
+  grpc::Status StreamedRenew(grpc::ServerContext* context,
+                             OneRequest<proto::RenewRequest, proto::IssuedCertificate>* stream);
+  grpc::Status StreamedMakeToken(
+      grpc::ServerContext* context,
+      OneRequest<proto::MakeTokenRequest, proto::MakeTokenReply>* stream);
+  grpc::Status StreamedListKeys(grpc::ServerContext* context,
+                                OneRequest<proto::ListKeysRequest, proto::ListKeysReply>* stream);
+  grpc::Status StreamedRevoke(grpc::ServerContext* context,
+                              OneRequest<proto::RevokeRequest, proto::RevokeReply>* stream);
+
   // Reads the request of one who may, and runs `ask`.
   template <typename Request, typename Reply>
   grpc::Status Ask(

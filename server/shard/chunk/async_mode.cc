@@ -1,16 +1,104 @@
-// async: each push is applied by itself when it comes, and answered at once.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "common/bytes.h"
+#include "common/copies.h"
 #include "common/job/consistency.h"
+#include "common/job/optimizer.h"
+#include "common/require.h"
+#include "numerics/present_update.h"
+#include "server/shard/chunk/chunk_parts.h"
 #include "server/shard/chunk/consistency_modes.h"
-#include "server/shard/chunk/delay_compensator.h"
+
+// async: each push is applied by itself when it comes, and answered at once.
 
 namespace strata::server {
+
 namespace {
+
+// Corrects a gradient for the updates since its node was given weights: g + lambda g g (w - w_base)
+// (Zheng et al. 2017). There is one per chunk.
+//
+// Threads: one.
+class DelayCompensator {
+ public:
+  DelayCompensator(const ChunkParts& chunk, const DelayCompensation& how)
+      : chunk_(chunk), how_(how), given_(chunk.nodes.size()) {}
+
+  void OnSeed();
+  void OnAnswered(size_t node) { given_.GiveTo(node, chunk_.weights); }
+  const WeightVersion& GivenTo(size_t node) const { return given_[node]; }
+
+  // Returns the push's mean gradient, corrected. REQUIRES: `sum` is not empty.
+  Bytes Correct(const Push& push, const Bytes& sum) const;
+
+  // See ChunkMode.
+  Bytes MeanSquare() const;
+  void RestoreMeanSquare(const Bytes& mean_square);
+  void AddTo(ChunkCopy* copy) const;
+  void Restore(ChunkCopyReader* reader);
+
+  size_t bytes() const;
+
+ private:
+  const ChunkParts chunk_;
+  const DelayCompensation how_;
+  GivenWeights given_;
+  std::shared_ptr<float> mean_square_;  // where it is adaptive
+};
+
+void DelayCompensator::OnSeed() {
+  given_.GiveToAll(chunk_.weights);
+  if (!how_.adaptive) return;
+  mean_square_ = chunk_.pool.AllocateFloats(chunk_.weights.elements());
+  std::fill_n(mean_square_.get(), chunk_.weights.elements(), 0.0f);
+}
+
+Bytes DelayCompensator::Correct(const Push& push, const Bytes& sum) const {
+  const size_t count = chunk_.weights.elements();
+  STRATA_REQUIRE(sum.float_count() == count);
+  const std::shared_ptr<float> mean = chunk_.pool.AllocateFloats(count);
+  chunk_.kernels.compensate(how_, static_cast<float>(1.0 / push.samples), sum.floats(),
+                            chunk_.weights.weights().floats(), given_[push.node].weights.floats(),
+                            mean_square_.get(), mean.get(), count);
+  if (chunk_.weights.marks_absent()) {
+    for (size_t i = 0; i < count; ++i) {
+      mean.get()[i] = kernels::IsAbsent(sum.floats()[i]) ? -0.0f : mean.get()[i] + 0.0f;
+    }
+  }
+  return AsBytes(mean, count);
+}
+
+Bytes DelayCompensator::MeanSquare() const {
+  if (mean_square_ == nullptr) return Bytes();
+  const size_t count = chunk_.weights.elements();
+  return AsBytes(CopyFloats(CopyReason::kCut, chunk_.pool, mean_square_.get(), count), count);
+}
+
+void DelayCompensator::RestoreMeanSquare(const Bytes& mean_square) {
+  if (mean_square_ == nullptr || mean_square.empty()) return;
+  CopyBytes(CopyReason::kSeed, mean_square_.get(), mean_square.data(), mean_square.size());
+}
+
+void DelayCompensator::AddTo(ChunkCopy* copy) const {
+  given_.AddTo(copy);
+  copy->head.set_mean_square(copy->Add(MeanSquare()));
+}
+
+void DelayCompensator::Restore(ChunkCopyReader* reader) {
+  given_.Restore(reader);
+  RestoreMeanSquare(reader->Floats(reader->head().mean_square(), "the mean square"));
+}
+
+size_t DelayCompensator::bytes() const {
+  const size_t mean_squares =
+      mean_square_ == nullptr ? 0 : chunk_.weights.elements() * sizeof(float);
+  return given_.bytes(chunk_.weights) + mean_squares;
+}
 
 struct AsyncRules {
   bool damps = false;  // divides the rate by the staleness

@@ -1,13 +1,14 @@
 #include "server/shard/chunk/chunk_state.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "common/require.h"
-#include "compression/checked_payload.h"
+#include "numerics/checked_payload.h"
 
 namespace strata::server {
 
@@ -143,7 +144,7 @@ absl::Status ChunkState::Follow(const ClockSum& clock, std::vector<DueAnswer>* d
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const uint64_t joined_at = nodes_[i].joined_at;
     if (nodes_[i].retired || joined_at > clock.clock) continue;
-    // Of the push itself nothing is known: the process that repeats it is answered, whatever it is.
+    // Nothing is known of the push itself: the process that repeats it is answered in any case.
     nodes_[i] = {.received = clock.clock + 1, .waiting = true, .joined_at = joined_at};
   }
   first_ = Bytes();
@@ -199,9 +200,6 @@ PushResult ChunkState::Check(const Push& push) const {
   if (PushResult refusal = mode_->Check(push); refusal.error != wire::ErrorCode::kNone) {
     return refusal;
   }
-  if (!push.sum.empty() && push.samples == 0) {
-    return RefusePush(wire::ErrorCode::kMalformed, "sample_count is 0");
-  }
   return {};
 }
 
@@ -248,7 +246,7 @@ void ChunkState::CollectDue(std::vector<DueAnswer>* due) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     NodeProgress& node = nodes_[i];
     if (node.waiting && mode_->MayAnswer(i, gate)) {
-      if (IsNewWithoutCopy(i)) copies_.BeginAnew(i);
+      if (IsNewWithoutCopy(i)) copies_.StartOver(i);
       node.waiting = false;
       due->push_back(AnswerTo(i, gate));
       mode_->OnAnswered(i);
@@ -271,6 +269,94 @@ WeightVersion ChunkState::WeightsFor(const DueAnswer& answer) const {
     if (const WeightVersion* given = mode_->GivenTo(answer.node)) return *given;
   }
   return {weights_.version(), weights_.weights()};
+}
+
+namespace {
+
+proto::CopiedNode Copied(const NodeProgress& node) {
+  proto::CopiedNode copied;
+  copied.set_received(node.received);
+  copied.set_waiting(node.waiting);
+  copied.set_retired(node.retired);
+  copied.set_incarnation(node.incarnation);
+  copied.set_checksum(node.checksum);
+  copied.set_samples(node.samples);
+  copied.set_rate(node.rate);
+  copied.set_versions_behind(node.versions_behind);
+  copied.set_joined_at(node.joined_at);
+  return copied;
+}
+
+NodeProgress Progress(const proto::CopiedNode& node) {
+  return {.received = node.received(),
+          .waiting = node.waiting(),
+          .retired = node.retired(),
+          .incarnation = node.incarnation(),
+          .checksum = node.checksum(),
+          .samples = node.samples(),
+          .rate = node.rate(),
+          .versions_behind = node.versions_behind(),
+          .joined_at = node.joined_at()};
+}
+
+}  // namespace
+
+ChunkCopy ChunkState::Copy(bool whole_clocks) {
+  ChunkCopy copy;
+  proto::ChunkCopy& head = copy.head;
+  const uint64_t gate = nodes_.Gate();
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    NodeProgress node = nodes_[i];
+    // Its push of an incomplete clock is not there.
+    if (whole_clocks && !node.retired && node.received > gate) {
+      node = {.received = std::max(gate, node.joined_at), .joined_at = node.joined_at};
+    }
+    *head.add_nodes() = Copied(node);
+  }
+  if (!weights_.seeded()) return copy;
+  const WeightImage weights = weights_.Image();
+  head.set_seeded(true);
+  head.set_weights(copy.Add(weights.weights));
+  head.set_previous(copy.Add(weights_.previous()));
+  for (const Bytes& vector : weights.state) head.add_state(copy.Add(vector));
+  head.set_missed(copy.Add(weights.missed));
+  head.set_version(weights.version);
+  head.set_updates(weights.updates);
+  head.set_samples(weights.samples);
+  head.set_seed_checksum(weights_.seed_checksum());
+  head.set_first(copy.Add(first_));
+  head.set_last_cut(cuts_.last());
+  copies_.AddTo(&copy);
+  if (!whole_clocks) mode_->AddTo(&copy);
+  return copy;
+}
+
+absl::Status ChunkState::TakeCopy(const ChunkCopy& copy) {
+  const proto::ChunkCopy& head = copy.head;
+  if (static_cast<size_t>(head.nodes_size()) != nodes_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a copy for %d nodes, of %d", head.nodes_size(), nodes_.size()));
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i] = Progress(head.nodes(static_cast<int>(i)));
+  if (!head.seeded()) return absl::OkStatus();
+  ChunkCopyReader reader(copy, kernels_, weights_.elements());
+  WeightImage image = {
+      .version = head.version(), .updates = head.updates(), .samples = head.samples()};
+  image.weights = reader.SomeFloats(head.weights(), "weights");
+  for (const uint32_t vector : head.state()) {
+    image.state.push_back(reader.SomeFloats(vector, "optimizer state"));
+  }
+  image.missed = reader.Floats(head.missed(), "missed updates");
+  if (!reader.ok()) return reader.status();
+  if (absl::Status fits = weights_.Restore(image, head.seed_checksum()); !fits.ok()) return fits;
+  weights_.RestorePrevious(reader.Floats(head.previous(), "the weights before"));
+  copies_.Seed(weights_.weights(), weights_.version());
+  copies_.Restore(&reader);
+  first_ = reader.Floats(head.first(), "first weights");
+  cuts_.GoOnFrom(head.last_cut());
+  mode_->OnSeed();
+  mode_->Restore(&reader);
+  return reader.status();
 }
 
 }  // namespace strata::server

@@ -10,17 +10,15 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/image/chunk_image.h"
-#include "optimizer/weight_state.h"
-#include "server/shard/chunk/chunk_nodes.h"
-#include "server/shard/chunk/clock_sums.h"
-#include "server/shard/chunk/consistency_mode.h"
+#include "numerics/weight_state.h"
+#include "server/shard/chunk/chunk_copy.h"
+#include "server/shard/chunk/chunk_parts.h"
+#include "server/shard/chunk/consistency_modes.h"
 #include "server/shard/chunk/node_copies.h"
-#include "server/shard/chunk/push.h"
-#include "server/shard/copy/chunk_copy.h"
 
 namespace strata::server {
 
-// What all chunks of a job share.
+// The rules that all chunks of a job share.
 struct ChunkRules {
   size_t nodes = 0;            // they are indices in order of their first rank
   std::vector<size_t> absent;  // of those, who is not in the job when it begins
@@ -35,7 +33,7 @@ struct ChunkRules {
   bool keeps_previous = false;       // the weights of before the last clock
 };
 
-// What there is of a clock for a process that has taken its node's place.
+// The weights of a clock for a process that has taken its node's place.
 struct PulledWeights {
   enum class State { kHere, kNotYet, kNowhere };
   State state = State::kNowhere;
@@ -100,7 +98,7 @@ class ChunkState {
   // InvalidArgument: it is not the next one. REQUIRES: weights().seeded(), no push has been taken
   // since the last clock.
   absl::Status Follow(const ClockSum& clock, std::vector<DueAnswer>* due);
-  // Those that have been applied since they are kept; see ClockSums.
+  // The sums that have been applied since they are kept; see ClockSums.
   ClockSums& sums() { return sums_; }
   // The node joins the job with push number `clock`; see ChunkNodes. REQUIRES: no node has pushed
   // that one.

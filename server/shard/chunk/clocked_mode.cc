@@ -1,4 +1,6 @@
 // sync and lazy(s): pushes are added per clock, and a clock is applied when all nodes' are there.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -6,14 +8,19 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "server/shard/chunk/clock_update.h"
+#include "server/shard/chunk/chunk_parts.h"
 #include "server/shard/chunk/consistency_modes.h"
-#include "server/shard/chunk/staleness_gate.h"
 
 namespace strata::server {
 namespace {
 
 using Order = proto::Addition::Order;
+
+// Returns whether a sum is empty or of zeros of either sign, as that of a node without samples.
+bool IsZero(const Bytes& sum) {
+  return std::all_of(sum.floats(), sum.floats() + sum.float_count(),
+                     [](float x) { return x == 0; });
+}
 
 // A node has at most one unanswered push per chunk (pipeline depth 0), so at any time at most
 // staleness bound + 1 clocks are incomplete.
@@ -22,8 +29,12 @@ class ClockedChunk final : public ChunkMode {
   ClockedChunk(const ChunkParts& chunk, StalenessGate gate, Order order)
       : chunk_(chunk), gate_(gate), order_(order) {}
 
-  // The update of a clock has one rate, which all nodes say.
+  // The update of a clock has one rate, which all nodes say. What a lossy codec still owes may come
+  // with a push without samples.
   PushResult Check(const Push& push) const override {
+    if (push.samples == 0 && push.codec == wire::Codec::kNone && !IsZero(push.sum)) {
+      return RefusePush(wire::ErrorCode::kMalformed, "sample_count is 0, but the sum is not");
+    }
     const auto open = open_.find(push.clock);
     if (open == open_.end() || open->second.rate == push.rate) return {};
     return RefusePush(wire::ErrorCode::kConflict,
@@ -116,7 +127,7 @@ class ClockedChunk final : public ChunkMode {
     chunk_.cuts.OnClock(chunk_.weights.version());
   }
 
-  // What was received of these nodes at `clock` counts no more.
+  // Pushes of these nodes at `clock` no longer count.
   void Withdraw(uint64_t clock, const std::vector<size_t>& nodes, std::vector<DueAnswer>* due) {
     for (const size_t node : nodes) {
       open_.at(clock).samples -= chunk_.nodes[node].samples;

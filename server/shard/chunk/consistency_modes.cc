@@ -1,5 +1,9 @@
 #include "server/shard/chunk/consistency_modes.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
 namespace strata::server {
 
 absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateConsistencyMode(const proto::Job& job,
@@ -10,6 +14,28 @@ absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateConsistencyMode(const pro
   if (lazy.quorum().nodes() > 0) return CreateQuorumMode(job, ranks);
   if (lazy.apply() == proto::Lazy::ON_ARRIVAL) return CreateGatedArrivalMode(job, ranks);
   return CreateClockedMode(job, ranks);
+}
+
+void AddGivenWeights(const ShardSize& size, MemoryFormula* need) {
+  need->Add(absl::StrFormat("nodes' versions %d x %s", size.nodes, BytesText(size.own_bytes)),
+            SaturatingProduct(size.nodes, size.own_bytes));
+}
+
+void AddWaitingPushes(const ShardSize& size, uint64_t leaves, uint64_t saved, MemoryFormula* need) {
+  const uint64_t waiting =
+      SaturatingProduct(SaturatingProduct(size.nodes, size.window) - saved, size.chunk_bytes);
+  const uint64_t one_clock = SaturatingProduct(leaves, size.own_bytes);
+  need->Add(waiting < one_clock
+                ? absl::StrFormat("held sums (%d x %d - %d) x %s", size.nodes, size.window, saved,
+                                  BytesText(size.chunk_bytes))
+                : absl::StrFormat("held sums %d x %s", leaves, BytesText(size.own_bytes)),
+            std::min(waiting, one_clock));
+}
+
+void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples, double rate) {
+  if (samples == 0) return chunk.weights.Skip();
+  chunk.weights.Apply(sum, static_cast<float>(1.0 / static_cast<double>(samples)), samples,
+                      {.said = rate});
 }
 
 }  // namespace strata::server

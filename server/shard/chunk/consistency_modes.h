@@ -1,16 +1,187 @@
 #ifndef STRATA_SERVER_SHARD_CHUNK_CONSISTENCY_MODES_H_
 #define STRATA_SERVER_SHARD_CHUNK_CONSISTENCY_MODES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/job/exchange/views.h"
+#include "absl/time/time.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/job/views.h"
+#include "common/os/memory_ledger.h"
+#include "common/wire/frame.h"
+#include "kernels/kernels.h"
+#include "numerics/weight_state.h"
 #include "proto/job.pb.h"
-#include "server/shard/chunk/consistency_mode.h"
+#include "server/shard/chunk/accumulator.h"
+#include "server/shard/chunk/chunk_copy.h"
+#include "server/shard/chunk/chunk_parts.h"
 
 namespace strata::server {
+
+// Parts of a job's memory formula (shard_budget.h) that several modes have.
+
+// The sizes of a shard's part of a job.
+struct ShardSize {
+  uint64_t nodes = 0;
+  uint64_t window = 1;
+  uint64_t own_bytes = 0;    // of the job's weights
+  uint64_t chunk_bytes = 0;  // of its largest chunk
+};
+
+// Adds the memory for the weights that each node was given last.
+void AddGivenWeights(const ShardSize& size, MemoryFormula* need);
+
+// Adds the memory for pushes that wait for those of other nodes, where a sum of all holds at most
+// `leaves` of them at a time: (nodes x window - saved) chunks, but no more than `leaves` vectors.
+void AddWaitingPushes(const ShardSize& size, uint64_t leaves, uint64_t saved, MemoryFormula* need);
+
+// A node's sum for one chunk and clock.
+struct Push {
+  size_t node = 0;  // its index, in order of the nodes' first ranks
+  uint32_t incarnation = 0;
+  uint64_t clock = 0;
+  uint64_t base_version = 0;
+  uint32_t samples = 0;
+  float rate = 0;         // of its step, where the job's program says rates
+  uint64_t checksum = 0;  // 0: none is known: it came by reference or sealed
+  wire::Codec codec = wire::Codec::kNone;
+  Bytes sum;           // encoded; empty: adds nothing
+  absl::Time came_at;  // a quorum's grace counts from it
+};
+
+inline Push PushOf(const wire::Frame& frame, size_t node, absl::Time came_at) {
+  const wire::Header& header = frame.header;
+  return {.node = node,
+          .incarnation = header.incarnation,
+          .clock = header.clock,
+          .base_version = header.base_version,
+          .samples = header.sample_count,
+          .rate = header.rate,
+          .checksum = header.payload_checksum,
+          .codec = header.codec,
+          .sum = frame.payload,
+          .came_at = came_at};
+}
+
+// The outcome of a push.
+struct PushResult {
+  wire::ErrorCode error = wire::ErrorCode::kNone;
+  std::string reason;      // where there is an error
+  bool duplicate = false;  // seen before, not applied again
+  bool unchanged = false;  // and all else is as it was, too
+};
+
+inline PushResult RefusePush(wire::ErrorCode error, std::string reason) {
+  return {.error = error, .reason = std::move(reason)};
+}
+
+// An answer that is due now: to the push of `clock`, or to CUT(clock). ERROR: a push of `clock`
+// that was received turned out not to be finite, and counts as not received.
+struct DueAnswer {
+  wire::Op op = wire::Op::kAnswer;
+  size_t node = 0;
+  uint64_t clock = 0;
+  uint32_t staleness = 0;
+  bool again = false;  // the push has been answered before
+};
+
+inline constexpr char kNotFiniteText[] = "NaN or infinity";
+
+// The parts of one chunk that a mode works on.
+struct ChunkParts {
+  const kernels::Kernels& kernels;
+  BufferPool& pool;
+  kernels::WeightState& weights;
+  ChunkNodes& nodes;
+  ChunkCuts& cuts;
+  ClockSums& sums;
+};
+
+// How one chunk's pushes are applied, and when they are answered. ChunkState calls it in this
+// order: it finds that a push is new and right, asks Check, counts the push in ChunkNodes, calls
+// Take, and then asks of each node that waits whether it may be answered. A mode that adds the
+// pushes of a clock tells ChunkCuts of each clock that it has applied, and ClockSums if all nodes
+// are answered with the same versions.
+//
+// Threads: one.
+class ChunkMode {
+ public:
+  virtual ~ChunkMode() = default;
+
+  // The chunk has its first weights, or those of an image.
+  virtual void OnSeed() {}
+  // Returns the mode's memory of past gradients, as images keep it; empty: none. It is copied.
+  virtual Bytes MeanSquare() const { return Bytes(); }
+  // Continues from that of an image. REQUIRES: after OnSeed, as long as the chunk, or empty.
+  virtual void RestoreMeanSquare(const Bytes& mean_square) {}
+  // Adds all that the mode knows of this chunk, see ChunkCopy.
+  virtual void AddTo(ChunkCopy* copy) {}
+  // Continues from what another copy knows. REQUIRES: after OnSeed, with the nodes as they are
+  // there.
+  virtual void Restore(ChunkCopyReader* reader) {}
+  // Returns the error for a push that does not fit what its node was given.
+  virtual PushResult Check(const Push& push) const { return {}; }
+  // Takes a push in, now or when others are there. Appends ERRORs to pushes of other nodes that
+  // turn out not to be finite, and returns that of this push.
+  virtual PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) = 0;
+  // A node has retired, as ChunkNodes says.
+  virtual void OnRetire(absl::Time now, std::vector<DueAnswer>* due) {}
+
+  // Applies all of a clock as another copy of the chunk has done, which has added it. REQUIRES: the
+  // mode answers all nodes alike, and no push waits here.
+  virtual void Follow(const ClockSum& clock) {}
+
+  // Returns whether the node's last push may be answered; `gate` is ChunkNodes::Gate().
+  virtual bool MayAnswer(size_t node, uint64_t gate) const = 0;
+  // The staleness that stands in the answer to it.
+  virtual uint32_t StalenessOf(size_t node, uint64_t gate) const = 0;
+  // The node is answered with the newest weights.
+  virtual void OnAnswered(size_t node) {}
+  // Returns what a node that asks again gets: the weights of its last answer, because it computes
+  // with no others. Null: the newest.
+  virtual const WeightVersion* GivenTo(size_t node) const { return nullptr; }
+  // A new process repeats its node's last push. Returns true if that kept the process before
+  // waiting, and no longer does so.
+  virtual bool StopWaiting(size_t node) { return false; }
+
+  // When OnTime is due; InfiniteFuture: never.
+  virtual absl::Time deadline() const { return absl::InfiniteFuture(); }
+  virtual void OnTime(absl::Time now) {}
+
+  // Gradient buffers held for incomplete clocks.
+  virtual size_t held() const { return 0; }
+  // All that the mode holds for this chunk.
+  virtual size_t bytes() const { return 0; }
+};
+
+// A mode of consistency with a job's settings; it makes the ChunkMode of each chunk.
+//
+// Threads: one.
+class ConsistencyMode {
+ public:
+  virtual ~ConsistencyMode() = default;
+
+  // Returns whether all nodes are answered with the same versions: those after each clock.
+  virtual bool answers_alike() const { return false; }
+  // Returns whether each push is applied when it comes, and not with those of other nodes.
+  virtual bool applies_on_arrival() const { return false; }
+  // Adds the memory for weights that are kept for single nodes, and what comes with them.
+  virtual void AddNodeVersions(const ShardSize& size, MemoryFormula* need) const {}
+  // Adds the memory for pushes that wait for others.
+  virtual void AddHeldSums(const ShardSize& size, MemoryFormula* need) const {}
+  // All of `chunk` outlives the result.
+  virtual std::unique_ptr<ChunkMode> CreateForChunk(const ChunkParts& chunk) const = 0;
+};
+
+// Applies the mean gradient of a clock, or counts the version if no node had a sample. `rate`: what
+// the nodes say of the clock, if they do.
+void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples, double rate);
 
 // The ranks of a job's nodes, in order of their first rank.
 struct NodeRanks {

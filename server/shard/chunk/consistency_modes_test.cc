@@ -61,7 +61,7 @@ struct OneWeight {
     EXPECT_EQ(result.error, wire::ErrorCode::kNone) << result.reason;
   }
 
-  // Whether push `clock` of the first node may be answered.
+  // Returns whether push `clock` of the first node may be answered.
   bool MayAnswer(uint64_t clock, uint64_t gate) {
     nodes[0].received = clock + 1;
     return chunk->MayAnswer(0, gate);

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/strings/str_format.h"
+#include "server/shard/chunk/chunk_parts.h"
 #include "server/shard/chunk/consistency_modes.h"
-#include "server/shard/chunk/given_weights.h"
 
 namespace strata::server {
 namespace {

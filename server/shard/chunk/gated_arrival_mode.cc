@@ -7,8 +7,8 @@
 
 #include "common/job/consistency.h"
 #include "common/job/job.h"
+#include "server/shard/chunk/chunk_parts.h"
 #include "server/shard/chunk/consistency_modes.h"
-#include "server/shard/chunk/staleness_gate.h"
 
 namespace strata::server {
 namespace {

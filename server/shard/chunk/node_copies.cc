@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/copy_floats.h"
-#include "compression/encode_payload.h"
+#include "common/copies.h"
+#include "numerics/encoder.h"
 
 namespace strata::server {
 

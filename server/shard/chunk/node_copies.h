@@ -11,8 +11,8 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/wire/payload.h"
-#include "compression/encoder.h"
-#include "server/shard/copy/chunk_copy.h"
+#include "numerics/encoder.h"
+#include "server/shard/chunk/chunk_copy.h"
 
 namespace strata::server {
 
@@ -29,7 +29,7 @@ struct AnswerRules {
 // nothing drifts, and what one answer leaves out is part of the next.
 //
 // A payload is given once, and only a node that has the copy before it can use it. A node that may
-// not have it (an answer may be lost, a process may have begun anew) is given its whole copy, which
+// not have it (an answer may be lost, a process may have restarted) is given its whole copy, which
 // changes nothing: whatever a node has taken meanwhile, it has the copy afterwards.
 //
 // Threads: one.
@@ -39,7 +39,7 @@ class NodeCopies {
   NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels, BufferPool& pool,
              kernels::EncoderScratch* scratch, size_t nodes);
 
-  // Whether answers are encoded: else there is nothing to call here.
+  // Returns whether answers are encoded: else there is nothing to call here.
   bool encodes() const { return rules_.compression.compression != kernels::Compression::kNone; }
   // Takes what every node begins with, finite fp32, and the version of the weights that it is.
   void Seed(const Bytes& first_weights, uint64_t version);
@@ -56,7 +56,7 @@ class NodeCopies {
   absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
   // The node has no copy: its next answer is the weights as they are, and makes one. REQUIRES:
   // copies are not shared.
-  void BeginAnew(size_t node) {
+  void StartOver(size_t node) {
     if (encodes()) copies_[node].begins_anew = true;
   }
   // Returns all of the node's copy.
@@ -65,7 +65,7 @@ class NodeCopies {
   // kept, or there was no answer.
   const Answer& previous() const { return previous_; }
 
-  // What the nodes have, for another copy of the chunk.
+  // The nodes' copies, for another copy of the chunk.
   void AddTo(ChunkCopy* copy) const;
   // REQUIRES: Seed has been called.
   void Restore(ChunkCopyReader* reader);
@@ -77,7 +77,7 @@ class NodeCopies {
     std::unique_ptr<kernels::Encoder> encoder;
     Answer last;
     uint64_t answers = 0;
-    bool begins_anew = false;  // from BeginAnew to the answer, which follows it
+    bool begins_anew = false;  // from StartOver to the answer, which follows it
   };
   const Copy& CopyFor(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
 

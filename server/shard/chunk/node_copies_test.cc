@@ -4,23 +4,23 @@
 #include <cstring>
 #include <vector>
 
-#include "compression/checked_payload.h"
 #include "gtest/gtest.h"
+#include "numerics/checked_payload.h"
 
 namespace strata::server {
 namespace {
 
 using Floats = std::vector<float>;
 
-constexpr size_t kElements = 3000;
+constexpr size_t kNodeCopiesElements = 3000;
 
 Bytes View(const Floats& floats) {
   return Bytes(nullptr, reinterpret_cast<const std::byte*>(floats.data()), floats.size() * 4);
 }
 
 Floats Weights(float step) {
-  Floats weights(kElements);
-  for (size_t i = 0; i < kElements; ++i) weights[i] = std::sin(0.1f * i + step);
+  Floats weights(kNodeCopiesElements);
+  for (size_t i = 0; i < kNodeCopiesElements; ++i) weights[i] = std::sin(0.1f * i + step);
   return weights;
 }
 
@@ -30,7 +30,7 @@ struct Receiver {
 
   void Take(const NodeCopies::Answer& answer) {
     const auto payload = kernels::CheckedPayload::Check(
-        kernels::Cpu(), answer.codec, kElements,
+        kernels::Cpu(), answer.codec, kNodeCopiesElements,
         absl::MakeConstSpan(answer.payload.data(), answer.payload.size()));
     ASSERT_TRUE(payload.ok()) << payload.status();
     if (answer.codec == wire::Codec::kNone) {
@@ -68,7 +68,9 @@ TEST_P(NodeCopiesOf, EachNodesAnswersKeepItsOwnCopyWhicheverVersionsItGets) {
       const NodeCopies::Answer whole = copies.WholeCopy(node);
       EXPECT_EQ(whole.base, answer->base + 1);
       EXPECT_EQ(whole.version, version);
-      ASSERT_EQ(std::memcmp(whole.payload.data(), nodes[node].weights.data(), 4 * kElements), 0);
+      ASSERT_EQ(
+          std::memcmp(whole.payload.data(), nodes[node].weights.data(), 4 * kNodeCopiesElements),
+          0);
     }
   }
   EXPECT_EQ(copies.WholeCopy(0).base, 20u);

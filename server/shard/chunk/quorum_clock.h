@@ -10,8 +10,8 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "kernels/kernels.h"
-#include "server/shard/copy/chunk_copy.h"
-#include "server/shard/sum/accumulator.h"
+#include "server/shard/chunk/accumulator.h"
+#include "server/shard/chunk/chunk_copy.h"
 
 namespace strata::server {
 
@@ -40,10 +40,10 @@ class QuorumClock {
   // Adds a push that has missed its clock; a node may have any number of these.
   void JoinLate(size_t node, Addend sum, const Share& share);
 
-  // Whether the node's push is in time and the clock has not closed.
+  // Returns whether the node's push is in time and the clock has not closed.
   bool Waits(size_t node) const { return waits_[node]; }
   size_t waiting() const { return waiting_; }
-  // Whether anything of the node has come.
+  // Returns whether anything of the node has come.
   bool Holds(size_t node) const { return waits_[node] || late_.count(node) > 0; }
   bool empty() const { return waiting_ == 0 && late_.empty(); }
   uint64_t samples() const { return samples_; }
@@ -51,10 +51,10 @@ class QuorumClock {
   double MeanRate() const;
 
   // Closes the clock. Returns the sum of all, as fp32; empty where nothing but empty sums has come.
-  // What comes next is of another clock.
+  // Later pushes are of another clock.
   Bytes Close();
 
-  // What it holds, for another copy of it, which has not begun.
+  // The pushes that it holds, for another copy of it, which has not begun.
   void AddTo(ChunkCopy* copy);
   void Restore(ChunkCopyReader* reader);
 

@@ -5,12 +5,12 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "server/shard/sum/accumulator_leaves.h"
+#include "server/shard/chunk/accumulator_leaves.h"
 
 namespace strata::server {
 namespace {
 
-constexpr size_t kElements = 3;
+constexpr size_t kQuorumClockElements = 3;
 
 std::vector<float> ToFloats(const Bytes& bytes) {
   return {bytes.floats(), bytes.floats() + bytes.float_count()};
@@ -18,9 +18,9 @@ std::vector<float> ToFloats(const Bytes& bytes) {
 
 TEST(QuorumClock, HoldsWhoWaitsAndWhoWasLateUntilItCloses) {
   BufferPool pool;
-  QuorumClock clock(kernels::Cpu(), pool, 4, kElements);
+  QuorumClock clock(kernels::Cpu(), pool, 4, kQuorumClockElements);
   EXPECT_TRUE(clock.empty());
-  const std::vector<float> ones(kElements, 1.0f), twos(kElements, 2.0f);
+  const std::vector<float> ones(kQuorumClockElements, 1.0f), twos(kQuorumClockElements, 2.0f);
   clock.Join(2, Addend(View(ones)), {3});
   clock.JoinLate(0, Addend(View(twos)), {4});
   EXPECT_TRUE(clock.Waits(2));
@@ -31,8 +31,8 @@ TEST(QuorumClock, HoldsWhoWaitsAndWhoWasLateUntilItCloses) {
   EXPECT_EQ(clock.waiting(), 1u);
   EXPECT_EQ(clock.samples(), 7u);
   EXPECT_EQ(clock.held(), 2u);
-  EXPECT_EQ(clock.held_bytes(), 2 * kElements * sizeof(float));
-  EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kElements, 3.0f));
+  EXPECT_EQ(clock.held_bytes(), 2 * kQuorumClockElements * sizeof(float));
+  EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kQuorumClockElements, 3.0f));
   EXPECT_TRUE(clock.empty());
   EXPECT_FALSE(clock.Holds(2));
   EXPECT_EQ(clock.samples(), 0u);
@@ -41,19 +41,19 @@ TEST(QuorumClock, HoldsWhoWaitsAndWhoWasLateUntilItCloses) {
 
 TEST(QuorumClock, ANodeMayBeLateTwiceAndThenInTime) {
   BufferPool pool;
-  QuorumClock clock(kernels::Cpu(), pool, 2, kElements);
-  const std::vector<float> ones(kElements, 1.0f), twos(kElements, 2.0f);
+  QuorumClock clock(kernels::Cpu(), pool, 2, kQuorumClockElements);
+  const std::vector<float> ones(kQuorumClockElements, 1.0f), twos(kQuorumClockElements, 2.0f);
   clock.JoinLate(1, Addend(View(ones)), {1});
   clock.JoinLate(1, Addend(View(twos)), {1});
   EXPECT_EQ(clock.held(), 1u);
   clock.Join(1, Addend(View(twos)), {1});
   EXPECT_EQ(clock.samples(), 3u);
-  EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kElements, 5.0f));
+  EXPECT_EQ(ToFloats(clock.Close()), std::vector<float>(kQuorumClockElements, 5.0f));
 }
 
 TEST(QuorumClock, EmptyPushesCountAndAddNothing) {
   BufferPool pool;
-  QuorumClock clock(kernels::Cpu(), pool, 2, kElements);
+  QuorumClock clock(kernels::Cpu(), pool, 2, kQuorumClockElements);
   clock.JoinLate(0, Addend(), {0});
   clock.JoinLate(0, Addend(), {0});
   clock.Join(1, Addend(), {2});

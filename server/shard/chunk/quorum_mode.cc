@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "server/shard/chunk/clock_update.h"
 #include "server/shard/chunk/consistency_modes.h"
 #include "server/shard/chunk/quorum_clock.h"
 
@@ -35,7 +34,7 @@ class QuorumChunk final : public ChunkMode {
   PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) override {
     const bool in_time = push.base_version == chunk_.weights.version();
     held_[push.node] = in_time;
-    // What the process before has pushed may be in the same clock.
+    // The push of the process before may be in the same clock.
     if (in_time && !clock_.Waits(push.node)) {
       clock_.Join(push.node, std::move(sum), {push.samples, push.rate});
     } else {
@@ -84,7 +83,7 @@ class QuorumChunk final : public ChunkMode {
   size_t bytes() const override { return clock_.held_bytes(); }
 
  private:
-  // What was late in the last clock of all waits for nobody: it closes when all have retired.
+  // Pushes that were late in the last clock wait for nobody: it closes when all have retired.
   void CloseIfOver(absl::Time now) {
     if (clock_.empty()) return;
     size_t live = 0, missing = 0;
@@ -104,7 +103,7 @@ class QuorumChunk final : public ChunkMode {
     const double rate = clock_.MeanRate();
     ApplyClock(chunk_, clock_.Close(), samples, rate);
     // By the slowest node, not by updates: all nodes go on from a clock that they have come to.
-    // What was late in the last clock of all is in the weights only once all have retired.
+    // Pushes that were late in the last clock are in the weights only once all have retired.
     chunk_.cuts.OnClockOf(chunk_.nodes.MinClock(), chunk_.nodes);
   }
 

@@ -20,5 +20,5 @@ def device_test(name, srcs, data = [], deps = [], size = "medium", tags = ["no-s
         srcs = srcs,
         data = ["//kernels/cuda:libstrata_fake_device.so"] + data,
         tags = tags,
-        deps = ["//tests/e2e/testing:device_jobs"] + deps,
+        deps = deps,
     )

@@ -29,7 +29,7 @@ class DeviceTraceTest(unittest.TestCase):
         with open(job, "w", encoding="utf-8") as file:
             file.write(
                 f'name: "traced" program {{ path: "{PROGRAM}" args: "copied" args: "5" args: "0" }}'
-                "device: GPU ranks: 2 chunk_elements: 1024 max_steps: 5"
+                "device: GPU ranks: 2 chunk_elements: 1024"
                 f" trace {{ first_step: {TRACED[0]} steps: {len(TRACED)} }}"
             )
         file = os.path.join(self.dir.name, "trace.json")

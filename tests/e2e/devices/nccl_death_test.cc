@@ -1,5 +1,5 @@
 // Workers whose ranks all-reduce on their GPUs, and lose one node after the other while a job
-// trains that goes on without them; with the fake devices and NCCL, which says nothing of a peer
+// trains that continues without them; with the fake devices and NCCL, which says nothing of a peer
 // that is gone.
 #include <signal.h>
 
@@ -15,7 +15,7 @@
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/device_jobs.h"
 #include "tests/e2e/testing/jobs.h"
-#include "tests/e2e/testing/lost_nodes.h"
+#include "tests/e2e/testing/leftovers.h"
 
 namespace strata::tests {
 namespace {

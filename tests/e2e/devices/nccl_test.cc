@@ -10,7 +10,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/testing/cluster.h"
-#include "tests/e2e/testing/device_failure.h"
 #include "tests/e2e/testing/device_jobs.h"
 #include "tests/e2e/testing/jobs.h"
 

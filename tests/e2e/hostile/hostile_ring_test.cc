@@ -144,7 +144,7 @@ TEST_F(HostileRing, FramesWithoutASealAtTheNodesPorts) {
       peers.back().Send(ZmtpFrame(MakeHeader(Op::kError), ""));
     }
   }
-  // They are no nodes: none of them is greeted, and all are put out while the job goes on.
+  // They are no nodes: none of them is greeted, and all are put out while the job continues.
   EXPECT_TRUE(ArePutOut(&peers));
   EXPECT_EQ(Greeted(&peers), 0);
   ExpectUndisturbed();

@@ -14,7 +14,6 @@
 #include "tests/e2e/testing/hostile_job.h"
 #include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/leftovers.h"
-#include "tests/e2e/testing/pem_lines.h"
 #include "tests/e2e/testing/raw_peer.h"
 
 namespace strata::tests {

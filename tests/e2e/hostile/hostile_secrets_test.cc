@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/exchange/job_keys.h"
 #include "common/job/job.h"
+#include "common/job/job_keys.h"
 #include "common/seal/secret.h"
-#include "common/transport/sealed/sealed_endpoint.h"
-#include "common/transport/sealed/testing/tapped_endpoint.h"
+#include "common/testing/sealed_pair.h"
+#include "common/transport/sealed_endpoint.h"
 #include "common/transport/zmq/zmq_endpoint.h"
-#include "tests/e2e/testing/brake.h"
 #include "tests/e2e/testing/hostile_job.h"
 #include "tests/e2e/testing/job_secrets.h"
 #include "tests/e2e/testing/jobs.h"

@@ -23,7 +23,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/ipc/testing/other_user.h"
+#include "common/testing/other_user.h"
 #include "common/unique_fd.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/jobs.h"

@@ -31,7 +31,7 @@ std::string Model(const proto::JobStatus& status);
 // samples are those of 4 ranks. `in_step`: no rank is ahead of another.
 void ExpectWindows(const proto::JobStatus& status, uint64_t steps, bool in_step = true);
 
-// Jobs that go on, on a cluster.
+// Jobs that continue, on a cluster.
 class Checkpointed : public testing::Test {
  protected:
   void Start(const Cluster::Options& options);

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/control/coordinator_client.h"
-#include "common/keys/testing/test_keys.h"
-#include "common/process/process.h"
+#include "common/os/process.h"
+#include "common/testing/test_keys.h"
 #include "common/unique_fd.h"
 #include "proto/control.pb.h"
 

@@ -14,7 +14,7 @@
 #include "common/wire/frame.h"
 #include "kernels/device/device.h"
 #include "worker/client/client.h"
-#include "worker/client/client_devices.h"
+#include "worker/client/client_parts.h"
 
 namespace strata::tests {
 namespace {

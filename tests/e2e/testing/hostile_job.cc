@@ -1,6 +1,9 @@
 #include "tests/e2e/testing/hostile_job.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <map>
@@ -19,6 +22,7 @@
 #include "tests/e2e/testing/raw_peer.h"
 
 namespace strata::tests {
+
 namespace {
 
 std::string ReadAll(const std::string& path) {
@@ -134,8 +138,8 @@ uint64_t HostileJob::Refused(const std::string& daemon, const std::string& cause
   return count;
 }
 
-void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cause,
-                               uint64_t count) {
+void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cause, uint64_t count,
+                               const std::string& said_as) {
   EXPECT_TRUE(WaitUntil([&] { return Refused(daemon, cause) >= count; }, absl::Minutes(1)))
       << Refused(daemon, cause) << " of " << count << " " << cause;
   const CommandResult nodes = RunStrata(cluster_.Asking({"nodes", "--json"}));
@@ -144,7 +148,7 @@ void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cau
   // Of more than one, it says "frames without a seal".
   const std::string said = absl::StrReplaceAll(cause, {{" ", "s? "}});
   EXPECT_THAT(status.out, testing::ContainsRegex(
-                              absl::StrCat("refused by ", daemon, ": ([^\n]*, )?[0-9]+ ", said)));
+                              absl::StrCat(said_as, " ", daemon, ": ([^\n]*, )?[0-9]+ ", said)));
 }
 
 uint64_t HostileJob::ResidentBytes() {
@@ -153,6 +157,34 @@ uint64_t HostileJob::ResidentBytes() {
   uint64_t resident = 0;
   EXPECT_TRUE(pages.size() > 1 && absl::SimpleAtoi(pages[1], &resident));
   return resident * 4096;
+}
+
+namespace {
+
+// Time for about one step of a small job.
+constexpr absl::Duration kMoment = absl::Milliseconds(5);
+
+}  // namespace
+
+// A descriptor, as a number may be another process's later.
+Brake::Brake(int pid, absl::Duration still)
+    : process_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
+      thread_([this, still] { Run(still); }) {}
+
+Brake::~Brake() {
+  released_.Notify();
+  thread_.join();
+}
+
+void Brake::Send(int signal) { syscall(SYS_pidfd_send_signal, process_.get(), signal, nullptr, 0); }
+
+void Brake::Run(absl::Duration still) {
+  do {
+    // A process that has ended meanwhile is not missed: its job's end tells.
+    Send(SIGSTOP);
+    released_.WaitForNotificationWithTimeout(still);
+    Send(SIGCONT);
+  } while (!released_.WaitForNotificationWithTimeout(kMoment));
 }
 
 }  // namespace strata::tests

@@ -4,16 +4,35 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "common/unique_fd.h"
 #include "common/wire/frame.h"
 #include "gtest/gtest.h"
 #include "proto/processes.pb.h"
-#include "tests/e2e/testing/brake.h"
 #include "tests/e2e/testing/cluster.h"
 #include "tests/e2e/testing/recording_relay.h"
 
 namespace strata::tests {
+
+// Slows a process down: it stands still for a while, runs for a moment, and so on. A test whose job
+// must outlast what it does brakes a rank, and takes the brake off when it has seen enough.
+class Brake {
+ public:
+  Brake(int pid, absl::Duration still);
+  ~Brake();
+
+ private:
+  void Run(absl::Duration still);
+  void Send(int signal);
+
+  const UniqueFd process_;
+  absl::Notification released_;
+  std::thread thread_;
+};
 
 // A cluster with a sync job that trains while a test attacks it, and the weights that the same job
 // had at every step when nobody did.
@@ -31,7 +50,7 @@ class HostileJob : public testing::Test {
   // The job must still run. From here on nothing holds it back: it ends well; has the weights of
   // the undisturbed one at every step; and all daemons are alive.
   void ExpectUndisturbed();
-  // The same, but the daemons go on.
+  // The same, but the daemons continue.
   void ExpectTheSameWeights();
 
   // Ports of the server's shards.
@@ -46,8 +65,10 @@ class HostileJob : public testing::Test {
 
   // How often the daemon (or "coordinator") has refused something for this cause; every cause: "".
   uint64_t Refused(const std::string& daemon, const std::string& cause);
-  // Waits until it is so often.
-  void ExpectRefused(const std::string& daemon, const std::string& cause, uint64_t count);
+  // Waits until it is so often, and checks that `strata nodes` and `strata status` say so.
+  // `said_as`: what the status line of the daemon begins with.
+  void ExpectRefused(const std::string& daemon, const std::string& cause, uint64_t count,
+                     const std::string& said_as = "refused by");
   // Returns the memory of the server's process.
   uint64_t ResidentBytes();
 

@@ -8,6 +8,10 @@
 
 namespace strata::tests {
 
+// Returns the base64 lines of a key file, without those at a block's end that are so short that
+// they may stand elsewhere by chance. A file without such lines fails the test.
+std::vector<std::string> PemLines(const std::string& path);
+
 // What an aggregator or a rank was started with; an aggregator's has the job's secret.
 proto::Launch LaunchOf(int pid);
 

@@ -1,6 +1,10 @@
 #ifndef STRATA_TESTS_E2E_TESTING_LEFTOVERS_H_
 #define STRATA_TESTS_E2E_TESTING_LEFTOVERS_H_
 
+#include <signal.h>
+
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +28,15 @@ std::vector<std::string> Remaining(const std::vector<std::string>& traces);
 // process has no command line any more, so that Processes() is without it, a moment before its
 // sockets are closed.
 std::vector<std::string> RemainingAtLast(const std::vector<std::string>& traces, int sockets = 0);
+
+// Sends the signal to one of the test's ranks or aggregators (ListProcesses).
+void KillProcess(const std::string& subcommand, int signal = SIGKILL);
+
+// Expects one model by step of all `nodes` of a job with debug.hash_weights: those that are not
+// `gone` have all steps and the final weights; what one that has died had written last may be cut
+// short.
+void ExpectOneModel(const std::string& run_dir, uint32_t nodes, uint64_t steps,
+                    const std::set<uint32_t>& gone);
 
 }  // namespace strata::tests
 

@@ -27,7 +27,7 @@ class RawPeer {
   bool SendAll(const std::string& bytes);
   // Takes what has come; whether the other side has closed the connection.
   bool IsClosed();
-  // Whether a frame of this op is in what was taken so far; of that, the first 64 KiB are kept.
+  // True if a frame of this op is in what was taken so far; of that, the first 64 KiB are kept.
   bool HasHeard(wire::Op op) const;
 
  private:

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "worker/client/client.h"
-#include "worker/client/client_devices.h"
+#include "worker/client/client_parts.h"
 
 namespace strata::tests {
 namespace {

@@ -1,6 +1,6 @@
 // A user's program for tests of comparisons: `values_rank STEPS STEP_MS LAUNCH`. Its weights go
 // from 0 towards 1, each rank by its own gradients; rank 0 reports a perplexity that falls and
-// `twice` the weight, which rises.
+// `twice` the weight, which rises. With `own` behind LAUNCH it has an optimizer of its own.
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -26,13 +26,20 @@ absl::Status Send(client::Client& client, client::Report report) {
   return client.Send(report);
 }
 
-absl::Status Train(client::Client& client, uint64_t steps, absl::Duration step_time) {
+// With `says_rates` optimizer and learning rates are the program's own.
+absl::Status Train(client::Client& client, uint64_t steps, absl::Duration step_time,
+                   bool says_rates) {
   auto index = client.Register({.name = "w", .shape = {1000}});
   if (!index.ok()) return index.status();
-  if (absl::Status status = client.Start({.total_steps = steps}); !status.ok()) return status;
+  if (absl::Status status = client.Start({.total_steps = steps,
+                                          .optimizer = says_rates ? "sgd {}" : "",
+                                          .says_rates = says_rates});
+      !status.ok()) {
+    return status;
+  }
   absl::Time window = absl::Now();
   for (uint64_t step = 0; step < steps; ++step) {
-    absl::Status status = client.BeginStep(kBatch);
+    absl::Status status = says_rates ? client.BeginStepAt(kBatch, 0.1) : client.BeginStep(kBatch);
     if (status.ok()) status = client.WaitAll();
     if (!status.ok()) return status;
     absl::SleepFor(step_time);
@@ -56,11 +63,11 @@ absl::Status Train(client::Client& client, uint64_t steps, absl::Duration step_t
 }
 
 absl::Status Run(int argc, char** argv) {
-  if (argc != 4) return absl::InvalidArgumentError("STEPS STEP_MS LAUNCH");
+  if (argc != 4 && argc != 5) return absl::InvalidArgumentError("STEPS STEP_MS LAUNCH [own]");
   auto client = client::Client::Connect(argv[3]);
   if (!client.ok()) return client.status();
   return Train(**client, std::strtoull(argv[1], nullptr, 10),
-               absl::Milliseconds(std::atoi(argv[2])));
+               absl::Milliseconds(std::atoi(argv[2])), /*says_rates=*/argc == 5);
 }
 
 }  // namespace

@@ -1,13 +1,16 @@
 #include "tests/sim/check/checker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace strata::sim {
+
 namespace {
 
 using server::ShardAction;
@@ -21,7 +24,7 @@ std::vector<float> FloatsOf(const Bytes& bytes) {
   return {bytes.floats(), bytes.floats() + bytes.float_count()};
 }
 
-// Whether one of the actions sends `frame` back.
+// True if one of the actions sends `frame` back.
 bool IsRefused(const wire::Header& frame, const std::vector<ShardAction>& actions) {
   for (const ShardAction& action : actions) {
     const wire::Header& header = action.frame.header;
@@ -100,7 +103,7 @@ void JobChecker::OnShardFrame(const Copy& copy, transport::ConnectionId connecti
                               const wire::Frame& frame, absl::Time now,
                               const std::vector<ShardAction>& actions, size_t held) {
   const uint32_t shard = copy.shard;
-  if (copies_[shard].primary != copy.process) return;  // see OnSaid
+  if (copies_[shard].primary != copy.process) return;  // see OnSent
   const bool refused = IsRefused(frame.header, actions);
   if (!refused) CheckSender(shard, connection, frame);
   now += copies_[shard].ahead;
@@ -168,7 +171,7 @@ void JobChecker::CheckAnswers(const std::vector<ShardAction>& actions) {
     const Op op = action.frame.header.op;
     if (op != Op::kAnswer && op != Op::kCutAnswer) continue;
     const uint32_t chunk = action.frame.header.chunk;
-    if (chunk < chunks_.size() && IsFollowed(chunks_[chunk])) continue;  // see OnSaid
+    if (chunk < chunks_.size() && IsFollowed(chunks_[chunk])) continue;  // see OnSent
     CheckAnswer(action.frame);
     CheckReceiver(action, actions);
   }
@@ -388,6 +391,479 @@ void JobChecker::CheckEncoded(Chunk* chunk, const wire::Frame& frame) {
       Hash(codecs_.CopyOf(answer.node, ChunkId(answer.chunk))));
   layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock,
                    codecs_.CopyOf(answer.node, ChunkId(answer.chunk)));
+}
+
+// Checks of what a node may send, what it is told, and over which connections.
+
+namespace {
+
+using transport::ConnectionId;
+
+// A shard may forget some of a node's connections, but none of so many newest.
+constexpr size_t kNewest = 2;
+
+}  // namespace
+
+// Every server is a host of its own with the same link: each has the same share of the chunks, its
+// shards as much of that each, as nearly as whole chunks allow.
+void JobChecker::CheckPlacement() {
+  std::map<std::string, int> shards_of_host;
+  const auto host_of = [](const std::string& endpoint) {
+    return endpoint.substr(0, endpoint.rfind(':'));
+  };
+  const auto& endpoints = record_.placement().shard_endpoints();
+  for (const std::string& endpoint : endpoints) ++shards_of_host[host_of(endpoint)];
+  for (int s = 0; s < endpoints.size(); ++s) {
+    const double share = static_cast<double>(chunks_.size()) /
+                         static_cast<double>(shards_of_host.size()) /
+                         shards_of_host[host_of(endpoints[s])];
+    if (std::abs(static_cast<double>(chunks_on_[s]) - share) < 1) continue;
+    Violate("chunks lie where they should",
+            absl::StrFormat("%d chunks on shard %d, whose share is %g", chunks_on_[s], s, share));
+  }
+}
+
+void CheckedPeer::MoveToBack(ConnectionId connection) {
+  open.erase(std::remove(open.begin(), open.end(), connection), open.end());
+  open.push_back(connection);
+}
+
+// A process that has been replaced is not heard any more.
+void JobChecker::CheckSender(uint32_t shard, ConnectionId connection, const wire::Frame& frame) {
+  const wire::Header& header = frame.header;
+  std::vector<Peer>& lines = peers_[shard][header.node];
+  if (header.incarnation < lines[0].incarnation) {
+    return Violate("only the newest process is heard",
+                   absl::StrFormat("shard %d took %s, the newest is %d", shard,
+                                   wire::Describe(header), lines[0].incarnation));
+  }
+  if (header.incarnation > lines[0].incarnation) {
+    std::fill(lines.begin(), lines.end(), Peer{.incarnation = header.incarnation});
+  }
+  if (header.op == wire::Op::kHello) {
+    wire::Hello hello;
+    const absl::Span<const std::byte> bytes(frame.payload.data(), frame.payload.size());
+    if (wire::DecodeHello(bytes, &hello).ok() && hello.connection < lines.size()) {
+      copies_[shard].node_of[connection] = header.node;
+      return lines[hello.connection].MoveToBack(connection);
+    }
+    return Violate("a node has the connections of its job",
+                   absl::StrFormat("shard %d took %s", shard, wire::Describe(header)));
+  }
+  Peer& peer = header.op == wire::Op::kRetire ? lines[0] : PeerOf(header.node, header.chunk);
+  peer.speaks_on = connection;
+  if (std::find(peer.open.begin(), peer.open.end(), connection) != peer.open.end()) return;
+  Violate("HELLO comes first", absl::StrFormat("shard %d took %s", shard, wire::Describe(header)));
+}
+
+// True if answers must reach the node's process: it speaks on a connection that is still there.
+bool JobChecker::IsOwed(const Peer& peer) const {
+  const size_t newest = std::min(kNewest, peer.open.size());
+  return std::find(peer.open.end() - newest, peer.open.end(), peer.speaks_on) != peer.open.end();
+}
+
+// In the very step in which it is due: a node that has to ask again would hide that it was not.
+void JobChecker::CheckSent(wire::Op op, uint32_t node, uint32_t c, uint64_t clock,
+                           const std::vector<ShardAction>& actions) {
+  if (nobody_is_answered_ || copies_[chunks_[c].shard].stands_still) return;
+  if (!IsOwed(PeerOf(node, c))) return;
+  const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& action) {
+    const wire::Header& answer = action.frame.header;
+    return answer.op == op && answer.node == node && answer.chunk == c && answer.clock == clock;
+  });
+  if (is_there) return;
+  const char* const to = op == wire::Op::kAnswer ? "push" : "CUT";
+  Violate("due answers are sent",
+          absl::StrFormat("node %d chunk %d: none to %s %d", node, c, to, clock), /*goes_on=*/true);
+}
+
+// To the connection that the node speaks on; copies may go to others of the same process.
+void JobChecker::CheckReceiver(const ShardAction& answer, const std::vector<ShardAction>& actions) {
+  const wire::Header& header = answer.frame.header;
+  if (header.node >= nodes_ || header.chunk >= chunks_.size()) return;
+  const Peer& peer = PeerOf(header.node, header.chunk);
+  if (answer.connection == peer.speaks_on) return;
+  const auto open = std::find(peer.open.begin(), peer.open.end(), answer.connection);
+  const bool is_there = std::any_of(actions.begin(), actions.end(), [&](const ShardAction& other) {
+    const wire::Header& copy = other.frame.header;
+    return other.connection == peer.speaks_on && copy.op == header.op && copy.node == header.node &&
+           copy.chunk == header.chunk && copy.clock == header.clock;
+  });
+  if (open != peer.open.end() && (is_there || !IsOwed(peer))) return;
+  Violate("answers go where the node speaks", wire::Describe(header));
+}
+
+bool JobChecker::IsNewest(const wire::Header& push) const {
+  const Chunk& chunk = chunks_[push.chunk];
+  if (copies_[chunk.shard].has_backup) return false;  // nobody but the primary knows
+  return chunk.received[push.node] == push.clock + 1 && chunk.taken_over[push.node] <= push.clock &&
+         chunk.pushed_by[push.node] == push.incarnation;
+}
+
+void JobChecker::OnDisconnected(const Copy& copy, ConnectionId connection) {
+  for (std::vector<Peer>& lines : peers_[copy.shard]) {
+    for (Peer& peer : lines) std::erase(peer.open, connection);
+  }
+}
+
+// A process that has taken another one's place may be given newer ones.
+void JobChecker::OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
+                         const std::vector<float>& weights) {
+  const auto elements = static_cast<uint32_t>(weights.size());
+  if (incarnation != processes_[node].incarnation) return;
+  const uint64_t clock = processes_[node].first_clock;
+  // A node that starts over after its last step makes no step.
+  if (plan_.is_elastic() && !views_.Has(NodeId(node), clock)) return;
+  if (plan_.is_elastic() && clock > 0 && is_exact()) {
+    const auto past = chunks_[chunk.value()].past.find(clock);
+    const bool is_right =
+        past != chunks_[chunk.value()].past.end() && past->second.weights == weights;
+    if (is_right) return;
+    return Violate("who joins begins with the weights of its clock",
+                   absl::StrFormat("node %d chunk %d clock %d", node, chunk.value(), clock));
+  }
+  if (incarnation > 1 || clock > 0 || weights == payload_.FirstWeights(chunk, elements)) return;
+  Violate("nodes begin with the first weights",
+          absl::StrFormat("node %d chunk %d begins with others", node, chunk.value()));
+}
+
+void JobChecker::OnNodeStart(uint32_t node, uint32_t incarnation) {
+  if (incarnation < processes_[node].incarnation) return;  // it begins late
+  if (incarnation > 1) ++restarts_;
+  layers_.OnNodeStart(node, incarnation);
+  codecs_.OnNodeStart(node, incarnation);
+  processes_[node] = {.incarnation = incarnation,
+                      .pushed = std::vector<uint64_t>(chunks_.size(), 0),
+                      .answered = std::vector<uint64_t>(chunks_.size(), 0),
+                      .unanswered = std::vector<uint32_t>(held_.size(), 0)};
+}
+
+void JobChecker::OnFirstClock(uint32_t node, uint32_t incarnation, uint64_t clock) {
+  Process& process = processes_[node];
+  if (process.incarnation != incarnation) return;
+  process.first_clock = clock;
+  std::fill(process.pushed.begin(), process.pushed.end(), clock);
+  std::fill(process.answered.begin(), process.answered.end(), clock);
+}
+
+void JobChecker::OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+                       uint32_t samples, absl::Span<const float> sum) {
+  for (const LayerModel::Push& push :
+       layers_.OnSum(node, incarnation, chunk, clock, samples, sum)) {
+    codecs_.OnSum(node, incarnation, push.chunk, push.clock, push.samples, push.values);
+  }
+}
+
+void JobChecker::OnTaken(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
+                         absl::Span<const float> weights) {
+  const std::string wrong = layers_.OnTaken(node, incarnation, chunk, clock, weights);
+  if (wrong.empty()) return;
+  Violate(layers_.invariant(),
+          absl::StrFormat("node %d chunk %d step %d: %s", node, chunk.value(), clock, wrong));
+}
+
+void JobChecker::OnPush(uint32_t node, ChunkId id, uint64_t clock) {
+  ++pushes_;
+  Process& process = processes_[node];
+  uint64_t& pushed = process.pushed[id.value()];
+  if (clock != pushed || process.answered[id.value()] != pushed) {
+    Violate("one push per chunk",
+            absl::StrFormat("node %d chunk %d: push %d after %d, answered %d", node, id.value(),
+                            clock, pushed, process.answered[id.value()]));
+  }
+  ++pushed;
+  if (plan_.has_layer()) return;  // not what the exchange has in its window
+  const uint32_t shard = chunks_[id.value()].shard;
+  if (++process.unanswered[shard] <= plan_.window) return;
+  Violate("window", absl::StrFormat("node %d has %d unanswered pushes at shard %d, window %d", node,
+                                    process.unanswered[shard], shard, plan_.window));
+}
+
+void JobChecker::OnWeights(uint32_t node, ChunkId id, uint64_t clock,
+                           absl::Span<const float> weights) {
+  Process& process = processes_[node];
+  Chunk& chunk = chunks_[id.value()];
+  uint64_t& answered = process.answered[id.value()];
+  if (clock != answered || clock + 1 != process.pushed[id.value()]) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: the answer to %d after %d of %d", node,
+                                   id.value(), clock, answered, process.pushed[id.value()]));
+  }
+  ++answered;
+  if (!plan_.has_layer()) --process.unanswered[chunk.shard];
+  if (!layers_.EndsRound(clock) || layers_.is_own()) return;  // LayerModel knows the weights
+  const uint64_t hash = Hash(weights);
+  const bool is_first = plan_.double_buffering && clock == 0;
+  const uint64_t answer = layers_.RoundOf(clock) - (plan_.double_buffering && !is_first ? 1 : 0);
+  if (is_first ? hash != chunk.first_hash : chunk.told[TellingOf(node, answer)].count(hash) == 0) {
+    return Violate("answers arrive as they were given",
+                   absl::StrFormat("node %d chunk %d clock %d", node, id.value(), clock));
+  }
+  // Where the gate waits for everyone, the answer is the state after that clock and no other.
+  if (!is_exact() || (restarts_ > 0 && !plan_.is_elastic())) return;
+  const auto [known, is_new] = chunk.hash_of_clock.emplace(clock, hash);
+  if (is_new || known->second == hash) return;
+  Violate("G2 order of bits", absl::StrFormat("node %d chunk %d: other weights after clock %d than "
+                                              "another node",
+                                              node, id.value(), clock));
+}
+
+void JobChecker::OnFinalWeights(uint32_t node, ChunkId id, const Bytes& weights) {
+  if (!processes_[node].finals.insert(id.value()).second) {
+    return Violate("exactly one delivery",
+                   absl::StrFormat("node %d chunk %d: final weights twice", node, id.value()));
+  }
+  if (views_.LeavesAt(NodeId(node)).has_value()) {
+    return Violate("who leaves waits for nobody",
+                   absl::StrFormat("node %d chunk %d has final weights", node, id.value()));
+  }
+  const std::string wrong =
+      layers_.OnFinal(id, absl::MakeConstSpan(weights.floats(), weights.float_count()));
+  if (!wrong.empty()) {
+    return Violate(layers_.invariant(),
+                   absl::StrFormat("node %d chunk %d: %s", node, id.value(), wrong));
+  }
+  Chunk& chunk = chunks_[id.value()];
+  const uint64_t hash = Hash(weights);
+  if (!chunk.final_hash) chunk.final_hash = hash;
+  if (*chunk.final_hash == hash) return;
+  Violate("one final model",
+          absl::StrFormat("node %d chunk %d differs from another node's", node, id.value()));
+}
+
+void JobChecker::OnFinished() {
+  if (plan_.is_elastic()) return CheckEndOfElastic();
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      const uint64_t answered = processes_[n].answered[c];
+      if (answered == plan_.clocks && processes_[n].finals.count(c) == 1) continue;
+      return Violate("exactly one delivery",
+                     absl::StrFormat("node %d chunk %d: %d answers, not %d, or no final weights", n,
+                                     c, answered, plan_.clocks));
+    }
+  }
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    for (uint32_t n = 0; n < nodes_; ++n) {
+      if (chunks_[c].received[n] == layers_.rounds()) continue;
+      return Violate("G1 exactly once",
+                     absl::StrFormat("chunk %d: %d pushes of node %d, not %d", c,
+                                     chunks_[c].received[n], n, layers_.rounds()));
+    }
+  }
+}
+
+uint64_t JobChecker::ModelHash() const {
+  uint64_t hash = 1;
+  for (const Chunk& chunk : chunks_) hash = hash * 1099511628211 + chunk.final_hash.value_or(0);
+  return hash;
+}
+
+bool JobChecker::is_reproducible() const { return is_exact() && !plan_.is_elastic(); }
+
+// Nodes that come and go: each clock has one view, for all chunks and copies.
+
+void JobChecker::OnChangeDecided(const proto::ViewChange& change) {
+  const uint64_t at = change.at_clock();
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    for (uint32_t n = 0; n < nodes_; ++n) {
+      if (chunks_[c].retired[n] || chunks_[c].received[n] <= at) continue;
+      return Violate("nobody has begun a clock that gets other nodes",
+                     absl::StrFormat("node %d has pushed clock %d of chunk %d, change %d is at %d",
+                                     n, chunks_[c].received[n] - 1, c, change.number(), at));
+    }
+  }
+  if (const absl::Status added = views_.Add(change); !added.ok()) {
+    return Violate("each clock has one view", std::string(added.message()));
+  }
+  for (Chunk& chunk : chunks_) {
+    if (chunk.reference) chunk.reference->OnChange(change);
+    for (const uint32_t node : change.joined()) {
+      chunk.received[node] = chunk.due[node] = chunk.taken_over[node] = at;
+      chunk.pushed_by[node] = 0;
+      chunk.retired[node] = false;
+      chunk.cuts.erase(node);
+    }
+    Remember(&chunk);
+  }
+  for (std::vector<bool>& retired : retired_) {
+    for (const uint32_t node : change.joined()) retired[node] = false;
+  }
+}
+
+void JobChecker::CheckTakesPart(const wire::Header& push) {
+  if (views_.Has(NodeId(push.node), push.clock)) return;
+  Violate("each clock has the pushes of its nodes",
+          absl::StrFormat("node %d chunk %d clock %d: it takes no part", push.node, push.chunk,
+                          push.clock));
+}
+
+void JobChecker::CheckPulled(const wire::Frame& frame) {
+  const wire::Header& pulled = frame.header;
+  if ((pulled.flags & wire::kFlagEmpty) != 0 || codecs_.encodes_answers()) return;
+  const Chunk& chunk = chunks_[pulled.chunk];
+  if (!chunk.reference || chunk.reference->keeps_bases()) return;
+  const auto past = chunk.past.find(pulled.version);
+  if (past == chunk.past.end()) {
+    return Violate("nodes learn of nothing that the backup does not have", wire::Describe(pulled));
+  }
+  const bool makes_it = views_.Has(NodeId(pulled.node), pulled.clock);
+  if (is_exact() && makes_it && pulled.version != pulled.clock) {
+    return Violate("who joins begins with the weights of its clock", wire::Describe(pulled));
+  }
+  const std::vector<float>& weights = past->second.weights;
+  const bool is_same = frame.payload.float_count() == weights.size() &&
+                       std::memcmp(frame.payload.data(), weights.data(), frame.payload.size()) == 0;
+  if (!is_same) Violate("G2 order of bits", wire::Describe(pulled) + ": other weights");
+}
+
+void JobChecker::CheckEndOfElastic() {
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    const NodeId node(n);
+    const bool stays = views_.Has(node, plan_.clocks - 1);
+    const uint64_t end = stays ? plan_.clocks : views_.LeavesAt(node).value_or(0);
+    for (uint32_t c = 0; c < chunks_.size(); ++c) {
+      const Chunk& chunk = chunks_[c];
+      if (chunk.received[n] != end) {
+        return Violate("G1 exactly once", absl::StrFormat("chunk %d: %d pushes of node %d, not %d",
+                                                          c, chunk.received[n], n, end));
+      }
+      if (!views_.HasEver(node)) continue;
+      const bool has_last = !stays || processes_[n].finals.count(c) == 1;
+      if (processes_[n].answered[c] == end && has_last) continue;
+      return Violate("exactly one delivery",
+                     absl::StrFormat("node %d chunk %d: %d answers, not %d, or no final weights", n,
+                                     c, processes_[n].answered[c], end));
+    }
+  }
+  for (uint32_t c = 0; is_exact() && c < chunks_.size(); ++c) CheckPlainSum(c);
+}
+
+// In another order than the job's: clock by clock, and in each the nodes in theirs.
+void JobChecker::CheckPlainSum(uint32_t c) {
+  const ChunkId id(c);
+  const uint32_t elements = chunks_[c].elements;
+  ReferenceChunk plain(record_, id, chunks_[c].past.at(0).weights);
+  std::vector<std::vector<float>> gradients(plan_.ranks_per_node, std::vector<float>(elements));
+  std::vector<absl::Span<const float>> ranks(gradients.begin(), gradients.end());
+  auto change = views_.changes().begin();
+  for (uint64_t clock = 0; clock < plan_.clocks; ++clock) {
+    for (; change != views_.changes().end() && change->at_clock() == clock; ++change) {
+      plain.OnChange(*change);
+      for (const uint32_t left : change->left()) plain.OnRetire(left);
+    }
+    for (const NodeId node : views_.NodesAt(clock)) {
+      const uint32_t first_rank = record_.view().nodes(static_cast<int>(node.value())).first_rank();
+      for (uint32_t r = 0; r < plan_.ranks_per_node; ++r) {
+        payload_.Gradient(first_rank + r, id, clock, plan_.ranks_per_node, 0, elements,
+                          gradients[r].data(), views_.RanksAt(clock));
+      }
+      plain.OnPush({.node = node.value(),
+                    .clock = clock,
+                    .base_version = plain.version(),
+                    .samples = plan_.ranks_per_node,
+                    .sum = ReferenceNodeSum(ranks)});
+    }
+  }
+  if (plain.violation().empty() &&
+      Hash(absl::MakeConstSpan(plain.weights())) == chunks_[c].final_hash)
+    return;
+  Violate("the weights are a plain sum over the nodes of each clock",
+          absl::StrFormat("chunk %d: %s", c, plain.violation()));
+}
+
+// Counts: the mark that each push has left in the weights, its rate, how far it is ahead, the sums
+// that a shard holds, and the pushes that it has applied.
+
+// Damping makes the mark of a push smaller; the shard's own count of versions is not asked.
+void JobChecker::Mark(Chunk* chunk, const wire::Header& push) {
+  const uint64_t behind = chunk->version - push.base_version;
+  if (!per_clock()) ++chunk->version;
+  const bool damped =
+      consistency_.has_async() && consistency_.async().damping() == proto::Async::INVERSE_STALENESS;
+  if (!damped || behind < 2 || chunk->ledger == 0) return;
+  const proto::LogicalNode& node = record_.view().nodes(static_cast<int>(push.node));
+  for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
+    chunk->marks[rank * plan_.clocks + push.clock] = static_cast<float>(1.0 / behind);
+  }
+}
+
+float JobChecker::CheckedRate(const wire::Header& push) {
+  const float rate = plan_.says_rates ? SaidRate(layers_.LastStepOf(push.clock)) : 0;
+  if (push.rate != rate) {
+    Violate("pushes say the rate of their step",
+            absl::StrFormat("node %d chunk %d clock %d: %g, not %g", push.node, push.chunk,
+                            push.clock, push.rate, rate));
+  }
+  return rate;
+}
+
+void JobChecker::CheckLedger(const Chunk& chunk, const wire::Frame& frame) {
+  const uint64_t gate = Gate(chunk);
+  for (const proto::LogicalNode& node : record_.view().nodes()) {
+    const uint64_t received = chunk.received[node.node()];
+    const uint64_t applied = per_clock() ? std::min(gate, received) : received;
+    for (uint32_t rank = node.first_rank(); rank < node.first_rank() + node.ranks(); ++rank) {
+      for (uint64_t clock = 0; clock < plan_.clocks; ++clock) {
+        const uint64_t element = rank * plan_.clocks + clock;
+        const bool counts = clock < applied && views_.Has(NodeId(node.node()), clock);
+        const float expected = counts ? chunk.marks[element] : 0.0f;
+        const float found = frame.payload.floats()[element];
+        if (found == expected) continue;
+        // The reciprocal of the number of samples may be rounded.
+        if (plan_.is_elastic() && std::abs(found - expected) < 1e-5f) continue;
+        return Violate("G1 exactly once",
+                       absl::StrFormat("chunk %d: rank %d's gradient of clock %d counts %g, not %g",
+                                       frame.header.chunk, rank, clock, found, expected));
+      }
+    }
+  }
+}
+
+// Counted from what the shard has really received.
+void JobChecker::CheckBound(const Chunk& chunk, const wire::Header& answer) {
+  if (!gated() || has_quorum()) return;
+  const uint64_t gate = Gate(chunk);
+  if (gate >= answer.clock + 1 || answer.clock + 1 - gate <= bound()) return;
+  Violate("G3 staleness bound",
+          absl::StrFormat("node %d chunk %d: push %d was answered when the slowest had pushed %d",
+                          answer.node, answer.chunk, answer.clock, gate));
+}
+
+// Bounds the pushes that wait for their clock to complete: fewer than every node's window, because
+// the lowest chunk that is held in a reserved slot has been pushed by all nodes that hold a higher
+// one in theirs. In lazy mode pushes that were answered before their clock was complete count, too.
+// A chunk's clock holds one part per two nodes. With a quorum nodes are in different steps, so that
+// no chunk is the lowest of all, and nodes that missed a chunk's last clock may be late for this
+// one.
+void JobChecker::CheckHeld(uint32_t shard, Chunk* chunk, size_t held) {
+  held_[shard] += held - chunk->held;
+  chunk->held = held;
+  const uint64_t parts = nodes_ > 1 ? (nodes_ + 1) / 2 : 0;
+  const bool reserves = reserve_ == worker::PushWindow::Reserve::kLowest && !has_quorum();
+  const uint64_t saved = reserves ? 1 : 0;
+  const uint64_t windows = nodes_ * uint64_t{plan_.window} * (1 + restarts_) - saved;
+  const uint64_t one_clock = per_clock() ? parts * chunks_on_[shard] : 0;
+  const uint64_t late =
+      has_quorum() ? nodes_ - consistency_.lazy().quorum().nodes() + restarts_ : 0;
+  const uint64_t limit =
+      std::min(windows, one_clock) + bound() * one_clock + late * chunks_on_[shard];
+  if (held_[shard] <= limit) return;
+  Violate("window memory",
+          absl::StrFormat("shard %d holds %d sums, at most %d", shard, held_[shard], limit),
+          /*goes_on=*/true);
+}
+
+void JobChecker::OnRemove(const Copy& copy, const server::ShardCounters& counters) {
+  const uint32_t shard = copy.shard;
+  if (copies_[shard].primary != copy.process) return;
+  uint64_t pushes = nodes_ * layers_.rounds();
+  if (plan_.is_elastic()) {
+    pushes = views_.RankStepsBefore(plan_.clocks) / plan_.ranks_per_node;
+  }
+  const uint64_t expected = pushes * chunks_on_[shard];
+  if (counters.pushes == expected) return;
+  Violate("G1 exactly once", absl::StrFormat("shard %d has applied %d pushes, not %d", shard,
+                                             counters.pushes, expected));
 }
 
 }  // namespace strata::sim

@@ -1,7 +1,9 @@
 #ifndef STRATA_TESTS_SIM_CHECK_CHECKER_H_
 #define STRATA_TESTS_SIM_CHECK_CHECKER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,19 +14,97 @@
 #include <vector>
 
 #include "common/job/arena.h"
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
+#include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
+#include "proto/record.pb.h"
 #include "server/shard/shard_core.h"
-#include "tests/sim/check/checked_chunk.h"
-#include "tests/sim/check/job_rules.h"
+#include "tests/sim/check/codec_model.h"
+#include "tests/sim/check/layer_model.h"
 #include "tests/sim/check/node_checker.h"
 #include "tests/sim/check/payload.h"
+#include "tests/sim/check/reference_chunk.h"
+#include "tests/sim/check/scenario.h"
 #include "tests/sim/check/shard_copies.h"
-#include "tests/sim/model/codec_model.h"
-#include "tests/sim/model/layer_model.h"
-#include "tests/sim/model/reference_chunk.h"
 
 namespace strata::sim {
+
+// The rules that follow from a job's plan and record, for JobChecker.
+class JobRules {
+ protected:
+  JobRules(const JobPlan& plan, const proto::JobRecord& record)
+      : plan_(plan), record_(record), consistency_(record.job().consistency()) {}
+  ~JobRules() = default;
+
+  bool gated() const { return !consistency_.has_async(); }
+  bool has_quorum() const { return consistency_.lazy().has_quorum(); }
+  bool per_clock() const {
+    return gated() &&
+           (!consistency_.has_lazy() || consistency_.lazy().apply() == proto::Lazy::PER_CLOCK);
+  }
+  uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
+  // The weights after each clock follow from its nodes.
+  bool is_exact() const { return gated() && bound() == 0 && per_clock() && !has_quorum(); }
+  // True if a copy of a chunk may lack pushes of clocks that are not complete.
+  bool MayLeaveOpenClocksOut() const { return per_clock() && bound() == 0 && !has_quorum(); }
+  bool keeps_past() const { return plan_.replicas > 0 || plan_.is_elastic(); }
+
+  const JobPlan plan_;
+  const proto::JobRecord record_;
+  const proto::Consistency consistency_;
+};
+
+// The expected state of one chunk.
+struct CheckedChunk {
+  uint32_t elements = 0, shard = 0, ledger = 0;
+  uint32_t line = 0;  // of a node's connections to the shard: the one that carries it
+  std::unique_ptr<ReferenceChunk> reference;
+  std::vector<uint64_t> received;        // by node
+  std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
+  std::vector<uint64_t> due;             // by node: pushes whose answers have been due
+  std::vector<bool> retired;             // by node
+  std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
+  std::vector<uint64_t> version_told;    // by node
+  std::vector<std::set<uint64_t>> told;  // by node and round: hashes of all answers
+  uint64_t first_hash = 0;               // of the first weights
+  std::vector<float> marks;              // what each ledger element must be once it is applied
+  uint64_t version = 0;
+  const std::byte* checked = nullptr;  // weights that were compared, of checked_version
+  uint64_t checked_version = 0, checked_hash = 0;
+  size_t held = 0;
+  std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
+  std::optional<uint64_t> final_hash;
+  // Only in jobs with second copies:
+  std::map<uint64_t, PastWeights> past;  // by version
+  // Pushes of clocks that are not complete, where those may be left out of a copy.
+  std::deque<ShardCopies::Awaited> open;
+  // By node: the pushes that the primary has not taken itself: it may not know what was in them.
+  std::vector<uint64_t> taken_over;
+  bool is_followed = false;  // the model continues when the backup does
+  bool is_filled = false;    // the backup has it
+  uint64_t copy_parts = 0;   // frames of its copy that are to come to the backup
+};
+
+// The state that a shard has for one of a node's connections of the job.
+struct CheckedPeer {
+  uint32_t incarnation = 0;  // newest
+  // The connection of the last frame that was accepted from the node. HELLO does not count, because
+  // anybody can repeat it.
+  std::optional<transport::ConnectionId> speaks_on;
+  // Its connections, those that said HELLO or brought a new push last at the end.
+  std::vector<transport::ConnectionId> open;
+
+  void MoveToBack(transport::ConnectionId connection);
+};
+
+// The obligations of one process of a node.
+struct CheckedProcess {
+  uint32_t incarnation = 0;
+  uint64_t first_clock = 0;
+  std::vector<uint64_t> pushed, answered;  // by chunk
+  std::vector<uint32_t> unanswered;        // by shard
+  std::set<uint32_t> finals;
+};
 
 // Holds one job with servers against what docs/semantics.md promises, with every frame that a shard
 // takes and with everything that a node takes over. Counts for itself what the shards have really
@@ -53,7 +133,7 @@ class JobChecker final : public NodeChecker, private JobRules {
   void OnNextDropped(const Copy& copy);
   void OnNextTaken(const Copy& copy);
   bool IsNextWhole(const Copy& copy);
-  // Whether the shard's second copy has been filled.
+  // True if the shard's second copy has been filled.
   bool IsFilled(uint32_t shard) const;
   bool IsPrimary(const Copy& copy) const { return copies_[copy.shard].primary == copy.process; }
   // A copy has taken the frame of a node of this job and wants `actions` done; of the frame's chunk
@@ -71,8 +151,8 @@ class JobChecker final : public NodeChecker, private JobRules {
   // It is the only one from now on, and wants `actions` done.
   void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
   // It says something.
-  void OnSaid(const Copy& copy, const server::ShardAction& said);
-  // Whether this push is the newest that was taken of its node, here, and of the same process.
+  void OnSent(const Copy& copy, const server::ShardAction& said);
+  // True if this push is the newest that was taken of its node, here, and of the same process.
   bool IsNewest(const wire::Header& push) const;
   // A copy has learnt that a connection, of this job or another one, is gone.
   void OnDisconnected(const Copy& copy, transport::ConnectionId connection);
@@ -149,7 +229,7 @@ class JobChecker final : public NodeChecker, private JobRules {
   // What is to be said of them is over: nobody follows.
   void EndFollowing(uint32_t shard);
   // The primary has said the first part of a copy of the chunk.
-  void OnCopySaid(const wire::Frame& head);
+  void OnCopySent(const wire::Frame& head);
   void TakeCopied(const wire::Frame& part);
   // The model forgets a node's pushes from this clock on: they wait for the backup.
   void TakeBack(Chunk* chunk, uint32_t node, uint64_t clock);
@@ -163,7 +243,7 @@ class JobChecker final : public NodeChecker, private JobRules {
   void CheckEndOfElastic();
   void CheckPlainSum(uint32_t chunk);
   bool IsOfOpenClock(const wire::Header& answer, const PastWeights& past) const;
-  void CheckSaid(const wire::Frame& answer, bool is_primary);
+  void CheckReported(const wire::Frame& answer, bool is_primary);
   void CheckDue(uint32_t chunk, const std::vector<ReferenceChunk::Due>& due,
                 const wire::Header& cause, const std::vector<server::ShardAction>& actions);
   void CheckAnswers(const std::vector<server::ShardAction>& actions);

@@ -1,13 +1,19 @@
-// The part of JobChecker that knows of shards in two copies: what nodes are told the second copy
-// has, and whoever takes over goes on from there.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <deque>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "server/shard/chunk/chunk_copy.pb.h"
 #include "tests/sim/check/checker.h"
 
+// The part of JobChecker that knows of shards in two copies: what nodes are told the second copy
+// has, and whoever takes over resumes from there.
+
 namespace strata::sim {
+
 namespace {
 
 using server::ShardAction;
@@ -206,7 +212,7 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
   } else {
     TakeAwaited(copy.shard);
   }
-  for (const ShardAction& action : actions) OnSaid(copy, action);
+  for (const ShardAction& action : actions) OnSent(copy, action);
   EndFollowing(copy.shard);
 }
 
@@ -226,7 +232,7 @@ void JobChecker::BecomePrimary(const Copy& copy) {
 
 // In the step in which it is said, of a shard without a second copy, all is checked already. Who is
 // the primary no more may say what it has said before.
-void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
+void JobChecker::OnSent(const Copy& copy, const ShardAction& said) {
   if (said.kind != ShardAction::Kind::kSend) return;
   const ShardCopies& copies = copies_[copy.shard];
   const wire::Header& header = said.frame.header;
@@ -241,7 +247,7 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   }
   if (header.op == Op::kCopy) {
     if (header.clock > 0 || SaysNextCopy(copy, said.frame)) return;
-    if (is_primary) OnCopySaid(said.frame);
+    if (is_primary) OnCopySent(said.frame);
     return;
   }
   if (is_primary && copies.stands_still && TellsOfTheShard(header.op)) {
@@ -274,7 +280,7 @@ void JobChecker::OnSaid(const Copy& copy, const ShardAction& said) {
   if (to == copies.node_of.end() || to->second != header.node) {
     Violate("answers go where the node speaks", wire::Describe(header));
   }
-  CheckSaid(said.frame, is_primary);
+  CheckReported(said.frame, is_primary);
 }
 
 // Where the backup is told the sums of clocks, it has no push of a clock that is not complete. Who
@@ -292,7 +298,7 @@ bool JobChecker::IsOfOpenClock(const wire::Header& answer, const PastWeights& pa
          });
 }
 
-void JobChecker::CheckSaid(const wire::Frame& frame, bool is_primary) {
+void JobChecker::CheckReported(const wire::Frame& frame, bool is_primary) {
   const wire::Header& answer = frame.header;
   Chunk& chunk = chunks_[answer.chunk];
   const bool is_answer = answer.op == Op::kAnswer;
@@ -332,6 +338,263 @@ void JobChecker::CheckSaid(const wire::Frame& frame, bool is_primary) {
   if (!is_answer || answer.clock >= layers_.rounds()) return;
   chunk.told[TellingOf(answer.node, answer.clock)].insert(Hash(weights));
   layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock, weights);
+}
+
+// Second copies that come later: empty, and filled chunk by chunk while nodes continue.
+
+void JobChecker::OnEmptyInstalled(const Copy& copy, uint32_t generation) {
+  ShardCopies& copies = copies_[copy.shard];
+  const auto [known, is_new] = copies.empty.emplace(generation, copy.process);
+  if (!is_new) {
+    Violate("a copy is filled once in a generation",
+            absl::StrFormat("shard %d is empty again in generation %d", copy.shard, generation));
+  }
+  if (copies.has_backup && copies.generation == generation) copies.backup = copy.process;
+  for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
+    if (*next && (*next)->generation() == generation) (*next)->set_process(copy.process);
+  }
+}
+
+void JobChecker::OnFill(const Copy& copy, uint32_t generation) {
+  ShardCopies& copies = copies_[copy.shard];
+  if (copies.primary != copy.process) {
+    return Violate("the primary fills its second copy", absl::StrFormat("shard %d", copy.shard));
+  }
+  const auto empty = copies.empty.find(generation);
+  copies.has_backup = true;
+  copies.backup = empty == copies.empty.end() ? 0 : empty->second;
+  copies.generation = generation;
+  copies.taken = copies.followed = 0;
+  copies.unconfirmed.clear();
+  copies.confirmed.clear();
+  copies.backup_ahead = absl::ZeroDuration();
+  copies.awaited.clear();
+}
+
+void JobChecker::EndFollowing(uint32_t shard) {
+  copies_[shard].backup = 0;
+  copies_[shard].has_backup = false;
+  copies_[shard].unconfirmed.clear();
+  copies_[shard].confirmed.clear();
+  for (Chunk& chunk : chunks_) {
+    if (chunk.shard != shard) continue;
+    chunk.is_followed = chunk.is_filled = false;
+    chunk.copy_parts = 0;
+  }
+}
+
+void JobChecker::OnWhole(const Copy& copy) {
+  ShardCopies& copies = copies_[copy.shard];
+  if (copies.primary != copy.process) return;
+  if (!copies.has_backup || !IsFilled(copy.shard)) {
+    Violate("a second copy counts when it is whole", absl::StrFormat("shard %d", copy.shard));
+  }
+  copies.stands_still = false;
+}
+
+// From now on the backup follows the chunk. What it is told of nodes is what nodes may be told.
+void JobChecker::OnCopySent(const wire::Frame& frame) {
+  Chunk& chunk = chunks_[frame.header.chunk];
+  const ShardCopies& copies = copies_[chunk.shard];
+  if (!copies.has_backup || frame.header.generation != copies.generation) {
+    return Violate("a copy is filled once in a generation", wire::Describe(frame.header));
+  }
+  if (chunk.is_followed) return;  // it is said again
+  proto::ChunkCopy head;
+  const bool is_read =
+      head.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  if (!is_read || head.nodes_size() != static_cast<int>(nodes_)) {
+    return Violate("a primary says what it has taken", wire::Describe(frame.header));
+  }
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    const uint64_t received = head.nodes(static_cast<int>(n)).received();
+    // It has pushed nothing yet, and the primary may not know that it joins.
+    const uint64_t joins_at = views_.JoinedAt(NodeId(n));
+    if (joins_at > 0 && chunk.received[n] == joins_at && received <= joins_at) continue;
+    if (received < chunk.received[n]) TakeBack(&chunk, n, received);
+    if (received == chunk.received[n]) continue;
+    Violate("a primary says what it has taken",
+            absl::StrFormat("chunk %d: %d pushes of node %d, not %d", frame.header.chunk, received,
+                            n, chunk.received[n]));
+  }
+  chunk.is_followed = true;
+  chunk.copy_parts = 1 + static_cast<uint64_t>(head.vector_bytes_size());
+  chunk.open.clear();
+  Remember(chunk.shard);
+}
+
+void JobChecker::TakeBack(Chunk* chunk, uint32_t node, uint64_t clock) {
+  const bool is_open = MayLeaveOpenClocksOut() && clock >= Gate(*chunk);
+  if (!is_open || !chunk->reference) return;
+  for (const ShardCopies::Awaited& one : chunk->open) {
+    const wire::Header& push = one.frame.header;
+    if (push.node != node || push.clock < clock) continue;
+    copies_[chunk->shard].awaited.push_back(one);
+    --chunk->received[node];
+  }
+  chunk->reference->TakeBack(node, clock);
+}
+
+void JobChecker::TakeCopied(const wire::Frame& part) {
+  Chunk& chunk = chunks_[part.header.chunk];
+  if (chunk.is_filled || chunk.copy_parts == 0) {
+    return Violate("a copy is filled once in a generation", wire::Describe(part.header));
+  }
+  chunk.is_filled = --chunk.copy_parts == 0;
+}
+
+// Shards that leave a server: a copy is filled beside the two, and takes the place of one. Until
+// then nodes learn of nothing that not all of them have.
+
+namespace {
+
+constexpr char kWholeOnly[] = "a next backup counts when it is whole";
+
+}  // namespace
+
+std::optional<NextCopy>* JobChecker::NextOf(const Copy& copy) {
+  ShardCopies& copies = copies_[copy.shard];
+  if (copies.primary == copy.process) return &copies.next;
+  if (copies.has_backup && copies.backup == copy.process) return &copies.next_of_backup;
+  return nullptr;
+}
+
+void JobChecker::OnNext(const Copy& copy, uint32_t generation) {
+  ShardCopies& copies = copies_[copy.shard];
+  std::optional<NextCopy>* const next = NextOf(copy);
+  if (next == nullptr) return;  // it has been given up, and has not heard so
+  std::set<uint32_t> retired;
+  for (uint32_t n = 0; n < nodes_; ++n) {
+    if (retired_[copy.shard][n]) retired.insert(n);
+  }
+  const auto& known = next == &copies.next ? copies.awaited : copies.unconfirmed;
+  for (const ShardCopies::Awaited& one : known) {
+    if (one.frame.header.op == Op::kRetire) retired.insert(one.frame.header.node);
+  }
+  const auto empty = copies.empty.find(generation);
+  next->emplace(generation, empty == copies.empty.end() ? 0 : empty->second, std::move(retired));
+}
+
+void JobChecker::OnNextDropped(const Copy& copy) {
+  std::optional<NextCopy>* const next = NextOf(copy);
+  if (next == nullptr) return;
+  next->reset();
+  TakeConfirmed(copy.shard);
+}
+
+bool JobChecker::IsNextWhole(const Copy& copy) {
+  const std::optional<NextCopy>* const next = NextOf(copy);
+  return next == nullptr || (*next && (*next)->IsWhole(chunks_on_[copy.shard]));
+}
+
+bool JobChecker::SaysNextCopy(const Copy& copy, const wire::Frame& frame) {
+  std::optional<NextCopy>* const next = NextOf(copy);
+  if (next == nullptr || !*next || (*next)->generation() != frame.header.generation) return false;
+  proto::ChunkCopy head;
+  const bool is_read =
+      head.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
+  if (is_read && head.nodes_size() == static_cast<int>(nodes_)) {
+    (*next)->OnCopySent(frame.header.chunk, head);
+  } else {
+    Violate("who fills a copy says what it has", wire::Describe(frame.header));
+  }
+  return true;
+}
+
+void JobChecker::OnNextChange(uint32_t shard, const wire::Frame& change,
+                              std::optional<NextCopy>& next) {
+  const std::string wrong = next->OnTaken(change);
+  if (!wrong.empty()) Violate("a copy is filled once in a generation", wrong);
+  TakeConfirmed(shard);
+}
+
+// A change that the backup has confirmed counts once the copy that the primary also fills has it.
+void JobChecker::TakeConfirmed(uint32_t shard) {
+  ShardCopies& copies = copies_[shard];
+  while (!copies.confirmed.empty()) {
+    const wire::Header& header = copies.confirmed.front().frame.header;
+    if (copies.next && copies.next->Lacks(header)) return;
+    for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
+      if (*next) (*next)->Forget(header);
+    }
+    const ShardCopies::Awaited one = std::move(copies.confirmed.front());
+    copies.confirmed.pop_front();
+    TakeChange(shard, one.frame, one.at);
+  }
+}
+
+void JobChecker::OnNextTaken(const Copy& copy) {
+  ShardCopies& copies = copies_[copy.shard];
+  std::optional<NextCopy>* const next = NextOf(copy);
+  if (next == nullptr || !*next) return;
+  if (!IsNextWhole(copy)) Violate(kWholeOnly, absl::StrFormat("shard %d", copy.shard));
+  const bool takes_over = copies.primary != copy.process;
+  NextCopy filled = *std::move(*next);
+  copies.next.reset();
+  copies.next_of_backup.reset();
+  if (takes_over) {
+    TakeOverWith(copy, &filled);
+  } else {
+    GoOnWith(copy.shard, &filled);
+  }
+  copies.confirmed.clear();
+  copies.has_backup = true;
+  copies.backup = filled.process();
+  copies.generation = filled.generation();
+  copies.stands_still = plan_.waits_unprotected;
+  for (Chunk& chunk : chunks_) {
+    if (chunk.shard == copy.shard) chunk.is_followed = chunk.is_filled = true;
+  }
+}
+
+// The primary stays: what the new backup has counts, whatever the one before it had.
+void JobChecker::GoOnWith(uint32_t shard, NextCopy* filled) {
+  ShardCopies& copies = copies_[shard];
+  for (const ShardCopies::Awaited& one : std::exchange(copies.confirmed, {})) {
+    if (filled->Lacks(one.frame.header)) continue;
+    filled->Forget(one.frame.header);
+    TakeChange(shard, one.frame, one.at);
+  }
+  // Changes that the primary had accepted when it sent the copy, and that the former backup lacked.
+  std::deque<ShardCopies::Awaited> later;
+  for (ShardCopies::Awaited& one : std::exchange(copies.awaited, {})) {
+    if (filled->IsInCopy(one.frame.header)) {
+      TakeUnanswered(shard, one.frame, one.at);
+      Remember(shard);
+    } else {
+      later.push_back(std::move(one));
+    }
+  }
+  copies.awaited = std::move(later);
+  for (const wire::Frame& change : filled->ahead()) TakeChange(shard, change, TimeIn(change));
+  copies.taken = copies.followed = filled->taken();
+  copies.unconfirmed.clear();
+}
+
+// The backup is the primary from now on, and has said to the new backup what it has followed. Of
+// what the primary before it has taken nothing else is left.
+void JobChecker::TakeOverWith(const Copy& copy, NextCopy* filled) {
+  ShardCopies& copies = copies_[copy.shard];
+  std::deque<ShardCopies::Awaited> later;
+  for (ShardCopies::Awaited& one : std::exchange(copies.unconfirmed, {})) {
+    if (filled->Lacks(one.frame.header)) {
+      later.push_back(std::move(one));
+    } else {
+      TakeChange(copy.shard, one.frame, one.at);
+    }
+  }
+  std::erase_if(copies.awaited, [&](const ShardCopies::Awaited& push) {
+    return std::none_of(later.begin(), later.end(), [&](const ShardCopies::Awaited& one) {
+      const wire::Header &said = one.frame.header, &taken = push.frame.header;
+      const bool is_part = said.op == Op::kApply && taken.op == Op::kPushPull &&
+                           said.chunk == taken.chunk && said.clock == taken.clock;
+      return is_part || IsSameChange(said, taken);
+    });
+  });
+  BecomePrimary(copy);
+  // The primary before it hears of that no more.
+  copies.took_over_with = copies.taken;
+  copies.taken = copies.followed = filled->taken();
 }
 
 }  // namespace strata::sim

@@ -58,7 +58,7 @@ class ControlChecker {
   void CheckMove(const proto::MoveShard& move);
   // A daemon is to hold a second copy from now on.
   void CheckNewBackup(const proto::Register& daemon, const proto::InstallBackup& install);
-  // Whether it is one that is filled beside the two.
+  // True if it is one that is filled beside the two.
   bool IsNext(const proto::InstallBackup& install) const;
   void CheckFillNext(const proto::FillNext& fill);
   void CheckRing(const proto::JobRecord& record);

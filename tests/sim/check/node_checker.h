@@ -40,7 +40,7 @@ class NodeChecker {
   virtual uint64_t pushes() const = 0;
   // Returns the hash of the final weights. REQUIRES: the job has ended well.
   virtual uint64_t ModelHash() const = 0;
-  // Whether the final weights follow from the job's shape alone.
+  // True if the final weights follow from the job's shape alone.
   virtual bool is_reproducible() const = 0;
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "tests/sim/scenario/scenario.h"
+#include "tests/sim/check/scenario.h"
 
 namespace strata::sim {
 

@@ -12,12 +12,12 @@
 
 #include "common/job/arena.h"
 #include "proto/processes.pb.h"
+#include "tests/sim/check/codec_model.h"
+#include "tests/sim/check/layer_model.h"
 #include "tests/sim/check/node_checker.h"
 #include "tests/sim/check/payload.h"
-#include "tests/sim/model/norm_model.h"
-#include "tests/sim/model/reference_encoder.h"
-#include "tests/sim/model/reference_optimizer.h"
-#include "tests/sim/scenario/scenario.h"
+#include "tests/sim/check/reference_optimizer.h"
+#include "tests/sim/check/scenario.h"
 
 namespace strata::sim {
 
@@ -51,7 +51,7 @@ class RingChecker final : public NodeChecker {
   }
 
   // Of a job that drops nodes that die. The coordinator has saved that a node is left out, or which
-  // nodes go on from where.
+  // nodes resume from where.
   void OnDropped(uint32_t node) { dropped_.insert(node); }
   void OnRingFormed(const proto::FormRing& forming);
   // A node stops to exchange and says that it has made so many steps; it hears of a ring.
@@ -84,7 +84,7 @@ class RingChecker final : public NodeChecker {
   };
 
   void Violate(const std::string& invariant, const std::string& what);
-  // The model begins anew.
+  // The model starts again.
   void Begin();
   const std::vector<uint32_t>& NodesAt(uint64_t clock) const;
   // Of all chunks.

@@ -1,20 +1,71 @@
 #ifndef STRATA_TESTS_SIM_CHECK_SHARD_COPIES_H_
 #define STRATA_TESTS_SIM_CHECK_SHARD_COPIES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/transport/endpoint.h"
 #include "common/wire/frame.h"
-#include "tests/sim/check/next_copy.h"
+#include "server/shard/chunk/chunk_copy.pb.h"
 
 namespace strata::sim {
+
+// JobChecker's view of a third copy that is being filled to become the next backup of a shard: what
+// it got with each chunk's copy, and the changes that it has followed since.
+class NextCopy {
+ public:
+  // `retired`: nodes that the one who fills it knows to have retired. `process`, who is filled, is
+  // 0 until it is known.
+  NextCopy(uint32_t generation, uint64_t process, std::set<uint32_t> retired)
+      : generation_(generation), process_(process), retired_(std::move(retired)) {}
+
+  uint32_t generation() const { return generation_; }
+  uint64_t process() const { return process_; }
+  void set_process(uint64_t process) { process_ = process; }
+
+  // The copy of a chunk is said. One that is said again changes nothing.
+  void OnCopySent(uint32_t chunk, const proto::ChunkCopy& head);
+  // It has taken a frame that it was said. Returns what is wrong with that; "": nothing.
+  std::string OnTaken(const wire::Frame& frame);
+  bool IsWhole(size_t chunks) const { return whole_ == chunks; }
+  uint64_t taken() const { return taken_; }
+
+  // True if the change is one that is in no copy of a chunk, and that it does not have yet.
+  bool Lacks(const wire::Header& change) const;
+  // True if the copy of the chunk has it.
+  bool IsInCopy(const wire::Header& change) const;
+  // The model has taken this change.
+  void Forget(const wire::Header& change);
+  // Changes that it has and the model does not, in order.
+  const std::deque<wire::Frame>& ahead() const { return ahead_; }
+
+ private:
+  struct SaidChunk {
+    std::vector<uint64_t> received;  // by node
+    uint64_t gate = 0;               // clocks before this one are complete
+    bool seeded = false;
+    uint64_t parts_left = 0;
+  };
+
+  uint32_t generation_;
+  uint64_t process_;
+  std::set<uint32_t> retired_;
+  std::map<uint32_t, SaidChunk> said_;  // by chunk
+  size_t whole_ = 0;
+  uint64_t taken_ = 0;
+  std::deque<wire::Frame> ahead_;
+};
+
+// True if two frames say the same change.
+bool IsSameChange(const wire::Header& a, const wire::Header& b);
 
 // A shard of a job as it lies on one thread of one process, which has a number of its own.
 struct Copy {
@@ -23,9 +74,9 @@ struct Copy {
 };
 
 // What JobChecker knows of the copies of one shard. While there are two, what the second one has is
-// what counts: the model of a chunk goes on when the backup follows, not when the primary takes. Of
-// a backup that is being filled that holds for each chunk from when the primary says its copy.
-// Where another one is filled beside it, what counts is what both have.
+// what counts: the model of a chunk continues when the backup follows, not when the primary takes.
+// While a backup is being filled, this holds for each chunk from the moment when the primary sends
+// its copy. If another copy is filled as well, only what both have counts.
 struct ShardCopies {
   struct Awaited {
     wire::Frame frame;  // kApply: the time has come for something

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
 
@@ -35,7 +35,7 @@ class ViewChecker {
 
   // A node's process. It begins to run, with this record.
   void OnRun(uint32_t node, uint32_t incarnation, const proto::JobRecord& record);
-  // Whether no process of a later incarnation runs.
+  // True if no process of a later incarnation runs.
   bool IsNewest(uint32_t job, uint32_t node, uint32_t incarnation) const;
   void OnPromised(uint32_t job, uint32_t node, uint32_t number, uint64_t from_clock);
   // It has stopped its all-reduce, and says so.
@@ -70,12 +70,12 @@ class ViewChecker {
                         const proto::ViewChange& change);
   // Whoever is left out is asked about with a number of its own.
   void CheckDropped(const Job& job, const proto::StoredJob& stored);
-  void CheckRingSaid(const proto::Register& daemon, const proto::CoordinatorMessage& message);
+  void CheckRingAnnounced(const proto::Register& daemon, const proto::CoordinatorMessage& message);
   // All copies have the change that nodes may be told now.
   void CheckInstalled(const Job& job, const proto::StoredJob& stored);
   // Who only stands in is to begin a node.
   void CheckStandIn(const proto::Register& daemon, const proto::StartNode& start);
-  void CheckChangeSaid(const proto::Register& daemon, const proto::ViewChange& change);
+  void CheckChangeAnnounced(const proto::Register& daemon, const proto::ViewChange& change);
 
   const Fail fail_;
   std::map<uint32_t, Job> jobs_;

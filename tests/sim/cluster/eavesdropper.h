@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/seal/aead.h"
+#include "common/transport/sealed_endpoint.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
 
@@ -31,7 +32,7 @@ class Eavesdropper {
  public:
   explicit Eavesdropper(World* world);
 
-  // What seals the job's payloads at the endpoint of this name begins anew, with another salt.
+  // The sealer of the job's payloads at the endpoint of this name starts again, with another salt.
   void OnSalt(const std::string& endpoint, uint32_t job);
   // What the network does to a connection, seen from either end.
   void OnNote(transport::SimNote note, transport::ConnectionId connection);
@@ -80,6 +81,24 @@ class Eavesdropper {
   // By salt and number: the payload's tag, which no other payload has.
   absl::flat_hash_map<std::pair<uint64_t, uint64_t>, seal::Tag> numbers_;
   transport::SimEndpoint endpoint_;
+};
+
+class World;
+
+// A process's sealed endpoint, which tells the eavesdropper what he cannot hear: what it hands to
+// its owner, and when payloads have another salt.
+class WatchedEndpoint final : public transport::SealedEndpoint {
+ public:
+  WatchedEndpoint(World* world, const transport::SimEndpoint::Options& options, Unsealed takes);
+
+  absl::Status Protect(JobId job, const seal::JobKeys& keys) override;
+  void Forget(JobId job) override;
+  void Poll(absl::Duration timeout, std::vector<transport::Event>* events) override;
+
+ private:
+  World* const world_;
+  const std::string name_;
+  std::map<JobId, seal::JobKeys> keys_;
 };
 
 }  // namespace strata::sim

@@ -8,12 +8,42 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/transport/sim/sim_network.h"
-#include "tests/sim/cluster/event_log.h"
-#include "tests/sim/scenario/scenario.h"
+#include "tests/sim/check/scenario.h"
 
 namespace strata::sim {
+
+// Everything that happens in one run: always as a hash, to see that a seed decides all of it, and
+// as text where somebody will read it: one line per event, with the virtual time in ms.
+class EventLog {
+ public:
+  explicit EventLog(bool keep_text = false) : keep_text_(keep_text) {}
+
+  // `text` is called only where text is kept.
+  template <typename Text>
+  void Add(absl::Time now, uint64_t what, Text text) {
+    Mix(static_cast<uint64_t>(absl::ToUnixNanos(now)));
+    Mix(what);
+    if (!keep_text_) return;
+    absl::StrAppendFormat(&text_, "%12.3f  %s\n",
+                          absl::ToDoubleMilliseconds(now - absl::UnixEpoch()), std::string(text()));
+  }
+
+  uint64_t hash() const { return hash_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  void Mix(uint64_t value) {
+    hash_ = (hash_ ^ value) * 0x9e3779b97f4a7c15;
+    hash_ ^= hash_ >> 29;
+  }
+
+  const bool keep_text_;
+  uint64_t hash_ = 0x5354524154410001;
+  std::string text_;
+};
 
 // What came out of one run.
 struct Outcome {
@@ -36,8 +66,8 @@ struct Outcome {
   bool ok() const { return violation.empty(); }
 };
 
-// Runs the world that the seed stands for. One thread; different runs may go on in parallel. `log`
-// may be null.
+// Runs the world that the seed stands for. One thread; different runs may run in parallel.
+// `log` may be null.
 Outcome RunSeed(uint64_t seed, const Scenario::Limits& limits, EventLog* log = nullptr);
 Outcome RunScenario(const Scenario& scenario, EventLog* log = nullptr);
 

@@ -13,10 +13,10 @@
 #include "absl/time/time.h"
 #include "proto/control.pb.h"
 #include "server/coordinator/core/coordinator_core.h"
+#include "tests/sim/check/causes.h"
 #include "tests/sim/check/control_checker.h"
-#include "tests/sim/cluster/control_stream.h"
-#include "tests/sim/scenario/causes.h"
-#include "tests/sim/scenario/scenario.h"
+#include "tests/sim/check/scenario.h"
+#include "tests/sim/cluster/sim_daemon.h"
 
 namespace strata::sim {
 
@@ -100,7 +100,7 @@ class SimCoordinator final : public server::CoordinatorActions {
   // Somebody says a Register again that was on its way before: now, and once more later.
   void RepeatRegister(const proto::Register& registration);
   void SayCopy(const proto::Register& registration);
-  // Whether the process that runs now can know it.
+  // True if the process that runs now can know it.
   bool IsSaved(const proto::Register& registration) const;
   absl::Duration InOrder(absl::Time* last);
 
@@ -111,7 +111,7 @@ class SimCoordinator final : public server::CoordinatorActions {
   bool stands_still_ = false;
   bool dies_ = false;  // now
   uint32_t deaths_at_save_ = 0;
-  std::vector<std::function<void()>> waiting_;  // until it goes on
+  std::vector<std::function<void()>> waiting_;  // until it continues
   uint64_t next_session_ = 1;
   std::map<server::SessionId, Line> lines_;            // that the process knows
   std::map<std::string, absl::Time> break_no_sooner_;  // by daemon

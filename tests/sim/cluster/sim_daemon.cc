@@ -4,9 +4,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/job.h"
+#include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
+
 namespace {
 
 constexpr absl::Duration kNoticedMax = absl::Seconds(1);
@@ -14,7 +17,7 @@ constexpr absl::Duration kDownMax = absl::Seconds(8);
 // Beyond what a coordinator waits after its restart, now and then.
 constexpr double kStaysAway = 0.1;
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
-constexpr absl::Duration kTryAgain = absl::Seconds(1);
+constexpr absl::Duration kDaemonTryAgain = absl::Seconds(1);
 
 }  // namespace
 
@@ -112,10 +115,88 @@ void SimDaemon::OnRejected(const std::string& reason) {
       !world_->causes().was_lost(Describe())) {
     world_->Fail(absl::StrCat("daemons are let in: ", Describe(), ": ", reason));
   }
-  After(kTryAgain, [this] {
+  After(kDaemonTryAgain, [this] {
     End(absl::ZeroDuration());
     Start();
   });
+}
+
+namespace {
+
+constexpr absl::Duration kBackoffMin = absl::Milliseconds(50);
+constexpr absl::Duration kBackoffMax = absl::Milliseconds(300);
+
+}  // namespace
+
+SimSession::SimSession(World* world, proto::Register registration, Callbacks callbacks)
+    : world_(world),
+      callbacks_(std::move(callbacks)),
+      registration_(std::move(registration)),
+      timers_(&world->network()) {
+  registration_.set_protocol_version(kProtocolVersion);
+  registration_.set_daemon_id(world->NextDaemonId());
+  Dial();
+}
+
+void SimSession::Die(absl::Duration noticed_after) {
+  timers_.Cancel();
+  if (line_ != nullptr) world_->coordinator().HangUp(std::move(line_), noticed_after);
+}
+
+void SimSession::LetGo() {
+  held_ = false;
+  for (const auto& what : std::exchange(waiting_, {})) what();
+  Flush();
+}
+
+void SimSession::Dial() {
+  if (held_) return waiting_.push_back([this] { Dial(); });
+  line_ = world_->coordinator().Connect(this);
+  if (line_ == nullptr) {
+    timers_.After(world_->random().Between(kBackoffMin, kBackoffMax), [this] { Dial(); });
+    return;
+  }
+  registration_.set_attempt(registration_.attempt() + 1);
+  proto::DaemonMessage message;
+  *message.mutable_register_() = registration_;
+  for (uint32_t job : callbacks_.running_jobs()) message.mutable_register_()->add_running_jobs(job);
+  world_->coordinator().Say(line_, std::move(message));
+}
+
+void SimSession::OnMessage(const proto::CoordinatorMessage& message) {
+  if (held_) return waiting_.push_back([this, message] { OnMessage(message); });
+  if (message.has_registered()) {
+    registered_ = true;
+    Flush();
+  } else if (message.has_rejected()) {
+    rejected_ = true;
+    callbacks_.on_rejected(message.rejected().reason());
+  } else if (!registered_) {
+    world_->Fail("Registered comes first: " + message.ShortDebugString().substr(0, 80));
+  } else {
+    callbacks_.on_message(message);
+  }
+}
+
+void SimSession::OnBroken() {
+  if (held_) return waiting_.push_back([this] { OnBroken(); });
+  line_ = nullptr;
+  registered_ = false;
+  outbox_.OnBroken(world_->network().Now());
+  if (!rejected_) Dial();
+}
+
+void SimSession::Say(proto::DaemonMessage message) {
+  if (!outbox_.Add(std::move(message))) world_->Fail("the outbox is bounded, and never full here");
+  Flush();
+}
+
+void SimSession::Flush() {
+  if (!registered_ || held_) return;
+  while (const proto::DaemonMessage* next = outbox_.Next()) {
+    world_->coordinator().Say(line_, *next);
+    outbox_.MarkSent(world_->network().Now());
+  }
 }
 
 }  // namespace strata::sim

@@ -7,15 +7,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/job_keys.h"
+#include "common/job/job_keys.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "kernels/kernels.h"
+#include "tests/sim/check/ring_checker.h"
+#include "tests/sim/check/view_checker.h"
+#include "tests/sim/cluster/eavesdropper.h"
 #include "tests/sim/cluster/sim_operator.h"
-#include "tests/sim/cluster/watched_endpoint.h"
 #include "tests/sim/cluster/world.h"
 #include "worker/exchange/create_exchange.h"
 
 namespace strata::sim {
+
 namespace {
 
 using worker::Exchange;
@@ -338,6 +341,132 @@ absl::Status SimNode::TakeFinalWeights(ChunkId chunk, const Bytes& weights) {
   world_->Progress();
   if (!is_replaced()) world_->checker(job_)->OnFinalWeights(options_.node, chunk, weights);
   return absl::OkStatus();
+}
+
+// Rings that stop and form, as in NodeTraining.
+
+using worker::ViewGate;
+
+void SimNode::StopRing(uint32_t number) {
+  ring_words_.emplace_back().mutable_stop_ring()->set_number(number);
+  timers_.After(absl::ZeroDuration(), [this] { Turn(); });
+}
+
+void SimNode::FormRing(const proto::FormRing& forming) {
+  *ring_words_.emplace_back().mutable_form_ring() = forming;
+  timers_.After(absl::ZeroDuration(), [this] { Turn(); });
+}
+
+void SimNode::TakeRings() {
+  for (const proto::AgentMessage& word : std::exchange(ring_words_, {})) {
+    if (stopped_) return;
+    if (word.has_stop_ring()) TakeStop(word.stop_ring().number());
+    if (word.has_form_ring()) TakeForming(word.form_ring());
+  }
+}
+
+void SimNode::TakeStop(uint32_t number) {
+  proto::RingStopped answer;
+  answer.set_node(options_.node);
+  answer.set_number(number);
+  absl::StatusOr<StoppedRing> stopped =
+      absl::FailedPreconditionError("its first weights are not there yet");
+  if (training_) {
+    const std::optional<uint64_t> from = gate_.Promise(
+        number, [this](uint64_t) { return Close(); }, ViewGate::kNoMargin);
+    if (!from) return;
+    answer.set_from_clock(*from);
+    stopped = exchange_->StopRing(number);
+  }
+  if (stopped.ok()) {
+    answer.set_clock(stopped->clock);
+    answer.set_is_over(stopped->is_over);
+    world_->ring_checker(job_)->OnRingStopped(answer);
+    world_->views().OnRingStopped(job_, answer);
+  } else if (absl::IsFailedPrecondition(stopped.status())) {
+    answer.set_error(std::string(stopped.status().message()));
+  } else {
+    Goes(stopped.status());
+    return;
+  }
+  options_.on_ring_stopped(answer);
+  world_->operators().OnRing(job_);
+}
+
+void SimNode::TakeForming(const proto::FormRing& forming) {
+  const proto::ViewChange& change = forming.change();
+  if (change.number() <= gate_.views().number()) return;
+  world_->ring_checker(job_)->OnRingTaken(options_.node, forming);
+  if (!Goes(exchange_->FormRing(forming))) return;
+  TakeView(change);
+  world_->operators().OnRing(job_);
+}
+
+// Changes of the job's nodes, as in NodeTraining.
+
+void SimNode::ProposeView(uint32_t number) {
+  proposed_ = std::max(proposed_, number);
+  timers_.After(absl::ZeroDuration(), [this] { Turn(); });
+}
+
+void SimNode::ChangeView(const proto::ViewChange& change) {
+  views_.push_back(change);
+  timers_.After(absl::ZeroDuration(), [this] { Turn(); });
+}
+
+void SimNode::TakeViews() {
+  for (const proto::ViewChange& change : std::exchange(views_, {})) {
+    if (!stopped_) TakeView(change);
+  }
+  if (!stopped_) Promise();
+}
+
+void SimNode::TakeView(const proto::ViewChange& change) {
+  if (!Goes(gate_.Take(change, Close()))) return;
+  if (!is_replaced()) world_->views().OnHeard(job_, options_.node, change.number());
+  const std::optional<uint64_t> leaves_at = gate_.views().LeavesAt(NodeId(options_.node));
+  if (leaves_at) exchange_->LeaveAt(*leaves_at);
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (std::exchange(ranks_[r].held, false)) WakeRank(r, absl::ZeroDuration());
+  }
+}
+
+void SimNode::Promise() {
+  if (!training_ || proposed_ == 0) return;
+  const uint32_t number = std::exchange(proposed_, 0);
+  const std::optional<uint64_t> from = gate_.Promise(number, [this](uint64_t) { return Close(); });
+  if (!from) return;
+  if (is_replaced()) return;
+  world_->views().OnPromised(job_, options_.node, number, *from);
+  options_.on_promised(number, *from);
+}
+
+bool SimNode::is_replaced() const {
+  return replaced_ || !world_->views().IsNewest(job_, options_.node, options_.incarnation);
+}
+
+uint64_t SimNode::Close() {
+  uint64_t told = 0;
+  for (const Rank& rank : ranks_) told = std::max(told, rank.told);
+  return told;
+}
+
+uint64_t SimNode::End() const {
+  return std::min(clocks_, gate_.views().LeavesAt(NodeId(options_.node)).value_or(clocks_));
+}
+
+// It asks for some steps at once, as who draws data ahead does.
+bool SimNode::MayBegin(uint32_t r) {
+  Rank& rank = ranks_[r];
+  if (rank.told <= rank.step) {
+    const uint64_t ahead = world_->plan(job_).changes_nodes() ? world_->random().Below(3) : 0;
+    rank.told = std::min(rank.step + 1 + ahead, std::max(gate_.open_until(), rank.told));
+    rank.held = rank.told <= rank.step;
+    if (rank.held) return false;
+  }
+  if (!world_->plan(job_).changes_nodes()) return true;
+  if (rank.waited == 0 && !is_replaced()) world_->views().OnStep(job_, options_.node, rank.step);
+  return true;
 }
 
 }  // namespace strata::sim

@@ -9,7 +9,7 @@
 
 #include "common/buffer_pool.h"
 #include "common/job/arena.h"
-#include "common/process/owned_timers.h"
+#include "common/os/event_loop.h"
 #include "common/transport/sim/sim_endpoint.h"
 #include "common/transport/sim/sim_network.h"
 #include "proto/processes.pb.h"
@@ -47,10 +47,10 @@ class SimNode final : public worker::ExchangeNode {
   // The job of the node whose endpoint has this name; 0: it is not a node's.
   static uint32_t JobOf(const std::string& endpoint);
 
-  // The node's next process begins; this one does not know it and goes on. Whatever it is told does
-  // not count any more.
+  // The node's next process begins; this one does not know it and continues. Whatever it is told
+  // does not count any more.
   void Replace() { replaced_ = true; }
-  // As the agent does. A process that stands still hears of it when it goes on.
+  // As the agent does. A process that stands still hears of it when it continues.
   void MoveShard(const proto::MoveShard& move);
   void ProposeView(uint32_t number);
   void ChangeView(const proto::ViewChange& change);
@@ -83,7 +83,8 @@ class SimNode final : public worker::ExchangeNode {
 
   // Another process has begun in its place, here or on another worker.
   bool is_replaced() const;
-  // Whether the node goes on after a call of its exchange; else it has ended with the call's error.
+  // True if the node continues after a call of its exchange; else it has ended with the call's
+  // error.
   bool Goes(const absl::Status& status);
   // One turn of the aggregator's loop.
   void Turn();
@@ -100,7 +101,7 @@ class SimNode final : public worker::ExchangeNode {
   uint64_t Close();
   // The ranks' last step is before this one.
   uint64_t End() const;
-  // Whether the rank may begin its step; else it asks again.
+  // True if the rank may begin its step; else it asks again.
   bool MayBegin(uint32_t rank);
   void LeaveRank(uint32_t rank);
   void Advance();

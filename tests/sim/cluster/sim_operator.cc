@@ -2,21 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "common/transport/sim/random.h"
 #include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/sim_server.h"
 #include "tests/sim/cluster/sim_worker.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
+
 namespace {
 
-constexpr absl::Duration kTryAgain = absl::Milliseconds(300);
-// A coordinator that is away for longer than messages are kept for.
-constexpr absl::Duration kRestartMax = absl::Seconds(20);
-constexpr absl::Duration kPauseMax = absl::Seconds(12);
 // Beyond what a daemon is waited for.
 constexpr absl::Duration kSilenceMin = absl::Milliseconds(5500);
 constexpr absl::Duration kSilenceMax = absl::Seconds(9);
@@ -220,6 +222,248 @@ void SimOperator::KeepApart() {
 
 bool SimOperator::IsKeptFrom(const std::string& worker, const std::string& server) const {
   return kept_apart_.count({worker, server}) > 0;
+}
+
+// Workers of jobs whose nodes come and go.
+
+namespace {
+
+// How long a worker stays out of service, and how long one that is about to end has time.
+constexpr absl::Duration kDrainedMax = absl::Seconds(20);
+constexpr absl::Duration kNoticeMax = absl::Seconds(10);
+
+}  // namespace
+
+SimWorker& SimOperator::SomeWorker() {
+  return *world_->workers()[world_->random().Below(world_->workers().size())];
+}
+
+SimWorker* SimOperator::FindWorker(const std::string& name) {
+  for (const auto& worker : world_->workers()) {
+    if (worker->name() == name) return worker.get();
+  }
+  return nullptr;
+}
+
+void SimOperator::DisturbWorkers() {
+  const NodeFaults& faults = world_->scenario().nodes;
+  Repeat(faults.drains, [this] { Drain(); });
+  Repeat(faults.leaves, [this] {
+    SomeWorker().Leave(world_->random().Between(absl::ZeroDuration(), kNoticeMax));
+  });
+  // In an all-reduce that drops nodes that die, mostly once it trains.
+  const bool drops_lost = world_->scenario().jobs[0].drops_lost;
+  if (!drops_lost || world_->random().Chance(0.1)) DisturbNodes();
+}
+
+void SimOperator::DisturbNodes() {
+  Repeat(world_->scenario().nodes.deaths, [this] { SomeWorker().KillNodes(); });
+  Repeat(world_->scenario().nodes.freezes, [this] { SomeWorker().FreezeNodes(); });
+}
+
+void SimOperator::Drain() {
+  const std::string worker = SomeWorker().name();
+  const absl::Status drained = world_->coordinator().Drain(worker, /*undo=*/false);
+  if (absl::IsUnavailable(drained)) {
+    world_->network().After(kTryAgain, [this] { Drain(); });
+    return;
+  }
+  if (!drained.ok()) return;  // it has not joined yet
+  world_->Count(Rare::kDrain);
+  world_->network().After(world_->random().Between(absl::ZeroDuration(), kDrainedMax),
+                          [this, worker] { Undrain(worker); });
+}
+
+void SimOperator::Undrain(const std::string& worker) {
+  const absl::Status undone = world_->coordinator().Drain(worker, /*undo=*/true);
+  if (absl::IsUnavailable(undone)) {
+    world_->network().After(kTryAgain, [this, worker] { Undrain(worker); });
+  } else if (undone.ok()) {
+    world_->Count(Rare::kUndrain);
+  }
+}
+
+absl::Duration SimOperator::SoonAfterChange() {
+  // As far from the step of a change as the next of its steps may be.
+  constexpr absl::Duration kSoonMax = absl::Milliseconds(30);
+  if (world_->random().Chance(0.3)) return absl::ZeroDuration();
+  return absl::Microseconds(
+      std::exp2(std::log2(absl::ToDoubleMicroseconds(kSoonMax)) * world_->random().Fraction()));
+}
+
+void SimOperator::OnChange(const proto::StoredJob& job) {
+  if (!world_->Takes(Rare::kDisturbedChange)) return;
+  world_->network().After(SoonAfterChange(), [this, job] { DisturbChange(job); });
+}
+
+void SimOperator::DisturbChange(const proto::StoredJob& job) {
+  const auto& nodes = job.status().nodes();
+  if (nodes.empty()) return;
+  SimWorker* const worker =
+      FindWorker(nodes[static_cast<int>(world_->random().Below(nodes.size()))].daemon());
+  const absl::Duration pause = world_->random().Between(absl::ZeroDuration(), kPauseMax);
+  const bool replaces = job.record().job().has_replace();
+  switch (world_->random().Below(replaces ? 9 : 6)) {
+    case 0:
+      return world_->coordinator().Restart(
+          world_->random().Between(absl::ZeroDuration(), kRestartMax));
+    case 1:
+      return world_->coordinator().StandStill(pause);
+    case 2:
+      return Drain();
+    case 3:
+      if (worker != nullptr) world_->coordinator().BreakLine(worker->name());
+      return;
+    case 4: {
+      SimServer& server = *world_->servers()[world_->random().Below(world_->servers().size())];
+      if (job.record().job().replicas() > 0) return server.Lose();
+      return world_->coordinator().BreakLine(server.name());
+    }
+    case 5:  // a node that is to join
+      for (const auto& node : nodes) {
+        SimWorker* const joiner = node.joins() ? FindWorker(node.daemon()) : nullptr;
+        if (joiner != nullptr) return joiner->Lose();
+      }
+      return;
+    case 6:
+      if (worker != nullptr) worker->Lose();
+      return;
+    default:
+      if (worker != nullptr) worker->KillNodes();
+  }
+}
+
+// All-reduces that drop nodes that die.
+
+namespace {
+
+// The share of steps after which something may happen.
+constexpr double kOfSteps = 0.1;
+
+}  // namespace
+
+void SimOperator::OnRing(uint32_t job) {
+  if (!world_->plan(job).drops_lost || !world_->Takes(Rare::kDisturbedRing)) return;
+  world_->network().After(SoonAfterChange(), [this, job] { DisturbRing(job); });
+}
+
+void SimOperator::OnStepMade(uint32_t job, bool is_last) {
+  if (!world_->plan(job).drops_lost) return;
+  if (!std::exchange(disturbs_nodes_, true)) DisturbNodes();
+  if (is_last || world_->random().Chance(kOfSteps)) OnRing(job);
+}
+
+// Others end within the same moment.
+void SimOperator::OnNodeEnd(uint32_t job) {
+  if (!world_->plan(job).drops_lost || !end_.insert(job).second) return;
+  if (!world_->Takes(Rare::kDisturbedEnd)) return;
+  world_->network().After(absl::ZeroDuration(), [this, job] {
+    for (const auto& worker : world_->workers()) {
+      if (worker->Plays(job)) return worker->KillNodes();
+    }
+  });
+}
+
+void SimOperator::DisturbRing(uint32_t job) {
+  std::vector<SimWorker*> workers;
+  for (const auto& worker : world_->workers()) {
+    if (worker->Plays(job)) workers.push_back(worker.get());
+  }
+  if (workers.empty()) return;
+  SimWorker* const worker = workers[world_->random().Below(workers.size())];
+  switch (world_->random().Below(10)) {
+    case 0:
+      return world_->coordinator().Restart(
+          world_->random().Between(absl::ZeroDuration(), kRestartMax));
+    case 1:
+      return world_->coordinator().StandStill(
+          world_->random().Between(absl::ZeroDuration(), kPauseMax));
+    case 2:
+      return world_->coordinator().BreakLine(worker->name());
+    case 3:
+      return worker->Lose();
+    case 4:
+    case 5:
+      return worker->FreezeNodes();
+    default:
+      worker->KillNodes();
+  }
+}
+
+namespace {
+
+// Within what a copy takes to be filled, mostly.
+constexpr absl::Duration kSoonMax = absl::Seconds(2);
+
+// Again while nobody answers. `done`: what follows once it is done.
+void Ask(const std::string& server, bool undo, const std::function<void()>& done, World* world) {
+  // Its shards begin to leave, or to stay, before that is answered.
+  world->causes().OnDrainAsked(server, undo);
+  const absl::Status asked = world->coordinator().Drain(server, undo);
+  if (asked.ok()) {
+    world->causes().OnDrainDone(server, undo);
+    return done();
+  }
+  if (!absl::IsUnavailable(asked)) return;  // it has not joined yet
+  world->network().After(kTryAgain, [=] { Ask(server, undo, done, world); });
+}
+
+class ServerDrains : public std::enable_shared_from_this<ServerDrains> {
+ public:
+  explicit ServerDrains(World* world) : world_(world), random_(world->scenario().seed ^ 0x647261) {}
+
+  void Next(uint32_t times) {
+    if (times == 0) return;
+    const absl::Duration wait = absl::Milliseconds(std::exp2(4 + 10 * random_.Fraction()));
+    world_->network().After(wait, [self = shared_from_this(), times] {
+      self->Drain();
+      self->Next(times - 1);
+    });
+  }
+
+ private:
+  // A job that is not placed yet would wait for what is drained, and end by that.
+  void Drain() {
+    const std::string& server = world_->servers()[random_.Below(world_->servers().size())]->name();
+    const absl::Duration pause = random_.Between(absl::ZeroDuration(), kDrainedMax);
+    if (world_->checker(1) == nullptr) return Next(1);
+    const auto is_drained = [=, self = shared_from_this()] {
+      self->world_->Count(Rare::kServerDrain);
+      self->world_->network().After(pause, [self, server] {
+        Ask(
+            server, /*undo=*/true, [] {}, self->world_);
+      });
+    };
+    Ask(server, /*undo=*/false, is_drained, world_);
+  }
+
+  World* const world_;
+  transport::SimRandom random_;
+};
+
+}  // namespace
+
+void DrainServers(World* world) {
+  std::make_shared<ServerDrains>(world)->Next(world->scenario().nodes.server_drains);
+}
+
+void DisturbMove(const std::vector<std::string>& servers, World* world) {
+  if (!world->Takes(Rare::kDisturbedMove)) return;
+  transport::SimRandom& random = world->random();
+  const std::string name = servers[random.Below(servers.size())];
+  const absl::Duration pause = random.Between(absl::ZeroDuration(), kApartLong);
+  const absl::Duration down = random.Between(absl::ZeroDuration(), kRestartMax);
+  const uint64_t what = random.Below(6);
+  world->network().After(random.Between(absl::ZeroDuration(), kSoonMax), [=] {
+    const auto& all = world->servers();
+    const auto server =
+        std::find_if(all.begin(), all.end(), [&](const auto& one) { return one->name() == name; });
+    if (server == all.end()) return;
+    if (what < 3) return (*server)->Lose();
+    if (what == 3) return (*server)->Stop(pause);
+    if (what == 4) return (*server)->CutOff(pause);
+    world->coordinator().Restart(down);
+  });
 }
 
 }  // namespace strata::sim

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "server/coordinator/jobs/stored_job.pb.h"
@@ -15,6 +16,13 @@ namespace strata::sim {
 class SimServer;
 class SimWorker;
 class World;
+
+// After how long it asks again, where nobody answers.
+inline constexpr absl::Duration kTryAgain = absl::Milliseconds(300);
+// How long a process is away: longer than messages are kept for.
+inline constexpr absl::Duration kRestartMax = absl::Seconds(20);
+// How long one stands still.
+inline constexpr absl::Duration kPauseMax = absl::Seconds(12);
 
 // What users and hosts do: submits the scenario's jobs, cancels some, ends and starts processes of
 // daemons and of the coordinator, and keeps workers from shards for a while.
@@ -35,10 +43,12 @@ class SimOperator {
   void OnStepMade(uint32_t job, bool is_last);
   // A node has ended its part of the job well.
   void OnNodeEnd(uint32_t job);
-  // Whether the worker's connections to the server's shards fail now.
+  // True if the worker's connections to the server's shards fail now.
   bool IsKeptFrom(const std::string& worker, const std::string& server) const;
 
  private:
+  // Draws when the next thing befalls a job whose nodes change.
+  absl::Duration SoonAfterChange();
   void Submit(size_t job);
   void Cancel(uint32_t job);
   void KeepApart();
@@ -72,6 +82,16 @@ class SimOperator {
   std::set<uint32_t> end_;                                    // jobs of which a node has
   bool disturbs_nodes_ = false;  // once the first job trains that drops who is lost
 };
+
+class World;
+
+// A user takes servers out of service and puts them back, as often as the scenario says: shards
+// with second copies leave them by a third one. Once, after the daemons are there.
+void DrainServers(World* world);
+
+// A copy is to be filled on the last of these servers, beside those on the others: perhaps
+// something happens to one of them, or to the coordinator, meanwhile.
+void DisturbMove(const std::vector<std::string>& servers, World* world);
 
 }  // namespace strata::sim
 

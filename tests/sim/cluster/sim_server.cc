@@ -1,15 +1,22 @@
 #include "tests/sim/cluster/sim_server.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/shard_generation.h"
+#include "common/job/job_keys.h"
+#include "common/job/placement.h"
+#include "common/transport/sim/sim_endpoint.h"
+#include "kernels/kernels.h"
 #include "tests/sim/check/view_checker.h"
+#include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
+
 namespace {
 
 constexpr uint32_t kNoShard = 0xffffffff;
@@ -123,7 +130,7 @@ void SimServer::InstallBackup(const proto::InstallBackup& install) {
   const proto::JobRecord& record = install.record();
   const uint32_t shard = install.backup().shard();
   const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
-  world_->causes().OnToldOfCopy(record.job_id(), shard, generation);
+  world_->causes().OnCopyAnnounced(record.job_id(), shard, generation);
   proto::DaemonMessage reply;
   proto::BackupInstalled* const installed = reply.mutable_backup_installed();
   installed->set_job_id(record.job_id());
@@ -258,6 +265,387 @@ void SimServer::Check(const SimShard& here, const server::BackupState& state,
   if (checker->IsPrimary({shard, here.process()}) && !checker->IsFilled(shard)) {
     world_->Fail("a second copy counts when it is whole" + where());
   }
+}
+
+namespace {
+
+using transport::Event;
+using wire::Op;
+
+// As in ShardThread: while frames wait for room in a peer's queue.
+constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
+
+Bytes OtherThan(const Bytes& payload) {
+  auto bytes =
+      std::make_shared<std::vector<std::byte>>(payload.data(), payload.data() + payload.size());
+  if (!bytes->empty()) bytes->back() ^= std::byte{1};
+  return Bytes(bytes, bytes->data(), bytes->size());
+}
+
+}  // namespace
+
+SimShard::SimShard(World* world, const std::string& name, const std::string& host_name,
+                   uint32_t host, int port)
+    : world_(world),
+      name_(name),
+      host_name_(host_name),
+      core_(kernels::Cpu()),
+      process_(world->NextShardProcess()),
+      timers_(&world->network()) {
+  transport::SimEndpoint::Options options;
+  options.name = name;
+  options.host = host;
+  options.encode = world->scenario().encode;
+  options.on_ready = [this] { OnReady(); };
+  endpoint_ =
+      std::make_unique<WatchedEndpoint>(world, options, WatchedEndpoint::Unsealed::kOfOtherJobs);
+  backlog_.emplace(endpoint_.get(), std::numeric_limits<size_t>::max());
+  port_ = *endpoint_->Listen(absl::StrFormat("tcp://%s:%d", host_name, port));
+}
+
+SimShard::~SimShard() = default;
+
+void SimShard::Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy) {
+  const bool is_backup = copy != server::ShardCopy::kPrimary;
+  const bool is_late = copy == server::ShardCopy::kEmptyBackup;
+  const uint32_t generation = ShardGeneration(record.placement(), ShardId(shard));
+  JobChecker* const checker = world_->shard_checker(record.job_id());
+  held_[{record.job_id(), shard}] = {
+      .is_backup = is_backup, .generation = generation, .is_late = is_late};
+  if (is_late) {
+    checker->OnEmptyInstalled(CopyOf(shard), generation);
+  } else {
+    checker->OnInstalled(CopyOf(shard), is_backup);
+  }
+  core_.set_fill_ahead(world_->scenario().control.fill_ahead_bytes);
+  for (int times = world_->Takes(Rare::kInstallTwice) ? 2 : 1; times > 0; --times) {
+    const absl::Status status = core_.Install(record, ShardId(shard), {}, copy);
+    if (!status.ok()) world_->Fail("jobs end well: " + std::string(status.message()));
+  }
+  const proto::Placement& placement = record.placement();
+  const auto& endpoints = is_backup ? placement.backup_endpoints() : placement.shard_endpoints();
+  const auto keys = *KeysOf(record, endpoints[static_cast<int>(shard)]);
+  if (keys) (void)endpoint_->Protect(JobId(record.job_id()), *keys);
+}
+
+absl::Status SimShard::Move(const proto::MoveShard& move) {
+  const JobId job(move.job_id());
+  const ShardId shard(move.shard());
+  const std::string& backup = move.backup_endpoint();
+  // Which of both a copy that is the only one is to do, the core knows.
+  const absl::Status moved = backup.empty()
+                                 ? core_.Promote(job, shard, move.generation(), &actions_)
+                                 : core_.FillBackup(job, shard, move.generation(), backup,
+                                                    move.backup_is_whole(), &actions_);
+  if (!moved.ok()) return moved;
+  Held& held = held_[{move.job_id(), move.shard()}];
+  JobChecker* const checker = world_->shard_checker(move.job_id());
+  const Copy copy = CopyOf(move.shard());
+  if (move.generation() > held.generation) {
+    const bool takes_next =
+        !held.next.empty() && held.next == backup && held.next_generation == move.generation();
+    held.generation = move.generation();
+    held.has_whole_backup = false;
+    takes_next ? checker->OnNextTaken(copy) : checker->OnAlone(copy, actions_);
+    if (takes_next) world_->Count(held.is_backup ? Rare::kPrimaryLeaves : Rare::kBackupLeaves);
+    if (backup.empty()) world_->Count(held.is_backup ? Rare::kTakenOver : Rare::kGoneAlone);
+    if (held.is_backup && held.is_late) world_->Count(Rare::kLateCopyTakesOver);
+    held.took_over = held.took_over || held.is_backup;
+    held.is_backup = held.is_late = false;
+    held.next.clear();
+    if (!backup.empty() && !takes_next) {
+      checker->OnFill(copy, move.generation());
+      world_->operators().OnFill(host_name_, backup);
+    }
+  }
+  if (move.backup_is_whole() && !std::exchange(held.has_whole_backup, true)) {
+    checker->OnWhole(copy);
+    world_->operators().OnWhole(host_name_, backup);
+  }
+  Execute();
+  timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // it may have somebody to connect to
+  return moved;
+}
+
+absl::Status SimShard::FillNext(const proto::FillNext& fill) {
+  const absl::Status begun = core_.FillNext(JobId(fill.job_id()), ShardId(fill.shard()),
+                                            fill.generation(), fill.endpoint(), &actions_);
+  if (!begun.ok()) return begun;
+  Held& held = held_[{fill.job_id(), fill.shard()}];
+  const bool is_old = fill.generation() <= held.generation ||
+                      fill.generation() < held.next_generation ||
+                      (fill.generation() == held.next_generation && fill.endpoint() == held.next);
+  if (is_old) return begun;
+  JobChecker* const checker = world_->shard_checker(fill.job_id());
+  if (!held.next.empty()) checker->OnNextDropped(CopyOf(fill.shard()));
+  held.next_generation = fill.generation();
+  held.next = fill.endpoint();
+  if (!held.next.empty()) checker->OnNext(CopyOf(fill.shard()), fill.generation());
+  Execute();
+  timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // as above
+  return begun;
+}
+
+bool SimShard::RemoveShard(uint32_t job, uint32_t shard, uint32_t generation) {
+  const auto held = held_.find({job, shard});
+  const bool is_left = core_.RemoveShard(JobId(job), ShardId(shard), generation, &actions_);
+  if (held != held_.end() && !is_left) {
+    if (held->second.generation >= generation) {
+      world_->Fail(
+          absl::StrFormat("only older copies are forgotten: job %d: shard %d of generation "
+                          "%d in %d",
+                          job, shard, held->second.generation, generation));
+    }
+    held_.erase(held);
+  }
+  Execute();
+  return is_left;
+}
+
+bool SimShard::Holds(uint32_t job) const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [job](const auto& one) { return one.first.first == job; });
+}
+
+void SimShard::Remove(uint32_t job) {
+  std::vector<uint32_t> primaries;
+  bool took_over = false;
+  for (const auto& [id, held] : held_) {
+    if (id.first != job) continue;
+    if (!held.is_backup) primaries.push_back(id.second);
+    took_over = took_over || held.took_over;
+  }
+  // A copy that has taken over got part of its applied changes from its predecessor.
+  const bool ended_well = world_->has_ended(job) && !world_->has_failed(job);
+  if (primaries.size() == 1 && !took_over && ended_well) {
+    const auto counters = core_.Counters();
+    world_->shard_checker(job)->OnRemove(CopyOf(primaries[0]), counters.at(JobId(job)));
+  }
+  if (std::erase_if(held_, [job](const auto& one) { return one.first.first == job; }) == 0) return;
+  core_.Remove(JobId(job), &actions_);
+  Execute();
+  endpoint_->Forget(JobId(job));
+}
+
+void SimShard::StandStill(bool stands) {
+  stops_ += stands ? 1 : -1;
+  if (stops_ == 0) OnReady();
+}
+
+void SimShard::OnReady() {
+  if (stops_ > 0) return;
+  if (world_->Takes(Rare::kStoppedShard)) {
+    ++stops_;
+    const absl::Duration pause =
+        world_->random().Between(absl::ZeroDuration(), world_->scenario().outage_max);
+    return timers_.After(pause, [this] { StandStill(false); });
+  }
+  OnTime();
+  events_.clear();
+  endpoint_->Poll(backlog_->empty() ? absl::InfiniteDuration() : kBusyPoll, &events_);
+  for (Event& event : events_) OnEvent(std::move(event));
+  backlog_->SendWaiting();
+  WakeAtDeadline();
+}
+
+void SimShard::OnTime() {
+  const absl::Time now = world_->network().Now();
+  if (core_.deadline() > now) return;
+  core_.OnTime(now, &actions_);
+  for (const auto& [id, held] : held_) {
+    if (JobChecker* checker = world_->shard_checker(id.first)) {
+      checker->OnShardTime(CopyOf(id.second), now, actions_);
+    }
+  }
+  Execute();
+}
+
+void SimShard::WakeAtDeadline() {
+  const absl::Time at = core_.deadline();
+  if (at >= wakes_at_) return;
+  wakes_at_ = at;
+  timers_.After(at - world_->network().Now(), [this, at] {
+    if (wakes_at_ == at) wakes_at_ = absl::InfiniteFuture();
+    OnReady();
+  });
+}
+
+void SimShard::OnEvent(Event event) {
+  switch (event.kind) {
+    case Event::Kind::kFrame:
+      OnFrame(event);
+      break;
+    case Event::Kind::kMalformed:
+      core_.OnMalformed(event.connection, &actions_);
+      Execute();
+      break;
+    case Event::Kind::kDisconnected:
+      Forget(event.connection);
+      core_.OnDisconnected(event.connection, event.error, world_->network().Now(), &actions_);
+      Execute();
+      break;
+  }
+}
+
+void SimShard::Forget(transport::ConnectionId connection) {
+  backlog_->Forget(connection);
+  bound_.erase(connection);
+  for (const auto& [id, held] : held_) {
+    if (JobChecker* checker = world_->shard_checker(id.first))
+      checker->OnDisconnected(CopyOf(id.second), connection);
+  }
+}
+
+void SimShard::Bind(const Event& event) {
+  wire::Hello hello;
+  const Bytes& payload = event.frame.payload;
+  if (!wire::DecodeHello(absl::MakeConstSpan(payload.data(), payload.size()), &hello).ok()) return;
+  bound_[event.connection] = {event.frame.header.job, hello.shard};
+}
+
+void SimShard::OnFrame(const Event& event) {
+  const wire::Header& header = event.frame.header;
+  if (header.op == Op::kHello) {
+    Bind(event);
+    if (world_->Takes(Rare::kHelloTwice)) RepeatHello(event);
+  }
+  const bool is_reply = header.op == Op::kHelloOk || header.op == Op::kAck ||
+                        header.op == Op::kRetry || header.op == Op::kError;
+  if (!is_reply && world_->Takes(Rare::kRetry)) {
+    wire::Frame retry;
+    retry.header = header;
+    retry.header.op = Op::kRetry;
+    retry.header.flags = 0;
+    retry.header.codec = wire::Codec::kNone;
+    retry.header.element_count = 0;
+    retry.header.sample_count = 0;
+    retry.header.payload_checksum = 0;
+    retry.header.sequence = 0;
+    retry.header.min_clock = 0;
+    return Send(event.connection, retry);
+  }
+  const absl::Time now = world_->network().Now();
+  core_.OnFrame(event.connection, event.frame, now, &actions_);
+  if (!is_reply) CheckTaken(event, now);
+  // A stray would be put off for that reason, too.
+  const bool is_put_off =
+      std::any_of(actions_.begin(), actions_.end(), [](const server::ShardAction& action) {
+        return action.frame.header.error == wire::ErrorCode::kWrongGeneration ||
+               action.frame.header.op == Op::kRetry;
+      });
+  Execute();
+  const bool is_here = bound_.count(event.connection) > 0 &&
+                       held_.count(bound_[event.connection]) > 0 && header.sequence == 0 &&
+                       !is_put_off;
+  if (!is_here) return;
+  const bool asks = header.op == Op::kInit && (header.flags & wire::kFlagEmpty) != 0;
+  if (header.op == Op::kPushPull || (header.op == Op::kInit && !asks)) SendStrays(event);
+}
+
+void SimShard::CheckTaken(const Event& event, absl::Time now) {
+  const wire::Header& header = event.frame.header;
+  JobChecker* const checker = world_->shard_checker(header.job);
+  const auto bound = bound_.find(event.connection);
+  if (checker == nullptr || bound == bound_.end() || bound->second.first != header.job) return;
+  const auto held = held_.find(bound->second);
+  if (held == held_.end()) return;
+  const Copy copy = CopyOf(bound->second.second);
+  if (held->second.is_backup) return checker->OnChange(copy, event.frame, now, actions_);
+  if (header.sequence != 0) return;
+  const size_t sums =
+      header.op == Op::kPushPull ? core_.HeldSums(JobId(header.job), ChunkId(header.chunk)) : 0;
+  checker->OnShardFrame(copy, event.connection, event.frame, now, actions_, sums);
+}
+
+// As long as the shard has not learned that the connection is gone; the node may speak over another
+// one by then.
+void SimShard::RepeatHello(const Event& event) {
+  const absl::Duration late =
+      world_->random().Between(absl::ZeroDuration(), 2 * world_->scenario().timing.hello_timeout);
+  timers_.After(late, [this, event] {
+    if (stops_ == 0 && bound_.count(event.connection) > 0) OnFrame(event);
+  });
+}
+
+// After the frame itself, so that what differs is wrong for one reason.
+void SimShard::SendStrays(const Event& event) {
+  const wire::Header& header = event.frame.header;
+  auto send = [&](Rare rare, Op refusal, auto change) {
+    if (!world_->Takes(rare)) return;
+    wire::Frame frame = event.frame;
+    change(&frame);
+    Stray(event, std::move(frame), refusal, ToString(rare));
+  };
+  if (header.op == Op::kInit) {
+    return send(Rare::kInitConflict, Op::kError, [](wire::Frame* f) {
+      f->payload = OtherThan(f->payload);
+      f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
+    });
+  }
+  const JobChecker* checker = world_->shard_checker(header.job);
+  if (checker != nullptr && checker->IsNewest(header)) {
+    // One beyond the next.
+    send(Rare::kClockJump, Op::kError, [](wire::Frame* f) { f->header.clock += 2; });
+    // The checksum of a sealed payload is not known.
+    const bool has_checksum = header.payload_checksum != 0;
+    if (has_checksum)
+      send(Rare::kOtherContent, Op::kError, [](wire::Frame* f) {
+        f->payload = OtherThan(f->payload);
+        f->header.payload_checksum = wire::Checksum({f->payload.data(), f->payload.size()});
+      });
+  }
+  send(Rare::kStaleView, Op::kError, [](wire::Frame* f) { --f->header.view; });
+  send(Rare::kFutureView, Op::kRetry, [](wire::Frame* f) { ++f->header.view; });
+  send(Rare::kOtherGeneration, Op::kRetry, [](wire::Frame* f) { f->header.generation = 0; });
+  send(Rare::kOtherJob, Op::kError, [](wire::Frame* f) { f->header.job += 1; });
+  send(Rare::kOtherNode, Op::kError, [](wire::Frame* f) { f->header.node += 1; });
+}
+
+void SimShard::Stray(const Event& event, wire::Frame frame, Op refusal, const char* what) {
+  world_->Log(7, [&] {
+    return absl::StrCat("stray at ", name_, ": ", what, " ", wire::Describe(frame.header));
+  });
+  std::vector<server::ShardAction> actions;
+  core_.OnFrame(event.connection, std::move(frame), world_->network().Now(), &actions);
+  const bool refused =
+      actions.size() == 1 && (actions[0].frame.header.op == refusal ||
+                              actions[0].frame.header.error == wire::ErrorCode::kFenced ||
+                              actions[0].frame.header.error == wire::ErrorCode::kNoHello);
+  if (!refused) world_->Fail(absl::StrCat("only right frames are taken: ", name_, ": ", what));
+}
+
+void SimShard::Execute() {
+  while (!actions_.empty()) {
+    for (server::ShardAction& action : std::exchange(actions_, {})) Execute(action);
+  }
+}
+
+void SimShard::Execute(const server::ShardAction& action) {
+  using Kind = server::ShardAction::Kind;
+  if (action.kind == Kind::kSend) {
+    const auto bound = bound_.find(action.connection);
+    JobChecker* const checker = world_->shard_checker(action.frame.header.job);
+    if (checker != nullptr && bound != bound_.end() && held_.count(bound->second) > 0) {
+      checker->OnSent(CopyOf(bound->second.second), action);
+    }
+    return Send(action.connection, action.frame);
+  }
+  if (action.kind == Kind::kClose) {
+    Forget(action.connection);
+    return endpoint_->Close(action.connection);
+  }
+  const absl::Time now = world_->network().Now();
+  const auto connection = endpoint_->ConnectFor(action.address, action.job);
+  if (connection.ok()) {
+    bound_[*connection] = {action.job.value(), action.shard.value()};
+    return core_.OnConnected(action, *connection, now, &actions_);
+  }
+  core_.OnConnectFailed(action, connection.status(), now, &actions_);
+}
+
+void SimShard::Send(transport::ConnectionId connection, const wire::Frame& frame) {
+  const server::FrameBacklog::Result sent = backlog_->Send(connection, frame);
+  if (sent == server::FrameBacklog::Result::kFull) world_->Count(Rare::kQueueFull);
 }
 
 }  // namespace strata::sim

@@ -12,6 +12,7 @@
 #include "tests/sim/cluster/world.h"
 
 namespace strata::sim {
+
 namespace {
 
 constexpr int kRingPort = 5000;  // and the job's number
@@ -308,7 +309,7 @@ void SimWorker::Bury(Playing* playing) {
   if (playing->node_process) world_->Keep(std::move(playing->node_process));
 }
 
-// The process goes on for a while beside the one that takes its place.
+// The process continues for a while beside the one that takes its place.
 void SimWorker::LeaveBehind(Playing* playing) {
   playing->node_process->Replace();
   SimNode* const node = left_behind_.emplace_back(std::move(playing->node_process)).get();
@@ -322,7 +323,7 @@ void SimWorker::LeaveBehind(Playing* playing) {
 
 void SimWorker::MaybeCrash(uint32_t job) {
   const double chance = world_->scenario().rare[static_cast<size_t>(Rare::kNodeRestart)];
-  // The others could not go on; or the coordinator begins it again.
+  // The others could not continue; or the coordinator begins it again.
   if (world_->plan(job).is_ring() || world_->plan(job).is_elastic()) return;
   if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
   absl::Duration alive = kCrashCheck;
@@ -344,6 +345,67 @@ void SimWorker::MaybeCrash(uint32_t job) {
       MaybeCrash(job);
     });
   });
+}
+
+// All-reduces that continue without nodes that have died.
+
+namespace {
+
+// Beyond what a node is waited for, now and then.
+constexpr absl::Duration kShortMax = absl::Seconds(5), kLongMax = absl::Seconds(60);
+// Less than what a node is waited for that is asked to stop.
+constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kWordLate = absl::Seconds(5);
+
+}  // namespace
+
+void SimWorker::MaybeTwice(std::function<void()> word) {
+  word();
+  if (!world_->Takes(Rare::kWordTwice)) return;
+  const bool at_once = world_->random().Chance(0.3);
+  After(at_once ? absl::ZeroDuration() : world_->random().Between(absl::ZeroDuration(), kWordLate),
+        std::move(word));
+}
+
+void SimWorker::StopRing(const proto::StopRing& stop) {
+  const auto found = playing_.find(stop.job_id());
+  if (found == playing_.end()) return;
+  if (found->second.node_process != nullptr) {
+    return found->second.node_process->StopRing(stop.number());
+  }
+  proto::RingStopped stopped;
+  stopped.set_node(found->second.node);
+  stopped.set_number(stop.number());
+  stopped.set_error(absl::StrFormat("node %d (%s) does not train yet", found->second.node, name()));
+  SayRingStopped(stop.job_id(), found->second.started, stopped);
+}
+
+void SimWorker::FormRing(const proto::FormRing& forming) {
+  const auto found = playing_.find(forming.job_id());
+  if (found == playing_.end() || found->second.node_process == nullptr) return;
+  found->second.node_process->FormRing(forming);
+}
+
+void SimWorker::SayRingStopped(uint32_t job, uint32_t incarnation, proto::RingStopped stopped) {
+  stopped.set_job_id(job);
+  stopped.set_incarnation(incarnation);
+  proto::DaemonMessage message;
+  *message.mutable_ring_stopped() = std::move(stopped);
+  Say(std::move(message));
+}
+
+void SimWorker::FreezeNodes() {
+  for (const auto& [job, playing] : playing_) {
+    if (!world_->plan(job).drops_lost || playing.node_process == nullptr) continue;
+    world_->Count(Rare::kFrozenNode);
+    const absl::Duration most = world_->random().Chance(0.5) ? kShortMax : kLongMax;
+    const absl::Duration pause = world_->random().Between(absl::ZeroDuration(), most);
+    if (pause >= kPatience) world_->causes().OnFrozen(job, playing.node);
+    world_->Log(25, [&, id = job] {
+      return absl::StrFormat("%s: job %d's processes stand still", name(), id);
+    });
+    playing.node_process->Freeze(pause);
+  }
 }
 
 }  // namespace strata::sim

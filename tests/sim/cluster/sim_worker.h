@@ -20,19 +20,19 @@ class World;
 
 // A worker's host: its daemon starts and stops nodes' processes and, what the product's does not do
 // yet, starts them over after a crash with the next incarnation. All of them may die, and the
-// daemon start anew.
+// daemon start again.
 class SimWorker final : public SimDaemon {
  public:
   // `joins_after`: the cluster. `stands_in`: and does nothing else.
   SimWorker(World* world, const std::string& name, uint32_t slots,
             absl::Duration joins_after = absl::ZeroDuration(), bool stands_in = false);
 
-  // Whether it plays this node of the job.
+  // True if it plays this node of the job.
   bool Plays(uint32_t job, uint32_t node) const;
   bool Plays(uint32_t job) const { return playing_.count(job) > 0; }
-  // The processes of all of its nodes end that are begun again, or that others go on without.
+  // The processes of all of its nodes end that are begun again, or that others continue without.
   void KillNodes();
-  // Those that others go on without stand still for a while.
+  // Pauses, for a while, the nodes that others continue without.
   void FreezeNodes();
   // It says that it is about to end, and does so once it is idle, or after `notice`.
   void Leave(absl::Duration notice);

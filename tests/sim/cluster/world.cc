@@ -11,7 +11,6 @@
 #include "common/log.h"
 #include "tests/sim/check/ring_checker.h"
 #include "tests/sim/cluster/eavesdropper.h"
-#include "tests/sim/cluster/server_drains.h"
 #include "tests/sim/cluster/sim_coordinator.h"
 #include "tests/sim/cluster/sim_operator.h"
 #include "tests/sim/cluster/sim_server.h"

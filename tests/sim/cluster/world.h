@@ -7,21 +7,53 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/ids.h"
 #include "common/transport/sim/sim_network.h"
+#include "common/wire/frame.h"
+#include "tests/sim/check/causes.h"
 #include "tests/sim/check/checker.h"
+#include "tests/sim/check/scenario.h"
 #include "tests/sim/check/view_checker.h"
-#include "tests/sim/cluster/early_resends.h"
-#include "tests/sim/cluster/event_log.h"
 #include "tests/sim/cluster/outcome.h"
-#include "tests/sim/scenario/causes.h"
-#include "tests/sim/scenario/scenario.h"
 
 namespace strata::sim {
+
+// Finds pushes that reach a shard again although no answer could have been back: the node has
+// repeated them, over the same connection, before the first had arrived. Where the network itself
+// has doubled, lost or held back the push, it does not count.
+class EarlyResends {
+ public:
+  // Told of all frames. True: here is one.
+  bool See(transport::SimNote note, transport::ConnectionId receiver, const wire::Header& header) {
+    using transport::SimNote;
+    if (header.op != wire::Op::kPushPull) return false;
+    Push& push = pushes_[{receiver, header.chunk, header.clock}];
+    switch (note) {
+      case SimNote::kSent:
+        push.is_early = push.is_early || (push.sent == 1 && push.delivered == 0);
+        ++push.sent;
+        return false;
+      case SimNote::kDelivered:
+        return ++push.delivered == 2 && push.is_early && !push.is_disturbed;
+      default:  // doubled, dropped, late
+        push.is_disturbed = true;
+        return false;
+    }
+  }
+
+ private:
+  struct Push {
+    uint32_t sent = 0, delivered = 0;
+    bool is_early = false, is_disturbed = false;
+  };
+  std::map<std::tuple<transport::ConnectionId, uint32_t, uint64_t>, Push> pushes_;
+};
 
 class Eavesdropper;
 class RingChecker;
@@ -55,12 +87,12 @@ class World {
   const std::vector<std::unique_ptr<SimWorker>>& workers() const { return workers_; }
   Causes& causes() { return causes_; }
   ViewChecker& views() { return views_; }
-  // Whether to take a rare branch now; counts it if so.
+  // True if a rare branch is taken now; counts it.
   bool Takes(Rare rare);
   void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
   // The first one ends the run.
   void Fail(const std::string& violation);
-  // The run goes on, to show what becomes of it; then it has failed.
+  // The run continues, to show what becomes of it; then it has failed.
   void FailInTheEnd(const std::string& violation);
   // Something that all of the run works towards has happened.
   void Progress() { progress_at_ = network_.Now(); }

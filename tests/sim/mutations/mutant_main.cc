@@ -1,7 +1,7 @@
 // Runs seeds of the simulator with one mutation, or with none, until one is red.
 //   mutants MUTATION|none [SEEDS [PROFILE]]
 // Prints the mutation and what became of the seeds; exit status 0: all are green, 1: one is red,
-// 2: there is no such mutation or profile. Profile "checkpoints" is that of tests/sim/checkpoints.
+// 2: there is no such mutation or profile. Profile "checkpoints" is that of tests/sim/cluster.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "tests/sim/campaign.h"
-#include "tests/sim/checkpoints/stored_job.h"
+#include "tests/sim/check/profile.h"
+#include "tests/sim/cluster/stored_job.h"
 #include "tests/sim/mutations/mutants.h"
-#include "tests/sim/scenario/profile.h"
 
 namespace {
 

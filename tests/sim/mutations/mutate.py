@@ -4,7 +4,7 @@
     mutate.py table OUTPUT NAME...               what mutant_main.cc looks names up in
 
 A mutation is a text file: "fault:", one sentence; "source:", the file's path; "caught by:", the
-invariant that it violates; perhaps "profile:", the scenarios (tests/sim/scenario/profile.h) that
+invariant that it violates; perhaps "profile:", the scenarios (tests/sim/check/profile.h) that
 show it, and "seeds:", how many of them it may need; then one edit or more, each
 
     <<<<

@@ -1,5 +1,5 @@
 #include "training/nn/device/layer.h"
-#include "training/nn/network/dropout_key.h"
+#include "training/nn/network/network.h"
 
 namespace strata::worker::on_device {
 namespace {

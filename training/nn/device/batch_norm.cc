@@ -43,7 +43,7 @@ class BatchNormLayer : public Layer {
       result = *made;
     }
     backward_.source_gradient = result.at;
-    // What it leaves in `gradient` is the addend's.
+    // It leaves the addend's gradient in `gradient`.
     if (block_ == nullptr) {
       context.GiveBack(gradient);
     } else if (block_->ends.empty()) {

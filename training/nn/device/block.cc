@@ -1,5 +1,5 @@
-// Where the branches of a block begin and end (model.h). A branch's gradient may be overwritten by
-// the branch's layers, so each has one of its own.
+// Layers at which the branches of a block begin and end (model.h). A branch's layers may overwrite
+// its gradient, so each branch has one of its own.
 #include <utility>
 
 #include "training/nn/device/layer.h"

@@ -1,20 +1,64 @@
 #ifndef STRATA_TRAINING_NN_DEVICE_LAYER_H_
 #define STRATA_TRAINING_NN_DEVICE_LAYER_H_
 
-// Internal to training/nn/device; in a namespace of its own, as onednn/ has layers, too.
-
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/require.h"
+#include "kernels/device/device.h"
 #include "kernels/device/layers.h"
-#include "training/nn/device/memory.h"
 #include "training/nn/network/model.h"
 
+// Internal to training/nn/device; in a namespace of its own, as onednn/ has layers, too.
+
 namespace strata::worker::on_device {
+
+// Device memory of one network: all that its layers ask for while they are built.
+class NetworkMemory {
+ public:
+  explicit NetworkMemory(device::Device& device) : device_(device) {}
+
+  absl::StatusOr<std::byte*> Allocate(size_t bytes) {
+    auto memory = device_.Allocate(bytes == 0 ? 1 : bytes, "a network");
+    if (!memory.ok()) return memory.status();
+    owned_.push_back(*std::move(memory));
+    return owned_.back().get();
+  }
+
+  // Memory that is used for a while in each step, always at the same place in its order: what is
+  // given back is taken again by those that are built, and run, later.
+  absl::StatusOr<std::byte*> Take(size_t bytes) {
+    const auto found = free_.lower_bound(bytes);
+    if (found != free_.end() && found->first / 4 <= bytes) {
+      std::byte* const at = found->second;
+      free_.erase(found);
+      return at;
+    }
+    auto at = Allocate(bytes);
+    if (at.ok()) sizes_[*at] = bytes;
+    return at;
+  }
+  // Makes memory free for later calls of Take. REQUIRES: `at` came from Take.
+  void GiveBack(std::byte* at) {
+    const auto size = sizes_.find(at);
+    STRATA_REQUIRE(size != sizes_.end());
+    free_.emplace(size->second, at);
+  }
+
+ private:
+  device::Device& device_;
+  std::vector<device::Memory> owned_;
+  std::map<std::byte*, size_t> sizes_;
+  std::multimap<size_t, std::byte*> free_;
+};
 
 // A batch of values on the device, channels last. Null: there are none.
 struct Values {
@@ -24,7 +68,7 @@ struct Values {
   uint32_t places() const { return shape.height * shape.width; }
 };
 
-// What all layers of a network share.
+// Context shared by all layers of a network.
 struct LayerContext {
   device::Layers& layers;
   NetworkMemory& memory;
@@ -56,7 +100,7 @@ struct LayerContext {
   void GiveBack(const Values& gradient) const { memory.GiveBack(gradient.at); }
 };
 
-// What distinguishes one pass from another.
+// The arguments of one pass.
 struct Pass {
   uint64_t seed = 0, step = 0;
   uint32_t rank = 0;
@@ -84,8 +128,8 @@ class Layer {
   virtual absl::Status Backward(const LayerContext& context) = 0;
 };
 
-// What the layers of a block (see model.h) tell each other while they are built. Outputs are theirs
-// for good; gradients are handed on.
+// State that the layers of a block (see model.h) share while they are built. Outputs are theirs for
+// good; gradients are handed on.
 struct Block {
   Values forked;                         // what the Fork met
   std::vector<Values> ends;              // of the branches that end at a Branch

@@ -1,20 +1,139 @@
 #include "training/nn/device/network.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/require.h"
-#include "training/nn/device/fusion.h"
-#include "training/nn/device/image_feed.h"
+#include "kernels/device/device.h"
 #include "training/nn/device/layer.h"
 #include "training/nn/network/layer_sequence.h"
+#include "training/nn/network/model.h"
 
 namespace strata::worker::on_device {
 namespace {
+
+// Brings batches of images to the device, one ahead of the one in use, through pinned memory and in
+// a stream of its own.
+//
+// Threads: one.
+class ImageFeed {
+ public:
+  // A feed of batches of `values` fp32 values. The device outlives this.
+  static absl::StatusOr<std::unique_ptr<ImageFeed>> Create(device::Device& device, size_t values);
+
+  // Begins to bring a batch, which is copied before this returns. May wait for one to have gone.
+  absl::Status Fetch(const float* images);
+  // The place on the device of the batch that was fetched from `images`, or is now. What `stream`
+  // does from now on finds it there.
+  absl::StatusOr<const float*> Use(const float* images, device::Stream& stream);
+  // Nothing that `stream` queues later reads the batch.
+  absl::Status Done(device::Stream& stream);
+
+ private:
+  struct Slot {
+    device::Memory host, memory;
+    std::unique_ptr<device::Event> arrived, done;
+  };
+
+  explicit ImageFeed(size_t bytes) : bytes_(bytes) {}
+
+  const size_t bytes_;
+  std::array<Slot, 2> slots_;
+  std::unique_ptr<device::Stream> copies_;  // ends before its memory
+  size_t next_ = 0;                         // slot that is fetched into
+  const float* fetched_ = nullptr;          // into the other one, and not used yet
+};
+
+absl::StatusOr<std::unique_ptr<ImageFeed>> ImageFeed::Create(device::Device& device,
+                                                             size_t values) {
+  std::unique_ptr<ImageFeed> feed(new ImageFeed(values * sizeof(float)));
+  for (Slot& slot : feed->slots_) {
+    auto host = device.AllocatePinned(feed->bytes_, "a batch of images");
+    if (!host.ok()) return host.status();
+    slot.host = *std::move(host);
+    auto memory = device.Allocate(feed->bytes_, "a batch of images");
+    if (!memory.ok()) return memory.status();
+    slot.memory = *std::move(memory);
+    for (auto* event : {&slot.arrived, &slot.done}) {
+      auto made = device.NewEvent();
+      if (!made.ok()) return made.status();
+      *event = *std::move(made);
+    }
+  }
+  auto copies = device.NewStream(/*urgent=*/true);
+  if (!copies.ok()) return copies.status();
+  feed->copies_ = *std::move(copies);
+  return feed;
+}
+
+absl::Status ImageFeed::Fetch(const float* images) {
+  Slot& slot = slots_[next_];
+  // Its pinned memory is being copied from until then.
+  if (auto status = slot.arrived->Await(); !status.ok()) return status;
+  std::memcpy(slot.host.get(), images, bytes_);
+  if (auto status = copies_->Wait(*slot.done); !status.ok()) return status;
+  if (auto status = copies_->Copy(slot.memory.get(), slot.host.get(), bytes_); !status.ok()) {
+    return status;
+  }
+  if (auto status = copies_->Record(slot.arrived.get()); !status.ok()) return status;
+  next_ = 1 - next_;
+  fetched_ = images;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const float*> ImageFeed::Use(const float* images, device::Stream& stream) {
+  if (fetched_ != images) {
+    if (auto status = Fetch(images); !status.ok()) return status;
+  }
+  fetched_ = nullptr;
+  const Slot& slot = slots_[1 - next_];
+  if (auto status = stream.Wait(*slot.arrived); !status.ok()) return status;
+  return reinterpret_cast<const float*>(slot.memory.get());
+}
+
+absl::Status ImageFeed::Done(device::Stream& stream) {
+  return stream.Record(slots_[1 - next_].done.get());
+}
+
+// Layers that are computed as one, in one pass over the memory.
+struct Fusion {
+  bool join = false;  // of two values of one shape
+  bool relu = false;  // after that
+  size_t layers = 1;  // all together
+};
+
+// Returns which of the next layers layer `i`, whose output has this shape, computes too; `block` is
+// the block around it, or null.
+
+Fusion FusionAt(const ModelSpec& model, size_t i, const Shape& output, const Block* block) {
+  const auto& kind = model.layers[i].kind;
+  Fusion fusion;
+  const bool normalises = std::holds_alternative<BatchNorm>(kind);
+  if (!normalises && !std::holds_alternative<Convolution>(kind) &&
+      !std::holds_alternative<InnerProduct>(kind)) {
+    return fusion;
+  }
+  const auto follows = [&]<typename Kind>(const Kind*) {
+    const size_t next = i + fusion.layers;
+    return next < model.layers.size() && std::holds_alternative<Kind>(model.layers[next].kind);
+  };
+  if (normalises && block != nullptr && follows(static_cast<const Join*>(nullptr))) {
+    fusion.join = block->ends.empty() ? block->forked.shape == output : block->ends.size() == 1;
+    if (!fusion.join) return fusion;
+    ++fusion.layers;
+  }
+  fusion.relu = follows(static_cast<const Relu*>(nullptr));
+  if (fusion.relu) ++fusion.layers;
+  return fusion;
+}
 
 // With the layer in an error's text.
 absl::Status OfLayer(const std::string& layer, const absl::Status& status) {
@@ -117,7 +236,7 @@ class DeviceNetwork : public Network {
   mutable std::vector<float> on_host_;
 };
 
-// What is no layer's.
+// Memory that belongs to no layer.
 absl::Status DeviceNetwork::AllocateOwn(const std::vector<LayerShape>& shapes) {
   size_t channels = 0;
   for (const LayerShape& shape : shapes) {
@@ -251,6 +370,7 @@ absl::Status DeviceNetwork::Backward(Hook complete) {
 }
 
 }  // namespace
+
 }  // namespace strata::worker::on_device
 
 namespace strata::worker {

@@ -98,9 +98,9 @@ class LayerSequence {
   size_t first_backward_ = 0;      // layer at which backward ends
 };
 
-// Whether the values that a layer leaves may be overwritten by the next one: they are neither the
-// network's input nor read by another layer. `own`: so could those that it read; `moves`: it leaves
-// them elsewhere.
+// True if the next layer may overwrite the values that this one leaves: they are neither the
+// network's input nor read by another layer. `own`: those that it read could be overwritten, too;
+// `moves`: it leaves them elsewhere.
 inline bool LeavesOwnValues(const LayerSpec& spec, bool own, bool moves) {
   const bool shares =
       std::holds_alternative<Fork>(spec.kind) || std::holds_alternative<Branch>(spec.kind);

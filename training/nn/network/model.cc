@@ -20,7 +20,7 @@ struct OpenBlock {
   std::vector<Shape> ends;  // of the branches that have ended
 };
 
-// What one layer makes of `in`: its output and tensors. Errors say what does not fit.
+// Visitor: a layer's output and tensors for the input `in`. Errors say what does not fit.
 class ShapeOf {
  public:
   // `block` is followed here.

@@ -11,7 +11,7 @@
 
 namespace strata::worker {
 
-// What flows between layers, per sample. After Flatten: channels x 1 x 1.
+// The shape of values between layers, per sample. After Flatten: channels x 1 x 1.
 struct Shape {
   uint32_t channels = 1, height = 1, width = 1;
 
@@ -94,7 +94,7 @@ struct TensorSpec {
   uint64_t Elements() const;
 };
 
-// What a layer makes of its input.
+// The shapes of a layer: input, output and tensors.
 struct LayerShape {
   Shape input, output;
   std::vector<TensorSpec> weights;  // trained

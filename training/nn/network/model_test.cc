@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "training/nn/models/zoo.h"
+#include "training/nn/network/zoo.h"
 
 namespace strata::worker {
 namespace {

@@ -1,6 +1,7 @@
 #ifndef STRATA_TRAINING_NN_NETWORK_NETWORK_H_
 #define STRATA_TRAINING_NN_NETWORK_NETWORK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "training/nn/network/loss.h"
+#include "common/random.h"
 #include "training/nn/network/model.h"
 
 namespace strata::device {
@@ -17,6 +18,26 @@ class Stream;
 }
 
 namespace strata::worker {
+
+// The key that dropout draws with in every backend: element i of a batch (channels x height x width
+// of each sample) is dropped where RandomUniform(key, i) < rate. `layer` is its index in the model.
+constexpr uint64_t DropoutKey(uint64_t seed, uint64_t layer, uint32_t rank, uint64_t step) {
+  constexpr uint64_t kStream = 0x64726f706f7574u;
+  return RandomKey(RandomKey(RandomKey(RandomKey(seed, kStream), layer), rank), step);
+}
+
+// Sums over samples.
+struct LossSums {
+  double loss = 0;
+  uint64_t correct = 0;  // the largest logit is the label's
+};
+
+// Softmax cross-entropy of rows of `classes` logits. Writes the gradient of the *summed* loss with
+// respect to the logits (softmax - one-hot, not divided by the number of samples), unless
+// `gradient` is null. The row's largest logit is taken off first, so that no exponential overflows.
+// REQUIRES: each label below classes.
+LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint16_t> labels,
+                             float* gradient);
 
 // A model built for one batch size: what computes it is the backend's (create_network.h). Weights,
 // gradients and buffers stay the caller's memory: the host's, or the device's that computes.

@@ -1,15 +1,13 @@
 // Layers without weights that keep the number of values: ReLU, dropout, flatten.
 
 #include "common/random.h"
-#include "training/nn/network/dropout_key.h"
+#include "training/nn/network/network.h"
 #include "training/nn/onednn/layer.h"
 
 namespace strata::worker {
 namespace {
 
 using dnnl::memory;
-
-float* Floats(const memory& values) { return static_cast<float*>(values.get_data_handle()); }
 
 class ReluLayer : public Layer {
  public:

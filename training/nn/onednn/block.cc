@@ -1,5 +1,5 @@
-// Where the branches of a block begin and end (model.h). A branch's gradient may be overwritten by
-// the branch's layers, so each has one of its own.
+// Layers at which the branches of a block begin and end (model.h). A branch's layers may overwrite
+// its gradient, so each branch has one of its own.
 
 #include <algorithm>
 #include <utility>
@@ -10,8 +10,6 @@ namespace strata::worker {
 namespace {
 
 using dnnl::memory;
-
-float* Floats(const memory& values) { return static_cast<float*>(values.get_data_handle()); }
 
 // Adds memories of one shape, in the layout of the first.
 class Sum {

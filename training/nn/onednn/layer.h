@@ -14,7 +14,7 @@
 
 namespace strata::worker {
 
-// What all layers of a network share.
+// Context shared by all layers of a network.
 struct Device {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
@@ -53,13 +53,18 @@ class Relayout {
   Execution copy_;
 };
 
+// The values that lie in a memory.
+inline float* Floats(const dnnl::memory& values) {
+  return static_cast<float*>(values.get_data_handle());
+}
+
 // Descriptors of fp32 values: in any layout, or in the plain one of the model's tensors.
 dnnl::memory::desc AnyLayout(const dnnl::memory::dims& dims);
 dnnl::memory::desc PlainLayout(const dnnl::memory::dims& dims);
 // Memory without a place, to be set by set_data_handle.
 dnnl::memory Unplaced(const Device& device, const dnnl::memory::desc& desc);
 
-// What distinguishes one pass from another.
+// The arguments of one pass.
 struct Pass {
   uint64_t seed = 0, step = 0;
   uint32_t rank = 0;
@@ -99,8 +104,8 @@ std::unique_ptr<Layer> MakeRelu(bool in_place);
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index);
 std::unique_ptr<Layer> MakeFlatten();
 
-// What the layers of a block (see model.h) tell each other while they are built. The memory is
-// theirs for good: no layer within the block overwrites what another one of them reads.
+// State that the layers of a block (see model.h) share while they are built. The memory is theirs
+// for good: no layer within the block overwrites what another one of them reads.
 struct Block {
   dnnl::memory forked;                      // what the Fork met
   std::vector<dnnl::memory> ends;           // of the branches that end at a Branch

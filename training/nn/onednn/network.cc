@@ -13,7 +13,7 @@
 namespace strata::worker {
 namespace {
 
-// What oneDNN throws becomes a status that names the layer.
+// Turns an exception of oneDNN into a status that names the layer.
 absl::Status OneDnnError(const std::string& layer, const dnnl::error& error) {
   return absl::InternalError(
       absl::StrCat("layer ", layer, ": oneDNN: ", error.message, " (status ", error.status, ")"));

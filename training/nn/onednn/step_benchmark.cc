@@ -16,7 +16,7 @@
 #include "common/random.h"
 #include "oneapi/dnnl/dnnl.h"
 #include "training/nn/bound_network.h"
-#include "training/nn/models/zoo.h"
+#include "training/nn/network/zoo.h"
 
 namespace strata::worker {
 namespace {
@@ -43,7 +43,7 @@ double MatrixProductSpeed(int64_t size, int repetitions) {
   return Median(speeds);
 }
 
-// Of a forward pass, per sample; convolutions and inner products only.
+// Multiplications of a forward pass, per sample; convolutions and inner products only.
 double Multiplications(const ModelSpec& model) {
   const auto shapes = FollowShapes(model).value();
   double sum = 0;

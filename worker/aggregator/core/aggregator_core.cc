@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/tensor_text.h"
+#include "common/job/arena.h"
 #include "common/require.h"
 
 namespace strata::worker {

@@ -14,18 +14,18 @@
 
 namespace strata::worker {
 
-// Whether all ranks of a node registered the same tensors, offer the same weights and state the
+// Checks that all ranks of a node registered the same tensors, offer the same weights and state the
 // same facts. Errors: InvalidArgument naming two ranks and the first difference.
 absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
                              const proto::Layout& b);
 
-// What the aggregator knows about each chunk's course through a clock: published by every rank →
+// The state of each chunk on its course through a clock: published by every rank →
 // submitted → summed → weights landed; and about ranks that have left. A pure state machine.
 class AggregatorCore {
  public:
   AggregatorCore(RankId first_rank, uint32_t local_ranks, uint32_t chunks);
 
-  // The job goes on with the step `clock`: as if those before it had been made. REQUIRES: nothing
+  // The job resumes with the step `clock`, as if those before it had been made. REQUIRES: nothing
   // has been.
   void BeginAt(uint64_t clock);
 
@@ -37,8 +37,8 @@ class AggregatorCore {
   uint64_t clock(ChunkId chunk) const { return chunks_[chunk.value()].clock; }
 
   // `ready[r]`: steps in which local rank r has published the chunk. True if all ranks have
-  // published the clock that is due, so that the chunk is to be submitted. Errors: InvalidArgument
-  // (a rank goes on where another has left), naming both.
+  // published the clock that is due, so that the chunk may be submitted. Errors: InvalidArgument
+  // (a rank continues after another has left), naming both.
   absl::StatusOr<bool> OnReady(ChunkId chunk, absl::Span<const uint64_t> ready);
 
   // `published[r]`: chunks, over all steps, whose gradients local rank r has computed; where ranks

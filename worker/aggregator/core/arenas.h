@@ -1,6 +1,7 @@
 #ifndef STRATA_WORKER_AGGREGATOR_CORE_ARENAS_H_
 #define STRATA_WORKER_AGGREGATOR_CORE_ARENAS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -8,10 +9,23 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "worker/contract/node_memory.h"
 #include "worker/contract/rank_protocol.pb.h"
-#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
+
+// Returns what the node's sum of a step counts for. Ranks that say rates say the same
+// (AggregatorCore::OnRates). REQUIRES: every rank has published something of the step, which makes
+// what it has said before visible.
+inline StepFacts FactsOfStep(const NodeMemory& memory, uint64_t step) {
+  const size_t slot = step % kSampleSlots;
+  StepFacts facts = {.rate = memory.rank(0).rates[slot].load(std::memory_order_relaxed)};
+  for (uint32_t r = 0; r < memory.offsets().local_ranks; ++r) {
+    facts.samples += memory.rank(r).samples[slot].load(std::memory_order_relaxed);
+  }
+  return facts;
+}
 
 // The node's arenas as its aggregator drives them; the exchange sees the ExchangeNode.
 //
@@ -29,7 +43,7 @@ class Arenas : public ExchangeNode {
   // Moves on what is not done at once: shows ranks what has landed, and appends chunks that may be
   // submitted now. Errors: Internal with the device and the cause.
   virtual absl::Status Poll(std::vector<ChunkId>* summed) = 0;
-  // Whether Poll has something to tell, now or later.
+  // True if Poll has something to report, now or later.
   virtual bool busy() const = 0;
 
   // Every chunk's first weights are confirmed: the step that it begins with (AggregatorCore::clock)

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/require.h"
 #include "proto/processes.pb.h"
 #include "worker/contract/node_memory.h"
 
@@ -48,6 +49,28 @@ RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_ran
                                     uint64_t least_landed);
 // The step that all chunks' weights have come for, as a count. Looks at every chunk.
 uint64_t LeastLanded(const NodeMemory& memory, uint32_t chunks);
+
+// Adds up for how long something has been under way.
+//
+// Threads: one.
+class BusyTime {
+ public:
+  // Says if it is under way from `now` on. REQUIRES: `now` does not go back.
+  void Set(bool busy, absl::Time now) {
+    if (busy == busy_) return;
+    STRATA_REQUIRE(now >= since_);
+    if (busy_) total_ += now - since_;
+    busy_ = busy;
+    since_ = now;
+  }
+
+  absl::Duration Total(absl::Time now) const { return busy_ ? total_ + (now - since_) : total_; }
+
+ private:
+  bool busy_ = false;
+  absl::Time since_;
+  absl::Duration total_;
+};
 
 }  // namespace strata::worker
 

@@ -1,5 +1,7 @@
 #include "worker/aggregator/core/rank_watch.h"
 
+#include <gtest/gtest.h>
+
 #include "gtest/gtest.h"
 
 namespace strata::worker {
@@ -62,6 +64,21 @@ TEST(RankWatch, TakesNonsenseInTheNodesMemoryAsItIs) {
   EXPECT_EQ(MeasureProgress(**memory, 0, 1, 8).published, 0u);
   (*memory)->rank(0).published.store(UINT64_MAX);
   EXPECT_EQ(MeasureProgress(**memory, 0, 1, 8).published, 1u);
+}
+
+absl::Time At(int seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+
+TEST(BusyTime, AddsUpWhatLiesBetweenBeginAndEnd) {
+  BusyTime busy;
+  EXPECT_EQ(busy.Total(At(5)), absl::ZeroDuration());
+  busy.Set(true, At(10));
+  busy.Set(true, At(11));
+  EXPECT_EQ(busy.Total(At(13)), absl::Seconds(3));
+  busy.Set(false, At(14));
+  busy.Set(false, At(15));
+  EXPECT_EQ(busy.Total(At(20)), absl::Seconds(4));
+  busy.Set(true, At(20));
+  EXPECT_EQ(busy.Total(At(21)), absl::Seconds(5));
 }
 
 }  // namespace

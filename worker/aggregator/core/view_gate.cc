@@ -10,7 +10,7 @@ std::optional<uint64_t> ViewGate::Promise(uint32_t number, Close close, uint64_t
   if (number <= std::max(heard_, views_.number())) return std::nullopt;
   if (promised_ && promised_->number > number) return std::nullopt;
   if (promised_ && promised_->number == number) return promised_->from_clock;
-  // Who joins with the newest change makes a step of it, too, before anything changes again.
+  // Nodes that join with the newest change make a step of it, too, before the next change.
   // Nothing changes at clock 0.
   uint64_t from = std::max(close(open_until()), views_.newest_clock()) + margin;
   from = std::max<uint64_t>(from, 1);

@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "proto/record.pb.h"
 
 namespace strata::worker {
@@ -21,8 +21,8 @@ namespace strata::worker {
 // Threads: one.
 class ViewGate {
  public:
-  // The clocks for which ranks go on while a change is agreed upon, which takes two round trips and
-  // a write to the disk. The change comes as much later. None where nothing goes on meanwhile.
+  // The clocks for which ranks continue while a change is agreed upon, which takes two round trips
+  // and a write to the disk. The change comes as much later. 0 if ranks wait meanwhile.
   static constexpr uint64_t kMargin = 4;
   static constexpr uint64_t kNoMargin = 0;
   static constexpr uint64_t kOpen = std::numeric_limits<uint64_t>::max();

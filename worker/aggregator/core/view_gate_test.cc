@@ -15,7 +15,7 @@ proto::ViewChange Change(uint32_t number, uint64_t at, const std::vector<uint32_
   return change;
 }
 
-// Of a job of view 1, whose nodes 1 and 2 are absent.
+// A job of view 1, whose nodes 1 and 2 are absent.
 class Gate : public testing::Test {
  protected:
   static Views Begin() {

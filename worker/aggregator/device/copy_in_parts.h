@@ -10,7 +10,7 @@
 
 namespace strata::worker {
 
-// What one thread copies at a time.
+// Bytes that one thread copies at a time.
 inline constexpr size_t kCopiedPartBytes = size_t{128} << 10;
 
 // How many threads are of use to help, on a node with so many cores, whose ranks each keep one

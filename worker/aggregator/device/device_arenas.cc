@@ -1,21 +1,61 @@
 #include "worker/aggregator/device/device_arenas.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <tuple>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/memory/memory.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "common/copies.h"
 #include "common/require.h"
-#include "worker/aggregator/core/step_facts.h"
+#include "common/wire/payload.h"
+#include "kernels/device/device.h"
+#include "kernels/device/device_kernels.h"
+#include "numerics/checked_payload.h"
+#include "worker/aggregator/core/arenas.h"
 #include "worker/aggregator/device/copy_in_parts.h"
-#include "worker/aggregator/device/decode_payload.h"
 #include "worker/aggregator/device/pinned_blocks.h"
 
 namespace strata::worker {
+namespace {
+
 using device::Memory;
+
+// Queues the addition of the payload, which lies at `at` on the device, to as many weights there as
+// it has elements. `verdict`: on the device; what comes there is not looked at. Errors: those of
+// device::Stream.
+absl::Status DecodePayload(const device::DeviceKernels& kernels, device::Stream& stream,
+                           const kernels::CheckedPayload& payload, const std::byte* at,
+                           float* weights, device::Verdict* verdict) {
+  const size_t n = payload.elements();
+  switch (payload.codec()) {
+    case wire::Codec::kFloat16:
+      return kernels.float16.decode(stream, at, weights, weights, n);
+    case wire::Codec::kBFloat16:
+      return kernels.bfloat16.decode(stream, at, weights, weights, n);
+    case wire::Codec::kInt8:
+      return kernels.int8.decode(stream, at, weights, weights, n);
+    case wire::Codec::kOneBit:
+      return kernels.one_bit.decode(stream, at, weights, weights, n);
+    case wire::Codec::kSparse: {
+      const size_t count = (payload.payload().size() - sizeof(uint32_t)) / (2 * sizeof(uint32_t));
+      const std::byte* const indices = at + sizeof(uint32_t);
+      return kernels.sparse.add(stream, indices, indices + count * sizeof(uint32_t), count,
+                                weights);
+    }
+    case wire::Codec::kNone: {
+      const float* const inputs[] = {weights, reinterpret_cast<const float*>(at)};
+      return kernels.sum(stream, absl::MakeConstSpan(inputs), weights, n, verdict);
+    }
+  }
+  return absl::InternalError("a payload of no codec");
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* memory,
                                                                    AggregatorCore* core,
@@ -27,7 +67,7 @@ absl::StatusOr<std::unique_ptr<DeviceArenas>> DeviceArenas::Create(NodeMemory* m
   return arenas;
 }
 
-// What is queued reads and writes memory that goes with this.
+// Queued work reads and writes memory that is freed here.
 DeviceArenas::~DeviceArenas() {
   for (UsedDevice& used : devices_) {
     for (auto* stream : {&used.up, &used.add, &used.down, &used.up_told, &used.down_told}) {

@@ -13,18 +13,40 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/fork_join.h"
+#include "common/ids.h"
 #include "common/job/arena.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
+#include "proto/record.pb.h"
 #include "worker/aggregator/core/aggregator_core.h"
 #include "worker/aggregator/core/arenas.h"
-#include "worker/aggregator/device/device_arenas_options.h"
 #include "worker/aggregator/device/device_encoder.h"
 #include "worker/contract/device_trace.h"
 #include "worker/contract/node_memory.h"
 
 namespace strata::worker {
+
+struct DeviceArenasOptions {
+  // By local rank: the device that it computes on. Several ranks may have one.
+  std::vector<std::shared_ptr<device::Device>> devices;
+  // Called from threads of the devices' when Poll has something to do.
+  std::function<void()> wake;
+  // Ranks, each with a device of its own, have added up a chunk's gradients before BeginSum: in
+  // place of those of the rank whose device has the chunk's turn.
+  bool ranks_add_up = false;
+  // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum gives
+  // their payloads. Null: it gives fp32. Not used after Create.
+  const proto::JobRecord* encodes_for = nullptr;
+  NodeId node{0};
+  // The log of what the devices do; outlives the arenas. Null: no event is timed.
+  TraceLog* trace = nullptr;
+  // Where sums come to lie on the host, if it can be pinned: memory that the exchange may show to
+  // peers of this host. Null: the devices' own.
+  std::shared_ptr<BlockSource> source = nullptr;
+  // Help to copy what comes from the network; outlive the arenas. Null: there are none.
+  ForkJoin* helpers = nullptr;
+};
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
 // for each rank on its own. Devices take turns, chunk by chunk: one adds up a chunk's gradients in
@@ -133,7 +155,7 @@ class DeviceArenas final : public Arenas {
 
   absl::Status Init(const DeviceArenasOptions& options);
   absl::Status AddDevice(const std::shared_ptr<device::Device>& device, size_t first_rank);
-  // What it adds up and encodes with, once all devices are there.
+  // Memory for adding and encoding, once all devices are there.
   absl::Status PrepareSums(uint32_t used, const DeviceArenasOptions& options);
   size_t TurnOf(ChunkId chunk) const { return chunk.value() % devices_.size(); }
   UsedDevice& AdderOf(ChunkId chunk) { return devices_[TurnOf(chunk)]; }
@@ -152,7 +174,7 @@ class DeviceArenas final : public Arenas {
   absl::Status QueueUpload(ChunkId chunk, uint32_t first_element, const Upload& upload,
                            bool traced);
   Upload StageWeights(const Bytes& weights);
-  // What has come of it may be taken.
+  // Its result may be taken.
   absl::Status TakeOver(ChunkId chunk, uint64_t clock);
   // Marks the end of what all devices have to do with weights now.
   absl::Status QueueWeights(Queued queued);
@@ -171,7 +193,7 @@ class DeviceArenas final : public Arenas {
   ForkJoin* const helpers_;
   BufferPool pool_;
   bool ranks_add_up_ = false;
-  std::unique_ptr<DeviceTrace> trace_;     // null: there is none
+  std::unique_ptr<DeviceTrace> trace_;     // null: no trace
   std::vector<UsedDevice> devices_;        // the first rank's first
   std::vector<size_t> device_of_;          // by local rank
   std::vector<device::Memory> gradients_;  // by local rank

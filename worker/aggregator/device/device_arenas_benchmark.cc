@@ -1,4 +1,4 @@
-// What it takes a node to add its ranks' gradients on one device and to have the sum on the host,
+// The time for a node to add its ranks' gradients on one device and to have the sum on the host,
 // and to bring weights back, beside the device's own copies to and from pinned memory: for
 // tests/gpu/run.sh of a bundle. The sums and the weights are held against the CPU's.
 // usage: device_arenas_benchmark PLUGIN [--mib N] [--ranks N] [--chunk-mib N]; exit status 77:
@@ -49,7 +49,7 @@ class Node {
   absl::StatusOr<double> Copy(bool to_host);
   absl::StatusOr<double> Sum(uint64_t clock);
   absl::StatusOr<double> Land(uint64_t clock);
-  // Of the newest sums and weights.
+  // The newest sums and weights.
   absl::Status Verify();
 
  private:

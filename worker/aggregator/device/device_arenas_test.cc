@@ -62,7 +62,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
     devices_ = options.devices;
   }
 
-  // What a rank has of its arena on its device: as it would in a process of its own, but for Open.
+  // A rank's part of its arena on its device, as in a process of its own, but without Open.
   std::vector<float> WeightsOf(uint32_t rank) {
     return Download(arenas_->WeightsForTest(rank), rank);
   }
@@ -340,7 +340,7 @@ TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {
   }
 }
 
-// What only fake devices do when they are told to, and what they count.
+// Faults and counters that only fake devices have.
 using DeviceArenasOnFake = DeviceArenasTest;
 
 TEST_P(DeviceArenasOnFake, WhatADeviceCannotDoComesOutOfTheCallThatMeetsIt) {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/require.h"
 #include "common/wire/payload.h"
-#include "compression/job_compression.h"
-#include "compression/top_k.h"
 #include "kernels/device/device_kernels.h"
+#include "numerics/encoder.h"
+#include "numerics/top_k.h"
 
 namespace strata::worker {
 namespace {

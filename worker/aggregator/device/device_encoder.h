@@ -12,10 +12,10 @@
 #include "common/bytes.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
-#include "compression/encoder.h"
 #include "kernels/device/device.h"
+#include "numerics/encoder.h"
 #include "proto/record.pb.h"
-#include "worker/exchange/server/push_density.h"
+#include "worker/exchange/server/push_encoder.h"
 
 namespace strata::worker {
 
@@ -44,7 +44,7 @@ class DeviceEncoder {
 
   // Bytes of host memory for what comes of a chunk's next sum, whatever its density.
   size_t host_bytes(ChunkId chunk) const;
-  // On the device: what is to be copied to the host, in any stream, which records `copied` behind.
+  // On the device: the bytes to copy to the host, in any stream, which records `copied` behind.
   struct Outcome {
     const std::byte* at;
     size_t bytes;
@@ -57,7 +57,7 @@ class DeviceEncoder {
   // of its share.
   absl::StatusOr<Outcome> Encode(ChunkId chunk, const float* sum, uint32_t samples,
                                  device::Stream* stream);
-  // What has come to `host`: the payload, which is part of it. Errors: InvalidArgument: an element
+  // Returns the payload, which is part of `host`. Errors: InvalidArgument: an element
   // is not finite, or too large for the codec; what is kept of the chunk is lost then.
   absl::StatusOr<Bytes> PayloadIn(const std::shared_ptr<std::byte>& host, ChunkId chunk) const;
 

@@ -1,4 +1,4 @@
-// What it takes to encode a node's gradient sums on a device and to have the payloads on the host,
+// The time to encode a node's gradient sums on a device and to have the payloads on the host,
 // for every codec, beside the least that it can take: the copy of as many bytes to pinned memory,
 // or the device's memory traffic (sums and state read, state and payloads written, payloads read),
 // whichever takes longer. For tests/gpu/run.sh of a bundle. The payloads are held against the
@@ -44,7 +44,7 @@ struct Codec {
   const char* name;
   proto::Encoding::Codec codec;
   double density = 0;
-  // Of each element, read or written at least: the sum, and what was not sent before and after.
+  // Bytes of each element read or written at least: the sum, and the residual before and after.
   int bytes = 12;
 };
 
@@ -80,7 +80,7 @@ class Node {
   const float* SumOf(ChunkId chunk) const {
     return reinterpret_cast<const float*>(sums_.get()) + map_.OffsetOf(chunk);
   }
-  // Of all chunks, queued.
+  // Queues all chunks.
   absl::Status Encode();
   // Bytes of all payloads together.
   absl::StatusOr<size_t> Verify(PushEncoder* on_host);
@@ -132,7 +132,7 @@ absl::Status Node::Encode() {
     if (status.ok()) status = copies_->Record(outcome->copied);
     if (!status.ok()) return status;
   }
-  // Who waits for the one waits for the other.
+  // Waiting for one of them is waiting for both.
   absl::Status status = copies_->Record(copied_.get());
   return status.ok() ? stream_->Wait(*copied_) : status;
 }

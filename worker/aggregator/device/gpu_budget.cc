@@ -5,9 +5,9 @@
 
 #include "common/job/job.h"
 #include "common/wire/payload.h"
-#include "compression/job_compression.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
+#include "numerics/encoder.h"
 #include "worker/exchange/create_exchange.h"
 
 namespace strata::worker {
@@ -19,7 +19,7 @@ constexpr uint64_t kElementsMax = uint64_t{1} << 48;
 // DeviceEncoder and CudaStream know better, and take no more than this.
 constexpr uint64_t kBeforePayload = 64;
 constexpr uint64_t kWorkSpaceBytesMax = 128 << 10;
-// What ranks compare at a step's begin: nccl::RankSums.
+// The values that ranks compare when a step begins: nccl::RankSums.
 constexpr uint64_t kAgreedBytes = 3 * sizeof(uint64_t);
 
 // One of `of` GPUs, which has so many of the node's ranks.

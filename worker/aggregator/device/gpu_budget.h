@@ -5,13 +5,13 @@
 #include <map>
 #include <vector>
 
-#include "common/limits/memory_ledger.h"
+#include "common/os/memory_ledger.h"
 #include "proto/record.pb.h"
 
 namespace strata::worker {
 
-// What a job with device: GPU may take at most, for the exchange, of the memory of each of a node's
-// GPUs, by index. `gpus`: of the node's g ranks, in their order. With r of them on a GPU, d GPUs,
+// The most memory of each of a node's GPUs, by index, that a job with device: GPU takes for the
+// exchange. `gpus`: of the node's g ranks, in their order. With r of them on a GPU, d GPUs,
 // an arena of A bytes, which is the model's M rounded up to 2 MiB, and chunks of C bytes:
 //
 //   weights                 A
@@ -31,8 +31,8 @@ namespace strata::worker {
 //   of ranks                r x (2 + V) x M: weights, gradients, optimizer state; and verdicts
 //   sums                    r x M: with on_loss: DROP
 //
-// What ranks compute with, what NCCL takes for itself, and what each process that uses a GPU takes
-// of it before it asks for anything, are not counted. With exchange: NONE nothing is.
+// Memory that ranks compute with, that NCCL takes for itself and that each process takes of a GPU
+// before it asks for any is not counted. With exchange: NONE nothing is.
 //
 // `placement` may be empty: where it is not known yet, there is nothing that depends on C either.
 std::map<uint32_t, MemoryFormula> MemoryByGpu(const proto::Job& job, uint64_t elements,

@@ -70,7 +70,7 @@ class GpuBudgetTest : public testing::TestWithParam<Layout> {
     return arenas;
   }
 
-  // What is a bound: space for kernels of GPUs with more multiprocessors, and for gradients that
+  // Upper bounds: space for kernels of GPUs with more multiprocessors, and for gradients that
   // have to be copied where kernels do not reach them.
   static uint64_t SpareOf(const MemoryFormula& need) {
     uint64_t spare = 0;

@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "common/block_source.h"
+#include "common/buffer_pool.h"
 #include "kernels/device/device.h"
 
 namespace strata::worker {
@@ -16,7 +16,7 @@ namespace strata::worker {
 // may be shown, while it has some that can be pinned, and else the device's own.
 class PinnedBlocks final : public BlockSource {
  public:
-  // `source`: null: there is none.
+  // `source` may be null.
   explicit PinnedBlocks(std::shared_ptr<device::Device> device,
                         std::shared_ptr<BlockSource> source = nullptr)
       : device_(std::move(device)), source_(std::move(source)) {}

@@ -3,21 +3,65 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/bytes.h"
+#include "kernels/device/device.h"
 #include "proto/processes.pb.h"
-#include "worker/client/c/program_device.h"
 #include "worker/client/c/strata_client.h"
 #include "worker/client/client.h"
+#include "worker/client/client_parts.h"
+
+namespace strata::client {
+
+// The rank's GPU as a program uses it that does not call CUDA itself: the stream that it computes
+// in, copies, memory. The device is taken into use by the first call that needs it.
+//
+// Threads: one at a time. Errors of all calls, besides: FailedPrecondition (the rank has no
+// device), those of the device.
+class ProgramDevice {
+ public:
+  // `launch` outlives this.
+  explicit ProgramDevice(const proto::Launch& launch) : launch_(launch) {}
+
+  // The device's number; -1: the job wants none.
+  int32_t index() const;
+
+  // See strata_compute_in.
+  absl::Status ComputeIn(void* cuda_stream, ClientDevices& devices);
+  // The stream that copies are made in.
+  absl::StatusOr<void*> StreamInUse();
+  // See strata_copy. Errors, besides: InvalidArgument (`ready_in` is no stream of the device).
+  absl::Status Copy(void* to, const void* from, size_t bytes, void* ready_in);
+  // Returns memory that lives as long as this.
+  absl::StatusOr<void*> Allocate(size_t bytes);
+
+ private:
+  // Takes the device into use, and makes a stream of it.
+  absl::Status Open();
+  device::Stream& InUse() const { return adopted_ != nullptr ? *adopted_ : *own_; }
+
+  const proto::Launch& launch_;
+  std::shared_ptr<device::Device> device_;  // null: not in use yet
+  std::unique_ptr<device::Stream> own_;
+  std::unique_ptr<device::Stream> adopted_;  // the program's; null: none
+  std::unique_ptr<device::Event> ready_;
+  std::vector<device::Memory> memory_;
+};
+
+}  // namespace strata::client
 
 // A client as C has it.
 struct strata_client {
@@ -40,6 +84,22 @@ struct strata_client {
 };
 
 namespace strata::client {
+
+// Returns a struct of the C ABI as this library knows it: the fields that the caller's has, by its
+// `size`, which is the first one; zeros for those that were added since.
+template <typename Struct>
+Struct Sized(const Struct& from) {
+  Struct full = {};
+  std::memcpy(static_cast<void*>(&full), &from, std::min(from.size, sizeof(Struct)));
+  return full;
+}
+
+// Writes such a struct to the caller's, as far as its `size` says that it goes.
+template <typename Struct>
+void WriteSized(Struct from, Struct* to) {
+  from.size = to->size;
+  std::memcpy(static_cast<void*>(to), &from, std::min(to->size, sizeof(Struct)));
+}
 
 // The calling thread's last error.
 std::string& ErrorText();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/client/c/halves.h"
+#include "worker/client/c/vectors.h"
 
 namespace strata::client {
 namespace {

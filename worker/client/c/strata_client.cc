@@ -1,38 +1,67 @@
 #include "worker/client/c/strata_client.h"
 
 #include <unistd.h>
+#include <xxh_x86dispatch.h>
 
 #include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/bytes.h"
+#include "common/job/job.h"
 #include "common/version.h"
 #include "google/protobuf/util/json_util.h"
 #include "proto/processes.pb.h"
 #include "worker/client/c/client_calls.h"
 #include "worker/client/c/convert.h"
 #include "worker/client/c/good_exit.h"
-#include "worker/client/c/launch_alone.h"
-#include "worker/client/c/program_device.h"
-#include "worker/client/c/sized.h"
+#include "worker/client/c/strata_client_checkpoints.h"
 #include "worker/client/c/strata_client_devices.h"
+#include "worker/client/c/strata_client_views.h"
 #include "worker/client/c/write_guard.h"
 #include "worker/client/client.h"
-#include "worker/client/client_devices.h"
-#include "worker/client/connect/connect.h"
+#include "worker/client/client_parts.h"
+#include "worker/client/connect/arena_client.h"
 #include "worker/contract/launch.h"
+
+namespace strata::client {
+namespace {
+
+// Returns the launch of a rank that is a whole job without a cluster, from the job's protobuf text.
+// Errors: InvalidArgument naming the field.
+absl::StatusOr<proto::Launch> LaunchAlone(const char* text) {
+  absl::StatusOr<proto::Job> job = ParseJob(text, "job");
+  if (!job.ok()) return job.status();
+  if (job->name().empty()) job->set_name("alone");
+  if (!job->has_program()) job->mutable_program()->set_path("alone");
+  job->set_ranks(1);
+  job->set_exchange(proto::Job::NONE);
+  FillDefaults(&*job);
+  if (absl::Status valid = ValidateJob(*job); !valid.ok()) return valid;
+  proto::Launch launch;
+  *launch.mutable_record()->mutable_job() = *std::move(job);
+  launch.set_local_ranks(1);
+  launch.set_channel_fd(-1);
+  return launch;
+}
+
+}  // namespace
+}  // namespace strata::client
 
 namespace {
 
 using strata::client::Client;
 using strata::client::Run;
+using strata::client::StepRanks;
 using strata::client::Take;
 using strata::client::Tensor;
 
@@ -58,7 +87,7 @@ absl::Status ExpectTensor(const strata_client& client, int32_t tensor, const cha
   return absl::InvalidArgumentError(absl::StrCat(name, ": no tensor ", tensor));
 }
 
-// Whether the host may touch the tensors.
+// True if the host may touch the tensors.
 absl::Status ExpectOnHost(strata_client* client, const char* name) {
   if (client->client->devices().device() == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -92,6 +121,21 @@ absl::Status ReadWeights(strata_client* client, int32_t tensor, void* to, strata
   if (absl::Status host = ExpectOnHost(client, kName); !host.ok()) return host;
   if (absl::Status status = client->client->Wait(tensor); !status.ok()) return status;
   return strata::client::FromFloats(client->client->Weights(tensor), dtype, to);
+}
+
+// True if the job has begun, and so has its nodes, and the caller has room for the answer.
+absl::Status ExpectStarted(const strata_client& client, const void* answer, const char* name) {
+  if (answer == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, ": ranks: is null"));
+  if (client.has_started) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(name, ": before strata_start"));
+}
+
+void Write(const StepRanks& from, strata_step_ranks* to) {
+  strata::client::WriteSized({.makes_it = from.makes_it ? 1 : 0,
+                              .rank = from.rank,
+                              .ranks = from.ranks,
+                              .rank_steps_before = from.rank_steps_before},
+                             to);
 }
 
 }  // namespace
@@ -171,7 +215,9 @@ strata_code strata_start(strata_client* client, const strata_facts* facts) {
                                .optimizer = from.optimizer == nullptr ? "" : from.optimizer,
                                .says_rates = from.says_rates != 0,
                                .can_resume = from.can_resume != 0,
-                               .keeps_state = from.keeps_state != 0});
+                               .keeps_state = from.keeps_state != 0,
+                               .samples_per_rank = from.samples_per_rank,
+                               .marks_absent = from.marks_absent != 0});
     client->has_started |= started.ok();
     return started;
   });
@@ -314,13 +360,95 @@ strata_code strata_send_report(strata_client* client, const strata_report* repor
                                  .test_accuracy = from.test_accuracy,
                                  .test_loss = from.test_loss,
                                  .final = from.final != 0,
-                                 .values = std::move(values)});
+                                 .values = std::move(values),
+                                 .samples_per_epoch = from.samples_per_epoch,
+                                 .epochs = from.epochs,
+                                 .local_steps = from.local_steps,
+                                 .local_steps_total = from.local_steps_total});
+  });
+}
+
+uint64_t strata_checksum(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
+
+strata_code strata_send_state(strata_client* client, uint64_t step, const strata_state_item* items,
+                              uint32_t count) {
+  return Run(client, "strata_send_state", [&]() -> absl::Status {
+    if (count > strata::client::kStateItemsMax) {
+      return absl::InvalidArgumentError(absl::StrFormat("%d items of a state, at most %d", count,
+                                                        strata::client::kStateItemsMax));
+    }
+    strata::client::State state = {.step = step};
+    for (uint32_t i = 0; i < count; ++i) {
+      const char* const value = items[i].value;
+      state.items.push_back({items[i].name, items[i].checksum, value == nullptr ? "" : value});
+    }
+    return client->client->Send({.first_step = step, .end_step = step, .state = std::move(state)});
   });
 }
 
 void strata_fail(strata_client* client, const char* reason) {
   // Also while another thread is in a call, which may be waiting for ever: it only sends.
   if (client != nullptr && client->process == getpid()) client->client->Fail(reason);
+}
+
+int strata_goes_on(const strata_client* client) {
+  return client->launch.record().has_resume() ? 1 : 0;
+}
+
+uint64_t strata_first_step(const strata_client* client) { return client->client->first_step(); }
+
+int strata_checkpoint_due(const strata_client* client) {
+  return client->client->checkpoints().due() ? 1 : 0;
+}
+
+strata_code strata_give_state(strata_client* client, const void* state, size_t bytes) {
+  return Run(client, "strata_give_state", [&] {
+    if (state == nullptr && bytes > 0) return absl::InvalidArgumentError("state: is null");
+    const char* const begin = state == nullptr ? "" : static_cast<const char*>(state);
+    return client->client->checkpoints().Give(std::string(begin, bytes));
+  });
+}
+
+strata_code strata_read_state(strata_client* client, uint32_t rank, const void** state,
+                              size_t* bytes) {
+  return Run(client, "strata_read_state", [&] {
+    *state = nullptr;
+    *bytes = 0;
+    absl::StatusOr<strata::Bytes> read = client->client->checkpoints().Read(rank);
+    if (!read.ok()) return read.status();
+    client->state = *std::move(read);
+    *state = client->state.data();
+    *bytes = client->state.size();
+    return absl::OkStatus();
+  });
+}
+
+strata_code strata_ranks_at(strata_client* client, uint64_t step, strata_step_ranks* ranks) {
+  constexpr char kName[] = "strata_ranks_at";
+  return Run(client, kName, [&] {
+    if (absl::Status status = ExpectStarted(*client, ranks, kName); !status.ok()) return status;
+    const absl::StatusOr<StepRanks> found = client->client->views().At(step);
+    if (!found.ok()) return found.status();
+    Write(*found, ranks);
+    return absl::OkStatus();
+  });
+}
+
+strata_code strata_ranks_at_if_known(strata_client* client, uint64_t step, int* known,
+                                     strata_step_ranks* ranks) {
+  constexpr char kName[] = "strata_ranks_at_if_known";
+  return Run(client, kName, [&] {
+    if (known == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat(kName, ": known: is null"));
+    *known = 0;
+    if (absl::Status status = ExpectStarted(*client, ranks, kName); !status.ok()) return status;
+    const absl::StatusOr<std::optional<StepRanks>> found = client->client->views().AtIfKnown(step);
+    if (!found.ok()) return found.status();
+    if (!found->has_value()) return absl::OkStatus();
+    *known = 1;
+    Write(**found, ranks);
+    return absl::OkStatus();
+  });
 }
 
 }  // extern "C"

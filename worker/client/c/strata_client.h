@@ -29,7 +29,7 @@ extern "C" {
 
 /* Grows when a function or a field is added. Fields are only added at the end of a struct, and the
  * library reads as many as `size` says that the caller's has. */
-#define STRATA_CLIENT_ABI 6
+#define STRATA_CLIENT_ABI 8
 
 /* Returns the STRATA_CLIENT_ABI that the library was built with. */
 STRATA_API uint32_t strata_client_abi(void);
@@ -112,6 +112,13 @@ typedef struct strata_facts {
   const char* optimizer;
   int says_rates; /* not 0: strata_begin_step_at opens steps, with their learning rates */
   int can_resume, keeps_state; /* since ABI 4: see strata_client_checkpoints.h */
+  /* Since ABI 7. The number of this rank's samples in every step, for jobs that must know it and do
+   * not say program.samples_per_rank; 0: the program does not say. */
+  uint32_t samples_per_rank;
+  /* Since ABI 8. Not 0: a tensor that no rank publishes in a step stays as it is, with its
+   * optimizer state, where pushes are FP32; else it has zero gradients. On a GPU the program writes
+   * gradients of 0.0 for those of -0.0. */
+  int marks_absent;
 } strata_facts;
 
 /* Offers the weights as the first ones, and blocks until every rank has and training begins. */
@@ -129,7 +136,8 @@ STRATA_API float* strata_gradients(strata_client* client, int32_t tensor);
 /* Returns the tensor's elements; 0 if there is no such tensor. */
 STRATA_API uint64_t strata_elements(const strata_client* client, int32_t tensor);
 
-/* Opens a step in which this rank uses `samples` samples. Gradients are sums over them. */
+/* Opens a step in which this rank uses `samples` samples. Gradients are sums over them; with 0 they
+ * count nothing. Where no rank has samples, the step changes no weight. */
 STRATA_API strata_code strata_begin_step(strata_client* client, uint32_t samples);
 /* Does the same where strata_facts has says_rates, with the step's learning rate, which replaces
  * what the job's schedule says. All ranks say the same. It travels as fp32. Errors:
@@ -159,7 +167,8 @@ STRATA_API strata_code strata_publish_values(strata_client* client, int32_t tens
 STRATA_API strata_code strata_read_weights(strata_client* client, int32_t tensor, void* to,
                                            strata_dtype dtype);
 
-/* Ends the step. Tensors that were not published have zero gradients. */
+/* Ends the step. Tensors that were not published have zero gradients, or, with marks_absent, none.
+ */
 STRATA_API strata_code strata_finish_step(strata_client* client);
 /* No more steps: blocks until all nodes are done and the final weights are there. */
 STRATA_API strata_code strata_finish(strata_client* client);
@@ -186,10 +195,32 @@ typedef struct strata_report {
   const char* const* value_names;
   const double* values;
   uint32_t value_count;
+  /* What this rank has learnt about its data since it started: the samples of an epoch, of all
+   * ranks, and the number of epochs. 0: unknown. What strata_start was given comes first. */
+  uint64_t samples_per_epoch;
+  uint32_t epochs;
+  /* In a job whose ranks take local steps, where first_step and end_step count exchanges: the steps
+   * that this rank has made since the job began, and that it makes in all. 0: unknown. */
+  uint64_t local_steps, local_steps_total;
 } strata_report;
 
 /* Sends a report, for the user to see. Errors: STRATA_INVALID_ARGUMENT naming the value. */
 STRATA_API strata_code strata_send_report(strata_client* client, const strata_report* report);
+/* Returns XXH3-64 of the memory. */
+STRATA_API uint64_t strata_checksum(const void* data, size_t bytes);
+
+/* A tensor, or an option of the optimizer, that must be the same on all ranks. */
+typedef struct strata_state_item {
+  const char* name; /* at most 256 bytes of it count */
+  uint64_t checksum;
+  const char* value; /* an option's, as text, of which 64 bytes count; null: a tensor */
+} strata_state_item;
+
+/* Where ranks change weights by an optimizer of their own: says what they have after `step` steps.
+ * The job fails where another rank's of the same step differs, and names the first item that does.
+ * All ranks say it after the same steps, with the same items, at most 4096. */
+STRATA_API strata_code strata_send_state(strata_client* client, uint64_t step,
+                                         const strata_state_item* items, uint32_t count);
 /* Says in one line why this rank fails: the job's reason. Also within another thread's call. */
 STRATA_API void strata_fail(strata_client* client, const char* reason);
 

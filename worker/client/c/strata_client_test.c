@@ -125,6 +125,38 @@ static void TrainsByItsOwnOptimizerAndRates(void) {
   strata_close(client);
 }
 
+static void AStepWithoutSamplesChangesNothing(void) {
+  strata_client* client = Connect();
+  const strata_tensor w = Tensor("w", NULL, 0);
+  int32_t index = -1;
+  CHECK(strata_register(client, &w, &index) == STRATA_OK);
+  CHECK(strata_start(client, &kFacts) == STRATA_OK);
+  const uint32_t samples[] = {1, 0, 1};
+  const float after[] = {-0.5f, -0.5f, -1.25f}; /* v = 1, then 1.5: 0.5 of it less */
+  for (int step = 0; step < 3; ++step) {
+    CHECK(strata_begin_step(client, samples[step]) == STRATA_OK);
+    strata_gradients(client, 0)[0] = 1;
+    CHECK(strata_publish(client, 0) == STRATA_OK);
+    CHECK(strata_finish_step(client) == STRATA_OK);
+    CHECK(strata_wait_all(client) == STRATA_OK);
+    CHECK(strata_weights(client, 0)[0] == after[step]);
+  }
+  strata_close(client);
+}
+
+static void SaysItsState(void) {
+  /* Of XXH3's own test vectors: no bytes. */
+  CHECK(strata_checksum(NULL, 0) == 0x2d06800538d394c2u);
+  CHECK(strata_checksum("a", 1) != strata_checksum("b", 1));
+  strata_client* client = Connect();
+  const strata_state_item items[] = {{.name = "lr", .checksum = 1, .value = "0.5"},
+                                     {.name = "w", .checksum = 2}};
+  CHECK(strata_send_state(client, 3, items, 2) == STRATA_OK);
+  CHECK(strata_send_state(client, 3, items, 4097) == STRATA_INVALID_ARGUMENT);
+  CHECK(strcmp(strata_error_text(), "4097 items of a state, at most 4096") == 0);
+  strata_close(client);
+}
+
 static void ItsRanksMakeAllSteps(void) {
   strata_client* client = Connect();
   const strata_tensor w = Tensor("w", NULL, 0);
@@ -351,6 +383,8 @@ int main(void) {
   TrainsByTheJobsOptimizer();
   TrainsByItsOwnOptimizerAndRates();
   FactsOfAnOlderHeaderNameNoOptimizer();
+  AStepWithoutSamplesChangesNothing();
+  SaysItsState();
   ItsRanksMakeAllSteps();
   SaysWhichJobAndRankItIs();
   NamesWhatIsWrong();

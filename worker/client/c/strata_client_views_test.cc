@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "gtest/gtest.h"
 #include "proto/processes.pb.h"
 #include "worker/client/c/client_calls.h"
 #include "worker/client/connect/arena_client.h"
-#include "worker/client/link/rank_link.h"
+#include "worker/client/rank_link.h"
 #include "worker/contract/agent_channel.h"
 
 namespace strata::client {

@@ -10,7 +10,6 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
-#include "worker/client/c/halves.h"
 #include "worker/client/c/vectors.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,13 +5,26 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
-#include "worker/client/connect/report_values.h"
+#include "kernels/kernels.h"
+#include "worker/client/aggregator_link.h"
+#include "worker/client/client.h"
+#include "worker/client/local_link.h"
+#include "worker/client/nccl/device_links.h"
+#include "worker/client/nccl/node_reducer.h"
+#include "worker/contract/agent_channel.h"
+#include "worker/contract/launch.h"
 
 namespace strata::client {
+
 namespace {
 
 // Links wait in turns of up to 100 ms, or a few microseconds; the program's answer may take as
@@ -20,6 +33,8 @@ constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
 // For states on their way to the store when the job ends, or has failed: its daemon waits for the
 // processes a short time only then.
 constexpr absl::Duration kLastStates = absl::Minutes(2), kLastStatesOfFailed = absl::Seconds(1);
+// A process makes fewer reports than 2 to this.
+constexpr int kReportsBits = 40;
 
 }  // namespace
 
@@ -115,6 +130,8 @@ absl::Status ArenaClient::Start(const JobFacts& facts) {
   run_ = *run;
   step_ = run_.first_step;
   says_rates_ = facts.says_rates;
+  marks_absent_ = facts.marks_absent && MayMarkAbsent(launch_.record().job());
+  samples_due_ = Completed(launch_.record().job(), facts).program().samples_per_rank();
   if (absl::Status status = views_.Begin(run_); !status.ok()) return ReportFailure(status);
   book_.emplace(tensors_, ChunkMap(tensors_.elements(), run_.chunk_elements));
   fetched_.assign(tensors_.size(), false);
@@ -142,7 +159,7 @@ absl::Status ArenaClient::ComputeIn(device::Stream* stream) {
     return absl::FailedPreconditionError("ComputeIn: the rank has no device, see device()");
   }
   if (stream != nullptr && phase_ == Phase::kInStep) {
-    return absl::FailedPreconditionError("ComputeIn: within a step, see client_devices.h");
+    return absl::FailedPreconditionError("ComputeIn: within a step, see client_parts.h");
   }
   access_.QueueIn(stream);
   link_->ComputeIn(stream);
@@ -206,11 +223,10 @@ absl::Status ArenaClient::BeginStepAt(uint32_t samples, double rate) {
 
 absl::Status ArenaClient::Begin(const char* call, uint32_t samples, float rate) {
   if (absl::Status status = Expect(Phase::kBetweenSteps, call); !status.ok()) return status;
-  if (samples == 0) return absl::InvalidArgumentError(absl::StrCat(call, ": no samples"));
-  const uint32_t due = launch_.record().job().program().samples_per_rank();
-  if (due != 0 && samples != due) {
-    return ReportFailure(absl::InvalidArgumentError(absl::StrFormat(
-        "%s: %d samples, but the job's program.samples_per_rank is %d", call, samples, due)));
+  if (samples_due_ != 0 && samples != samples_due_) {
+    return ReportFailure(absl::InvalidArgumentError(
+        absl::StrFormat("%s: %d samples, but the job's program.samples_per_rank is %d", call,
+                        samples, samples_due_)));
   }
   checkpoints_.PassOn();
   BeginForward();
@@ -293,6 +309,10 @@ absl::Status ArenaClient::Publish(int tensor) {
         access_.Copy(view_.gradients.data() + entry.offset, entry.tensor.gradients, entry.count));
     if (!status.ok()) return status;
   }
+  if (marks_absent_ && access_.device() == nullptr) {
+    // A gradient that is there has no -0.0.
+    for (float& x : view_.gradients.subspan(entry.offset, entry.count)) x += 0.0f;
+  }
   return PublishFetched(tensor);
 }
 
@@ -303,8 +323,9 @@ absl::Status ArenaClient::FinishStep() {
     if (book_->published(i)) continue;
     if (absl::Status status = Fetch(i); !status.ok()) return status;
     const TensorSet::Entry& entry = tensors_[i];
+    const absl::Span<float> gradients = view_.gradients.subspan(entry.offset, entry.count);
     absl::Status status =
-        ReportFailure(access_.Clear(view_.gradients.subspan(entry.offset, entry.count)));
+        ReportFailure(marks_absent_ ? access_.FillAbsent(gradients) : access_.Clear(gradients));
     if (!status.ok()) return status;
     if (status = PublishFetched(i); !status.ok()) return status;
   }
@@ -369,6 +390,9 @@ absl::Status ArenaClient::Send(const Report& report) {
   CopyReport(report, out);
   out->set_job_id(launch_.record().job_id());
   out->set_rank(launch_.rank());
+  // A later process of the rank numbers its reports higher.
+  out->set_number((uint64_t{launch_.incarnation()} << kReportsBits) + ++reports_);
+  if (report.state) return agent_->Send(message);
   const bool measured = report.has_test || !report.values.empty();
   if (measured && phase_ == Phase::kBetweenSteps) clock_.EndMeasurement(absl::Now());
   const bool says_when = report.trained_s > 0 || !job.has_program();
@@ -393,6 +417,145 @@ absl::Status ArenaClient::ReportFailure(absl::Status status) {
     Fail(std::string(status.message()));
   }
   return status;
+}
+
+absl::Status ArenaAccess::MoveTo(std::shared_ptr<device::Device> device) {
+  absl::StatusOr<std::unique_ptr<device::Stream>> stream = device->NewStream(/*urgent=*/false);
+  if (!stream.ok()) return stream.status();
+  own_ = *std::move(stream);
+  device_ = std::move(device);
+  return absl::OkStatus();
+}
+
+absl::Status ArenaAccess::After(absl::Status status) {
+  return status.ok() && stream_ == nullptr ? own_->Synchronize() : status;
+}
+
+absl::Status ArenaAccess::Copy(float* to, const float* from, size_t count) {
+  if (device_ != nullptr) return After(InUse().Copy(to, from, count * sizeof(float)));
+  std::memcpy(to, from, count * sizeof(float));
+  return absl::OkStatus();
+}
+
+absl::Status ArenaAccess::Clear(absl::Span<float> values) {
+  const size_t bytes = values.size() * sizeof(float);
+  if (device_ != nullptr) return After(InUse().Fill(values.data(), 0, bytes));
+  std::memset(values.data(), 0, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ArenaAccess::FillAbsent(absl::Span<float> values) {
+  if (device_ == nullptr) {
+    std::fill(values.begin(), values.end(), -0.0f);
+    return absl::OkStatus();
+  }
+  constexpr size_t kPiece = 1 << 16;
+  absent_.resize(kPiece, -0.0f);
+  for (; !values.empty(); values.remove_prefix(std::min(kPiece, values.size()))) {
+    const size_t bytes = std::min(kPiece, values.size()) * sizeof(float);
+    if (absl::Status status = InUse().Copy(values.data(), absent_.data(), bytes); !status.ok()) {
+      return status;
+    }
+  }
+  return After(absl::OkStatus());
+}
+
+absl::Status ArenaAccess::Settle() {
+  return device_ != nullptr ? InUse().Synchronize() : absl::OkStatus();
+}
+
+namespace {
+
+constexpr absl::string_view kOtherCharacters = "._-/";
+
+bool MayBeInName(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+         kOtherCharacters.find(c) != absl::string_view::npos;
+}
+
+// Returns the first bytes of UTF-8 text; no character is cut in two.
+std::string Start(const std::string& text, size_t bytes_max) {
+  size_t end = std::min(text.size(), bytes_max);
+  while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+}  // namespace
+
+absl::Status CheckValues(const std::map<std::string, double>& values) {
+  if (values.size() > kReportValuesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d values in a report, at most %d", values.size(), kReportValuesMax));
+  }
+  for (const auto& [name, value] : values) {
+    const auto refuse = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "value \"%s\": %s", absl::CEscape(name).substr(0, 2 * kValueNameMax), why));
+    };
+    if (name.empty() || name.size() > kValueNameMax ||
+        !std::all_of(name.begin(), name.end(), MayBeInName)) {
+      return refuse("a name has 1 to 64 letters, digits and characters of \"._-/\"");
+    }
+    if (name == "test_accuracy" || name == "test_loss") {
+      return refuse("has a field of its own in the report");
+    }
+    if (!std::isfinite(value)) return refuse(std::isnan(value) ? "is NaN" : "is infinite");
+  }
+  return absl::OkStatus();
+}
+
+void CopyReport(const Report& report, proto::RankReport* out) {
+  out->set_first_step(report.first_step);
+  out->set_end_step(report.end_step);
+  out->set_samples(report.samples);
+  out->set_loss_sum(report.loss_sum);
+  out->set_wall_s(report.wall_s);
+  if (report.has_test) {
+    if (!std::isnan(report.test_accuracy)) out->set_test_accuracy(report.test_accuracy);
+    if (!std::isnan(report.test_loss)) out->set_test_loss(report.test_loss);
+  }
+  out->set_final(report.final);
+  out->set_samples_per_epoch(report.samples_per_epoch);
+  out->set_epochs(report.epochs);
+  out->set_local_steps(report.local_steps);
+  out->set_local_steps_total(report.local_steps_total);
+  out->mutable_values()->insert(report.values.begin(), report.values.end());
+  if (!report.state) return;
+  out->mutable_state()->set_step(report.state->step);
+  for (const State::Item& item : report.state->items) {
+    proto::StateItem* const copied = out->mutable_state()->add_items();
+    copied->set_name(Start(item.name, kStateNameMax));
+    copied->set_checksum(item.checksum);
+    copied->set_value(Start(item.value, kStateValueMax));
+  }
+}
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<RankLink>> LinkOf(const proto::Launch& launch,
+                                                 const std::shared_ptr<AgentChannel>& agent) {
+  const proto::Job& job = launch.record().job();
+  if (job.exchange() == proto::Job::NCCL) return nccl::NcclLink::Connect(launch);
+  if (job.exchange() != proto::Job::NONE) {
+    return AggregatorLink::Connect(launch, nccl::CreateNodeReducer);
+  }
+  if (job.device() == proto::Job::GPU) return nccl::AloneLink::Create(launch, agent);
+  return std::make_unique<LocalLink>(launch, agent, kernels::Cpu());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> ConnectTo(const proto::Launch& launch) {
+  auto agent = std::make_shared<AgentChannel>(launch.channel_fd());
+  absl::StatusOr<std::unique_ptr<RankLink>> link = LinkOf(launch, agent);
+  if (!link.ok()) return link.status();
+  return std::make_unique<ArenaClient>(launch, std::move(agent), *std::move(link));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& launch_file) {
+  absl::StatusOr<proto::Launch> launch = ReadLaunch(launch_file);
+  if (!launch.ok()) return launch.status();
+  return ConnectTo(*launch);
 }
 
 }  // namespace strata::client

@@ -1,29 +1,76 @@
 #ifndef STRATA_WORKER_CLIENT_CONNECT_ARENA_CLIENT_H_
 #define STRATA_WORKER_CLIENT_CONNECT_ARENA_CLIENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/job/arena.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
+#include "common/require.h"
+#include "kernels/device/device.h"
+#include "proto/processes.pb.h"
 #include "worker/client/client.h"
-#include "worker/client/client_checkpoints.h"
-#include "worker/client/client_devices.h"
-#include "worker/client/client_trace.h"
+#include "worker/client/client_parts.h"
 #include "worker/client/connect/rank_checkpoints.h"
 #include "worker/client/connect/rank_views.h"
 #include "worker/client/connect/step_clock.h"
 #include "worker/client/connect/tensor_set.h"
-#include "worker/client/link/arena_access.h"
-#include "worker/client/link/rank_link.h"
+#include "worker/client/rank_link.h"
 #include "worker/contract/agent_channel.h"
 
 namespace strata::client {
+
+// How a rank's arenas are written to and read from: by the host's own instructions or, where they
+// lie on a device, through a stream.
+//
+// Threads: one.
+class ArenaAccess {
+ public:
+  // Says that they lie on `device` from now on. Errors: Device::NewStream's.
+  absl::Status MoveTo(std::shared_ptr<device::Device> device);
+  // Queues work in `stream` from now on, which outlives the next call of this: it is not done when
+  // a call returns. Null: it is. REQUIRES: MoveTo, or null.
+  void QueueIn(device::Stream* stream) {
+    STRATA_REQUIRE(stream == nullptr || device_ != nullptr);
+    stream_ = stream;
+  }
+
+  device::Device* device() const { return device_.get(); }
+  device::Stream* stream() const { return stream_; }
+
+  // One of the two may be memory of the host in any case.
+  absl::Status Copy(float* to, const float* from, size_t count);
+  absl::Status Clear(absl::Span<float> values);
+  // Writes -0.0, which says that there is no gradient: see JobRecord.marks_absent.
+  absl::Status FillAbsent(absl::Span<float> values);
+  // Blocks until what was queued is done.
+  absl::Status Settle();
+
+ private:
+  device::Stream& InUse() const { return stream_ != nullptr ? *stream_ : *own_; }
+  absl::Status After(absl::Status status);
+
+  std::shared_ptr<device::Device> device_;  // null: the host's memory
+  std::unique_ptr<device::Stream> own_;     // with device_
+  device::Stream* stream_ = nullptr;
+  std::vector<float> absent_;  // what FillAbsent copies to a device
+};
+
+// True if these may be a report's values. Errors: InvalidArgument naming the value.
+absl::Status CheckValues(const std::map<std::string, double>& values);
+
+// Copies what the program says of a window of steps. What the client counts is its own to add.
+void CopyReport(const Report& report, proto::RankReport* out);
 
 // Client over any RankLink: keeps the order of calls, lays tensors into the arena, copies COPIED
 // ones, and turns tensors into chunks.
@@ -86,7 +133,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   // For Wait and WaitAll: within a step, or between two.
   absl::Status ExpectTraining(const char* call) const;
   absl::Status ExpectTensor(int tensor, const char* call) const;
-  // What BeginStep and BeginStepAt have in common.
+  // The common part of BeginStep and BeginStepAt.
   absl::Status Begin(const char* call, uint32_t samples, float rate);
   // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
   absl::Status CheckPlace();
@@ -94,7 +141,7 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   // failure of others, Cancelled the program's wish. What is on its way to the store is waited for
   // a moment then. Returns `status`.
   absl::Status ReportFailure(absl::Status status);
-  // Of what the link did in part when the program ended its wait, nothing can follow.
+  // A call that the program interrupted halfway leaves the link unusable.
   absl::Status BrokenIfInterrupted(absl::Status status);
   // Asks the program, unless it was asked a moment ago.
   absl::Status AskProgram();
@@ -134,20 +181,26 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   std::vector<ChunkId> complete_;  // scratch
   uint64_t step_ = 0;              // the step in hand or the next one
   RankViews views_;
-  // Of all ranks, in all steps: of others as many as of this one, and in steps that this process
-  // has not made as many as in its first one.
+  // Samples of all ranks in all steps. Assumes that other ranks have as many as this one, and that
+  // steps before this process had as many as its first one.
   uint64_t samples_ = 0;
   bool says_rates_ = false;  // the program, in each step
-  float rate_ = 0;           // of the newest step, where it does
+  bool marks_absent_ = false;
+  uint32_t samples_due_ = 0;  // in each step; 0: any number
+  float rate_ = 0;            // of the newest step, where it does
   StepClock clock_;
   RankCheckpoints checkpoints_;
   bool straggled_ = false;                 // in the step in hand
+  uint64_t reports_ = 0;                   // of this process
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
   // When the passes of step_ began, where there is a trace; else InfinitePast.
   absl::Time forward_at_ = absl::InfinitePast(), backward_at_ = absl::InfinitePast();
 };
+
+// Client::Connect, of a launch that has been read. Errors: as its, but those of the file.
+absl::StatusOr<std::unique_ptr<Client>> ConnectTo(const proto::Launch& launch);
 
 }  // namespace strata::client
 

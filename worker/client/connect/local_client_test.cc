@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/ipc/framed_channel.h"
+#include "absl/strings/str_replace.h"
+#include "common/os/framed_channel.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "proto/processes.pb.h"
@@ -154,7 +155,7 @@ TEST(LocalClientTest, AProgramNamesItsOptimizerAndTheRateOfEachStep) {
     record { job { name: "t" ranks: 1 epochs: 1 exchange: NONE program { path: "/p" } window: 4
                    connections: 1 evaluation { every_epochs: 1 } metrics { every_steps: 1 }
                    consistency { sync {} } optimizer { from_program {} }
-                   schedule { base_lr: 100 constant {} } } }
+                   schedule { base_lr: 0.05 constant {} } } }
     local_ranks: 1 )");
   ASSERT_TRUE(client->Register(Named("w", 2)).ok());
   ASSERT_TRUE(client->Allocate().ok());
@@ -200,7 +201,8 @@ TEST(LocalClientTest, WhoNamesTheOptimizerIsSettledBeforeTheFirstStep) {
   EXPECT_EQ(start(broken).message(),
             "the program's optimizer:1:7: Message type \"strata.proto.Sgd\" has no field named "
             "\"lr\".");
-  EXPECT_TRUE(start(rated).ok());
+  EXPECT_EQ(start(rated).message().substr(0, 70),
+            "schedule: the program says the learning rate of each step, so it has n");
   EXPECT_TRUE(start({}).ok());
 }
 
@@ -286,7 +288,8 @@ TEST(LocalClientTest, AReportHasTheRateThatTheProgramSaidLast) {
   int fds[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
   std::unique_ptr<Client> client =
-      ConnectOrDie(kLaunch + ("channel_fd: " + std::to_string(fds[1])));
+      ConnectOrDie(absl::StrReplaceAll(kLaunch, {{"base_lr: 0.5", "base_lr: 0.05"}}) +
+                   ("channel_fd: " + std::to_string(fds[1])));
   FramedChannel agent{UniqueFd(fds[0])};
   std::thread daemon([&] {
     proto::ChildMessage ready;

@@ -10,27 +10,15 @@
 #include "common/checkpoint/open_store.h"
 #include "common/image/cut_collector.h"
 #include "common/image/image_file.h"
-#include "common/image/rank_image_file.h"
 #include "common/job/consistency.h"
 #include "common/job/program_optimizer.h"
-#include "common/process/environment.h"
+#include "common/os/environment.h"
 
 namespace strata::client {
 namespace {
 
 // Between looks at whether the program still waits for its states to be written.
 constexpr absl::Duration kTurn = absl::Milliseconds(50);
-
-// Returns the job as it is once the program has named its optimizer, by which steps make clocks.
-proto::Job Completed(proto::Job job, const JobFacts& facts) {
-  std::optional<proto::Optimizer> named;
-  if (!facts.optimizer.empty()) {
-    if (auto parsed = ParseOptimizer(facts.optimizer); parsed.ok()) named = *std::move(parsed);
-  }
-  // What does not fit has failed the job by now.
-  TakeProgramOptimizer(named ? &*named : nullptr, facts.says_rates, &job).IgnoreError();
-  return job;
-}
 
 StoreOpener OpenerOf(StoreOpener open, const std::stop_source& stop) {
   if (open != nullptr) return open;
@@ -41,6 +29,17 @@ StoreOpener OpenerOf(StoreOpener open, const std::stop_source& stop) {
 }
 
 }  // namespace
+
+proto::Job Completed(proto::Job job, const JobFacts& facts) {
+  std::optional<proto::Optimizer> named;
+  if (!facts.optimizer.empty()) {
+    if (auto parsed = ParseOptimizer(facts.optimizer); parsed.ok()) named = *std::move(parsed);
+  }
+  TakeProgramSamples(facts.samples_per_rank, named ? &*named : nullptr, &job);
+  // What does not fit has failed the job by now.
+  TakeProgramOptimizer(named ? &*named : nullptr, facts.says_rates, &job).IgnoreError();
+  return job;
+}
 
 RankCheckpoints::RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, RankLink* link,
                                  StoreOpener open)

@@ -16,28 +16,32 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/bytes.h"
-#include "common/checkpoint/part_name.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/part_writer.h"
-#include "common/checkpoint/resume_object.h"
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
 #include "common/image/image_tensors.h"
 #include "proto/processes.pb.h"
-#include "worker/client/client_checkpoints.h"
-#include "worker/client/job_facts.h"
-#include "worker/client/link/rank_link.h"
+#include "worker/client/client.h"
+#include "worker/client/client_parts.h"
+#include "worker/client/rank_link.h"
 #include "worker/contract/agent_channel.h"
 
 namespace strata::client {
 
+// Returns the job with what its program has said at the start: the optimizer, by which steps make
+// clocks, and samples. REQUIRES: the coordinator has taken what was said.
+proto::Job Completed(proto::Job job, const JobFacts& facts);
+
 // Writes what one rank has to give to its job's checkpoints on a thread of its own, which tells the
-// worker daemon of each object, and reads what the job goes on from: the program's state and, where
+// worker daemon of each object, and reads what the job resumes from: the program's state and, where
 // ranks alone have the weights, those.
 //
 // Threads: one, the client's.
 class RankCheckpoints final : public ClientCheckpoints {
  public:
-  // `link`, which does this rank's steps, goes on from the weights that the job goes on from, where
+  // `link`, which does this rank's steps, resumes from the weights that the job resumes from, where
   // ranks alone have them; null: it is no such job's. `open` opens the job's store; null:
   // OpenStore, with this process's environment. All outlive it.
   RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, RankLink* link,
@@ -62,12 +66,12 @@ class RankCheckpoints final : public ClientCheckpoints {
   absl::StatusOr<Bytes> ReadState(uint32_t rank);
   absl::StatusOr<std::vector<ChunkImage>> ReadWeights();
   absl::StatusOr<std::vector<ChunkImage>> ReadImages();
-  // An object that the job goes on from.
+  // An object that the job resumes from.
   absl::StatusOr<ResumeObject> ReadObject(uint32_t index);
   // Says to the daemon what has kept the job from going on, and returns the error for the program.
   absl::Status Refuse(const absl::Status& status);
 
-  // What this rank gives of one kind. False: it cannot hold one more, and says so.
+  // True if this rank can hold one more part of the kind; else it reports that.
   bool IsDue(PartKind kind);
   void Hold(PartKind kind);
   void Write(PartKind kind, std::string problem, std::function<ImageFile()> make);

@@ -14,7 +14,7 @@
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
 #include "common/image/image_bytes.h"
-#include "common/ipc/framed_channel.h"
+#include "common/os/framed_channel.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 
@@ -136,7 +136,7 @@ TEST_F(RankCheckpointsTest, AStateIsDueAfterEachNthStepAndIsReadAsItWasGiven) {
   EXPECT_NE(Told().damaged().find("is of rank 1 at clock 3, not of rank 0 at 3"),
             std::string::npos);
   EXPECT_EQ(resumed->Read(2).status().code(), absl::StatusCode::kInvalidArgument);
-  // The step that it goes on with has its checkpoint.
+  // The step that it continues with has its checkpoint.
   Pass(3, 5, resumed.get());
   EXPECT_FALSE(resumed->due());
   ASSERT_EQ(resumed->AtStep(6), absl::OkStatus());

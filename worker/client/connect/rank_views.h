@@ -6,14 +6,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/job/exchange/views.h"
+#include "common/job/views.h"
 #include "proto/processes.pb.h"
-#include "worker/client/client_views.h"
-#include "worker/client/link/rank_link.h"
+#include "worker/client/client_parts.h"
+#include "worker/client/rank_link.h"
 
 namespace strata::client {
 
-// Who makes which step, as a rank's link learns it.
+// The ranks of each step, as a rank's link learns them.
 //
 // Threads: one.
 class RankViews final : public ClientViews {

@@ -9,14 +9,14 @@
 
 namespace strata::client {
 
-// What a program's time goes to, as its calls tell: waits, measurements (what it did since its last
-// step when it reports what it measured), and computation, which is all else. The job may have the
-// last take longer (debug.delays).
+// Splits a program's time by its calls: waits, measurements (the time between its last step and a
+// report of measured values), and computation, which is the rest. The job may prolong computation
+// (debug.delays).
 //
 // Threads: one.
 class StepClock {
  public:
-  // Of the rank of a program, or of one that delays itself.
+  // Delays only ranks of programs: the trainer delays itself.
   StepClock(const proto::Job& job, uint32_t node, uint32_t rank)
       : straggler_(job, node, rank), delays_(job.has_program()) {}
 
@@ -26,7 +26,7 @@ class StepClock {
   void EndMeasurement(absl::Time now);
   // The step's computation is over. Returns how long the rank is to stand still now.
   absl::Duration EndComputation(uint64_t step, absl::Time now) const;
-  // What follows is the next step's.
+  // The next step begins.
   void EndStep(absl::Time now);
 
   // Seconds from Begin on, without those of measurements; 0 before it.

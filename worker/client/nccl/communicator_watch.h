@@ -23,7 +23,7 @@ class CommunicatorWatch {
  public:
   // More than the worker daemon waits for the end of a process that has died.
   static constexpr absl::Duration kForTheJob = absl::Seconds(3);
-  // Where the job goes on without those that die: who they are, the coordinator says, which may
+  // Where the job continues without those that die: who they are, the coordinator says, which may
   // itself be away for a while.
   static constexpr absl::Duration kForTheCoordinator = absl::Minutes(10);
 

@@ -1,16 +1,21 @@
 #include "worker/client/nccl/device_steps.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "optimizer/update_step.h"
+#include "common/counted.h"
+#include "common/require.h"
+#include "numerics/update.h"
 
 namespace strata::nccl {
+
 namespace {
 
 // Kernels and most sums are done in less; a core is kept busy no longer.
@@ -257,6 +262,8 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
 }
 
 absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t number) {
+  // Without samples the sum is 0, and so is a mean; other optimizers leave all as it is.
+  if (step_samples_ == 0 && rule_.optimizer.kind != OptimizerKind::kMean) return absl::OkStatus();
   kernels::Update update = kernels::UpdateAt(rule_, samples_, number, {.said = rate_});
   update.gradient_scale =
       static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
@@ -342,6 +349,184 @@ absl::Status DeviceSteps::Finish() {
 
 void DeviceSteps::SendTrace(client::AgentChannel* agent, bool all) {
   if (trace_ != nullptr) trace_->Send(agent, all);
+}
+
+// Continuing without ranks that die.
+
+void DeviceSteps::WatchCommunicator() {
+  watch_.emplace(
+      communicator_.get(), still_wanted_,
+      stops_ == nullptr ? CommunicatorWatch::kForTheJob : CommunicatorWatch::kForTheCoordinator);
+}
+
+absl::Status DeviceSteps::SettleFor(const Chunk& chunk) {
+  const bool is_due = stops_ != nullptr && chunk.step && *chunk.step >= made_;
+  return is_due ? Settle() : absl::OkStatus();
+}
+
+absl::Status DeviceSteps::Settle() {
+  if (absl::Status status = OrCause(absl::OkStatus()); !status.ok()) return status;
+  if (made_ == begun_) return absl::OkStatus();
+  if (absl::Status status = AwaitCount(); !status.ok()) return status;
+  if (absl::Status status = OrCause(QueuePublished(made_)); !status.ok()) return status;
+  STRATA_REQUIRE(queued_ == chunks_.size());
+  absl::Status reduced = Await(*arrived_);
+  return reduced.ok() ? ApplySums() : reduced;
+}
+
+// The stream runs on with garbage where sums are aborted. That happens once the ring is known to be
+// stopped, so where it is not yet when the step counts as made, the sums were complete.
+absl::Status DeviceSteps::ApplySums() {
+  if (absl::Status status = OrCause(communicator_->Error()); !status.ok()) return status;
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    if (absl::Status status = CheckVerdict(ChunkId(c), made_); !status.ok()) return status;
+  }
+  if (!stops_->Make(made_ + 1)) return stops_->Check();
+  ++made_;
+  for (uint32_t c = 0; c < chunks_.size(); ++c) {
+    absl::Status status = Update(chunks_[c], map_->OffsetOf(ChunkId(c)), made_);
+    if (status.ok()) status = stream_->Record(chunks_[c].landed.get());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceSteps::LeaveRing() {
+  communicator_->Abort();
+  return stream_->Synchronize();
+}
+
+absl::Status DeviceSteps::GoOn(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
+                               uint32_t rank) {
+  watch_.reset();
+  communicator_ = std::move(communicator);
+  ranks_ = ranks;
+  WatchCommunicator();
+  absl::Status status =
+      OrCause(rank_sums_->StartEach(communicator_.get(), ranks, rank, made_, still_wanted_));
+  if (status.ok()) status = Await(rank_sums_->done(), /*asks_program=*/false);
+  if (!status.ok()) return status;
+  const std::vector<uint64_t> made = rank_sums_->Each();
+  const auto [least, most] = std::minmax_element(made.begin(), made.end());
+  const bool is_behind = made_ < *most;
+  // The steps that the others have made contain this rank's gradients.
+  if (*most - *least > 1 || (is_behind && queued_ < chunks_.size())) {
+    return absl::InternalError(
+        absl::StrFormat("rank %d of the new ring has made %d steps and rank %d %d, which no "
+                        "all-reduce leaves",
+                        most - made.begin(), *most, least - made.begin(), *least));
+  }
+  if (*least < *most) status = TakeSumsOf(static_cast<uint32_t>(most - made.begin()));
+  if (!status.ok()) return status;
+  return is_behind ? ApplySums() : BeginAgain();
+}
+
+// Ranks that have made the step, too, receive the bits that they have: wherever the broadcast is
+// aborted, they still have the step's sums.
+absl::Status DeviceSteps::TakeSumsOf(uint32_t rank) {
+  absl::Status status =
+      communicator_->Broadcast(*stream_, sums_, layout_.elements(), rank, still_wanted_);
+  if (status.ok()) status = stream_->Record(arrived_.get());
+  if (status = OrCause(std::move(status)); !status.ok()) return status;
+  return Await(*arrived_, /*asks_program=*/false);
+}
+
+// With what is published of the step that no rank has made.
+absl::Status DeviceSteps::BeginAgain() {
+  if (made_ == begun_) return absl::OkStatus();
+  if (!counting_) samples_ -= step_samples_;
+  counting_ = true;
+  for (uint32_t c = 0; c < queued_; ++c) chunks_[c].published = true;
+  queued_ = 0;
+  return OrCause(StartSum(own_samples_, begun_, still_wanted_));
+}
+
+// All ranks have made all steps, so that none is needed any more: one that dies meanwhile takes
+// nothing along.
+absl::Status DeviceSteps::EndRing() {
+  absl::Status status = communicator_->Finish(caller_waits_);
+  watch_->Stop();
+  const bool is_left = stops_->is_stopped() || absl::IsAborted(watch_->status());
+  if (is_left || absl::IsInternal(status)) return absl::OkStatus();
+  // Unless this has finished it, the watch has ended it, and knows why.
+  return absl::IsFailedPrecondition(status) ? OrCause(std::move(status)) : status;
+}
+
+absl::StatusOr<std::unique_ptr<RankSums>> RankSums::Create(device::Device* device,
+                                                           device::Stream* stream, uint32_t slots) {
+  auto sums = absl::WrapUnique(new RankSums(stream));
+  absl::Status status =
+      sums->Allocate(device, sizeof(Agreed), "a count of samples", &sums->agreed_);
+  if (status.ok() && slots > 0) {
+    status =
+        sums->Allocate(device, slots * sizeof(uint64_t), "a number of each rank's", &sums->each_);
+  }
+  if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<device::Event>> done = device->NewEvent();
+  if (!done.ok()) return done.status();
+  sums->done_ = *std::move(done);
+  return sums;
+}
+
+absl::Status RankSums::Allocate(device::Device* device, size_t bytes, const char* what,
+                                Words* words) {
+  absl::StatusOr<device::Memory> on_device = device->Allocate(bytes, what);
+  if (!on_device.ok()) return on_device.status();
+  absl::StatusOr<device::Memory> on_host = device->AllocatePinned(bytes, what);
+  if (!on_host.ok()) return on_host.status();
+  device_bytes_ += bytes;
+  *words = {*std::move(on_device), *std::move(on_host)};
+  return absl::OkStatus();
+}
+
+absl::Status RankSums::Queue(const Words& words, const void* own, size_t count,
+                             device::Communicator* communicator,
+                             const device::StillWanted& wanted) {
+  const size_t bytes = count * sizeof(uint64_t);
+  auto* const on_device = reinterpret_cast<uint64_t*>(words.on_device.get());
+  std::memcpy(words.on_host.get(), own, bytes);
+  absl::Status status = stream_->Copy(on_device, words.on_host.get(), bytes);
+  if (status.ok()) status = communicator->AllReduce(*stream_, on_device, count, wanted);
+  if (status.ok()) status = stream_->Copy(words.on_host.get(), on_device, bytes);
+  return status.ok() ? stream_->Record(done_.get()) : status;
+}
+
+absl::Status RankSums::Start(device::Communicator* communicator, uint32_t ranks, const Own& own,
+                             const device::StillWanted& wanted) {
+  ranks_ = ranks;
+  own_ = own;
+  const Agreed agreed = {own.value, own.step, std::bit_cast<uint32_t>(own.rate)};
+  return Queue(agreed_, &agreed, sizeof agreed / sizeof(uint64_t), communicator, wanted);
+}
+
+// Where one rank has another number, at least one finds that the sum is not its own times theirs.
+absl::StatusOr<uint64_t> RankSums::Sum() const {
+  Agreed sums = {};
+  std::memcpy(&sums, agreed_.on_host.get(), sizeof sums);
+  if (sums.step != ranks_ * own_.step) {
+    return absl::InvalidArgumentError(
+        own_.step == 0
+            ? absl::StrFormat("ends after %s, but another rank goes on", Counted(own_.made, "step"))
+            : absl::StrFormat("goes on with step %d, but another rank has made its last",
+                              own_.step - 1));
+  }
+  if (sums.rate == ranks_ * uint64_t{std::bit_cast<uint32_t>(own_.rate)}) return sums.value;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "says learning rate %.9g at step %d, another rank another one", own_.rate, own_.step - 1));
+}
+
+absl::Status RankSums::StartEach(device::Communicator* communicator, uint32_t ranks, uint32_t rank,
+                                 uint64_t value, const device::StillWanted& wanted) {
+  ranks_ = ranks;
+  std::vector<uint64_t> values(ranks, 0);
+  values[rank] = value;
+  return Queue(each_, values.data(), values.size(), communicator, wanted);
+}
+
+std::vector<uint64_t> RankSums::Each() const {
+  std::vector<uint64_t> values(ranks_);
+  std::memcpy(values.data(), each_.on_host.get(), values.size() * sizeof(uint64_t));
+  return values;
 }
 
 }  // namespace strata::nccl

@@ -14,24 +14,82 @@
 #include "kernels/device/communicator.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
-#include "optimizer/update_rule.h"
+#include "numerics/update.h"
 #include "proto/record.pb.h"
-#include "worker/client/link/arena_image.h"
+#include "worker/client/arena_image.h"
 #include "worker/client/nccl/communicator_watch.h"
-#include "worker/client/nccl/rank_sums.h"
 #include "worker/client/nccl/reduce_trace.h"
 #include "worker/client/nccl/ring_stops.h"
 #include "worker/contract/agent_channel.h"
 
 namespace strata::nccl {
 
+// Numbers that all ranks add up on their devices, each of them at the same place among its sums of
+// gradients, and then read on the host.
+//
+// Threads: one. Errors: those of device::Device and device::Communicator.
+class RankSums {
+ public:
+  // One rank's contribution: a number to add, and values that must be the same on all ranks.
+  struct Own {
+    uint64_t value = 0;
+    uint64_t step = 0;  // that the rank begins, from 1; 0: it makes none any more
+    float rate = 0;     // of that step, where the program says rates
+    uint64_t made = 0;  // steps, for words
+  };
+
+  // `stream`, of the device, outlives this. `slots`: for StartEach, of as many ranks at most.
+  static absl::StatusOr<std::unique_ptr<RankSums>> Create(device::Device* device,
+                                                          device::Stream* stream, uint32_t slots);
+
+  // Queues the sum, and what is compared.
+  absl::Status Start(device::Communicator* communicator, uint32_t ranks, const Own& own,
+                     const device::StillWanted& wanted);
+  // Complete once the newest sum is there.
+  const device::Event& done() const { return *done_; }
+  // The sum of the values alone, once done. Errors: InvalidArgument: ranks differ in the rest.
+  absl::StatusOr<uint64_t> Sum() const;
+
+  // Queues that all ranks have each one's number, those of the others as those of this one, which
+  // is number `rank` of them. REQUIRES: ranks <= slots.
+  absl::Status StartEach(device::Communicator* communicator, uint32_t ranks, uint32_t rank,
+                         uint64_t value, const device::StillWanted& wanted);
+  // They, by rank, once done.
+  std::vector<uint64_t> Each() const;
+
+  // Bytes allocated on the device.
+  uint64_t device_bytes() const { return device_bytes_; }
+
+ private:
+  // Numbers on the device and in pinned memory of the host, where copies end up.
+  struct Words {
+    device::Memory on_device, on_host;
+  };
+  struct Agreed {
+    uint64_t value, step, rate;  // the bits of the rate
+  };
+
+  explicit RankSums(device::Stream* stream) : stream_(stream) {}
+  absl::Status Allocate(device::Device* device, size_t bytes, const char* what, Words* words);
+  // Queues that the words become their sums over all ranks.
+  absl::Status Queue(const Words& words, const void* own, size_t count,
+                     device::Communicator* communicator, const device::StillWanted& wanted);
+
+  device::Stream* const stream_;
+  uint64_t device_bytes_ = 0;
+  Words agreed_, each_;
+  std::unique_ptr<device::Event> done_;
+  uint32_t ranks_ = 1;
+  Own own_;  // of the sum under way
+};
+
 // A rank that keeps weights, gradients and the optimizer's state in memory of its device: what it
 // publishes of a chunk is looked at, added over all ranks, and applied, all of it queued at once in
 // a stream of this object's.
 //
 // Chunks are queued in the arena's order, each once those before it are published: ranks need not
-// publish in the same order. How much of the exchange goes on while the rank computes is up to the
-// device.
+// publish in the same order. How much of the exchange continues while the rank computes is up to
+// the device.
 //
 // With the samples of a step ranks compare what they are about to do: its number and the learning
 // rate that the program says.
@@ -39,10 +97,11 @@ namespace strata::nccl {
 // Where a sum cannot be completed any more, streams that wait for it are let go, and every call
 // from then on says why: what they compute with is nothing in particular.
 //
-// With RingStops it goes on without ranks that die. Sums lie apart from gradients, and are applied
-// once the host has seen all of the step's: a rank has made a step, or still has its gradients.
-// Only then does it count the next step's samples, and adds up nothing of that step before all have
-// done so. Hence ranks are at most one step apart, and who is ahead has the sums that others lack.
+// With RingStops it continues without ranks that die. Sums lie apart from gradients, and are
+// applied once the host has seen all of the step's: a rank has made a step, or still has its
+// gradients. Only then does it count the next step's samples, and adds up nothing of that step
+// before all have done so. Hence ranks are at most one step apart, and who is ahead has the sums
+// that others lack.
 //
 // Threads: one. Errors: Aborted (with RingStops: see LeaveRing), Internal (the device or the
 // library of the communicator, in its words), ResourceExhausted (out of device memory),
@@ -50,10 +109,10 @@ namespace strata::nccl {
 // before), and whatever `still_wanted` says.
 class DeviceSteps {
  public:
-  // Asks for the memory, which is zero then. `still_wanted`: whether to go on waiting for others;
-  // called on any thread. `program_waits`: whether the program does, asked on the thread whose call
-  // waits; null: as long as it takes. The job's defaults are filled in. `says_rates`: the program
-  // does, in each step. `stops` outlives this; null: a rank that is gone ends the job.
+  // Asks for the memory, which is zero then. `still_wanted`: false ends a wait for
+  // others; called on any thread. `program_waits`: whether the program does, asked on the thread
+  // whose call waits; null: as long as it takes. The job's defaults are filled in. `says_rates`:
+  // the program does, in each step. `stops` outlives this; null: a rank that is gone ends the job.
   static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(
       std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
       device::StillWanted still_wanted, bool says_rates = false,
@@ -71,8 +130,8 @@ class DeviceSteps {
   // Copies between the device's weights and the host's, `elements` of them. Block.
   absl::Status TakeWeightsFrom(const float* host);
   absl::Status BringWeightsTo(float* host);
-  // What a job goes on from, after Begin; and the chunks' images for a checkpoint, between two
-  // steps, once all that is under way has landed. Block.
+  // Loads the image that a job resumes from, after Begin; makes the chunks' images for a
+  // checkpoint, between two steps, once all sums have landed. Both block.
   absl::Status TakeFrom(const client::ArenaImage& image);
   absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps);
 
@@ -100,7 +159,7 @@ class DeviceSteps {
   absl::Status Finish();
   // After Aborted. Blocks until what is queued has run out.
   absl::Status LeaveRing();
-  // Then goes on among `ranks`, as number `rank`, with the newest step that any of them has made;
+  // Then continues among `ranks`, as number `rank`, with the newest step that any of them has made;
   // the one that none has begins again with what is published of it. The call that was Aborted is
   // to be repeated. Blocks until all are as far, without asking the program.
   absl::Status GoOn(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
@@ -112,7 +171,7 @@ class DeviceSteps {
   int states() const { return StateVectors(rule_.optimizer.kind); }
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
   uint32_t ranks() const { return ranks_; }
-  // What it has asked for on its device.
+  // Bytes allocated on its device.
   uint64_t device_bytes() const { return device_bytes_; }
   uint64_t bytes_reduced() const { return bytes_reduced_; }
   uint64_t chunks_reduced() const { return chunks_reduced_; }
@@ -139,7 +198,7 @@ class DeviceSteps {
   absl::Status StartSum(uint64_t value, uint64_t step, const device::StillWanted& wanted);
   absl::StatusOr<uint64_t> AwaitSum();
   absl::Status Await(const device::Event& event, bool asks_program = true);
-  // What the watch has found comes before what follows from it.
+  // Prefers the cause that the watch has found over an error that follows from it.
   absl::Status OrCause(absl::Status status);
   absl::Status PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
                           const device::Event* ready);

@@ -11,7 +11,7 @@ namespace strata::nccl {
 namespace {
 
 // The device says when a chunk is reduced; this long is waited for anything else.
-constexpr absl::Duration kLook = absl::Milliseconds(5);
+constexpr absl::Duration kNodeReducerLook = absl::Milliseconds(5);
 // Between two questions to the caller whether it still waits.
 constexpr absl::Duration kCallerLooks = absl::Milliseconds(100);
 
@@ -120,7 +120,7 @@ void NodeReducer::Run() {
       absl::MutexLock lock(&mutex_);
       const bool waits_for_device = pending_ > 0 && status_.ok();
       mutex_.AwaitWithTimeout(absl::Condition(this, &NodeReducer::Woken),
-                              waits_for_device ? kLook : absl::InfiniteDuration());
+                              waits_for_device ? kNodeReducerLook : absl::InfiniteDuration());
       if (ends_) return;
       woken_ = false;
       published.swap(published_);
@@ -143,7 +143,7 @@ absl::Status NodeReducer::MoveOn(absl::Span<const Item> published) {
   if (absl::Status status = NoteComputed(); !status.ok()) return status;
   const absl::Time now = absl::Now();
   if (now < look_) return absl::OkStatus();
-  look_ = now + kLook;
+  look_ = now + kNodeReducerLook;
   // Where a peer is gone, the aggregator may know whose fault that is.
   const absl::Status status = calls_.still_wanted();
   return status.ok() ? communicator_->Error() : status;

@@ -21,7 +21,7 @@
 #include "kernels/device/device.h"
 #include "kernels/device/device_kernels.h"
 #include "proto/job.pb.h"
-#include "worker/client/link/node_sum.h"
+#include "worker/client/aggregator_link.h"
 #include "worker/client/nccl/reduce_trace.h"
 #include "worker/contract/agent_channel.h"
 

@@ -4,13 +4,13 @@
 
 #include "absl/memory/memory.h"
 #include "absl/time/time.h"
-#include "common/limits/trace_limits.h"
+#include "common/os/limits.h"
 
 namespace strata::nccl {
 namespace {
 
 // Between looks at a sum that is under way. Nobody waits for what is noted.
-constexpr absl::Duration kLook = absl::Milliseconds(2);
+constexpr absl::Duration kReduceTraceLook = absl::Milliseconds(2);
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void ReduceTrace::Run() {
     {
       absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(this, &ReduceTrace::HasWork),
-                              looked_at.empty() ? absl::InfiniteDuration() : kLook);
+                              looked_at.empty() ? absl::InfiniteDuration() : kReduceTraceLook);
       ends = ends_;
       for (Spans& spans : queued_) looked_at.push_back(std::move(spans));
       queued_.clear();

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ids.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
 #include "kernels/device/device.h"
 #include "proto/job.pb.h"
 #include "worker/contract/agent_channel.h"
@@ -56,7 +56,7 @@ class ReduceTrace {
   absl::Status QueueTraced(ChunkId chunk, uint64_t step, absl::FunctionRef<absl::Status()> reduce);
   // Members of the thread.
   void Run();
-  // What is done of the spans, in their order, until one is not, and takes it off.
+  // Notes and removes finished spans in their order, up to the first unfinished one.
   absl::Status NoteDone(std::deque<Spans>* spans);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ends_ || !queued_.empty(); }
 

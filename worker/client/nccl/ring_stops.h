@@ -11,9 +11,9 @@
 
 namespace strata::nccl {
 
-// Where a rank stands that goes on without ranks that die (on_loss: DROP), and how it says so: once
-// it has answered how many steps it has made, it makes none before it forms the ring that it was
-// stopped for. So whoever decides how all go on knows how far each of them is.
+// Where a rank stands that continues without ranks that die (on_loss: DROP), and how it says so:
+// once it has answered how many steps it has made, it makes none before it forms the ring that it
+// was stopped for. So whoever decides how all continue knows how far each of them is.
 //
 // Threads: any.
 class RingStops {
@@ -32,9 +32,9 @@ class RingStops {
       : asked_(std::move(asked)), answer_(std::move(answer)), number_(number), answered_(number) {}
 
   // Answers what is asked. Errors: Aborted: the ring in hand is stopped; not before Begin, until
-  // which the rank cannot go on in another one.
+  // which the rank cannot continue in another one.
   absl::Status Check();
-  // Whether the ring in hand is not the one to go on with, by what was answered.
+  // True if the ring in hand is not the one to continue with, by what was answered.
   bool is_stopped() const;
 
   // The rank has the first weights.

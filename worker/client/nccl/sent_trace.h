@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/ipc/framed_channel.h"
+#include "common/os/framed_channel.h"
 #include "common/unique_fd.h"
 #include "gtest/gtest.h"
 #include "worker/contract/agent_channel.h"

@@ -1,19 +1,24 @@
 #include "worker/exchange/all_reduce/all_reduce_core.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/connections.h"
+#include "common/image/chunk_image.h"
+#include "common/job/arena.h"
+#include "common/job/connections.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
 #include "common/require.h"
-#include "worker/exchange/all_reduce/ring_view.h"
+#include "proto/record.pb.h"
+#include "worker/exchange/all_reduce/peer_link.h"
 
 namespace strata::worker {
 namespace {
 
-using Phase = Exchange::Phase;
+using Phase = ExchangeCore::Phase;
 using wire::Op;
 
 // Bytes of a connection that are not acknowledged. They are those of chunks under way, so they do
@@ -33,6 +38,39 @@ std::vector<ChunkReduction> MakeReductions(const ReductionRules& rules, const pr
     chunks.emplace_back(&rules, layout, map, chunk);
   }
   return chunks;
+}
+
+// How long a node that has all of its weights stays for a peer that has all of its own, too, but
+// does not acknowledge the last word; and for one that cannot be reached.
+constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
+
+std::vector<uint64_t> BeginsOf(const std::vector<ChunkReduction>& chunks) {
+  std::vector<uint64_t> begins;
+  for (const ChunkReduction& chunk : chunks) {
+    if (chunk.own_begin()) begins.push_back(*chunk.own_begin());
+  }
+  return begins;
+}
+
+ReductionRules WithoutTrace(ReductionRules rules) {
+  rules.trace = nullptr;
+  return rules;
+}
+
+// An arena whose chunk of that number is one element.
+proto::Layout LayoutUpTo(ChunkId chunk) {
+  proto::Layout layout;
+  layout.set_elements(uint64_t{chunk.value()} + 1);
+  proto::Segment* const segment = layout.add_segments();
+  segment->add_shape(layout.elements());
+  segment->set_lr_multiplier(1);
+  segment->set_decay_multiplier(1);
+  return layout;
+}
+
+Bytes Zero() {
+  const auto zero = std::make_shared<float>(0.0f);
+  return AsBytes(zero, 1);
 }
 
 }  // namespace
@@ -136,7 +174,7 @@ absl::Status AllReduceCore::GoOn(const NodeResume& resume) {
   return absl::OkStatus();
 }
 
-// All nodes of a job that goes on have the same weights, which they compare as if all had made
+// All nodes of a job that resumes have the same weights, which they compare as if all had made
 // them.
 absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
@@ -162,7 +200,7 @@ absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   return absl::OkStatus();
 }
 
-// Of a mean nothing is kept from clock to clock, so any weights do to begin with.
+// Means keep no state from clock to clock, so any first weights will do.
 void AllReduceCore::StartAfter(absl::Time now, CoreActions* actions) {
   first_.emplace(map_, peers_.size(), begin_->some_lack);
   if (!begin_->some_lack) {
@@ -252,7 +290,7 @@ void AllReduceCore::Send(ChunkId chunk, const ReductionActions& what, absl::Time
   CountBytes();
 }
 
-// What a chunk wants done.
+// Does what a chunk wants.
 absl::Status AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
                                CoreActions* actions) {
   Send(chunk, what, now, actions);
@@ -272,6 +310,31 @@ absl::Status AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl
   window_.Answered(chunk);
   Push(actions);
   return MaybeRetire(now, actions);
+}
+
+absl::Status AllReduceCore::OnLinkEvent(const LinkEvent& event, absl::Time now,
+                                        CoreActions* actions) {
+  switch (event.kind) {
+    case LinkEvent::Kind::kStart:
+      return Start(now, actions);
+    case LinkEvent::Kind::kFrame:
+      return OnFrame(event.connection, *event.frame, now, actions);
+    case LinkEvent::Kind::kTime:
+      return OnTime(now, &actions->wire);
+    case LinkEvent::Kind::kConnected:
+      peers_[event.link.value()].link.OnConnected(event.connection, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kConnectFailed:
+      peers_[event.link.value()].link.OnLost(event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kLost:
+      if (Peer* peer = Find(event.connection)) peer->link.OnLost(event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kQueueFull:
+      if (Peer* peer = Find(event.connection)) peer->link.OnSendQueueFull(now);
+      break;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AllReduceCore::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
@@ -354,6 +417,219 @@ void AllReduceCore::CountBytes() {
     counters_.bytes_pushed += peer.link.bytes_sent(Op::kReduce);
     counters_.bytes_answered += peer.link.bytes_sent(Op::kGather);
   }
+}
+
+// The first frame of a connection that somebody made, or another HELLO.
+absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
+                                       absl::Time now, CoreActions* actions) {
+  const LinkIdentity self = MakeIdentity(options_);
+  uint32_t number = 0;
+  wire::ErrorCode error = CheckPeerHello(self, frame, &number);
+  if (error == wire::ErrorCode::kNone) {
+    error = wire::ErrorCode::kWrongRole;
+    for (Peer& peer : peers_) {
+      if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
+      error = wire::ErrorCode::kWrongConnection;
+      if (peer.link.options().identity.hello.connection != number) continue;
+      // Else the end of one connection would be the end of several links, and be told to one.
+      const Peer* bound = Find(connection);
+      if (bound != nullptr && bound != &peer) break;
+      return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false,
+                  &actions->wire);
+    }
+  }
+  // Nodes learn of a new ring one after the other: the peer tries again.
+  const bool comes_again = error == wire::ErrorCode::kWrongView && DropsLost(options_.record.job());
+  if (!comes_again) ++refused_;
+  actions->wire.push_back(
+      {.kind = WireAction::Kind::kSend,
+       .link = LinkId(),
+       .connection = connection,
+       .frame = MakeRefusal(self, comes_again ? Op::kRetry : Op::kError, error)});
+  return absl::OkStatus();
+}
+
+void AllReduceCore::Close(WireActions* actions) {
+  for (Peer& peer : peers_) peer.link.Close(actions);
+}
+
+void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  activity->set_refused(activity->refused() + refused_);
+  for (size_t first = 0; first < peers_.size(); first += connections_) {
+    const PeerLink& link = peers_[first].link;
+    if (!link.options().connects) continue;  // its other end tells
+    LinkActivity sum = link.Activity(now);
+    for (size_t i = 1; i < connections_; ++i) sum.Add(peers_[first + i].link.Activity(now));
+    proto::ShardActivity* out = activity->add_shards();
+    out->set_address(link.options().address);
+    out->set_connected(sum.connected);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(sum.down_for));
+    out->set_error(sum.error);
+  }
+}
+
+absl::Status AllReduceCore::Finish(uint64_t clocks, absl::Time now, CoreActions* actions) {
+  phase_ = Phase::kFinishing;
+  clocks_ = clocks;
+  absl::Status status = MaybeRetire(now, actions);
+  for (const Peer& peer : peers_) status.Update(CheckMade(peer));
+  return Fail(status, false, &actions->wire);
+}
+
+absl::Status AllReduceCore::MaybeRetire(absl::Time now, CoreActions* actions) {
+  if (phase_ != Phase::kFinishing || retired_at_ != absl::InfiniteFuture()) return absl::OkStatus();
+  for (const ChunkReduction& chunk : chunks_) {
+    if (chunk.clock() < clocks_) return absl::OkStatus();
+  }
+  if (barrier_ && !barrier_->is_entered()) {
+    for (const Peer& peer : peers_) {
+      if (absl::Status status = CheckMade(peer); !status.ok()) return status;
+    }
+    ReductionActions what;
+    const absl::Status status = barrier_->Enter(clocks_, &what);
+    Send(barrier_->chunk(), what, now, actions);
+    if (!status.ok()) return status;
+  }
+  if (!barrier_ || barrier_->is_passed()) Retire(now, actions);
+  return absl::OkStatus();
+}
+
+void AllReduceCore::Retire(absl::Time now, CoreActions* actions) {
+  retired_at_ = now;
+  for (uint32_t c = 0; c < map_.chunks(); ++c) checkpoints_.CutIfDue(ChunkId(c));
+  wire::Header header;
+  header.op = Op::kRetire;
+  header.clock = clocks_;
+  for (Peer& peer : peers_) {
+    peer.link.Send(header, Bytes(), now, &actions->wire);
+    peer.link.NeverGiveUp();
+  }
+  MaybeFinish(now);
+}
+
+// A peer that has retired has had all of this node's frames but the last; whether it got that one
+// cannot be known for sure.
+absl::Time AllReduceCore::FreeFrom(const Peer& peer) const {
+  if (peer.retired && peer.link.drained()) return absl::InfinitePast();
+  const absl::Time leave = std::max(peer.link.down_since(), retired_at_) + kLeaveAfter;
+  return peer.retired ? std::min(leave, retired_at_ + kLinger) : leave;
+}
+
+absl::Time AllReduceCore::finished_at() const {
+  if (phase_ != Phase::kFinishing || retired_at_ == absl::InfiniteFuture()) {
+    return absl::InfiniteFuture();
+  }
+  absl::Time at = absl::InfinitePast();
+  for (const Peer& peer : peers_) at = std::max(at, FreeFrom(peer));
+  return at;
+}
+
+void AllReduceCore::MaybeFinish(absl::Time now) {
+  if (now >= finished_at()) phase_ = Phase::kFinished;
+}
+
+absl::Status AllReduceCore::HasFinished(const Peer& peer) const {
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s has finished after %d steps, but this node goes on", peer.link.Name(), *peer.made));
+}
+
+absl::Status AllReduceCore::CheckMade(const Peer& peer) const {
+  if (phase_ != Phase::kFinishing || !peer.made || *peer.made == clocks_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s has finished after %d steps, this node after %d", peer.link.Name(), *peer.made, clocks_));
+}
+
+absl::Status AllReduceCore::OnRetire(Peer* peer, uint64_t clocks) {
+  peer->made = clocks;
+  peer->retired = true;
+  return CheckMade(*peer);
+}
+
+absl::Status AllReduceCore::OnBarrier(Peer* peer, const wire::Frame& frame, absl::Time now,
+                                      CoreActions* actions) {
+  peer->made = frame.header.clock;
+  if (absl::Status status = CheckMade(*peer); !status.ok()) return status;
+  if (makes_ > *peer->made) return HasFinished(*peer);
+  ReductionActions what;
+  const absl::Status status = NamedBy(*peer, barrier_->OnFrame(peer->position, frame, &what));
+  Send(barrier_->chunk(), what, now, actions);
+  return status.ok() ? MaybeRetire(now, actions) : status;
+}
+
+SliceCheckpoints::SliceCheckpoints(const proto::JobRecord& record,
+                                   const std::vector<ChunkReduction>& chunks)
+    : chunks_(chunks),
+      clocks_per_cut_(ClocksPerCheckpoint(record.job())),
+      first_clock_(record.resume().clock()),
+      cuts_(BeginsOf(chunks)) {
+  size_t slices = 0;
+  for (const ChunkReduction& chunk : chunks_) {
+    index_.push_back(chunk.own_begin() ? std::optional(slices++) : std::nullopt);
+  }
+  has_slices_ = slices > 0;
+}
+
+void SliceCheckpoints::CutIfDue(ChunkId id) {
+  const ChunkReduction& chunk = chunks_[id.value()];
+  const uint64_t clock = chunk.clock();
+  if (clocks_per_cut_ == 0 || clock <= first_clock_ || clock % clocks_per_cut_ != 0) return;
+  if (index_[id.value()]) cuts_.Add(*index_[id.value()], clock, *chunk.Image());
+  if (!has_slices_ && id == ChunkId(0)) empty_.push_back({.clock = clock});
+}
+
+uint64_t SliceCheckpoints::CutBytes(OptimizerKind kind) const {
+  if (clocks_per_cut_ == 0) return 0;
+  uint64_t elements = 0;
+  for (const ChunkReduction& chunk : chunks_) elements += chunk.own_elements();
+  return elements * sizeof(float) * (1 + StateVectors(kind));
+}
+
+std::vector<Cut<ChunkImage>> SliceCheckpoints::Take() {
+  return has_slices_ ? cuts_.Take() : std::exchange(empty_, {});
+}
+
+absl::StatusOr<Bytes> GoOnFrom(absl::Span<const ChunkImage> slices, uint64_t clock,
+                               const ChunkMap& map, ChunkId id, ChunkReduction* chunk) {
+  std::optional<ChunkImage> own;
+  if (chunk->own_begin()) {
+    absl::StatusOr<ChunkImage> joined =
+        JoinImages(slices, *chunk->own_begin(), chunk->own_elements());
+    if (!joined.ok()) return joined.status();
+    own = *std::move(joined);
+  }
+  if (absl::Status status = chunk->Restore(own, clock); !status.ok()) return status;
+  absl::StatusOr<ChunkImage> all = JoinImages(slices, map.OffsetOf(id), map.ElementsOf(id));
+  if (!all.ok()) return all.status();
+  // Where weights travel encoded, nodes have what has arrived of them.
+  return all->copy.empty() ? all->weights.weights : all->copy;
+}
+
+RingBarrier::RingBarrier(const ReductionRules& rules, ChunkId chunk)
+    : chunk_(chunk),
+      rules_(WithoutTrace(rules)),
+      word_(&rules_, LayoutUpTo(chunk), ChunkMap(uint64_t{chunk.value()} + 1, 1), chunk) {
+  word_.Seed(Zero());
+}
+
+void RingBarrier::StartAt(uint64_t clock) {
+  if (!std::exchange(is_started_, true)) word_.StartAt(clock);
+}
+
+absl::Status RingBarrier::Enter(uint64_t clocks, ReductionActions* actions) {
+  STRATA_REQUIRE(!is_entered_);
+  StartAt(clocks);
+  is_entered_ = true;
+  const absl::Status status = word_.Begin(Zero(), {}, actions);
+  is_passed_ = actions->landed;
+  return status;
+}
+
+absl::Status RingBarrier::OnFrame(uint32_t peer, const wire::Frame& frame,
+                                  ReductionActions* actions) {
+  StartAt(frame.header.clock);
+  const absl::Status status = word_.OnFrame(peer, frame, actions);
+  is_passed_ = is_passed_ || actions->landed;
+  return status;
 }
 
 }  // namespace strata::worker

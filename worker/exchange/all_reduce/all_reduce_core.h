@@ -10,23 +10,91 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/ids.h"
+#include "common/image/chunk_image.h"
+#include "common/image/cut_collector.h"
 #include "common/job/arena.h"
+#include "common/job/optimizer.h"
+#include "common/wire/frame.h"
 #include "worker/exchange/all_reduce/chunk_reduction.h"
 #include "worker/exchange/all_reduce/first_weights.h"
 #include "worker/exchange/all_reduce/peer_link.h"
-#include "worker/exchange/all_reduce/ring_barrier.h"
-#include "worker/exchange/all_reduce/slice_checkpoints.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
 
 namespace strata::worker {
 
-// What a ring goes on from that takes another one's place.
+// One node's part of an all-reduce's checkpoints: the slices that it updates, with their
+// optimizer state. A chunk is cut before the first clock after the checkpoint's begins, and after
+// the job's last one.
+//
+// Threads: one.
+class SliceCheckpoints {
+ public:
+  // `chunks` outlive it. Does nothing for a job without checkpoints.
+  SliceCheckpoints(const proto::JobRecord& record, const std::vector<ChunkReduction>& chunks);
+
+  // The chunk has begun nothing of its clock. Cuts it, where it has come to a checkpoint's clock.
+  void CutIfDue(ChunkId chunk);
+
+  // Bytes of weights and optimizer state in one cut. 0: there are no cuts.
+  uint64_t CutBytes(OptimizerKind kind) const;
+  std::vector<Cut<ChunkImage>> Take();
+  void ReleaseCut(uint64_t clock) { cuts_.LetGo(clock); }
+  uint64_t bytes() const { return cuts_.bytes(); }
+
+ private:
+  const std::vector<ChunkReduction>& chunks_;
+  const uint64_t clocks_per_cut_, first_clock_;
+  std::vector<std::optional<size_t>> index_;  // by chunk: of the slices; none: the node has none
+  CutCollector<ChunkImage> cuts_;
+  bool has_slices_ = false;
+  std::vector<Cut<ChunkImage>> empty_;  // of a node that updates nothing: it says so
+};
+
+// Restores a chunk from the slices of all nodes, and returns the weights that nodes have of it.
+// Errors: InvalidArgument, DataLoss: the slices are not those of the chunk, or not of the clock.
+absl::StatusOr<Bytes> GoOnFrom(absl::Span<const ChunkImage> slices, uint64_t clock,
+                               const ChunkMap& map, ChunkId id, ChunkReduction* chunk);
+
+// A word that goes round once a node has made all of its clocks: it has passed when all nodes have
+// said it. An all-reduce of a chunk of one element that no job has, at the clock after the last
+// one, so that nobody takes it for a step.
+//
+// A pure state machine. Threads: one.
+class RingBarrier {
+ public:
+  // `chunk`: one after the job's last one. REQUIRES: weights are means.
+  RingBarrier(const ReductionRules& rules, ChunkId chunk);
+  RingBarrier(const RingBarrier&) = delete;
+  RingBarrier& operator=(const RingBarrier&) = delete;
+
+  ChunkId chunk() const { return chunk_; }
+  // This node has made so many clocks, once. Errors: OnFrame's, of frames that came before.
+  absl::Status Enter(uint64_t clocks, ReductionActions* actions);
+  // A frame of its chunk. Errors: InvalidArgument, what is wrong with it.
+  absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
+  bool is_entered() const { return is_entered_; }
+  bool is_passed() const { return is_passed_; }
+
+ private:
+  void StartAt(uint64_t clock);
+
+  const ChunkId chunk_;
+  const ReductionRules rules_;  // that note nothing
+  ChunkReduction word_;
+  bool is_started_ = false;  // its clock is known
+  bool is_entered_ = false, is_passed_ = false;
+};
+
+// The state that a ring takes over from the one before.
 struct RingBegin {
   uint64_t clock = 0;      // that it makes first
   bool some_lack = false;  // some nodes lack the means of the clock before, which go round first
-  // Those of the node, by chunk; empty: it lacks them, or nobody does.
+  // The node's means, by chunk; empty: it lacks them, or no node does.
   std::vector<Bytes> means;
   std::shared_ptr<BufferPool> pool;  // the other one's
 };
@@ -40,14 +108,14 @@ struct RingBegin {
 // tells its peers how many clocks it has made, and stays until they know. A node that fails tells
 // its peers why, and they theirs: all fail with the words of the first.
 //
-// Where the job goes on without nodes that are lost (DropsLost), the end comes in two parts, and
+// Where the job continues without nodes that are lost (DropsLost), the end comes in two parts, and
 // such a core stands for one ring of several, see ReformingCore. Before a node says that it is
 // done it passes a barrier: then it knows that all nodes have made all steps.
 //
 // A pure state machine, see ExchangeCore.
 class AllReduceCore final : public ExchangeCore {
  public:
-  // `resume`: what the job goes on from, which is copied; null: it begins anew. Errors:
+  // `resume`: the state that the job resumes from, which is copied; may be null. Errors:
   // InvalidArgument naming the field of the record; GoOnFrom's.
   static absl::StatusOr<std::unique_ptr<AllReduceCore>> Create(const CoreOptions& options,
                                                                const kernels::Kernels& kernels,
@@ -59,23 +127,13 @@ class AllReduceCore final : public ExchangeCore {
                                                                     const kernels::Kernels& kernels,
                                                                     RingBegin begin);
 
-  absl::Status Start(absl::Time now, CoreActions* actions) override;
+  absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override;
-  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
-                   WireActions* actions) override;
-  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                       WireActions* actions) override;
-  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              WireActions* actions) override;
-  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
-  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
-                       CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
-  Exchange::Phase phase() const override { return phase_; }
+  Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override {
     size_t bytes = pool_->allocated_bytes() + checkpoints_.bytes();
@@ -85,7 +143,7 @@ class AllReduceCore final : public ExchangeCore {
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
   uint64_t first_clock() const override { return options_.record.resume().clock(); }
   NodeCuts TakeCuts() override { return {.slices = checkpoints_.Take()}; }
-  void LetGoOf(NodeCuts::Kind kind, uint64_t clock) override { checkpoints_.LetGoOf(clock); }
+  void ReleaseCut(NodeCuts::Kind kind, uint64_t clock) override { checkpoints_.ReleaseCut(clock); }
   const std::string& address(LinkId link) const override {
     return peers_[link.value()].link.options().address;
   }
@@ -94,7 +152,7 @@ class AllReduceCore final : public ExchangeCore {
   void Close(WireActions* actions);
   // LinkIds that it has, from 0.
   size_t links() const { return peers_.size(); }
-  // Where the job goes on without nodes that are lost: all nodes have made all steps.
+  // Where the job continues without nodes that are lost: all nodes have made all steps.
   bool is_over() const { return barrier_ && barrier_->is_passed(); }
   const std::shared_ptr<BufferPool>& pool() const { return pool_; }
 
@@ -115,7 +173,11 @@ class AllReduceCore final : public ExchangeCore {
   AllReduceCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
                 uint32_t position, std::shared_ptr<BufferPool> pool);
 
-  // Takes up what the job goes on from.
+  absl::Status Start(absl::Time now, CoreActions* actions);
+  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                       CoreActions* actions);
+  absl::Status OnTime(absl::Time now, WireActions* actions);
+  // Restores the state that the job resumes from.
   absl::Status GoOn(const NodeResume& resume);
   Peer* Find(transport::ConnectionId connection);
   // REQUIRES: the plan has it as a peer.
@@ -129,7 +191,7 @@ class AllReduceCore final : public ExchangeCore {
   absl::Status OnRetire(Peer* peer, uint64_t clocks);
   absl::Status OnBarrier(Peer* peer, const wire::Frame& frame, absl::Time now,
                          CoreActions* actions);
-  // What is wrong with the clocks that the peer has made, and this node.
+  // Errors: the peer and this node have made different clocks.
   absl::Status HasFinished(const Peer& peer) const;
   absl::Status CheckMade(const Peer& peer) const;
   void StartAfter(absl::Time now, CoreActions* actions);
@@ -154,14 +216,14 @@ class AllReduceCore final : public ExchangeCore {
   const ChunkMap map_;
   const std::shared_ptr<BufferPool> pool_;
   const ReductionRules rules_;
-  Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  Phase phase_ = Phase::kSeeding;
   bool failed_ = false;
   const uint32_t connections_;
   std::vector<Peer> peers_;  // by LinkId
   std::vector<ChunkReduction> chunks_;
   SliceCheckpoints checkpoints_;
   const std::shared_ptr<void> cut_memory_;  // kept from one cut to the next
-  std::vector<Bytes> resumed_;  // by chunk: the weights that the job goes on with, until Start
+  std::vector<Bytes> resumed_;  // by chunk: the weights that the job resumes with, until Start
   PushWindow window_;
   std::optional<RingBegin> begin_;     // of a ring after another
   std::optional<FirstWeights> first_;  // from Start on

@@ -4,14 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/slices.h"
-#include "optimizer/weight_state.h"
-#include "worker/exchange/testing/all_reduce_world.h"
+#include "common/job/all_reduce.h"
+#include "common/job/trace_log.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "numerics/weight_state.h"
+#include "worker/testing/all_reduce_world.h"
 
 namespace strata::worker {
 namespace {
@@ -202,7 +207,7 @@ TEST(AllReduceCore, AConnectionIsOneLinkOfOneNodeWhateverItSaysLater) {
   const auto core = *AllReduceCore::Create(self, kernels::Cpu());
   const absl::Time now = absl::FromUnixSeconds(1);
   CoreActions started;
-  EXPECT_EQ(core->Start(now, &started), absl::OkStatus());
+  EXPECT_EQ(core->OnLinkEvent(LinkEvent::Start(), now, &started), absl::OkStatus());
   const auto answers = [&](uint64_t connection, uint32_t node, uint32_t number) {
     CoreOptions peer = self;
     peer.node = NodeId(node);
@@ -210,7 +215,7 @@ TEST(AllReduceCore, AConnectionIsOneLinkOfOneNodeWhateverItSaysLater) {
     identity.hello.connection = number;
     CoreActions actions;
     const transport::ConnectionId id(connection);
-    EXPECT_TRUE(core->OnFrame(id, MakeHello(identity), now, &actions).ok());
+    EXPECT_TRUE(core->OnLinkEvent(LinkEvent::Frame(id, MakeHello(identity)), now, &actions).ok());
     std::string text;
     for (const WireAction& action : actions.wire) {
       if (action.kind != WireAction::Kind::kSend) continue;
@@ -375,6 +380,144 @@ TEST(AllReduceCore, ARecordThatDoesNotFitIsRefusedByField) {
             "placement.chunk_elements is 0");
   EXPECT_EQ(create([](CoreOptions* o) { o->record.mutable_view()->clear_nodes(); }),
             "view.nodes has no nodes");
+}
+
+// All-reduces whose ranks say the learning rate of each step.
+
+World::Options AllRatesShape(AllReduce::Algorithm algorithm, const std::string& base_lr,
+                             float rate) {
+  World::Options options;
+  options.nodes = 4;
+  options.algorithm = algorithm;
+  options.job = "optimizer { momentum_sgd {} } schedule { base_lr: " + base_lr + " }";
+  options.rate = rate;
+  return options;
+}
+
+TEST(AllReduceRates, ARateThatIsSaidTakesThePlaceOfTheSchedules) {
+  for (const auto algorithm : {AllReduce::RING, AllReduce::HALVING_DOUBLING}) {
+    World said(AllRatesShape(algorithm, "100", 0.25f)),
+        scheduled(AllRatesShape(algorithm, "0.25", 0));
+    ASSERT_TRUE(said.Run());
+    ASSERT_TRUE(scheduled.Run());
+    EXPECT_EQ(said.status(0), absl::OkStatus());
+    EXPECT_EQ(said.weights(0), scheduled.weights(0));
+    EXPECT_NE(said.weights(0), said.first_weights(0));
+  }
+}
+
+TEST(AllReduceRates, NodesThatSayOthersEndTheJobAndAreNamed) {
+  for (const auto algorithm : {AllReduce::RING, AllReduce::HALVING_DOUBLING}) {
+    World::Options options = AllRatesShape(algorithm, "1", 0.25f);
+    options.other_rate = 2;
+    World world(options);
+    ASSERT_TRUE(world.Run());
+    for (uint32_t n = 0; n < options.nodes; ++n) {
+      const std::string reason(world.status(n).message());
+      bool names_both = false;
+      for (const char* who : {"node 0 says learning rate 0.25", "node 1 says learning rate 0.25",
+                              "node 2 says learning rate 0.5", "node 3 says learning rate 0.25"}) {
+        names_both = names_both || reason.find(who) != std::string::npos;
+      }
+      EXPECT_TRUE(names_both) << reason;
+      EXPECT_NE(reason.find(" at clock 0 of chunk 0, this one 0."), std::string::npos) << reason;
+    }
+  }
+}
+
+// Events that an exchange's driver and core note of a traced job, on a simulated network.
+
+using proto::TraceEvent;
+
+// Two nodes, four chunks, five clocks of which the second and third are traced; the clock of the
+// traces advances by 1 us with each look, so no two events begin or end together.
+class ExchangeTraceTest : public ::testing::Test {
+ protected:
+  void Run(const transport::SimFaults& faults = {}) {
+    proto::Job job;
+    job.mutable_trace()->set_first_step(1);
+    job.mutable_trace()->set_steps(2);
+    AllReduceWorld::Options options;
+    options.clocks = 5;
+    options.faults = faults;
+    for (auto& log : logs_) {
+      log = TraceLog::Create(job, {.now = [this] { return absl::FromUnixMicros(++now_us_); }});
+      options.traces.push_back(log.get());
+    }
+    AllReduceWorld world(options);
+    ASSERT_TRUE(world.Run());
+    for (uint32_t node : {0, 1}) ASSERT_EQ(world.status(node), absl::OkStatus());
+  }
+
+  // By chunk and clock, as they were noted.
+  std::map<std::pair<uint32_t, uint64_t>, std::vector<TraceEvent>> Events(uint32_t node) {
+    std::map<std::pair<uint32_t, uint64_t>, std::vector<TraceEvent>> events;
+    while (logs_[node]->has_news()) {
+      const proto::TraceBatch batch = logs_[node]->TakeBatch();
+      EXPECT_EQ(batch.dropped(), 0u);
+      for (const TraceEvent& event : batch.events()) {
+        events[{event.chunk(), event.clock()}].push_back(event);
+      }
+    }
+    return events;
+  }
+
+  int64_t now_us_ = 0;
+  std::unique_ptr<TraceLog> logs_[2];
+};
+
+// The first of a phase; each phase must be there.
+const TraceEvent& First(const std::vector<TraceEvent>& events, TraceEvent::Phase phase) {
+  const auto is_it = [&](const TraceEvent& event) { return event.phase() == phase; };
+  const auto found = std::find_if(events.begin(), events.end(), is_it);
+  EXPECT_NE(found, events.end()) << TraceEvent::Phase_Name(phase);
+  return found == events.end() ? events.front() : *found;
+}
+
+uint64_t EndOf(const TraceEvent& event) { return event.start_us() + event.duration_us(); }
+
+TEST_F(ExchangeTraceTest, EachChunkOfEachTracedClockGoesThroughAllPhasesInOrder) {
+  Run();
+  for (uint32_t node : {0, 1}) {
+    const auto all = Events(node);
+    EXPECT_EQ(all.size(), 4u * 2u) << "chunks x clocks, and no others";
+    for (const auto& [key, events] : all) {
+      EXPECT_THAT(key.second, testing::AnyOf(1u, 2u));
+      const TraceEvent& ready = First(events, TraceEvent::READY);
+      const TraceEvent& sum = First(events, TraceEvent::SUM);
+      const TraceEvent& encode = First(events, TraceEvent::ENCODE);
+      const TraceEvent& send = First(events, TraceEvent::SEND);
+      const TraceEvent& apply = First(events, TraceEvent::APPLY);
+      // Published once the weights of the clock before had landed; the first one once the job
+      // began.
+      const auto before = all.find({key.first, key.second - 1});
+      EXPECT_GT(ready.start_us(), before == all.end() ? 0 : EndOf(before->second.back()));
+      EXPECT_LT(EndOf(ready), sum.start_us());
+      EXPECT_LT(EndOf(sum), encode.start_us());
+      EXPECT_LE(EndOf(encode), send.start_us());
+      EXPECT_GE(apply.start_us(), encode.start_us()) << "what came before may make it due at once";
+      EXPECT_EQ(events.back().phase(), TraceEvent::DECODE);
+      EXPECT_GT(events.back().start_us(), EndOf(apply));
+      EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                              [](const TraceEvent& e) { return e.phase() == TraceEvent::APPLY; }),
+                1);
+    }
+  }
+}
+
+TEST_F(ExchangeTraceTest, NothingIsNotedTwiceWhereFramesAreLostAndRepeated) {
+  transport::SimFaults faults;
+  faults.break_both = 0.02;
+  Run(faults);
+  for (const auto& [key, events] : Events(0)) {
+    for (const TraceEvent::Phase once :
+         {TraceEvent::READY, TraceEvent::SUM, TraceEvent::ENCODE, TraceEvent::APPLY}) {
+      EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                              [&](const TraceEvent& e) { return e.phase() == once; }),
+                1)
+          << TraceEvent::Phase_Name(once);
+    }
+  }
 }
 
 }  // namespace

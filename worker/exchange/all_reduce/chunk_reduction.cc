@@ -1,14 +1,15 @@
 #include "worker/exchange/all_reduce/chunk_reduction.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "common/copy_floats.h"
-#include "common/job/exchange/slices.h"
-#include "common/link/link.h"
+#include "common/copies.h"
+#include "common/job/all_reduce.h"
 #include "common/require.h"
-#include "compression/job_compression.h"
+#include "common/transport/link.h"
+#include "numerics/encoder.h"
 
 namespace strata::worker {
 namespace {
@@ -246,7 +247,7 @@ absl::StatusOr<kernels::CheckedPayload> ChunkReduction::Checked(const Bytes& pay
                                         absl::MakeConstSpan(payload.data(), payload.size()));
 }
 
-// What came stands for nodes before this one in the order of addition, or after it: a sum of two
+// The frame stands for nodes before this one in the order of addition, or after it: a sum of two
 // has the same bits either way.
 absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& frame) {
   if (frame.header.rate != rate_) {
@@ -309,6 +310,30 @@ absl::Status ChunkReduction::Deliver(const ReduceStep& step, Bytes weights,
   payloads_[step.slices.begin] = weights;
   actions->deliveries.push_back({begin, std::move(weights), *delta});
   return absl::OkStatus();
+}
+
+Bytes SlicePieces::View(uint32_t begin, uint32_t end) const {
+  // The newest piece that has any of them decides, if it has them all.
+  const auto newest = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& piece) {
+    return piece.begin < end && begin < piece.end();
+  });
+  if (begin == end) return Bytes();
+  STRATA_REQUIRE(newest != pieces_.rend());
+  if (newest->begin <= begin && end <= newest->end()) {
+    return newest->floats.Part((begin - newest->begin) * sizeof(float),
+                               (end - begin) * sizeof(float));
+  }
+  uint32_t known = 0;
+  const std::shared_ptr<float> whole = pool_->AllocateFloats(end - begin);
+  for (const Piece& piece : pieces_) {
+    const uint32_t from = std::max(begin, piece.begin), to = std::min(end, piece.end());
+    if (from >= to) continue;
+    known = std::max(known, to);
+    CopyBytes(CopyReason::kJoined, whole.get() + (from - begin),
+              piece.floats.floats() + (from - piece.begin), (to - from) * sizeof(float));
+  }
+  STRATA_REQUIRE(known == end);
+  return AsBytes(whole, end - begin);
 }
 
 }  // namespace strata::worker

@@ -15,19 +15,44 @@
 #include "common/ids.h"
 #include "common/image/chunk_image.h"
 #include "common/job/arena.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
 #include "common/wire/frame.h"
-#include "compression/checked_payload.h"
-#include "compression/encoder.h"
 #include "kernels/kernels.h"
-#include "optimizer/weight_state.h"
+#include "numerics/checked_payload.h"
+#include "numerics/encoder.h"
+#include "numerics/weight_state.h"
 #include "worker/exchange/all_reduce/reduce_plan.h"
-#include "worker/exchange/all_reduce/slice_pieces.h"
-#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
 
-// What all chunks of a job have in common on one node; outlives them.
+// A chunk's fp32 elements, known piece by piece; a later piece covers what was known before.
+//
+// Threads: one.
+class SlicePieces {
+ public:
+  // `pool` outlives it.
+  explicit SlicePieces(BufferPool* pool) : pool_(pool) {}
+
+  void Add(uint32_t first_element, Bytes floats) {
+    pieces_.push_back({first_element, std::move(floats)});
+  }
+  // Elements [begin, end): without a copy where one piece has them all. REQUIRES: they are known.
+  Bytes View(uint32_t begin, uint32_t end) const;
+  void Clear() { pieces_.clear(); }
+
+ private:
+  struct Piece {
+    uint32_t begin = 0;
+    Bytes floats;
+    uint32_t end() const { return begin + static_cast<uint32_t>(floats.float_count()); }
+  };
+
+  BufferPool* pool_;
+  std::vector<Piece> pieces_;
+};
+
+// The common rules of all chunks of a job on one node; outlive them.
 struct ReductionRules {
   const kernels::Kernels* kernels = nullptr;
   BufferPool* pool = nullptr;
@@ -43,7 +68,7 @@ struct ReductionRules {
                            BufferPool* pool, uint32_t position, TraceLog* trace);
 };
 
-// What a chunk wants done, in order.
+// The actions that a chunk wants, in order.
 struct ReductionActions {
   struct Send {
     uint32_t peer = 0;    // position
@@ -87,7 +112,7 @@ class ChunkReduction {
   // it has no part of the chunk. REQUIRES: seeded, not begun in this clock.
   std::optional<ChunkImage> Image() const;
   // Goes on from the image of its own part in place of first weights, at the image's clock; all of
-  // it is copied. None: it has no part, and `clock` is where it goes on. Errors: InvalidArgument
+  // it is copied. None: it has no part, and `clock` is where it resumes. Errors: InvalidArgument
   // naming what differs. REQUIRES: not seeded, finite.
   absl::Status Restore(const std::optional<ChunkImage>& image, uint64_t clock);
 

@@ -1,4 +1,4 @@
-// Nodes of an all-reduce that go on from images end with the bits of those that were cut.
+// Nodes of an all-reduce that resume from images end with the bits of those that were cut.
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -72,7 +72,7 @@ class Nodes {
     }
   }
   ChunkReduction& part(size_t node) { return *parts_[node]; }
-  // What each node has.
+  // The weights of each node.
   const std::vector<std::vector<float>>& weights() const { return weights_; }
 
   void Step() {

@@ -16,7 +16,7 @@
 
 namespace strata::worker {
 
-// What one node of an all-reduce knows of the job's first weights. All nodes offer the same, and
+// One node's view of the first weights of an all-reduce. All nodes offer the same, and
 // compare checksums with their peers: SEED. Or all begin with those of rank 0: its node gives them
 // to its peers, whoever gets them gives them on, and on most ways they come more than once: FIRST.
 //

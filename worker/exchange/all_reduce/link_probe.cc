@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "worker/exchange/all_reduce/ring_view.h"
+#include "worker/exchange/all_reduce/peer_link.h"
 
 namespace strata::worker {
 namespace {
@@ -16,7 +16,7 @@ constexpr uint32_t kTrips = 16;
 // Enough to tell 10 Gbit/s, 1.7 s at 10 Mbit/s.
 constexpr uint32_t kBurstFrames = 8, kBurstFrameBytes = 256 << 10;
 constexpr uint32_t kLostMax = 10;
-// Of the frames of a probe, so that they are not taken for those of the job.
+// Generation of a probe's frames, so that they are not taken for those of the job.
 constexpr uint32_t kProbeGeneration = 0;
 
 Bytes BurstPayload() {
@@ -58,12 +58,6 @@ LinkProbe::LinkProbe(const CoreOptions& options, const PeerLink::Options& next,
   previous_.NeverGiveUp();
 }
 
-absl::Status LinkProbe::Start(absl::Time now, CoreActions* actions) {
-  next_.Start(now, &actions->wire);
-  previous_.Start(now, &actions->wire);
-  return absl::OkStatus();
-}
-
 // RETIRE is acknowledged at once; a burst when all of it has come.
 void LinkProbe::Go(absl::Time now, CoreActions* actions) {
   if (result_ || !next_.is_up()) return;
@@ -101,17 +95,7 @@ void LinkProbe::Go(absl::Time now, CoreActions* actions) {
   next_.Send(header, Bytes(), now, &actions->wire);
 }
 
-void LinkProbe::OnConnected(LinkId, transport::ConnectionId connection, absl::Time now,
-                            WireActions* actions) {
-  next_.OnConnected(connection, now, actions);
-}
-
-void LinkProbe::OnConnectFailed(LinkId, const absl::Status& why, absl::Time now,
-                                WireActions* actions) {
-  next_.OnLost(why, now, actions);
-}
-
-// Times over two connections would say nothing: it begins anew.
+// Times over two connections would say nothing: it starts again.
 void LinkProbe::OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
                        WireActions* actions) {
   if (previous_.Owns(connection)) previous_.OnLost(why, now, actions);
@@ -123,9 +107,31 @@ void LinkProbe::OnLost(transport::ConnectionId connection, const absl::Status& w
   next_.Start(now, actions);
 }
 
-void LinkProbe::OnSendQueueFull(const WireAction& send, absl::Time now) {
-  if (next_.Owns(send.connection)) next_.OnSendQueueFull(now);
-  if (previous_.Owns(send.connection)) previous_.OnSendQueueFull(now);
+absl::Status LinkProbe::OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) {
+  switch (event.kind) {
+    case LinkEvent::Kind::kStart:
+      next_.Start(now, &actions->wire);
+      previous_.Start(now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kFrame:
+      return OnFrame(event.connection, *event.frame, now, actions);
+    case LinkEvent::Kind::kTime:
+      return OnTime(now, &actions->wire);
+    case LinkEvent::Kind::kConnected:
+      next_.OnConnected(event.connection, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kConnectFailed:
+      next_.OnLost(event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kLost:
+      OnLost(event.connection, event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kQueueFull:
+      if (next_.Owns(event.connection)) next_.OnSendQueueFull(now);
+      if (previous_.Owns(event.connection)) previous_.OnSendQueueFull(now);
+      break;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status LinkProbe::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,

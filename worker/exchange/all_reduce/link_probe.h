@@ -32,17 +32,7 @@ class LinkProbe final : public LinkCore {
   // `options.record`: view and ring.endpoints. Errors: InvalidArgument naming the field.
   static absl::StatusOr<std::unique_ptr<LinkProbe>> Create(const CoreOptions& options);
 
-  absl::Status Start(absl::Time now, CoreActions* actions) override;
-  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
-                   WireActions* actions) override;
-  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                       WireActions* actions) override;
-  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              WireActions* actions) override;
-  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
-  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
-                       CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, WireActions* actions) override;
+  absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
   absl::Time deadline() const override;
   const std::string& address(LinkId) const override { return next_.options().address; }
 
@@ -54,6 +44,11 @@ class LinkProbe final : public LinkCore {
   LinkProbe(const CoreOptions& options, const PeerLink::Options& next,
             const PeerLink::Options& previous);
 
+  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                       CoreActions* actions);
+  absl::Status OnTime(absl::Time now, WireActions* actions);
+  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
+              WireActions* actions);
   void Go(absl::Time now, CoreActions* actions);
 
   const CoreOptions options_;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/require.h"
-#include "worker/exchange/all_reduce/slice_pieces.h"
+#include "worker/exchange/all_reduce/chunk_reduction.h"
 
 namespace strata::worker {
 
@@ -13,7 +13,7 @@ void NodeStep::Publish(ChunkId chunk) {
   to_tell_.push_back(chunk);
 }
 
-std::optional<ChunkId> NodeStep::NextToTell() {
+std::optional<ChunkId> NodeStep::NextToAnnounce() {
   if (to_tell_.empty()) return std::nullopt;
   const ChunkId chunk = to_tell_.front();
   to_tell_.pop_front();

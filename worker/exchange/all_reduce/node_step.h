@@ -11,15 +11,15 @@
 #include "common/bytes.h"
 #include "common/ids.h"
 #include "common/job/arena.h"
-#include "worker/exchange/core/core_actions.h"
-#include "worker/exchange/core/exchange.h"
+#include "worker/exchange/core/exchange_core.h"
+#include "worker/exchange/core/link_core.h"
 
 namespace strata::worker {
 
-// What a node keeps of the step in hand while rings come and go: its own sums, so that it can give
-// them to the next ring, too; and the means that have come, until those of all chunks are there and
-// the step is made. The means of the step before are kept until the first of this one comes: then
-// every node has made it, for each has given its sum of this one.
+// The state of the step in hand that a node keeps while rings come and go: its own sums, so that it
+// can give them to the next ring, too; and the means that have come, until those of all chunks are
+// there and the step is made. The means of the step before are kept until the first of this one
+// comes: then every node has made it, for each has given its sum of this one.
 //
 // A pure state machine. Threads: one.
 class NodeStep {
@@ -34,11 +34,11 @@ class NodeStep {
   void Publish(ChunkId chunk);
   // Returns a chunk that the node has the sum of and the ring has not been told of, which counts
   // as told from then on.
-  std::optional<ChunkId> NextToTell();
+  std::optional<ChunkId> NextToAnnounce();
   // The ring wants the sum, once, of a chunk that it was told of. Returns whether the node is to be
   // asked for it now: it is not kept, and has not been asked for.
   bool Want(ChunkId chunk);
-  // Whether the ring in hand does.
+  // True if the current ring wants it.
   bool is_wanted(ChunkId chunk) const { return chunks_[chunk.value()].is_wanted; }
   void Keep(ChunkId chunk, ExchangeNode::Sum sum);
   // Null: it is not kept.
@@ -53,7 +53,7 @@ class NodeStep {
   // told of all that the node has.
   void Forget();
 
-  // Whether the means of the step before are kept.
+  // True if the means of the step before are kept.
   bool has_last() const { return has_last_; }
   // Returns all of the chunk's. REQUIRES: has_last().
   Bytes LastMean(ChunkId chunk, BufferPool* pool);

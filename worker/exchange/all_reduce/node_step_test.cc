@@ -11,7 +11,7 @@ namespace {
 
 constexpr ChunkId k0(0), k1(1);
 
-Bytes Floats(const std::vector<float>& floats) {
+Bytes NodeStepFloats(const std::vector<float>& floats) {
   const auto copy = std::make_shared<std::vector<float>>(floats);
   return Bytes(copy, reinterpret_cast<const std::byte*>(copy->data()),
                copy->size() * sizeof(float));
@@ -24,23 +24,23 @@ NodeStep Step() { return NodeStep(ChunkMap(8, 4)); }
 void PublishAll(NodeStep* step) {
   for (const ChunkId chunk : {k0, k1}) {
     step->Publish(chunk);
-    EXPECT_EQ(step->NextToTell(), chunk);
+    EXPECT_EQ(step->NextToAnnounce(), chunk);
   }
 }
 
 void MakeStep(NodeStep* step, float mean) {
-  EXPECT_FALSE(step->TakeMean(k0, 2, Floats({mean + 2, mean + 3}), false));
-  EXPECT_FALSE(step->TakeMean(k0, 0, Floats({mean, mean + 1}), true));
-  EXPECT_TRUE(step->TakeMean(k1, 0, Floats({mean, mean, mean, mean}), true));
+  EXPECT_FALSE(step->TakeMean(k0, 2, NodeStepFloats({mean + 2, mean + 3}), false));
+  EXPECT_FALSE(step->TakeMean(k0, 0, NodeStepFloats({mean, mean + 1}), true));
+  EXPECT_TRUE(step->TakeMean(k1, 0, NodeStepFloats({mean, mean, mean, mean}), true));
   step->Make();
 }
 
 TEST(NodeStep, IsMadeOnceTheMeansOfAllChunksAreThereAndHandsThemOnAsTheyCame) {
   NodeStep step = Step();
-  EXPECT_FALSE(step.TakeMean(k1, 0, Floats({1, 2, 3, 4}), true));
-  EXPECT_FALSE(step.TakeMean(k0, 2, Floats({7, 8}), false));
+  EXPECT_FALSE(step.TakeMean(k1, 0, NodeStepFloats({1, 2, 3, 4}), true));
+  EXPECT_FALSE(step.TakeMean(k0, 2, NodeStepFloats({7, 8}), false));
   EXPECT_EQ(step.clock(), 0u);
-  ASSERT_TRUE(step.TakeMean(k0, 0, Floats({5, 6}), true));
+  ASSERT_TRUE(step.TakeMean(k0, 0, NodeStepFloats({5, 6}), true));
   const std::vector<NodeAction> means = step.Make();
   EXPECT_EQ(step.clock(), 1u);
   ASSERT_EQ(means.size(), 3u);
@@ -60,17 +60,17 @@ TEST(NodeStep, AsksTheNodeForASumOnceWhateverRingsComeAndKeepsItForTheNext) {
   EXPECT_TRUE(step.Want(k0));
   step.Forget();
   EXPECT_FALSE(step.is_wanted(k0));
-  EXPECT_EQ(step.NextToTell(), k0);
+  EXPECT_EQ(step.NextToAnnounce(), k0);
   EXPECT_FALSE(step.Want(k0)) << "it has been asked";
   EXPECT_EQ(step.sum(k0), nullptr);
-  step.Keep(k0, {Floats({1, 2, 3, 4}), {.samples = 8}});
+  step.Keep(k0, {NodeStepFloats({1, 2, 3, 4}), {.samples = 8}});
   EXPECT_TRUE(step.is_wanted(k0));
   step.Forget();
-  EXPECT_EQ(step.NextToTell(), k0);
+  EXPECT_EQ(step.NextToAnnounce(), k0);
   EXPECT_FALSE(step.Want(k0));
   ASSERT_NE(step.sum(k0), nullptr);
   EXPECT_EQ(step.sum(k0)->step.samples, 8u);
-  EXPECT_EQ(step.NextToTell(), k1);
+  EXPECT_EQ(step.NextToAnnounce(), k1);
   EXPECT_TRUE(step.Want(k1));
 }
 
@@ -78,21 +78,21 @@ TEST(NodeStep, KeepsNoSumOfAStepThatIsMadeAndTellsTheRingOfNone) {
   NodeStep step = Step();
   PublishAll(&step);
   EXPECT_TRUE(step.Want(k0));
-  step.Keep(k0, {Floats({1, 2, 3, 4}), {}});
+  step.Keep(k0, {NodeStepFloats({1, 2, 3, 4}), {}});
   step.Forget();
   MakeStep(&step, 1);  // with the means that others had
   EXPECT_EQ(step.sum(k0), nullptr);
-  EXPECT_EQ(step.NextToTell(), std::nullopt);
+  EXPECT_EQ(step.NextToAnnounce(), std::nullopt);
   PublishAll(&step);
   EXPECT_TRUE(step.Want(k0)) << "of the next step";
 }
 
 TEST(NodeStep, WhatHasComeOfAStepThatIsNotMadeIsForgottenWithTheRing) {
   NodeStep step = Step();
-  EXPECT_FALSE(step.TakeMean(k0, 0, Floats({1, 1, 1, 1}), true));
+  EXPECT_FALSE(step.TakeMean(k0, 0, NodeStepFloats({1, 1, 1, 1}), true));
   step.Forget();
-  EXPECT_FALSE(step.TakeMean(k0, 0, Floats({2, 2, 2, 2}), true));
-  EXPECT_TRUE(step.TakeMean(k1, 0, Floats({3, 3, 3, 3}), true));
+  EXPECT_FALSE(step.TakeMean(k0, 0, NodeStepFloats({2, 2, 2, 2}), true));
+  EXPECT_TRUE(step.TakeMean(k1, 0, NodeStepFloats({3, 3, 3, 3}), true));
   const std::vector<NodeAction> means = step.Make();
   ASSERT_EQ(means.size(), 2u);
   EXPECT_EQ(means[0].weights.floats()[0], 2);
@@ -110,7 +110,7 @@ TEST(NodeStep, TheLastMeansAreKeptUntilTheFirstOfTheNextStepComes) {
     EXPECT_EQ(std::vector<float>(mean.floats(), mean.floats() + mean.float_count()),
               (std::vector<float>{10, 11, 12, 13}));
   }
-  EXPECT_FALSE(step.TakeMean(k1, 0, Floats({0, 0}), false));
+  EXPECT_FALSE(step.TakeMean(k1, 0, NodeStepFloats({0, 0}), false));
   EXPECT_FALSE(step.has_last());
 }
 

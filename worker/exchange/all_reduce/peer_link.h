@@ -11,12 +11,28 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/link/link.h"
-#include "common/link/reconnector.h"
+#include "common/ids.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/link.h"
 #include "common/wire/frame.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
+
+// A node of an all-reduce; its position is its index, in order of the first ranks.
+struct RingNode {
+  NodeId node;
+  std::string endpoint;
+};
+
+std::vector<RingNode> RingNodes(const proto::JobRecord& record);
+// Returns the position of `node`, or nodes.size() if it is not among them.
+uint32_t RingPosition(const std::vector<RingNode>& nodes, NodeId node);
+
+// Check that `node` has a place in the record's view, with addresses for all; and that it can
+// all-reduce by this record. Errors: InvalidArgument naming the field.
+absl::Status CheckRingView(const proto::JobRecord& record, NodeId node);
+absl::Status CheckRing(const proto::JobRecord& record, NodeId node);
 
 // Frames to and from one other node over connections that come and go: each arrives once, and in
 // the order in which they were first sent. That is the order of urgency among those that wait, with
@@ -24,7 +40,7 @@ namespace strata::worker {
 // overtaken any more. Whatever was lost with a connection, or in silence, is sent again from the
 // first frame on that is not acknowledged.
 //
-// Of two nodes one connects and says HELLO, the other one answers; both may send.
+// One of two nodes connects and says HELLO, the other one answers; both may send.
 //
 // A pure state machine: time comes with the events, frames and connections go out as actions.
 class PeerLink {
@@ -72,7 +88,7 @@ class PeerLink {
   void OnLost(const absl::Status& why, absl::Time now, WireActions* actions);
   // The endpoint did not take a frame: its queue to the peer was full.
   void OnSendQueueFull(absl::Time now);
-  // True: the frame is the next one and is to be taken. Errors: what the peer said when it failed,
+  // True: the frame is the next one and must be taken. Errors: what the peer said when it failed,
   // or that it acknowledges what it cannot have.
   absl::StatusOr<bool> OnFrame(const wire::Frame& frame, absl::Time now, WireActions* actions);
 

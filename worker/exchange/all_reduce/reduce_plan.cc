@@ -29,9 +29,9 @@ ReducePlan Ring(uint32_t n, uint32_t position) {
   return plan;
 }
 
-// Of the nodes that take part in the halving, in order: the first `extra` are even nodes that stand
+// The nodes that take part in the halving, in order: the first `extra` are even nodes that stand
 // for the odd one after them, too.
-uint32_t RingPosition(uint32_t participant, uint32_t extra) {
+uint32_t ReducePlanRingPosition(uint32_t participant, uint32_t extra) {
   return participant < extra ? 2 * participant : participant + extra;
 }
 
@@ -50,7 +50,7 @@ ReducePlan HalvingDoubling(uint32_t n, uint32_t position) {
   SliceRange held = all;
   std::vector<ReduceStep> doubling;
   for (uint32_t distance = 1; distance < power; distance *= 2) {
-    const uint32_t peer = RingPosition(self ^ distance, extra);
+    const uint32_t peer = ReducePlanRingPosition(self ^ distance, extra);
     const uint32_t middle = (held.begin + held.end) / 2;
     const SliceRange low{held.begin, middle}, high{middle, held.end};
     const bool keeps_low = (self & distance) == 0;

@@ -8,7 +8,7 @@
 
 namespace strata::worker {
 
-// Slices [begin, end) of a chunk, see common/job/exchange/slices.h.
+// Slices [begin, end) of a chunk, see common/job/all_reduce.h.
 struct SliceRange {
   uint32_t begin = 0, end = 0;
 

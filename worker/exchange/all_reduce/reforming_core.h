@@ -17,7 +17,7 @@
 
 namespace strata::worker {
 
-// One node's side of an all-reduce that goes on without nodes that die (DropsLost): one
+// One node's side of an all-reduce that continues without nodes that die (DropsLost): one
 // AllReduceCore after the other, each among the nodes that are left. It only averages: the means of
 // a step are handed on once those of all chunks are there, so that a node has made a step or has
 // not, and at any moment all nodes have made as many, or one less.
@@ -33,7 +33,7 @@ class ReformingCore final : public ExchangeCore {
   static absl::StatusOr<std::unique_ptr<ReformingCore>> Create(const CoreOptions& options,
                                                                const kernels::Kernels& kernels);
 
-  absl::Status Start(absl::Time now, CoreActions* actions) override;
+  absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
@@ -43,20 +43,10 @@ class ReformingCore final : public ExchangeCore {
   absl::Status FormRing(const proto::FormRing& forming, absl::Time now,
                         CoreActions* actions) override;
 
-  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
-                   WireActions* actions) override;
-  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                       WireActions* actions) override;
-  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              WireActions* actions) override;
-  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
-  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
-                       CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
   const std::string& address(LinkId link) const override;
 
-  Exchange::Phase phase() const override { return phase_; }
+  Phase phase() const override { return phase_; }
   const ExchangeCounters& counters() const override { return counters_; }
   size_t memory_bytes() const override;
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
@@ -90,13 +80,14 @@ class ReformingCore final : public ExchangeCore {
   absl::Status CheckFits(const proto::FormRing& forming) const;
   absl::Status Form(const proto::FormRing& forming);
   void PutOff(transport::ConnectionId connection, const wire::Frame& frame, WireActions* actions);
+  void OnStaleEvent(const LinkEvent& event, WireActions* actions);
   absl::Status Named(const absl::Status& status) const { return NamedBy(options_.node, status); }
 
   const CoreOptions options_;
   const kernels::Kernels& kernels_;
   const std::shared_ptr<BufferPool> pool_;  // of all rings
   std::unique_ptr<AllReduceCore> ring_;     // null: stopped
-  Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  Phase phase_ = Phase::kSeeding;
   NodeStep step_;
   uint32_t number_ = 0;  // the highest of a ring that it knows: in hand, or to come
   uint32_t formed_ = 0;  // of the ring that was formed last

@@ -1,8 +1,8 @@
 #include "worker/exchange/core/exchange_core.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/job/exchange/views.h"
 #include "common/job/job.h"
+#include "common/job/views.h"
 
 namespace strata::worker {
 

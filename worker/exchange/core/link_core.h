@@ -1,40 +1,99 @@
 #ifndef STRATA_WORKER_EXCHANGE_CORE_LINK_CORE_H_
 #define STRATA_WORKER_EXCHANGE_CORE_LINK_CORE_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/link/link.h"
+#include "common/bytes.h"
+#include "common/ids.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/link.h"
 #include "common/wire/frame.h"
-#include "worker/exchange/core/core_actions.h"
+#include "numerics/checked_payload.h"
 
 namespace strata::worker {
 
+// One thing that a core wants of the node, besides WireActions.
+struct NodeAction {
+  enum class Kind {
+    kFirstWeights,  // answer with OnPayload
+    kDeliverFirst,  // `weights` are the chunk's first ones, in place of the node's own
+    kSum,           // the chunk's sum of `clock`: answer with OnPayload
+    kDeliver,       // `weights` are part of the chunk's weights after `clock`, or make them of
+                    // those before
+    kDeliverFinal,  // `weights` are the job's final ones
+  };
+  Kind kind = Kind::kSum;
+  ChunkId chunk;
+  uint64_t clock = 0;
+  uint32_t first_element = 0;  // kDeliver: of the chunk
+  bool lands = false;          // kDeliver: the rest of the chunk has been delivered
+  uint32_t ranks = 0;          // kDeliver: whose sums are in it; 0: those of all of the job's nodes
+  Bytes weights;
+  // kDeliver: `weights` are this payload, to be added; none: they are fp32, and replace.
+  std::optional<kernels::CheckedPayload> delta;
+};
+
+struct CoreActions {
+  WireActions wire;
+  std::vector<NodeAction> node;
+};
+
+// Something that has happened to a core: it begins, one of its links has news, or time has passed.
+struct LinkEvent {
+  enum class Kind {
+    kStart,          // once, before all others
+    kConnected,      // what WireAction::kConnect has asked for: `link` has `connection`
+    kConnectFailed,  // `link` has none: `why`
+    kFrame,          // `frame` came on `connection`
+    kLost,           // `connection` is gone: `why`; ignored where it is no longer in use
+    kQueueFull,      // the endpoint's queue of `connection` was full: `frame` was not taken
+    kTime,           // time has passed
+  };
+
+  static LinkEvent Start() { return {.kind = Kind::kStart}; }
+  static LinkEvent Connected(LinkId link, transport::ConnectionId connection) {
+    return {.kind = Kind::kConnected, .link = link, .connection = connection};
+  }
+  static LinkEvent ConnectFailed(LinkId link, absl::Status why) {
+    return {.kind = Kind::kConnectFailed, .link = link, .why = std::move(why)};
+  }
+  // `frame` outlives the event.
+  static LinkEvent Frame(transport::ConnectionId connection, const wire::Frame& frame) {
+    return {.kind = Kind::kFrame, .connection = connection, .frame = &frame};
+  }
+  static LinkEvent Lost(transport::ConnectionId connection, absl::Status why) {
+    return {.kind = Kind::kLost, .connection = connection, .why = std::move(why)};
+  }
+  // `send` outlives the event.
+  static LinkEvent QueueFull(const WireAction& send) {
+    return {.kind = Kind::kQueueFull, .connection = send.connection, .frame = &send.frame};
+  }
+  static LinkEvent Time() { return {.kind = Kind::kTime}; }
+
+  Kind kind = Kind::kTime;
+  LinkId link;
+  transport::ConnectionId connection;
+  const wire::Frame* frame = nullptr;
+  absl::Status why;
+};
+
 // Something that speaks over links: events in, actions out; time comes with the events. A pure
-// state machine. Errors end the job and name the peer's address; what is in the actions then is
-// still to be done.
+// state machine.
 class LinkCore {
  public:
   virtual ~LinkCore() = default;
 
-  virtual absl::Status Start(absl::Time now, CoreActions* actions) = 0;
-  virtual absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
-                               absl::Time now, CoreActions* actions) = 0;
-  virtual absl::Status OnTime(absl::Time now, WireActions* actions) = 0;
+  // Errors end the job and name the peer's address; the actions are carried out all the same.
+  virtual absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now,
+                                   CoreActions* actions) = 0;
+  // The latest time for the next kTime.
   virtual absl::Time deadline() const = 0;
-
-  virtual void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
-                           WireActions* actions) = 0;
-  virtual void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                               WireActions* actions) = 0;
-  // Events of connections that are no longer in use are ignored.
-  virtual void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-                      WireActions* actions) = 0;
-  // The endpoint's queue to the peer was full: the frame was not taken.
-  virtual void OnSendQueueFull(const WireAction& send, absl::Time now) = 0;
   // The address that kConnect is to go to.
   virtual const std::string& address(LinkId link) const = 0;
 };

@@ -6,7 +6,7 @@
 namespace strata::worker {
 namespace {
 
-// Whether frames of this op are part of a chunk's way through a clock.
+// True if frames of this op are part of a chunk's way through a clock.
 bool CarriesClock(wire::Op op) {
   return op == wire::Op::kPushPull || op == wire::Op::kReduce || op == wire::Op::kGather;
 }
@@ -28,7 +28,7 @@ absl::Status LinkDriver::Poll(absl::Duration timeout) {
   for (const transport::Event& event : events_) {
     if (absl::Status status = Act(Handle(event)); !status.ok()) return status;
   }
-  return Act(core_->OnTime(clock_->Now(), &actions_.wire));
+  return Act(core_->OnLinkEvent(LinkEvent::Time(), clock_->Now(), &actions_));
 }
 
 transport::Refusals LinkDriver::refusals() const {
@@ -41,23 +41,24 @@ absl::Status LinkDriver::Handle(const transport::Event& event) {
   const absl::Time now = clock_->Now();
   switch (event.kind) {
     case transport::Event::Kind::kFrame:
-      return core_->OnFrame(event.connection, event.frame, now, &actions_);
+      return core_->OnLinkEvent(LinkEvent::Frame(event.connection, event.frame), now, &actions_);
     case transport::Event::Kind::kMalformed:
       if (!absl::IsPermissionDenied(event.error)) ++malformed_;
-      core_->OnLost(event.connection, event.error, now, &actions_.wire);
       break;
     case transport::Event::Kind::kDisconnected:
-      core_->OnLost(event.connection, event.error, now, &actions_.wire);
       break;
   }
-  return absl::OkStatus();
+  return core_->OnLinkEvent(LinkEvent::Lost(event.connection, event.error), now, &actions_);
 }
 
 absl::Status LinkDriver::Act(absl::Status status) {
   while (!actions_.wire.empty() || !actions_.node.empty()) {
     CoreActions actions;
     std::swap(actions, actions_);
-    for (const WireAction& action : actions.wire) Do(action);
+    for (const WireAction& action : actions.wire) {
+      absl::Status done = Do(action);
+      if (status.ok()) status = std::move(done);
+    }
     for (const NodeAction& action : actions.node) {
       absl::Status done = on_node_(action, &actions_);
       if (status.ok()) status = std::move(done);
@@ -66,7 +67,7 @@ absl::Status LinkDriver::Act(absl::Status status) {
   return status;
 }
 
-void LinkDriver::Send(const WireAction& action, absl::Time now) {
+absl::Status LinkDriver::Send(const WireAction& action, absl::Time now) {
   const wire::Header& header = action.frame.header;
   TraceLog* const trace = CarriesClock(header.op) ? trace_ : nullptr;
   TraceSpan span(trace, proto::TraceEvent::SEND, ChunkId(header.chunk),
@@ -74,22 +75,21 @@ void LinkDriver::Send(const WireAction& action, absl::Time now) {
   // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
   if (endpoint_->Send(action.connection, action.frame).code() ==
       absl::StatusCode::kResourceExhausted) {
-    core_->OnSendQueueFull(action, now);
+    return core_->OnLinkEvent(LinkEvent::QueueFull(action), now, &actions_);
   }
+  return absl::OkStatus();
 }
 
-void LinkDriver::Do(const WireAction& action) {
+absl::Status LinkDriver::Do(const WireAction& action) {
   const absl::Time now = clock_->Now();
   switch (action.kind) {
     case WireAction::Kind::kConnect: {
       absl::StatusOr<transport::ConnectionId> connection =
           endpoint_->Connect(core_->address(action.link));
-      if (connection.ok()) {
-        core_->OnConnected(action.link, *connection, now, &actions_.wire);
-      } else {
-        core_->OnConnectFailed(action.link, connection.status(), now, &actions_.wire);
-      }
-      break;
+      return core_->OnLinkEvent(connection.ok()
+                                    ? LinkEvent::Connected(action.link, *connection)
+                                    : LinkEvent::ConnectFailed(action.link, connection.status()),
+                                now, &actions_);
     }
     case WireAction::Kind::kAdmit:
       endpoint_->Admit(action.connection, endpoint_->memory());
@@ -98,9 +98,9 @@ void LinkDriver::Do(const WireAction& action) {
       endpoint_->Close(action.connection);
       break;
     case WireAction::Kind::kSend:
-      Send(action, now);
-      break;
+      return Send(action, now);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace strata::worker

@@ -9,9 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/trace/trace_log.h"
+#include "common/job/trace_log.h"
 #include "common/transport/endpoint.h"
-#include "common/transport/endpoint_refusals.h"
 #include "worker/exchange/core/link_core.h"
 
 namespace strata::worker {
@@ -37,15 +36,15 @@ class LinkDriver {
   }
   // Waits up to `timeout` for something to happen. Errors: the core's.
   absl::Status Poll(absl::Duration timeout);
-  // What the endpoint has refused, and what it could not read of what came to this driver.
+  // The frames that the endpoint has refused or could not read.
   transport::Refusals refusals() const;
 
  private:
   absl::Status Handle(const transport::Event& event);
   // Returns `status`, or if that is OK the first error of what is done now.
   absl::Status Act(absl::Status status);
-  void Do(const WireAction& action);
-  void Send(const WireAction& action, absl::Time now);
+  absl::Status Do(const WireAction& action);
+  absl::Status Send(const WireAction& action, absl::Time now);
 
   LinkCore* const core_;
   transport::Endpoint* const endpoint_;

@@ -16,16 +16,11 @@ using transport::Event;
 // Has nothing to say, and counts connections that are lost.
 class SilentCore final : public LinkCore {
  public:
-  absl::Status Start(absl::Time, CoreActions*) override { return absl::OkStatus(); }
-  absl::Status OnFrame(ConnectionId, const wire::Frame&, absl::Time, CoreActions*) override {
+  absl::Status OnLinkEvent(const LinkEvent& event, absl::Time, CoreActions*) override {
+    if (event.kind == LinkEvent::Kind::kLost) ++lost;
     return absl::OkStatus();
   }
-  absl::Status OnTime(absl::Time, WireActions*) override { return absl::OkStatus(); }
   absl::Time deadline() const override { return absl::InfiniteFuture(); }
-  void OnConnected(LinkId, ConnectionId, absl::Time, WireActions*) override {}
-  void OnConnectFailed(LinkId, const absl::Status&, absl::Time, WireActions*) override {}
-  void OnLost(ConnectionId, const absl::Status&, absl::Time, WireActions*) override { ++lost; }
-  void OnSendQueueFull(const WireAction&, absl::Time) override {}
   const std::string& address(LinkId) const override { return address_; }
 
   int lost = 0;
@@ -34,7 +29,7 @@ class SilentCore final : public LinkCore {
   const std::string address_;
 };
 
-// What a test says has happened.
+// Reports the events of a test's script.
 class ScriptedEndpoint final : public transport::Endpoint {
  public:
   absl::StatusOr<int> Listen(const std::string&) override { return 1; }

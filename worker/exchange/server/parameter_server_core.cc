@@ -1,24 +1,67 @@
 #include "worker/exchange/server/parameter_server_core.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/job/exchange/connections.h"
-#include "common/job/exchange/shard_generation.h"
-#include "common/job/exchange/views.h"
+#include "common/job/arena.h"
+#include "common/job/connections.h"
+#include "common/job/consistency.h"
 #include "common/job/job.h"
-#include "compression/job_compression.h"
-#include "worker/exchange/server/check_placement.h"
-#include "worker/exchange/server/resume_clock.h"
+#include "common/job/placement.h"
+#include "common/job/views.h"
+#include "common/require.h"
+#include "numerics/encoder.h"
+#include "proto/record.pb.h"
 
 namespace strata::worker {
+namespace {
 
-using Phase = Exchange::Phase;
+using Phase = ExchangeCore::Phase;
 using wire::Op;
+
+// In `received`: the chunk has no first weights yet.
+constexpr uint64_t kUnseeded = UINT64_MAX;
+// The clock of a question for no clock: its answer matches no other question.
+constexpr uint64_t kNoClock = UINT64_MAX;
+
+bool MayDiffer(const proto::Consistency& consistency) {
+  const proto::Lazy& lazy = consistency.lazy();
+  return consistency.has_async() || lazy.apply() == proto::Lazy::ON_ARRIVAL || lazy.has_quorum();
+}
+
+// Checks that a record says where every chunk lies. Errors: InvalidArgument naming the field.
+absl::Status CheckPlacement(const proto::JobRecord& record) {
+  const proto::Placement& placement = record.placement();
+  if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
+  if (placement.chunk_elements() == 0) {
+    return absl::InvalidArgumentError("placement.chunk_elements is 0");
+  }
+  if (placement.shard_endpoints().empty()) {
+    return absl::InvalidArgumentError("placement.shard_endpoints is empty");
+  }
+  const uint32_t chunks = ChunkMap(record.layout().elements(), placement.chunk_elements()).chunks();
+  if (static_cast<uint32_t>(placement.shard_of_chunk_size()) != chunks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("placement.shard_of_chunk has %d entries for %d chunks",
+                        placement.shard_of_chunk_size(), chunks));
+  }
+  for (uint32_t shard : placement.shard_of_chunk()) {
+    if (shard >= static_cast<uint32_t>(placement.shard_endpoints_size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("placement.shard_of_chunk names shard %d of %d", shard,
+                          placement.shard_endpoints_size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterServerCore>> ParameterServerCore::Create(
     const CoreOptions& options, const kernels::Kernels& kernels) {
@@ -202,23 +245,33 @@ void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions*
   shard->links[0].Ask(header, Bytes(), now, &actions->wire);
 }
 
-void ParameterServerCore::OnConnected(LinkId link, transport::ConnectionId connection,
-                                      absl::Time now, WireActions* actions) {
-  LinkTo(link)->OnConnected(connection, now, actions);
-}
-
-void ParameterServerCore::OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                                          WireActions* actions) {
-  LinkTo(link)->OnLost(why, now, actions);
-}
-
-void ParameterServerCore::OnLost(transport::ConnectionId connection, const absl::Status& why,
-                                 absl::Time now, WireActions* actions) {
-  if (ShardLink* link = Find(connection).link) link->OnLost(why, now, actions);
-}
-
-void ParameterServerCore::OnSendQueueFull(const WireAction& send, absl::Time now) {
-  if (ShardLink* link = Find(send.connection).link) link->OnSendQueueFull(send.frame.header, now);
+absl::Status ParameterServerCore::OnLinkEvent(const LinkEvent& event, absl::Time now,
+                                              CoreActions* actions) {
+  switch (event.kind) {
+    case LinkEvent::Kind::kStart:
+      return Start(now, actions);
+    case LinkEvent::Kind::kFrame:
+      return OnFrame(event.connection, *event.frame, now, actions);
+    case LinkEvent::Kind::kTime:
+      return OnTime(now, &actions->wire);
+    case LinkEvent::Kind::kConnected:
+      LinkTo(event.link)->OnConnected(event.connection, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kConnectFailed:
+      LinkTo(event.link)->OnLost(event.why, now, &actions->wire);
+      break;
+    case LinkEvent::Kind::kLost:
+      if (ShardLink* link = Find(event.connection).link) {
+        link->OnLost(event.why, now, &actions->wire);
+      }
+      break;
+    case LinkEvent::Kind::kQueueFull:
+      if (ShardLink* link = Find(event.connection).link) {
+        link->OnSendQueueFull(event.frame->header, now);
+      }
+      break;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
@@ -372,6 +425,159 @@ void ParameterServerCore::CountBytes() {
       counters_.bytes_pushed += link.bytes_sent(Op::kPushPull);
     }
   }
+}
+
+void ParameterServerCore::OnShardMoved(const ShardMove& move, absl::Time now,
+                                       CoreActions* actions) {
+  if (phase_ == Phase::kFinished || move.shard.value() >= shards_.size()) return;
+  Shard& shard = shards_[move.shard.value()];
+  if (shard.chunks.empty()) return;
+  for (ShardLink& link : shard.links) {
+    link.Move(move.address, move.generation, now, &actions->wire);
+  }
+}
+
+void ParameterServerCore::AddActivity(absl::Time now, proto::NodeActivity* activity) const {
+  for (const Shard& shard : shards_) {
+    if (shard.chunks.empty()) continue;
+    LinkActivity sum = shard.links[0].Activity(now);
+    for (size_t i = 1; i < shard.links.size(); ++i) sum.Add(shard.links[i].Activity(now));
+    proto::ShardActivity* out = activity->add_shards();
+    out->set_address(shard.links[0].address());
+    out->set_connected(sum.connected);
+    out->set_unanswered(sum.unanswered);
+    out->set_oldest_clock(sum.oldest_clock);
+    out->set_oldest_chunk(sum.oldest_chunk);
+    out->set_oldest_ms(absl::ToInt64Milliseconds(std::max(sum.oldest_age, sum.down_for)));
+    out->set_error(sum.error);
+  }
+}
+
+void ParameterServerCore::Pull(Shard* shard, absl::Time now, CoreActions* actions) {
+  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
+    PullOf(shard->chunks[shard->next++], now, actions);
+  }
+}
+
+void ParameterServerCore::PullOf(ChunkId chunk, absl::Time now, CoreActions* actions) {
+  wire::Header header;
+  header.op = Op::kPull;
+  if (!rejoin_clock_) header.flags = wire::kFlagEmpty;
+  header.chunk = chunk.value();
+  header.clock = rejoin_clock_.value_or(kNoClock);
+  LinkTo(chunks_[chunk.value()])->Ask(header, Bytes(), now, &actions->wire);
+}
+
+absl::Status ParameterServerCore::OnPulled(Shard* shard, const wire::Header& asked,
+                                           const wire::Frame& frame, absl::Time now,
+                                           CoreActions* actions) {
+  const wire::Header& header = frame.header;
+  const ChunkId id(asked.chunk);
+  if (header.received == kUnseeded) {
+    OfferOrAsk(id, now, actions);
+    return absl::OkStatus();
+  }
+  Chunk& chunk = chunks_[asked.chunk];
+  chunk.received = header.received;
+  const bool gives = (header.flags & wire::kFlagEmpty) == 0;
+  if (gives) {
+    chunk.version = header.version;
+    chunk.copy = header.base_version;
+    actions->node.push_back(
+        {.kind = NodeAction::Kind::kDeliverFirst, .chunk = id, .weights = frame.payload});
+  } else if (rejoin_clock_ && header.received >= *rejoin_clock_) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "server %s does not have the weights of chunk %d from before clock %d any more, so that "
+        "this process cannot take the place of the one that died there",
+        shard->links[0].address(), asked.chunk, *rejoin_clock_));
+  }
+  ++shard->confirmed;
+  Pull(shard, now, actions);
+  if (shard->confirmed == shard->chunks.size() && ++settled_ == shards_.size()) {
+    OnAllPulled(now, actions);
+  }
+  return absl::OkStatus();
+}
+
+void ParameterServerCore::OnAllPulled(absl::Time now, CoreActions* actions) {
+  const uint64_t least = std::min_element(chunks_.begin(), chunks_.end(), [](auto& a, auto& b) {
+                           return a.received < b.received;
+                         })->received;
+  if (rejoin_clock_ && least >= *rejoin_clock_) {
+    first_clock_ = *rejoin_clock_;
+    for (Chunk& chunk : chunks_) chunk.submitted = chunk.answered = first_clock_;
+    phase_ = Phase::kTraining;
+    return;
+  }
+  // A server may have died meanwhile, whose other copy never had the last pushes: those of a clock
+  // that no node has the weights of. The process that died sends them to nobody any more.
+  rejoin_clock_ = least;
+  settled_ = 0;
+  for (Shard& shard : shards_) {
+    shard.next = shard.confirmed = 0;
+    if (shard.chunks.empty()) {
+      ++settled_;
+    } else {
+      Pull(&shard, now, actions);
+    }
+  }
+}
+
+void ParameterServerCore::Cut(Shard* shard, absl::Time now, CoreActions* actions) {
+  while (shard->next < shard->chunks.size() && shard->next - shard->confirmed < window_) {
+    wire::Header header;
+    header.op = Op::kCut;
+    header.chunk = shard->chunks[shard->next++].value();
+    header.clock = clocks_;
+    LinkTo(chunks_[header.chunk])->Ask(header, Bytes(), now, &actions->wire);
+  }
+}
+
+void ParameterServerCore::OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now,
+                                      CoreActions* actions) {
+  actions->node.push_back({.kind = NodeAction::Kind::kDeliverFinal,
+                           .chunk = ChunkId(frame.header.chunk),
+                           .clock = frame.header.clock,
+                           .weights = frame.payload});
+  ++shard->confirmed;
+  Cut(shard, now, actions);
+  if (shard->confirmed == shard->chunks.size()) OnShardDone(actions);
+}
+
+void ParameterServerCore::OnShardDone(CoreActions* actions) {
+  if (++settled_ < shards_.size()) return;
+  phase_ = Phase::kFinished;
+  Close(actions);
+}
+
+void ParameterServerCore::Close(CoreActions* actions) {
+  for (Shard& shard : shards_) {
+    for (ShardLink& link : shard.links) link.Close(&actions->wire);
+  }
+}
+
+absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
+                                         absl::Span<const uint64_t> received) {
+  STRATA_REQUIRE(!received.empty());
+  const auto [least, most] = std::minmax_element(received.begin(), received.end());
+  if (*least == *most || MayDiffer(record.job().consistency())) {
+    const bool is_the_checkpoints = NodesKeepState(record.job()) || record.ranks_keep_state();
+    if (is_the_checkpoints && *least < record.resume().clock()) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "the job goes on from a checkpoint of clock %d, which has %d pushes of this node only",
+          record.resume().clock(), *least));
+    }
+    return is_the_checkpoints ? record.resume().clock() : *least;
+  }
+  const auto place = [&](absl::Span<const uint64_t>::iterator of) {
+    const auto chunk = static_cast<int>(of - received.begin());
+    const proto::Placement& placement = record.placement();
+    return absl::StrFormat(
+        "clock %d with chunk %d (server %s)", *of, chunk,
+        placement.shard_endpoints(static_cast<int>(placement.shard_of_chunk(chunk))));
+  };
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "the job goes on from a checkpoint at %s, but at %s", place(least), place(most)));
 }
 
 }  // namespace strata::worker

@@ -9,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/job/arena.h"
 #include "kernels/kernels.h"
 #include "proto/processes.pb.h"
+#include "proto/record.pb.h"
 #include "worker/exchange/core/exchange_core.h"
 #include "worker/exchange/core/push_window.h"
 #include "worker/exchange/server/push_encoder.h"
@@ -23,7 +25,7 @@ namespace strata::worker {
 // become ready, at last RETIRE and CUT. Delivers exactly once per (chunk, clock) whatever
 // connections lose, repeat or reorder.
 //
-// In a job that goes on from a checkpoint the shards say how many pushes of the node they have of
+// In a job that resumes from a checkpoint the shards say how many pushes of the node they have of
 // each chunk. The node begins with the least of these clocks: what it pushes of other chunks that
 // is in their weights already, as can be where pushes are applied when they come, changes nothing.
 //
@@ -41,23 +43,13 @@ class ParameterServerCore final : public ExchangeCore {
   static absl::StatusOr<std::unique_ptr<ParameterServerCore>> Create(
       const CoreOptions& options, const kernels::Kernels& kernels);
 
-  absl::Status Start(absl::Time now, CoreActions* actions) override;
+  absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
   absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) override;
   absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
                          absl::Time now, CoreActions* actions) override;
-  void OnConnected(LinkId link, transport::ConnectionId connection, absl::Time now,
-                   WireActions* actions) override;
-  void OnConnectFailed(LinkId link, const absl::Status& why, absl::Time now,
-                       WireActions* actions) override;
-  void OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
-              WireActions* actions) override;
-  void OnSendQueueFull(const WireAction& send, absl::Time now) override;
-  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
-                       CoreActions* actions) override;
-  absl::Status OnTime(absl::Time now, WireActions* actions) override;
   absl::Time deadline() const override;
-  Exchange::Phase phase() const override { return phase_; }
+  Phase phase() const override { return phase_; }
   uint64_t first_clock() const override { return first_clock_; }
   void AddToImage(ChunkId chunk, NodeChunkImage* image) override {
     if (encoder_->keeps_state()) image->push = encoder_->Image(chunk);
@@ -103,6 +95,10 @@ class ParameterServerCore final : public ExchangeCore {
   ParameterServerCore(const CoreOptions& options, ChunkMap map, const kernels::Kernels& kernels,
                       std::unique_ptr<PushEncoder> encoder);
 
+  absl::Status Start(absl::Time now, CoreActions* actions);
+  absl::Status OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
+                       CoreActions* actions);
+  absl::Status OnTime(absl::Time now, WireActions* actions);
   struct LinkOwner {
     Shard* shard = nullptr;
     ShardLink* link = nullptr;
@@ -128,7 +124,7 @@ class ParameterServerCore final : public ExchangeCore {
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
   void Cut(Shard* shard, absl::Time now, CoreActions* actions);
-  // Whether an encoded answer adds to a copy of the weights that the node no longer has.
+  // True if an encoded answer adds to a copy of the weights that the node no longer has.
   bool IsForStaleCopy(const wire::Header& answer) const;
   absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
@@ -158,7 +154,7 @@ class ParameterServerCore final : public ExchangeCore {
   const bool has_quorum_;
   const bool takes_first_weights_;  // in place of its own
   const bool rejoins_;
-  Exchange::Phase phase_ = Exchange::Phase::kSeeding;
+  Phase phase_ = Phase::kSeeding;
   std::optional<uint64_t> rejoin_clock_;  // none: not known yet
   uint64_t first_clock_ = 0;
   uint64_t clocks_ = 0;                // kFinishing: pushes of every chunk
@@ -169,6 +165,14 @@ class ParameterServerCore final : public ExchangeCore {
   std::vector<Shard> shards_;
   ExchangeCounters counters_;
 };
+
+// Returns the clock that a node begins with in a job that resumes from a checkpoint: the least of
+// those that its chunks resume from, or where nodes or ranks keep state, the checkpoint's: pushes
+// that are in a chunk already are made again, and not applied. `received`: by chunk, the node's
+// pushes that the checkpoint has. They may differ where pushes are applied when they come, or by a
+// quorum. Errors: FailedPrecondition: they may not; names two chunks, their clocks and servers.
+absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
+                                         absl::Span<const uint64_t> received);
 
 }  // namespace strata::worker
 

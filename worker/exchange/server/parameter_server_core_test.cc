@@ -1,10 +1,20 @@
 #include "worker/exchange/server/parameter_server_core.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/exchange/testing/exchange_world.h"
+#include "worker/exchange/create_exchange.h"
+#include "worker/testing/exchange_world.h"
 
 namespace strata::worker {
 namespace {
@@ -120,7 +130,7 @@ class ActivityTest : public testing::Test {
       options.record.mutable_placement()->set_shard_of_chunk(c, 0);
     }
     core_ = *ParameterServerCore::Create(options, kernels::Cpu());
-    EXPECT_EQ(core_->Start(now_, &actions_), absl::OkStatus());
+    EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Start(), now_, &actions_), absl::OkStatus());
   }
 
   proto::ShardActivity After(absl::Duration by) {
@@ -135,7 +145,7 @@ class ActivityTest : public testing::Test {
     frame.header.op = op;
     frame.header.chunk = chunk;
     frame.header.clock = clock;
-    ASSERT_TRUE(core_->OnFrame(kConnection, frame, now_, &actions_).ok());
+    ASSERT_TRUE(core_->OnLinkEvent(LinkEvent::Frame(kConnection, frame), now_, &actions_).ok());
   }
   // Gives the core the payloads that it has asked for.
   void Pay() {
@@ -155,7 +165,10 @@ class ActivityTest : public testing::Test {
 TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
   EXPECT_FALSE(After(absl::Seconds(2)).connected());
   EXPECT_EQ(After(absl::Seconds(1)).oldest_ms(), 3000);
-  core_->OnConnectFailed(LinkId(0), absl::UnavailableError("refused"), now_, &actions_.wire);
+  EXPECT_EQ(
+      core_->OnLinkEvent(LinkEvent::ConnectFailed(LinkId(0), absl::UnavailableError("refused")),
+                         now_, &actions_),
+      absl::OkStatus());
   const proto::ShardActivity activity = After(absl::Seconds(1));
   EXPECT_EQ(activity.address(), "tcp://shard0");
   EXPECT_EQ(activity.oldest_ms(), 4000);
@@ -163,7 +176,8 @@ TEST_F(ActivityTest, TellsSinceWhenAndWhyAServerIsNotConnected) {
 }
 
 TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
-  core_->OnConnected(LinkId(0), kConnection, now_, &actions_.wire);
+  EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Connected(LinkId(0), kConnection), now_, &actions_),
+            absl::OkStatus());
   EXPECT_FALSE(After(absl::Seconds(1)).connected()) << "HELLO is not confirmed";
   Hear(wire::Op::kHelloOk);
   EXPECT_TRUE(After(absl::Seconds(1)).connected());
@@ -171,7 +185,7 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
   Pay();
   EXPECT_EQ(After(absl::Seconds(1)).unanswered(), 4u) << "INIT of each chunk";
   for (uint32_t c = 0; c < 4; ++c) Hear(wire::Op::kInitOk, c);
-  ASSERT_EQ(core_->phase(), Exchange::Phase::kTraining);
+  ASSERT_EQ(core_->phase(), ExchangeCore::Phase::kTraining);
   EXPECT_EQ(core_->Submit(ChunkId(2), now_, &actions_), absl::OkStatus());
   Pay();
   After(absl::Seconds(3));
@@ -183,7 +197,9 @@ TEST_F(ActivityTest, TellsTheRequestThatHasWaitedLongest) {
   EXPECT_EQ(activity.oldest_clock(), 0u);
   EXPECT_EQ(activity.oldest_ms(), 7000);
   EXPECT_EQ(activity.error(), "");
-  core_->OnLost(kConnection, absl::UnavailableError("gone"), now_, &actions_.wire);
+  EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Lost(kConnection, absl::UnavailableError("gone")), now_,
+                               &actions_),
+            absl::OkStatus());
   activity = After(absl::Seconds(1));
   EXPECT_FALSE(activity.connected());
   EXPECT_EQ(activity.oldest_ms(), 8000) << "a new connection is a part of the same wait";
@@ -196,12 +212,14 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
   auto core = *ParameterServerCore::Create(options, kernels::Cpu());
   const absl::Time now = absl::UnixEpoch();
   CoreActions actions;
-  EXPECT_EQ(core->Start(now, &actions), absl::OkStatus());
+  EXPECT_EQ(core->OnLinkEvent(LinkEvent::Start(), now, &actions), absl::OkStatus());
   const auto hear = [&](uint64_t connection, wire::Op op, uint32_t chunk) {
     wire::Frame frame;
     frame.header.op = op;
     frame.header.chunk = chunk;
-    EXPECT_TRUE(core->OnFrame(transport::ConnectionId(connection), frame, now, &actions).ok());
+    EXPECT_TRUE(core->OnLinkEvent(LinkEvent::Frame(transport::ConnectionId(connection), frame), now,
+                                  &actions)
+                    .ok());
   };
   // Asks for first weights and sums are answered.
   const auto pay = [&] {
@@ -222,20 +240,28 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
     return sent;
   };
   for (uint32_t link = 0; link < 2; ++link) {
-    core->OnConnected(LinkId(link), transport::ConnectionId(10 + link), now, &actions.wire);
+    EXPECT_EQ(
+        core->OnLinkEvent(LinkEvent::Connected(LinkId(link), transport::ConnectionId(10 + link)),
+                          now, &actions),
+        absl::OkStatus());
     hear(10 + link, wire::Op::kHelloOk, 0);
   }
   pay();
   for (uint32_t chunk = 0; chunk < 4; ++chunk) hear(10 + chunk % 2, wire::Op::kInitOk, chunk);
-  ASSERT_EQ(core->phase(), Exchange::Phase::kTraining);
+  ASSERT_EQ(core->phase(), ExchangeCore::Phase::kTraining);
   for (uint32_t chunk = 0; chunk < 4; ++chunk) {
     EXPECT_EQ(core->Submit(ChunkId(chunk), now, &actions), absl::OkStatus());
   }
   pay();
   using Sent = std::vector<std::pair<uint64_t, uint32_t>>;
   EXPECT_EQ(pushed(), (Sent{{10, 0}, {11, 1}, {10, 2}, {11, 3}}));
-  core->OnLost(transport::ConnectionId(11), absl::UnavailableError("cut"), now, &actions.wire);
-  core->OnConnected(LinkId(1), transport::ConnectionId(20), now, &actions.wire);
+  EXPECT_EQ(
+      core->OnLinkEvent(LinkEvent::Lost(transport::ConnectionId(11), absl::UnavailableError("cut")),
+                        now, &actions),
+      absl::OkStatus());
+  EXPECT_EQ(core->OnLinkEvent(LinkEvent::Connected(LinkId(1), transport::ConnectionId(20)), now,
+                              &actions),
+            absl::OkStatus());
   hear(20, wire::Op::kHelloOk, 0);
   EXPECT_EQ(pushed(), (Sent{{20, 1}, {20, 3}}));
 }
@@ -279,8 +305,11 @@ class EncodedAnswersTest : public testing::Test {
     options.record.mutable_job()->mutable_pull()->set_codec(proto::Encoding::BF16);
     elements_ = static_cast<uint32_t>(options.record.layout().elements());
     core_ = *ParameterServerCore::Create(options, kernels::Cpu());
-    EXPECT_EQ(core_->Start(absl::UnixEpoch(), &actions_), absl::OkStatus());
-    core_->OnConnected(LinkId(0), kConnection, absl::UnixEpoch(), &actions_.wire);
+    EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Start(), absl::UnixEpoch(), &actions_),
+              absl::OkStatus());
+    EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Connected(LinkId(0), kConnection), absl::UnixEpoch(),
+                                 &actions_),
+              absl::OkStatus());
     wire::Frame frame;
     for (const wire::Op op : {wire::Op::kHelloOk, wire::Op::kInitOk}) {
       Pay();
@@ -290,7 +319,7 @@ class EncodedAnswersTest : public testing::Test {
   }
 
   absl::Status Hear(const wire::Frame& frame) {
-    return core_->OnFrame(kConnection, frame, absl::UnixEpoch(), &actions_);
+    return core_->OnLinkEvent(LinkEvent::Frame(kConnection, frame), absl::UnixEpoch(), &actions_);
   }
   void Pay() {
     std::vector<NodeAction> asked;
@@ -316,7 +345,7 @@ class EncodedAnswersTest : public testing::Test {
     frame.payload = Bytes(payload, payload->data(), bytes);
     return frame;
   }
-  // Of the one answer that has been delivered, whether it is to be added.
+  // True if the one answer that was delivered is a delta.
   bool TakeDelivery() {
     EXPECT_EQ(actions_.node.size(), 1u);
     const bool adds = !actions_.node.empty() && actions_.node[0].delta.has_value();
@@ -360,6 +389,399 @@ TEST_F(EncodedAnswersTest, ThatAreNotFiniteAreAnError) {
   const absl::Status status = Hear(answer);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_NE(status.message().find("bf16 payload"), absl::string_view::npos) << status;
+}
+
+// A job whose chunk 0 is on server a, chunk 1 on b, that resumes from a checkpoint of clock 4.
+proto::JobRecord ResumeClockRecord() {
+  proto::JobRecord record;
+  record.mutable_resume()->set_clock(4);
+  for (const char* server : {"a", "b"}) record.mutable_placement()->add_shard_endpoints(server);
+  for (const uint32_t shard : {0, 1}) record.mutable_placement()->add_shard_of_chunk(shard);
+  return record;
+}
+
+TEST(ResumeClockTest, IsTheLeastOfTheChunksWhereTheyMayDiffer) {
+  proto::JobRecord record = ResumeClockRecord();
+  record.mutable_job()->mutable_consistency()->mutable_async();
+  EXPECT_EQ(*FindResumeClock(record, std::vector<uint64_t>{7, 5}), 5u);
+}
+
+TEST(ResumeClockTest, IsTheCheckpointsWhereNodesOrRanksKeepStateOfThatClock) {
+  proto::JobRecord record = ResumeClockRecord();
+  record.mutable_job()->mutable_consistency()->mutable_async();
+  record.set_ranks_keep_state(true);
+  EXPECT_EQ(*FindResumeClock(record, std::vector<uint64_t>{7, 5}), 4u);
+  record.set_ranks_keep_state(false);
+  record.mutable_job()->mutable_push()->set_codec(proto::Encoding::ONE_BIT);
+  EXPECT_EQ(*FindResumeClock(record, std::vector<uint64_t>{7, 5}), 4u);
+}
+
+TEST(ResumeClockTest, ACheckpointThatLacksPushesBeforeItsClockIsRefused) {
+  proto::JobRecord record = ResumeClockRecord();
+  record.mutable_job()->mutable_consistency()->mutable_async();
+  record.set_ranks_keep_state(true);
+  EXPECT_EQ(FindResumeClock(record, std::vector<uint64_t>{4, 3}).status(),
+            absl::FailedPreconditionError("the job goes on from a checkpoint of clock 4, which has "
+                                          "3 pushes of this node only"));
+}
+
+TEST(ResumeClockTest, ChunksThatMayNotDifferAreNamed) {
+  proto::JobRecord record = ResumeClockRecord();
+  record.mutable_job()->mutable_consistency()->mutable_sync();
+  EXPECT_EQ(*FindResumeClock(record, std::vector<uint64_t>{4, 4}), 4u);
+  EXPECT_EQ(FindResumeClock(record, std::vector<uint64_t>{4, 5}).status(),
+            absl::FailedPreconditionError("the job goes on from a checkpoint at clock 4 with chunk "
+                                          "0 (server a), but at clock 5 with chunk 1 (server b)"));
+}
+
+// Jobs that resume from a checkpoint, from their nodes' point of view.
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kChunkElements = 4, kChunks = 5, kShards = 2;
+constexpr uint64_t kFirst = 6, kClocks = 9;
+
+proto::JobRecord ResumeRecord(uint32_t nodes) {
+  proto::JobRecord record;
+  record.set_job_id(3);
+  record.mutable_job()->mutable_consistency()->mutable_sync();
+  for (uint32_t n = 0; n < nodes; ++n) {
+    record.mutable_view()->add_nodes()->set_node(n);
+    record.mutable_view()->mutable_nodes(static_cast<int>(n))->set_first_rank(n);
+  }
+  record.mutable_layout()->set_elements(kChunks * kChunkElements);
+  record.mutable_placement()->set_chunk_elements(kChunkElements);
+  for (uint32_t s = 0; s < kShards; ++s) {
+    record.mutable_placement()->add_shard_endpoints(absl::StrCat("tcp://shard", s));
+  }
+  for (uint32_t c = 0; c < kChunks; ++c) {
+    record.mutable_placement()->add_shard_of_chunk(c % kShards);
+  }
+  record.mutable_resume()->set_clock(kFirst);
+  return record;
+}
+
+// Nodes that push (node + 1) * (clock + 1) and would offer weights of -1.
+struct ResumeWorld : ExchangeWorld {
+  ResumeWorld(uint64_t seed, const proto::JobRecord& record, const transport::SimFaults& faults)
+      : ExchangeWorld(
+            seed, record, faults,
+            [](uint32_t node, uint64_t clock) { return (node + 1) * (clock + 1); }, -1),
+        all_nodes(record.view().nodes_size()) {
+    for (uint32_t c = 0; c < kChunks; ++c) Resume(c, kFirst);
+  }
+  // The chunk has so many pushes of each node.
+  void Resume(uint32_t chunk, uint64_t clock) {
+    std::map<uint32_t, uint64_t> pushed;
+    for (uint32_t n = 0; n < all_nodes; ++n) pushed[n] = clock;
+    shard(chunk % kShards)
+        .Resume(chunk, std::vector<float>(kChunkElements, After(clock)), clock, pushed);
+  }
+  // A weight after so many clocks.
+  float After(uint64_t clocks) const {
+    const auto nodes = static_cast<float>(all_nodes);
+    float weight = 100;
+    for (uint64_t t = 0; t < clocks; ++t)
+      weight += nodes * (nodes + 1) / 2 * static_cast<float>(t + 1);
+    return weight;
+  }
+
+  const uint32_t all_nodes;
+};
+
+void ExpectNoFaults(ResumeWorld& world) {
+  for (size_t s = 0; s < world.shards(); ++s) {
+    EXPECT_TRUE(world.shard(s).faults().empty()) << world.shard(s).faults().front();
+  }
+}
+
+TEST(ResumeTest, EveryNodeGoesOnWithTheCheckpointsClockAndWeights) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    ResumeWorld world(seed, ResumeRecord(1 + seed % 3),
+                      {.drop = 0.2, .duplicate = 0.2, .break_both = 0.02});
+    const absl::Status status = world.Run(kClocks);
+    ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
+    for (size_t n = 0; n < world.nodes(); ++n) {
+      EXPECT_EQ(world.node(n).first_clock(), kFirst);
+      EXPECT_EQ(world.node(n).first_weights()[0], world.After(kFirst));
+      EXPECT_EQ(world.node(n).landed(), std::vector<uint64_t>(kChunks, kClocks));
+      EXPECT_EQ(world.node(n).counters().pushes, kChunks * (kClocks - kFirst));
+      for (float weight : world.node(n).weights()) EXPECT_EQ(weight, world.After(kClocks));
+    }
+    ExpectNoFaults(world);
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST(ResumeTest, AJobThatHasMadeAllItsStepsIsGivenItsWeightsAndEnds) {
+  ResumeWorld world(1, ResumeRecord(2), {});
+  ASSERT_TRUE(world.Run(kFirst).ok());
+  EXPECT_EQ(world.node(1).finals(), kChunks);
+  EXPECT_EQ(world.node(1).counters().pushes, 0u);
+  EXPECT_EQ(world.node(1).weights()[3], world.After(kFirst));
+  ExpectNoFaults(world);
+}
+
+TEST(ResumeTest, InAClockedJobChunksThatGoOnAtDifferentClocksAreAnErrorThatNamesTwo) {
+  ResumeWorld world(1, ResumeRecord(2), {});
+  world.Resume(3, kFirst + 1);
+  const absl::Status status = world.Run(kClocks);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the job goes on from a checkpoint at clock 6 with chunk 0 (server "
+                        "tcp://shard0), but at clock 7 with chunk 3 (server tcp://shard1)"));
+}
+
+// A repeated push of the chunk that is ahead is answered, and counts once.
+TEST(ResumeTest, WherePushesAreAppliedAsTheyComeANodeBeginsWithTheLeastClock) {
+  proto::JobRecord record = ResumeRecord(1);
+  record.mutable_job()->mutable_consistency()->mutable_async();
+  ResumeWorld world(1, record, {});
+  world.Resume(3, kFirst + 1);
+  const absl::Status status = world.Run(kClocks);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(world.node(0).first_clock(), kFirst);
+  EXPECT_EQ(world.node(0).counters().pushes, kChunks * (kClocks - kFirst));
+  for (float weight : world.node(0).weights()) EXPECT_EQ(weight, world.After(kClocks));
+  ExpectNoFaults(world);
+}
+
+TEST(ResumeTest, ANodeThatKeepsStateIsGivenItsPartOfTheCheckpoint) {
+  for (void (*change)(proto::Job*) : std::vector<void (*)(proto::Job*)>{
+           [](proto::Job* job) { job->mutable_push()->set_codec(proto::Encoding::INT8); },
+           [](proto::Job* job) {
+             job->mutable_consistency()->mutable_lazy()->set_double_buffering(true);
+           },
+           [](proto::Job* job) { job->mutable_consistency()->mutable_lazy()->set_local_steps(4); },
+           [](proto::Job* job) { job->mutable_optimizer()->mutable_lars(); }}) {
+    CoreOptions options;
+    options.record = ResumeRecord(1);
+    proto::Segment* segment = options.record.mutable_layout()->add_segments();
+    segment->set_name("w");
+    segment->add_shape(options.record.layout().elements());
+    change(options.record.mutable_job());
+    const absl::Status without = CreateExchangeCore(options).status();
+    EXPECT_EQ(without.code(), absl::StatusCode::kInvalidArgument) << without;
+    EXPECT_THAT(std::string(without.message()), HasSubstr("was given no part"));
+    options.resume = std::make_shared<NodeResume>();
+    EXPECT_EQ(
+        CreateExchangeCore(options).status(),
+        absl::InvalidArgumentError("the node's part of the checkpoint has 0 chunks, the job 5"));
+  }
+}
+
+// A node's process that takes the place of one that died, frame by frame. With real shards:
+// tests/exchange/replaced_nodes_test.cc.
+
+using transport::ConnectionId;
+using wire::Frame;
+using wire::Op;
+
+constexpr uint64_t kNone = UINT64_MAX;
+constexpr uint32_t kElements = kWorldChunkElements;
+
+// A job of two chunks on one shard, which the test plays.
+class RejoinTest : public testing::Test {
+ protected:
+  void Begin(uint32_t node = 0, bool takes_first_weights = false) {
+    options_.record = WorldRecord(2, 2, 1, 4);
+    options_.record.mutable_layout()->set_elements(2 * kElements);
+    options_.record.mutable_view()->mutable_nodes(1)->set_first_rank(1);
+    options_.record.set_takes_first_weights(takes_first_weights);
+    options_.record.mutable_job()->mutable_replace()->set_per_hour(1);
+    options_.record.mutable_job()->mutable_pull()->set_codec(pull_);
+    options_.node = NodeId(node);
+    options_.incarnation = 2;
+    core_ = *CreateExchangeCore(options_);
+    ASSERT_TRUE(core_->OnLinkEvent(LinkEvent::Start(), now_, &actions_).ok());
+    EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Connected(LinkId(0), ConnectionId(1)), now_, &actions_),
+              absl::OkStatus());
+    Frame hello;
+    hello.header.op = Op::kHelloOk;
+    ASSERT_TRUE(core_->OnLinkEvent(LinkEvent::Frame(ConnectionId(1), hello), now_, &actions_).ok());
+  }
+  // The frames that the core has sent since, by chunk.
+  std::map<uint32_t, wire::Header> Said() {
+    std::map<uint32_t, wire::Header> said;
+    for (const WireAction& action : actions_.wire) {
+      const wire::Header& header = action.frame.header;
+      if (action.kind != WireAction::Kind::kSend || header.op == Op::kHello) continue;
+      EXPECT_EQ(header.incarnation, 2u);
+      said[header.chunk] = header;
+    }
+    actions_.wire.clear();
+    return said;
+  }
+  void ExpectPulls(uint64_t clock) {
+    const auto said = Said();
+    ASSERT_EQ(said.size(), 2u);
+    for (const auto& [chunk, header] : said) {
+      EXPECT_EQ(header.op, Op::kPull);
+      EXPECT_EQ(header.clock, clock);
+      EXPECT_EQ(header.flags, clock == kNone ? wire::kFlagEmpty : 0);
+    }
+  }
+  absl::Status Answer(uint32_t chunk, uint64_t clock, uint64_t received, bool gives,
+                      uint32_t elements = kElements) {
+    Frame frame;
+    frame.header.op = Op::kPulled;
+    frame.header.chunk = chunk;
+    frame.header.clock = clock;
+    frame.header.received = received;
+    frame.header.version = received;
+    frame.header.base_version = answers_;
+    if (gives) {
+      frame.header.element_count = elements;
+      frame.payload = Bytes(nullptr, reinterpret_cast<const std::byte*>(weights_.data()),
+                            elements * sizeof(float));
+    } else {
+      frame.header.flags = wire::kFlagEmpty;
+    }
+    return core_->OnLinkEvent(LinkEvent::Frame(ConnectionId(1), frame), now_, &actions_);
+  }
+  absl::Status Count(uint32_t chunk, uint64_t received) {
+    return Answer(chunk, kNone, received, false);
+  }
+
+  const absl::Time now_ = absl::UnixEpoch();
+  const std::vector<float> weights_ = std::vector<float>(kElements, 5.0f);
+  proto::Encoding::Codec pull_ = proto::Encoding::FP32;
+  uint64_t answers_ = 0;  // that the weights have
+  CoreOptions options_;
+  std::unique_ptr<ExchangeCore> core_;
+  CoreActions actions_;
+};
+
+TEST_F(RejoinTest, BeginsWithTheLeastClockAndItsWeights) {
+  Begin();
+  ExpectPulls(kNone);
+  EXPECT_TRUE(Count(0, 7).ok());
+  EXPECT_TRUE(Count(1, 6).ok());
+  ExpectPulls(6);
+  EXPECT_TRUE(Count(1, 6).ok()) << "an echo";
+  EXPECT_TRUE(Answer(0, 6, 7, true).ok());
+  EXPECT_EQ(core_->phase(), ExchangeCore::Phase::kSeeding);
+  EXPECT_TRUE(Answer(1, 6, 6, true).ok());
+  EXPECT_EQ(core_->phase(), ExchangeCore::Phase::kTraining);
+  EXPECT_EQ(core_->first_clock(), 6u);
+  ASSERT_EQ(actions_.node.size(), 2u);
+  for (const NodeAction& action : actions_.node) {
+    EXPECT_EQ(action.kind, NodeAction::Kind::kDeliverFirst);
+    EXPECT_EQ(action.weights.floats()[0], 5.0f);
+  }
+  actions_ = {};
+  EXPECT_TRUE(core_->Submit(ChunkId(0), now_, &actions_).ok());
+  ASSERT_EQ(actions_.node.size(), 1u);
+  EXPECT_EQ(actions_.node[0].clock, 6u);
+}
+
+// An answer that adds to other weights is dropped; one to these is read, and this one is not valid.
+TEST_F(RejoinTest, TakesEncodedAnswersThatAddToTheWeightsThatItWasGiven) {
+  pull_ = proto::Encoding::FP16;
+  answers_ = 4;
+  Begin();
+  for (const uint32_t chunk : {0, 1}) EXPECT_TRUE(Count(chunk, 6).ok());
+  for (const uint32_t chunk : {0, 1}) EXPECT_TRUE(Answer(chunk, 6, 6, true).ok());
+  actions_ = {};
+  EXPECT_TRUE(core_->Submit(ChunkId(0), now_, &actions_).ok());
+  const Bytes sum(nullptr, reinterpret_cast<const std::byte*>(weights_.data()),
+                  kElements * sizeof(float));
+  EXPECT_TRUE(core_->OnPayload(actions_.node.at(0), sum, {.samples = 1}, now_, &actions_).ok());
+  Frame answer;
+  answer.header.op = Op::kAnswer;
+  answer.header.clock = 6;
+  answer.header.codec = wire::Codec::kFloat16;
+  answer.header.element_count = kElements;
+  answer.header.base_version = 3;
+  EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Frame(ConnectionId(1), answer), now_, &actions_),
+            absl::OkStatus());
+  answer.header.base_version = 4;
+  EXPECT_EQ(core_->OnLinkEvent(LinkEvent::Frame(ConnectionId(1), answer), now_, &actions_).code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST_F(RejoinTest, GoesBackWhereAServerHasLostAPush) {
+  Begin();
+  EXPECT_TRUE(Count(0, 7).ok());
+  EXPECT_TRUE(Count(1, 7).ok());
+  ExpectPulls(7);
+  EXPECT_TRUE(Answer(0, 7, 7, true).ok());
+  EXPECT_TRUE(Answer(1, 7, 6, false).ok());
+  ExpectPulls(6);
+  EXPECT_TRUE(Answer(0, 6, 7, true).ok());
+  EXPECT_TRUE(Answer(1, 6, 6, true).ok());
+  EXPECT_EQ(core_->phase(), ExchangeCore::Phase::kTraining);
+  EXPECT_EQ(core_->first_clock(), 6u);
+}
+
+TEST_F(RejoinTest, OffersOrAsksForFirstWeightsWhereThereAreNone) {
+  for (const uint32_t node : {0, 1}) {
+    actions_ = {};
+    Begin(node, /*takes_first_weights=*/true);
+    EXPECT_TRUE(Count(0, 0).ok());
+    Said();
+    EXPECT_TRUE(Count(1, kNone).ok());
+    Frame answer;
+    if (node == 0) {
+      ASSERT_EQ(actions_.node.size(), 1u);
+      EXPECT_EQ(actions_.node[0].kind, NodeAction::Kind::kFirstWeights);
+      const Bytes own(nullptr, reinterpret_cast<const std::byte*>(weights_.data()),
+                      kElements * sizeof(float));
+      EXPECT_TRUE(core_->OnPayload(actions_.node[0], own, {}, now_, &actions_).ok());
+      answer.header.op = Op::kInitOk;
+    } else {
+      answer.header.op = Op::kFirst;
+      answer.header.element_count = kElements;
+      answer.payload = Bytes(nullptr, reinterpret_cast<const std::byte*>(weights_.data()),
+                             kElements * sizeof(float));
+    }
+    EXPECT_EQ(Said().at(1).op, Op::kInit);
+    answer.header.chunk = 1;
+    EXPECT_TRUE(
+        core_->OnLinkEvent(LinkEvent::Frame(ConnectionId(1), answer), now_, &actions_).ok());
+    EXPECT_EQ(Said().at(1).clock, kNone);
+    EXPECT_TRUE(Count(1, 0).ok());
+    ExpectPulls(0);
+  }
+}
+
+TEST_F(RejoinTest, FailsInOneLineWhereTheWeightsOfItsClockAreGone) {
+  Begin();
+  EXPECT_TRUE(Count(0, 6).ok());
+  EXPECT_TRUE(Count(1, 9).ok());
+  EXPECT_EQ(Answer(1, 6, 9, false),
+            absl::FailedPreconditionError(
+                "node 0: server tcp://shard0 does not have the weights of chunk 1 from before "
+                "clock 6 any more, so that this process cannot take the place of the one that died "
+                "there"));
+}
+
+TEST_F(RejoinTest, WeightsOfAnotherLengthAreAnError) {
+  Begin();
+  EXPECT_TRUE(Count(0, 6).ok());
+  EXPECT_TRUE(Count(1, 6).ok());
+  EXPECT_EQ(Answer(1, 6, 6, true, kElements - 1).code(), absl::StatusCode::kInternal);
+}
+
+// No checkpoint that holds for the new process has the residual of a lossy codec.
+TEST_F(RejoinTest, GoesOnFromNoPartOfACheckpoint) {
+  options_.record = WorldRecord(1, 2, 1, 4);
+  options_.record.mutable_resume()->set_clock(6);
+  options_.record.mutable_job()->mutable_push()->set_codec(proto::Encoding::INT8);
+  options_.incarnation = 2;
+  EXPECT_FALSE(CreateExchangeCore(options_).ok());
+  options_.record.mutable_job()->mutable_replace()->set_per_hour(1);
+  EXPECT_EQ(CreateExchangeCore(options_).status(), absl::OkStatus());
+}
+
+// An incarnation of a job that replaces nobody begins as the first one did.
+TEST_F(RejoinTest, OnlyInJobsThatReplaceNodes) {
+  options_.record = WorldRecord(1, 2, 1, 4);
+  options_.incarnation = 2;
+  core_ = *CreateExchangeCore(options_);
+  ASSERT_TRUE(core_->OnLinkEvent(LinkEvent::Start(), now_, &actions_).ok());
+  ASSERT_EQ(actions_.node.size(), 2u);
+  EXPECT_EQ(actions_.node[0].kind, NodeAction::Kind::kFirstWeights);
 }
 
 }  // namespace

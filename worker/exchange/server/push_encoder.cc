@@ -6,12 +6,22 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_format.h"
-#include "common/copy_floats.h"
+#include "common/copies.h"
 #include "common/require.h"
-#include "compression/encode_payload.h"
-#include "compression/job_compression.h"
+#include "numerics/encoder.h"
+#include "worker/exchange/core/exchange_core.h"
 
 namespace strata::worker {
+namespace {
+
+// The share of an epoch of the job that one sample of the node stands for.
+double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
+  if (record.samples_per_epoch() == 0) return 0;
+  return NodeShare::Of(record, node).JobSamplesPerOwn() /
+         static_cast<double>(record.samples_per_epoch());
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::JobRecord& record,
                                                                  NodeId node, const ChunkMap& map,
@@ -109,5 +119,19 @@ absl::Status PushEncoder::Restore(ChunkId id, const PushImage& image) {
 }
 
 size_t PushEncoder::memory_bytes() const { return state_bytes_ + pool_.allocated_bytes(); }
+
+PushDensity::PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks)
+    : encoding_(record.job().push()),
+      density_(kernels::MakeCompression(encoding_, kernels::Feedback::kResidual).density),
+      epochs_per_sample_(EpochsPerSample(record, node)),
+      samples_(chunks) {}
+
+double PushDensity::Next(ChunkId chunk, uint32_t samples) {
+  if (encoding_.codec() != proto::Encoding::DGC) return density_;
+  uint64_t& before = samples_[chunk.value()];
+  const double epochs = static_cast<double>(before) * epochs_per_sample_;
+  before += samples;
+  return kernels::DgcDensityAt(encoding_, epochs);
+}
 
 }  // namespace strata::worker

@@ -10,14 +10,36 @@
 #include "common/buffer_pool.h"
 #include "common/bytes.h"
 #include "common/ids.h"
-#include "common/image/push_image.h"
+#include "common/image/node_image.h"
 #include "common/job/arena.h"
-#include "compression/encoder.h"
 #include "kernels/kernels.h"
+#include "numerics/encoder.h"
 #include "proto/record.pb.h"
-#include "worker/exchange/server/push_density.h"
 
 namespace strata::worker {
+
+// Tells the share of a chunk's elements that a node's pushes send, where they are sparse: with DGC
+// it comes down over the first epochs.
+//
+// Threads: one.
+class PushDensity {
+ public:
+  // Reads the job's `push`. The other nodes are taken to be as fast as this one.
+  PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks);
+
+  // The share that the chunk's next sum sends, over `samples` of the node. Once per sum, in order.
+  double Next(ChunkId chunk, uint32_t samples);
+  // The samples of the chunk's sums so far, where the share depends on them; else 0. For
+  // checkpoints.
+  uint64_t samples(ChunkId chunk) const { return samples_[chunk.value()]; }
+  void GoOnFrom(ChunkId chunk, uint64_t samples) { samples_[chunk.value()] = samples; }
+
+ private:
+  const proto::Encoding encoding_;
+  const double density_;            // but for a warm-up
+  const double epochs_per_sample_;  // of this node
+  std::vector<uint64_t> samples_;   // of each chunk's sums so far
+};
 
 // Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
 // chunk's next one. Sums pass unchanged, and nothing is held, where the job pushes fp32 or where
@@ -40,7 +62,7 @@ class PushEncoder {
   // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
   // not finite, or too large for the codec.
   absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
-  // Whether anything is kept from one sum to the next.
+  // True if anything is kept from one sum to the next.
   bool keeps_state() const { return !encoders_.empty(); }
   // Returns a copy of what is kept of the chunk: it goes with the weights that hold all of its
   // payloads so far, and no more.

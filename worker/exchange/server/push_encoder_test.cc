@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "compression/checked_payload.h"
 #include "gtest/gtest.h"
+#include "numerics/checked_payload.h"
 
 namespace strata::worker {
 namespace {
@@ -150,8 +150,8 @@ TEST(PushEncoder, WithSignificanceZerosAreNotSentWhereThatIsSmaller) {
   EXPECT_EQ(encoder->Encode(ChunkId(0), View(change), 1).status().message(), "NaN or infinity");
 }
 
-// What goes on from an image sends what the other one would have sent: what was lost until then,
-// and DGC's momentum and density, are in it.
+// An encoder resumed from an image sends what the other one would have sent: what was lost until
+// then, and DGC's momentum and density, are in it.
 TEST(PushEncoder, GoesOnFromAnImageWithTheSamePayloads) {
   for (const proto::Encoding::Codec codec :
        {proto::Encoding::FP32, proto::Encoding::FP16, proto::Encoding::INT8,

@@ -89,7 +89,7 @@ void ShardLink::Ask(wire::Header header, Bytes payload, absl::Time now, WireActi
 
 void ShardLink::Send(Request* request, absl::Time now, WireActions* actions) {
   if (request->sent && !request->is_own_copy) {
-    // What was lent for the first sending may change as soon as that is answered, while this one
+    // The payload lent for the first sending may change as soon as that is answered, while this one
     // still waits in a queue.
     request->frame.payload = CopyOf(request->frame.payload);
     request->is_own_copy = true;

@@ -10,9 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/link/link.h"
-#include "common/link/reconnector.h"
 #include "common/transport/endpoint.h"
+#include "common/transport/link.h"
 #include "common/wire/frame.h"
 
 namespace strata::worker {

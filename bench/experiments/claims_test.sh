@@ -1,2 +1,0 @@
-#!/usr/bin/env bash
-exec python3 bench/experiments/claims_test.py

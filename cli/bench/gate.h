@@ -1,0 +1,86 @@
+#ifndef STRATA_CLI_BENCH_GATE_H_
+#define STRATA_CLI_BENCH_GATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/event_fd.h"
+#include "common/unique_fd.h"
+
+namespace strata::bench {
+
+// A participant's message at the gate: once before each step and, with its time, once after it,
+// before the values are checked. Little-endian, as it lies in memory.
+struct Arrival {
+  double step_ms = -1;  // the step that it has just done; below 0: it is about to begin one
+  uint32_t wrong = 0;   // not 0: values after a step were wrong
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(Arrival) == 16);
+
+// Lets the participants of a measurement meet, so that all start a step together. A
+// participant sends its Arrival; when all have, each gets one byte. It ends when one of them hangs
+// up.
+//
+// Threads: an own one serves the participants; calls come from one other thread.
+class Gate {
+ public:
+  // Listens on all interfaces. `after_step` is called on the gate's thread when all have ended a
+  // step and none has been let through. Errors: the operating system's.
+  static absl::StatusOr<std::unique_ptr<Gate>> Open(uint32_t participants,
+                                                    std::function<void()> after_step = nullptr);
+  ~Gate();  // closes it
+
+  int port() const { return port_; }
+  // The steps so far: of each step the longest time of any participant, and whether all values
+  // were right.
+  std::vector<double> steps_ms() const;
+  bool all_right() const;
+
+ private:
+  Gate(uint32_t participants, std::function<void()> after_step, UniqueFd listening, int port,
+       EventFd stop);
+
+  void Serve();
+  // One step of everybody; false: it is over.
+  bool Meet(const std::vector<UniqueFd>& connections);
+  // Waits until `fd` is readable; false: the gate closes.
+  bool AwaitReadable(int fd) const;
+
+  const uint32_t participants_;
+  const std::function<void()> after_step_;
+  const UniqueFd listening_;
+  const int port_;
+  const EventFd stop_;
+  mutable absl::Mutex mutex_;
+  std::vector<double> steps_ms_ ABSL_GUARDED_BY(mutex_);
+  bool all_right_ ABSL_GUARDED_BY(mutex_) = true;
+  std::thread thread_;
+};
+
+// A participant's end.
+class GateConnection {
+ public:
+  // `address`: "HOST:PORT" with an IPv4 address. Errors: Unavailable naming it.
+  static absl::StatusOr<GateConnection> Connect(const std::string& address);
+
+  // Waits for the others. Errors: Unavailable (somebody has left).
+  absl::Status Meet(const Arrival& arrival);
+
+ private:
+  explicit GateConnection(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  UniqueFd fd_;
+};
+
+}  // namespace strata::bench
+
+#endif  // STRATA_CLI_BENCH_GATE_H_

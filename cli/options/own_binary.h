@@ -1,0 +1,22 @@
+#ifndef STRATA_CLI_OPTIONS_OWN_BINARY_H_
+#define STRATA_CLI_OPTIONS_OWN_BINARY_H_
+
+#include <filesystem>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace strata::cli {
+
+// Returns where this program lies, to start it again or to find what lies beside it. Errors:
+// Internal.
+absl::StatusOr<std::filesystem::path> OwnBinary();
+
+// Returns a file that goes with this program: beside it, or, if missing there, in Bazel's `package`
+// if present. A file beside the program is not checked for existence. Errors: Internal.
+absl::StatusOr<std::filesystem::path> FileOfProgram(const std::string& name,
+                                                    const std::string& package);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_OPTIONS_OWN_BINARY_H_

@@ -1,0 +1,44 @@
+#ifndef STRATA_CLI_RENDER_JOB_COURSE_H_
+#define STRATA_CLI_RENDER_JOB_COURSE_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "cli/render/cluster_scene.h"
+#include "proto/control.pb.h"
+
+namespace strata::cli {
+
+// A job's training as its followers see it: bounded, whatever its length. Pure.
+class JobCourse {
+ public:
+  // `from_step`: the job's when it is first heard of.
+  explicit JobCourse(uint64_t from_step) : from_step_(from_step) {}
+
+  // Windows come in their order. One that was told before, as after a restart of the coordinator,
+  // changes nothing.
+  void Add(const proto::MetricsRecord& record);
+  void Add(const proto::RankReport& report);
+  // The job continues from this step: later points will come again.
+  void GoBackTo(uint64_t step);
+
+  const std::vector<CoursePoint>& points() const { return points_; }
+  const std::map<uint32_t, std::vector<RankWindow>>& ranks() const { return ranks_; }
+  uint64_t from_step() const { return from_step_; }
+
+ private:
+  void AddMeasurement(const proto::MetricsRecord& record);
+  void Thin();
+
+  uint64_t from_step_;
+  uint64_t shown_step_ = 0;
+  std::vector<CoursePoint> points_;
+  size_t stride_ = 1;   // windows that one point stands for
+  size_t in_last_ = 0;  // that the last one stands for as yet
+  std::map<uint32_t, std::vector<RankWindow>> ranks_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_RENDER_JOB_COURSE_H_

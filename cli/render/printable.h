@@ -1,0 +1,22 @@
+#ifndef STRATA_CLI_RENDER_PRINTABLE_H_
+#define STRATA_CLI_RENDER_PRINTABLE_H_
+
+#include "google/protobuf/message.h"
+
+namespace strata::cli {
+
+// Writes out, in every string of the message and of those in it, what a terminal obeys: see
+// Escaped. Each string is one line then.
+void EscapeStrings(google::protobuf::Message* message);
+
+// Returns the message with its strings escaped. Whatever makes text of a message that came from a
+// cluster begins with this.
+template <typename Message>
+Message Printable(Message message) {
+  EscapeStrings(&message);
+  return message;
+}
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_RENDER_PRINTABLE_H_

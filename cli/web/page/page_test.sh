@@ -1,2 +1,0 @@
-#!/usr/bin/env bash
-exec python3 cli/web/page/page_test.py

@@ -1,2 +1,0 @@
-#!/usr/bin/env bash
-exec python3 kernels/cuda/assembly.py "$@"

@@ -1,0 +1,76 @@
+#ifndef STRATA_NUMERICS_PRESENT_UPDATE_H_
+#define STRATA_NUMERICS_PRESENT_UPDATE_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/buffer_pool.h"
+#include "common/bytes.h"
+#include "common/image/chunk_image.h"
+#include "common/job/optimizer.h"
+#include "kernels/kernels.h"
+
+namespace strata::kernels {
+
+// True for the gradient (-0.0) that stands for none.
+inline bool IsAbsent(float gradient) { return std::bit_cast<uint32_t>(gradient) == 0x80000000; }
+
+// Updates in which some elements take no part. With JobRecord.marks_absent a gradient of -0.0 says
+// that no rank has a gradient of the element: its weight and its optimizer's state stay, as PyTorch
+// leaves a parameter whose gradient is None. A sum is -0.0 only if all of its terms are, and those
+// that ranks give are not.
+//
+// Adam's corrections go by the updates that an element has had, so those that it has missed are
+// counted, per element, once there are any.
+//
+// Threads: one.
+class PresentUpdate {
+ public:
+  // The vectors of an update, of `count` elements; state vectors are null where the optimizer has
+  // none.
+  struct Vectors {
+    const float* gradient = nullptr;
+    const float* w_in = nullptr;
+    float* w_out = nullptr;
+    float* state0 = nullptr;
+    float* state1 = nullptr;
+  };
+
+  // Looks at the whole gradient of an update before it is applied. `marks_absent`: JobRecord's;
+  // else all elements are present.
+  void Begin(BufferPool& pool, bool marks_absent, OptimizerKind kind,
+             absl::Span<const float> gradient);
+  // Applies `step` to the elements [begin, begin + count) of the vectors that are present; a mean
+  // (OptimizerKind::kMean) is written to all.
+  void Apply(const Kernels& kernels, const OptimizerParams& params, OptimizerStep step,
+             const Vectors& whole, size_t begin, size_t count);
+
+  // The updates that each element has missed, whole numbers; null: none has missed any, or the
+  // optimizer does not count.
+  const std::shared_ptr<float>& missed() const { return missed_; }
+  void Restore(std::shared_ptr<float> missed) { missed_ = std::move(missed); }
+
+ private:
+  bool has_all_ = true;  // no element of the update in hand is absent, or has been
+  std::shared_ptr<float> missed_;
+};
+
+// Puts copies of an optimizer's vectors of `count` floats into an image; null ones are left out.
+// `missed`: PresentUpdate's.
+void CopyState(BufferPool& pool, const std::shared_ptr<float>& state0,
+               const std::shared_ptr<float>& state1, const std::shared_ptr<float>& missed,
+               uint32_t count, WeightImage* image);
+
+// Checks that weights with this many elements and this optimizer can continue from an image.
+// Errors: InvalidArgument naming what differs.
+absl::Status CheckImage(const WeightImage& image, OptimizerKind kind, uint32_t elements);
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_NUMERICS_PRESENT_UPDATE_H_

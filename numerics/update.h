@@ -1,0 +1,88 @@
+#ifndef STRATA_NUMERICS_UPDATE_H_
+#define STRATA_NUMERICS_UPDATE_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "common/job/arena.h"
+#include "common/job/optimizer.h"
+#include "kernels/kernels.h"
+#include "proto/job.pb.h"
+
+namespace strata::kernels {
+
+// One optimizer update of a chunk (or of a whole arena): what is the same for all of its runs.
+struct Update {
+  double lr = 0.0;  // the schedule's or the program's, times damping
+  float gradient_scale = 1.0f;
+  uint64_t number = 1;  // from 1; Adam's t
+  bool far = false;     // as in OptimizerStep
+  float sgd_share = 1.0f, rms_share = 0.0f;
+};
+
+// Applies `update` run by run, with each run's learning-rate and decay multipliers; runs that are
+// averaged become the mean gradient. All weights are updated through this function, so that the
+// same gradients give the same bits wherever the optimizer runs. Pointers as in Kernels::optimize;
+// they cover all runs.
+void ApplyUpdate(const Kernels& kernels, const OptimizerParams& params, const Update& update,
+                 absl::Span<const OptimizerRun> runs, const float* gradient_sum, const float* w_in,
+                 float* w_out, float* state0, float* state1);
+
+// One run's part of an update: MakeStep applies the run's multipliers, RunParams takes the mean
+// instead of the optimizer if the run is averaged.
+inline OptimizerStep MakeStep(const OptimizerParams& params, const Update& update,
+                              const OptimizerRun& run) {
+  return {
+      .lr = static_cast<float>(update.lr * run.lr_multiplier),
+      .decay = params.weight_decay * run.decay_multiplier,
+      .gradient_scale = update.gradient_scale,
+      .update = update.number,
+      .sgd_share = update.sgd_share,
+      .rms_share = update.rms_share,
+      .far = update.far,
+  };
+}
+inline OptimizerParams RunParams(const OptimizerParams& params, const OptimizerRun& run) {
+  OptimizerParams of_run = params;
+  if (run.averaged) of_run.kind = OptimizerKind::kMean;
+  return of_run;
+}
+
+// How a job's weights are updated, the same for all of its chunks.
+struct UpdateRule {
+  OptimizerParams optimizer;
+  proto::Schedule schedule;
+  uint64_t samples_per_epoch = 0;
+  uint32_t epochs = 1;
+  bool has_multipliers = true;  // the layout's, of learning rate and decay
+  bool says_rates = false;      // each update is given its rate, whatever the schedule is
+  bool far = false;             // as in OptimizerStep
+  bool marks_absent = false;    // JobRecord's: see numerics/present_update.h
+
+  // Vectors of optimizer state, also that of the updates that elements have missed.
+  int state_vectors_max() const {
+    return StateVectors(optimizer.kind) + int{marks_absent && CountsUpdates(optimizer.kind)};
+  }
+};
+
+// Factors of an update's learning rate, besides the rule.
+struct StepRate {
+  double said = 0;       // where the rule says rates
+  double damping = 1.0;  // factor of the rate
+};
+
+// The rule of the weights that all nodes share, on servers or in a ring; and of those that each
+// node has in local steps: the job's own optimizer. The job's defaults are filled in. Where the
+// program says rates they are those of its optimizer: `outer` keeps its own.
+UpdateRule MakeUpdateRule(const proto::Job& job, uint64_t samples_per_epoch,
+                          bool says_rates = false);
+UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch,
+                               bool says_rates = false);
+
+// Update `number` (from 1), with which `samples` have been applied in all.
+Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number,
+                const StepRate& step = {});
+
+}  // namespace strata::kernels
+
+#endif  // STRATA_NUMERICS_UPDATE_H_

@@ -1,0 +1,47 @@
+#ifndef STRATA_SERVER_COORDINATOR_MEMBERS_JOB_OWNER_H_
+#define STRATA_SERVER_COORDINATOR_MEMBERS_JOB_OWNER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+
+namespace strata::server {
+
+// Whose a job is.
+struct JobOwner {
+  std::string user = {};    // empty: the coordinator's user
+  std::string tenant = {};  // the user's namespace when it was submitted; empty: the default one
+
+  bool operator==(const JobOwner&) const = default;
+};
+
+// The submitter of a job, and which other jobs they may know of.
+struct Submitter {
+  JobOwner owner = {};
+  bool sees_all = true;     // else those of the same namespace
+  uint64_t request_id = 0;  // SubmitRequest's
+
+  bool Sees(const std::string& tenant) const { return sees_all || tenant == owner.tenant; }
+};
+
+// NotFound. A job that somebody may not know of reads the same.
+inline absl::Status NoSuchJob(JobId job) {
+  return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
+}
+
+// The rights of a user's queued jobs now.
+struct QueueRights {
+  bool may_submit = true;
+  bool may_run_programs = true;
+  uint32_t slots = 0;  // ranks that the user's running jobs may have at once; 0: no limit
+  // Jobs that were submitted until then are of one whose keys were revoked.
+  absl::Time revoked_until = absl::InfinitePast();
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_COORDINATOR_MEMBERS_JOB_OWNER_H_

@@ -1,0 +1,64 @@
+#ifndef STRATA_SERVER_SHARD_PRIMARY_ROLE_H_
+#define STRATA_SERVER_SHARD_PRIMARY_ROLE_H_
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/wire/frame.h"
+#include "server/shard/following_copy.h"
+#include "server/shard/frame_gate.h"
+#include "server/shard/shard_action.h"
+#include "server/shard/shard_chunks.h"
+#include "server/shard/shard_plan.h"
+
+namespace strata::server {
+
+// The part of a shard that only its primary needs: it sends each change to its backup, if it has
+// one, and withholds answers until the backup has every change before them.
+//
+// Threads: one.
+class PrimaryRole {
+ public:
+  // All outlive it. `stands_still`: no node is answered until there is a backup.
+  PrimaryRole(const ShardPlan& plan, const FrameGate& gate, ShardChunks* chunks, NextBackup* next,
+              bool stands_still);
+
+  bool stands_still() const { return stands_still_; }
+  // The backup is whole, so nodes may be answered.
+  void Resume() { stands_still_ = false; }
+  // Null: there is no backup.
+  FollowingCopy* backup() { return backup_ ? &*backup_ : nullptr; }
+  const FollowingCopy* backup() const { return backup_ ? &*backup_ : nullptr; }
+
+  // From now on the backup is `backup`. REQUIRES: there is none.
+  void BeginBackup(FollowingCopy backup);
+  // The same for the next backup, which takes over what is kept back for the backup of now.
+  void TakeNext(FollowingCopy next, bool is_whole, std::vector<ShardAction>* actions);
+  // There is no backup any more: what was kept back for it goes out, unless the job waits.
+  void EndBackup(std::vector<ShardAction>* actions);
+
+  // Says a change of a chunk, or one that all chunks have (no `chunk`), to the backup and to the
+  // next one.
+  void Log(const wire::Frame& change, std::optional<size_t> chunk, absl::Time now);
+  // The same for clocks that the chunk has applied since the last call.
+  void LogSums(size_t chunk, absl::Time now);
+  void LogGraceIsOver(size_t chunk, absl::Time now);
+  // Sends what was made for nodes once the backup has what went before it.
+  void Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions);
+  // Appends what the backup and the next one are told, and what is kept back no more.
+  void PassOn(std::vector<ShardAction>* actions);
+
+ private:
+  const ShardPlan& plan_;
+  const FrameGate& gate_;
+  ShardChunks& chunks_;
+  NextBackup& next_;
+  std::optional<FollowingCopy> backup_;
+  bool stands_still_;
+};
+
+}  // namespace strata::server
+
+#endif  // STRATA_SERVER_SHARD_PRIMARY_ROLE_H_

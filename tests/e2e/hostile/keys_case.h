@@ -1,0 +1,62 @@
+#ifndef STRATA_TESTS_E2E_HOSTILE_KEYS_CASE_H_
+#define STRATA_TESTS_E2E_HOSTILE_KEYS_CASE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/keys/identity.h"
+#include "common/testing/short_folder.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/testing/cluster.h"
+
+namespace strata::tests {
+
+inline constexpr absl::Duration kHour = absl::Hours(1);
+
+// Texts that tell people to renew a certificate.
+inline constexpr char kMakesAToken[] = " on the coordinator's host makes a token for a new one";
+
+// The whole line in a command's standard error, without its prefix; times that no test can know
+// read TIME.
+std::string LineOf(const CommandResult& result);
+// The same of a text.
+std::string WithoutTimes(const std::string& text);
+
+// A coordinator of cluster blue, whose keys `strata keys init` has made.
+class KeysCase : public testing::Test {
+ protected:
+  void SetUp() override;
+  // A coordinator with one more state folder; `args`: more for its command line.
+  absl::StatusOr<Daemon> StartCoordinator(const std::string& state, std::vector<std::string> args);
+
+  std::string PathOf(const std::string& name) const { return TestDir() + "/" + name; }
+  // A file with keys that the cluster's own authority has signed, which begin and end so long
+  // after now_.
+  std::string Keys(keys::Role role, const std::string& name, absl::Duration begins = -kHour,
+                   absl::Duration ends = kHour);
+  // A file for this user alone.
+  std::string File(const std::string& name, const std::string& content) const;
+  // `strata keys ARGS`, as the operator says it; returns what it prints.
+  std::string Operator(std::vector<std::string> args) const;
+  // A file with a token that `strata keys ARGS` makes.
+  std::string Token(const std::string& name, const std::vector<std::string>& args) const;
+
+  // What `strata ARGS` is told by the coordinator, or before it gets there.
+  std::string Refused(const std::vector<std::string>& args,
+                      const std::string& timeout = "10") const;
+  std::string Join(const std::string& token, const std::vector<std::string>& args) const;
+  // The same of a daemon.
+  std::string RefusedDaemon(std::vector<std::string> args, const std::string& timeout = "10") const;
+
+  const absl::Time now_ = absl::FromUnixSeconds(absl::ToUnixSeconds(absl::Now()));
+  const ShortFolder runtime_;
+  std::string state_, address_, socket_;
+  std::string at_;  // what lines about the coordinator begin with
+  Daemon coordinator_;
+};
+
+}  // namespace strata::tests
+
+#endif  // STRATA_TESTS_E2E_HOSTILE_KEYS_CASE_H_

@@ -1,2 +1,0 @@
-#!/usr/bin/env bash
-exec python3 tests/e2e/sweep_test.py

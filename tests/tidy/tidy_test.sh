@@ -1,3 +1,0 @@
-#!/usr/bin/env bash
-# Bazel shows this folder through symbolic links; the real path of run.py lies in the workspace.
-exec python3 "$(realpath "$(dirname "$0")/run.py")"

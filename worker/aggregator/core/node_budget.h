@@ -1,0 +1,54 @@
+#ifndef STRATA_WORKER_AGGREGATOR_CORE_NODE_BUDGET_H_
+#define STRATA_WORKER_AGGREGATOR_CORE_NODE_BUDGET_H_
+
+#include <cstdint>
+
+#include "common/os/memory_ledger.h"
+#include "proto/record.pb.h"
+
+namespace strata::worker {
+
+// The most of a node's memory that a job takes for the exchange, with g ranks, an arena of M bytes,
+// S shards, window W and chunks of C bytes:
+//
+//   shared memory   (1 + g) x M: weights and each rank's gradients; and the counts beside them
+//   first weights   g x M: each rank's own, until training begins
+//   messages        2 x S x W x C: sums and answers on their way; no more than 2 x M
+//
+//   not sent        where pushes are encoded: M, of DGC 2 x M
+//   work space      of TOP_K and DGC: 4 x C
+//   local steps     (2 + V) x M: the node's own weights, those that its change is counted from, and
+//                   the optimizer's state; and C for the chunk that is being updated. With
+//                   significance M more: what was not pushed
+//   second buffer   of double buffering 2 x M: sums that wait for the answer before, and answers
+//                   that wait for the ranks
+//   trace           where the job is traced: the aggregator's
+//
+// Memory that the ranks compute with (activations, data) is theirs and not counted.
+//
+// With exchange: RING, of n nodes and an optimizer with V state vectors, in place of messages:
+//
+//   own slices      (1 + V) x M / n: weights and optimizer state; one more where they are encoded
+//   under way       4 x W x C: chunks' sums, what comes of them and goes out; no more than 4 x M
+//   new ring        where nodes that are lost are dropped 2 x M: sums and means of the step in
+//   hand,
+//                   and the means of the one before until those come
+//
+// With device: GPU, what lies on GPUs is not of this memory (gpu_budget.h). Of the node's then are
+//
+//   shared memory   M: the first weights; and the counts
+//   first weights   g x M, as above
+//   pinned memory   2 x M: sums from their copy to the host until they are answered, and answers
+//                   until they are copied to the GPUs
+//   answers         S x W x C: on their way; no more than M
+//
+// and with exchange: NCCL the first two alone. What was not sent is the GPU's, where pushes are
+// encoded there.
+//
+// `placement` may be empty: where it is not known yet, there are no messages either.
+MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t elements,
+                             uint32_t local_ranks, const proto::Placement& placement);
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_AGGREGATOR_CORE_NODE_BUDGET_H_

@@ -1,0 +1,112 @@
+#ifndef STRATA_WORKER_CLIENT_CLIENT_PARTS_H_
+#define STRATA_WORKER_CLIENT_CLIENT_PARTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/bytes.h"
+
+namespace strata::device {
+class Device;
+class Stream;
+}  // namespace strata::device
+
+namespace strata::client {
+
+// The rank's GPU, in jobs with `device: GPU`: Client::devices(). Programs that keep their tensors
+// on the host do not need it.
+//
+// Threads: the client's.
+class ClientDevices {
+ public:
+  virtual ~ClientDevices() = default;
+
+  // Says that the program can have MAPPED tensors on a device, whose memory the host cannot touch.
+  // Call it before Allocate, which else fails in a job with GPUs and a MAPPED tensor. Other jobs
+  // ignore it.
+  virtual void Accept() = 0;
+
+  // The device that the rank computes on, after Start; null: the job uses none.
+  virtual device::Device* device() const = 0;
+
+  // Makes Wait, Publish and FinishStep points in the caller's `stream` instead of blocking: work
+  // queued after Wait finds the weights there, and the gradient is complete once the work queued
+  // before Publish is done. Null: they block again. Call it between steps; `stream` outlives the
+  // last step in it, or the call with null. Errors: FailedPrecondition (no device(), or within a
+  // step).
+  virtual absl::Status ComputeIn(device::Stream* stream) = 0;
+};
+
+// Marks in the job's trace: Client::trace(). They cost nothing in jobs without one.
+//
+// Threads: the client's.
+class ClientTrace {
+ public:
+  virtual ~ClientTrace() = default;
+
+  // The forward pass is over. Without this call it ends with the step's first Publish.
+  virtual void BeginBackward() = 0;
+};
+
+// A rank's own state in its job's checkpoints: Client::checkpoints(). With JobFacts::keeps_state, a
+// checkpoint is usable only with the state of every rank.
+//
+// Threads: the client's.
+class ClientCheckpoints {
+ public:
+  virtual ~ClientCheckpoints() = default;
+
+  // True if a checkpoint is taken now and its state has not been given: after FinishStep and before
+  // the next BeginStep, or before Finish. The state is what the next step begins with. Also false
+  // if the store is so slow that two states are not written yet: that checkpoint fails, as the
+  // job's status says.
+  virtual bool due() const = 0;
+  // Gives the state, which is written while training continues. If one is due and none is given,
+  // the checkpoint fails. Errors: FailedPrecondition: none is due.
+  virtual absl::Status Give(std::string state) = 0;
+
+  // Returns the state that a rank gave for the checkpoint that the job resumes from. Waits for the
+  // store. Errors: NotFound: the job does not resume, or no ranks kept state; InvalidArgument: no
+  // such rank; DataLoss: the object is damaged, and the job resumes from an earlier checkpoint;
+  // Internal: the store's. After the last two the program exits.
+  virtual absl::StatusOr<Bytes> Read(uint32_t rank) = 0;
+};
+
+// The ranks that make a step of the job.
+struct StepRanks {
+  bool makes_it = true;            // this rank does; else it has made its last one, and finishes
+  uint32_t rank = 0;               // its number among those that make the step
+  uint32_t ranks = 1;              // how many they are
+  uint64_t rank_steps_before = 0;  // that all ranks together have made before, each rank's counted
+
+  bool operator==(const StepRanks&) const = default;
+};
+
+// The ranks of each step, in jobs that nodes may join and leave (ranks_max, ranks_min):
+// Client::views(). A program that draws its samples by step and rank asks here which part of the
+// step is its own, and if it makes the step at all, so that no sample is lost or used twice. In
+// other jobs all ranks make every step.
+//
+// Threads: the client's.
+class ClientViews {
+ public:
+  virtual ~ClientViews() = default;
+
+  // Returns the ranks of the step, which do not change from then on. Blocks while a change of nodes
+  // that may come with the step is being agreed on. BeginStep calls this itself, and returns
+  // OutOfRange if the rank does not make the step; the program then calls Finish. Errors:
+  // Unavailable; Cancelled (OnWait), after which it may be called again. After Finish, for the step
+  // after the last: the ranks that are left, without nodes that died (on_loss: DROP), so that one
+  // of them does the work that one rank does for all at the end. REQUIRES: Start has returned OK.
+  virtual absl::StatusOr<StepRanks> At(uint64_t step) = 0;
+  // The same for a later step, without blocking, for programs that read data ahead. None: not known
+  // yet.
+  virtual absl::StatusOr<std::optional<StepRanks>> AtIfKnown(uint64_t step) = 0;
+};
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_CLIENT_PARTS_H_

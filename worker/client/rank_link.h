@@ -1,0 +1,118 @@
+#ifndef STRATA_WORKER_CLIENT_RANK_LINK_H_
+#define STRATA_WORKER_CLIENT_RANK_LINK_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "common/image/chunk_image.h"
+#include "common/job/arena.h"
+#include "common/job/views.h"
+#include "kernels/device/device.h"
+#include "proto/processes.pb.h"
+#include "worker/client/client.h"
+
+namespace strata::client {
+
+class AgentChannel;
+
+// The arenas of one rank, valid as long as the link that gave them. Addresses never change.
+struct ArenaView {
+  absl::Span<float> weights;  // written by the caller before Start only
+  absl::Span<float> gradients;
+};
+
+// Facts of the job that are settled once all ranks are known.
+struct RunFacts {
+  uint32_t chunk_elements = 0;
+  uint64_t samples_per_epoch = 0;
+  uint64_t first_step = 0;                      // see Client
+  std::vector<proto::ViewChange> view_changes;  // that are decided
+  // With device: GPU: the arenas from now on, of as many elements. Else null.
+  std::shared_ptr<device::Device> device;
+  device::Memory weights, gradients;
+};
+
+// A client's exchange, chunk by chunk: through the node's aggregator or, without any exchange, in
+// the rank itself. Steps count from 0, also in a job that resumes at a later one; the caller keeps
+// the order of client.h.
+//
+// Threads: one. Every blocking call ends with Unavailable when the job has been stopped.
+class RankLink {
+ public:
+  virtual ~RankLink() = default;
+
+  // Has every call that waits for other processes or for a device's sums ask, on its own thread and
+  // every 100 ms or more often, whether it is to continue; an error ends it, and comes out of it.
+  // AwaitWeights may then be called again, and BeginStep where it waits for nobody but this rank's
+  // own device. Before Allocate.
+  virtual void AskInWaits(device::StillWanted still_wanted) {}
+
+  // Where ranks alone have the weights (RanksKeepWeights) and the job resumes from a checkpoint:
+  // Start reads it with `read`, once the job may begin. Before Start.
+  using ReadImages = std::function<absl::StatusOr<std::vector<ChunkImage>>()>;
+  virtual void GoOnFrom(ReadImages read) {}
+  // Copies the weights and the optimizer's state for a checkpoint of such a job, once `steps` steps
+  // are in them: between two steps.
+  virtual absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) {
+    return absl::UnimplementedError("this rank does not have the weights alone");
+  }
+
+  // Allocates the arena of `layout`; zero at first.
+  virtual absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) = 0;
+  // Offers the weights in the view as the first ones; blocks until training may begin.
+  virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
+
+  // In a job whose nodes may change: adds the changes decided since to `views`. True once the ranks
+  // of the step can no longer change; blocks for that if `waits`.
+  virtual absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) { return true; }
+
+  // Once Finish has returned: the changes that were decided since, in order.
+  virtual std::vector<proto::ViewChange> TakeLateChanges() { return {}; }
+
+  // See ClientDevices::ComputeIn; with device: GPU alone.
+  virtual void ComputeIn(device::Stream* stream) {}
+
+  // `rate`: the step's learning rate, where the program says rates; else 0.
+  virtual absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) = 0;
+  // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
+  // free.
+  virtual absl::Status AwaitWeights(ChunkId chunk, uint64_t step) = 0;
+  // The chunks' gradients are complete, and AwaitWeights has returned for each in this step.
+  virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;
+
+  // No more steps after `steps` of them, with those before RunFacts::first_step: blocks until the
+  // final weights are in the arena.
+  virtual absl::Status Finish(uint64_t steps) = 0;
+  // See Client. REQUIRES: Finish has returned OK.
+  virtual absl::Status KeepWeights() = 0;
+
+  // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
+  // it is worth a message; or, waiting for it, all.
+  virtual void SendTrace(AgentChannel* agent, bool all) {}
+
+  // Counters of the whole node, since Start.
+  virtual proto::NodeCounters Counters() const = 0;
+};
+
+// KeepWeights of a link whose weights are a vector of its own.
+inline absl::Status KeepForGood(std::vector<float> weights) {
+  // Reachable, so that no checker takes it for a leak.
+  static auto* const kept = std::make_unique<std::vector<std::vector<float>>>().release();
+  kept->push_back(std::move(weights));
+  return absl::OkStatus();
+}
+// KeepWeights of a link whose weights lie on a GPU.
+inline absl::Status WeightsLieOnDevice() {
+  return absl::UnimplementedError("KeepWeights: the weights lie on a GPU, copy them");
+}
+
+}  // namespace strata::client
+
+#endif  // STRATA_WORKER_CLIENT_RANK_LINK_H_

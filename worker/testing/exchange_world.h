@@ -1,0 +1,143 @@
+#ifndef STRATA_WORKER_TESTING_EXCHANGE_WORLD_H_
+#define STRATA_WORKER_TESTING_EXCHANGE_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/transport/endpoint.h"
+#include "common/transport/sim/sim_endpoint.h"
+#include "common/transport/sim/sim_network.h"
+#include "common/wire/frame.h"
+#include "proto/record.pb.h"
+#include "worker/testing/training_node.h"
+
+namespace strata::worker {
+
+// The peer of the exchange's tests: one synchronous shard that *adds* the sums of
+// all nodes to the weights, once every node has pushed the clock. Plain data, no threads.
+class FakeShard {
+ public:
+  struct Reply {
+    transport::ConnectionId connection;
+    wire::Frame frame;
+  };
+
+  explicit FakeShard(uint32_t nodes) : nodes_(nodes) {}
+
+  std::vector<Reply> OnFrame(transport::ConnectionId connection, const wire::Frame& frame);
+  void OnDisconnected(transport::ConnectionId connection) { greeted_.erase(connection); }
+
+  // Frames of other generations are answered with RETRY; 0 at first.
+  void set_generation(uint32_t generation) { generation_ = generation; }
+  // Answer the next so many data frames with RETRY.
+  void RetryNext(int frames) { retries_ = frames; }
+  // Answer the first push of this (chunk, clock) with an error.
+  void RefusePush(uint32_t chunk, uint64_t clock, wire::ErrorCode error, const std::string& text);
+
+  // Goes on from a checkpoint: `pushed` of each node are in the weights of version `version`.
+  // Nobody may offer first weights.
+  void Resume(uint32_t chunk, std::vector<float> weights, uint64_t version,
+              std::map<uint32_t, uint64_t> pushed);
+
+  // Pushes that were taken, by (node, chunk): always that many clocks in a row.
+  uint64_t taken(uint32_t node, uint32_t chunk) { return chunks_[chunk].pushed[node]; }
+  // Lists what a shard must not see: data before HELLO, a clock ahead, other bits under an old
+  // clock.
+  const std::vector<std::string>& faults() const { return faults_; }
+  int replays() const { return replays_; }
+
+ private:
+  struct Chunk {
+    std::vector<float> weights;
+    uint64_t version = 0;
+    std::map<uint32_t, uint64_t> pushed;                              // by node
+    std::map<uint64_t, std::map<uint32_t, std::vector<float>>> sums;  // by clock and node
+    std::map<uint32_t, uint64_t> checksum;                            // newest push, by node
+    std::map<uint32_t, transport::ConnectionId> waiting;              // by node
+    std::map<uint32_t, transport::ConnectionId> cutting;              // by node
+  };
+
+  void OnInit(transport::ConnectionId connection, const wire::Frame& frame);
+  // Gives what it has, whatever the clock.
+  void OnPull(transport::ConnectionId connection, const wire::Header& header);
+  void OnPush(transport::ConnectionId connection, const wire::Frame& frame);
+  void AnswerCuts();
+  void Say(transport::ConnectionId connection, wire::Op op, const wire::Header& request,
+           std::vector<float> weights = {}, uint64_t version = 0, uint64_t received = 0);
+  void Refuse(transport::ConnectionId connection, wire::Op op, const wire::Header& request,
+              wire::ErrorCode error, const std::string& text);
+
+  const uint32_t nodes_;
+  std::set<transport::ConnectionId> greeted_;
+  std::map<uint32_t, Chunk> chunks_;
+  bool resumes_ = false;
+  std::set<uint32_t> retired_;
+  uint32_t generation_ = 0;
+  int retries_ = 0;
+  int replays_ = 0;
+  std::map<std::pair<uint32_t, uint64_t>, std::pair<wire::ErrorCode, std::string>> refused_;
+  std::vector<std::string> faults_;
+  std::vector<Reply> replies_;
+};
+
+inline constexpr uint32_t kWorldChunkElements = 4;
+
+// A job of so many nodes, numbered from 0, whose chunks go round the shards "tcp://shardS".
+proto::JobRecord WorldRecord(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
+                             uint32_t connections = 1);
+
+// The nodes of a job and FakeShards on a simulated network, whose delays and faults come from a
+// seed.
+class ExchangeWorld {
+ public:
+  // Every element of the node's sum.
+  using Gradient = std::function<float(uint32_t node, uint64_t clock)>;
+
+  // One node per entry of record.view, one shard per entry of record.placement, whose endpoints are
+  // names. Every node offers `first_weight` everywhere; where all take those of rank 0, the others
+  // offer other ones.
+  ExchangeWorld(uint64_t seed, const proto::JobRecord& record, const transport::SimFaults& faults,
+                Gradient gradient, float first_weight);
+
+  // Runs all nodes for so many clocks and finishes them; once. Errors: the first that a node has;
+  // DeadlineExceeded (it does not end).
+  absl::Status Run(uint64_t clocks);
+
+  // After `delay` the shard lies at another address, as of this generation. Each node
+  // hears of it at a time of its own.
+  void MoveShard(size_t shard, const std::string& address, uint32_t generation,
+                 absl::Duration delay);
+  // From now on no shard can be reached.
+  void RemoveShards() { servers_.clear(); }
+
+  FakeShard& shard(size_t i) { return *shards_[i]; }
+  size_t shards() const { return shards_.size(); }
+  const TrainingNode& node(size_t i) const { return *nodes_[i]; }
+  size_t nodes() const { return nodes_.size(); }
+  // Connections that were made.
+  uint64_t connections() const { return network_.count(transport::SimNote::kConnected); }
+
+ private:
+  void Serve(size_t shard);
+  std::unique_ptr<transport::SimEndpoint> ServerAt(size_t shard, const std::string& address);
+
+  const proto::JobRecord record_;
+  const Gradient gradient_;
+  const float first_weight_;
+  const bool loses_frames_;
+  transport::SimNetwork network_;
+  std::vector<std::unique_ptr<FakeShard>> shards_;
+  std::vector<std::unique_ptr<transport::SimEndpoint>> servers_;  // of shards_
+  std::vector<std::unique_ptr<TrainingNode>> nodes_;
+};
+
+}  // namespace strata::worker
+
+#endif  // STRATA_WORKER_TESTING_EXCHANGE_WORLD_H_
