@@ -35,7 +35,7 @@ complete_words() {
 }
 check "bash completes a command" [ "$(complete_words strata subm)" = submit ]
 check "and its options" [ "$(complete_words strata drain s1 --dead)" = --deadline ]
-commands=$(strata --help | sed -n '/^Commands:/,$s/^  \([a-z]*\)  .*/\1/p')
+commands=$(strata --help | sed -n '/^Commands:/,$s/^  \([a-z][a-z-]*\)  .*/\1/p')
 check "the program has commands" [ "$(wc -w <<< "$commands")" -gt 20 ]
 for page in strata $(sed 's/^/strata-/' <<< "$commands"); do
   zcat "/usr/share/man/man1/$page.1.gz" 2> /dev/null | grep -q "^\.TH " || echo "$page"
