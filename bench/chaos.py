@@ -42,7 +42,7 @@ import sys
 import tempfile
 import time
 
-from blows.blows import KINDS, NOTICE_S, ROLES, Blow, Striker, roles_of
+from blows import KINDS, NOTICE_S, ROLES, Blow, Striker, roles_of
 from cluster import command_of, fail, keep_logs, weights
 from host_cluster import HostCluster, in_lab, unprotected
 from job_course import Course, differences

@@ -189,7 +189,7 @@ def curve_keys(program, options):
 def push_pull(work, folder, pipelined=False, curve=False, message_bytes=1 << 20,
               way_to=lambda address: address):
     """`way_to`: where workers connect to reach an address, such as a relay before it."""
-    program = binary(folder, "bench/peers/push_pull")
+    program = binary(folder, "bench/push_pull")
 
     def commands(options):
         addresses, of_server, of_worker = [], [], []
@@ -211,7 +211,7 @@ def push_pull(work, folder, pipelined=False, curve=False, message_bytes=1 << 20,
 
 
 def gloo(work, folder):
-    program = binary(folder, "bench/peers/gloo_allreduce")
+    program = binary(folder, "bench/gloo_allreduce")
     store = tempfile.mkdtemp(prefix="strata-gloo-")
 
     def commands(options):
@@ -316,7 +316,7 @@ def torch_gloo(work, _, tls=False):
 
 def mpi(work, folder, carrier, nonblocking=False):
     """`carrier`: OpenMPI's name of what carries the bytes, vader (shared memory) or tcp."""
-    program = binary(folder, "bench/peers/mpi_allreduce")
+    program = binary(folder, "bench/mpi_allreduce")
     if not shutil.which("mpirun"):
         raise Skipped("mpirun is not installed")
     if work.hosts:
@@ -333,7 +333,7 @@ def mpi(work, folder, carrier, nonblocking=False):
 
 def zmq_mover(work, folder):
     """One way only, and no sum: what ZeroMQ moves at best."""
-    program = binary(folder, "bench/peers/zmq_mover")
+    program = binary(folder, "bench/zmq_mover")
 
     def commands(options):
         at, _ = host(work, 1)

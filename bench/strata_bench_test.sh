@@ -111,7 +111,7 @@ mkdir "$scratch/alone"
 cp -L $strata "$scratch/alone/strata"
 expect "where the kernels' program is not, it is an error" \
   test "$(status_of "$scratch/alone/strata" bench kernels)" -eq 1
-expect "that says how to get it" grep -q "bazel build //bench/kernels:strata-kernels" "$scratch/err"
+expect "that says how to get it" grep -q "bazel build //bench:strata-kernels" "$scratch/err"
 
 expect "training with each exchange and with none, with the right weights" \
   test "$(status_of $strata bench train --models mlp,lenet5 --batch 16 --steps 16 --rounds 2 \

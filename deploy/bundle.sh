@@ -23,12 +23,12 @@ while [ $# -gt 0 ]; do
 done
 
 # Below the folder of what Bazel built. Plugins are packed where they were built.
-programs=(cli/strata bench/kernels/strata-kernels tests/gpu/device_tests
+programs=(cli/strata bench/strata-kernels tests/gpu/device_tests
   kernels/device/device_benchmark tests/e2e/testing/device_rank
   worker/aggregator/device/device_arenas_benchmark
   worker/aggregator/device/device_encoder_benchmark)
 client=worker/client/c/libstrata_client_bundled.so
-plugins=(kernels/cuda/libstrata_cuda.so worker/client/connect/libstrata_mpi.so)
+plugins=(kernels/cuda/libstrata_cuda.so worker/client/libstrata_mpi.so)
 
 if [ -z "$built" ]; then
   built=$root/bazel-bin

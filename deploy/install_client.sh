@@ -53,7 +53,7 @@ rpath=" -Wl,-rpath,\${libdir}"
 fill() {
   mkdir -p "$(dirname "$2")"
   sed -e "s|@PREFIX@|$prefix|g" -e "s|@LIBDIR@|$libdir|g" -e "s|@VERSION@|$version|g" \
-    -e "s|@UP@|$up|g" -e "s|@RPATH@|$rpath|g" "$root/deploy/client/$1" > "$2"
+    -e "s|@UP@|$up|g" -e "s|@RPATH@|$rpath|g" "$root/deploy/templates/$1" > "$2"
 }
 fill strata_client.pc.in "$top/$libdir/pkgconfig/strata_client.pc"
 fill StrataClientConfig.cmake.in "$top/$libdir/cmake/StrataClient/StrataClientConfig.cmake"

@@ -72,11 +72,11 @@ add() {
 add "$library" _lib 755
 add "$program" _bin 755
 [ ! -e "$built/$plugin" ] || add "$plugin" _bin 755
-install -D -m 755 "$root/deploy/wheel/strata_command.py" \
+install -D -m 755 "$root/deploy/templates/strata_command.py" \
   "$top/strata_train-$version.data/scripts/strata"
 
-sed "s/@VERSION@/$version/" "$root/deploy/wheel/METADATA.in" > "$info/METADATA"
-cp -L "$root/deploy/wheel/entry_points.txt" "$info/entry_points.txt"
+sed "s/@VERSION@/$version/" "$root/deploy/templates/METADATA.in" > "$info/METADATA"
+cp -L "$root/deploy/templates/entry_points.txt" "$info/entry_points.txt"
 printf '%s\n' "Wheel-Version: 1.0" "Generator: strata ($version)" "Root-Is-Purelib: false" \
   "Tag: py3-none-linux_x86_64" > "$info/WHEEL"
 cp -L "$root/LICENSE" "$info/licenses/"

@@ -12,8 +12,8 @@ python=$(deploy/python_env.sh --print "$environment")/bin/python
 export PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1
 export STRATA_CLIENT_LIBRARY=$PWD/worker/client/c/libstrata_client.so.1
 export STRATA_COMMAND=$PWD/cli/strata
-export STRATA_MAKE_CHECKPOINTS=$PWD/cli/checkpoint/make_checkpoints
-export STRATA_WRITE_EVENTS=$PWD/common/tensorboard/testing/write_events
+export STRATA_MAKE_CHECKPOINTS=$PWD/cli/commands/make_checkpoints
+export STRATA_WRITE_EVENTS=$PWD/common/tensorboard/write_events
 export STRATA_FAKE_DEVICE=$PWD/kernels/cuda/libstrata_fake_device.so
 # Scripts of `strata run` are started with the python3 that is first on PATH.
 export PATH=${python%/*}:$PWD/cli:$PATH

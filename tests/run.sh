@@ -22,7 +22,7 @@ for argument in "$@"; do
     --soak) soak=1; continue ;;
     -*) ;;
     //... | //python* | //bench/... | //bench/python*) targets=1 python=1 ;;
-    //tests/... | //tests/client* | //tests/e2e* | //tests/deploy*) targets=1 python=1 ;;
+    //tests/... | //tests/e2e* | //tests/deploy*) targets=1 python=1 ;;
     //common/... | //common/seal*) targets=1 python=1 ;;
     *) targets=1 ;;
   esac

@@ -19,7 +19,7 @@ _OPTIMIZED_TESTS = [
     "training",
 ]
 
-_IN_USE = "//third_party/precompiled:in_use"
+_IN_USE = "//third_party:precompiled_in_use"
 
 def _within(folders):
     package = native.package_name() + "/"
@@ -38,10 +38,10 @@ def _all_sources(srcs, units):
 
 def _precompiled(rule, header, name, srcs, units, deps, copts, kwargs, header_copts = []):
     if _may_use(_all_sources(srcs, units), copts):
-        use = ["-Winvalid-pch", "-include", "third_party/precompiled/%s.h" % header] + header_copts
+        use = ["-Winvalid-pch", "-include", "third_party/precompiled_%s.h" % header] + header_copts
         copts = select({_IN_USE: use, "//conditions:default": []}) + copts
         deps = deps + select({
-            _IN_USE: ["//third_party/precompiled:" + header],
+            _IN_USE: ["//third_party:precompiled_" + header],
             "//conditions:default": [],
         })
     if units:

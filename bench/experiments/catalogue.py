@@ -6,7 +6,7 @@ from typing import Callable
 import claims
 from campaign import FP16, Campaign
 
-CLUSTERS = "bench/experiments/clusters"
+CLUSTERS = "bench/experiments"
 EVEN_4 = ("--cluster", f"{CLUSTERS}/even_4.textproto")
 EVEN_8 = ("--cluster", f"{CLUSTERS}/even_8.textproto")
 EVEN_30 = ("--cluster", f"{CLUSTERS}/even_30.textproto")

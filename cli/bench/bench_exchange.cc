@@ -23,7 +23,7 @@
 #include "cli/render/progress.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
-#include "common/net/interfaces.h"
+#include "common/os/interfaces.h"
 #include "common/os/event_loop.h"
 #include "numerics/encoder.h"
 

@@ -37,13 +37,13 @@ absl::Status CheckFilter(const std::string& filter) {
 }
 
 absl::StatusOr<std::string> Program() {
-  const auto program = FileOfProgram("strata-kernels", "bench/kernels");
+  const auto program = FileOfProgram("strata-kernels", "bench");
   if (!program.ok()) return program.status();
   std::error_code ignored;
   if (std::filesystem::exists(*program, ignored)) return program->string();
   return absl::NotFoundError(
       absl::StrCat(program->string(),
-                   " is not there: build it with \"bazel build //bench/kernels:strata-kernels\""
+                   " is not there: build it with \"bazel build //bench:strata-kernels\""
                    " (Debian: libbenchmark-dev) and put it beside strata"));
 }
 

@@ -20,7 +20,7 @@
 #include "common/counted.h"
 #include "common/os/atomic_file.h"
 #include "compare/report/charts.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/figure_text.h"
 
 namespace strata::bench {
 

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/checkpoint/checkpoint_list.h"
-#include "cli/checkpoint/export_checkpoint.h"
-#include "cli/checkpoint/verify_checkpoint.h"
+#include "cli/commands/checkpoint_list.h"
+#include "cli/commands/export_checkpoint.h"
+#include "cli/commands/verify_checkpoint.h"
 #include "cli/commands/commands.h"
 #include "cli/options/options.h"
 #include "cli/options/terminal.h"

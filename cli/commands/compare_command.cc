@@ -32,7 +32,7 @@
 #include "compare/report/report.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/checkpoint/export_tensorboard.h"
+#include "cli/commands/export_tensorboard.h"
 #include "cli/commands/commands.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/options.h"

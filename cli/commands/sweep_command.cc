@@ -33,7 +33,7 @@
 #include "compare/campaign/sweep_report.h"
 #include "compare/campaign/sweep_result.h"
 #include "compare/runner.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/time/time.h"
 #include "cli/options/invocation.h"
 #include "common/control/credentials.h"
-#include "common/net/interfaces.h"
-#include "common/net/local_address.h"
+#include "common/os/interfaces.h"
+#include "common/os/local_address.h"
 
 namespace strata::cli {
 

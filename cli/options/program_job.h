@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/options/options.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 #include "proto/job.pb.h"
 
 namespace strata::cli {

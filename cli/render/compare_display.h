@@ -17,7 +17,7 @@
 #include "compare/campaign/course.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 #include "proto/job.pb.h"
 
 namespace strata::cli {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/consistency.h"
-#include "compare/statistics/curve.h"
+#include "compare/curve.h"
 
 namespace strata::compare {
 

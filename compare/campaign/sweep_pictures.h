@@ -8,7 +8,7 @@
 #include "compare/campaign/campaign.pb.h"
 #include "compare/campaign/sweep_plan.h"
 #include "compare/campaign/sweep_result.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::compare {
 

@@ -12,7 +12,7 @@
 #include "compare/campaign/sweep_pictures.h"
 #include "compare/report/report_files.h"
 #include "compare/report/report_json.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/figure_text.h"
 
 namespace strata::compare {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "compare/campaign/sweep_plan.h"
 #include "compare/campaign/sweep_result.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::compare {
 

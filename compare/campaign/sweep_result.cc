@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "compare/statistics/curve.h"
+#include "compare/curve.h"
 
 namespace strata::compare {
 namespace {

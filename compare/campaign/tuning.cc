@@ -9,8 +9,8 @@
 #include "common/counted.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/campaign/sweep_plan.h"
-#include "compare/statistics/curve.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/curve.h"
+#include "compare/figure_text.h"
 
 namespace strata::compare {
 namespace {

@@ -8,7 +8,7 @@
 #include "compare/campaign/campaign.pb.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::compare {
 

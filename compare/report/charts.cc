@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compare/report/drawing.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/figure_text.h"
 
 namespace strata::compare {
 namespace {

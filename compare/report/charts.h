@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "compare/report/drawing.h"
-#include "compare/statistics/analysis.h"
-#include "compare/statistics/curve.h"
+#include "compare/analysis.h"
+#include "compare/curve.h"
 
 namespace strata::compare {
 

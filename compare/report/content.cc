@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/figure_text.h"
 
 namespace strata::compare {
 namespace {

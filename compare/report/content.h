@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "compare/report/report.h"
-#include "compare/statistics/analysis.h"
-#include "compare/statistics/curve.h"
-#include "compare/statistics/verdict.h"
+#include "compare/analysis.h"
+#include "compare/curve.h"
+#include "compare/verdict.h"
 
 namespace strata::compare {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/statistics/curve.h"
+#include "compare/curve.h"
 
 namespace strata::compare {
 

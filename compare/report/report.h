@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compare/run_record.pb.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::compare {
 

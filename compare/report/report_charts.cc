@@ -10,7 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "compare/report/charts.h"
 #include "compare/report/drawing.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/figure_text.h"
 
 namespace strata::compare {
 

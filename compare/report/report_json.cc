@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/job/job.h"
-#include "compare/statistics/figure_text.h"
+#include "compare/figure_text.h"
 
 namespace strata::compare {
 

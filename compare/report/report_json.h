@@ -7,7 +7,7 @@
 
 #include "compare/report/content.h"
 #include "compare/report/report.h"
-#include "compare/statistics/analysis.h"
+#include "compare/analysis.h"
 
 namespace strata::compare {
 

@@ -12,7 +12,7 @@ from support import HERE, STRATA, execute, must_finish
 
 PAGE = HERE.parents[1] / "docs" / "faults.md"
 MAKE = os.environ.get("STRATA_MAKE_CHECKPOINTS", "make_checkpoints")
-# The model of the checkpoints that MAKE makes (cli/checkpoint/made_checkpoints.h).
+# The model of the checkpoints that MAKE makes (cli/commands/made_checkpoints.h).
 MODEL = """
 import torch
 

@@ -129,7 +129,7 @@ def test_nothing_of_a_job_is_on_the_model_or_in_copies_of_its_optimizer(
     tmp_path: pathlib.Path,
 ) -> None:
     """It is compiled once, as a whole, scripted, and saved without a word of Strata."""
-    result = must_finish(run_job(tmp_path, "model/exported.py"))
+    result = must_finish(run_job(tmp_path, "model_exported.py"))
     assert result.out.count("exported as any other") == 2
     for rank in range(2):
         for name in ("model", "optimizer"):
@@ -140,7 +140,7 @@ def test_nothing_of_a_job_is_on_the_model_or_in_copies_of_its_optimizer(
 def test_all_ranks_go_on_with_the_state_of_rank_0s_optimizer(
     tmp_path: pathlib.Path, who: str, kind: str
 ) -> None:
-    result = must_finish(run_job(tmp_path, "model/first_state.py", who, kind, nodes=2))
+    result = must_finish(run_job(tmp_path, "model_first_state.py", who, kind, nodes=2))
     assert result.out.count("as one process goes on") == 2
 
 
@@ -148,7 +148,7 @@ def test_all_ranks_go_on_with_the_state_of_rank_0s_optimizer(
 def test_buffers_that_are_equal_on_all_ranks_stay_and_others_become_their_mean(
     tmp_path: pathlib.Path, place: str
 ) -> None:
-    result = must_finish(run_job(tmp_path, "model/averaged.py", "stay", place))
+    result = must_finish(run_job(tmp_path, "model_averaged.py", "stay", place))
     assert result.out.count("what is equal stays") == 2
     assert torch.equal(result.load("own.0"), result.load("own.1"))
 
@@ -161,7 +161,7 @@ def test_buffers_that_are_equal_on_all_ranks_stay_and_others_become_their_mean(
     ],
 )
 def test_a_buffer_that_has_no_mean_is_named(tmp_path: pathlib.Path, what: str, text: str) -> None:
-    result = run_job(tmp_path, "model/averaged.py", what)
+    result = run_job(tmp_path, "model_averaged.py", what)
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
     assert re.search(text, lines[0]), lines[0]
@@ -169,7 +169,7 @@ def test_a_buffer_that_has_no_mean_is_named(tmp_path: pathlib.Path, what: str, t
 
 @pytest.mark.parametrize("how", ["loader", "sampler"])
 def test_samples_are_those_that_are_drawn_for_training(tmp_path: pathlib.Path, how: str) -> None:
-    must_finish(run_job(tmp_path, "model/counted.py", how))
+    must_finish(run_job(tmp_path, "model_counted.py", how))
     (metrics,) = tmp_path.rglob("metrics.jsonl")
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert [one["samples"] for one in records if one.get("samples")][-1] == 2 * 40
@@ -285,12 +285,12 @@ def test_buffers_that_share_memory_share_it_after_they_were_averaged(
 
 
 def test_buffers_are_not_averaged_with_local_steps(tmp_path: pathlib.Path) -> None:
-    result = run_job(tmp_path, "model/averaged.py", "stay", mode="local(2)")
+    result = run_job(tmp_path, "model_averaged.py", "stay", mode="local(2)")
     assert result.status == 1
     assert 'buffers: "mean" does not go with local steps' in error_lines(result)[0]
 
 
-@pytest.mark.parametrize("script", ["gan.py", "overflow.py", "model/averaged.py"])
+@pytest.mark.parametrize("script", ["gan.py", "overflow.py", "model_averaged.py"])
 def test_what_is_of_one_step_does_not_go_with_delayed_means(
     tmp_path: pathlib.Path, script: str
 ) -> None:

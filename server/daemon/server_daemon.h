@@ -19,7 +19,7 @@
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
 #include "common/image/chunk_image.h"
-#include "common/net/interfaces.h"
+#include "common/os/interfaces.h"
 #include "common/os/limits.h"
 #include "common/transport/endpoint.h"
 #include "kernels/kernels.h"

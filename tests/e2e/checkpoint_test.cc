@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "cli/checkpoint/made_checkpoints.h"
+#include "cli/commands/made_checkpoints.h"
 #include "common/checkpoint/checkpoints.h"
 #include "common/checkpoint/file_store.h"
 #include "common/image/safetensors.h"

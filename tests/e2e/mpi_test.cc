@@ -24,7 +24,7 @@ using testing::HasSubstr;
 constexpr int kSteps = 20;
 
 std::string Plugin() {
-  return std::filesystem::absolute("worker/client/connect/libstrata_mpi.so").string();
+  return std::filesystem::absolute("worker/client/libstrata_mpi.so").string();
 }
 
 struct Ended {

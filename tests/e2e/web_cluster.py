@@ -14,7 +14,7 @@ import urllib.parse
 
 STRATA = os.path.abspath("cli/strata")
 DEADLINE_S = 120
-# From SIGSTOP of a rank until it is named. That takes 2 to 3 s, which bench/operations/web.py
+# From SIGSTOP of a rank until it is named. That takes 2 to 3 s, which bench/web.py
 # measures; here is only what no busy machine makes of it, and what a user would not wait for.
 NAMED_WITHIN_S = 15
 JOB = """

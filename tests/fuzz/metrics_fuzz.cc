@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "cli/checkpoint/metrics_lines.h"
+#include "cli/commands/metrics_lines.h"
 #include "common/tensorboard/events.h"
 #include "tests/fuzz/check.h"
 #include "worker/agent/metrics_log.h"

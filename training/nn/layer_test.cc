@@ -9,8 +9,8 @@
 
 #include "common/random.h"
 #include "training/nn/bound_network.h"
-#include "training/testing/layer_cases.h"
-#include "training/testing/reference_network.h"
+#include "training/nn/layer_cases.h"
+#include "training/nn/reference_network.h"
 
 namespace strata::worker {
 namespace {

@@ -10,7 +10,7 @@
 #include "training/data/batch_source.h"
 #include "training/nn/bound_network.h"
 #include "training/nn/network/zoo.h"
-#include "training/testing/reference_network.h"
+#include "training/nn/reference_network.h"
 
 namespace strata::worker {
 

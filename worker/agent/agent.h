@@ -20,7 +20,7 @@
 #include "common/control/logs_offer.h"
 #include "common/control/send_trace.h"
 #include "common/control/session.h"
-#include "common/net/interfaces.h"
+#include "common/os/interfaces.h"
 #include "common/os/descriptors.h"
 #include "common/os/event_loop.h"
 #include "common/os/limits.h"

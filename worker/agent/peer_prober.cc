@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/net/shard_probe.h"
+#include "common/wire/shard_probe.h"
 
 namespace strata::worker {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/net/shard_probe.h"
+#include "common/wire/shard_probe.h"
 #include "common/require.h"
 
 namespace strata::server {

@@ -1,0 +1,30 @@
+#ifndef STRATA_CLI_COMMANDS_METRICS_LINES_H_
+#define STRATA_CLI_COMMANDS_METRICS_LINES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/control.pb.h"
+
+namespace strata::cli {
+
+// The record that a line of metrics.jsonl says: worker::MetricsLine's inverse. A null is NaN;
+// fields of other names are left out, as later versions may have more. Errors: InvalidArgument,
+// what is wrong with it.
+absl::StatusOr<proto::MetricsRecord> ParseMetricsLine(absl::string_view line);
+
+// The contents of a metrics.jsonl. No records: the file is empty.
+struct MetricsLines {
+  std::vector<proto::MetricsRecord> records;
+  bool is_cut = false;  // the last line was cut short, and is left out
+};
+
+// The records of a metrics.jsonl. Errors: InvalidArgument, "PATH:LINE: why"; or that no line is
+// whole.
+absl::StatusOr<MetricsLines> ParseMetrics(const std::string& text, const std::string& path);
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_COMMANDS_METRICS_LINES_H_

@@ -1,0 +1,104 @@
+#ifndef STRATA_CLI_COMMANDS_NAMED_TENSORS_H_
+#define STRATA_CLI_COMMANDS_NAMED_TENSORS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/commands/checkpoint_objects.h"
+#include "common/image/safetensors.h"
+#include "proto/job.pb.h"
+#include "proto/record.pb.h"
+
+namespace strata::cli {
+
+// The name of one vector of an optimizer's state.
+struct StateName {
+  std::string name;
+  bool negated = false;  // what is called so is the vector times -1
+};
+
+// The state of an optimizer by PyTorch's names.
+struct OptimizerNames {
+  std::string optimizer;           // as in proto/job.proto: "adamw"
+  std::vector<StateName> vectors;  // in the order in which images have them
+  bool has_step = false;           // PyTorch's optimizer counts its updates
+};
+
+// The formulas of proto/job.proto beside those of torch.optim:
+// - momentum_sgd, nesterov: v is SGD's momentum_buffer, whose dampening is 0.
+// - adam, adamw: m and v are exp_avg and exp_avg_sq, both before the correction of their bias.
+// - rmsprop_warmup: m is RMSprop's square_avg. d, which is added to the weights, is its
+//   momentum_buffer, which is subtracted, times -1. What d has of momentum SGD stays in it.
+// - lars: torch.optim has none. v holds the learning rates and the trust of the steps that made it,
+//   which no formula takes out: it is called velocity.
+OptimizerNames NamesOf(const proto::Optimizer& optimizer);
+
+// The weights of a checkpoint, and the optimizer's state, as tensors with the names and shapes of
+// the job's layout: the weights that a job which ended there would have ended with. State is called
+// "optimizer/STATE/NAME", and "outer/STATE/NAME" where it is that of `outer`; tensors that are
+// averaged have none. Tensors by which Python's ranks only compare what they do not train are left
+// out.
+//
+// Memory: all of it, as fp32. Threads: one.
+class NamedTensors {
+ public:
+  // The record outlives it. Errors: InvalidArgument: the job's checkpoints have none of its
+  // weights.
+  static absl::StatusOr<std::unique_ptr<NamedTensors>> Create(const proto::JobRecord& record,
+                                                              bool with_optimizer);
+
+  // For ReadObjects; this outlives it.
+  ObjectTaker MakeTaker();
+
+  // Call this once all objects have been read. This object owns the values. Errors:
+  // InvalidArgument: two tensors of one name; the tensors are in node images, and the checkpoint
+  // has none.
+  absl::StatusOr<std::vector<TensorToSave>> Tensors();
+
+  // Notes for the user, a line each, once Tensors has been called.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  // The state of one optimizer over the arena.
+  struct State {
+    std::string room;  // "optimizer" or "outer"
+    OptimizerNames names;
+    std::vector<std::vector<float>> vectors;
+    struct Range {
+      uint64_t begin = 0, end = 0, updates = 0;
+    };
+    std::vector<Range> ranges;
+    std::vector<float> missed;  // updates, by element; empty: none has missed any
+    std::vector<float> steps;   // of tensors
+  };
+  enum class Source { kChunks, kNorms };
+
+  NamedTensors(const proto::JobRecord& record, bool with_optimizer);
+
+  State MakeState(const std::string& room, const proto::Optimizer& optimizer) const;
+  void TakeChunk(const ChunkImage& image);
+  void TakeNode(const NodeImage& image);
+  static void CopyState(uint64_t begin, const WeightImage& image, State* state);
+  // The count of updates of a tensor in `state`; the least where its ranges have had different
+  // ones.
+  uint64_t StepOf(const State& state, int segment) const;
+  void AddState(State* state, std::vector<TensorToSave>* tensors);
+  void Note(const State& state);
+
+  const proto::JobRecord& record_;
+  const Source source_;
+  uint32_t node_ = 0;  // whose image counts
+  bool needs_node_ = false, has_node_ = false;
+  std::vector<float> weights_;
+  // The state of the weights that all nodes share, and of those that each node has of its own.
+  std::unique_ptr<State> shared_, own_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace strata::cli
+
+#endif  // STRATA_CLI_COMMANDS_NAMED_TENSORS_H_

@@ -1,0 +1,73 @@
+#ifndef STRATA_COMMON_OS_INTERFACES_H_
+#define STRATA_COMMON_OS_INTERFACES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace strata::net {
+
+// An IPv4 address as a number in the host's byte order.
+struct Ipv4 {
+  uint32_t bits = 0;
+
+  bool operator==(const Ipv4&) const = default;
+  bool is_loopback() const { return bits >> 24 == 127; }
+  bool is_wildcard() const { return bits == 0; }
+  std::string ToString() const;
+
+  // "10.0.0.5"; nothing for anything else.
+  static std::optional<Ipv4> Parse(const std::string& text);
+};
+
+// A network such as 10.0.0.0/24.
+struct Ipv4Network {
+  Ipv4 base;
+  int prefix_bits = 0;
+
+  bool Contains(Ipv4 address) const;
+
+  // "10.0.0.0/24", also with bits behind the prefix; nothing for anything else.
+  static std::optional<Ipv4Network> Parse(const std::string& text);
+};
+
+// One IPv4 address of this host; an interface with several appears several times.
+struct Interface {
+  std::string name;
+  Ipv4 address;
+  int prefix_bits = 0;  // of its network
+};
+
+// Addresses of the interfaces that are up, in the kernel's order. Errors: the kernel's.
+absl::StatusOr<std::vector<Interface>> ListInterfaces();
+
+// Returns whether an interface of this name exists, up or down, with or without an address.
+bool HasInterface(const std::string& name);
+
+// The first IPv4 address of a name or address. May block on name service. Errors: NotFound naming
+// the host.
+absl::StatusOr<Ipv4> Resolve(const std::string& host);
+
+// This host's address on the route to `peer`, by the routing table alone: nothing is sent. Errors:
+// Unavailable (no route).
+absl::StatusOr<Ipv4> SourceTowards(Ipv4 peer);
+
+// The facts about a daemon's host that a placement uses.
+struct HostLink {
+  // The same for all processes of one machine, or of one container with its own network, and for no
+  // others; empty: unknown. Not for people to read.
+  std::string host;
+  double bytes_per_s = 0;  // of the link to other hosts, each way; 0: unknown
+};
+
+// Reads the kernel's boot id and this process's network namespace. The rate is that of the
+// interface which has `address`, a numeric IPv4 address, as its driver gives it: 0 where it does
+// not, and for loopback. A shaper in the way is not seen.
+HostLink LinkOfThisHost(const std::string& address);
+
+}  // namespace strata::net
+
+#endif  // STRATA_COMMON_OS_INTERFACES_H_
