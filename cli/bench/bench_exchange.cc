@@ -23,8 +23,8 @@
 #include "cli/render/progress.h"
 #include "common/job/encoding.h"
 #include "common/job/job.h"
-#include "common/os/interfaces.h"
 #include "common/os/event_loop.h"
+#include "common/os/interfaces.h"
 #include "numerics/encoder.h"
 
 namespace strata::cli {

@@ -19,8 +19,8 @@
 #include "common/cores.h"
 #include "common/counted.h"
 #include "common/os/atomic_file.h"
-#include "compare/report/charts.h"
 #include "compare/figure_text.h"
+#include "compare/report/charts.h"
 
 namespace strata::bench {
 

@@ -25,6 +25,7 @@
 #include "cli/render/progress.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
+#include "compare/analysis.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/campaign/sweep_plan.h"
@@ -32,7 +33,6 @@
 #include "compare/report/report.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
-#include "compare/analysis.h"
 
 namespace strata::cli {
 namespace {

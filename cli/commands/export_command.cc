@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/commands/export_tensorboard.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/export_tensorboard.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/options.h"
 #include "cli/options/terminal.h"

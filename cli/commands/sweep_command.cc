@@ -26,6 +26,7 @@
 #include "cli/render/progress.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
+#include "compare/analysis.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/campaign_plan.h"
 #include "compare/campaign/course.h"
@@ -33,7 +34,6 @@
 #include "compare/campaign/sweep_report.h"
 #include "compare/campaign/sweep_result.h"
 #include "compare/runner.h"
-#include "compare/analysis.h"
 
 namespace strata::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "common/control/addresses.h"
 #include "common/control/coordinator_client.h"
 #include "common/control/credentials.h"
-#include "common/os/interfaces.h"
 #include "common/os/environment.h"
+#include "common/os/interfaces.h"
 #include "common/os/unix_socket.h"
 
 namespace strata::cli {

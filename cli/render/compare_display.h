@@ -13,11 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/render/progress.h"
+#include "compare/analysis.h"
 #include "compare/campaign/campaign_folder.h"
 #include "compare/campaign/course.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
-#include "compare/analysis.h"
 #include "proto/job.pb.h"
 
 namespace strata::cli {

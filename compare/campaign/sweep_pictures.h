@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "compare/analysis.h"
 #include "compare/campaign/campaign.pb.h"
 #include "compare/campaign/sweep_plan.h"
 #include "compare/campaign/sweep_result.h"
-#include "compare/analysis.h"
 
 namespace strata::compare {
 

@@ -10,9 +10,9 @@
 #include "compare/campaign/campaign_plan.h"
 #include "compare/campaign/sweep_page_files.h"
 #include "compare/campaign/sweep_pictures.h"
+#include "compare/figure_text.h"
 #include "compare/report/report_files.h"
 #include "compare/report/report_json.h"
-#include "compare/figure_text.h"
 
 namespace strata::compare {
 namespace {

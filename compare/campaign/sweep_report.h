@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "compare/analysis.h"
 #include "compare/campaign/sweep_plan.h"
 #include "compare/campaign/sweep_result.h"
-#include "compare/analysis.h"
 
 namespace strata::compare {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "compare/analysis.h"
 #include "compare/campaign/sweep_plan.h"
 #include "compare/run_record.pb.h"
-#include "compare/analysis.h"
 
 namespace strata::compare {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compare/analysis.h"
 #include "compare/campaign/campaign.pb.h"
 #include "compare/run_record.pb.h"
 #include "compare/runner.h"
-#include "compare/analysis.h"
 
 namespace strata::compare {
 

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compare/report/drawing.h"
 #include "compare/figure_text.h"
+#include "compare/report/drawing.h"
 
 namespace strata::compare {
 namespace {

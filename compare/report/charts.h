@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "compare/report/drawing.h"
 #include "compare/analysis.h"
 #include "compare/curve.h"
+#include "compare/report/drawing.h"
 
 namespace strata::compare {
 

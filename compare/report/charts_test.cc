@@ -1,7 +1,7 @@
 #include "compare/report/charts.h"
 
-#include "compare/report/drawing.h"
 #include "compare/figure_text.h"
+#include "compare/report/drawing.h"
 #include "gtest/gtest.h"
 
 namespace strata::compare {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compare/report/report.h"
 #include "compare/analysis.h"
 #include "compare/curve.h"
+#include "compare/report/report.h"
 #include "compare/verdict.h"
 
 namespace strata::compare {

@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compare/run_record.pb.h"
 #include "compare/analysis.h"
+#include "compare/run_record.pb.h"
 
 namespace strata::compare {
 

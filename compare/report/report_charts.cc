@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "compare/figure_text.h"
 #include "compare/report/charts.h"
 #include "compare/report/drawing.h"
-#include "compare/figure_text.h"
 
 namespace strata::compare {
 

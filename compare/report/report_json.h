@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "compare/analysis.h"
 #include "compare/report/content.h"
 #include "compare/report/report.h"
-#include "compare/analysis.h"
 
 namespace strata::compare {
 

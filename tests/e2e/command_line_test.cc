@@ -211,7 +211,7 @@ TEST(CommandLine, AProgramOfTheUsersTrainsThroughTheCluster) {
   proto::Job job = JobFromText(R"(
       name: "linear" program { path: "to be set" } ranks: 4 ranks_per_node: 2
       optimizer { sgd {} } schedule { base_lr: 0.1 } metrics { every_steps: 50 })");
-  job.mutable_program()->set_path(std::filesystem::absolute("examples/linear").string());
+  job.mutable_program()->set_path(std::filesystem::absolute("examples/linear/linear").string());
   std::string runs = TestDir() + "/runs";
   CommandResult result =
       RunStrata({"local", "--servers", "2", "--nodes", "2", "--runs", runs, "--job", JobFile(job)});

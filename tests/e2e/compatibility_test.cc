@@ -26,9 +26,9 @@ std::string Read(const std::string& path) {
 
 // What was on the wire when the oldest version that is still taken was the newest.
 TEST(CompatibilityTest, ProgramsOfTheOldestVersionAreUnderstood) {
-  const std::vector<std::string> earlier = absl::StrSplit(
-      Read(absl::StrCat("tests/e2e/version_", kProtocolVersionOldest, ".txt")), '\n',
-      absl::SkipEmpty());
+  const std::vector<std::string> earlier =
+      absl::StrSplit(Read(absl::StrCat("tests/e2e/version_", kProtocolVersionOldest, ".txt")), '\n',
+                     absl::SkipEmpty());
   ASSERT_GT(earlier.size(), 400u);
   const auto now = ListMessages(Read("tests/e2e/now.binpb"));
   ASSERT_TRUE(now.ok()) << now.status();

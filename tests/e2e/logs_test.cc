@@ -48,7 +48,7 @@ proto::Job Talking(const std::string& name, const std::string& says) {
   std::ofstream(script) << "#!/bin/sh\necho \"rank $RANK begins\"\n"
                         << says << "\nuntil [ -e " << TestDir() << "/" << name
                         << ".go ]; do sleep 0.05; done\nexec "
-                        << fs::absolute("examples/linear").string() << " \"$@\"\n";
+                        << fs::absolute("examples/linear/linear").string() << " \"$@\"\n";
   fs::permissions(script, fs::perms::owner_all);
   proto::Job job = JobFromText("program { env: 'RANK={rank}' } ranks: 4 ranks_per_node: 2");
   job.set_name(name);

@@ -407,7 +407,7 @@ TEST_F(Damage, WhatDoesNotFitIsRefusedByName) {
     ranks_per_node: 2
     checkpoint { dir: "/set-below" every_steps: 2 }
   )");
-  program.mutable_program()->set_path(fs::absolute("examples/linear").string());
+  program.mutable_program()->set_path(fs::absolute("examples/linear/linear").string());
   program.mutable_checkpoint()->set_dir(TestDir() + "/program");
   EXPECT_EQ(Failure(program),
             "checkpoint: the program does not say that it can go on from a step that is not its "

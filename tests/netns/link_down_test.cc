@@ -131,7 +131,7 @@ TEST_F(LinkDown, ARingEndsWithTheWeightsOfAnUndisturbedRun) {
 TEST_F(LinkDown, AJobThatStartsGoesOnWhenAWorkerOrTheServersAndTheCoordinatorWereCutOff) {
   for (const char* host : {"w1", "head"}) {
     const std::string go = absl::StrCat(TestDir(), "/go-", host);
-    const std::string program = std::filesystem::absolute("examples/linear");
+    const std::string program = std::filesystem::absolute("examples/linear/linear");
     proto::Job job;
     job.set_name(absl::StrCat("starts-", host));
     job.mutable_program()->set_path("/bin/sh");

@@ -135,15 +135,28 @@ def banned_calls(tree):
                     yield f"{path}:{number}: {name} is banned"
 
 
+def package_of(path, tree):
+    """The folder whose BUILD file is the nearest one beside or above a file; None without one."""
+    folder = path.rpartition("/")[0]
+    while f"{folder}/BUILD".lstrip("/") not in tree.paths:
+        if not folder:
+            return None
+        folder = folder.rpartition("/")[0]
+    return folder
+
+
 def tests_are_built(tree):
     for path in tree.paths:
-        name = path.split("/")[-1]
-        if not re.search(r"_(test|benchmark)\.cc$", name):
+        if not re.search(r"_(test|benchmark)\.cc$", path):
             continue
-        folder = path.rpartition("/")[0]
-        build = f"{folder}/BUILD" if folder else "BUILD"
-        if build not in tree.paths or f'"{name}"' not in tree.text(build):
-            yield f"{path}:1: named in no BUILD file beside it"
+        folder = package_of(path, tree)
+        if folder is None:
+            yield f"{path}:1: has no BUILD file beside or above it"
+            continue
+        build = f"{folder}/BUILD".lstrip("/")
+        name = path[len(folder) :].lstrip("/")
+        if f'"{name}"' not in tree.text(build):
+            yield f"{path}:1: not named in {build}"
 
 
 def readmes(tree):

@@ -115,10 +115,20 @@ class RulesTest(unittest.TestCase):
     def test_tests_are_built(self):
         texts = {"a/b_test.cc": "", "a/c_benchmark.cc": "", "a/BUILD": '"b_test.cc"'}
         self.assertEqual(
-            found(rules.tests_are_built, texts),
-            ["a/c_benchmark.cc:1: named in no BUILD file beside it"],
+            found(rules.tests_are_built, texts), ["a/c_benchmark.cc:1: not named in a/BUILD"]
         )
-        self.assertEqual(len(found(rules.tests_are_built, {"a/b_test.cc": ""})), 1)
+        self.assertEqual(
+            found(rules.tests_are_built, {"a/b_test.cc": ""}),
+            ["a/b_test.cc:1: has no BUILD file beside or above it"],
+        )
+
+    def test_a_test_in_a_folder_without_a_build_file_is_named_by_its_path_from_the_one_above(self):
+        texts = {"a/b/c_test.cc": "", "a/b/d_test.cc": "", "a/BUILD": '"b/c_test.cc" "d_test.cc"'}
+        self.assertEqual(
+            found(rules.tests_are_built, texts), ["a/b/d_test.cc:1: not named in a/BUILD"]
+        )
+        texts = {"d_test.cc": "", "BUILD": '"d_test.cc"'}
+        self.assertEqual(found(rules.tests_are_built, texts), [])
 
     def test_readmes(self):
         texts = {"a/README.md": "", "a/b/c/x.cc": "", "a/b/README.md": "", ".ci/run": ""}

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/wire/shard_probe.h"
 #include "common/require.h"
+#include "common/wire/shard_probe.h"
 
 namespace strata::server {
 namespace {

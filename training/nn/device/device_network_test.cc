@@ -13,8 +13,8 @@
 #include "training/nn/bound_network.h"
 #include "training/nn/create_network.h"
 #include "training/nn/device/network.h"
-#include "training/nn/network/zoo.h"
 #include "training/nn/layer_cases.h"
+#include "training/nn/network/zoo.h"
 #include "training/nn/reference_network.h"
 
 // Properties of networks on a device besides their values, with its cuDNN and cuBLAS.
