@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/commands/command_tree.h"
 #include "cli/commands/commands.h"
-#include "cli/options/version.h"
+#include "cli/options/own_binary.h"
 #include "common/control/channel.h"
 
 namespace strata::cli {

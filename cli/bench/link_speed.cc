@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/os/free_port.h"
+#include "common/os/interfaces.h"
 #include "common/os/process.h"
 #include "common/unique_fd.h"
 

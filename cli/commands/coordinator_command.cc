@@ -10,7 +10,7 @@
 #include "cli/options/address_options.h"
 #include "cli/options/coordinator_address.h"
 #include "cli/options/options.h"
-#include "cli/render/render_memory.h"
+#include "cli/render/render.h"
 #include "common/checkpoint/open_store.h"
 #include "common/log.h"
 #include "common/os/environment.h"

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands/command_tree.h"
 #include "cli/commands/commands.h"
+#include "cli/options/own_binary.h"
 #include "cli/options/terminal.h"
-#include "cli/options/version.h"
 #include "common/os/atomic_file.h"
 
 namespace strata::cli {

@@ -13,7 +13,7 @@
 #include "cli/options/key_options.h"
 #include "cli/options/options.h"
 #include "cli/options/terminal.h"
-#include "cli/render/render_keys.h"
+#include "cli/render/render.h"
 #include "common/control/keys_client.h"
 #include "common/counted.h"
 #include "common/keys/identity.h"

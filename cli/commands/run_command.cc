@@ -19,7 +19,7 @@
 #include "cli/options/program_job.h"
 #include "cli/options/terminal.h"
 #include "common/job/job.h"
-#include "common/os/free_port.h"
+#include "common/os/interfaces.h"
 
 namespace strata::cli {
 namespace {

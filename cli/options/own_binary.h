@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/version.h"
 
 namespace strata::cli {
 
@@ -16,6 +17,9 @@ absl::StatusOr<std::filesystem::path> OwnBinary();
 // if present. A file beside the program is not checked for existence. Errors: Internal.
 absl::StatusOr<std::filesystem::path> FileOfProgram(const std::string& name,
                                                     const std::string& package);
+
+// The output of `strata --version`. `strata launch` requires the same one of all hosts.
+inline constexpr char kVersion[] = "strata " STRATA_VERSION;
 
 }  // namespace strata::cli
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/options/terminal.h"
-#include "cli/render/printable.h"
+#include "cli/render/table.h"
 #include "common/counted.h"
 #include "common/job/encoding.h"
 #include "worker/agent/metrics_log.h"

@@ -1,11 +1,10 @@
-#include "cli/render/render_checkpoints.h"
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cli/render/progress.h"
+#include "cli/render/render.h"
 #include "common/counted.h"
 
 namespace strata::cli {

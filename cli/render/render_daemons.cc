@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/options/terminal.h"
-#include "cli/render/printable.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "common/os/memory_ledger.h"

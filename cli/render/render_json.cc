@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cli/render/render.h"
-#include "cli/render/render_checkpoints.h"
 #include "cli/render/render_daemons.h"
 #include "common/job/encoding.h"
 #include "common/job/program_optimizer.h"

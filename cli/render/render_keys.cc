@@ -1,12 +1,10 @@
-#include "cli/render/render_keys.h"
-
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/render/printable.h"
+#include "cli/render/render.h"
 #include "cli/render/table.h"
 #include "common/counted.h"
 #include "server/coordinator/access/policy.h"

@@ -1,10 +1,9 @@
-#include "cli/render/render_memory.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/render/render.h"
 #include "cli/render/render_daemons.h"
 #include "cli/render/table.h"
 #include "common/counted.h"

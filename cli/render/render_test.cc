@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "cli/render/render_checkpoints.h"
 #include "cli/render/render_daemons.h"
-#include "cli/render/render_keys.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

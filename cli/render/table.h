@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "google/protobuf/message.h"
+
 namespace strata::cli {
 
 using Row = std::vector<std::string>;
@@ -11,6 +13,18 @@ using Row = std::vector<std::string>;
 // Columns as wide as their widest cell, two spaces apart; the last one is not padded. Ends in a
 // newline, unless there are no rows.
 std::string Table(const std::vector<Row>& rows);
+
+// Writes out, in every string of the message and of those in it, what a terminal obeys: see
+// Escaped. Each string is one line then.
+void EscapeStrings(google::protobuf::Message* message);
+
+// Returns the message with its strings escaped. Whatever makes text of a message that came from a
+// cluster begins with this.
+template <typename Message>
+Message Printable(Message message) {
+  EscapeStrings(&message);
+  return message;
+}
 
 }  // namespace strata::cli
 

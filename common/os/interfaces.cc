@@ -156,3 +156,19 @@ HostLink LinkOfThisHost(const std::string& address) {
 }
 
 }  // namespace strata::net
+
+namespace strata {
+
+std::optional<uint16_t> FreePort() {
+  const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof(address);
+  auto* const raw = reinterpret_cast<sockaddr*>(&address);
+  if (bind(fd.get(), raw, length) != 0 || getsockname(fd.get(), raw, &length) != 0) {
+    return std::nullopt;
+  }
+  return ntohs(address.sin_port);
+}
+
+}  // namespace strata

@@ -70,4 +70,12 @@ HostLink LinkOfThisHost(const std::string& address);
 
 }  // namespace strata::net
 
+namespace strata {
+
+// Returns a TCP port that nobody listens on now, for another program that will; somebody else may
+// take it before. None: the host has none.
+std::optional<uint16_t> FreePort();
+
+}  // namespace strata
+
 #endif  // STRATA_COMMON_OS_INTERFACES_H_

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
-#include "common/os/free_port.h"
+#include "common/os/interfaces.h"
 #include "common/os/process.h"
 #include "gmock/gmock.h"
 #include "server/testing/fake_daemon.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
-#include "common/os/free_port.h"
+#include "common/os/interfaces.h"
 #include "proto/rpc.grpc.pb.h"
 #include "server/coordinator/service/etcd_client.h"
 

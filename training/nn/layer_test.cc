@@ -9,7 +9,6 @@
 
 #include "common/random.h"
 #include "training/nn/bound_network.h"
-#include "training/nn/layer_cases.h"
 #include "training/nn/reference_network.h"
 
 namespace strata::worker {

@@ -2,6 +2,8 @@
 #define STRATA_TRAINING_NN_REFERENCE_NETWORK_H_
 
 #include <cstdint>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -83,6 +85,22 @@ class ReferenceNetwork {
   Values forked_gradient_;
   std::vector<Values> end_gradients_;
 };
+
+// Small models of every layer in the places where it may go wrong: what every backend is tested
+// with.
+struct LayerCase {
+  std::string name;
+  Shape input;
+  std::vector<LayerSpec> layers;
+  uint32_t batch = 3;
+};
+
+inline void PrintTo(const LayerCase& value, std::ostream* out) { *out << value.name; }
+
+std::vector<LayerCase> SimpleLayerCases();
+std::vector<LayerCase> ShortcutCases();
+std::vector<LayerCase> ConcatCases();
+std::vector<LayerCase> JoinCases();
 
 }  // namespace strata::worker
 

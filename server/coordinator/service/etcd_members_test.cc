@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
-#include "common/os/free_port.h"
+#include "common/os/interfaces.h"
 #include "common/os/process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

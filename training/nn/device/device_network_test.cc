@@ -13,7 +13,6 @@
 #include "training/nn/bound_network.h"
 #include "training/nn/create_network.h"
 #include "training/nn/device/network.h"
-#include "training/nn/layer_cases.h"
 #include "training/nn/network/zoo.h"
 #include "training/nn/reference_network.h"
 
