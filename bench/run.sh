@@ -15,5 +15,5 @@ done
 # A library that was installed since is not found; its peers would be skipped without a word.
 looked=$(bazel info output_base 2>/dev/null)/external/optional_libraries/defs.bzl
 python3 bench/side_by_side.py --check-libraries "$looked"
-bazel build //cli:strata //bench:all
+bazel build //bench:contenders
 exec python3 bench/side_by_side.py --write bench/RESULTS.md "$@"
