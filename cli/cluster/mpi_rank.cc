@@ -475,12 +475,12 @@ absl::Status Train(MpiStart start, mpi::Collective* collective, const absl::Noti
   const mpi::MpiLink* own = link.get();
   client::ArenaClient client(launch, std::make_shared<client::AgentChannel>(ends[1]),
                              std::move(link));
-  worker::TrainerOptions options;
+  training::TrainerOptions options;
   options.job = job;
   options.run_dir = launch.run_dir();
   options.node = launch.node();
   options.stop = stop;
-  auto outcome = worker::RunTrainer(options, client);
+  auto outcome = training::RunTrainer(options, client);
   absl::Status ended = outcome.ok() ? reports.End() : outcome.status();
   // At once: the others wait for this rank, whose store may not answer.
   if (!ended.ok()) return AbortAll(ended, collective);

@@ -27,13 +27,13 @@ absl::Status Train(const std::string& launch_file, const proto::Launch& launch,
                    const absl::Notification* stop) {
   auto client = client::Client::Connect(launch_file);
   if (!client.ok()) return client.status();
-  worker::TrainerOptions options;
+  training::TrainerOptions options;
   options.job = launch.record().job();
   options.run_dir = launch.run_dir();
   options.node = launch.node();
   options.local_rank = launch.local_rank();
   options.stop = stop;
-  auto outcome = worker::RunTrainer(options, **client);
+  auto outcome = training::RunTrainer(options, **client);
   if (!outcome.ok()) return outcome.status();
   LogInfo("trained %d steps, %d samples in %.1f s, last loss %.4f", outcome->steps,
           outcome->samples, outcome->wall_s, outcome->loss);

@@ -171,10 +171,11 @@ absl::StatusOr<std::vector<RunPlan>> PlanRuns(const proto::Campaign& campaign) {
 }
 
 absl::StatusOr<uint64_t> TotalSteps(const proto::Job& job) {
-  absl::StatusOr<uint64_t> samples = worker::CountTrainingSamples(job.data());
+  absl::StatusOr<uint64_t> samples = training::CountTrainingSamples(job.data());
   if (!samples.ok() && job.data().limit_train() > 0) samples = job.data().limit_train();
   if (samples.ok()) {
-    const absl::StatusOr<worker::StepPlan> plan = worker::MakeStepPlan(job, *samples, job.ranks());
+    const absl::StatusOr<training::StepPlan> plan =
+        training::MakeStepPlan(job, *samples, job.ranks());
     if (!plan.ok()) return plan.status();
     return plan->total_steps;
   }

@@ -23,7 +23,7 @@ class ComputePool {
  public:
   // State that a thread keeps from task to task.
   struct Worker {
-    std::unique_ptr<worker::Network> network;
+    std::unique_ptr<training::Network> network;
     std::vector<float> images;
     std::vector<uint16_t> labels;
   };

@@ -7,20 +7,20 @@
 namespace strata::compare {
 namespace {
 
-using worker::LayerShape;
+using training::LayerShape;
 
 // Multiplications of a layer's forward pass, per sample.
-double CostOf(const worker::LayerSpec& layer, const LayerShape& shape) {
-  if (const auto* convolution = std::get_if<worker::Convolution>(&layer.kind)) {
+double CostOf(const training::LayerSpec& layer, const LayerShape& shape) {
+  if (const auto* convolution = std::get_if<training::Convolution>(&layer.kind)) {
     return static_cast<double>(shape.output.Elements()) * shape.input.channels *
            convolution->kernel * convolution->kernel;
   }
-  if (std::holds_alternative<worker::InnerProduct>(layer.kind)) {
+  if (std::holds_alternative<training::InnerProduct>(layer.kind)) {
     return static_cast<double>(shape.output.Elements()) * shape.input.Elements();
   }
-  if (std::holds_alternative<worker::Flatten>(layer.kind) ||
-      std::holds_alternative<worker::Fork>(layer.kind) ||
-      std::holds_alternative<worker::Branch>(layer.kind)) {
+  if (std::holds_alternative<training::Flatten>(layer.kind) ||
+      std::holds_alternative<training::Fork>(layer.kind) ||
+      std::holds_alternative<training::Branch>(layer.kind)) {
     return 0;
   }
   return 2.0 * static_cast<double>(shape.input.Elements());
@@ -28,8 +28,8 @@ double CostOf(const worker::LayerSpec& layer, const LayerShape& shape) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<StepStage>> MakeStages(const worker::ModelSpec& model) {
-  const absl::StatusOr<std::vector<LayerShape>> shapes = worker::FollowShapes(model);
+absl::StatusOr<std::vector<StepStage>> MakeStages(const training::ModelSpec& model) {
+  const absl::StatusOr<std::vector<LayerShape>> shapes = training::FollowShapes(model);
   if (!shapes.ok()) return shapes.status();
   std::vector<StepStage> stages;
   double before = 0, forward = 0, backward = 0;

@@ -26,7 +26,7 @@ struct StepStage {
 // twice as many backward as forward, but in the first stage, which owes nobody a gradient. Layers
 // without weights cost as much as two multiplications per value that goes in. Errors: of
 // FollowShapes; InvalidArgument (no weights).
-absl::StatusOr<std::vector<StepStage>> MakeStages(const worker::ModelSpec& model);
+absl::StatusOr<std::vector<StepStage>> MakeStages(const training::ModelSpec& model);
 
 // The result of a rank's step.
 struct StepResult {
@@ -68,7 +68,7 @@ class Problem {
 
   // The job with its optimizer and all defaults.
   const proto::Job& job() const { return job_; }
-  const worker::StepPlan& plan() const { return plan_; }
+  const training::StepPlan& plan() const { return plan_; }
   const std::vector<StepStage>& stages() const { return stages_; }
   // The tensors in arena order: weights, see TensorIndex, then statistics of batch normalisation
   // that are exchanged.
@@ -99,7 +99,7 @@ class Problem {
   explicit Problem(proto::Job job) : job_(std::move(job)) {}
 
   proto::Job job_;
-  worker::StepPlan plan_;
+  training::StepPlan plan_;
   std::vector<StepStage> stages_;
   client::TensorSet tensors_;
   int weights_ = 0;  // tensors

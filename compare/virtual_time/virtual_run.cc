@@ -40,7 +40,7 @@ constexpr uint64_t kJitterStream = 0x6a6974746572;  // of the job's seed
 // the order in which they end, so that it means the same when ranks are not in step.
 class RunBook {
  public:
-  RunBook(const worker::StepPlan& plan, uint32_t ranks);
+  RunBook(const training::StepPlan& plan, uint32_t ranks);
 
   // A rank has made its next step. `now_s` never goes back.
   void OnStep(uint32_t rank, const StepResult& result, double now_s);
@@ -64,7 +64,7 @@ class RunBook {
   std::vector<proto::Window> windows_;  // their times are not from `began_s`
 };
 
-RunBook::RunBook(const worker::StepPlan& plan, uint32_t ranks)
+RunBook::RunBook(const training::StepPlan& plan, uint32_t ranks)
     : window_steps_(plan.report_every * ranks), steps_(ranks, 0) {}
 
 void RunBook::OnStep(uint32_t rank, const StepResult& result, double now_s) {
@@ -271,7 +271,7 @@ class VirtualRun final : public NodeObserver {
 
 absl::Status VirtualRun::Build() {
   const proto::Cluster& cluster = cluster_.cluster;
-  const worker::StepPlan& steps = problem_->plan();
+  const training::StepPlan& steps = problem_->plan();
   absl::StatusOr<JobPlaces> places =
       PlaceJob(problem_->job(), cluster, problem_->tensors().Layout(),
                steps.steps_per_epoch * plan_.job.ranks() * steps.batch);
@@ -348,7 +348,7 @@ void VirtualRun::Measure(VirtualNode* node, uint64_t step) {
 
 void VirtualRun::OnWeights(VirtualNode* node, uint64_t step) {
   if (!began_s_) began_s_ = clock_.Seconds();
-  const worker::StepPlan& plan = problem_->plan();
+  const training::StepPlan& plan = problem_->plan();
   if (step >= plan.total_steps) return;
   if (options_.on_weights) options_.on_weights(node->node(), step, node->arena());
   if (node->node() == 0 && step > 0 && plan.Evaluates(step - 1)) Measure(node, step);

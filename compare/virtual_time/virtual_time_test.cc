@@ -18,13 +18,14 @@ namespace {
 TEST(StepShape, SharesAreThoseOfMultiplications) {
   // 10 x 10 values of one channel: 4 x 8 x 8 x 9 = 2304 multiplications, then 2 x 256 of Relu;
   // 5 x 256 = 1280, and 3 x 5 = 15.
-  const worker::ModelSpec model{.name = "m",
-                                .input = {1, 10, 10},
-                                .layers = {{"c", worker::Convolution{.outputs = 4, .kernel = 3}},
-                                           {"r", worker::Relu{}},
-                                           {"f", worker::Flatten{}},
-                                           {"a", worker::InnerProduct{.outputs = 5}},
-                                           {"b", worker::InnerProduct{.outputs = 3}}}};
+  const training::ModelSpec model{
+      .name = "m",
+      .input = {1, 10, 10},
+      .layers = {{"c", training::Convolution{.outputs = 4, .kernel = 3}},
+                 {"r", training::Relu{}},
+                 {"f", training::Flatten{}},
+                 {"a", training::InnerProduct{.outputs = 5}},
+                 {"b", training::InnerProduct{.outputs = 3}}}};
   const auto stages = MakeStages(model);
   ASSERT_EQ(stages.status(), absl::OkStatus());
   ASSERT_EQ(stages->size(), 3u);
@@ -43,8 +44,8 @@ TEST(StepShape, AllModelsOfTheZooHaveOne) {
   for (const char* name : {"mlp", "lenet5", "cnn", "resnet8", "resnet20", "alexnet", "vgg16",
                            "googlenet", "resnet50"}) {
     const bool is_small = std::string(name) == "lenet5";
-    const auto model =
-        worker::MakeModel(name, is_small ? worker::Shape{1, 28, 28} : worker::Shape{3, 64, 64}, 10);
+    const auto model = training::MakeModel(
+        name, is_small ? training::Shape{1, 28, 28} : training::Shape{3, 64, 64}, 10);
     ASSERT_EQ(model.status(), absl::OkStatus());
     const auto stages = MakeStages(*model);
     ASSERT_EQ(stages.status(), absl::OkStatus());
@@ -56,7 +57,7 @@ TEST(StepShape, AllModelsOfTheZooHaveOne) {
       forward += stage.forward;
       backward += stage.backward;
     }
-    EXPECT_EQ(weights, static_cast<int>(worker::ListWeights(*model).size())) << name;
+    EXPECT_EQ(weights, static_cast<int>(training::ListWeights(*model).size())) << name;
     EXPECT_NEAR(forward, 1, 1e-12) << name;
     EXPECT_NEAR(backward, 1, 1e-12) << name;
   }

@@ -16,7 +16,7 @@
 namespace strata::compare {
 namespace {
 
-using worker::TensorSpec;
+using training::TensorSpec;
 
 // A rank of a model of the zoo.
 class ZooRank final : public RankCompute {
@@ -65,16 +65,16 @@ class ZooMeasuring final : public Measuring {
   }
 
  private:
-  absl::StatusOr<worker::Score> Compute() {
+  absl::StatusOr<training::Score> Compute() {
     std::vector<absl::Span<float>> spans;
     for (std::vector<float>& tensor : tensors_) spans.push_back(absl::MakeSpan(tensor));
     const std::vector<absl::Span<float>> buffers(spans.begin() + weights_, spans.end());
     spans.resize(weights_);
     const TrainingData& data = problem_->data();
-    auto evaluator = worker::Evaluator::Create(problem_->model(), &data.sets.test,
-                                               data.normalisation, spans, buffers);
+    auto evaluator = training::Evaluator::Create(problem_->model(), &data.sets.test,
+                                                 data.normalisation, spans, buffers);
     if (!evaluator.ok()) return evaluator.status();
-    absl::StatusOr<worker::Score> score = (*evaluator)->Measure();
+    absl::StatusOr<training::Score> score = (*evaluator)->Measure();
     tensors_.clear();
     return score;
   }
@@ -83,17 +83,17 @@ class ZooMeasuring final : public Measuring {
   std::vector<std::vector<float>> tensors_;
   const size_t weights_;
   ComputePool::Ticket ticket_;
-  absl::StatusOr<worker::Score> score_ = worker::Score();
+  absl::StatusOr<training::Score> score_ = training::Score();
 };
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job) {
-  absl::StatusOr<worker::TrainAndTest> sets = worker::LoadData(job.data(), job.seed());
+  absl::StatusOr<training::TrainAndTest> sets = training::LoadData(job.data(), job.seed());
   if (!sets.ok()) return sets.status();
   auto data = std::make_shared<TrainingData>();
   data->sets = *std::move(sets);
-  data->normalisation = worker::Normalisation::Of(data->sets.train);
+  data->normalisation = training::Normalisation::Of(data->sets.train);
   return data;
 }
 
@@ -105,21 +105,21 @@ absl::StatusOr<std::unique_ptr<ZooProblem>> ZooProblem::Create(
 }
 
 absl::Status ZooProblem::Build() {
-  const worker::Dataset& train = data_->sets.train;
-  auto model = worker::MakeModel(job_.model().zoo(), {train.channels, train.height, train.width},
-                                 train.classes, train.name);
+  const training::Dataset& train = data_->sets.train;
+  auto model = training::MakeModel(job_.model().zoo(), {train.channels, train.height, train.width},
+                                   train.classes, train.name);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
-  auto plan = worker::MakeStepPlan(job_, train.size(), job_.ranks());
+  auto plan = training::MakeStepPlan(job_, train.size(), job_.ranks());
   if (!plan.ok()) return plan.status();
   plan_ = *plan;
   auto stages = MakeStages(model_);
   if (!stages.ok()) return stages.status();
   stages_ = *std::move(stages);
   const bool exchanged = job_.model().batch_norm() == proto::Model::LAST_BATCH;
-  if (exchanged) worker::ForgetEarlierBatches(&model_);
+  if (exchanged) training::ForgetEarlierBatches(&model_);
   // Last layer first, in the order in which backward finishes them.
-  const std::vector<TensorSpec> weights = worker::ListWeights(model_);
+  const std::vector<TensorSpec> weights = training::ListWeights(model_);
   for (size_t i = weights.size(); i-- > 0;) {
     client::Tensor tensor;
     tensor.name = weights[i].name;
@@ -129,8 +129,8 @@ absl::Status ZooProblem::Build() {
   }
   weights_ = tensors_.size();
   if (!exchanged) return absl::OkStatus();
-  for (const TensorSpec& buffer : worker::ListBuffers(model_)) {
-    auto added = tensors_.Add(worker::StatisticsTensor(buffer));
+  for (const TensorSpec& buffer : training::ListBuffers(model_)) {
+    auto added = tensors_.Add(training::StatisticsTensor(buffer));
     if (!added.ok()) return added.status();
   }
   return absl::OkStatus();
@@ -155,10 +155,10 @@ std::vector<absl::Span<float>> ZooProblem::StatisticsSpans(float* arena) const {
 }
 
 void ZooProblem::FirstWeights(float* arena) const {
-  const std::vector<TensorSpec> weights = worker::ListWeights(model_);
+  const std::vector<TensorSpec> weights = training::ListWeights(model_);
   const std::vector<absl::Span<float>> spans = WeightSpans(arena);
   for (size_t i = 0; i < weights.size(); ++i) {
-    worker::Initialize(weights[i], job_.seed(), i, spans[i]);
+    training::Initialize(weights[i], job_.seed(), i, spans[i]);
   }
   const std::vector<std::vector<float>> buffers = FirstBuffers();
   const std::vector<absl::Span<float>> statistics = StatisticsSpans(arena);
@@ -169,7 +169,7 @@ void ZooProblem::FirstWeights(float* arena) const {
 
 std::vector<std::vector<float>> ZooProblem::FirstBuffers() const {
   std::vector<std::vector<float>> buffers;
-  for (const TensorSpec& buffer : worker::ListBuffers(model_)) {
+  for (const TensorSpec& buffer : training::ListBuffers(model_)) {
     buffers.emplace_back(buffer.Elements(), buffer.constant);
   }
   return buffers;
@@ -181,7 +181,7 @@ ZooProblem::Order ZooProblem::SampleOrder(uint64_t step) {
   Order order = known.lock();
   if (order == nullptr) {
     order = std::make_shared<const std::vector<uint32_t>>(
-        worker::EpochOrder(data_->sets.train.size(), job_.seed(), epoch));
+        training::EpochOrder(data_->sets.train.size(), job_.seed(), epoch));
     known = order;
     newest_ = order;
   }
@@ -233,23 +233,23 @@ void ZooRank::Begin(uint64_t step, ComputePool* pool) {
 }
 
 absl::Status ZooRank::Compute(ComputePool::Worker* worker) {
-  const worker::StepPlan& plan = problem_->plan();
+  const training::StepPlan& plan = problem_->plan();
   const TrainingData& data = problem_->data();
   const uint64_t seed = problem_->job().seed();
   if (worker->network == nullptr) {
-    auto network = worker::CreateNetwork(problem_->model(), {.batch = plan.batch, .seed = seed});
+    auto network = training::CreateNetwork(problem_->model(), {.batch = plan.batch, .seed = seed});
     if (!network.ok()) return network.status();
     worker->network = *std::move(network);
     worker->images.resize(plan.batch * data.sets.train.PixelsPerImage());
     worker->labels.resize(plan.batch);
   }
-  worker::Network& network = *worker->network;
+  training::Network& network = *worker->network;
   network.Bind(weight_spans_, gradient_spans_, buffer_spans_);
   network.SetRank(rank_);
-  const auto samples = worker::RankSlice(*order_, step_ % plan.steps_per_epoch, rank_,
-                                         problem_->job().ranks(), plan.batch);
-  worker::FillBatch(data.sets.train, data.normalisation, samples, worker->images.data(),
-                    worker->labels.data());
+  const auto samples = training::RankSlice(*order_, step_ % plan.steps_per_epoch, rank_,
+                                           problem_->job().ranks(), plan.batch);
+  training::FillBatch(data.sets.train, data.normalisation, samples, worker->images.data(),
+                      worker->labels.data());
   const auto nothing = [](int) { return absl::OkStatus(); };
   if (auto status = network.Forward(worker->images.data(), step_, nothing); !status.ok()) {
     return status;
@@ -258,7 +258,7 @@ absl::Status ZooRank::Compute(ComputePool::Worker* worker) {
   if (!sums.ok()) return sums.status();
   loss_ = sums->loss;
   for (size_t i = 0; i < statistics_spans_.size(); ++i) {
-    worker::SumStatistics(buffers_[i], static_cast<uint32_t>(plan.batch), statistics_spans_[i]);
+    training::SumStatistics(buffers_[i], static_cast<uint32_t>(plan.batch), statistics_spans_[i]);
   }
   return network.Backward(nothing);
 }

@@ -16,11 +16,11 @@ namespace strata::compare {
 
 // A job's data as all ranks read it.
 struct TrainingData {
-  worker::TrainAndTest sets;
-  worker::Normalisation normalisation;
+  training::TrainAndTest sets;
+  training::Normalisation normalisation;
 };
 
-// Errors: of worker::LoadData.
+// Errors: of training::LoadData.
 absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job);
 
 // A model of the zoo and its data, as training/trainer has it. Ranks compute on the pool.
@@ -33,7 +33,7 @@ class ZooProblem final : public Problem {
       const proto::Job& job, std::shared_ptr<const TrainingData> data);
 
   const TrainingData& data() const { return *data_; }
-  const worker::ModelSpec& model() const { return model_; }
+  const training::ModelSpec& model() const { return model_; }
 
   void FirstWeights(float* arena) const override;
   std::unique_ptr<RankCompute> MakeRank(uint32_t rank, float* arena) override;
@@ -57,7 +57,7 @@ class ZooProblem final : public Problem {
   absl::Status Build();
 
   const std::shared_ptr<const TrainingData> data_;
-  worker::ModelSpec model_;
+  training::ModelSpec model_;
   std::map<uint64_t, std::weak_ptr<const std::vector<uint32_t>>> orders_;  // by epoch
   Order newest_;
 };

@@ -15,7 +15,7 @@ namespace strata::tests {
 namespace {
 
 using testing::HasSubstr;
-using worker::Dataset;
+using training::Dataset;
 
 // Samples [begin, end) as CIFAR-10 writes them.
 void WriteFile(const std::string& path, const Dataset& data, uint64_t begin, uint64_t end) {
@@ -34,7 +34,7 @@ std::string WriteFolder() {
   config.set_size(32);
   config.set_train_samples(500);
   config.set_test_samples(100);
-  const auto sets = worker::MakeSyntheticImageNet(config, 1).value();
+  const auto sets = training::MakeSyntheticImageNet(config, 1).value();
   const std::string dir = TestDir() + "/cifar-10-batches-bin";
   std::filesystem::create_directories(dir);
   for (int i = 0; i < 5; ++i) {

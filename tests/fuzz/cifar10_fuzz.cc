@@ -8,9 +8,9 @@
 #include "training/data/cifar10.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using strata::worker::kCifar10Pixels;
+  using strata::training::kCifar10Pixels;
   const strata::tests::MemoryFile file(data, size);
-  const auto read = strata::worker::ReadCifar10File(file.path());
+  const auto read = strata::training::ReadCifar10File(file.path());
   if (!read.ok()) {
     FUZZ_CHECK(read.status().code() == absl::StatusCode::kInvalidArgument ||
                read.status().code() == absl::StatusCode::kDataLoss);

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const strata::tests::MemoryFile file(data + 1, size - 1);
   const uint32_t dimensions = (data[0] & 1) != 0 ? 3 : 1;
-  const auto array = strata::worker::ReadIdx(file.path(), dimensions);
+  const auto array = strata::training::ReadIdx(file.path(), dimensions);
   if (!array.ok()) {
     FUZZ_CHECK(array.status().code() == absl::StatusCode::kInvalidArgument ||
                array.status().code() == absl::StatusCode::kDataLoss);

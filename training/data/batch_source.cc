@@ -6,7 +6,7 @@
 #include "common/random.h"
 #include "common/require.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 BatchSource::BatchSource(const Dataset* data, const Normalisation& normalisation,
                          const Options& options)
@@ -87,4 +87,4 @@ std::vector<uint32_t> EpochOrder(size_t samples, uint64_t seed, uint64_t epoch) 
   return order;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

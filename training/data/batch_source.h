@@ -14,7 +14,7 @@
 #include "common/require.h"
 #include "training/data/dataset.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Decides which rank sees which sample when, by pure functions of the job, the same in every mode
 // and for every spread of the ranks over nodes. In each epoch the samples are permuted by (seed,
@@ -112,6 +112,6 @@ class BatchSource {
   std::thread thread_;
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_DATA_BATCH_SOURCE_H_

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 // 50 samples of one pixel that is the sample's index.
@@ -151,4 +151,4 @@ TEST(BatchSource, StopsWhileBatchesAreLeft) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/os/atomic_file.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 constexpr uint64_t kSampleBytes = 1 + kCifar10Pixels;
@@ -102,4 +102,4 @@ absl::StatusOr<uint64_t> CountCifar10TrainingSamples(const std::string& dir) {
   return sum;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "training/data/dataset.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 inline constexpr uint32_t kCifar10Classes = 10;
 inline constexpr uint32_t kCifar10Pixels = 3 * 32 * 32;
@@ -28,6 +28,6 @@ absl::StatusOr<TrainAndTest> ReadCifar10Folder(const std::string& dir);
 // ReadCifar10File, but for labels.
 absl::StatusOr<uint64_t> CountCifar10TrainingSamples(const std::string& dir);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_DATA_CIFAR10_H_

@@ -10,7 +10,7 @@
 #include "training/data/idx.h"
 #include "training/data/synthetic.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 constexpr size_t kNormalisedByMax = 256;  // images that a maker makes for Normalisation::Of
@@ -129,4 +129,4 @@ absl::StatusOr<uint64_t> CountTrainingSamples(const proto::Data& data) {
   return samples;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

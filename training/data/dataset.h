@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Makes the pixels of samples when they are asked for, the same each time. Threads: any.
 class PixelMaker {
@@ -64,6 +64,6 @@ absl::StatusOr<TrainAndTest> LoadData(const proto::Data& data, uint64_t seed);
 // Errors as of LoadData.
 absl::StatusOr<uint64_t> CountTrainingSamples(const proto::Data& data);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_DATA_DATASET_H_

@@ -10,7 +10,7 @@
 
 #include "training/data/cifar10.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 TEST(Normalisation, GivesZeroMeanAndUnitDeviation) {
@@ -182,4 +182,4 @@ TEST_F(Cifar10Test, DirectoryInPlaceOfAFileAndHugeFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

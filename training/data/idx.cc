@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/os/atomic_file.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
@@ -190,4 +190,4 @@ absl::StatusOr<uint64_t> CountIdxTrainingSamples(const std::string& dir) {
   return sizes->front();
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "training/data/dataset.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Labels of the MNIST family are 0 to 9.
 inline constexpr uint32_t kIdxClasses = 10;
@@ -33,6 +33,6 @@ absl::StatusOr<TrainAndTest> ReadIdxFolder(const std::string& dir);
 // How many training samples the folder holds, by the header of the labels. Errors as of ReadIdx.
 absl::StatusOr<uint64_t> CountIdxTrainingSamples(const std::string& dir);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_DATA_IDX_H_

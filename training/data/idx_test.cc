@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using ::testing::HasSubstr;
@@ -189,4 +189,4 @@ TEST_F(IdxTest, TrainingSamplesAreCountedAsTheyWouldBeLoaded) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

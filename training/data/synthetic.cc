@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 constexpr uint64_t kBytesMax = uint64_t{2} << 30;
@@ -204,4 +204,4 @@ uint64_t SyntheticImageNetTrainingSamples(const proto::SyntheticImageNet& config
   return config.train_samples() == 0 ? 1281167 : config.train_samples();
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -7,7 +7,7 @@
 #include "proto/job.pb.h"
 #include "training/data/dataset.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Images of ImageNet's number and shape, made when they are asked for: each class is a fixed
 // pattern of 16 x 16 coloured squares, each sample its class's pattern plus noise. Zero fields mean
@@ -27,6 +27,6 @@ absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint6
 // How many of them are for training.
 uint64_t SyntheticTrainingSamples(const proto::Synthetic& config);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_DATA_SYNTHETIC_H_

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-namespace strata::worker {
+namespace strata::training {
 
 namespace {
 
@@ -188,4 +188,4 @@ TEST(SyntheticImageNet, ImpossibleSizesAreRefusedByName) {
 
 }  // namespace
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -6,7 +6,7 @@
 
 #include "training/nn/create_network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A network together with memory of its own for weights, gradients and buffers, for tests.
 struct BoundNetwork {
@@ -45,6 +45,6 @@ struct BoundNetwork {
   Tensors weights, gradients, buffers;
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_BOUND_NETWORK_H_

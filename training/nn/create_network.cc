@@ -7,7 +7,7 @@
 #include "training/nn/device/network.h"
 #include "training/nn/onednn/network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 absl::StatusOr<Backend> OpenBackend(device::Device* device, device::Precision precision) {
   device::LayersOptions options;
@@ -67,4 +67,4 @@ absl::StatusOr<Tensors> ReadTensors(const Backend& backend,
   return values;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

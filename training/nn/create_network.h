@@ -12,7 +12,7 @@
 #include "training/nn/network/model.h"
 #include "training/nn/network/network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // The processor that computes networks: the CPU, unless the fields are set.
 struct Backend {
@@ -52,6 +52,6 @@ class TensorMemory {
 absl::StatusOr<Tensors> ReadTensors(const Backend& backend,
                                     const std::vector<absl::Span<float>>& tensors);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_CREATE_NETWORK_H_

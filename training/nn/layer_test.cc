@@ -11,7 +11,7 @@
 #include "training/nn/bound_network.h"
 #include "training/nn/reference_network.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 class LayerTest : public ::testing::TestWithParam<LayerCase> {
@@ -165,4 +165,4 @@ TEST(Dropout, DrawsFromSeedRankAndStep) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -12,7 +12,7 @@
 #include "training/nn/network/zoo.h"
 #include "training/nn/reference_network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 namespace {
 
@@ -224,4 +224,4 @@ TEST(LeNet5, LossOfTheFirst100StepsIsThatOfScalarLoops) {
 
 }  // namespace
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -10,7 +10,7 @@
 
 #include "training/nn/network/model.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 // Which values of a layer's input meet which of its output, for ReferenceNetwork.
@@ -687,4 +687,4 @@ std::vector<LayerCase> JoinCases() {
   };
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "training/nn/network/model.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // The layers as plain scalar loops, for tests: no oneDNN, no blocking, `Real` throughout. In
 // training mode; dropout is refused.
@@ -102,6 +102,6 @@ std::vector<LayerCase> ShortcutCases();
 std::vector<LayerCase> ConcatCases();
 std::vector<LayerCase> JoinCases();
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_REFERENCE_NETWORK_H_

@@ -8,7 +8,7 @@
 
 #include "common/require.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 void ForgetEarlierBatches(ModelSpec* model) {
   for (LayerSpec& layer : model->layers) {
@@ -116,4 +116,4 @@ std::vector<absl::Span<float>> BatchStatistics::inference() {
   return spans;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -14,7 +14,7 @@
 #include "training/nn/network/model.h"
 #include "worker/client/client.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Batches leave no trace in the statistics of later ones, as with LAST_BATCH.
 void ForgetEarlierBatches(ModelSpec* model);
@@ -66,6 +66,6 @@ class BatchStatistics {
   std::vector<int> tensors_;  // the client's; where they are exchanged
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_BATCH_STATISTICS_H_

@@ -7,7 +7,7 @@
 
 #include "common/require.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 // Layers whose output is their input, or takes its place.
@@ -72,4 +72,4 @@ absl::StatusOr<Score> Evaluator::Measure() {
   return Score{static_cast<double>(sums.correct) / count, sums.loss / count};
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -9,7 +9,7 @@
 #include "training/data/dataset.h"
 #include "training/nn/create_network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 struct Score {
   double accuracy = 0;
@@ -51,6 +51,6 @@ class Evaluator {
   std::vector<uint16_t> labels_;
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_EVALUATOR_H_

@@ -12,7 +12,7 @@
 #include "worker/client/client.h"
 #include "worker/client/client_parts.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A client of its own process with no exchange, which keeps what is said to it; for tests and
 // benchmarks. `job` is protobuf text of the job's fields without ranks and exchange.
@@ -144,6 +144,6 @@ class RecordingClient final : public client::Client {
   MadeViews made_views_{*this};
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_RECORDING_CLIENT_H_

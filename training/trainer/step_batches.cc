@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-namespace strata::worker {
+namespace strata::training {
 
 absl::StatusOr<const Batch*> StepBatches::Take(uint64_t step, const client::StepRanks& by) {
   if (ahead_ != nullptr) return std::exchange(ahead_, nullptr);
@@ -36,4 +36,4 @@ absl::Status StepBatches::ReadAhead(uint64_t step, const client::StepRanks& by) 
   return absl::OkStatus();
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

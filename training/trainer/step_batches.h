@@ -9,7 +9,7 @@
 #include "training/trainer/step_plan.h"
 #include "worker/client/client_parts.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A rank's batch of each step that it makes. The next one is read ahead where it is known by then
 // who makes the next step; else once it is.
@@ -42,6 +42,6 @@ class StepBatches {
   const Batch* ahead_ = nullptr;  // of the next step, which TakeAhead has returned
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_STEP_BATCHES_H_

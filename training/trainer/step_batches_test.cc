@@ -16,7 +16,7 @@
 #include "training/data/batch_source.h"
 #include "training/data/dataset.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using client::StepRanks;
@@ -195,4 +195,4 @@ TEST(StepBatches, AnErrorOfTheViewsIsReturned) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

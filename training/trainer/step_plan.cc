@@ -8,7 +8,7 @@
 #include "common/job/job.h"
 #include "training/data/batch_source.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 uint64_t EpochsOf(const proto::Job& job) {
   return job.epochs() == 0 && job.max_steps() == 0 ? 1 : job.epochs();
@@ -54,4 +54,4 @@ absl::StatusOr<ViewPlan> ViewPlan::Make(const proto::Job& job, uint64_t samples,
   return plan;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -7,7 +7,7 @@
 #include "proto/job.pb.h"
 #include "worker/client/client_parts.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // How far each rank of a job goes all of whose steps have the same ranks, and what lies between.
 // Steps count from 0.
@@ -77,6 +77,6 @@ class ViewPlan {
   uint64_t evaluate_steps_ = 0, evaluate_batches_ = 0;  // one of them
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_STEP_PLAN_H_

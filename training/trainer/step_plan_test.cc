@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using client::StepRanks;
@@ -140,4 +140,4 @@ TEST(ViewPlan, TheMostRanksHaveABatchEach) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

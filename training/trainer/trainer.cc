@@ -46,7 +46,7 @@
 #include "worker/client/client_parts.h"
 #include "worker/client/straggler.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 // Returns the format that the job wants its layers computed in.
@@ -564,4 +564,4 @@ absl::StatusOr<TrainingOutcome> RunTrainer(const TrainerOptions& options, client
   return RankTrainer(options, &client).Run();
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

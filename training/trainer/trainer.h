@@ -9,7 +9,7 @@
 #include "proto/job.pb.h"
 #include "worker/client/client.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 struct TrainerOptions {
   proto::Job job;           // defaults filled in, with `model`
@@ -37,6 +37,6 @@ struct TrainingOutcome {
 // are also handed to client.Fail, in one line; errors of the client are returned as they are.
 absl::StatusOr<TrainingOutcome> RunTrainer(const TrainerOptions& options, client::Client& client);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_TRAINER_H_

@@ -15,7 +15,7 @@
 #include "training/trainer/recording_client.h"
 #include "training/trainer/trainer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 constexpr int kBatch = 64;
@@ -73,8 +73,8 @@ int Main(std::vector<std::string> arguments) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training
 
 int main(int argc, char** argv) {
-  return strata::worker::Main(std::vector<std::string>(argv + 1, argv + argc));
+  return strata::training::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -10,7 +10,7 @@
 #include "common/bytes.h"
 #include "worker/client/client_parts.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 absl::Status TrainerState::MoveTo(const Backend& backend) {
   if (!keeps_state() || client_.first_step() == 0) return statistics_.MoveTo(backend);
@@ -116,4 +116,4 @@ absl::Status Snapshots::Measure(const ModelSpec& model, const Dataset* data,
   return absl::OkStatus();
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -16,7 +16,7 @@
 #include "training/trainer/evaluator.h"
 #include "worker/client/client.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Copies of a model's weights and buffers as they were in the course of training, to be measured
 // when it is over.
@@ -86,6 +86,6 @@ class TrainerState {
   client::Client& client_;
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_TRAINER_TRAINER_STATE_H_

@@ -25,7 +25,7 @@
 #include "training/trainer/evaluator.h"
 #include "training/trainer/recording_client.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 namespace {
 
@@ -772,4 +772,4 @@ TEST_F(ResumeTest, RunningStatisticsGoOnAsTheCheckpointHasThem) {
 
 }  // namespace
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -69,7 +69,7 @@ uint64_t JobRun::From::LeastApplied(size_t node) const {
 JobRun::JobRun(const JobCase& one, proto::JobRecord record, uint64_t seed, const From& from)
     : case_(one),
       record_(std::move(record)),
-      order_(worker::EpochOrder(kJobSamples, kDataSeed, 0)),
+      order_(training::EpochOrder(kJobSamples, kDataSeed, 0)),
       network_(seed) {
   network_.set_faults({.drop = 0.1, .duplicate = 0.1, .break_both = 0.01});
   for (int s = 0; s < record_.placement().shard_endpoints_size(); ++s) {
@@ -169,7 +169,7 @@ float JobRun::Gradient(uint32_t rank, uint64_t step, uint64_t i, float weight) c
 
 // Adds 1 to the element of the rank's sample.
 float JobRun::Mark(uint32_t node, uint32_t rank, uint64_t step, uint64_t i) const {
-  const uint32_t sample = worker::RankSlice(order_, step, rank, kJobRanks, 1)[0];
+  const uint32_t sample = training::RankSlice(order_, step, rank, kJobRanks, 1)[0];
   if (i % kJobChunkElements != sample) return 0;
   const proto::View& view = record_.view();
   return -static_cast<float>(case_.is_async ? view.nodes(static_cast<int>(node)).ranks()

@@ -1,7 +1,7 @@
 #include "training/nn/device/layer.h"
 #include "training/nn/network/network.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 namespace {
 
 class ReluLayer : public Layer {
@@ -85,4 +85,4 @@ std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index, bool in_
   return std::make_unique<DropoutLayer>(spec, index, in_place);
 }
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device

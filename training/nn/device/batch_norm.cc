@@ -2,7 +2,7 @@
 
 #include "training/nn/device/layer.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 namespace {
 
 // With what follows it in the same pass: the join of its block, ReLU.
@@ -89,4 +89,4 @@ std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec, std::shared_ptr<Bloc
   return std::make_unique<BatchNormLayer>(spec, std::move(block), relu);
 }
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device

@@ -4,7 +4,7 @@
 
 #include "training/nn/device/layer.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 namespace {
 
 class ForkLayer : public Layer {
@@ -244,4 +244,4 @@ std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block) {
   return std::make_unique<ConcatLayer>(std::move(block));
 }
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device

@@ -1,6 +1,6 @@
 #include "training/nn/device/layer.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 namespace {
 
 using device::ConvolutionPass;
@@ -123,4 +123,4 @@ std::unique_ptr<Layer> MakeConvolution(const Convolution& spec, bool relu) {
   return std::make_unique<ConvolutionLayer>(spec, relu);
 }
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device

@@ -18,7 +18,7 @@
 
 // Properties of networks on a device besides their values, with its cuDNN and cuBLAS.
 
-namespace strata::worker {
+namespace strata::training {
 
 // Runs tests of networks on the first of the test's devices.
 inline float Noise(uint64_t key, uint64_t i) { return 2 * RandomUniform(key, i) - 1; }
@@ -485,4 +485,4 @@ INSTANTIATE_TEST_SUITE_P(
 
 }  // namespace
 
-}  // namespace strata::worker
+}  // namespace strata::training

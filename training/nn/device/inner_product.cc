@@ -1,6 +1,6 @@
 #include "training/nn/device/layer.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 
 absl::StatusOr<Values> Flattening::BuildForward(const LayerContext& context, const Values& source) {
   source_ = source;
@@ -170,4 +170,4 @@ std::unique_ptr<Layer> MakeInnerProduct(const InnerProduct& spec, bool relu) {
   return std::make_unique<InnerProductLayer>(spec, relu);
 }
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device

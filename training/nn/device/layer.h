@@ -19,7 +19,7 @@
 
 // Internal to training/nn/device; in a namespace of its own, as onednn/ has layers, too.
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 
 // Device memory of one network: all that its layers ask for while they are built.
 class NetworkMemory {
@@ -170,6 +170,6 @@ class Flattening {
   Values source_, output_, gradient_, source_gradient_;
 };
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device
 
 #endif  // STRATA_TRAINING_NN_DEVICE_LAYER_H_

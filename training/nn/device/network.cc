@@ -17,7 +17,7 @@
 #include "training/nn/network/layer_sequence.h"
 #include "training/nn/network/model.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 namespace {
 
 // Brings batches of images to the device, one ahead of the one in use, through pinned memory and in
@@ -371,9 +371,9 @@ absl::Status DeviceNetwork::Backward(Hook complete) {
 
 }  // namespace
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device
 
-namespace strata::worker {
+namespace strata::training {
 
 absl::StatusOr<std::unique_ptr<Network>> CreateDeviceNetwork(
     const ModelSpec& model, const Network::Options& options, device::Device& device,
@@ -386,4 +386,4 @@ absl::StatusOr<std::unique_ptr<Network>> CreateDeviceNetwork(
   return network;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

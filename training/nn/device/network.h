@@ -8,7 +8,7 @@
 #include "kernels/device/layers.h"
 #include "training/nn/network/network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A network on a device: what Bind names is in its memory, images and labels are the host's.
 // Everything is allocated now, and algorithms are chosen by measuring them. Networks that share
@@ -18,6 +18,6 @@ absl::StatusOr<std::unique_ptr<Network>> CreateDeviceNetwork(
     const ModelSpec& model, const Network::Options& options, device::Device& device,
     std::shared_ptr<device::Layers> layers);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_DEVICE_NETWORK_H_

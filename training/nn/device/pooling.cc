@@ -1,6 +1,6 @@
 #include "training/nn/device/layer.h"
 
-namespace strata::worker::on_device {
+namespace strata::training::on_device {
 namespace {
 
 class PoolingLayer : public Layer {
@@ -78,4 +78,4 @@ std::unique_ptr<Layer> MakeGlobalAveragePool() {
   return std::make_unique<PoolingLayer>(false, 0, 1, 0);
 }
 
-}  // namespace strata::worker::on_device
+}  // namespace strata::training::on_device

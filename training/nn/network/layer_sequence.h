@@ -13,7 +13,7 @@
 #include "training/nn/network/model.h"
 #include "training/nn/network/network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A network's layers in the order in which it computes them, and which of its tensors are whose.
 // `Layer` is a backend's: BindWeights, BindGradients and BindBuffers take what it was added with.
@@ -107,6 +107,6 @@ inline bool LeavesOwnValues(const LayerSpec& spec, bool own, bool moves) {
   return !shares && (own || (moves && !std::holds_alternative<Flatten>(spec.kind)));
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_NETWORK_LAYER_SEQUENCE_H_

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 constexpr uint64_t kElementsMax = uint64_t{1} << 31;
@@ -215,4 +215,4 @@ void Initialize(const TensorSpec& tensor, uint64_t seed, uint64_t index, absl::S
   }
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

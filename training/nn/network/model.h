@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // The shape of values between layers, per sample. After Flatten: channels x 1 x 1.
 struct Shape {
@@ -114,6 +114,6 @@ std::vector<TensorSpec> ListBuffers(const ModelSpec& model);
 // seed on every rank and host (He et al. 2015, uniform; Glorot & Bengio 2010 for the last layer).
 void Initialize(const TensorSpec& tensor, uint64_t seed, uint64_t index, absl::Span<float> values);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_NETWORK_MODEL_H_

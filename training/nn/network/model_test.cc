@@ -7,7 +7,7 @@
 
 #include "training/nn/network/zoo.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 TEST(Model, TensorsComeInForwardOrderWithNamesAndDecay) {
@@ -111,4 +111,4 @@ TEST(Model, FirstWeightsAreDecidedBySeedAndTensor) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training

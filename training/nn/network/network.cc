@@ -5,7 +5,7 @@
 
 #include "common/require.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<const uint16_t> labels,
                              float* gradient) {
@@ -29,4 +29,4 @@ LossSums SoftmaxCrossEntropy(const float* logits, size_t classes, absl::Span<con
   return sums;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

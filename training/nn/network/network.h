@@ -17,7 +17,7 @@ namespace strata::device {
 class Stream;
 }
 
-namespace strata::worker {
+namespace strata::training {
 
 // The key that dropout draws with in every backend: element i of a batch (channels x height x width
 // of each sample) is dropped where RandomUniform(key, i) < rate. `layer` is its index in the model.
@@ -104,6 +104,6 @@ class Network {
   virtual absl::Span<const float> InputGradient() const = 0;
 };
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_NETWORK_NETWORK_H_

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/zoo.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 // 3 x 3 windows that overlap, in place of "ceil mode": 224 rows become 112, 56, 28, 14, 7.
@@ -293,4 +293,4 @@ absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input,
   return model;
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

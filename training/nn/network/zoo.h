@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "training/nn/network/model.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A model of the zoo (common/job/zoo.h has the names) for images of that shape. `data` names
 // the data set in errors. Errors: NotFound (no such model, naming those that are); InvalidArgument
@@ -15,6 +15,6 @@ namespace strata::worker {
 absl::StatusOr<ModelSpec> MakeModel(const std::string& name, const Shape& input, uint32_t classes,
                                     const std::string& data = "the data");
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_NETWORK_ZOO_H_

@@ -13,7 +13,7 @@
 #include "training/nn/bound_network.h"
 #include "training/nn/network/zoo.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 namespace {
 
@@ -229,4 +229,4 @@ INSTANTIATE_TEST_SUITE_P(ImageNet, FirstStep,
 
 }  // namespace
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -4,7 +4,7 @@
 #include "training/nn/network/network.h"
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using dnnl::memory;
@@ -145,4 +145,4 @@ std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index) {
 
 std::unique_ptr<Layer> MakeFlatten() { return std::make_unique<FlattenLayer>(); }
 
-}  // namespace strata::worker
+}  // namespace strata::training

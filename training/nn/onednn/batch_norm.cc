@@ -2,7 +2,7 @@
 
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using dnnl::memory;
@@ -120,4 +120,4 @@ std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec) {
   return std::make_unique<BatchNormLayer>(spec);
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -6,7 +6,7 @@
 
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using dnnl::memory;
@@ -285,4 +285,4 @@ std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block) {
   return std::make_unique<ConcatLayer>(std::move(block));
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -1,6 +1,6 @@
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 using dnnl::memory;
 
@@ -38,4 +38,4 @@ memory Unplaced(const Device& device, const memory::desc& desc) {
   return memory(desc, device.engine, DNNL_MEMORY_NONE);
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

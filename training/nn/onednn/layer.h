@@ -12,7 +12,7 @@
 #include "oneapi/dnnl/dnnl.hpp"
 #include "training/nn/network/model.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // Context shared by all layers of a network.
 struct Device {
@@ -120,6 +120,6 @@ std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Block> block,
                                 const dnnl::memory& source);
 std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_ONEDNN_LAYER_H_

@@ -1,6 +1,6 @@
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using dnnl::memory;
@@ -223,4 +223,4 @@ std::unique_ptr<Layer> MakeInnerProduct(const InnerProduct& spec) {
   return std::make_unique<InnerProductLayer>(spec);
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -10,7 +10,7 @@
 #include "training/nn/network/layer_sequence.h"
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 // Turns an exception of oneDNN into a status that names the layer.
@@ -171,4 +171,4 @@ absl::StatusOr<std::unique_ptr<Network>> CreateOneDnnNetwork(const ModelSpec& mo
   }
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -7,7 +7,7 @@
 #include "training/nn/network/model.h"
 #include "training/nn/network/network.h"
 
-namespace strata::worker {
+namespace strata::training {
 
 // A network on the CPU, with one compute thread: the same inputs give the same bits. Everything but
 // what Bind names is allocated now, nothing per step. Sets OpenMP's thread count to 1 on the
@@ -16,6 +16,6 @@ namespace strata::worker {
 absl::StatusOr<std::unique_ptr<Network>> CreateOneDnnNetwork(const ModelSpec& model,
                                                              const Network::Options& options);
 
-}  // namespace strata::worker
+}  // namespace strata::training
 
 #endif  // STRATA_TRAINING_NN_ONEDNN_NETWORK_H_

@@ -1,6 +1,6 @@
 #include "training/nn/onednn/layer.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 using dnnl::memory;
@@ -88,4 +88,4 @@ std::unique_ptr<Layer> MakeGlobalAveragePool() {
   return std::make_unique<PoolingLayer>(dnnl::algorithm::pooling_avg_exclude_padding, 0, 1, 0);
 }
 
-}  // namespace strata::worker
+}  // namespace strata::training

@@ -18,7 +18,7 @@
 #include "training/nn/bound_network.h"
 #include "training/nn/network/zoo.h"
 
-namespace strata::worker {
+namespace strata::training {
 namespace {
 
 double Seconds(absl::Time begin) { return absl::ToDoubleSeconds(absl::Now() - begin); }
@@ -118,8 +118,8 @@ int Main(std::vector<std::string> arguments) {
 }
 
 }  // namespace
-}  // namespace strata::worker
+}  // namespace strata::training
 
 int main(int argc, char** argv) {
-  return strata::worker::Main(std::vector<std::string>(argv + 1, argv + argc));
+  return strata::training::Main(std::vector<std::string>(argv + 1, argv + argc));
 }
