@@ -34,7 +34,7 @@ void AddPeerOptions(CLI::App* app, PeerOptions* options) {
 
 int RunPeer(const std::string& name, const PeerOptions& options, bool in_place,
             const PeerStep& step) {
-  absl::StatusOr<GateConnection> gate = GateConnection::Connect(options.gate);
+  absl::StatusOr<cli::GateConnection> gate = cli::GateConnection::Connect(options.gate);
   if (!gate.ok()) return Complain(name, gate.status());
   std::vector<float> gradient(options.bytes / sizeof(float)), separate;
   if (!in_place) separate.resize(gradient.size());
@@ -42,7 +42,7 @@ int RunPeer(const std::string& name, const PeerOptions& options, bool in_place,
   std::vector<double> steps_ms;
   uint32_t wrong = 0;
   for (uint64_t i = 0; i < options.warmup + options.steps; ++i) {
-    FillGradient(options.rank, i, absl::MakeSpan(gradient));
+    cli::FillGradient(options.rank, i, absl::MakeSpan(gradient));
     if (absl::Status met = gate->Meet({.wrong = wrong}); !met.ok()) {
       return Complain(name, met);
     }
@@ -56,11 +56,11 @@ int RunPeer(const std::string& name, const PeerOptions& options, bool in_place,
       return Complain(name, met);
     }
     if (i >= options.warmup) steps_ms.push_back(took.count());
-    if (!IsGradientSum(options.nodes, i, sum)) wrong = 1;
+    if (!cli::IsGradientSum(options.nodes, i, sum)) wrong = 1;
   }
   const bool verified = wrong == 0;
   if (absl::Status met = gate->Meet({.wrong = wrong}); !met.ok()) return Complain(name, met);
-  const Figures figures = MakeFigures(std::move(steps_ms));
+  const cli::Figures figures = cli::MakeFigures(std::move(steps_ms));
   absl::PrintF(
       "{\"peer\": \"%s\", \"rank\": %d, \"min_ms\": %f, \"median_ms\": %f, \"p99_ms\": %f, "
       "\"verified\": %s}\n",

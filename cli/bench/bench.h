@@ -33,7 +33,7 @@ struct ExchangeBenchOptions {
 
 struct ExchangeBenchResult {
   std::vector<double> steps_ms;
-  bench::Figures figures;
+  Figures figures;
   bool verified = false;
   double bound_ms = 0;     // 0: not known
   double bytes_per_s = 0;  // of a link; 0: not known

@@ -21,14 +21,14 @@ namespace strata::cli {
 namespace {
 
 struct Options {
-  bench::NodeBenchOptions bench;
+  NodeBenchOptions bench;
   bool json = false;
 };
 
-std::string Text(const Options& options, const bench::NodeBenchResult& result) {
-  const bench::Figures steps = bench::MakeFigures(result.steps_ms);
-  const bench::Figures bound = bench::MakeFigures(result.bound_ms);
-  const double share = bench::BoundShare(result.bound_ms, result.steps_ms);
+std::string Text(const Options& options, const NodeBenchResult& result) {
+  const Figures steps = MakeFigures(result.steps_ms);
+  const Figures bound = MakeFigures(result.bound_ms);
+  const double share = BoundShare(result.bound_ms, result.steps_ms);
   auto ms = [](double value) { return absl::StrFormat("%.3f", value); };
   const double moved =
       static_cast<double>(options.bench.bytes) * static_cast<double>(options.bench.ranks + 1);
@@ -47,8 +47,8 @@ std::string Text(const Options& options, const bench::NodeBenchResult& result) {
                  ms(bound.median_ms), ms(share)}});
 }
 
-std::string Json(const Options& options, const bench::NodeBenchResult& result) {
-  const bench::Figures steps = bench::MakeFigures(result.steps_ms);
+std::string Json(const Options& options, const NodeBenchResult& result) {
+  const Figures steps = MakeFigures(result.steps_ms);
   const nlohmann::ordered_json json = {
       {"ranks", options.bench.ranks},
       {"bytes", options.bench.bytes},
@@ -61,10 +61,10 @@ std::string Json(const Options& options, const bench::NodeBenchResult& result) {
       {"min_ms", steps.min_ms},
       {"median_ms", steps.median_ms},
       {"p99_ms", steps.p99_ms},
-      {"bound_ms", bench::MakeFigures(result.bound_ms).median_ms},
+      {"bound_ms", MakeFigures(result.bound_ms).median_ms},
       {"bounds_ms", result.bound_ms},
       {"bound_threads", result.bound_threads},
-      {"share", bench::BoundShare(result.bound_ms, result.steps_ms)},
+      {"share", BoundShare(result.bound_ms, result.steps_ms)},
       {"verified", result.verified},
   };
   return json.dump() + "\n";
@@ -74,7 +74,7 @@ int Run(Options options) {
   const auto binary = OwnBinary();
   if (!binary.ok()) return PrintError(binary.status());
   options.bench.binary = binary->string();
-  const auto result = bench::RunNodeBench(options.bench);
+  const auto result = RunNodeBench(options.bench);
   if (!result.ok()) return PrintError(result.status());
   options.json ? PrintJson(stdout, Json(options, *result))
                : PrintText(stdout, Text(options, *result));
@@ -92,8 +92,7 @@ int RunNode(const NodeOptions& options, const Invocation& invocation) {
   if (absl::Status status = StartLogging(invocation, "aggregator"); !status.ok()) {
     return PrintError(status);
   }
-  const absl::Status status =
-      worker::RunAggregatorProcess(*launch, bench::SumsOnly(options.helpers));
+  const absl::Status status = worker::RunAggregatorProcess(*launch, SumsOnly(options.helpers));
   return status.ok() ? kExitOk : PrintError(std::string(status.message()), kExitFailed);
 }
 
@@ -112,7 +111,7 @@ void AddAggregateBench(CLI::App* bench, Invocation* invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* command = bench->add_subcommand(
       "aggregate", "The node level: the gradients of a node's ranks to their sum, for all to see");
-  bench::NodeBenchOptions& node = options->bench;
+  NodeBenchOptions& node = options->bench;
   command->add_option("--ranks", node.ranks, "Ranks, a process each")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

@@ -211,7 +211,7 @@ void FindBandwidth(const Setting& setting, ExchangeBenchResult* result) {
   result->bytes_per_s = options.bandwidth_mbit * 1e6 / 8;
   result->bandwidth_source = result->bytes_per_s > 0 ? "given" : "not known";
   if (result->bytes_per_s > 0 || options.measure_s <= 0) return;
-  bench::Enter from, to;
+  Enter from, to;
   std::string address = "127.0.0.1";
   if (setting.hosts.size() > 1) {
     const LabHost& peer = setting.hosts[IsServerless(options) ? 1 : options.nodes];
@@ -219,7 +219,7 @@ void FindBandwidth(const Setting& setting, ExchangeBenchResult* result) {
     to = peer.enter;
     address = peer.address;
   }
-  const auto speed = bench::MeasureLink(from, to, address, options.measure_s);
+  const auto speed = MeasureLink(from, to, address, options.measure_s);
   if (!speed.ok()) {
     result->bandwidth_source = absl::StrCat("not known: ", std::string(speed.status().message()));
     return;
@@ -236,7 +236,7 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   if (!setting.ok()) return setting.status();
   ExchangeBenchResult result;
   FindBandwidth(*setting, &result);
-  auto gate = bench::Gate::Open(options.nodes * options.ranks_per_node);
+  auto gate = Gate::Open(options.nodes * options.ranks_per_node);
   if (!gate.ok()) return gate.status();
   auto job = JobOf(*setting, (*gate)->port());
   if (!job.ok()) return job.status();
@@ -248,13 +248,13 @@ absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions&
   std::vector<double> steps_ms = (*gate)->steps_ms();
   steps_ms.erase(steps_ms.begin(), steps_ms.begin() + std::min(options.warmup, steps_ms.size()));
   result.verified = (*gate)->all_right() && steps_ms.size() == options.steps;
-  result.figures = bench::MakeFigures(steps_ms);
+  result.figures = MakeFigures(steps_ms);
   result.steps_ms = std::move(steps_ms);
-  result.bound_ms = bench::BoundMs({.bytes = BytesInFlight(*job, options),
-                                    .nodes = options.nodes,
-                                    .servers = ServersOf(options),
-                                    .bytes_per_s = result.bytes_per_s,
-                                    .shares_one_host = setting->hosts.empty()});
+  result.bound_ms = BoundMs({.bytes = BytesInFlight(*job, options),
+                             .nodes = options.nodes,
+                             .servers = ServersOf(options),
+                             .bytes_per_s = result.bytes_per_s,
+                             .shares_one_host = setting->hosts.empty()});
   result.chunks = end->chunks();
   result.chunk_elements = end->chunk_elements();
   result.window = job->window();

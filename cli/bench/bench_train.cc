@@ -24,8 +24,8 @@ namespace strata::cli {
 namespace {
 
 struct BenchTrainOptions {
-  bench::TrainBenchOptions bench;
-  bench::TrainReport report;
+  TrainBenchOptions bench;
+  TrainReport report;
   std::vector<std::string> models = {"small"};
   uint32_t batch = 0;
   std::string device;
@@ -49,8 +49,8 @@ bool IsExact(const proto::Encoding& encoding) { return encoding.codec() == proto
 
 // A model to measure, and facts known of it beforehand.
 struct Subject {
-  bench::TrainBenchOptions bench;
-  bench::TrainedModel model;
+  TrainBenchOptions bench;
+  TrainedModel model;
 };
 
 absl::StatusOr<Subject> SubjectOf(const BenchTrainOptions& options, const std::string& name,
@@ -59,7 +59,7 @@ absl::StatusOr<Subject> SubjectOf(const BenchTrainOptions& options, const std::s
   FillDefaults(&job);
   if (!job.has_model()) return absl::InvalidArgumentError(name + ": a job of the zoo is needed");
   Subject subject{options.bench, {}};
-  bench::TrainedModel& model = subject.model;
+  TrainedModel& model = subject.model;
   model.name = name;
   model.batch = job.data().batch_per_rank();
   model.precision = proto::Model::Precision_Name(job.model().precision());
@@ -91,14 +91,13 @@ absl::StatusOr<std::vector<Subject>> SubjectsOf(const BenchTrainOptions& options
   if (!job.path.empty()) {
     status = add(job.path, LoadJobAsWritten(job));
   } else {
-    const auto models = bench::ParseModels(options.models);
+    const auto models = ParseModels(options.models);
     if (!models.ok()) return models.status();
     for (const std::string& model : *models) {
       job.path = model;
       const bool on_gpu = options.device == "GPU";
       if (status.ok()) {
-        status =
-            add(model, JobAsWrittenFrom(bench::MakeJobText(model, options.batch, on_gpu), job));
+        status = add(model, JobAsWrittenFrom(MakeJobText(model, options.batch, on_gpu), job));
       }
     }
   }
@@ -107,11 +106,10 @@ absl::StatusOr<std::vector<Subject>> SubjectsOf(const BenchTrainOptions& options
 }
 
 // Adds the GPUs, and the room on them, to subjects that compute there.
-absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
-                     bench::TrainReport* report) {
+absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects, TrainReport* report) {
   GpuOptions gpus = given;
   if (gpus.ranks_per_gpu == 0) gpus.ranks_per_gpu = report->cases.ranks_max;
-  bench::GpuRoom room = {.gpus = {}, .ranks_per_gpu = gpus.ranks_per_gpu};
+  GpuRoom room = {.gpus = {}, .ranks_per_gpu = gpus.ranks_per_gpu};
   for (Subject& subject : *subjects) {
     if (!subject.model.is_on_gpu) continue;
     if (room.gpus.empty()) {
@@ -133,26 +131,25 @@ absl::Status AddGpus(const GpuOptions& given, std::vector<Subject>* subjects,
   return absl::OkStatus();
 }
 
-void PrintRules(const bench::TrainReport& report) {
-  for (const std::string& rule : bench::ListRules(report)) PrintF(stdout, "%s\n", rule);
+void PrintRules(const TrainReport& report) {
+  for (const std::string& rule : ListRules(report)) PrintF(stdout, "%s\n", rule);
   std::fflush(stdout);
 }
 
-void PrintModel(const bench::TrainedModel& model) {
-  PrintText(stdout,
-            absl::StrCat("\n", bench::ModelTitle(model), "\n", Table(bench::TableRows(model))));
+void PrintModel(const TrainedModel& model) {
+  PrintText(stdout, absl::StrCat("\n", ModelTitle(model), "\n", Table(TableRows(model))));
   std::fflush(stdout);
 }
 
 // Measures all subjects and shows each when it is done.
 absl::Status Measure(const std::vector<Subject>& subjects, bool is_text, int stop_fd,
-                     bench::TrainReport* report) {
+                     TrainReport* report) {
   for (size_t i = 0; i < subjects.size(); ++i) {
-    bench::TrainBenchOptions bench = subjects[i].bench;
+    TrainBenchOptions bench = subjects[i].bench;
     bench.stop_fd = stop_fd;
-    bench::TrainedModel& model = report->models[i];
+    TrainedModel& model = report->models[i];
     // Figures may go to standard output; progress does not disturb them.
-    auto result = bench::RunTrainBench(
+    auto result = RunTrainBench(
         bench, [&](const std::string& line) { PrintF(stderr, "%s  %s\n", model.name, line); });
     if (!result.ok()) return result.status();
     model.result = *std::move(result);
@@ -161,13 +158,13 @@ absl::Status Measure(const std::vector<Subject>& subjects, bool is_text, int sto
   return absl::OkStatus();
 }
 
-int Finish(const BenchTrainOptions& options, const bench::TrainReport& report) {
-  if (options.json) PrintJson(stdout, bench::ToJson(report));
+int Finish(const BenchTrainOptions& options, const TrainReport& report) {
+  if (options.json) PrintJson(stdout, ToJson(report));
   if (!options.out.empty()) {
-    const absl::Status written = bench::WriteTrainReport(report, options.out);
+    const absl::Status written = WriteTrainReport(report, options.out);
     if (!written.ok()) return PrintError(written);
   }
-  for (const bench::TrainedModel& model : report.models) {
+  for (const TrainedModel& model : report.models) {
     if (model.result.wrong.empty()) continue;
     return PrintError(absl::StrCat(model.name, ": ", model.result.wrong), kExitFailed);
   }
@@ -178,9 +175,9 @@ int RunTrain(BenchTrainOptions options) {
   const auto binary = OwnBinary();
   if (!binary.ok()) return PrintError(binary.status());
   options.bench.binary = binary->string();
-  bench::TrainReport& report = options.report;
-  report.machine = bench::ThisMachine();
-  const absl::Status modes = bench::CheckModes(options.bench.cases.modes);
+  TrainReport& report = options.report;
+  report.machine = ThisMachine();
+  const absl::Status modes = CheckModes(options.bench.cases.modes);
   if (!modes.ok()) return PrintError(modes);
   auto subjects = SubjectsOf(options);
   if (!subjects.ok()) return PrintError(subjects.status());
@@ -227,7 +224,7 @@ void AddJobParts(CLI::App* command, BenchTrainOptions* options) {
                       "Changes the job: PATH=VALUE (see proto/job.proto)");
 }
 
-void AddCaseParts(CLI::App* command, bench::TrainCaseOptions* cases) {
+void AddCaseParts(CLI::App* command, TrainCaseOptions* cases) {
   command->add_option("--ranks", cases->ranks_max, "1, 2, 4, ... ranks, and these")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -250,7 +247,7 @@ void AddTrainBench(CLI::App* bench, Invocation* invocation) {
   CLI::App* command = bench->add_subcommand(
       "train",
       "Images per second by ranks, with each exchange, beside ranks that exchange nothing");
-  bench::TrainBenchOptions& train = options->bench;
+  TrainBenchOptions& train = options->bench;
   AddJobParts(command, options.get());
   AddCaseParts(command, &train.cases);
   CLI::Option* seconds = command->add_option("--seconds", train.seconds, "Of the base, each time");

@@ -8,7 +8,7 @@
 #include "cli/bench/gate.h"
 #include "cli/bench/gradient_values.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -70,4 +70,4 @@ absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& 
   return client->Finish();
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

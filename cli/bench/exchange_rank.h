@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "worker/client/client.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 struct ExchangeRankOptions {
   uint64_t elements = 0;
@@ -23,6 +23,6 @@ struct ExchangeRankOptions {
 // Errors: those of the client and the gate.
 absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& options);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_EXCHANGE_RANK_H_

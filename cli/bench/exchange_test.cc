@@ -10,7 +10,7 @@
 #include "cli/bench/gradient_values.h"
 #include "gtest/gtest.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 namespace {
 
@@ -157,4 +157,4 @@ TEST(GradientValuesTest, WeightsDescendBySumsAndComeBackAfterTwoSteps) {
 
 }  // namespace
 
-}  // namespace strata::bench
+}  // namespace strata::cli

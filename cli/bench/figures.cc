@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 // The nearest rank: the smallest time that `share` of the steps do not exceed.
@@ -41,4 +41,4 @@ double BoundMs(const BoundInput& input) {
   return 1e3 * passes * static_cast<double>(input.bytes) / input.bytes_per_s;
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

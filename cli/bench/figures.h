@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata::bench {
+namespace strata::cli {
 
 // Times of steps, in ms.
 struct Figures {
@@ -30,6 +30,6 @@ struct BoundInput {
 // sent, 2nM or 2(n-1)M, over B. 0 where B is not known.
 double BoundMs(const BoundInput& input);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_FIGURES_H_

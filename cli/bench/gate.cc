@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 void SendAtOnce(int fd) {
@@ -143,4 +143,4 @@ absl::Status GateConnection::Meet(const Arrival& arrival) {
   return absl::UnavailableError("the gate is closed: another participant has ended");
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

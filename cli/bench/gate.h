@@ -15,7 +15,7 @@
 #include "common/event_fd.h"
 #include "common/unique_fd.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // A participant's message at the gate: once before each step and, with its time, once after it,
 // before the values are checked. Little-endian, as it lies in memory.
@@ -81,6 +81,6 @@ class GateConnection {
   UniqueFd fd_;
 };
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_GATE_H_

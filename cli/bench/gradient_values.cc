@@ -1,6 +1,6 @@
 #include "cli/bench/gradient_values.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 // The part that is the same on every rank; the rank's number comes on top. Every other step takes
@@ -33,4 +33,4 @@ void Descend(uint32_t ranks, uint64_t step, float scale, absl::Span<float> weigh
   for (size_t i = 0; i < weights.size(); ++i) weights[i] -= scale * Sum(ranks, step, i);
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // Fills in the gradient of rank `rank` in step `step`: whole numbers that differ by step and rank,
 // so small that their sum is exact in any order of addition.
@@ -19,6 +19,6 @@ bool IsGradientSum(uint32_t ranks, uint64_t step, absl::Span<const float> sum);
 // before the difference, as in kernels/.
 void Descend(uint32_t ranks, uint64_t step, float scale, absl::Span<float> weights);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_GRADIENT_VALUES_H_

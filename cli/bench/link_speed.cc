@@ -17,7 +17,7 @@
 #include "common/os/process.h"
 #include "common/unique_fd.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 constexpr absl::Duration kStartDeadline = absl::Seconds(10);
@@ -80,4 +80,4 @@ absl::StatusOr<LinkSpeed> MeasureLink(const Enter& from, const Enter& to,
   }
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // A host as what is put before a command line to run the rest there; empty: this one.
 using Enter = std::vector<std::string>;
@@ -21,6 +21,6 @@ struct LinkSpeed {
 absl::StatusOr<LinkSpeed> MeasureLink(const Enter& from, const Enter& to,
                                       const std::string& address, int seconds);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_LINK_SPEED_H_

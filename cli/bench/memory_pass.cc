@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 // Whole pages, so that parts begin at a vector's boundary.
@@ -95,4 +95,4 @@ double MemoryPass::Ms() {
   return took.count();
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

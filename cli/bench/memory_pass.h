@@ -9,7 +9,7 @@
 #include "common/fork_join.h"
 #include "worker/contract/node_memory.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // Measures the memory's own speed: a plain loop, as in STREAM, reads several vectors once and
 // writes one past the caches, on several cores, in memory of the kind that ranks share. It uses no
@@ -34,6 +34,6 @@ class MemoryPass {
   ForkJoin helpers_;
 };
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_MEMORY_PASS_H_

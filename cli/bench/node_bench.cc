@@ -24,7 +24,7 @@
 #include "worker/aggregator/core/node_arenas.h"
 #include "worker/exchange/core/peerless_core.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 // Chunks shown together: often enough that ranks continue, seldom enough to be worth a wake-up.
@@ -269,4 +269,4 @@ worker::AggregatorOptions SumsOnly(std::optional<uint32_t> helpers) {
   return options;
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "worker/aggregator/aggregator.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // The node level alone: an aggregator and its ranks, each a process of its own as in a job, sum the
 // ranks' gradients in the memory that they share. Neither a network nor an optimizer is in it.
@@ -42,6 +42,6 @@ absl::StatusOr<NodeBenchResult> RunNodeBench(const NodeBenchOptions& options);
 // The aggregator's options for such a run.
 worker::AggregatorOptions SumsOnly(std::optional<uint32_t> helpers);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_NODE_BENCH_H_

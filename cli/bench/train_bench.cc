@@ -14,7 +14,7 @@
 #include "cli/bench/train_jobs.h"
 #include "common/os/atomic_file.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 constexpr uint64_t kStepsMin = 4, kStepsMax = 1'000'000;
@@ -223,4 +223,4 @@ absl::StatusOr<TrainBenchResult> RunTrainBench(
   return TrainBench(options, (*scratch)->path()).Run(progress);
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -10,7 +10,7 @@
 #include "cli/bench/figures.h"
 #include "cli/bench/train_case.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 struct TrainBenchOptions {
   std::string binary;    // this program: "BINARY local --job FILE ..." trains
@@ -70,6 +70,6 @@ struct TrainBenchResult {
 absl::StatusOr<TrainBenchResult> RunTrainBench(
     const TrainBenchOptions& options, const std::function<void(const std::string&)>& progress);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_TRAIN_BENCH_H_

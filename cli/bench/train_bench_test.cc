@@ -17,7 +17,7 @@
 
 // The program that is measured is a script that says it trained.
 
-namespace strata::bench {
+namespace strata::cli {
 
 namespace {
 
@@ -260,4 +260,4 @@ TEST(WindowsOfTest, WhatIsNoRecordIsAnError) {
 
 }  // namespace
 
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -9,7 +9,7 @@
 #include "common/counted.h"
 #include "common/job/zoo.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 namespace {
 
@@ -138,4 +138,4 @@ std::vector<std::string> MakeCommand(const TrainCase& what, const TrainRun& run)
   return command;
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

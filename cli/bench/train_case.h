@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // Models whose steps a core makes in less than half a second.
 std::vector<std::string> SmallModels();
@@ -72,6 +72,6 @@ inline constexpr uint64_t kWindows = 8;
 // "strata local ...", which trains.
 std::vector<std::string> MakeCommand(const TrainCase& what, const TrainRun& run);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_TRAIN_CASE_H_

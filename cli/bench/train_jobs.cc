@@ -19,7 +19,7 @@
 #include "common/require.h"
 #include "common/wire/frame.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 absl::StatusOr<Windows> ParseWindows(const std::string& metrics) {
   Windows windows;
@@ -171,4 +171,4 @@ absl::StatusOr<Trained> RunCase(const std::string& binary, const TrainCase& what
   return trained;
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

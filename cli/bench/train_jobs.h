@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cli/bench/train_case.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // The windows of steps in a job's metrics.jsonl.
 struct Windows {
@@ -37,6 +37,6 @@ struct Trained {
 absl::StatusOr<Trained> RunCase(const std::string& binary, const TrainCase& what,
                                 const TrainRun& run, int stop_fd);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_TRAIN_JOBS_H_

@@ -22,7 +22,7 @@
 #include "compare/figure_text.h"
 #include "compare/report/charts.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 std::string ProcessorIn(const std::string& cpuinfo) {
   for (absl::string_view line : absl::StrSplit(cpuinfo, '\n')) {
@@ -295,4 +295,4 @@ absl::Status WriteTrainReport(const TrainReport& report, const std::string& dire
   return WriteFileAtomically(directory + "/index.html", RenderPage(report));
 }
 
-}  // namespace strata::bench
+}  // namespace strata::cli

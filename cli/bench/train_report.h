@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "cli/bench/train_bench.h"
 
-namespace strata::bench {
+namespace strata::cli {
 
 // The machine that was measured.
 struct Machine {
@@ -66,6 +66,6 @@ std::string RenderPage(const TrainReport& report);
 // those of WriteFileAtomically.
 absl::Status WriteTrainReport(const TrainReport& report, const std::string& directory);
 
-}  // namespace strata::bench
+}  // namespace strata::cli
 
 #endif  // STRATA_CLI_BENCH_TRAIN_REPORT_H_

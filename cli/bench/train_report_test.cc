@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 
-namespace strata::bench {
+namespace strata::cli {
 namespace {
 
 TrainFigures Figures(const TrainCase& what, double rate, double efficiency) {
@@ -117,4 +117,4 @@ TEST(MachineTest, TheProcessorIsTheFirstOneOfCpuinfo) {
 }
 
 }  // namespace
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -45,7 +45,7 @@ std::string Text(const ExchangeBenchOptions& options, const ExchangeBenchResult&
           : result.bandwidth_source,
       result.congestion, Counted(result.steps_ms.size(), "step"), options.warmup,
       result.verified ? "verified" : "WRONG");
-  const bench::Figures& figures = result.figures;
+  const cli::Figures& figures = result.figures;
   const bool is_bound = result.bound_ms > 0;
   text += Table({{"", "min", "median", "p99", "bound", "share of the bound"},
                  {"ms a step", Ms(figures.min_ms), Ms(figures.median_ms), Ms(figures.p99_ms),
@@ -149,13 +149,13 @@ void AddMeasurement(CLI::App* bench, Invocation* invocation, const char* name, c
 
 struct RankOptions {
   std::string launch;
-  bench::ExchangeRankOptions rank;
+  cli::ExchangeRankOptions rank;
 };
 
 int RunRank(const RankOptions& options) {
   auto client = client::Client::Connect(options.launch);
   if (!client.ok()) return PrintError(client.status());
-  const absl::Status status = bench::RunExchangeRank(client->get(), options.rank);
+  const absl::Status status = cli::RunExchangeRank(client->get(), options.rank);
   if (status.ok()) return kExitOk;
   // If something outside ended the job, the client knows already.
   if (!absl::IsUnavailable(status)) (*client)->Fail(std::string(status.message()));
