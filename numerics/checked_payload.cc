@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 uint32_t WordAt(absl::Span<const std::byte> payload, size_t at) {
@@ -23,7 +23,7 @@ absl::Status Refuse(wire::Codec codec, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrFormat("%s payload: %s", wire::ToString(codec), what));
 }
 
-absl::Status CheckSparse(const Kernels& kernels, size_t elements,
+absl::Status CheckSparse(const kernels::Kernels& kernels, size_t elements,
                          absl::Span<const std::byte> payload) {
   const uint64_t count = WordAt(payload, 0);
   if (payload.size() != kSparseHead + 8 * count) {
@@ -41,7 +41,7 @@ absl::Status CheckSparse(const Kernels& kernels, size_t elements,
   return absl::OkStatus();
 }
 
-absl::Status CheckDense(const DenseCodec& dense, wire::Codec codec, size_t elements,
+absl::Status CheckDense(const kernels::DenseCodec& dense, wire::Codec codec, size_t elements,
                         absl::Span<const std::byte> payload) {
   const size_t blocks = wire::CodecBlocks(elements);
   const size_t block = dense.check(payload.data(), elements);
@@ -54,8 +54,8 @@ absl::Status CheckDense(const DenseCodec& dense, wire::Codec codec, size_t eleme
 
 }  // namespace
 
-absl::StatusOr<CheckedPayload> CheckedPayload::Check(const Kernels& kernels, wire::Codec codec,
-                                                     size_t elements,
+absl::StatusOr<CheckedPayload> CheckedPayload::Check(const kernels::Kernels& kernels,
+                                                     wire::Codec codec, size_t elements,
                                                      absl::Span<const std::byte> payload) {
   absl::Status status = wire::CheckEncodedBytes(codec, elements, payload.size());
   if (!status.ok()) return status;
@@ -109,4 +109,4 @@ void CheckedPayload::AddTo(const float* base, float* out) const {
   }
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

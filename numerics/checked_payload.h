@@ -8,10 +8,11 @@
 #include "common/wire/payload.h"
 #include "kernels/kernels.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // The functions of a payload's format; null for kNone and kSparse.
-inline const DenseCodec* FindDenseCodec(const Kernels& kernels, wire::Codec codec) {
+inline const kernels::DenseCodec* FindDenseCodec(const kernels::Kernels& kernels,
+                                                 wire::Codec codec) {
   switch (codec) {
     case wire::Codec::kFloat16:
       return &kernels.codec.float16;
@@ -38,7 +39,7 @@ class CheckedPayload {
  public:
   // `payload` may start at any address (as fp32: at a multiple of 4). Errors: InvalidArgument
   // naming what is wrong and where: size, scale, code, count, index or value.
-  static absl::StatusOr<CheckedPayload> Check(const Kernels& kernels, wire::Codec codec,
+  static absl::StatusOr<CheckedPayload> Check(const kernels::Kernels& kernels, wire::Codec codec,
                                               size_t elements, absl::Span<const std::byte> payload);
 
   size_t elements() const { return elements_; }
@@ -51,17 +52,17 @@ class CheckedPayload {
   void AddTo(const float* base, float* out) const;
 
  private:
-  CheckedPayload(const Kernels& kernels, wire::Codec codec, size_t elements,
+  CheckedPayload(const kernels::Kernels& kernels, wire::Codec codec, size_t elements,
                  absl::Span<const std::byte> payload)
       : kernels_(&kernels), codec_(codec), elements_(elements), payload_(payload) {}
   void AddSparse(float* out) const;
 
-  const Kernels* kernels_;
+  const kernels::Kernels* kernels_;
   wire::Codec codec_;
   size_t elements_;
   absl::Span<const std::byte> payload_;
 };
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_CHECKED_PAYLOAD_H_

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 using wire::Codec;
@@ -47,7 +47,7 @@ Payload OneBit() { return Payload().Add(0.75f).Add<uint8_t>(0b00000101).Add<uint
 Payload Sparse() { return Payload().Add(2u).Add(1u).Add(6u).Add(-0.5f).Add(4.0f); }
 
 std::vector<float> Decode(Codec codec, size_t elements, const Payload& payload) {
-  const auto checked = CheckedPayload::Check(Cpu(), codec, elements, payload.bytes());
+  const auto checked = CheckedPayload::Check(kernels::Cpu(), codec, elements, payload.bytes());
   EXPECT_TRUE(checked.ok()) << checked.status();
   std::vector<float> out(elements, kNan);
   if (checked.ok()) checked->WriteTo(out.data());
@@ -55,7 +55,7 @@ std::vector<float> Decode(Codec codec, size_t elements, const Payload& payload) 
 }
 
 void ExpectRefused(Codec codec, size_t elements, const Payload& payload, const std::string& text) {
-  const auto checked = CheckedPayload::Check(Cpu(), codec, elements, payload.bytes());
+  const auto checked = CheckedPayload::Check(kernels::Cpu(), codec, elements, payload.bytes());
   EXPECT_EQ(checked.status().code(), absl::StatusCode::kInvalidArgument) << text;
   EXPECT_NE(checked.status().message().find(text), absl::string_view::npos) << checked.status();
 }
@@ -88,7 +88,8 @@ TEST(CheckedPayload, AddsToAnotherVectorOrInPlaceAndNowhereElse) {
         Case{Codec::kBFloat16, 2, BFloat16()}, Case{Codec::kInt8, 3, Int8()},
         Case{Codec::kOneBit, 10, OneBit()}, Case{Codec::kSparse, 7, Sparse()}}) {
     const std::vector<float> decoded = Decode(c.codec, c.elements, c.payload);
-    const auto checked = CheckedPayload::Check(Cpu(), c.codec, c.elements, c.payload.bytes());
+    const auto checked =
+        CheckedPayload::Check(kernels::Cpu(), c.codec, c.elements, c.payload.bytes());
     ASSERT_TRUE(checked.ok());
     EXPECT_EQ(checked->elements(), c.elements);
     std::vector<float> base(c.elements + 1), expected(c.elements + 1, -7.0f);
@@ -168,4 +169,4 @@ TEST(CheckedPayload, TheElementsOfABadBlockAreNamed) {
 }
 
 }  // namespace
-}  // namespace strata::kernels
+}  // namespace strata::numerics

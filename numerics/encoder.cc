@@ -11,7 +11,7 @@
 #include "numerics/checked_payload.h"
 #include "numerics/top_k.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 namespace {
 
@@ -38,11 +38,11 @@ absl::Status CompressionOptions::Validate() const {
         absl::StrFormat("momentum is %g, not at least 0 and below 1", momentum));
   }
   const bool needs_feedback = compression == Compression::kOneBit || IsSparse(compression);
-  if (feedback == Feedback::kNone && needs_feedback) {
+  if (feedback == kernels::Feedback::kNone && needs_feedback) {
     return absl::InvalidArgumentError(absl::StrFormat("feedback is off, which %s does not allow",
                                                       wire::ToString(WireCodec(compression))));
   }
-  if (feedback != Feedback::kResidual && compression == Compression::kDgc) {
+  if (feedback != kernels::Feedback::kResidual && compression == Compression::kDgc) {
     return absl::InvalidArgumentError("DGC compresses gradients, not versions of weights");
   }
   return absl::OkStatus();
@@ -68,7 +68,8 @@ wire::Codec WireCodec(Compression compression) {
 }
 
 int StateVectors(const CompressionOptions& options) {
-  if (options.compression == Compression::kNone || options.feedback == Feedback::kNone) return 0;
+  if (options.compression == Compression::kNone || options.feedback == kernels::Feedback::kNone)
+    return 0;
   return options.compression == Compression::kDgc ? 2 : 1;
 }
 
@@ -78,12 +79,14 @@ double DgcDensity(int epoch, double density) {
 }
 
 absl::StatusOr<std::unique_ptr<Encoder>> Encoder::Create(const CompressionOptions& options,
-                                                         size_t elements, const Kernels& kernels) {
+                                                         size_t elements,
+                                                         const kernels::Kernels& kernels) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   return absl::WrapUnique(new Encoder(options, elements, kernels));
 }
 
-Encoder::Encoder(const CompressionOptions& options, size_t elements, const Kernels& kernels)
+Encoder::Encoder(const CompressionOptions& options, size_t elements,
+                 const kernels::Kernels& kernels)
     : options_(options),
       elements_(elements),
       kernels_(kernels),
@@ -119,18 +122,18 @@ bool Encoder::EncodeDense(const float* x, std::byte* payload) {
 
 bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* payload,
                             size_t* bytes) {
-  const SparseCodec& sparse = kernels_.codec.sparse;
-  const Accumulators accumulators = {.feedback = options_.feedback,
-                                     .state = StateAt(0),
-                                     .momentum = IsDgc() ? StateAt(1) : nullptr,
-                                     .factor = options_.momentum};
+  const kernels::SparseCodec& sparse = kernels_.codec.sparse;
+  const kernels::Accumulators accumulators = {.feedback = options_.feedback,
+                                              .state = StateAt(0),
+                                              .momentum = IsDgc() ? StateAt(1) : nullptr,
+                                              .factor = options_.momentum};
   size_t k = LargestCount(options_.density, elements_);
 
-  const size_t room = std::max(elements_, kSampleMax) + kCandidateSlack;
+  const size_t room = std::max(elements_, kernels::kSampleMax) + kernels::kCandidateSlack;
   for (std::vector<uint32_t>* buffer : {&scratch->indices_, &scratch->bits_, &scratch->spare_}) {
     buffer->resize(std::max(buffer->size(), room));
   }
-  const Candidates candidates = {scratch->indices_.data(), scratch->bits_.data()};
+  const kernels::Candidates candidates = {scratch->indices_.data(), scratch->bits_.data()};
   uint32_t* spare = scratch->spare_.data();
   const size_t sampled = sparse.sample(x, accumulators, candidates.bits, elements_);
   uint32_t threshold = ThresholdFromSample(sparse, candidates.bits, sampled, elements_, k, spare);
@@ -138,7 +141,7 @@ bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* 
   if (count < k && threshold > 1) {
     // The sample promised too much: all but zeros are candidates.
     threshold = 1;
-    count = options_.feedback == Feedback::kFollow
+    count = options_.feedback == kernels::Feedback::kFollow
                 ? sparse.accumulate(x, accumulators, threshold, candidates, elements_)
                 : sparse.select(accumulators.state, threshold, candidates, elements_);
   }
@@ -157,9 +160,9 @@ bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* 
 }
 
 // Changes the state by what was sent.
-void Encoder::Sent(const Candidates& sent, size_t count) {
+void Encoder::Sent(const kernels::Candidates& sent, size_t count) {
   float* state = StateAt(0);
-  if (options_.feedback == Feedback::kFollow) {
+  if (options_.feedback == kernels::Feedback::kFollow) {
     for (size_t j = 0; j < count; ++j) {
       state[sent.indices[j]] += std::bit_cast<float>(sent.bits[j]);
     }
@@ -256,7 +259,7 @@ Compression MakeCompression(proto::Encoding::Codec codec) {
 
 }  // namespace
 
-CompressionOptions MakeCompression(const proto::Encoding& encoding, Feedback feedback) {
+CompressionOptions MakeCompression(const proto::Encoding& encoding, kernels::Feedback feedback) {
   CompressionOptions options;
   options.compression = MakeCompression(encoding.codec());
   options.feedback = feedback;
@@ -275,4 +278,4 @@ double DgcDensityAt(const proto::Encoding& encoding, double epochs) {
   return DgcDensity(static_cast<int>(stages), encoding.density());
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

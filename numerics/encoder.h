@@ -15,7 +15,7 @@
 #include "kernels/kernels.h"
 #include "proto/job.pb.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // How vectors are compressed; p is the vector to send, see Encoder.
 enum class Compression : uint8_t {
@@ -34,7 +34,7 @@ struct CompressionOptions {
   Compression compression = Compression::kNone;
   // kResidual for increments (pushes), kFollow for versions (answers), see Encoder. Without any
   // (fp16, bf16 and int8 only) what rounding loses is lost: a ring that encodes at every hop.
-  Feedback feedback = Feedback::kResidual;
+  kernels::Feedback feedback = kernels::Feedback::kResidual;
   double density = 0.01;  // kTopK, kDgc: k = round(density * elements), at least 1; up to 0.5
   float momentum = 0.9f;  // kDgc: m, in [0, 1)
 
@@ -75,7 +75,8 @@ class Encoder {
  public:
   // Errors: those of options.Validate(). `kernels` must outlive the encoder.
   static absl::StatusOr<std::unique_ptr<Encoder>> Create(const CompressionOptions& options,
-                                                         size_t elements, const Kernels& kernels);
+                                                         size_t elements,
+                                                         const kernels::Kernels& kernels);
 
   size_t elements() const { return elements_; }
   wire::Codec codec() const { return WireCodec(options_.compression); }
@@ -102,18 +103,18 @@ class Encoder {
   absl::Status Restore(absl::Span<const absl::Span<const float>> state);
 
  private:
-  Encoder(const CompressionOptions& options, size_t elements, const Kernels& kernels);
+  Encoder(const CompressionOptions& options, size_t elements, const kernels::Kernels& kernels);
 
   bool IsDgc() const { return options_.compression == Compression::kDgc; }
   bool EncodeDense(const float* x, std::byte* payload);
   bool EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* payload, size_t* bytes);
-  void Sent(const Candidates& sent, size_t count);
+  void Sent(const kernels::Candidates& sent, size_t count);
   absl::Status Failed(absl::Span<const float> x);
   float* StateAt(int vector) { return state_.empty() ? nullptr : &state_[vector * elements_]; }
 
   CompressionOptions options_;
   size_t elements_;
-  const Kernels& kernels_;
+  const kernels::Kernels& kernels_;
   std::vector<float> state_;  // one vector after the other
   bool state_is_lost_ = false;
 };
@@ -124,7 +125,7 @@ absl::StatusOr<Bytes> EncodePayload(Encoder* encoder, absl::Span<const float> va
                                     EncoderScratch* scratch, BufferPool& pool);
 
 // How the encoding of a job whose defaults are filled in compresses.
-CompressionOptions MakeCompression(const proto::Encoding& encoding, Feedback feedback);
+CompressionOptions MakeCompression(const proto::Encoding& encoding, kernels::Feedback feedback);
 
 // The codec of the payloads of an encoding.
 wire::Codec WireCodec(const proto::Encoding& encoding);
@@ -132,6 +133,6 @@ wire::Codec WireCodec(const proto::Encoding& encoding);
 // DGC's density once `epochs` epochs have been trained, which may be a fraction.
 double DgcDensityAt(const proto::Encoding& encoding, double epochs);
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_ENCODER_H_

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "numerics/checked_payload.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 namespace {
 
@@ -26,7 +26,7 @@ constexpr Compression kAll[] = {Compression::kNone, Compression::kFloat16, Compr
                                 Compression::kDgc};
 
 std::unique_ptr<Encoder> Make(const CompressionOptions& options, size_t elements) {
-  auto encoder = Encoder::Create(options, elements, Cpu());
+  auto encoder = Encoder::Create(options, elements, kernels::Cpu());
   EXPECT_TRUE(encoder.ok()) << encoder.status();
   return *std::move(encoder);
 }
@@ -45,7 +45,8 @@ Encoded Encode(Encoder* encoder, const Floats& x) {
   result.status = bytes.status();
   if (!bytes.ok()) return result;
   result.payload.resize(*bytes);
-  const auto checked = CheckedPayload::Check(Cpu(), encoder->codec(), x.size(), result.payload);
+  const auto checked =
+      CheckedPayload::Check(kernels::Cpu(), encoder->codec(), x.size(), result.payload);
   EXPECT_TRUE(checked.ok()) << checked.status();
   result.decoded.resize(x.size());
   if (checked.ok()) checked->WriteTo(result.decoded.data());
@@ -91,8 +92,8 @@ TEST(Encoder, HalvesAreRoundedToNearestEvenAndWhatTheyLackIsKept) {
 TEST(Encoder, HalvesOfVectorsOfAnyMagnitudeKeepElevenDigits) {
   for (int exponent = -120; exponent <= 126; exponent += 3) {
     const Floats x = Normal(1500, exponent + 200, std::ldexp(0.25f, exponent));
-    auto encoder =
-        Make({.compression = Compression::kFloat16, .feedback = Feedback::kNone}, x.size());
+    auto encoder = Make(
+        {.compression = Compression::kFloat16, .feedback = kernels::Feedback::kNone}, x.size());
     const Encoded got = Encode(encoder.get(), x);
     ASSERT_TRUE(got.status.ok()) << got.status;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -106,7 +107,8 @@ TEST(Encoder, HalvesOfVectorsOfAnyMagnitudeKeepElevenDigits) {
 TEST(Encoder, Int8IsWrongByAtMostHalfTheScale) {
   for (int seed = 0; seed < 20; ++seed) {
     const Floats x = Normal(2500, seed, std::ldexp(1.0f, seed * 10 - 100));
-    auto encoder = Make({.compression = Compression::kInt8, .feedback = Feedback::kNone}, x.size());
+    auto encoder =
+        Make({.compression = Compression::kInt8, .feedback = kernels::Feedback::kNone}, x.size());
     const Encoded got = Encode(encoder.get(), x);
     for (size_t i = 0; i < x.size(); ++i) {
       float scale;
@@ -172,15 +174,15 @@ TEST(Encoder, TopKSendsExactlyTheLargestAndOfEqualOnesThoseOfLowestIndex) {
 TEST(Encoder, TopKIsExactWhereTheSampleMisleads) {
   // The places that are sampled hold large elements, and the others small ones; then nothing but a
   // few elements at places that are not sampled.
-  const size_t n = 100000, runs = SampleCount(n) / kSampleRun, stride = n / runs;
+  const size_t n = 100000, runs = kernels::SampleCount(n) / kernels::kSampleRun, stride = n / runs;
   Floats x(n, 0.001f);
   for (size_t run = 0; run < runs; ++run) {
-    for (size_t j = 0; j < kSampleRun; ++j) x[run * stride + j] = 1.0f;
+    for (size_t j = 0; j < kernels::kSampleRun; ++j) x[run * stride + j] = 1.0f;
   }
   auto encoder = Make({.compression = Compression::kTopK, .density = 0.2}, n);
   Encoded got = Encode(encoder.get(), x);
   EXPECT_EQ(got.payload.size(), 4 + 8 * 20000u);
-  EXPECT_EQ(std::count(got.decoded.begin(), got.decoded.end(), 1.0f), kSampleMax);
+  EXPECT_EQ(std::count(got.decoded.begin(), got.decoded.end(), 1.0f), kernels::kSampleMax);
 
   Floats few(n);
   for (size_t i = 20; i < n; i += stride) few[i] = -2.0f;
@@ -188,11 +190,12 @@ TEST(Encoder, TopKIsExactWhereTheSampleMisleads) {
   EXPECT_EQ(Encode(other.get(), few).decoded, few);
   EXPECT_EQ(Encode(other.get(), Floats(n)).payload.size(), 4u);
 
-  auto following =
-      Make({.compression = Compression::kTopK, .feedback = Feedback::kFollow, .density = 0.2}, n);
+  auto following = Make(
+      {.compression = Compression::kTopK, .feedback = kernels::Feedback::kFollow, .density = 0.2},
+      n);
   got = Encode(following.get(), x);
   EXPECT_EQ(got.payload.size(), 4 + 8 * 20000u);
-  EXPECT_EQ(std::count(got.decoded.begin(), got.decoded.end(), 1.0f), kSampleMax);
+  EXPECT_EQ(std::count(got.decoded.begin(), got.decoded.end(), 1.0f), kernels::kSampleMax);
   EXPECT_EQ(StateOf(*following, 0), got.decoded);
 }
 
@@ -301,13 +304,13 @@ TEST(Encoder, OptionsOutOfRangeAreRefusedByName) {
             "density is nan, not above 0 and at most 0.5");
   EXPECT_EQ(error({.compression = Compression::kDgc, .momentum = 1.0f}),
             "momentum is 1, not at least 0 and below 1");
-  EXPECT_EQ(error({.compression = Compression::kOneBit, .feedback = Feedback::kNone}),
+  EXPECT_EQ(error({.compression = Compression::kOneBit, .feedback = kernels::Feedback::kNone}),
             "feedback is off, which 1-bit does not allow");
-  EXPECT_EQ(error({.compression = Compression::kTopK, .feedback = Feedback::kNone}),
+  EXPECT_EQ(error({.compression = Compression::kTopK, .feedback = kernels::Feedback::kNone}),
             "feedback is off, which sparse does not allow");
-  EXPECT_EQ(error({.compression = Compression::kDgc, .feedback = Feedback::kFollow}),
+  EXPECT_EQ(error({.compression = Compression::kDgc, .feedback = kernels::Feedback::kFollow}),
             "DGC compresses gradients, not versions of weights");
-  EXPECT_EQ(error({.compression = Compression::kInt8, .feedback = Feedback::kNone}), "");
+  EXPECT_EQ(error({.compression = Compression::kInt8, .feedback = kernels::Feedback::kNone}), "");
   auto encoder = Make({.compression = Compression::kInt8}, 10);
   EncoderScratch scratch;
   std::vector<std::byte> small(13);
@@ -351,13 +354,14 @@ Floats Gradient(size_t n, std::mt19937* random) {
 class Sender {
  public:
   Sender(const CompressionOptions& options, size_t n)
-      : encoder_(*Encoder::Create(options, n, Cpu())), payload_(encoder_->encoded_bytes_max()) {}
+      : encoder_(*Encoder::Create(options, n, kernels::Cpu())),
+        payload_(encoder_->encoded_bytes_max()) {}
 
   // Encodes, and hands over the payload that a receiver would check.
   CheckedPayload Send(const Floats& x) {
     const auto bytes = encoder_->Encode(x, &scratch_, absl::MakeSpan(payload_));
     EXPECT_TRUE(bytes.ok()) << bytes.status();
-    auto checked = CheckedPayload::Check(Cpu(), encoder_->codec(), x.size(),
+    auto checked = CheckedPayload::Check(kernels::Cpu(), encoder_->codec(), x.size(),
                                          absl::MakeConstSpan(payload_).subspan(0, *bytes));
     EXPECT_TRUE(checked.ok()) << checked.status();
     return *checked;
@@ -421,7 +425,7 @@ TEST_P(FeedbackOf, WhatIsKeptDoesNotGrowWithTheSteps) {
 }
 
 CompressionOptions Following(CompressionOptions options) {
-  options.feedback = Feedback::kFollow;
+  options.feedback = kernels::Feedback::kFollow;
   return options;
 }
 
@@ -508,12 +512,13 @@ proto::Encoding Dgc(float density, float warmup_epochs) {
 }
 
 TEST(JobCompression, TakesOverWhatTheEncodingSays) {
-  const CompressionOptions options = MakeCompression(Dgc(0.125f, 4), Feedback::kResidual);
+  const CompressionOptions options = MakeCompression(Dgc(0.125f, 4), kernels::Feedback::kResidual);
   EXPECT_EQ(options.compression, Compression::kDgc);
   EXPECT_EQ(options.density, 0.125);
   EXPECT_EQ(options.momentum, 0.75f);
-  EXPECT_EQ(options.feedback, Feedback::kResidual);
-  EXPECT_EQ(MakeCompression(proto::Encoding(), Feedback::kFollow).compression, Compression::kNone);
+  EXPECT_EQ(options.feedback, kernels::Feedback::kResidual);
+  EXPECT_EQ(MakeCompression(proto::Encoding(), kernels::Feedback::kFollow).compression,
+            Compression::kNone);
 }
 
 TEST(JobCompression, KnowsThePayloadOfEachCodec) {
@@ -546,4 +551,4 @@ TEST(JobCompression, DgcIsNeverSparserThanAskedForAndMayHaveNoWarmUp) {
 
 }  // namespace
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

@@ -9,7 +9,7 @@
 #include "common/require.h"
 #include "numerics/present_update.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 constexpr double kLarsEpsilon = 1e-8;
@@ -33,7 +33,7 @@ double SumOfSquares(const float* x, size_t n) {
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
-NormUpdate::NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
+NormUpdate::NormUpdate(const kernels::Kernels& kernels, BufferPool& pool, const proto::Job& job,
                        uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map,
                        bool says_rates, bool marks_absent)
     : kernels_(kernels),
@@ -138,16 +138,16 @@ double NormUpdate::ClipFactor(const std::vector<Norms>& norms) const {
   return norm > clip_norm_ ? clip_norm_ / norm : 1;
 }
 
-OptimizerStep NormUpdate::MakeStep(const OptimizerRun& run, const Norms& norms,
-                                   const Update& update, double clip) const {
+kernels::OptimizerStep NormUpdate::MakeStep(const OptimizerRun& run, const Norms& norms,
+                                            const Update& update, double clip) const {
   const double rate = update.lr * run.lr_multiplier;
   const double decay = double{rule_.optimizer.weight_decay} * run.decay_multiplier;
-  OptimizerStep step = {.lr = static_cast<float>(rate),
-                        .decay = static_cast<float>(decay),
-                        .gradient_scale = static_cast<float>(clip),
-                        .update = update.number,
-                        .sgd_share = update.sgd_share,
-                        .rms_share = update.rms_share};
+  kernels::OptimizerStep step = {.lr = static_cast<float>(rate),
+                                 .decay = static_cast<float>(decay),
+                                 .gradient_scale = static_cast<float>(clip),
+                                 .update = update.number,
+                                 .sgd_share = update.sgd_share,
+                                 .rms_share = update.rms_share};
   if (run.averaged) step.gradient_scale = 1;
   if (lars_coefficient_ == 0 || run.averaged) return step;
   // v = momentum v + rate trust (g + decay w), w -= v: the momentum rule at rate 1.
@@ -187,4 +187,4 @@ void NormUpdate::Apply(uint64_t samples, const StepRate& rate) {
   complete_ = 0;
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

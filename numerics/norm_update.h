@@ -19,7 +19,7 @@
 #include "proto/job.pb.h"
 #include "proto/record.pb.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // The sum of squares in double, in a fixed order: the same bits wherever it is taken.
 double SumOfSquares(const float* x, size_t n);
@@ -35,7 +35,7 @@ class NormUpdate {
  public:
   // A valid layout, cut by `map`; a job whose defaults are filled in, and whether its program says
   // rates; JobRecord's marks_absent. All outlives this.
-  NormUpdate(const Kernels& kernels, BufferPool& pool, const proto::Job& job,
+  NormUpdate(const kernels::Kernels& kernels, BufferPool& pool, const proto::Job& job,
              uint64_t samples_per_epoch, const proto::Layout& layout, const ChunkMap& map,
              bool says_rates = false, bool marks_absent = false);
 
@@ -85,10 +85,10 @@ class NormUpdate {
   std::shared_ptr<float> Owned(const Bytes& vector) const;
   std::vector<Norms> MeasureNorms() const;  // by tensor
   double ClipFactor(const std::vector<Norms>& norms) const;
-  OptimizerStep MakeStep(const OptimizerRun& run, const Norms& norms, const Update& update,
-                         double clip) const;
+  kernels::OptimizerStep MakeStep(const OptimizerRun& run, const Norms& norms, const Update& update,
+                                  double clip) const;
 
-  const Kernels& kernels_;
+  const kernels::Kernels& kernels_;
   BufferPool& pool_;
   const UpdateRule rule_;
   const double clip_norm_;         // 0: gradients stay
@@ -102,6 +102,6 @@ class NormUpdate {
   bool is_restored_ = false;
 };
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_NORM_UPDATE_H_

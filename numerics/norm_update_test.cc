@@ -10,7 +10,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 // Tensors that chunks cut: a matrix (0 to 9), a bias (10 to 12), statistics (13 to 14).
@@ -41,8 +41,8 @@ struct World {
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
         "schedule { base_lr: 0.5 } optimizer { " + optimizer + " }", &job));
     FillDefaults(&job);
-    update =
-        std::make_unique<NormUpdate>(Cpu(), pool, job, 100, Layout(), map, false, marks_absent);
+    update = std::make_unique<NormUpdate>(kernels::Cpu(), pool, job, 100, Layout(), map, false,
+                                          marks_absent);
   }
 
   void Seed() {
@@ -228,4 +228,4 @@ TEST(NormUpdate, ImagesThatDoNotFitAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace strata::kernels
+}  // namespace strata::numerics

@@ -13,7 +13,7 @@
 #include "numerics/top_k.h"
 #include "numerics/weight_state.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 // A message's buffer would stay beside the first update's for as long as the allocator keeps it: a
@@ -21,7 +21,7 @@ namespace {
 TEST(WeightState, KeepsNothingOfTheMessageThatFirstWeightsCameIn) {
   BufferPool pool;
   UpdateRule rule;
-  WeightState state(Cpu(), pool, rule, 64, {{.offset = 0, .count = 64}});
+  WeightState state(kernels::Cpu(), pool, rule, 64, {{.offset = 0, .count = 64}});
   const auto message = std::make_shared<std::vector<float>>(64, 1.5f);
   state.Seed(Bytes(message, reinterpret_cast<const std::byte*>(message->data()), 256), 7);
   EXPECT_EQ(message.use_count(), 1);
@@ -59,8 +59,8 @@ TEST(WeightState, WhatHasNoGradientIsAsIfTheUpdateHadNotBeenMade) {
   for (const OptimizerKind kind : kKinds) {
     BufferPool pool;
     const UpdateRule rule = Marking(kind);
-    WeightState some(Cpu(), pool, rule, 5, runs), fewer(Cpu(), pool, rule, 5, runs),
-        all(Cpu(), pool, rule, 5, runs);
+    WeightState some(kernels::Cpu(), pool, rule, 5, runs),
+        fewer(kernels::Cpu(), pool, rule, 5, runs), all(kernels::Cpu(), pool, rule, 5, runs);
     for (WeightState* state : {&some, &fewer, &all}) state->Seed(View(first), 1);
     for (int step = 0; step < 5; ++step) {
       const bool is_absent = step == 1 || step == 2;
@@ -87,7 +87,8 @@ TEST(WeightState, ImagesHaveTheUpdatesThatElementsHaveMissed) {
   for (const OptimizerKind kind : kKinds) {
     BufferPool pool;
     const UpdateRule rule = Marking(kind);
-    WeightState one(Cpu(), pool, rule, 3, runs), other(Cpu(), pool, rule, 3, runs);
+    WeightState one(kernels::Cpu(), pool, rule, 3, runs),
+        other(kernels::Cpu(), pool, rule, 3, runs);
     one.Seed(View({1, 2, 3}), 1);
     one.Apply(View({1, kAbsent, 1}), 1, 1, {.said = 0.1});
     one.Apply(View({kAbsent, kAbsent, 2}), 1, 1, {.said = 0.1});
@@ -102,7 +103,7 @@ TEST(WeightState, ImagesHaveTheUpdatesThatElementsHaveMissed) {
 TEST(WeightState, ImagesThatCountUpdatesWhichWereNotMadeAreRefused) {
   BufferPool pool;
   const UpdateRule rule = Marking(OptimizerKind::kAdam);
-  WeightState state(Cpu(), pool, rule, 2, {{.offset = 0, .count = 2}});
+  WeightState state(kernels::Cpu(), pool, rule, 2, {{.offset = 0, .count = 2}});
   const std::vector<float> some = {1, 2};
   for (const float missed : {-1.0f, 0.5f, 4.0f, NAN, INFINITY}) {
     const std::vector<float> bad = {0, missed};
@@ -117,7 +118,7 @@ TEST(WeightState, ImagesThatCountUpdatesWhichWereNotMadeAreRefused) {
 TEST(WeightState, WhatIsAveragedIsWrittenAlsoWhereNobodyHasAPart) {
   BufferPool pool;
   const UpdateRule rule = Marking(OptimizerKind::kAdam);
-  WeightState state(Cpu(), pool, rule, 2,
+  WeightState state(kernels::Cpu(), pool, rule, 2,
                     {{.offset = 0, .count = 1}, {.offset = 1, .count = 1, .averaged = true}});
   state.Seed(View({7, 7}), 1);
   state.Apply(View({kAbsent, kAbsent}), 1, 1, {.said = 0.1});
@@ -128,13 +129,13 @@ TEST(WeightState, AZeroGradientIsAGradientWhereNothingIsMarked) {
   BufferPool pool;
   UpdateRule rule = Marking(OptimizerKind::kSgd);
   rule.marks_absent = false;
-  WeightState state(Cpu(), pool, rule, 1, {{.offset = 0, .count = 1}});
+  WeightState state(kernels::Cpu(), pool, rule, 1, {{.offset = 0, .count = 1}});
   state.Seed(View({1}), 1);
   state.Apply(View({kAbsent}), 1, 1, {.said = 0.5});
   EXPECT_EQ(WeightsOf(state), std::vector<float>{0.95f});
 }
 
-const SparseCodec& kSparse = Cpu().codec.sparse;
+const kernels::SparseCodec& kSparse = kernels::Cpu().codec.sparse;
 
 using Draw = std::function<uint32_t(std::mt19937&)>;
 
@@ -151,7 +152,7 @@ const std::vector<Draw>& Draws() {
   return draws;
 }
 
-std::vector<uint32_t> Room(size_t n) { return std::vector<uint32_t>(n + kCandidateSlack); }
+std::vector<uint32_t> Room(size_t n) { return std::vector<uint32_t>(n + kernels::kCandidateSlack); }
 
 TEST(TopK, TheCutIsThatOfTheSortedMagnitudes) {
   std::mt19937 random(1);
@@ -229,4 +230,4 @@ TEST(TopK, WithoutASampleOrIfMostAreWantedEveryElementButZerosReachTheThreshold)
 }
 
 }  // namespace
-}  // namespace strata::kernels
+}  // namespace strata::numerics

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "common/copies.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 namespace {
 
@@ -29,8 +29,9 @@ void PresentUpdate::Begin(BufferPool& pool, bool marks_absent, OptimizerKind kin
   has_all_ = !has_absent && (!marks_absent || missed_ == nullptr);
 }
 
-void PresentUpdate::Apply(const Kernels& kernels, const OptimizerParams& params, OptimizerStep step,
-                          const Vectors& whole, size_t begin, size_t count) {
+void PresentUpdate::Apply(const kernels::Kernels& kernels, const OptimizerParams& params,
+                          kernels::OptimizerStep step, const Vectors& whole, size_t begin,
+                          size_t count) {
   const auto optimize = [&](size_t first, size_t last) {
     kernels.optimize(params, step, whole.gradient + first, whole.w_in + first, whole.w_out + first,
                      whole.state0 == nullptr ? nullptr : whole.state0 + first,
@@ -97,4 +98,4 @@ absl::Status CheckImage(const WeightImage& image, OptimizerKind kind, uint32_t e
   return absl::OkStatus();
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

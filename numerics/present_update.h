@@ -16,7 +16,7 @@
 #include "common/job/optimizer.h"
 #include "kernels/kernels.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // True for the gradient (-0.0) that stands for none.
 inline bool IsAbsent(float gradient) { return std::bit_cast<uint32_t>(gradient) == 0x80000000; }
@@ -48,8 +48,8 @@ class PresentUpdate {
              absl::Span<const float> gradient);
   // Applies `step` to the elements [begin, begin + count) of the vectors that are present; a mean
   // (OptimizerKind::kMean) is written to all.
-  void Apply(const Kernels& kernels, const OptimizerParams& params, OptimizerStep step,
-             const Vectors& whole, size_t begin, size_t count);
+  void Apply(const kernels::Kernels& kernels, const OptimizerParams& params,
+             kernels::OptimizerStep step, const Vectors& whole, size_t begin, size_t count);
 
   // The updates that each element has missed, whole numbers; null: none has missed any, or the
   // optimizer does not count.
@@ -71,6 +71,6 @@ void CopyState(BufferPool& pool, const std::shared_ptr<float>& state0,
 // Errors: InvalidArgument naming what differs.
 absl::Status CheckImage(const WeightImage& image, OptimizerKind kind, uint32_t elements);
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_PRESENT_UPDATE_H_

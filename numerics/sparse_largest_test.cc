@@ -38,7 +38,7 @@ class OnDevice {
     std::vector<std::byte> payload;
   };
   Step Encode(const std::vector<float>& x, bool is_dgc, float factor, uint32_t k) {
-    const kernels::Accumulators accumulators = {.feedback = Feedback::kResidual,
+    const kernels::Accumulators accumulators = {.feedback = kernels::Feedback::kResidual,
                                                 .state = vector(1),
                                                 .momentum = is_dgc ? vector(2) : nullptr,
                                                 .factor = factor};

@@ -7,7 +7,7 @@
 #include "common/require.h"
 #include "common/wire/payload.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 constexpr uint32_t kMagnitude = 0x7fffffff;
@@ -25,7 +25,7 @@ size_t LargestCount(double density, size_t n) {
   return std::clamp<uint64_t>(wanted, std::min<size_t>(1, n), wire::SparseCountMax(n));
 }
 
-Cut CutOfLargest(const SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
+Cut CutOfLargest(const kernels::SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
                  uint32_t least, uint32_t* scratch) {
   STRATA_REQUIRE(1 <= k && k <= n);
   // At least k magnitudes reach `low`, namely `reach_low`, and fewer reach `high`; `dropped` of
@@ -51,8 +51,8 @@ Cut CutOfLargest(const SparseCodec& sparse, const uint32_t* bits, size_t n, size
   return {low, k - reach_high, reach_low - reach_high};
 }
 
-uint32_t ThresholdFromSample(const SparseCodec& sparse, const uint32_t* sample, size_t sampled,
-                             size_t n, size_t k, uint32_t* scratch) {
+uint32_t ThresholdFromSample(const kernels::SparseCodec& sparse, const uint32_t* sample,
+                             size_t sampled, size_t n, size_t k, uint32_t* scratch) {
   if (sampled == 0) return 1;
   // A count of the sample scatters by about its root: at four of those too few candidates are rare.
   const double expected = static_cast<double>(sampled) * static_cast<double>(k) / n;
@@ -62,8 +62,8 @@ uint32_t ThresholdFromSample(const SparseCodec& sparse, const uint32_t* sample, 
   return CutOfLargest(sparse, sample, sampled, wanted, 1, scratch).cut;
 }
 
-void KeepLargest(const SparseCodec& sparse, const Candidates& candidates, size_t n, size_t k,
-                 uint32_t least, uint32_t* scratch) {
+void KeepLargest(const kernels::SparseCodec& sparse, const kernels::Candidates& candidates,
+                 size_t n, size_t k, uint32_t least, uint32_t* scratch) {
   const Cut cut = CutOfLargest(sparse, candidates.bits, n, k, least, scratch);
   if (cut.at_cut == cut.equal) {
     sparse.keep(candidates, n, cut.cut);
@@ -75,10 +75,10 @@ void KeepLargest(const SparseCodec& sparse, const Candidates& candidates, size_t
     equal += (candidates.bits[split] & kMagnitude) == cut.cut ? 1 : 0;
   }
   const size_t kept = sparse.keep(candidates, split, cut.cut);
-  const Candidates rest = {candidates.indices + split, candidates.bits + split};
+  const kernels::Candidates rest = {candidates.indices + split, candidates.bits + split};
   const size_t after = sparse.keep(rest, n - split, cut.cut + 1);
   std::memmove(candidates.indices + kept, rest.indices, after * sizeof(uint32_t));
   std::memmove(candidates.bits + kept, rest.bits, after * sizeof(uint32_t));
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

@@ -6,7 +6,7 @@
 
 #include "kernels/codec_kernels.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // Magnitudes are bits of floats without their sign, which order as the floats do; NaN and infinity
 // are above all others. What is given may have signs.
@@ -23,19 +23,19 @@ struct Cut {
 
 // Exact, by bisection. All magnitudes, or at least k of them, are `least` >= 1 or more. `scratch`
 // has room for n + kCandidateSlack. REQUIRES: 1 <= k <= n.
-Cut CutOfLargest(const SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
+Cut CutOfLargest(const kernels::SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
                  uint32_t least, uint32_t* scratch);
 
 // A threshold that about k of n elements reach, rather too low than too high, from a sample of
 // `sampled`; 1 (every element but zeros) where the sample is too small to tell.
-uint32_t ThresholdFromSample(const SparseCodec& sparse, const uint32_t* sample, size_t sampled,
-                             size_t n, size_t k, uint32_t* scratch);
+uint32_t ThresholdFromSample(const kernels::SparseCodec& sparse, const uint32_t* sample,
+                             size_t sampled, size_t n, size_t k, uint32_t* scratch);
 
 // The k largest of n candidates, of equal ones those of lowest index: moves them to the front, in
 // the order that they have. All magnitudes are at least `least`. REQUIRES: 1 <= k <= n.
-void KeepLargest(const SparseCodec& sparse, const Candidates& candidates, size_t n, size_t k,
-                 uint32_t least, uint32_t* scratch);
+void KeepLargest(const kernels::SparseCodec& sparse, const kernels::Candidates& candidates,
+                 size_t n, size_t k, uint32_t least, uint32_t* scratch);
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_TOP_K_H_

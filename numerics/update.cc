@@ -3,11 +3,12 @@
 #include "common/job/consistency.h"
 #include "common/job/job.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
-void ApplyUpdate(const Kernels& kernels, const OptimizerParams& params, const Update& update,
-                 absl::Span<const OptimizerRun> runs, const float* gradient_sum, const float* w_in,
-                 float* w_out, float* state0, float* state1) {
+void ApplyUpdate(const kernels::Kernels& kernels, const OptimizerParams& params,
+                 const Update& update, absl::Span<const OptimizerRun> runs,
+                 const float* gradient_sum, const float* w_in, float* w_out, float* state0,
+                 float* state1) {
   for (const OptimizerRun& run : runs) {
     const size_t at = run.offset;
     kernels.optimize(RunParams(params, run), MakeStep(params, update, run), gradient_sum + at,
@@ -47,4 +48,4 @@ Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number, const
   return update;
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

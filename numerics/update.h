@@ -9,14 +9,14 @@
 #include "kernels/kernels.h"
 #include "proto/job.pb.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // One optimizer update of a chunk (or of a whole arena): what is the same for all of its runs.
 struct Update {
   double lr = 0.0;  // the schedule's or the program's, times damping
   float gradient_scale = 1.0f;
   uint64_t number = 1;  // from 1; Adam's t
-  bool far = false;     // as in OptimizerStep
+  bool far = false;     // as in kernels::OptimizerStep
   float sgd_share = 1.0f, rms_share = 0.0f;
 };
 
@@ -24,14 +24,15 @@ struct Update {
 // averaged become the mean gradient. All weights are updated through this function, so that the
 // same gradients give the same bits wherever the optimizer runs. Pointers as in Kernels::optimize;
 // they cover all runs.
-void ApplyUpdate(const Kernels& kernels, const OptimizerParams& params, const Update& update,
-                 absl::Span<const OptimizerRun> runs, const float* gradient_sum, const float* w_in,
-                 float* w_out, float* state0, float* state1);
+void ApplyUpdate(const kernels::Kernels& kernels, const OptimizerParams& params,
+                 const Update& update, absl::Span<const OptimizerRun> runs,
+                 const float* gradient_sum, const float* w_in, float* w_out, float* state0,
+                 float* state1);
 
 // One run's part of an update: MakeStep applies the run's multipliers, RunParams takes the mean
 // instead of the optimizer if the run is averaged.
-inline OptimizerStep MakeStep(const OptimizerParams& params, const Update& update,
-                              const OptimizerRun& run) {
+inline kernels::OptimizerStep MakeStep(const OptimizerParams& params, const Update& update,
+                                       const OptimizerRun& run) {
   return {
       .lr = static_cast<float>(update.lr * run.lr_multiplier),
       .decay = params.weight_decay * run.decay_multiplier,
@@ -56,7 +57,7 @@ struct UpdateRule {
   uint32_t epochs = 1;
   bool has_multipliers = true;  // the layout's, of learning rate and decay
   bool says_rates = false;      // each update is given its rate, whatever the schedule is
-  bool far = false;             // as in OptimizerStep
+  bool far = false;             // as in kernels::OptimizerStep
   bool marks_absent = false;    // JobRecord's: see numerics/present_update.h
 
   // Vectors of optimizer state, also that of the updates that elements have missed.
@@ -83,6 +84,6 @@ UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch
 Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number,
                 const StepRate& step = {});
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_UPDATE_H_

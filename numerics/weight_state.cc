@@ -8,7 +8,7 @@
 #include "numerics/present_update.h"
 #include "numerics/update.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 namespace {
 
 std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
@@ -19,7 +19,7 @@ std::shared_ptr<float> Zeros(BufferPool& pool, uint32_t count) {
 
 }  // namespace
 
-WeightState::WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+WeightState::WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
                          uint32_t elements, std::vector<OptimizerRun> runs)
     : kernels_(kernels),
       pool_(pool),
@@ -97,4 +97,4 @@ void WeightState::Skip() {
   ++version_;
 }
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics

@@ -16,7 +16,7 @@
 #include "numerics/present_update.h"
 #include "numerics/update.h"
 
-namespace strata::kernels {
+namespace strata::numerics {
 
 // The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable
 // buffers: an update writes a new one, so answers on their way out keep reading the old one.
@@ -25,8 +25,8 @@ namespace strata::kernels {
 class WeightState {
  public:
   // All of it outlives this.
-  WeightState(const Kernels& kernels, BufferPool& pool, const UpdateRule& rule, uint32_t elements,
-              std::vector<OptimizerRun> runs);
+  WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
+              uint32_t elements, std::vector<OptimizerRun> runs);
 
   bool seeded() const { return !weights_.empty(); }
   // The first weights. They are copied: a message's buffer, kept until the first update replaces
@@ -83,7 +83,7 @@ class WeightState {
   // Returns a copy to update.
   std::shared_ptr<float> Owned(const Bytes& vector) const;
 
-  const Kernels& kernels_;
+  const kernels::Kernels& kernels_;
   BufferPool& pool_;
   const UpdateRule& rule_;
   const uint32_t elements_;
@@ -100,6 +100,6 @@ class WeightState {
   uint64_t samples_ = 0;
 };
 
-}  // namespace strata::kernels
+}  // namespace strata::numerics
 
 #endif  // STRATA_NUMERICS_WEIGHT_STATE_H_

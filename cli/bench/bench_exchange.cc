@@ -95,9 +95,9 @@ absl::Status CheckExact(const proto::Job& job) {
 // disturb each other.
 uint64_t BytesInFlight(const proto::Job& job, const ExchangeBenchOptions& options) {
   const uint64_t elements = options.bytes / sizeof(float);
-  const uint64_t push = wire::EncodedBytesMax(kernels::WireCodec(job.push()), elements);
+  const uint64_t push = wire::EncodedBytesMax(numerics::WireCodec(job.push()), elements);
   if (IsServerless(options)) return push;
-  const uint64_t pull = wire::EncodedBytesMax(kernels::WireCodec(job.pull()), elements);
+  const uint64_t pull = wire::EncodedBytesMax(numerics::WireCodec(job.pull()), elements);
   return options.hosts_file.empty() ? (push + pull) / 2 : std::max(push, pull);
 }
 

@@ -82,15 +82,15 @@ float MadeWeight(uint64_t element) {
 
 std::vector<ChunkImage> MadeImages(const proto::JobRecord& record, uint64_t steps) {
   const ChunkMap map(record.layout().elements(), kChunkElements);
-  const kernels::UpdateRule rule = kernels::MakeUpdateRule(record.job(), kSamples);
+  const numerics::UpdateRule rule = numerics::MakeUpdateRule(record.job(), kSamples);
   BufferPool pool;
   std::vector<ChunkImage> images;
   for (uint32_t c = 0; c < map.chunks(); ++c) {
     const ChunkId chunk(c);
     const uint64_t begin = map.OffsetOf(chunk);
     const uint32_t count = map.ElementsOf(chunk);
-    kernels::WeightState weights(kernels::Cpu(), pool, rule, count,
-                                 OptimizerRuns(record.layout(), map, chunk));
+    numerics::WeightState weights(kernels::Cpu(), pool, rule, count,
+                                  OptimizerRuns(record.layout(), map, chunk));
     const auto first = [](uint64_t, uint64_t element) { return MadeWeight(element); };
     weights.Seed(Floats(pool, begin, count, first, 0), 0);
     for (uint64_t step = 1; step <= steps; ++step) {

@@ -283,7 +283,7 @@ absl::Status VirtualNode::TakeWeights(ChunkId chunk, uint32_t first_element, con
 }
 
 absl::Status VirtualNode::AddToWeights(ChunkId chunk, uint32_t first_element,
-                                       const kernels::CheckedPayload& delta) {
+                                       const numerics::CheckedPayload& delta) {
   float* const weights = weights_.data() + map_.OffsetOf(chunk) + first_element;
   delta.AddTo(weights, weights);
   return absl::OkStatus();

@@ -59,7 +59,7 @@ struct DeviceSparseCodec {
   // out[indices[j]] = base + value: onto what stands in `out`.
   absl::Status (*add)(Stream& stream, const std::byte* indices, const std::byte* values,
                       size_t count, float* out);
-  // A step of kernels::Encoder as a whole: makes p, writes the payload of the k largest |p|, of
+  // A step of numerics::Encoder as a whole: makes p, writes the payload of the k largest |p|, of
   // equal ones those of lowest index, or of all that are not zero, and takes them from state and
   // momentum. 1 <= k; `payload`, at a multiple of 4, has room for 4 + 8 k bytes. kBad if one of
   // them is not finite. For kResidual alone.

@@ -100,7 +100,7 @@ void AnswerSender::SetWeights(const DueAnswer& answer, ChunkState* state, wire::
   }
   TraceSpan span(answer.again ? nullptr : trace_->log(), proto::TraceEvent::ENCODE,
                  ChunkId(header.chunk), answer.clock, header.node);
-  const kernels::WeightState& weights = state->weights();
+  const numerics::WeightState& weights = state->weights();
   absl::StatusOr<NodeCopies::Answer> encoded =
       answer.again ? state->copies().WholeCopy(answer.node)
                    : state->copies().Next(answer.node, weights.weights(), weights.version());

@@ -14,7 +14,7 @@ namespace {
 
 void AddCodecs(const ShardPlan& plan, uint64_t own, uint64_t chunk, MemoryFormula* need) {
   const AnswerRules& answers = plan.rules.answers;
-  const wire::Codec codec = kernels::WireCodec(answers.compression.compression);
+  const wire::Codec codec = numerics::WireCodec(answers.compression.compression);
   if (codec != wire::Codec::kNone) {
     const uint64_t copies = answers.shared ? (answers.keeps_previous ? 3 : 2) : plan.nodes.size();
     need->Add(absl::StrFormat("nodes' copies %d x %s", copies, BytesText(own)),

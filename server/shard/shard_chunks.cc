@@ -7,7 +7,7 @@
 namespace strata::server {
 
 ShardChunks::ShardChunks(const ShardPlan& plan, const kernels::Kernels& kernels, BufferPool& pool,
-                         kernels::EncoderScratch* scratch)
+                         numerics::EncoderScratch* scratch)
     : plan_(plan) {
   for (const OwnChunk& chunk : plan_.chunks) {
     chunks_.push_back(std::make_unique<ChunkState>(kernels, pool, scratch, plan_.rules,

@@ -32,7 +32,7 @@ class ShardChunks {
  public:
   // All outlive it; `scratch` is the thread's.
   ShardChunks(const ShardPlan& plan, const kernels::Kernels& kernels, BufferPool& pool,
-              kernels::EncoderScratch* scratch);
+              numerics::EncoderScratch* scratch);
 
   size_t size() const { return chunks_.size(); }
   ChunkState& operator[](size_t chunk) { return *chunks_[chunk]; }

@@ -187,7 +187,7 @@ class ShardCore {
 
   const kernels::Kernels& kernels_;
   const NewMemory new_memory_;
-  kernels::EncoderScratch scratch_;
+  numerics::EncoderScratch scratch_;
   const std::function<absl::Time()> trace_clock_;
   size_t traced_ = 0;                         // jobs
   std::optional<uint64_t> fill_ahead_bytes_;  // none: as plans say

@@ -12,7 +12,7 @@ namespace strata::server {
 namespace {
 
 using Floats = std::vector<float>;
-using kernels::Compression;
+using numerics::Compression;
 using wire::Codec;
 using wire::ErrorCode;
 using wire::Op;
@@ -35,7 +35,7 @@ Floats Values(float step) {
 }
 
 Floats Decoded(const wire::Frame& frame, Floats onto = Floats(kElements, 0.0f)) {
-  const auto payload = kernels::CheckedPayload::Check(
+  const auto payload = numerics::CheckedPayload::Check(
       kernels::Cpu(), frame.header.codec, kElements,
       absl::MakeConstSpan(frame.payload.data(), frame.payload.size()));
   EXPECT_TRUE(payload.ok()) << payload.status();
@@ -54,9 +54,9 @@ wire::Frame Encoded(const proto::JobRecord& record, uint32_t node, uint64_t cloc
                     Compression compression) {
   wire::Frame frame = PushFrame(record, node, 0, clock, Values(clock), 4);
   const auto encoder =
-      *kernels::Encoder::Create({.compression = compression}, kElements, kernels::Cpu());
+      *numerics::Encoder::Create({.compression = compression}, kElements, kernels::Cpu());
   std::vector<std::byte> payload(encoder->encoded_bytes_max());
-  kernels::EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
   payload.resize(*encoder->Encode(Values(clock), &scratch, absl::MakeSpan(payload)));
   frame.header.codec = encoder->codec();
   SetPayload(std::move(payload), &frame);

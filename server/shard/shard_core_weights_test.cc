@@ -139,7 +139,7 @@ class ResumedJob : public testing::Test {
   }
 
   BufferPool pool_;
-  kernels::EncoderScratch scratch_;
+  numerics::EncoderScratch scratch_;
   Refusals refusals_;
   std::vector<ShardCut> cuts_;
   proto::JobRecord record_;

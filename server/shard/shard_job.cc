@@ -31,7 +31,7 @@ std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
 }  // namespace
 
 ShardJob::ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels,
-                   BufferPool& pool, kernels::EncoderScratch* scratch, Refusals* refusals,
+                   BufferPool& pool, numerics::EncoderScratch* scratch, Refusals* refusals,
                    std::vector<ShardCut>* cuts, std::unique_ptr<TraceLog> trace)
     : plan_(std::move(plan)),
       kernels_(kernels),
@@ -174,7 +174,7 @@ void ShardJob::Refuse(transport::ConnectionId connection, const wire::Frame& fra
 void ShardJob::OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                       size_t chunk, absl::Time now, std::vector<ShardAction>* actions) {
   ChunkState& state = chunks_[chunk];
-  const kernels::WeightState& weights = state.weights();
+  const numerics::WeightState& weights = state.weights();
   if ((frame.header.flags & wire::kFlagEmpty) != 0) {
     return GiveFirst(connection, node, frame, chunk, actions);
   }

@@ -37,7 +37,7 @@ class ShardJob {
   // All outlive it; `scratch` is the thread's, `refusals` and `cuts` are added to. If `trace` is
   // null, the job is not traced.
   ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels, BufferPool& pool,
-           kernels::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
+           numerics::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
            std::unique_ptr<TraceLog> trace);
 
   // HELLO binds a connection to a logical node, or to the primary, and is answered. Returns whether

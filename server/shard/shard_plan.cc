@@ -154,23 +154,25 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
   // Weights, optimizer state, mean square; and of each node what it has, what it was given, and a
   // push of each clock that may be incomplete.
   plan.copy_vectors_max = 8 + plan.nodes.size() * (4 + job.consistency().lazy().staleness());
-  plan.rules.push_codec = kernels::WireCodec(job.push());
+  plan.rules.push_codec = numerics::WireCodec(job.push());
   plan.rules.takes_sparse = job.consistency().lazy().has_significance();
   plan.logs_sums = plan.rules.mode->answers_alike() && SumsAreSmaller(plan.rules);
   plan.lets_begin_late = job.has_replace() || IsElastic(job);
   const bool is_exact = plan.rules.mode->answers_alike();
-  const bool encodes = kernels::WireCodec(job.pull()) != wire::Codec::kNone;
+  const bool encodes = numerics::WireCodec(job.pull()) != wire::Codec::kNone;
   plan.rules.keeps_previous = job.has_replace() && is_exact && !encodes;
   plan.rules.answers = {
-      .compression = kernels::MakeCompression(job.pull(), kernels::Feedback::kFollow),
+      .compression = numerics::MakeCompression(job.pull(), kernels::Feedback::kFollow),
       .shared = is_exact,
       .keeps_previous = job.has_replace() && is_exact && encodes};
   if (absl::Status status = plan.rules.answers.compression.Validate(); !status.ok()) return status;
-  plan.rules.update = kernels::MakeUpdateRule(job, record.samples_per_epoch(), record.says_rates());
+  plan.rules.update =
+      numerics::MakeUpdateRule(job, record.samples_per_epoch(), record.says_rates());
   plan.rules.update.marks_absent = record.marks_absent();
   // Encoders read the new weights again.
-  plan.rules.update.far = record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&
-                          plan.rules.answers.compression.compression == kernels::Compression::kNone;
+  plan.rules.update.far =
+      record.layout().elements() * sizeof(float) >= kernels::kFarBytes &&
+      plan.rules.answers.compression.compression == numerics::Compression::kNone;
   return plan;
 }
 

@@ -52,10 +52,10 @@ Floats TreeSum(const std::vector<Floats>& leaves, size_t begin, size_t end) {
 // Weights that each clock begins with, and the last ones, where `views` say who takes part.
 std::vector<Floats> WeightsByClock(const proto::JobRecord& record, const Views& views) {
   const ChunkMap map(ElasticCluster::kAllElements, kElasticNodesElements);
-  const kernels::UpdateRule rule =
-      kernels::MakeUpdateRule(record.job(), record.samples_per_epoch());
+  const numerics::UpdateRule rule =
+      numerics::MakeUpdateRule(record.job(), record.samples_per_epoch());
   BufferPool pool;
-  std::vector<std::unique_ptr<kernels::WeightState>> chunks;
+  std::vector<std::unique_ptr<numerics::WeightState>> chunks;
   Floats weights;
   for (uint32_t i = 0; i < ElasticCluster::kAllElements; ++i) {
     weights.push_back(ElasticCluster::FirstWeight(i));
@@ -63,8 +63,8 @@ std::vector<Floats> WeightsByClock(const proto::JobRecord& record, const Views& 
   for (uint32_t c = 0; c < map.chunks(); ++c) {
     const ChunkId id(c);
     chunks.push_back(
-        std::make_unique<kernels::WeightState>(kernels::Cpu(), pool, rule, kElasticNodesElements,
-                                               OptimizerRuns(record.layout(), map, id)));
+        std::make_unique<numerics::WeightState>(kernels::Cpu(), pool, rule, kElasticNodesElements,
+                                                OptimizerRuns(record.layout(), map, id)));
     chunks[c]->Seed(ToBytes(Floats(weights.begin() + c * kElasticNodesElements,
                                    weights.begin() + (c + 1) * kElasticNodesElements)),
                     0);

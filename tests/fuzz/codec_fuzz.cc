@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     kernels::FuzzDecoder(static_cast<strata::wire::Codec>(data[0] % 8), elements, bytes);
   } else if (elements > 0) {
     const int choice = data[0] % 0x80;
-    kernels::FuzzEncoder(static_cast<kernels::Compression>(choice % 7),
+    kernels::FuzzEncoder(static_cast<numerics::Compression>(choice % 7),
                          static_cast<kernels::Feedback>((choice / 7 + 1) % 3), elements, bytes);
   }
   return 0;

@@ -89,7 +89,7 @@ absl::StatusOr<RunFacts> LocalLink::Start(const JobFacts& facts) {
   absl::Status status = AwaitTraining(launch_, layout_, facts, agent_.get(), still_wanted_);
   if (!status.ok()) return status;
   facts_ = FactsAlone(launch_.record(), layout_, facts);
-  rule_ = kernels::MakeLocalUpdateRule(*job, facts_.samples_per_epoch, facts.says_rates);
+  rule_ = numerics::MakeLocalUpdateRule(*job, facts_.samples_per_epoch, facts.says_rates);
   const int vectors = StateVectors(rule_.optimizer.kind);
   if (vectors > 0) state0_.assign(layout_.elements(), 0.0f);
   if (vectors > 1) state1_.assign(layout_.elements(), 0.0f);
@@ -138,12 +138,12 @@ absl::Status LocalLink::Update(ChunkId chunk, uint64_t step) {
     return absl::OkStatus();
   }
   const uint64_t number = step + 1 - empty_steps_;
-  kernels::Update update = kernels::UpdateAt(rule_, samples_, number, {.said = rate_});
+  numerics::Update update = numerics::UpdateAt(rule_, samples_, number, {.said = rate_});
   update.gradient_scale = static_cast<float>(1.0 / step_samples_);
-  kernels::ApplyUpdate(kernels_, rule_.optimizer, update, runs_[chunk.value()],
-                       gradients_.data() + begin, w, w,
-                       state0_.empty() ? nullptr : state0_.data() + begin,
-                       state1_.empty() ? nullptr : state1_.data() + begin);
+  numerics::ApplyUpdate(kernels_, rule_.optimizer, update, runs_[chunk.value()],
+                        gradients_.data() + begin, w, w,
+                        state0_.empty() ? nullptr : state0_.data() + begin,
+                        state1_.empty() ? nullptr : state1_.data() + begin);
   return absl::OkStatus();
 }
 

@@ -59,7 +59,7 @@ class LocalLink final : public RankLink {
   const proto::Launch launch_;
   const std::shared_ptr<AgentChannel> agent_;
   const kernels::Kernels& kernels_;
-  kernels::UpdateRule rule_;
+  numerics::UpdateRule rule_;
   device::StillWanted still_wanted_;
   ReadImages read_;  // null: the job starts again
 

@@ -85,8 +85,8 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(chunk), clock);
     if (encodes) {
       const absl::Span<const std::byte> payload(sum.bytes.data(), sum.bytes.size());
-      const auto checked = kernels::CheckedPayload::Check(kernels::Cpu(), wire::Codec::kFloat16,
-                                                          map_.ElementsOf(ChunkId(chunk)), payload);
+      const auto checked = numerics::CheckedPayload::Check(
+          kernels::Cpu(), wire::Codec::kFloat16, map_.ElementsOf(ChunkId(chunk)), payload);
       ASSERT_TRUE(checked.ok()) << checked.status();
       EXPECT_EQ(arenas_->AddToWeights(ChunkId(chunk), 0, *checked), absl::OkStatus());
     } else {

@@ -98,7 +98,7 @@ absl::Status TrainingNode::TakeWeights(ChunkId chunk, uint32_t first_element,
 }
 
 absl::Status TrainingNode::AddToWeights(ChunkId chunk, uint32_t first_element,
-                                        const kernels::CheckedPayload& delta) {
+                                        const numerics::CheckedPayload& delta) {
   float* const weights = &weights_[map_.OffsetOf(chunk) + first_element];
   delta.AddTo(weights, weights);
   return absl::OkStatus();

@@ -82,7 +82,7 @@ class TrainingNode final : public ExchangeNode {
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
   absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
-                            const kernels::CheckedPayload& delta) override;
+                            const numerics::CheckedPayload& delta) override;
   absl::Status Landed(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) override;
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;

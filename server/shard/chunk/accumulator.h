@@ -21,7 +21,7 @@ namespace strata::server {
 struct Addend {
   Addend() = default;
   Addend(Bytes floats) : bytes(std::move(floats)) {}  // NOLINT: fp32 is its own encoding
-  Addend(Bytes payload, const kernels::CheckedPayload& checked)
+  Addend(Bytes payload, const numerics::CheckedPayload& checked)
       : bytes(std::move(payload)), encoded(checked) {}
 
   bool empty() const { return bytes.empty(); }
@@ -29,7 +29,7 @@ struct Addend {
   Bytes Decoded(BufferPool& pool) const;
 
   Bytes bytes;
-  std::optional<kernels::CheckedPayload> encoded;  // reads `bytes`; none: they are fp32
+  std::optional<numerics::CheckedPayload> encoded;  // reads `bytes`; none: they are fp32
   // fp32 that may hold NaN or infinity: a sum finds that in its own pass over them.
   bool unchecked = false;
 };

@@ -67,7 +67,7 @@ Bytes DelayCompensator::Correct(const Push& push, const Bytes& sum) const {
                             mean_square_.get(), mean.get(), count);
   if (chunk_.weights.marks_absent()) {
     for (size_t i = 0; i < count; ++i) {
-      mean.get()[i] = kernels::IsAbsent(sum.floats()[i]) ? -0.0f : mean.get()[i] + 0.0f;
+      mean.get()[i] = numerics::IsAbsent(sum.floats()[i]) ? -0.0f : mean.get()[i] + 0.0f;
     }
   }
   return AsBytes(mean, count);

@@ -79,7 +79,7 @@ std::vector<SumPart> ChunkCopyReader::Parts(
         Fail(absl::StrFormat("codec %d is unknown", part.codec()));
         return {};
       }
-      const absl::StatusOr<kernels::CheckedPayload> checked = kernels::CheckedPayload::Check(
+      const absl::StatusOr<numerics::CheckedPayload> checked = numerics::CheckedPayload::Check(
           kernels_, static_cast<wire::Codec>(part.codec()), elements_,
           absl::MakeConstSpan(payload.data(), payload.size()));
       if (!checked.ok()) {

@@ -69,7 +69,7 @@ void ChunkCuts::CutUpTo(uint64_t clock, const std::vector<uint64_t>& applied) {
   }
 }
 
-void GivenWeights::GiveToAll(const kernels::WeightState& weights) {
+void GivenWeights::GiveToAll(const numerics::WeightState& weights) {
   for (size_t node = 0; node < given_.size(); ++node) GiveTo(node, weights);
 }
 
@@ -94,7 +94,7 @@ void GivenWeights::Restore(ChunkCopyReader* reader) {
   }
 }
 
-size_t GivenWeights::bytes(const kernels::WeightState& newest) const {
+size_t GivenWeights::bytes(const numerics::WeightState& newest) const {
   size_t bytes = 0;
   for (const WeightVersion& one : given_) {
     if (one.version != newest.version()) bytes += one.weights.size();

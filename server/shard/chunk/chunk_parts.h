@@ -97,7 +97,7 @@ class StalenessGate {
 class ChunkCuts {
  public:
   // `every`: clocks from one image to the next; 0: none is taken. `weights` outlive it.
-  ChunkCuts(uint64_t every, const kernels::WeightState& weights)
+  ChunkCuts(uint64_t every, const numerics::WeightState& weights)
       : every_(every), next_(every), weights_(weights) {}
 
   // The weights continue from those of this clock, which has been cut.
@@ -123,7 +123,7 @@ class ChunkCuts {
 
   const uint64_t every_;
   uint64_t next_;
-  const kernels::WeightState& weights_;
+  const numerics::WeightState& weights_;
   std::vector<ChunkImage> images_;
 };
 
@@ -165,10 +165,10 @@ class GivenWeights {
  public:
   explicit GivenWeights(size_t nodes) : given_(nodes) {}
 
-  void GiveTo(size_t node, const kernels::WeightState& weights) {
+  void GiveTo(size_t node, const numerics::WeightState& weights) {
     given_[node] = {weights.version(), weights.weights()};
   }
-  void GiveToAll(const kernels::WeightState& weights);
+  void GiveToAll(const numerics::WeightState& weights);
   const WeightVersion& operator[](size_t node) const { return given_[node]; }
 
   // See ChunkMode.
@@ -176,7 +176,7 @@ class GivenWeights {
   void Restore(ChunkCopyReader* reader);
 
   // Returns the bytes of those that are not the newest: each of them is held for one node, or few.
-  size_t bytes(const kernels::WeightState& newest) const;
+  size_t bytes(const numerics::WeightState& newest) const;
 
  private:
   std::vector<WeightVersion> given_;

@@ -13,8 +13,8 @@
 namespace strata::server {
 
 ChunkState::ChunkState(const kernels::Kernels& kernels, BufferPool& pool,
-                       kernels::EncoderScratch* scratch, const ChunkRules& rules, uint32_t elements,
-                       std::vector<OptimizerRun> runs)
+                       numerics::EncoderScratch* scratch, const ChunkRules& rules,
+                       uint32_t elements, std::vector<OptimizerRun> runs)
     : kernels_(kernels),
       rules_(rules),
       weights_(kernels, pool, rules.update, elements, std::move(runs)),
@@ -212,7 +212,7 @@ PushResult ChunkState::CheckSum(const Push& push, Addend* addend) const {
     addend->unchecked = true;
     return {};
   }
-  const absl::StatusOr<kernels::CheckedPayload> checked = kernels::CheckedPayload::Check(
+  const absl::StatusOr<numerics::CheckedPayload> checked = numerics::CheckedPayload::Check(
       kernels_, push.codec, weights_.elements(), absl::MakeConstSpan(sum.data(), sum.size()));
   if (checked.ok()) {
     *addend = is_encoded ? Addend(sum, *checked) : Addend(sum);

@@ -23,7 +23,7 @@ struct ChunkRules {
   size_t nodes = 0;            // they are indices in order of their first rank
   std::vector<size_t> absent;  // of those, who is not in the job when it begins
   std::shared_ptr<const ConsistencyMode> mode;
-  kernels::UpdateRule update;
+  numerics::UpdateRule update;
   wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
   bool takes_sparse = false;                    // sums may be sparse besides
   AnswerRules answers;
@@ -51,7 +51,7 @@ struct PulledWeights {
 class ChunkState {
  public:
   // All of it outlives this; `scratch` is the thread's.
-  ChunkState(const kernels::Kernels& kernels, BufferPool& pool, kernels::EncoderScratch* scratch,
+  ChunkState(const kernels::Kernels& kernels, BufferPool& pool, numerics::EncoderScratch* scratch,
              const ChunkRules& rules, uint32_t elements, std::vector<OptimizerRun> runs);
   ChunkState(const ChunkState&) = delete;
   ChunkState& operator=(const ChunkState&) = delete;
@@ -88,7 +88,7 @@ class ChunkState {
   // REQUIRES: the answers that were due are encoded.
   std::vector<ChunkImage> TakeImages();
 
-  const kernels::WeightState& weights() const { return weights_; }
+  const numerics::WeightState& weights() const { return weights_; }
   NodeCopies& copies() { return copies_; }
 
   // REQUIRES: weights().seeded(). Appends the answers that are due now, to this node and to others,
@@ -150,7 +150,7 @@ class ChunkState {
 
   const kernels::Kernels& kernels_;
   const ChunkRules& rules_;
-  kernels::WeightState weights_;
+  numerics::WeightState weights_;
   NodeCopies copies_;
   ChunkNodes nodes_;
   ChunkCuts cuts_;

@@ -49,7 +49,7 @@ TEST(ChunkState, HeldGradientsAreBoundedByNodesAndStaleness) {
   for (size_t nodes : {2, 3, 8, 13}) {
     for (uint32_t staleness : {0, 1, 4}) {
       BufferPool pool;
-      kernels::EncoderScratch scratch;
+      numerics::EncoderScratch scratch;
       const ChunkRules rules = Rules(nodes, staleness);
       ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kStateElements,
                        {{0, kStateElements, 1.0f, 1.0f}});
@@ -78,7 +78,7 @@ TEST(ChunkState, HeldGradientsAreBoundedByNodesAndStaleness) {
 
 TEST(ChunkState, APushWithoutSamplesCountsNothing) {
   BufferPool pool;
-  kernels::EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
   const ChunkRules rules = Rules(2, 0);
   ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kStateElements,
                    {{0, kStateElements, 1.0f, 1.0f}});
@@ -105,7 +105,7 @@ TEST(ChunkState, APushWithoutSamplesCountsNothing) {
 
 TEST(ChunkState, OlderDuplicatesStaySilentAndTheLastOneIsAnsweredWhenDue) {
   BufferPool pool;
-  kernels::EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
   const ChunkRules rules = Rules(2, 0);
   ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kStateElements,
                    {{0, kStateElements, 1.0f, 1.0f}});
@@ -133,7 +133,7 @@ TEST(ChunkState, OlderDuplicatesStaySilentAndTheLastOneIsAnsweredWhenDue) {
 // A repetition may take another way than what it repeats.
 TEST(ChunkState, ADuplicateIsAConflictOnlyIfBothChecksumsAreKnownAndDiffer) {
   BufferPool pool;
-  kernels::EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
   const ChunkRules rules = Rules(2, 0);
   ChunkState chunk(kernels::Cpu(), pool, &scratch, rules, kStateElements,
                    {{0, kStateElements, 1.0f, 1.0f}});
@@ -163,7 +163,7 @@ constexpr int kSeeds = 60;
 // How a job is in which a chunk lies.
 struct Case {
   std::string name, consistency;
-  kernels::Compression answers = kernels::Compression::kNone;
+  numerics::Compression answers = numerics::Compression::kNone;
   bool whole_clocks = false;  // the copy is told of these alone
   proto::Addition::Order order = proto::Addition::TREE;
 };
@@ -264,7 +264,7 @@ class World {
   }
 
   BufferPool pool_;
-  kernels::EncoderScratch scratch_;
+  numerics::EncoderScratch scratch_;
   const ChunkRules rules_;
   const bool may_break_;
   ChunkState chunk_;
@@ -448,17 +448,17 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"Sync", "sync {}"},
         Case{.name = "SyncWholeClocks", .consistency = "sync {}", .whole_clocks = true},
-        Case{"SyncEncoded", "sync {}", kernels::Compression::kInt8},
+        Case{"SyncEncoded", "sync {}", numerics::Compression::kInt8},
         Case{.name = "SyncEncodedWholeClocks",
              .consistency = "sync {}",
-             .answers = kernels::Compression::kOneBit,
+             .answers = numerics::Compression::kOneBit,
              .whole_clocks = true},
         Case{.name = "SyncAsARing", .consistency = "sync {}", .order = proto::Addition::RING},
         Case{"Lazy", "lazy { staleness: 2 }"},
-        Case{"LazyEncoded", "lazy { staleness: 2 }", kernels::Compression::kOneBit},
+        Case{"LazyEncoded", "lazy { staleness: 2 }", numerics::Compression::kOneBit},
         Case{"Quorum", "lazy { quorum { nodes: 2 grace_ms: 1 } }"},
         Case{"OnArrival", "lazy { staleness: 1 apply: ON_ARRIVAL }"}, Case{"Async", "async {}"},
-        Case{"AsyncEncoded", "async {}", kernels::Compression::kFloat16},
+        Case{"AsyncEncoded", "async {}", numerics::Compression::kFloat16},
         Case{"Compensated", "async { delay_compensation { lambda: 0.04 adaptive: true } }"},
         Case{"Elastic", "async { elastic { moving_rate: 0.9 } }"}),
     [](const auto& info) { return info.param.name; });
@@ -487,7 +487,7 @@ ChunkImage ThroughFile(const ChunkImage& image) {
 struct ImageCase {
   std::string name, consistency;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  kernels::Compression answers = kernels::Compression::kNone;
+  numerics::Compression answers = numerics::Compression::kNone;
   bool exact = true;  // nodes that were given other weights than those of the cut change nothing
 };
 void PrintTo(const ImageCase& one, std::ostream* out) { *out << one.name; }
@@ -543,7 +543,7 @@ class ImageWorld {
   }
 
   BufferPool pool_;
-  kernels::EncoderScratch scratch_;
+  numerics::EncoderScratch scratch_;
   ChunkRules rules_;
   std::vector<uint64_t> given_;  // versions, by node
   std::unique_ptr<ChunkState> chunk_;
@@ -656,12 +656,13 @@ std::vector<ImageCase> Cases() {
       {"OnArrival", "lazy { staleness: 2 apply: ON_ARRIVAL }"},
       {"Async", "async {}"},
       {"Damped", "async { damping: INVERSE_STALENESS }", OptimizerKind::kAdamW,
-       kernels::Compression::kNone, /*exact=*/false},
+       numerics::Compression::kNone, /*exact=*/false},
       {"Compensated", "async { delay_compensation { lambda: 0.1 adaptive: true } }",
-       OptimizerKind::kSgd, kernels::Compression::kNone, /*exact=*/false},
+       OptimizerKind::kSgd, numerics::Compression::kNone, /*exact=*/false},
       {"Elastic", "async { elastic { every_steps: 1 moving_rate: 0.3 } }", OptimizerKind::kSgd,
-       kernels::Compression::kNone, /*exact=*/false},
-      {"Quorum", "lazy { quorum { nodes: 2 } }", OptimizerKind::kAdamW, kernels::Compression::kNone,
+       numerics::Compression::kNone, /*exact=*/false},
+      {"Quorum", "lazy { quorum { nodes: 2 } }", OptimizerKind::kAdamW,
+       numerics::Compression::kNone,
        /*exact=*/false},
   };
   for (const OptimizerKind kind :
@@ -669,14 +670,15 @@ std::vector<ImageCase> Cases() {
         OptimizerKind::kAdam, OptimizerKind::kRmspropWarmup, OptimizerKind::kMean}) {
     cases.push_back({"Optimizer" + std::to_string(static_cast<int>(kind)), "sync {}", kind});
   }
-  for (const kernels::Compression codec :
-       {kernels::Compression::kFloat16, kernels::Compression::kBFloat16,
-        kernels::Compression::kInt8, kernels::Compression::kOneBit, kernels::Compression::kTopK}) {
+  for (const numerics::Compression codec :
+       {numerics::Compression::kFloat16, numerics::Compression::kBFloat16,
+        numerics::Compression::kInt8, numerics::Compression::kOneBit,
+        numerics::Compression::kTopK}) {
     cases.push_back({"Codec" + std::to_string(static_cast<int>(codec)), "sync {}",
                      OptimizerKind::kAdamW, codec});
   }
   cases.push_back({"LazyCodec", "lazy { staleness: 2 }", OptimizerKind::kAdamW,
-                   kernels::Compression::kInt8, /*exact=*/false});
+                   numerics::Compression::kInt8, /*exact=*/false});
   return cases;
 }
 

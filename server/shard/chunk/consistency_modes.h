@@ -97,7 +97,7 @@ inline constexpr char kNotFiniteText[] = "NaN or infinity";
 struct ChunkParts {
   const kernels::Kernels& kernels;
   BufferPool& pool;
-  kernels::WeightState& weights;
+  numerics::WeightState& weights;
   ChunkNodes& nodes;
   ChunkCuts& cuts;
   ClockSums& sums;

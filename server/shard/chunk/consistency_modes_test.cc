@@ -30,9 +30,9 @@ Bytes ToBytes(const float& value) {
 
 // A mode with a chunk of one weight, SGD with rate 1; the weight starts at 0.
 struct OneWeight {
-  kernels::UpdateRule update;
+  numerics::UpdateRule update;
   BufferPool pool;
-  kernels::WeightState weights;
+  numerics::WeightState weights;
   ChunkNodes nodes;
   ChunkCuts cuts;
   ClockSums sums;

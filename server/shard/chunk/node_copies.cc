@@ -9,7 +9,7 @@
 namespace strata::server {
 
 NodeCopies::NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels, BufferPool& pool,
-                       kernels::EncoderScratch* scratch, size_t nodes)
+                       numerics::EncoderScratch* scratch, size_t nodes)
     : rules_(rules), kernels_(kernels), pool_(pool), scratch_(scratch) {
   if (encodes()) copies_.resize(rules.shared ? 1 : nodes);
 }
@@ -18,7 +18,7 @@ void NodeCopies::Seed(const Bytes& first_weights, uint64_t version) {
   for (Copy& copy : copies_) {
     // The options are those of a valid job, the weights are finite: neither fails.
     copy.encoder =
-        *kernels::Encoder::Create(rules_.compression, first_weights.float_count(), kernels_);
+        *numerics::Encoder::Create(rules_.compression, first_weights.float_count(), kernels_);
     copy.encoder
         ->Restore({absl::MakeConstSpan(first_weights.floats(), first_weights.float_count())})
         .IgnoreError();
@@ -38,7 +38,7 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
     return Answer{wire::Codec::kNone, weights, copy.answers, version};
   }
   if (rules_.shared && rules_.keeps_previous) previous_ = WholeCopy(node);
-  absl::StatusOr<Bytes> payload = kernels::EncodePayload(
+  absl::StatusOr<Bytes> payload = numerics::EncodePayload(
       copy.encoder.get(), absl::MakeConstSpan(weights.floats(), weights.float_count()), scratch_,
       pool_);
   if (!payload.ok()) return payload.status();

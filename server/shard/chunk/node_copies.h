@@ -18,7 +18,7 @@ namespace strata::server {
 
 // How a job's answers are encoded.
 struct AnswerRules {
-  kernels::CompressionOptions compression;  // kNone: not at all
+  numerics::CompressionOptions compression;  // kNone: not at all
   // All nodes are always answered with the same versions, so that one copy is every node's.
   bool shared = false;
   bool keeps_previous = false;  // of a shared copy: what it was before the newest answer
@@ -37,10 +37,10 @@ class NodeCopies {
  public:
   // All outlive this; `scratch` is the thread's.
   NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels, BufferPool& pool,
-             kernels::EncoderScratch* scratch, size_t nodes);
+             numerics::EncoderScratch* scratch, size_t nodes);
 
   // Returns whether answers are encoded: else there is nothing to call here.
-  bool encodes() const { return rules_.compression.compression != kernels::Compression::kNone; }
+  bool encodes() const { return rules_.compression.compression != numerics::Compression::kNone; }
   // Takes what every node begins with, finite fp32, and the version of the weights that it is.
   void Seed(const Bytes& first_weights, uint64_t version);
 
@@ -74,7 +74,7 @@ class NodeCopies {
 
  private:
   struct Copy {
-    std::unique_ptr<kernels::Encoder> encoder;
+    std::unique_ptr<numerics::Encoder> encoder;
     Answer last;
     uint64_t answers = 0;
     bool begins_anew = false;  // from StartOver to the answer, which follows it
@@ -84,7 +84,7 @@ class NodeCopies {
   const AnswerRules& rules_;
   const kernels::Kernels& kernels_;
   BufferPool& pool_;
-  kernels::EncoderScratch* const scratch_;
+  numerics::EncoderScratch* const scratch_;
   std::vector<Copy> copies_;
   Answer previous_;
 };

@@ -29,7 +29,7 @@ struct Receiver {
   Floats weights;
 
   void Take(const NodeCopies::Answer& answer) {
-    const auto payload = kernels::CheckedPayload::Check(
+    const auto payload = numerics::CheckedPayload::Check(
         kernels::Cpu(), answer.codec, kNodeCopiesElements,
         absl::MakeConstSpan(answer.payload.data(), answer.payload.size()));
     ASSERT_TRUE(payload.ok()) << payload.status();
@@ -41,14 +41,14 @@ struct Receiver {
   }
 };
 
-class NodeCopiesOf : public testing::TestWithParam<kernels::Compression> {
+class NodeCopiesOf : public testing::TestWithParam<numerics::Compression> {
  protected:
   AnswerRules Rules(bool shared) const {
     return {{.compression = GetParam(), .feedback = kernels::Feedback::kFollow, .density = 0.1},
             shared};
   }
   BufferPool pool_;
-  kernels::EncoderScratch scratch_;
+  numerics::EncoderScratch scratch_;
 };
 
 TEST_P(NodeCopiesOf, EachNodesAnswersKeepItsOwnCopyWhicheverVersionsItGets) {
@@ -128,15 +128,16 @@ TEST_P(NodeCopiesOf, WeightsThatAreNotFiniteAreNotEncoded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, NodeCopiesOf,
-                         testing::Values(kernels::Compression::kFloat16,
-                                         kernels::Compression::kBFloat16,
-                                         kernels::Compression::kInt8, kernels::Compression::kOneBit,
-                                         kernels::Compression::kTopK));
+                         testing::Values(numerics::Compression::kFloat16,
+                                         numerics::Compression::kBFloat16,
+                                         numerics::Compression::kInt8,
+                                         numerics::Compression::kOneBit,
+                                         numerics::Compression::kTopK));
 
 TEST(NodeCopies, Fp32IsNotEncodedAndHoldsNothing) {
   const AnswerRules rules;
   BufferPool pool;
-  kernels::EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
   NodeCopies copies(rules, kernels::Cpu(), pool, &scratch, 4);
   EXPECT_FALSE(copies.encodes());
   const Floats first = Weights(0);

@@ -49,7 +49,7 @@ class JobShard {
   transport::SimNetwork& network_;
   absl::Time wakes_at_ = absl::InfiniteFuture();
   BufferPool pool_;
-  kernels::EncoderScratch scratch_;
+  numerics::EncoderScratch scratch_;
   server::Refusals refusals_;
   std::vector<server::ShardCut> cuts_;
   std::unique_ptr<server::ShardJob> job_;

@@ -314,7 +314,7 @@ absl::Status SimNode::TakeWeights(ChunkId chunk, uint32_t first_element, const B
 }
 
 absl::Status SimNode::AddToWeights(ChunkId chunk, uint32_t first_element,
-                                   const kernels::CheckedPayload& delta) {
+                                   const numerics::CheckedPayload& delta) {
   float* const weights = weights_[chunk.value()].data() + first_element;
   delta.AddTo(weights, weights);
   return absl::OkStatus();

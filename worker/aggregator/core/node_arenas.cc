@@ -167,7 +167,7 @@ absl::Status NodeArenas::TakeWeights(ChunkId chunk, uint32_t first_element, cons
 }
 
 absl::Status NodeArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
-                                      const kernels::CheckedPayload& delta) {
+                                      const numerics::CheckedPayload& delta) {
   float* const weights = memory_->weights() + map_.OffsetOf(chunk) + first_element;
   delta.AddTo(weights, weights);
   return absl::OkStatus();

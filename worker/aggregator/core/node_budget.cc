@@ -64,13 +64,13 @@ void AddLayers(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryForm
 }
 
 void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, MemoryFormula* need) {
-  const kernels::CompressionOptions push =
-      kernels::MakeCompression(job.push(), kernels::Feedback::kResidual);
-  const auto vectors = static_cast<uint64_t>(kernels::StateVectors(push));
+  const numerics::CompressionOptions push =
+      numerics::MakeCompression(job.push(), kernels::Feedback::kResidual);
+  const auto vectors = static_cast<uint64_t>(numerics::StateVectors(push));
   if (vectors == 0) return;
   need->Add(absl::StrFormat("not sent %d x %s", vectors, BytesText(arena)),
             SaturatingProduct(vectors, arena));
-  if (kernels::WireCodec(job.push()) != wire::Codec::kSparse) return;
+  if (numerics::WireCodec(job.push()) != wire::Codec::kSparse) return;
   need->Add(absl::StrFormat("codec's work space 4 x %s", BytesText(chunk)), 4 * chunk);
 }
 
@@ -78,7 +78,7 @@ void AddPushEncoder(const proto::Job& job, uint64_t arena, uint64_t chunk, Memor
 void AddCuts(const proto::Job& job, uint64_t arena, MemoryFormula* need) {
   if (!job.has_checkpoint() || !NodesKeepState(job)) return;
   const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
-  const uint64_t unsent = by_servers ? kernels::StateVectors(kernels::MakeCompression(
+  const uint64_t unsent = by_servers ? numerics::StateVectors(numerics::MakeCompression(
                                            job.push(), kernels::Feedback::kResidual))
                                      : 0;
   const uint64_t own = OwnVectors(job);

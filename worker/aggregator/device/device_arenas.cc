@@ -29,7 +29,7 @@ using device::Memory;
 // it has elements. `verdict`: on the device; what comes there is not looked at. Errors: those of
 // device::Stream.
 absl::Status DecodePayload(const device::DeviceKernels& kernels, device::Stream& stream,
-                           const kernels::CheckedPayload& payload, const std::byte* at,
+                           const numerics::CheckedPayload& payload, const std::byte* at,
                            float* weights, device::Verdict* verdict) {
   const size_t n = payload.elements();
   switch (payload.codec()) {
@@ -381,7 +381,7 @@ DeviceArenas::Upload DeviceArenas::StageWeights(const Bytes& weights) {
 
 // Each device decodes for itself: what is encoded is shorter than what is not.
 absl::Status DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
-                                        const kernels::CheckedPayload& delta) {
+                                        const numerics::CheckedPayload& delta) {
   const absl::Span<const std::byte> payload = delta.payload();
   const std::shared_ptr<std::byte> buffer = pool_.AllocateBytes(payload.size());
   std::copy(payload.begin(), payload.end(), buffer.get());

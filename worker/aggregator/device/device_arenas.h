@@ -82,7 +82,7 @@ class DeviceArenas final : public Arenas {
   Sum TakeSum(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) override;
   absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
-                            const kernels::CheckedPayload& delta) override;
+                            const numerics::CheckedPayload& delta) override;
   // Ranks are told once the devices have the weights.
   absl::Status Landed(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
@@ -135,7 +135,7 @@ class DeviceArenas final : public Arenas {
   struct Upload {
     std::shared_ptr<std::byte> buffer;
     size_t bytes = 0;
-    const kernels::CheckedPayload* delta = nullptr;  // the bytes are its payload; null: weights
+    const numerics::CheckedPayload* delta = nullptr;  // the bytes are its payload; null: weights
   };
   struct Summed {
     std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there

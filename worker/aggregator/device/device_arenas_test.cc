@@ -327,7 +327,7 @@ TEST_P(DeviceArenasTest, EncodedWeightsAreAddedOnEveryDevice) {
   ASSERT_TRUE(kernels::Cpu().codec.float16.encode(weights.data(), kernels::Feedback::kNone, nullptr,
                                                   n, payload.data()));
   const auto delta =
-      kernels::CheckedPayload::Check(kernels::Cpu(), wire::Codec::kFloat16, n, payload);
+      numerics::CheckedPayload::Check(kernels::Cpu(), wire::Codec::kFloat16, n, payload);
   ASSERT_TRUE(delta.ok()) << delta.status();
   delta->AddTo(expected.data(), expected.data());
   EXPECT_EQ(arenas_->AddToWeights(ChunkId(1), 0, *delta), absl::OkStatus());

@@ -41,10 +41,10 @@ size_t SparseBytes(size_t count) { return kSparseHead + count * 2 * sizeof(uint3
 absl::StatusOr<std::unique_ptr<DeviceEncoder>> DeviceEncoder::Create(
     const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
     const std::shared_ptr<device::Device>& device, device::Stream* stream) {
-  const kernels::CompressionOptions options =
-      kernels::MakeCompression(record.job().push(), kernels::Feedback::kResidual);
+  const numerics::CompressionOptions options =
+      numerics::MakeCompression(record.job().push(), kernels::Feedback::kResidual);
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  if (options.compression == kernels::Compression::kNone) {
+  if (options.compression == numerics::Compression::kNone) {
     return absl::InvalidArgumentError("push.codec: FP32 is not encoded");
   }
   auto encoder = absl::WrapUnique(new DeviceEncoder(record, node, map, share, options));
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<DeviceEncoder>> DeviceEncoder::Create(
 }
 
 absl::Status DeviceEncoder::Allocate(device::Device* device, device::Stream* stream) {
-  const size_t state_bytes = kernels::StateVectors(options_) * stride() * sizeof(float);
+  const size_t state_bytes = numerics::StateVectors(options_) * stride() * sizeof(float);
   const size_t outcome_bytes =
       kPayloadAt + wire::EncodedBytesMax(codec_, map_.ElementsOf(ChunkId(0)));
   absl::StatusOr<device::Memory> state = device->Allocate(state_bytes, "what was not sent");
@@ -90,8 +90,8 @@ float* DeviceEncoder::StateAt(int vector, ChunkId chunk) const {
 
 size_t DeviceEncoder::host_bytes(ChunkId chunk) const {
   const size_t n = map_.ElementsOf(chunk);
-  const bool is_top_k = options_.compression == kernels::Compression::kTopK;
-  return kPayloadAt + (is_top_k ? SparseBytes(kernels::LargestCount(options_.density, n))
+  const bool is_top_k = options_.compression == numerics::Compression::kTopK;
+  return kPayloadAt + (is_top_k ? SparseBytes(numerics::LargestCount(options_.density, n))
                                 : wire::EncodedBytesMax(codec_, n));
 }
 
@@ -109,12 +109,12 @@ absl::StatusOr<DeviceEncoder::Outcome> DeviceEncoder::Encode(ChunkId chunk, cons
   if (!status.ok()) return status;
   size_t bytes = wire::EncodedBytesMax(codec_, n);
   if (codec_ == wire::Codec::kSparse) {
-    const bool is_dgc = options_.compression == kernels::Compression::kDgc;
+    const bool is_dgc = options_.compression == numerics::Compression::kDgc;
     const kernels::Accumulators accumulators = {.feedback = kernels::Feedback::kResidual,
                                                 .state = StateAt(0, chunk),
                                                 .momentum = is_dgc ? StateAt(1, chunk) : nullptr,
                                                 .factor = options_.momentum};
-    const uint64_t count = kernels::LargestCount(density_.Next(chunk, samples), n);
+    const uint64_t count = numerics::LargestCount(density_.Next(chunk, samples), n);
     bytes = SparseBytes(count);
     status = kernels_->sparse.encode_largest(*stream, sum, accumulators, n,
                                              static_cast<uint32_t>(count), payload, verdict);

@@ -67,11 +67,11 @@ class DeviceEncoder {
 
  private:
   DeviceEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map, ChunkShare share,
-                const kernels::CompressionOptions& options)
+                const numerics::CompressionOptions& options)
       : map_(map),
         share_(share),
         options_(options),
-        codec_(kernels::WireCodec(options.compression)),
+        codec_(numerics::WireCodec(options.compression)),
         density_(record, node, map.chunks()) {}
 
   absl::Status Allocate(device::Device* device, device::Stream* stream);
@@ -82,7 +82,7 @@ class DeviceEncoder {
 
   const ChunkMap map_;
   const ChunkShare share_;
-  const kernels::CompressionOptions options_;
+  const numerics::CompressionOptions options_;
   const wire::Codec codec_;
   PushDensity density_;
   const device::DeviceKernels* kernels_ = nullptr;  // the device's

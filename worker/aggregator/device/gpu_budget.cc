@@ -38,8 +38,8 @@ void AddEncoder(const proto::Job& job, uint64_t elements, const GpuShare& share,
   if (share.index >= chunks) return;
   const uint64_t own = (chunks - share.index + share.of - 1) / share.of * chunk_elements;
   const auto vectors = static_cast<uint64_t>(
-      kernels::StateVectors(kernels::MakeCompression(job.push(), kernels::Feedback::kResidual)));
-  const wire::Codec codec = kernels::WireCodec(job.push());
+      numerics::StateVectors(numerics::MakeCompression(job.push(), kernels::Feedback::kResidual)));
+  const wire::Codec codec = numerics::WireCodec(job.push());
   need->Add("not sent", vectors * Rounded(std::min(own, elements), 4) * sizeof(float));
   need->Add("encoded sums", 2 * (kBeforePayload +
                                  wire::EncodedBytesMax(codec, std::min(chunk_elements, elements))));

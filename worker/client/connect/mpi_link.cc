@@ -32,7 +32,7 @@ MpiLink::MpiLink(const proto::Job& job, uint64_t first_step, Collective* collect
       collective_(collective),
       kernels_(kernels),
       reporting_(std::move(reporting)),
-      rule_(kernels::MakeLocalUpdateRule(job, 0)) {
+      rule_(numerics::MakeLocalUpdateRule(job, 0)) {
   facts_.first_step = first_step;
   STRATA_REQUIRE(job.ranks() == collective->ranks());
 }
@@ -109,7 +109,7 @@ absl::Status MpiLink::Publish(absl::Span<const ChunkId> chunks, uint64_t step) {
     if (!sum.ok()) return sum.status();
     bytes_ += count * sizeof(float);
     UnderWay under_way = {.sum = *sum};
-    under_way.update = kernels::UpdateAt(rule_, samples_, step + 1);
+    under_way.update = numerics::UpdateAt(rule_, samples_, step + 1);
     under_way.update.gradient_scale =
         static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
     under_way_[chunk.value()] = under_way;
@@ -133,10 +133,10 @@ absl::Status MpiLink::Land(ChunkId chunk) {
   progress_.waiting_s += absl::ToDoubleSeconds(absl::Now() - begin);
   const uint64_t at = map_->OffsetOf(chunk);
   float* weights = weights_.data() + at;
-  kernels::ApplyUpdate(kernels_, rule_.optimizer, under_way.update, runs_[chunk.value()],
-                       gradients_.data() + at, weights, weights,
-                       state0_.empty() ? nullptr : state0_.data() + at,
-                       state1_.empty() ? nullptr : state1_.data() + at);
+  numerics::ApplyUpdate(kernels_, rule_.optimizer, under_way.update, runs_[chunk.value()],
+                        gradients_.data() + at, weights, weights,
+                        state0_.empty() ? nullptr : state0_.data() + at,
+                        state1_.empty() ? nullptr : state1_.data() + at);
   under_way_[chunk.value()].reset();
   order_.erase(std::find(order_.begin(), order_.end(), chunk));
   return Push();

@@ -63,7 +63,7 @@ class MpiLink final : public client::RankLink {
   // A chunk's sum that is under way, and the update that follows it.
   struct UnderWay {
     uint64_t sum = 0;
-    kernels::Update update;
+    numerics::Update update;
   };
 
   absl::Status ExpectSame(const char* what, uint64_t value);
@@ -77,7 +77,7 @@ class MpiLink final : public client::RankLink {
   const kernels::Kernels& kernels_;
   const Reporting reporting_;
   ReadImages read_;  // null: the job starts again
-  kernels::UpdateRule rule_;
+  numerics::UpdateRule rule_;
 
   proto::Layout layout_;
   std::vector<float> weights_, gradients_, state0_, state1_;

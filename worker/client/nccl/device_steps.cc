@@ -40,7 +40,7 @@ DeviceSteps::DeviceSteps(std::shared_ptr<device::Device> device, const proto::Jo
         return status.ok() ? program_waits_() : status;
       }),
       stops_(stops),
-      rule_(kernels::MakeLocalUpdateRule(job, 0, says_rates)) {}
+      rule_(numerics::MakeLocalUpdateRule(job, 0, says_rates)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
     std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
@@ -264,15 +264,15 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
 absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t number) {
   // Without samples the sum is 0, and so is a mean; other optimizers leave all as it is.
   if (step_samples_ == 0 && rule_.optimizer.kind != OptimizerKind::kMean) return absl::OkStatus();
-  kernels::Update update = kernels::UpdateAt(rule_, samples_, number, {.said = rate_});
+  numerics::Update update = numerics::UpdateAt(rule_, samples_, number, {.said = rate_});
   update.gradient_scale =
       static_cast<float>(1.0 / static_cast<double>(std::max<uint64_t>(1, step_samples_)));
   for (const OptimizerRun& run : chunk.runs) {
     const uint64_t begin = at + run.offset;
     float* const w = weights_ + begin;
     const absl::Status status =
-        device_->kernels().optimize(*stream_, kernels::RunParams(rule_.optimizer, run),
-                                    kernels::MakeStep(rule_.optimizer, update, run), sums_ + begin,
+        device_->kernels().optimize(*stream_, numerics::RunParams(rule_.optimizer, run),
+                                    numerics::MakeStep(rule_.optimizer, update, run), sums_ + begin,
                                     w, w, state0_ == nullptr ? nullptr : state0_ + begin,
                                     state1_ == nullptr ? nullptr : state1_ + begin, run.count);
     if (!status.ok()) return status;

@@ -225,7 +225,7 @@ class DeviceSteps {
   const device::StillWanted still_wanted_, program_waits_;
   const device::StillWanted caller_waits_;  // both
   RingStops* const stops_;
-  kernels::UpdateRule rule_;
+  numerics::UpdateRule rule_;
 
   uint64_t device_bytes_ = 0;
   // Memory outlives the communicator and the stream that use it.

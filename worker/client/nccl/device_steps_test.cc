@@ -79,7 +79,7 @@ using StepSamples = std::map<uint32_t, uint32_t>;
 // order. `rates`: one per step, if the program gives them.
 inline std::vector<float> ExpectedOf(const proto::Job& job, const std::vector<StepSamples>& steps,
                                      const std::vector<float>& rates = {}) {
-  kernels::UpdateRule rule = kernels::MakeLocalUpdateRule(job, 0, !rates.empty());
+  numerics::UpdateRule rule = numerics::MakeLocalUpdateRule(job, 0, !rates.empty());
   std::vector<float> w(kElements), sum(kElements), state0(kElements), state1(kElements);
   for (uint32_t i = 0; i < kElements; ++i) w[i] = FirstWeight(i);
   const ChunkMap map(kElements, kChunkElements);
@@ -92,14 +92,14 @@ inline std::vector<float> ExpectedOf(const proto::Job& job, const std::vector<St
       for (uint32_t i = 0; i < kElements; ++i) sum[i] += Gradient(rank, step, i);
     }
     samples += step_samples;
-    kernels::Update update =
-        kernels::UpdateAt(rule, samples, step + 1, {.said = rates.empty() ? 0 : rates[step]});
+    numerics::Update update =
+        numerics::UpdateAt(rule, samples, step + 1, {.said = rates.empty() ? 0 : rates[step]});
     update.gradient_scale = static_cast<float>(1.0 / step_samples);
     for (uint32_t c = 0; c < map.chunks(); ++c) {
       const uint64_t at = map.OffsetOf(ChunkId(c));
-      kernels::ApplyUpdate(kernels::Cpu(), rule.optimizer, update,
-                           OptimizerRuns(SomeLayout(), map, ChunkId(c)), sum.data() + at,
-                           w.data() + at, w.data() + at, state0.data() + at, state1.data() + at);
+      numerics::ApplyUpdate(kernels::Cpu(), rule.optimizer, update,
+                            OptimizerRuns(SomeLayout(), map, ChunkId(c)), sum.data() + at,
+                            w.data() + at, w.data() + at, state0.data() + at, state1.data() + at);
     }
   }
   return w;

@@ -45,9 +45,9 @@ float TreeSum(const World::Options& options, uint32_t begin, uint32_t end, uint6
 // The job's weights in the end: all sums on one place, one optimizer.
 std::vector<float> Expected(const World::Options& options, const proto::JobRecord& record) {
   BufferPool pool;
-  const kernels::UpdateRule rule = kernels::MakeUpdateRule(record.job(), 0);
-  kernels::WeightState state(kernels::Cpu(), pool, rule, options.elements,
-                             OptimizerRuns(record.layout(), 0, options.elements));
+  const numerics::UpdateRule rule = numerics::MakeUpdateRule(record.job(), 0);
+  numerics::WeightState state(kernels::Cpu(), pool, rule, options.elements,
+                              OptimizerRuns(record.layout(), 0, options.elements));
   const std::shared_ptr<float> first = pool.AllocateFloats(options.elements);
   for (uint64_t i = 0; i < options.elements; ++i) first.get()[i] = World::FirstWeight(i);
   state.Seed(AsBytes(first, options.elements), 0);

@@ -30,10 +30,10 @@ ReductionRules ReductionRules::Of(const proto::JobRecord& record, const kernels:
   return {.kernels = &kernels,
           .pool = pool,
           .plan = MakeReducePlan(record.ring().algorithm(), nodes, position),
-          .update = kernels::MakeUpdateRule(record.job(), record.samples_per_epoch(),
-                                            record.says_rates()),
+          .update = numerics::MakeUpdateRule(record.job(), record.samples_per_epoch(),
+                                             record.says_rates()),
           .compression =
-              kernels::MakeCompression(record.job().push(), kernels::Feedback::kNone).compression,
+              numerics::MakeCompression(record.job().push(), kernels::Feedback::kNone).compression,
           .trace = trace};
 }
 
@@ -67,7 +67,7 @@ void ChunkReduction::Seed(const Bytes& first_weights) {
 
 absl::Status ChunkReduction::FollowFrom(const Bytes& own) {
   // The rules are those of a valid job.
-  copy_ = *kernels::Encoder::Create(
+  copy_ = *numerics::Encoder::Create(
       {.compression = rules_->compression, .feedback = kernels::Feedback::kFollow},
       own.float_count(), *rules_->kernels);
   return copy_->Restore({absl::MakeConstSpan(own.floats(), own.float_count())});
@@ -176,11 +176,11 @@ absl::StatusOr<bool> ChunkReduction::Do(const ReduceStep& step, ReductionActions
   return true;
 }
 
-absl::StatusOr<Bytes> ChunkReduction::Encoded(kernels::Encoder* encoder,
+absl::StatusOr<Bytes> ChunkReduction::Encoded(numerics::Encoder* encoder,
                                               const Bytes& floats) const {
   const size_t bytes = encoder->encoded_bytes_max();
   const std::shared_ptr<std::byte> payload = rules_->pool->AllocateBytes(bytes);
-  kernels::EncoderScratch unused;
+  numerics::EncoderScratch unused;
   const auto encoded = encoder->Encode(absl::MakeConstSpan(floats.floats(), floats.float_count()),
                                        &unused, absl::MakeSpan(payload.get(), bytes));
   if (!encoded.ok()) return encoded.status();
@@ -198,7 +198,7 @@ absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* acti
     send.payload = (sum ? sums_ : gathered_).View(begin, end);
   }
   if (encodes() && sum && begin < end) {
-    const auto encoder = kernels::Encoder::Create(
+    const auto encoder = numerics::Encoder::Create(
         {.compression = rules_->compression, .feedback = kernels::Feedback::kNone}, end - begin,
         *rules_->kernels);
     if (!encoder.ok()) return encoder.status();
@@ -207,7 +207,7 @@ absl::Status ChunkReduction::Send(const ReduceStep& step, ReductionActions* acti
     send.payload = *std::move(payload);
   }
   send.header.op = sum ? Op::kReduce : Op::kGather;
-  send.header.codec = kernels::WireCodec(rules_->compression);
+  send.header.codec = numerics::WireCodec(rules_->compression);
   send.header.chunk = chunk_.value();
   send.header.clock = clock_;
   send.header.slice = step.slices.begin;
@@ -224,13 +224,14 @@ absl::Status ChunkReduction::CheckDue(const ReduceStep& step, const wire::Header
   const Op op = step.kind == Kind::kAddSum ? Op::kReduce : Op::kGather;
   const uint32_t elements = SliceBegin(step.slices.end) - SliceBegin(step.slices.begin);
   if (header.op == op && header.clock == clock_ && header.slice == step.slices.begin &&
-      header.element_count == elements && header.codec == kernels::WireCodec(rules_->compression)) {
+      header.element_count == elements &&
+      header.codec == numerics::WireCodec(rules_->compression)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrFormat(
       "%s as %s, but %s of slice %d with %d elements of clock %d as %s is due",
       wire::Describe(header), wire::ToString(header.codec), wire::ToString(op), step.slices.begin,
-      elements, clock_, wire::ToString(kernels::WireCodec(rules_->compression))));
+      elements, clock_, wire::ToString(numerics::WireCodec(rules_->compression))));
 }
 
 absl::Status ChunkReduction::Take(const ReduceStep& step, const wire::Frame& frame,
@@ -240,11 +241,11 @@ absl::Status ChunkReduction::Take(const ReduceStep& step, const wire::Frame& fra
   return Deliver(step, frame.payload, actions);
 }
 
-absl::StatusOr<kernels::CheckedPayload> ChunkReduction::Checked(const Bytes& payload,
-                                                                uint32_t elements) const {
-  return kernels::CheckedPayload::Check(*rules_->kernels, kernels::WireCodec(rules_->compression),
-                                        elements,
-                                        absl::MakeConstSpan(payload.data(), payload.size()));
+absl::StatusOr<numerics::CheckedPayload> ChunkReduction::Checked(const Bytes& payload,
+                                                                 uint32_t elements) const {
+  return numerics::CheckedPayload::Check(*rules_->kernels, numerics::WireCodec(rules_->compression),
+                                         elements,
+                                         absl::MakeConstSpan(payload.data(), payload.size()));
 }
 
 // The frame stands for nodes before this one in the order of addition, or after it: a sum of two
@@ -263,7 +264,7 @@ absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& fram
   const Bytes own = sums_.View(begin, begin + count);
   const std::shared_ptr<float> sum = rules_->pool->AllocateFloats(count);
   if (encodes()) {
-    const absl::StatusOr<kernels::CheckedPayload> payload = Checked(frame.payload, count);
+    const absl::StatusOr<numerics::CheckedPayload> payload = Checked(frame.payload, count);
     if (!payload.ok()) return payload.status();
     payload->AddTo(own.floats(), sum.get());
   } else {
@@ -305,7 +306,7 @@ absl::Status ChunkReduction::Deliver(const ReduceStep& step, Bytes weights,
     actions->deliveries.push_back({begin, std::move(weights), std::nullopt});
     return absl::OkStatus();
   }
-  const absl::StatusOr<kernels::CheckedPayload> delta = Checked(weights, end - begin);
+  const absl::StatusOr<numerics::CheckedPayload> delta = Checked(weights, end - begin);
   if (!delta.ok()) return delta.status();
   payloads_[step.slices.begin] = weights;
   actions->deliveries.push_back({begin, std::move(weights), *delta});

@@ -57,9 +57,9 @@ struct ReductionRules {
   const kernels::Kernels* kernels = nullptr;
   BufferPool* pool = nullptr;
   ReducePlan plan;
-  kernels::UpdateRule update;
+  numerics::UpdateRule update;
   // Encodes sums and weights on their way, without feedback or state.
-  kernels::Compression compression = kernels::Compression::kNone;
+  numerics::Compression compression = numerics::Compression::kNone;
   TraceLog* trace = nullptr;  // of the node's updates; null: none
 
   // Returns the rules of the node at `position` of a record that CheckRing has accepted.
@@ -78,7 +78,7 @@ struct ReductionActions {
   struct Delivery {
     uint32_t first_element = 0;
     Bytes weights;
-    std::optional<kernels::CheckedPayload> delta;  // `weights` are this, and to be added
+    std::optional<numerics::CheckedPayload> delta;  // `weights` are this, and to be added
   };
   std::vector<Send> sends;
   std::vector<Delivery> deliveries;
@@ -137,14 +137,14 @@ class ChunkReduction {
   absl::Status Advance(ReductionActions* actions);
   // False: a frame that the step needs has not come.
   absl::StatusOr<bool> Do(const ReduceStep& step, ReductionActions* actions);
-  bool encodes() const { return rules_->compression != kernels::Compression::kNone; }
+  bool encodes() const { return rules_->compression != numerics::Compression::kNone; }
   // The part of a step that one frame carries, of PartCount(step).
   uint32_t PartCount(const ReduceStep& step) const;
   ReduceStep Part(const ReduceStep& step, uint32_t part) const;
   absl::Status Send(const ReduceStep& part, ReductionActions* actions);
-  absl::StatusOr<Bytes> Encoded(kernels::Encoder* encoder, const Bytes& floats) const;
+  absl::StatusOr<Bytes> Encoded(numerics::Encoder* encoder, const Bytes& floats) const;
   absl::Status Take(const ReduceStep& part, const wire::Frame& frame, ReductionActions* actions);
-  absl::StatusOr<kernels::CheckedPayload> Checked(const Bytes& payload, uint32_t elements) const;
+  absl::StatusOr<numerics::CheckedPayload> Checked(const Bytes& payload, uint32_t elements) const;
   absl::Status Add(const ReduceStep& step, const wire::Frame& frame);
   absl::Status Update(ReductionActions* actions);
   absl::Status Deliver(const ReduceStep& part, Bytes weights, ReductionActions* actions);
@@ -158,9 +158,9 @@ class ChunkReduction {
   const uint64_t offset_;  // of the chunk in the arena
   const uint32_t elements_;
   const uint32_t own_begin_, own_end_;  // the elements that this node updates
-  kernels::WeightState weights_;        // of those
+  numerics::WeightState weights_;       // of those
   // Knows what all nodes have of those weights; null where there are none or nothing is encoded.
-  std::unique_ptr<kernels::Encoder> copy_;
+  std::unique_ptr<numerics::Encoder> copy_;
 
   uint64_t clock_ = 0;
   bool begun_ = false;

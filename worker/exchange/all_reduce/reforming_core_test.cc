@@ -355,7 +355,7 @@ class Oracle {
         map_(options.elements, options.chunk_elements),
         update_(kernels::Cpu(), pool_, world.record().job(), world.record().samples_per_epoch(),
                 world.record().layout(), map_),
-        rule_(kernels::MakeUpdateRule(world.record().job(), 0)),
+        rule_(numerics::MakeUpdateRule(world.record().job(), 0)),
         mean_(kernels::Cpu(), pool_, rule_, options.elements,
               OptimizerRuns(world.record().layout(), 0, options.elements)) {
     std::vector<float> first(options.elements);
@@ -402,9 +402,9 @@ class Oracle {
   const DroppingWorld& world_;
   BufferPool pool_;
   const ChunkMap map_;
-  kernels::NormUpdate update_;
-  const kernels::UpdateRule rule_;
-  kernels::WeightState mean_;
+  numerics::NormUpdate update_;
+  const numerics::UpdateRule rule_;
+  numerics::WeightState mean_;
 };
 
 constexpr const char* kOptimizers[] = {

@@ -44,7 +44,7 @@ double ClipLayer::Factor() const {
     if (chunk.step.samples == 0) continue;
     double sum = 0;
     for (const OptimizerRun& run : chunk.runs) {
-      if (!run.averaged) sum += kernels::SumOfSquares(chunk.sum.floats() + run.offset, run.count);
+      if (!run.averaged) sum += numerics::SumOfSquares(chunk.sum.floats() + run.offset, run.count);
     }
     squares += sum / (double{1} * chunk.step.samples * chunk.step.samples);
   }
@@ -61,7 +61,7 @@ Bytes ClipLayer::Scaled(const Chunk& chunk, float factor) {
     for (size_t i = run.offset; i < run.offset + run.count; ++i) {
       const float value = from[i] * by;
       // A present element may underflow, but not to -0.0, which marks an absent one.
-      scaled.get()[i] = marks_absent_ && !kernels::IsAbsent(from[i]) ? value + 0.0f : value;
+      scaled.get()[i] = marks_absent_ && !numerics::IsAbsent(from[i]) ? value + 0.0f : value;
     }
   }
   return AsBytes(scaled, count);

@@ -73,7 +73,7 @@ class ExchangeNode {
   virtual absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
   // Adds to the weights that the node has there: the first ones, or those that it has taken last.
   virtual absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
-                                    const kernels::CheckedPayload& delta) = 0;
+                                    const numerics::CheckedPayload& delta) = 0;
   // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
   virtual absl::Status Landed(ChunkId chunk, uint64_t clock) = 0;
   // The chunk's first weights, of another node, in place of this one's own.

@@ -36,7 +36,7 @@ struct NodeAction {
   uint32_t ranks = 0;          // kDeliver: whose sums are in it; 0: those of all of the job's nodes
   Bytes weights;
   // kDeliver: `weights` are this payload, to be added; none: they are fp32, and replace.
-  std::optional<kernels::CheckedPayload> delta;
+  std::optional<numerics::CheckedPayload> delta;
 };
 
 struct CoreActions {

@@ -34,8 +34,8 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
       significance_(options.record.job().consistency().lazy().significance().threshold()),
       last_round_(UINT64_MAX),
       share_(NodeShare::Of(options.record, options.node)),
-      rule_(kernels::MakeLocalUpdateRule(options.record.job(), options.record.samples_per_epoch(),
-                                         options.record.says_rates())),
+      rule_(numerics::MakeLocalUpdateRule(options.record.job(), options.record.samples_per_epoch(),
+                                          options.record.says_rates())),
       changes_(BufferPool::kRetainedBytesMax,
                PushesOutliveAnswers(options.record.job()) ? nullptr : options.memory),
       chunks_(map_.chunks()) {
@@ -43,8 +43,8 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     const ChunkId id(c);
     chunks_[c].local =
-        std::make_unique<kernels::WeightState>(kernels_, pool_, rule_, map_.ElementsOf(id),
-                                               OptimizerRuns(options.record.layout(), map_, id));
+        std::make_unique<numerics::WeightState>(kernels_, pool_, rule_, map_.ElementsOf(id),
+                                                OptimizerRuns(options.record.layout(), map_, id));
   }
 }
 

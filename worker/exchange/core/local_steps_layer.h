@@ -70,7 +70,7 @@ class LocalStepsLayer final : public ExchangeLayer {
 
  private:
   struct Chunk {
-    std::unique_ptr<kernels::WeightState> local;
+    std::unique_ptr<numerics::WeightState> local;
     Bytes start;                // what the change is counted from: the weights of the last round
     uint64_t clock = 0;         // steps made
     uint64_t steps_before = 0;  // of a process that died
@@ -105,7 +105,7 @@ class LocalStepsLayer final : public ExchangeLayer {
   const float significance_;  // threshold of the first round; 0: all is pushed
   uint64_t last_round_;       // the one that pushes what is left
   const NodeShare share_;
-  const kernels::UpdateRule rule_;  // of the node's own steps
+  const numerics::UpdateRule rule_;  // of the node's own steps
   BufferPool pool_;
   BufferPool changes_;  // where peers of the host can read them
   std::vector<Chunk> chunks_;

@@ -45,7 +45,7 @@ class NormLayer final : public ExchangeLayer {
   const ChunkMap map_;
   const NodeShare share_;
   BufferPool pool_;
-  kernels::NormUpdate update_;
+  numerics::NormUpdate update_;
   StepFacts step_;                   // of the clock in hand
   uint64_t updates_ = 0;             // that have been made here
   bool is_restored_ = false;         // resumed from a checkpoint

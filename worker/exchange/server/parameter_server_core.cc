@@ -85,7 +85,7 @@ ParameterServerCore::ParameterServerCore(const CoreOptions& options, ChunkMap ma
       map_(map),
       kernels_(kernels),
       encoder_(std::move(encoder)),
-      answer_codec_(kernels::WireCodec(options.record.job().pull())),
+      answer_codec_(numerics::WireCodec(options.record.job().pull())),
       window_(std::max<uint32_t>(1, options.record.job().window())),
       has_quorum_(options.record.job().consistency().lazy().has_quorum()),
       takes_first_weights_(TakesFirstWeights(options.record, options.node)),
@@ -367,11 +367,11 @@ absl::Status ParameterServerCore::OnPushAnswer(Shard* shard, const wire::Header&
   const ChunkId id(asked.chunk);
   Chunk& chunk = chunks_[asked.chunk];
   const wire::Codec codec = frame.header.codec;
-  absl::StatusOr<kernels::CheckedPayload> delta =
+  absl::StatusOr<numerics::CheckedPayload> delta =
       absl::InvalidArgumentError(absl::StrCat("a payload of ", wire::ToString(codec)));
   const bool is_whole = codec == wire::Codec::kNone;
   if (!is_whole && codec == answer_codec_) {
-    delta = kernels::CheckedPayload::Check(
+    delta = numerics::CheckedPayload::Check(
         kernels_, codec, map_.ElementsOf(id),
         absl::MakeConstSpan(frame.payload.data(), frame.payload.size()));
   }

@@ -29,12 +29,12 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
                                                                  From from) {
   auto encoder = absl::WrapUnique(new PushEncoder(record, node, map, kernels, from));
   if (encoder->codec_ == wire::Codec::kNone || from == From::kPayloads) return encoder;
-  const kernels::CompressionOptions options =
-      kernels::MakeCompression(encoder->encoding_, kernels::Feedback::kResidual);
+  const numerics::CompressionOptions options =
+      numerics::MakeCompression(encoder->encoding_, kernels::Feedback::kResidual);
   for (uint32_t c = 0; c < map.chunks(); ++c) {
-    auto one = kernels::Encoder::Create(options, map.ElementsOf(ChunkId(c)), kernels);
+    auto one = numerics::Encoder::Create(options, map.ElementsOf(ChunkId(c)), kernels);
     if (!one.ok()) return one.status();
-    encoder->state_bytes_ += kernels::StateVectors(options) * (*one)->elements() * sizeof(float);
+    encoder->state_bytes_ += numerics::StateVectors(options) * (*one)->elements() * sizeof(float);
     encoder->encoders_.push_back(*std::move(one));
   }
   return encoder;
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<PushEncoder>> PushEncoder::Create(const proto::Jo
 PushEncoder::PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
                          const kernels::Kernels& kernels, From from)
     : encoding_(record.job().push()),
-      codec_(kernels::WireCodec(record.job().push())),
+      codec_(numerics::WireCodec(record.job().push())),
       drops_zeros_(record.job().consistency().lazy().has_significance()),
       from_(from),
       kernels_(kernels),
@@ -54,12 +54,12 @@ absl::StatusOr<PushEncoder::Encoded> PushEncoder::Encode(ChunkId id, const Bytes
   if (from_ == From::kPayloads) return Encoded{codec_, sum};
   if (drops_zeros_) return WithoutZeros(sum);
   if (codec_ == wire::Codec::kNone || sum.empty()) return Encoded{wire::Codec::kNone, sum};
-  kernels::Encoder* const encoder = encoders_[id.value()].get();
+  numerics::Encoder* const encoder = encoders_[id.value()].get();
   if (codec_ == wire::Codec::kSparse) {
     const absl::Status status = encoder->SetDensity(density_.Next(id, samples));
     if (!status.ok()) return status;
   }
-  absl::StatusOr<Bytes> payload = kernels::EncodePayload(
+  absl::StatusOr<Bytes> payload = numerics::EncodePayload(
       encoder, absl::MakeConstSpan(sum.floats(), sum.float_count()), &scratch_, pool_);
   if (!payload.ok()) return payload.status();
   return Encoded{codec_, *std::move(payload)};
@@ -91,7 +91,7 @@ absl::StatusOr<PushEncoder::Encoded> PushEncoder::WithoutZeros(const Bytes& sum)
 PushImage PushEncoder::Image(ChunkId id) {
   PushImage image = {.samples = density_.samples(id)};
   if (encoders_.empty()) return image;
-  const kernels::Encoder& encoder = *encoders_[id.value()];
+  const numerics::Encoder& encoder = *encoders_[id.value()];
   for (int vector = 0; vector < encoder.vectors(); ++vector) {
     const absl::Span<const float> state = encoder.State(vector);
     const auto copy = CopyFloats(CopyReason::kCut, pool_, state.data(), state.size());
@@ -122,7 +122,7 @@ size_t PushEncoder::memory_bytes() const { return state_bytes_ + pool_.allocated
 
 PushDensity::PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks)
     : encoding_(record.job().push()),
-      density_(kernels::MakeCompression(encoding_, kernels::Feedback::kResidual).density),
+      density_(numerics::MakeCompression(encoding_, kernels::Feedback::kResidual).density),
       epochs_per_sample_(EpochsPerSample(record, node)),
       samples_(chunks) {}
 
@@ -131,7 +131,7 @@ double PushDensity::Next(ChunkId chunk, uint32_t samples) {
   uint64_t& before = samples_[chunk.value()];
   const double epochs = static_cast<double>(before) * epochs_per_sample_;
   before += samples;
-  return kernels::DgcDensityAt(encoding_, epochs);
+  return numerics::DgcDensityAt(encoding_, epochs);
 }
 
 }  // namespace strata::worker

@@ -85,8 +85,8 @@ class PushEncoder {
   const From from_;
   const kernels::Kernels& kernels_;
   PushDensity density_;
-  std::vector<std::unique_ptr<kernels::Encoder>> encoders_;  // by chunk
-  kernels::EncoderScratch scratch_;
+  std::vector<std::unique_ptr<numerics::Encoder>> encoders_;  // by chunk
+  numerics::EncoderScratch scratch_;
   size_t state_bytes_ = 0;
   BufferPool pool_;
 };

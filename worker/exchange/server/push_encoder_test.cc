@@ -34,7 +34,7 @@ Bytes View(const Floats& floats) {
 }
 
 Floats Decoded(wire::Codec codec, size_t elements, const Bytes& payload) {
-  const auto checked = kernels::CheckedPayload::Check(
+  const auto checked = numerics::CheckedPayload::Check(
       kernels::Cpu(), codec, elements, absl::MakeConstSpan(payload.data(), payload.size()));
   EXPECT_TRUE(checked.ok()) << checked.status();
   Floats floats(elements);
