@@ -13,42 +13,23 @@
 #include "common/job/trace_log.h"
 #include "common/log.h"
 #include "common/require.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace strata::server {
 namespace {
 
-// The job that the whole message is about; none: it is about the daemon.
+// The job that the whole message is about, which each such message names in a field of this name;
+// nullopt: the message is about the daemon.
 std::optional<uint32_t> ConcernedJob(const proto::DaemonMessage& message) {
-  switch (message.message_case()) {
-    case proto::DaemonMessage::kJobInstalled:
-      return message.job_installed().job_id();
-    case proto::DaemonMessage::kNodeReady:
-      return message.node_ready().job_id();
-    case proto::DaemonMessage::kLinkMeasured:
-      return message.link_measured().job_id();
-    case proto::DaemonMessage::kNodeFinished:
-      return message.node_finished().job_id();
-    case proto::DaemonMessage::kNodeFailed:
-      return message.node_failed().job_id();
-    case proto::DaemonMessage::kRankReport:
-      return message.rank_report().job_id();
-    case proto::DaemonMessage::kTrace:
-      return message.trace().job_id();
-    case proto::DaemonMessage::kCheckpointPart:
-      return message.checkpoint_part().job_id();
-    case proto::DaemonMessage::kShardNotMoved:
-      return message.shard_not_moved().job_id();
-    case proto::DaemonMessage::kBackupInstalled:
-      return message.backup_installed().job_id();
-    case proto::DaemonMessage::kViewInstalled:
-      return message.view_installed().job_id();
-    case proto::DaemonMessage::kViewPromised:
-      return message.view_promised().job_id();
-    case proto::DaemonMessage::kRingStopped:
-      return message.ring_stopped().job_id();
-    default:
-      return std::nullopt;
-  }
+  static const auto* const kOneof = proto::DaemonMessage::descriptor()->FindOneofByName("message");
+  const google::protobuf::Reflection& whole = *message.GetReflection();
+  const auto* const set = whole.GetOneofFieldDescriptor(message, kOneof);
+  if (set == nullptr) return std::nullopt;
+  const auto* const job_id = set->message_type()->FindFieldByName("job_id");
+  if (job_id == nullptr) return std::nullopt;
+  const google::protobuf::Message& part = whole.GetMessage(message, set);
+  return part.GetReflection()->GetUInt32(part, job_id);
 }
 
 std::string NameOf(const Daemon& daemon) {
