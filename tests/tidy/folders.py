@@ -14,7 +14,7 @@ import re
 
 FILES_MAX = 70
 # Collections of many alike, one file each.
-COLLECTIONS = ("tests/fuzz/corpus", "tests/sim/mutations")
+COLLECTIONS = ("tests/sim/mutations",)
 SOURCE = (".cc", ".h", ".cu", ".cuh")
 TABLE_FILE = "ARCHITECTURE.md"
 ROW = re.compile(r"^\| `([\w/]+)/` \|([^|]*)\|([^|]*)\|([^|]*)\|$", re.M)

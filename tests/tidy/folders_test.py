@@ -81,8 +81,8 @@ class FoldersTest(unittest.TestCase):
         )
         full.pop("a/0.cc")
         self.assertEqual(list(folders.folder_size(Tree(full))), [])
-        corpus = {f"tests/fuzz/corpus/a/{n}": "" for n in range(99)}
-        self.assertEqual(list(folders.folder_size(Tree(corpus))), [])
+        collection = {f"tests/sim/mutations/{n}": "" for n in range(99)}
+        self.assertEqual(list(folders.folder_size(Tree(collection))), [])
 
 
 if __name__ == "__main__":
