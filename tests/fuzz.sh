@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets of tests/fuzz/ with clang's libFuzzer and sanitizers, and runs each from
-# its seeds for a while. What crashes a target is kept as a file, with the command that replays it.
+# its seeds (tests/fuzz/make_corpus.py) for a while. What crashes a target is left as a file, with
+# the command that replays it; keep it as tests/fuzz/corpus/TARGET.crash-NAME, and it is a seed.
 #
 # usage: tests/fuzz.sh [--seconds N] [--corpus DIR] [TARGET...]
 #   --seconds N    per target; default 60
@@ -42,6 +43,11 @@ keep=0
 trap '[ "$keep" -eq 1 ] || rm -rf "$work"; jobs -p | xargs -r kill 2>/dev/null' EXIT
 corpus=${corpus:-$work/corpus}
 
+if ! python3 tests/fuzz/make_corpus.py "$work/seeds"; then
+  for target in $targets; do echo "fuzz/$target FAILED: it has no seeds"; done
+  exit 1
+fi
+
 # Another compiler would make Bazel forget its ordinary build, so this one has a server and outputs
 # of its own; the disk cache is common to both.
 base=$(bazel info output_base 2>/dev/null)-fuzz
@@ -67,7 +73,7 @@ fuzz() {
   timeout --kill-after=10 $((seconds + 120)) \
     "$work/$target" -max_total_time="$seconds" -max_len=8192 -rss_limit_mb=1024 -timeout=10 \
     -print_final_stats=1 -artifact_prefix="$findings/$target/" $dictionary \
-    "$corpus/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1
+    "$corpus/$target" "$work/seeds/$target" >"$log" 2>&1
   echo $? >"$work/$target.status"
 }
 
@@ -85,7 +91,7 @@ report() {
   fi
   keep=1
   tail -60 "$work/$target.log"
-  echo "keep what crashes as tests/fuzz/corpus/$target/crash-NAME; to replay:"
+  echo "keep what crashes as tests/fuzz/corpus/$target.crash-NAME; to replay:"
   for file in "$findings/$target"/*; do echo "  $work/$target $file"; done
   echo "fuzz/$target FAILED: see above"
   return 1

@@ -1,12 +1,14 @@
-"""Writes the seeds of the fuzz targets into corpus/TARGET/ beside this file.
+"""Writes the seeds of the fuzz targets into FOLDER/TARGET/NAME.
 
-usage: make_corpus.py
+usage: make_corpus.py FOLDER        FOLDER must be new or empty
+       make_corpus.py --new-keys    replaces the keys in corpus/, with the program openssl
 
-The seeds are checked in; run this after a change of a format and commit what changes. What a fuzzer
-found is kept there too, as crash-*; this script leaves those alone. It writes the same each time,
-except that keys are random: those there stay; delete corpus/keys_fuzz/authority for new ones.
+A build runs this (fuzz.bzl), so the seeds are not checked in. The folder corpus/ beside this file
+keeps, as TARGET.NAME, what cannot be made the same twice (keys, recorded handshakes) and what a
+fuzzer found; these are copied.
 """
 
+import argparse
 import base64
 import glob
 import gzip
@@ -15,11 +17,13 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 
-from corpus_file import HERE, write
-from peer_corpus import etcd_values, host_messages, sealed_endpoints
+from peer_corpus import etcd_values, host_messages, seals, sealed_endpoints
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+KEPT = os.path.join(HERE, "corpus")
 MEND = b"\1"  # frame_fuzz puts sizes and checksums right
 SEALED = b"\3"  # the same, and a seal comes with the frame
 
@@ -34,7 +38,7 @@ def header(op, flags=0, error=0, elements=0, payload_bytes=0, clock=0, samples=0
     return frame + counters + tail
 
 
-def frames():
+def frames(write):
     hello = struct.pack("<IIQQQ", 1, 1, 0x1122334455667788, 0x99AABBCCDDEEFF00, 0)
     floats = struct.pack("<4f", 0.5, -1.0, 2.0, 0.25)
     write("frame_fuzz", "hello", MEND + header(1, payload_bytes=32) + hello)
@@ -51,7 +55,7 @@ def frames():
     write("frame_fuzz", "half_a_header", MEND + header(2)[:64])
 
 
-def payloads():
+def payloads(write):
     """A codec of common/wire/payload.h, the number of elements, the payload."""
 
     def seed(name, codec, elements, payload):
@@ -84,7 +88,7 @@ def idx(dimensions, values):
     return magic + b"".join(struct.pack(">I", size) for size in dimensions) + values
 
 
-def idx_files():
+def idx_files(write):
     labels = idx([4], bytes([0, 1, 9, 3]))
     images = idx([2, 3, 3], bytes(range(18)))
     for name, parity, plain in (("labels", b"\0", labels), ("images", b"\1", images)):
@@ -97,7 +101,7 @@ def idx_files():
     write("idx_fuzz", "zeros_gzip", b"\0" + gzip.compress(idx([65536], bytes(65536)), mtime=0))
 
 
-def cifar10_files():
+def cifar10_files(write):
     pixels = bytes(range(256)) * 12
     write("cifar10_fuzz", "two_samples", b"\0" + pixels + b"\t" + pixels)
     write("cifar10_fuzz", "label_out_of_range", b"\n" + pixels)
@@ -109,7 +113,7 @@ def safetensors(head, values=b""):
     return struct.pack("<Q", len(text)) + text + values
 
 
-def safetensors_files():
+def safetensors_files(write):
     first = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
     second = {"dtype": "F32", "shape": [1], "data_offsets": [16, 20]}
     good = safetensors({"__metadata__": {"step": "7"}, "a.weight": first, "a.bias": second},
@@ -128,7 +132,7 @@ def safetensors_files():
     write("safetensors_fuzz", "long_header_claim", struct.pack("<Q", 2**63) + b"{}")
 
 
-def image_files():
+def image_files(write):
     def tensor(begin, elements=1):
         return {"dtype": "F32", "shape": [elements], "data_offsets": [begin, begin + 4 * elements]}
 
@@ -154,7 +158,7 @@ def image_files():
         struct.pack("<f", float("nan"))))
 
 
-def node_image_files():
+def node_image_files(write):
     def tensor(begin, elements=1):
         return {"dtype": "F32", "shape": [elements], "data_offsets": [begin, begin + 4 * elements]}
 
@@ -174,20 +178,28 @@ def node_image_files():
                       struct.pack("<5f", *range(5))))
 
 
-def rank_image_files():
+def rank_image_files(write):
     head = b"STRANK01" + struct.pack("<IIQQ", 3, 0, 40, 5) + bytes(32)
     write("rank_image_fuzz", "five_bytes", head + b"state")
     write("rank_image_fuzz", "cut_off", head + b"stat")
     write("rank_image_fuzz", "empty", head[:24] + bytes(40))
 
 
-def jobs():
-    examples = os.path.join(HERE, "..", "..", "examples")
-    for path in sorted(glob.glob(os.path.join(examples, "**", "*.textproto"), recursive=True)):
-        if os.path.basename(os.path.dirname(path)) == "clusters":
-            continue
-        with open(path, "rb") as job:
-            write("job_fuzz", os.path.basename(path), job.read())
+def examples(folder):
+    """The .textproto files of a folder in examples/: name -> text."""
+    texts = {}
+    for path in sorted(glob.glob(os.path.join(HERE, "../../examples", folder, "*.textproto"))):
+        with open(path, "rb") as file:
+            texts[os.path.basename(path)] = file.read()
+    if not texts:
+        sys.exit(f"make_corpus.py: no .textproto file in examples/{folder}")
+    return texts
+
+
+def jobs(write):
+    for folder in (".", "c", "linear"):
+        for name, text in examples(folder).items():
+            write("job_fuzz", name, text)
     base = b'name: "j" model { zoo: "mlp" } data { synthetic {} }'
     settings = [b"schedule.base_lr=0.1", b"consistency.lazy.staleness=3", b"consistency.sync={}",
                 b"debug.delays={node: 1 delay_ms: 20}", b"ranks=4"]
@@ -200,11 +212,9 @@ def jobs():
     write("job_fuzz", "not_utf8", b'name: "\xff\xfe"')
 
 
-def clusters():
-    examples = os.path.join(HERE, "..", "..", "examples", "clusters")
-    for path in sorted(glob.glob(os.path.join(examples, "*.textproto"))):
-        with open(path, "rb") as cluster:
-            write("cluster_fuzz", os.path.basename(path), cluster.read() + b"\0" + b"1.5\n2\n")
+def clusters(write):
+    for name, text in examples("clusters").items():
+        write("cluster_fuzz", name, text + b"\0" + b"1.5\n2\n")
     node = b"nodes { ranks: 4 compute { %s } link { gbit_per_s: 1 } } "
     server = b"servers { count: 2 link { gbit_per_s: 1 } }"
     write("cluster_fuzz", "trace", node % b'trace_file: "t"' + server + b"\0" + b"1\n0.5\n")
@@ -215,7 +225,7 @@ def clusters():
     write("cluster_fuzz", "infinite", node % b"constant_ms: inf slow: nan" + server)
 
 
-def task_replies():
+def task_replies(write):
     """The first byte says what is asked for: describe, attach, compute, evaluate."""
     steps = b'"version":1,"batch":32,"steps_per_epoch":10,"total_steps":30'
     replies = {
@@ -236,7 +246,7 @@ def task_replies():
         write("task_reply_fuzz", name, line)
 
 
-def s3_texts():
+def s3_texts(write):
     listed = (b"<Contents><Key>a&amp;b/&#x63;&#8364;</Key><Size>1</Size></Contents>"
               b"<NextContinuationToken>1/2+3==</NextContinuationToken>")
     texts = {
@@ -256,12 +266,21 @@ def s3_texts():
         write("s3_fuzz", name, text)
 
 
+def kept(name):
+    with open(os.path.join(KEPT, name), "rb") as file:
+        return file.read()
+
+
 def make_keys():
     """A cluster's authority, a member's key file and a request, as common/keys writes them."""
     days = "49000"  # until 2160, wherever a test is run
 
     def openssl(*arguments):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+    def keep(name, content):
+        with open(os.path.join(KEPT, "keys_fuzz." + name), "wb") as out:
+            out.write(content)
 
     with tempfile.TemporaryDirectory() as folder:
         def path(name):
@@ -287,30 +306,24 @@ def make_keys():
                 path("root.key"), "-days", days, "-extfile", path("extensions"), "-out",
                 path("leaf.pem"))
         root, leaf = content("root.pem"), content("leaf.pem")
-        write("keys_fuzz", "authority", b"p" + content("root.key") + root)
-        write("keys_fuzz", "key_file", b"p" + content("leaf.key") + leaf + root)
-        write("keys_fuzz", "request", b"p" + content("request.pem"))
-        write("keys_fuzz", "chain", b"p" + leaf + root)
+        keep("authority", b"p" + content("root.key") + root)
+        keep("key_file", b"p" + content("leaf.key") + leaf + root)
+        keep("request", b"p" + content("request.pem"))
+        keep("chain", b"p" + leaf + root)
 
 
-def keys():
-    def seed(name):
-        with open(os.path.join(HERE, "corpus", "keys_fuzz", name), "rb") as file:
-            return file.read()
-
-    if not os.path.exists(os.path.join(HERE, "corpus", "keys_fuzz", "authority")):
-        make_keys()
+def keys(write):
     kinds = {b"CERTIFICATE": b"c", b"PRIVATE KEY": b"k", b"CERTIFICATE REQUEST": b"r"}
     for name in ("authority", "key_file", "request"):
-        blocks = re.findall(rb"BEGIN ([A-Z ]+)-----([^-]+)-----END", seed(name))
+        blocks = re.findall(rb"BEGIN ([A-Z ]+)-----([^-]+)-----END", kept("keys_fuzz." + name))
         for number, (label, text) in enumerate(blocks):
             der = base64.b64decode(text)
             write("keys_fuzz", f"{name}_{number}_der", kinds[label] + der)
             write("keys_fuzz", f"{name}_{number}_cut_off", kinds[label] + der[:-1])
-    whole = seed("key_file")
+    whole = kept("keys_fuzz.key_file")
     write("keys_fuzz", "key_file_cut_off", whole[:-40])
     write("keys_fuzz", "encrypted", whole.replace(b"PRIVATE", b"ENCRYPTED PRIVATE"))
-    write("keys_fuzz", "two_keys", whole + seed("authority")[1:])
+    write("keys_fuzz", "two_keys", whole + kept("keys_fuzz.authority")[1:])
     token = b"strata1." + b"AQ" * 21 + b"E." + b"MDEyMzQ1Njc4OWFiY2RlZg"
     for name, text in (("token", token), ("token_cut_off", token[:-1]),
                        ("token_version", token.replace(b"1.", b"2.", 1)),
@@ -321,7 +334,7 @@ def keys():
         write("keys_fuzz", f"uri_{number}", b"u" + uri)
 
 
-def policies():
+def policies(write):
     """What follows 'p' is a policy file, what follows 'n' a path and a prefix."""
     alice = (b'users { name: "ada" namespace: "vision" role: SUBMIT slots: 8\n'
              b'  path_prefixes: "/data//vision/" path_prefixes: "s3://weights/vision" }\n')
@@ -347,7 +360,7 @@ def policies():
         write("policy_fuzz", f"path_{number}", b"n" + text)
 
 
-def metrics():
+def metrics(write):
     """What follows 'l' is a metrics.jsonl, what follows 'e' an event file."""
     line = (b'{"step":4,"samples":64,"epoch":0.125,"loss":13.53,"samples_per_s":729.4,'
             b'"bytes_pushed":1975616,"bytes_answered":1481712,"staleness":[3,1,2],'
@@ -372,22 +385,46 @@ def metrics():
         write("metrics_fuzz", f"events_{name}", b"e" + text)
 
 
+def copy_kept(write, folder):
+    for file in sorted(os.listdir(KEPT)):
+        target, _, name = file.partition(".")
+        if not name or not os.path.isdir(os.path.join(folder, target)):
+            sys.exit(f"tests/fuzz/corpus/{file} is not TARGET.NAME, or no seeds of TARGET are made")
+        if os.path.exists(os.path.join(folder, target, name)):
+            sys.exit(f"tests/fuzz/corpus/{file}: make_corpus.py makes a seed of this name")
+        write(target, name, kept(file))
+
+
+def make_seeds(folder):
+    def write(target, name, content):
+        os.makedirs(os.path.join(folder, target), exist_ok=True)
+        with open(os.path.join(folder, target, name), "wb") as out:
+            out.write(content)
+
+    if os.path.exists(folder) and os.listdir(folder):
+        sys.exit(f"make_corpus.py: {folder} is not empty")
+    makers = (frames, payloads, cifar10_files, idx_files, safetensors_files, image_files,
+              node_image_files, rank_image_files, jobs, clusters, task_replies, s3_texts, keys,
+              policies, metrics, etcd_values, sealed_endpoints)
+    for make in makers:
+        make(write)
+    host_messages(write, kept)
+    seals(write, kept)
+    copy_kept(write, folder)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?")
+    parser.add_argument("--new-keys", action="store_true")
+    args = parser.parse_args()
+    if args.new_keys == (args.folder is not None):
+        parser.error("give a folder or --new-keys")
+    if args.new_keys:
+        make_keys()
+    else:
+        make_seeds(args.folder)
+
+
 if __name__ == "__main__":
-    frames()
-    payloads()
-    cifar10_files()
-    idx_files()
-    safetensors_files()
-    image_files()
-    node_image_files()
-    rank_image_files()
-    jobs()
-    clusters()
-    task_replies()
-    s3_texts()
-    keys()
-    policies()
-    metrics()
-    host_messages()
-    sealed_endpoints()
-    etcd_values()
+    main()

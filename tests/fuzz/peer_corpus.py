@@ -1,18 +1,11 @@
-"""Seeds of host_message_fuzz, sealed_endpoint_fuzz and etcd_value_fuzz, for make_corpus.py."""
+"""Seeds of what peers send, for make_corpus.py."""
 
 import json
-import os
-
-from corpus_file import HERE, write
+import struct
 
 
-def host_messages():
+def host_messages(write, kept):
     """What follows 'l' is a line of `strata host`, what follows 'k' the keys of a daemon."""
-
-    def seed(name):
-        with open(os.path.join(HERE, "corpus", "keys_fuzz", name), "rb") as file:
-            return file.read()[1:]
-
     start = {"kind": "start", "title": "worker w1", "args": ["worker", "--name", "w1"]}
     lines = {
         "start": json.dumps({**start, "keys": "-----BEGIN PRIVATE KEY-----\n"}).encode(),
@@ -27,12 +20,13 @@ def host_messages():
     }
     for name, line in lines.items():
         write("host_message_fuzz", name, b"l" + line)
-    for name in ("key_file", "authority", "request", "key_file_cut_off"):
-        write("host_message_fuzz", "keys_" + name, b"k" + seed(name))
+    keys = {name: kept("keys_fuzz." + name)[1:] for name in ("key_file", "authority", "request")}
+    for name, text in {**keys, "key_file_cut_off": keys["key_file"][:-40]}.items():
+        write("host_message_fuzz", "keys_" + name, b"k" + text)
     write("host_message_fuzz", "keys_of_bytes", b"k" + bytes(range(256)))
 
 
-def etcd_values():
+def etcd_values(write):
     """See etcd_value_fuzz.cc."""
     hash_of_nothing = b"\x29" + (0x2D06800538D394C2).to_bytes(8, "little")
     heads = {
@@ -55,7 +49,43 @@ def etcd_values():
     write("etcd_value_fuzz", "written", b"w" + bytes(range(256)))
 
 
-def sealed_endpoints():
+def seals(write, kept):
+    """See seal_fuzz.cc. Handshakes hold random numbers, so corpus/ has a recorded one."""
+
+    def seal(number, tag):
+        return struct.pack("<Q", number) + bytes.fromhex(tag) + bytes(16)
+
+    def changes(*each):
+        return b"m" + b"".join(struct.pack("<BHB", *change) for change in each)
+
+    signed, nothing = "0614c52053c2a1ed6026804b2a05e24c", "96deb6f85bbd39c6625d39e977b0e95e"
+    encrypted = bytes.fromhex(
+        "7b4f2a547cb4626012d692c31ab2e971ceb68bb729d53181da97ec8bcd25b022f17eb316"
+        "335c22eafc1566306e89417728d60131b7d8d8dadd7055cb29941a3320b09a344ebde4c3"
+        "9415685ad6e62b246dc24244602a82e288b4cfc4054b2a5175ba9f8e")
+    seeds = {
+        "seal": b"s" + seal(1, signed),
+        "seal_without_number": b"s" + seal(0, signed),
+        "seal_without_index": b"s" + seal(1 << 32, signed),
+        "no_payload": b"s" + bytes(40),
+        "signed": b"p" + seal(1, signed) + b"p" * 100,
+        "header": b"h" + seal(1, signed) + b"h" * 128,
+        "encrypted": b"e" + seal(1, nothing) + encrypted,
+        "empty_encrypted": b"e" + seal(1, nothing),
+        "hello_cut_off": b"l\x20" + kept("seal_fuzz.hello")[2:102],
+        "http": b"l\3GET / HTTP/1.1\r\n\r\n",
+        "alert": b"c\2" + bytes.fromhex("15030300020228"),
+        "unchanged": changes(),
+        "ignored": changes((0, 2, 1), (1, 2, 2)),
+        "changed_hello": changes((0, 32, 1)),
+        "changed_answer": changes((1, 160, 128), (1, 2, 1)),
+        "changed_last": changes((2, 16, 4)),
+    }
+    for name, content in seeds.items():
+        write("seal_fuzz", name, content)
+
+
+def sealed_endpoints(write):
     """Who the peers are, then commands: see sealed_endpoint_fuzz.cc."""
     poll, flight, weights, connect = bytes([7, 1]), bytes([1, 0]), bytes([4]), bytes([6])
 

@@ -13,8 +13,6 @@ may use.
 import re
 
 FILES_MAX = 70
-# Collections of many alike, one file each.
-COLLECTIONS = ("tests/fuzz/corpus", "tests/sim/mutations")
 SOURCE = (".cc", ".h", ".cu", ".cuh")
 TABLE_FILE = "ARCHITECTURE.md"
 ROW = re.compile(r"^\| `([\w/]+)/` \|([^|]*)\|([^|]*)\|([^|]*)\|$", re.M)
@@ -156,7 +154,7 @@ def folder_size(tree):
     for path in tree.paths:
         counts[folder_of(path)] = counts.get(folder_of(path), 0) + 1
     for folder, count in sorted(counts.items()):
-        if count > FILES_MAX and not any(is_below(folder, above) for above in COLLECTIONS):
+        if count > FILES_MAX:
             yield f"{folder}:1: folder of {count} files, more than {FILES_MAX}"
 
 

@@ -32,7 +32,7 @@ _mutated_units = rule(
     },
 )
 
-def mutants(name, mutations, units):
+def mutants(name, sources, units):
     """A program `name` with all mutations built in, each behind a switch (mutate.py).
 
     Every source that mutations change is compiled once, with all of them and with the rest of its
@@ -41,53 +41,35 @@ def mutants(name, mutations, units):
 
     Args:
       name: The program.
-      mutations: The name of each .mutation file here -> the label of the source that it changes.
+      sources: Package -> its sources that the .mutations files here change.
       units: LIBRARY_units of each library with such a source, unless it compiles it by itself.
     """
-    described = [file[:-len(".mutation")] for file in native.glob(["*.mutation"])]
-    if sorted(described) != sorted(mutations):
-        fail("mutations without a source: {}, without a file: {}".format(
-            [one for one in described if one not in mutations],
-            [one for one in mutations if one not in described],
-        ))
-
-    of_source = {}
-    for mutation, source in mutations.items():
-        of_source.setdefault(source, []).append(mutation + ".mutation")
-
-    tools = ["mutate.py", "function_bodies.py"]
-    outputs = []
-    for source, files in of_source.items():
-        output = "mutated/" + source[len("//"):].replace(":", "/")
-        outputs.append(output)
-        native.genrule(
-            name = output + "_source",
-            testonly = True,
-            srcs = [source] + files,
-            outs = [output],
-            cmd = "python3 $(location mutate.py) source $@ " + " ".join(
-                ["$(location {})".format(file) for file in [source] + files],
-            ),
-            tools = tools,
-        )
+    originals = [
+        "%s:%s" % (package, source)
+        for package in sources
+        for source in sources[package]
+    ]
+    mutated = ["mutated/" + label[len("//"):].replace(":", "/") for label in originals]
+    table = name + "_table.cc"
     native.genrule(
-        name = name + "_table",
+        name = name + "_sources",
         testonly = True,
-        outs = [name + "_table.cc"],
-        cmd = "python3 $(location mutate.py) table $@ " + " ".join(mutations),
-        tools = tools,
+        srcs = originals + native.glob(["*.mutations"]),
+        outs = [table] + mutated,
+        cmd = "python3 $(location mutate.py) $(location %s) $(RULEDIR)/mutated $(SRCS)" % table,
+        tools = ["mutate.py", "function_bodies.py"],
     )
     _mutated_units(
         name = name + "_units",
         testonly = True,
-        originals = of_source.keys(),
-        mutated = outputs,
+        originals = originals,
+        mutated = mutated,
         units = units,
     )
     cc_binary(
         name = name,
         testonly = True,
-        srcs = [":%s_units" % name, name + "_table.cc"],
+        srcs = [":%s_units" % name, table],
         # What a mutation no longer uses, and a switch's every way of returning, is no news.
         copts = ["-w"],
         linkstatic = True,

@@ -1,11 +1,13 @@
-"""Builds the faults that mutations describe into a source file, each behind a switch.
+"""Builds the faults that mutations describe into source files, each behind a switch.
 
-    mutate.py source OUTPUT SOURCE MUTATION...   the file with all of its mutations
-    mutate.py table OUTPUT NAME...               what mutant_main.cc looks names up in
+    mutate.py TABLE FOLDER SOURCE... FILE.mutations...
 
-A mutation is a text file: "fault:", one sentence; "source:", the file's path; "caught by:", the
-invariant that it violates; perhaps "profile:", the scenarios (tests/sim/check/profile.h) that
-show it, and "seeds:", how many of them it may need; then one edit or more, each
+It writes each source with all of its mutations to FOLDER/SOURCE, and to TABLE what mutant_main.cc
+looks names up in. A .mutations file holds mutations of sources that lie together, sorted by source
+and name, with a blank line between them and nothing else. A mutation is "mutation:", its name;
+"fault:", one sentence; "source:", the file's path; "caught by:", the invariant that it violates;
+perhaps "profile:", the scenarios (tests/sim/check/profile.h) that show it, and "seeds:", how many
+of them it may need; then one edit or more, each
 
     <<<<
     lines that occur in the source exactly once
@@ -19,41 +21,99 @@ for all, so that an edit of it is refused. So is one whose text does not occur e
 mutation can outlive the code that it means.
 """
 
+import collections
 import os
 import re
 import sys
 
 from function_bodies import BadSource, function_bodies
 
-EDIT = re.compile(r"^<<<<\n(.*?)^====\n(.*?)^>>>>\n", re.M | re.S)
+LINE = r"(?!(?:<<<<|====|>>>>)$).*\n"
+EDIT = rf"<<<<\n((?:{LINE})*)====\n((?:{LINE})*)>>>>\n"
+FIELD = r"(fault|source|caught by|profile|seeds): (.+)\n"
+MUTATION = re.compile(
+    rf"mutation: (?P<name>\w+)\n(?P<fields>(?:{FIELD})*)(?P<edits>(?:{EDIT})*)", re.M
+)
 SWITCHES = "strata::mutants"  # the namespace of mutants.h
+
+Mutation = collections.namedtuple("Mutation", "name fault source caught_by profile seeds edits")
 
 
 class BadMutation(Exception):
     pass
 
 
-def field(text, name, otherwise=None):
-    found = re.search(rf"^{name}: (.+)$", text, re.M)
-    if not found and otherwise is not None:
-        return otherwise
-    if not found:
-        raise BadMutation(f"no line '{name}: ...'")
-    return found.group(1)
+def mutation_of(match):
+    name = match["name"]
+    fields = re.findall(FIELD, match["fields"])
+    values = dict(fields)
+    if len(values) != len(fields):
+        raise BadMutation(f"{name}: has a line twice")
+    for needed in ("fault", "source", "caught by"):
+        if needed not in values:
+            raise BadMutation(f"{name}: no line '{needed}: ...'")
+    if not match["edits"]:
+        raise BadMutation(f"{name}: has no edit")
+    return Mutation(
+        name,
+        values["fault"],
+        values["source"],
+        values["caught by"],
+        values.get("profile", "all"),
+        values.get("seeds"),
+        re.findall(EDIT, match["edits"], re.M),
+    )
 
 
-def edits(mutation, source_path, source):
+def parse(path, text):
+    """The mutations of a file."""
+    found, position = [], 0
+    while position < len(text):
+        match = MUTATION.match(text, position)
+        end = match.end() if match else position
+        if not match or text[end : end + 1] not in ("", "\n"):
+            line = text.count("\n", 0, end) + 1
+            begin = text[end:].split("\n")[0]
+            raise BadMutation(f"{path}:{line}: belongs to no mutation: {begin}")
+        found.append(mutation_of(match))
+        position = end + 1
+    for one, after in zip(found, found[1:]):
+        if (one.source, one.name) > (after.source, after.name):
+            raise BadMutation(f"{path}: {after.name} belongs before {one.name}")
+    return found
+
+
+def read_all(paths):
+    """The mutations of all files, by name."""
+    found = {}
+    for path in paths:
+        for mutation in parse(path, read(path)):
+            if mutation.name in found:
+                raise BadMutation(f"{path}: there is another mutation {mutation.name}")
+            found[mutation.name] = mutation
+    return found
+
+
+def by_source(mutations, sources):
+    """Source -> its mutations; each source must have some, and each mutation a source."""
+    found = {source: [] for source in sources}
+    for mutation in mutations:
+        if mutation.source not in found:
+            raise BadMutation(f"{mutation.name}: BUILD does not list its source {mutation.source}")
+        found[mutation.source].append(mutation)
+    for source in sources:
+        if not found[source]:
+            raise BadMutation(f"no mutation names {source}, which BUILD lists")
+    return found
+
+
+def edits(mutation, source):
     """(begin, end, text) of what the mutation puts in the place of source[begin:end], in order."""
-    named = field(mutation, "source")
-    field(mutation, "fault")
-    field(mutation, "caught by")
-    if named != source_path:
-        raise BadMutation(f"is about {named}, not {source_path}")
     found = []
-    for search, replacement in EDIT.findall(mutation):
+    for search, replacement in mutation.edits:
         count = source.count(search)
         if not search.strip() or count != 1:
-            raise BadMutation(f"text occurs {count} times in {source_path}:\n{search}")
+            raise BadMutation(f"text occurs {count} times in {mutation.source}:\n{search}")
         if search == replacement:
             raise BadMutation(f"changes nothing:\n{search}")
         # An edit may name lines that stay, even those around the body.
@@ -62,8 +122,6 @@ def edits(mutation, source_path, source):
         tail = len(os.path.commonprefix([rest[::-1], text[::-1]]))
         begin = source.index(search) + same
         found.append((begin, begin + len(rest) - tail, text[: len(text) - tail]))
-    if not found:
-        raise BadMutation("has no edit")
     found.sort()
     for before, after in zip(found, found[1:]):
         if before[1] > after[0]:
@@ -88,35 +146,35 @@ def inside(body, source, changes):
     return text
 
 
-def mutated_bodies(mutation, source_path, source, bodies):
+def mutated_bodies(mutation, source, bodies):
     """Body -> what the mutation makes of its inside, for those that it changes."""
     changes = {}
-    for change in edits(mutation, source_path, source):
+    for change in edits(mutation, source):
         around = [body for body in bodies if body[0] < change[0] and change[1] < body[1]]
         if not around:
             line = source.count("\n", 0, change[0]) + 1
-            raise BadMutation(f"changes {source_path}:{line}, which lies in no function's body")
+            raise BadMutation(f"changes {mutation.source}:{line}, which lies in no function's body")
         changes.setdefault(around[0], []).append(change)
     return {body: inside(body, source, changes[body]) for body in changes}
 
 
 def with_switches(source_path, source, mutations):
-    """The source with all mutations (name -> text) built in, none of them on."""
+    """The source with all of its mutations built in, none of them on."""
     try:
         bodies = function_bodies(source)
     except BadSource as error:
         raise BadMutation(f"{source_path}: {error}") from error
     variants = {}  # body -> [(name, inside)]
-    for name, mutation in sorted(mutations.items()):
+    for mutation in sorted(mutations):
         try:
-            changed = mutated_bodies(mutation, source_path, source, bodies)
+            changed = mutated_bodies(mutation, source, bodies)
         except BadMutation as error:
-            raise BadMutation(f"{name}: {error}") from error
+            raise BadMutation(f"{mutation.name}: {error}") from error
         for body, text in changed.items():
-            variants.setdefault(body, []).append((name, text))
+            variants.setdefault(body, []).append((mutation.name, text))
     output, position = f"// Made by mutate.py of {source_path}.\n", 0
     output += f"namespace {SWITCHES} {{\n"
-    output += "".join(f"bool {name} = false;\n" for name in sorted(mutations))
+    output += "".join(f"bool {mutation.name} = false;\n" for mutation in sorted(mutations))
     output += f"}}  // namespace {SWITCHES}\n"
     for begin, end in sorted(variants):
         output += source[position:begin] + "{\n"
@@ -128,7 +186,7 @@ def with_switches(source_path, source, mutations):
 
 
 def table(names):
-    """Defines what mutants.h declares. A name that no source defines is an error of the linker."""
+    """Defines what mutants.h declares."""
     rows = "".join(f'      {{"{name}", &{name}}},\n' for name in sorted(names))
     switches = "".join(f"extern bool {name};\n" for name in sorted(names))
     return (
@@ -140,27 +198,26 @@ def table(names):
     )
 
 
-def name_of(path):
-    return os.path.basename(path).rsplit(".", 1)[0]
-
-
 def read(path):
     with open(path) as file:
         return file.read()
 
 
-def main(what, output_path, *inputs):
+def main(table_path, folder, *inputs):
+    files = [path for path in inputs if path.endswith(".mutations")]
+    sources = [path for path in inputs if path not in files]
     try:
-        if what == "table":
-            output = table(inputs)
-        else:
-            source_path, *paths = inputs
-            mutations = {name_of(path): read(path) for path in paths}
-            output = with_switches(source_path, read(source_path), mutations)
+        mutations = read_all(files)
+        outputs = {table_path: table(mutations)}
+        for source, of_source in by_source(mutations.values(), sources).items():
+            made = with_switches(source, read(source), of_source)
+            outputs[os.path.join(folder, source)] = made
     except BadMutation as error:
         sys.exit(str(error))
-    with open(output_path, "w") as file:
-        file.write(output)
+    for path, text in outputs.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
 
 
 if __name__ == "__main__":

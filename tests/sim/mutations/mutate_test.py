@@ -1,5 +1,7 @@
 """Tests of mutate.py: a mutation changes exactly what it names, while it is on, or is refused."""
 
+import os
+import tempfile
 import unittest
 
 import mutate
@@ -22,25 +24,30 @@ def edit(search, replacement):
     return f"<<<<\n{search}\n====\n{replacement}\n>>>>\n"
 
 
-def mutation(*edits, source="x.cc"):
-    head = f"fault: It is wrong.\nsource: {source}\ncaught by: order\n"
+def mutation(*edits, name="one", source="x.cc"):
+    head = f"mutation: {name}\nfault: It is wrong.\nsource: {source}\ncaught by: order\n"
     return head + "".join(edits)
 
 
-def built(**mutations):
+def with_switches(*texts, source=SOURCE):
+    mutations = [one for text in texts for one in mutate.parse("x.mutations", text)]
+    return mutate.with_switches("x.cc", source, mutations)
+
+
+def built(*texts):
     """The source with these built in, without the switches' definitions."""
-    text = mutate.with_switches("x.cc", SOURCE, mutations)
-    return text[text.index("const int") :]
+    output = with_switches(*texts)
+    return output[output.index("const int") :]
 
 
 class MutateTest(unittest.TestCase):
     def refused(self, text, why, source=SOURCE):
         with self.assertRaisesRegex(mutate.BadMutation, why):
-            mutate.with_switches("x.cc", source, {"one": text})
+            with_switches(text, source=source)
 
     def test_a_body_is_what_the_switch_says(self):
         self.assertEqual(
-            built(one=mutation(edit("  int b = 2;", "  int b = 3;"))),
+            built(mutation(edit("  int b = 2;", "  int b = 3;"))),
             SOURCE.replace(
                 "{\n  int b = 2;\n  return kA + b;\n}",
                 "{\nif (::strata::mutants::one) {\n  int b = 3;\n  return kA + b;\n}"
@@ -49,8 +56,8 @@ class MutateTest(unittest.TestCase):
         )
 
     def test_the_source_defines_a_switch_for_each_mutation_and_all_are_off(self):
-        text = mutation(edit("  int b = 2;", "  int b = 3;"))
-        output = mutate.with_switches("x.cc", SOURCE, {"two": text, "one": text})
+        change = edit("  int b = 2;", "  int b = 3;")
+        output = with_switches(mutation(change, name="two"), mutation(change, name="one"))
         self.assertEqual(
             output[: output.index("const int")],
             "// Made by mutate.py of x.cc.\nnamespace strata::mutants {\n"
@@ -60,8 +67,8 @@ class MutateTest(unittest.TestCase):
     def test_mutations_may_change_the_same_body(self):
         self.assertEqual(
             built(
-                two=mutation(edit("int b = 2;", "int b = 4;")),
-                one=mutation(edit("int b = 2;", "int b = 3;")),
+                mutation(edit("int b = 2;", "int b = 4;"), name="two"),
+                mutation(edit("int b = 2;", "int b = 3;"), name="one"),
             ),
             SOURCE.replace(
                 "{\n  int b = 2;\n  return kA + b;\n}",
@@ -78,7 +85,7 @@ class MutateTest(unittest.TestCase):
             edit("  int b = 2;", "  int b = 3;"),
         )
         self.assertEqual(
-            built(one=text),
+            built(text),
             SOURCE.replace(
                 "{\n  int b = 2;\n  return kA + b;\n}",
                 "{\nif (::strata::mutants::one) {\n  int b = 3;\n  return b;\n}"
@@ -91,12 +98,12 @@ class MutateTest(unittest.TestCase):
 
     def test_lines_that_stay_may_lie_outside_of_the_body(self):
         text = mutation(edit("int F() {\n  int b = 2;", "int F() {\n  int b = 3;"))
-        self.assertEqual(built(one=text), built(one=mutation(edit("b = 2;", "b = 3;"))))
+        self.assertEqual(built(text), built(mutation(edit("b = 2;", "b = 3;"))))
 
     def test_an_edit_may_add_and_an_empty_replacement_removes(self):
-        added = built(one=mutation(edit("int F() {", "int F() {\n  return 0;")))
+        added = built(mutation(edit("int F() {", "int F() {\n  return 0;")))
         self.assertIn("one) {\n  return 0;\n  int b = 2;\n  return kA + b;\n} else {", added)
-        removed = built(one=mutation("<<<<\n  int b = 2;\n====\n>>>>\n"))
+        removed = built(mutation("<<<<\n  int b = 2;\n====\n>>>>\n"))
         self.assertIn("one) {\n  return kA + b;\n} else {\n  int b = 2;", removed)
 
     def test_what_lies_in_no_body_cannot_be_changed(self):
@@ -111,7 +118,8 @@ class MutateTest(unittest.TestCase):
     def test_a_body_must_stay_one(self):
         self.refused(mutation(edit("  int b = 2;", "  int b = {2;")), "a body of which braces do")
         self.refused(mutation(edit("  int b = 2;", "  }\n  {")), "ends a body early")
-        self.refused(mutation(), "^x.cc: braces do not match at line 11", SOURCE + "}")
+        sound = mutation(edit("  int b = 2;", ""))
+        self.refused(sound, "^x.cc: braces do not match at line 11", SOURCE + "}")
 
     def test_text_must_occur_exactly_once(self):
         self.refused(mutation(edit("int d;", "")), "^one: text occurs 0 times in x.cc")
@@ -126,21 +134,106 @@ class MutateTest(unittest.TestCase):
         same = mutation(edit("int b = 2;", "int d;"), edit("  int b = 2;", "  int e;"))
         self.refused(same, "has edits of the same text")
 
-    def test_names_its_source_and_fault(self):
-        self.refused(mutation(edit("int b = 2;", ""), source="y.cc"), "is about y.cc, not x.cc")
-        self.refused("source: x.cc\n" + edit("int b = 2;", ""), "no line 'fault: ...'")
-        self.refused(mutation(), "has no edit")
-        uncaught = mutation(edit("int b = 2;", "")).replace("caught by: order\n", "")
-        self.refused(uncaught, "no line 'caught by: ...'")
-
-    def test_a_profile_may_be_missing(self):
-        self.assertEqual(mutate.field(mutation(), "profile", "all"), "all")
-        self.assertEqual(mutate.field("profile: lossy\n", "profile", "all"), "lossy")
+    def test_what_it_needs_must_be_there_and_only_once(self):
+        whole = mutation(edit("int b = 2;", ""))
+        for line in ("fault: It is wrong.", "source: x.cc", "caught by: order"):
+            what = line.split(":")[0]
+            self.refused(whole.replace(line + "\n", ""), f"^one: no line '{what}: ...'")
+            self.refused(whole.replace(line, f"{line}\n{line}"), "^one: has a line twice")
+        self.refused(mutation(), "^one: has no edit")
 
     def test_the_table_has_every_name_and_its_switch(self):
         output = mutate.table(["two", "one"])
         self.assertIn("extern bool one;\nextern bool two;\n", output)
         self.assertIn('      {"one", &one},\n      {"two", &two},\n', output)
+
+
+class FileTest(unittest.TestCase):
+    def refused(self, text, why):
+        with self.assertRaisesRegex(mutate.BadMutation, why):
+            mutate.parse("x.mutations", text)
+
+    def test_a_file_has_mutations_with_all_that_they_say(self):
+        first = mutation(edit("a", "b"), edit("c\nmutation: x", ""))
+        second = "mutation: two\nfault: F\nsource: y.cc\ncaught by: it\nprofile: lossy\nseeds: 9\n"
+        self.assertEqual(
+            mutate.parse("x.mutations", first + "\n" + second + edit("d", "e")),
+            [
+                mutate.Mutation(
+                    "one",
+                    "It is wrong.",
+                    "x.cc",
+                    "order",
+                    "all",
+                    None,
+                    [("a\n", "b\n"), ("c\nmutation: x\n", "\n")],
+                ),
+                mutate.Mutation("two", "F", "y.cc", "it", "lossy", "9", [("d\n", "e\n")]),
+            ],
+        )
+
+    def test_text_that_belongs_to_no_mutation_is_refused_with_its_line(self):
+        whole = mutation(edit("a", "b"))
+        nowhere = "^x.mutations:{}: belongs to no mutation: {}$"
+        self.refused("# All.\n" + whole, nowhere.format(1, "# All."))
+        self.refused(whole + "fault: More.\n", nowhere.format(10, "fault: More."))
+        self.refused(whole + "\nfault: More.\n" + whole, nowhere.format(11, "fault: More."))
+        self.refused(whole + whole, nowhere.format(10, "mutation: one"))
+        self.refused(whole.replace("caught by", "caught"), nowhere.format(4, "caught: order"))
+        self.refused(whole.replace(">>>>\n", ""), nowhere.format(5, "<<<<"))
+        self.refused(whole.replace("====\n", ""), nowhere.format(5, "<<<<"))
+        # An edit that does not end takes no mutation along.
+        unended = mutation(edit("a", "b"), edit("c", "d"))[: -len(">>>>\n")]
+        self.refused(unended + "\n" + whole, nowhere.format(10, "<<<<"))
+
+    def test_mutations_are_sorted_by_source_then_name(self):
+        a, b = (mutation(edit("a", "b"), name=name) for name in "ab")
+        other = mutation(edit("a", "b"), name="a", source="y.cc")
+        self.refused(b + "\n" + a, "^x.mutations: a belongs before b$")
+        self.refused(other + "\n" + b, "^x.mutations: b belongs before a$")
+        self.assertEqual(len(mutate.parse("x.mutations", "\n".join([a, b, other]))), 3)
+
+    def test_every_mutation_has_a_source_and_every_source_a_mutation(self):
+        text = mutation(edit("a", "b")) + "\n" + mutation(edit("a", "b"), name="a", source="y.cc")
+        one, other = mutate.parse("x.mutations", text)
+        self.assertEqual(
+            mutate.by_source([one, other], ["y.cc", "x.cc"]), {"y.cc": [other], "x.cc": [one]}
+        )
+        with self.assertRaisesRegex(mutate.BadMutation, "^a: BUILD does not list its source y.cc$"):
+            mutate.by_source([one, other], ["x.cc"])
+        with self.assertRaisesRegex(mutate.BadMutation, "^no mutation names y.cc, which BUILD"):
+            mutate.by_source([one], ["x.cc", "y.cc"])
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+
+    def made(self, **texts):
+        """What is written of a source and of these .mutations files: the source and the table."""
+        files = {"x.cc": SOURCE, **{f"{name}.mutations": text for name, text in texts.items()}}
+        for name, text in files.items():
+            with open(name, "w") as file:
+                file.write(text)
+        mutate.main("made/table.cc", "made", *files)
+        return mutate.read("made/x.cc"), mutate.read("made/table.cc")
+
+    def test_a_source_gets_its_mutations_from_all_files_and_the_table_names_them(self):
+        one = mutation(edit("int b = 2;", "int b = 3;"))
+        two = mutation(edit("int b = 2;", "int b = 4;"), name="two")
+        source, table = self.made(x=two, y=one)
+        self.assertEqual(source, with_switches(one, two))
+        self.assertEqual(table, mutate.table(["one", "two"]))
+
+    def test_a_name_that_is_there_twice_is_refused(self):
+        text = mutation(edit("int b = 2;", "int b = 3;"))
+        with self.assertRaisesRegex(SystemExit, "^y.mutations: there is another mutation one$"):
+            self.made(x=text, y=text)
+        with self.assertRaisesRegex(SystemExit, "^x.mutations: there is another mutation one$"):
+            self.made(x=text + "\n" + text)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ The report is a table in Markdown: which invariant caught which fault, at which 
 import argparse
 import collections
 import concurrent.futures
+import functools
 import glob
 import os
 import re
@@ -75,31 +76,30 @@ def verdict(outcome):
         return f"ended with {outcome.status}, by no invariant"
     if outcome.name == SOUND:
         return "the sound code is red"
-    wanted = described(outcome.name, "caught by")
+    wanted = mutations()[outcome.name].caught_by
     if invariant(outcome) != wanted:
         return f"caught by '{invariant(outcome)}', not by '{wanted}'"
     return None
 
 
-def described(name, what, otherwise=None):
-    with open(f"{FOLDER}/{name}.mutation") as file:
-        return mutate.field(file.read(), what, otherwise)
+@functools.cache
+def mutations():
+    return mutate.read_all(sorted(glob.glob(f"{FOLDER}/*.mutations")))
 
 
 def row(outcome):
-    fault, source = described(outcome.name, "fault"), described(outcome.name, "source")
+    mutation = mutations()[outcome.name]
     return (
-        f"| {outcome.name} | {fault} | `{source}` | {outcome.profile} "
+        f"| {outcome.name} | {mutation.fault} | `{mutation.source}` | {outcome.profile} "
         f"| {invariant(outcome) or 'NOTHING'} | {outcome.violation} | {outcome.seed} |\n"
     )
 
 
 def planned(seeds):
     """The sound code, for each profile as often as any mutant, then the mutants by name."""
-    names = sorted(mutate.name_of(path) for path in glob.glob(f"{FOLDER}/*.mutation"))
     mutants = [
-        Run(name, described(name, "profile", "all"), int(described(name, "seeds", seeds)))
-        for name in names
+        Run(name, mutation.profile, int(mutation.seeds or seeds))
+        for name, mutation in sorted(mutations().items())
     ]
     most = collections.Counter()
     for mutant in mutants:
