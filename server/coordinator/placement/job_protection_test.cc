@@ -9,7 +9,7 @@ namespace {
 
 using proto::Job;
 
-// The protection that a job gets for what it asks; "refused" where it is.
+// Returns the protection that a job gets for its request, or "refused".
 std::string Settled(const ProtectionRules& rules, Job::Protection asked) {
   Job job;
   job.set_protection(asked);

@@ -22,7 +22,7 @@ class FencedWriterTest : public ::testing::Test {
     proxy_ = std::make_unique<EtcdProxy>(etcd_->endpoint());
   }
 
-  // Makes an address the leader's, in the place of another one.
+  // Makes `address` the leader, replacing the previous one.
   Leadership Lead(const std::string& address) {
     etcdserverpb::TxnRequest request;
     *request.add_success() = Delete(keys_.Leader());

@@ -20,8 +20,8 @@ namespace {
 
 constexpr uint64_t kProcess = 7;
 
-// A port of this host that stays ours also while nobody listens there: another process that got it
-// would answer in our place.
+// A port of this host that stays reserved while nobody listens: another process that got it would
+// answer instead.
 class Port {
  public:
   Port() : held_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
