@@ -106,7 +106,7 @@ TEST(ConsistencyModes, LazyAnswersUpToItsBoundAheadOfTheSlowest) {
   EXPECT_EQ(lazy.Staleness(3, 7, 99), 0u);
 }
 
-// A clock of its own each, so that nothing is added to anything.
+// Each has a clock of its own, so that nothing is summed.
 TEST(ConsistencyModes, LazyHoldsOneMoreOpenClockThanItsBound) {
   OneWeight lazy("lazy { staleness: 3 }", 2);
   const float gradient = 1.0f;

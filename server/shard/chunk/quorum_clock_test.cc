@@ -63,7 +63,8 @@ TEST(QuorumClock, EmptyPushesCountAndAddNothing) {
   EXPECT_TRUE(clock.Close().empty());
 }
 
-// The bits of a sum of all nodes in time are sync's; of some, they do not depend on who came first.
+// With all nodes in time the sum has sync's bits; with some, it does not depend on the order of
+// arrival.
 TEST(QuorumClock, TheSumDoesNotDependOnTheOrderOfArrival) {
   constexpr size_t kNodes = 7, kMany = 65;
   const std::vector<std::vector<float>> leaves = MakeLeaves(2 * kNodes, kMany);
