@@ -8,7 +8,7 @@
 
 namespace strata::server {
 
-// The maximum memory of a job on one of its shards, with n nodes, window W, chunks of C bytes, and M
+// The maximum memory of a job on one of its shards, with n nodes, window W, chunks of C bytes and M
 // bytes of the arena on this shard:
 //
 //   weights            M, plus C for the chunk that is being updated

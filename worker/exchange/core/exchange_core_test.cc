@@ -37,7 +37,7 @@ TEST(NodeShare, ANodeThatIsNotInTheJobStandsForNothing) {
 TEST(RanksCore, NobodyIsWaitedForWhenTrainingBegins) {
   const EventFd wake = *EventFd::Create();
   const RealClock clock;
-  // If each waited, this would take five minutes.
+  // If each call waited, this would take five minutes.
   for (int i = 0; i < 300; ++i) {
     const auto exchange = WithoutPeers(std::make_unique<RanksCore>(0), wake.fd(), &clock);
     ASSERT_EQ(exchange->Start(), absl::OkStatus());

@@ -13,7 +13,7 @@ namespace {
 using transport::ConnectionId;
 using transport::Event;
 
-// Has nothing to say, and counts connections that are lost.
+// Sends nothing, and counts lost connections.
 class SilentCore final : public LinkCore {
  public:
   absl::Status OnLinkEvent(const LinkEvent& event, absl::Time, CoreActions*) override {

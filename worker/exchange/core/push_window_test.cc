@@ -40,7 +40,7 @@ TEST(PushWindowTest, AnOlderClockIsMoreUrgentThanAHigherIndex) {
 }
 
 // Nodes that share one synchronous shard: chunk c of a clock is answered once all have pushed it.
-// Every node's backward makes its chunks ready in ascending order, at a random pace.
+// Every node's backward pass makes its chunks ready in ascending order, at a random pace.
 class SyncRun {
  public:
   SyncRun(uint32_t seed, int nodes, uint32_t chunks, uint32_t window, uint64_t clocks,
@@ -50,7 +50,7 @@ class SyncRun {
       nodes_.push_back(Node(PushWindow(Chunks(chunks), window, reserve)));
   }
 
-  // True if every clock completes, false if all nodes wait for each other.
+  // Returns whether every clock completes; false if all nodes wait for each other.
   bool Completes() {
     while (true) {
       std::vector<Node*> movable;
