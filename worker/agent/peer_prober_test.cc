@@ -52,7 +52,7 @@ TEST(PeerProber, AnswersEachAskWithTheNameOfTheDaemonThere) {
 }
 
 TEST(PeerProber, StopsInTheMiddleOfATry) {
-  // An address of a network that is kept for documentation: nobody answers there.
+  // An address of the documentation network: nobody answers there.
   auto prober = *PeerProber::Create({.timeout = absl::Hours(1)}, [](const proto::PeersTried&) {});
   prober->Try(Ask("tcp://198.51.100.1:9", "s1"));
   prober->Stop();

@@ -39,7 +39,7 @@ TEST(RunDirectoryLock, LogsOfAnotherJobAreGoneBeforeTheFolderIsTheJobs) {
   };
   ASSERT_TRUE(LockRunDirectory(dir, Record(7)).ok());
   write();
-  // Also by way of a later node, or of a later attempt of the job.
+  // Also for a later node, or a later attempt of the job.
   ASSERT_TRUE(LockRunDirectory(dir, Record(7)).ok());
   EXPECT_TRUE(std::filesystem::exists(log));
   ASSERT_TRUE(LockRunDirectory(dir, Record(8)).ok());

@@ -29,7 +29,7 @@ void OnExit(int status, void* argument) {
 }  // namespace
 
 void AtGoodExit(std::function<absl::Status()> call) {
-  // Outlives all destructors of static objects: it is used among them.
+  // Outlives all destructors of static objects, because it is used among them.
   static GoodExit* const good = [] {
     auto* const made = std::make_unique<GoodExit>().release();
     on_exit(OnExit, made);

@@ -7,9 +7,9 @@
 
 namespace strata::client {
 
-// Has `call` called when this process exits with status 0, by exit() or at main's end; null: none.
-// Where it fails, a line on stderr says why, and the process ends with status 1. A process that
-// forked from this one calls nothing. Replaces what the call before set. Threads: one.
+// Calls `call` when this process exits with status 0, by exit() or at main's end; null: nothing. If
+// it fails, a line on stderr gives the reason, and the process exits with status 1. A forked child
+// calls nothing. Replaces the previous `call`. Threads: one.
 void AtGoodExit(std::function<absl::Status()> call);
 
 }  // namespace strata::client
