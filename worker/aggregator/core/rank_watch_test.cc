@@ -23,7 +23,7 @@ TEST(RankWatch, CountsFromTheLookThatFoundARankFurther) {
   EXPECT_EQ(seen.idle_ms(), 3000);
   seen = watch.Look(1, {.steps = 57, .published = 13}, 61, kStart + absl::Seconds(6));
   EXPECT_EQ(seen.idle_ms(), 0);
-  // The other rank has not moved at all.
+  // The other rank has made no progress at all.
   EXPECT_EQ(watch.Look(0, {}, 61, kStart + absl::Seconds(6)).idle_ms(), 6000);
 }
 
