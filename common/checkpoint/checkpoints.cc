@@ -22,7 +22,7 @@ constexpr char kFolder[] = "clock-";
 // As many digits as a clock can have, so that names sort like clocks.
 std::string FolderName(uint64_t clock) { return absl::StrFormat("%s%020d", kFolder, clock); }
 
-// Returns the clock of the checkpoint that an object belongs to; none: it belongs to none.
+// Returns the clock of the checkpoint that an object belongs to; nullopt: none.
 std::optional<uint64_t> ClockOf(const std::string& name) {
   absl::string_view rest = name;
   if (!absl::ConsumePrefix(&rest, kFolder)) return std::nullopt;

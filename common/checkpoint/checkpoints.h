@@ -43,16 +43,16 @@ class Checkpoints {
     std::map<uint64_t, absl::Status> broken;
     std::set<uint64_t> clocks;  // of all that has an object here, complete or not
   };
-  // Looks at manifests alone.
+  // Looks only at manifests.
   absl::StatusOr<Listing> List();
   // Returns the newest one whose objects are all whole, having read them; `passed_over` says why
   // newer ones were not taken. Errors: NotFound: there is none.
   absl::StatusOr<Manifest> Newest(std::vector<absl::Status>* passed_over);
 
-  // Returns an object. Errors: NotFound, DataLoss naming it: its size or checksum is another one.
+  // Returns an object. Errors: NotFound, DataLoss naming it: its size or checksum differs.
   absl::StatusOr<Bytes> Read(const ObjectFacts& object);
-  // Hands one on in pieces, as Store::Read does. What is wrong with its size or checksum may show
-  // after all of it has been handed on, and goes before an InvalidArgument of `take`.
+  // Passes an object on in pieces, like Store::Read. A wrong size or checksum may show only after
+  // everything has been passed on, and takes precedence over an InvalidArgument of `take`.
   absl::Status Read(const ObjectFacts& object, const Store::TakePiece& take);
   // Reads all objects. Errors: that of the first one that is not whole.
   absl::Status Verify(const Manifest& manifest);
@@ -83,11 +83,11 @@ struct ResumeObject {
   std::string path;  // for errors
 };
 
-// Reads one, by its index. Errors: InvalidArgument: there is no such; those of Checkpoints::Read.
+// Reads one, by its index. Errors: InvalidArgument: no such index; those of Checkpoints::Read.
 absl::StatusOr<ResumeObject> ReadResumeObject(const proto::Resume& resume, uint32_t index,
                                               Store& store);
 
-// Hands one on in pieces, as Checkpoints::Read does.
+// Passes one on in pieces, like Checkpoints::Read.
 absl::Status ReadResumeObject(const proto::Resume& resume, uint32_t index, Store& store,
                               const Store::TakePiece& take);
 

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// As the store names it.
+// The name as the store gives it.
 std::string Folder(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / name).lexically_normal().string();
 }
@@ -46,7 +46,7 @@ class OnFiles : public ::testing::Test {
     EXPECT_TRUE(Checkpoints(*store_).Complete(manifest).ok());
     return manifest;
   }
-  // The clock of the newest one; 0: there is none.
+  // Returns the clock of the newest one; 0: there is none.
   uint64_t Newest(std::vector<absl::Status>* passed_over) {
     const auto manifest = Checkpoints(*store_).Newest(passed_over);
     if (manifest.ok()) return manifest->clock;
@@ -82,8 +82,8 @@ TEST_F(OnFiles, NoManifestIsOverwritten) {
   EXPECT_THAT(Checkpoints(*store_).List()->complete, ElementsAre(before));
 }
 
-// Whatever byte of whatever file is another one, or is missing, the checkpoint is refused by name,
-// and the one before is taken.
+// Whichever byte of whichever file is changed or missing, the checkpoint is refused by name, and
+// the previous one is used.
 TEST_F(OnFiles, ADamagedOneIsPassedOverAndNamed) {
   Write(900);
   Write(1000);
@@ -119,7 +119,8 @@ TEST_F(OnFiles, ADamagedOneIsPassedOverAndNamed) {
   EXPECT_GT(damages, 500u);
 }
 
-// Damage that whoever takes the pieces trips over is told of as damage; other errors of it are its.
+// Damage that the reader of the pieces stumbles over is reported as damage; other errors of the
+// reader are its own.
 TEST_F(OnFiles, AReaderInPiecesHearsOfDamageFirst) {
   Write(1000);
   const Manifest manifest = Checkpoints(*store_).List()->complete.at(0);
@@ -173,7 +174,7 @@ TEST_F(OnFiles, OldOnesAndWhatWasNeverCompleteAreDeleted) {
                   Checkpoints::ObjectName(400, "a"), "notes.txt"));
 }
 
-// A file without blocks takes no room on the disk, and would take its size in memory.
+// A sparse file takes no space on disk, but would take its size in memory.
 TEST_F(OnFiles, AManifestOfAnySizeTakesNoMemory) {
   Write(5);
   const std::string path = PathOf(Checkpoints::ObjectName(6, "manifest.json"));
@@ -186,7 +187,7 @@ TEST_F(OnFiles, AManifestOfAnySizeTakesNoMemory) {
               ElementsAre(absl::InvalidArgumentError(path + ": larger than 67108864 bytes")));
 }
 
-// So would a part, where its manifest says what the job has written.
+// The same for a part, if its manifest says what the job has written.
 TEST_F(OnFiles, APartThatHasGrownTakesNoMemory) {
   const Manifest manifest = Write(5);
   const ObjectFacts& object = manifest.objects[0];
@@ -197,7 +198,7 @@ TEST_F(OnFiles, APartThatHasGrownTakesNoMemory) {
                           " bytes, as many as its manifest says"));
 }
 
-// A store whose deletions stop at some point, as those of a process that is killed.
+// A store whose deletions stop at some point, like those of a process that is killed.
 class DyingStore final : public Store {
  public:
   DyingStore(Store& store, int deletions) : store_(store), left_(deletions) {}
@@ -248,7 +249,7 @@ TEST_F(OnFiles, WhatIsHalfDeletedIsNoCheckpoint) {
   }
 }
 
-// A manifest that cannot be read now, or by this version, may be one of a good checkpoint.
+// A manifest that cannot be read now, or by this version, may belong to a good checkpoint.
 TEST_F(OnFiles, WhatCannotBeReadIsNotDeleted) {
   for (const uint64_t clock : {100, 200, 300, 400}) Write(clock);
   const std::string path = PathOf(Checkpoints::ObjectName(200, "manifest.json"));
@@ -261,7 +262,7 @@ TEST_F(OnFiles, WhatCannotBeReadIsNotDeleted) {
 }
 
 // The job resumes from the newest whole checkpoint, not from the damaged one after it, which must
-// not be taken for newer than those to come.
+// not count as newer than later ones.
 TEST_F(OnFiles, WhatIsNewerThanWhereAJobGoesOnIsDropped) {
   for (const uint64_t clock : {100, 200, 300}) Write(clock);
   std::filesystem::remove(PathOf(Checkpoints::ObjectName(300, "b")));

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes the folder where it is missing, for this user alone. Its name lasts once the folder that it
-// lies in is synced, which whoever made it may not have done.
+// Creates the folder if missing, for this user only. Its name is durable once its parent is synced,
+// which its creator may not have done.
 absl::Status MakeFolder(const fs::path& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return FileError(errno, folder.string());
@@ -33,7 +33,7 @@ absl::Status MakeFolder(const fs::path& folder) {
   return SyncFolder(folder.parent_path().string());
 }
 
-// Makes all of the folders of a path, of which the first is there.
+// Creates all folders of a path, of which the first exists.
 absl::Status MakeFolders(const fs::path& folder) {
   std::error_code error;
   if (folder == folder.root_path() || fs::is_directory(folder, error)) return absl::OkStatus();
@@ -41,7 +41,7 @@ absl::Status MakeFolders(const fs::path& folder) {
   return status.ok() ? MakeFolder(folder) : status;
 }
 
-// Adds the names of a folder's objects. What others delete meanwhile is not there.
+// Adds the names of a folder's objects, ignoring those that others delete meanwhile.
 absl::Status AddNames(const fs::path& folder, const std::string& prefix,
                       std::vector<std::string>* names) {
   std::error_code error;
@@ -123,7 +123,7 @@ absl::StatusOr<Bytes> FileStore::GetAtMost(const std::string& name, uint64_t byt
     return absl::ResourceExhaustedError(
         absl::StrCat(object->path, ": no memory for ", size, " bytes"));
   }
-  // Through the page cache: others of this host want the same objects.
+  // Through the page cache: others on this host want the same objects.
   for (size_t done = 0; done < size;) {
     const ssize_t got =
         pread(object->fd.get(), owner.get() + done, size - done, static_cast<off_t>(done));
@@ -169,7 +169,7 @@ absl::Status FileStore::Delete(const std::string& name) {
   if (unlinkat(place->folder.get(), place->file.name.c_str(), 0) != 0 && errno != ENOENT) {
     return FileError(errno, place->file.path);
   }
-  // Folders go where they are empty; a link is none.
+  // Empty folders are removed; a link is not a folder.
   for (std::string folder = name; folder.rfind('/') != std::string::npos;) {
     folder.resize(folder.rfind('/'));
     const absl::StatusOr<Place> emptied = Find(folder, /*make=*/false);

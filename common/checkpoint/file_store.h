@@ -11,26 +11,26 @@
 
 namespace strata {
 
-// A folder, which may be one that many hosts share. Below it no symbolic link is followed. An
-// object is a file under a temporary name that is synced and then renamed; what a writer left
-// behind that died is no object.
+// A folder, possibly shared by many hosts. Symbolic links below it are not followed. An object is a
+// file that is written under a temporary name, synced and then renamed; leftovers of writers that
+// died are not objects.
 //
 // Threads: any.
 class FileStore final : public Store {
  public:
-  // Makes the folder where it is missing. Errors: those of files, naming it; InvalidArgument: not
-  // an absolute path.
+  // Creates the folder if missing. Errors: those of files, naming it; InvalidArgument: not an
+  // absolute path.
   static absl::StatusOr<std::unique_ptr<FileStore>> Open(const std::string& folder);
 
   absl::Status Put(const std::string& name,
                    absl::Span<const absl::Span<const char>> pieces) override;
-  // On file systems that have neither hard links nor renames that replace nothing: an error.
+  // An error on file systems that have neither hard links nor renames that replace nothing.
   absl::Status PutNew(const std::string& name,
                       absl::Span<const absl::Span<const char>> pieces) override;
   absl::StatusOr<Bytes> GetAtMost(const std::string& name, uint64_t bytes_max) override;
   absl::Status Read(const std::string& name, const TakePiece& take) override;
   absl::StatusOr<std::vector<std::string>> List() override;
-  // Folders that are empty then go, too.
+  // Also removes folders that are empty then.
   absl::Status Delete(const std::string& name) override;
   absl::Status DeleteFolder(const std::string& folder) override;
   const std::string& where() const override { return folder_; }
@@ -42,7 +42,7 @@ class FileStore final : public Store {
     size_t size = 0;
   };
 
-  // Where an object lies, and the folder of it that is kept open.
+  // Where an object is, with its folder's descriptor.
   struct Place {
     UniqueFd folder;
     FileInFolder file;

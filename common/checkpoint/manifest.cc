@@ -17,8 +17,8 @@
 namespace strata {
 namespace {
 
-// Written in the order of the fields; read into a map, so that many fields take no time that grows
-// with their square.
+// Written in the order of the fields; read into a map, so that many fields do not take quadratic
+// time.
 using OrderedJson = nlohmann::ordered_json;
 using Json = nlohmann::json;
 
@@ -36,7 +36,7 @@ bool ReadDigits(const std::string& text, uint64_t* checksum) {
          Digits(*checksum) == text;
 }
 
-// Reads one field into `out`. False: it is missing, or of another kind.
+// Reads one field into `out`. Returns false if it is missing, or of another type.
 bool ReadText(const Json& object, const char* name, std::string* out) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_string()) return false;
@@ -50,7 +50,7 @@ bool ReadCount(const Json& object, const char* name, uint64_t* out) {
   return true;
 }
 
-// Returns what is wrong, or nothing.
+// Returns what is wrong; empty: nothing.
 std::string ReadObjects(const Json& json, std::vector<ObjectFacts>* objects) {
   const auto list = json.find("objects");
   if (list == json.end() || !list->is_array()) return "objects is missing";

@@ -16,7 +16,7 @@ struct XXH3_state_s;  // of xxhash.h
 
 namespace strata {
 
-// Whose state an object of a checkpoint holds.
+// The owner of the state in a checkpoint's object.
 enum class PartKind { kShard, kNode, kRank };
 // Returns "shard", "node" or "rank".
 const char* WordFor(PartKind kind);
@@ -29,11 +29,11 @@ struct PartName {
   auto operator<=>(const PartName&) const = default;
 };
 
-// Returns the part's name of an object, within its checkpoint: "shard-3-7.0", of job 7's first
-// attempt. No two attempts of jobs write to the same object.
+// Returns the part's object name, within its checkpoint: "shard-3-7.0", for job 7's first attempt.
+// No two attempts of jobs write to the same object.
 std::string ToText(const PartName& part, uint32_t job, uint32_t attempt);
-// Reads the name of an object: "clock-.../shard-3-7.0", also without the job's. None: it is no
-// part's.
+// Parses the name of an object: "clock-.../shard-3-7.0", also without the job's. nullopt: it is not
+// a part's.
 std::optional<PartName> ParsePartName(const std::string& object);
 
 // One object of a checkpoint.
@@ -44,7 +44,7 @@ struct ObjectFacts {
 
   bool operator==(const ObjectFacts&) const = default;
 };
-// The checksum of an object that comes in pieces: XXH3, 64 bits.
+// The checksum of an object in pieces: XXH3, 64 bits.
 class ObjectSum {
  public:
   ObjectSum();
@@ -63,22 +63,22 @@ ObjectFacts FactsOf(const std::string& name, absl::Span<const absl::Span<const c
 struct Manifest {
   uint32_t job = 0;
   std::string job_name;
-  uint64_t clock = 0;  // all pushes before it are in the weights
-  absl::Time written;  // to the second
+  uint64_t clock = 0;  // the weights contain all pushes before it
+  absl::Time written;  // in whole seconds
   std::string record;  // the JobRecord, serialized
   std::vector<ObjectFacts> objects;
 
   bool operator==(const Manifest&) const = default;
 };
 
-// A job's record, which is the most of it, has at most 32 MiB.
+// A job's record, which is most of it, has at most 32 MiB.
 inline constexpr uint64_t kManifestBytesMax = 64 << 20;
 inline constexpr char kManifestFormat[] = "strata-checkpoint-1";
 
-// JSON, and a line with its checksum.
+// Returns JSON, and a line with its checksum.
 std::string SerializeManifest(const Manifest& manifest);
-// Errors: InvalidArgument naming `path` and what is wrong: a byte that is another one, a field that
-// is missing, an object named twice; FailedPrecondition: another format, with both.
+// Errors: InvalidArgument naming `path` and what is wrong: a changed byte, a missing field, an
+// object named twice; FailedPrecondition: another format, naming both.
 absl::StatusOr<Manifest> ParseManifest(absl::Span<const char> content, const std::string& path);
 
 }  // namespace strata

@@ -93,7 +93,7 @@ TEST(Manifest, WhatIsMissingIsNamed) {
   EXPECT_TRUE(ParseManifest(Signed(head + R"(, "objects": [)" + one + "]}"), "m").ok());
 }
 
-// A writer of a manifest can sign it, too.
+// The writer of a manifest can also sign it.
 TEST(Manifest, WhatIsSignedAndTooMuchIsRefusedAtOnce) {
   const absl::Time began = absl::Now();
   const std::string head = R"({"format": "strata-checkpoint-1", "job": 1, "name": "n", "clock": 5,)"

@@ -20,15 +20,15 @@
 namespace strata {
 namespace {
 
-// The objects below a prefix of a bucket. What writers that died leave are parts of uploads, which
-// are no objects; DeleteFolder ends them.
+// The objects below a prefix of a bucket. Writers that died leave parts of uploads, which are not
+// objects; DeleteFolder aborts them.
 //
-// Threads: any. Each call blocks its own, for at most Limits::deadline.
+// Threads: any. Each call blocks only its own, for at most Limits::deadline.
 class S3Store final : public Store {
  public:
-  // Opens "s3://BUCKET[/PREFIX]", with the endpoint, region and credentials that the environment
-  // says, or the user's files (s3::FindSettings). It asks nobody. `stop` ends every call at once.
-  // Errors: as of FindSettings, and FailedPrecondition: no libcurl that can be used.
+  // Opens "s3://BUCKET[/PREFIX]", with the endpoint, region and credentials in the environment or
+  // the user's files (s3::FindSettings). Makes no requests. `stop` ends every call at once. Errors:
+  // those of FindSettings, and FailedPrecondition: no usable libcurl.
   static absl::StatusOr<std::unique_ptr<S3Store>> Open(const std::string& address,
                                                        const Environment& environment,
                                                        const s3::Limits& limits,
@@ -84,7 +84,7 @@ absl::StatusOr<Bytes> S3Store::GetAtMost(const std::string& name, uint64_t bytes
 absl::StatusOr<std::vector<std::string>> S3Store::List() {
   absl::StatusOr<std::vector<std::string>> names = bucket_->List("");
   if (!names.ok()) return names;
-  // A bucket may hold more than objects of ours: what is not named like one is none.
+  // A bucket may hold more than our objects: names of another form are ignored.
   std::erase_if(*names, [](const std::string& name) { return !CheckObjectName(name).ok(); });
   return names;
 }

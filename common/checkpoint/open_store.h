@@ -13,8 +13,8 @@
 namespace strata {
 
 struct StoreOptions {
-  Environment environment;  // what S3 is found by: OwnEnvironment()
-  s3::Limits s3;            // how long S3 is waited for
+  Environment environment;  // where S3 settings come from: OwnEnvironment()
+  s3::Limits s3;            // how long to wait for S3
   std::stop_token stop;     // ends every call that waits for S3, with Cancelled
 };
 

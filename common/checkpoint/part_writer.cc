@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-// How long the end of a writer waits for a store.
+// How long the destructor of a writer waits for a store.
 constexpr absl::Duration kEndOfAStore = absl::Seconds(5);
 
 void SetNumber(const PartName& name, proto::CheckpointPart* part) {
@@ -126,7 +126,7 @@ absl::StatusOr<ObjectFacts> PartWriter::Put(const Part& part, Work& work) {
   const std::vector<absl::Span<const char>> pieces = file.Pieces();
   const std::string name =
       Checkpoints::ObjectName(part.clock, ToText(part.name, work.job, work.attempt));
-  // The sum is made while the store writes, or after it where no more threads can be had.
+  // The sum is made while the store writes, or after it if no more threads are available.
   std::future<ObjectFacts> facts =
       std::async(std::launch::async | std::launch::deferred, [&] { return FactsOf(name, pieces); });
   absl::Status put = work.store->Put(name, pieces);

@@ -36,33 +36,33 @@ class PartWriter {
   struct Calls {
     // Opens the store, before the first part and after each error.
     std::function<absl::StatusOr<std::unique_ptr<Store>>()> open;
-    // A part is in the store, or is not.
+    // A part is in the store, or could not be written.
     std::function<void(const proto::CheckpointPart&)> tell;
   };
   struct Part {
     PartName name;
     uint64_t clock = 0;
-    std::function<ImageFile()> make;  // its content, on the writer's thread
-    std::string problem;              // why there is none; empty: there is one
-    // Called on the writer's thread once the content is no longer in memory. Null: nobody asks.
+    std::function<ImageFile()> make;  // returns its content; called on the writer's thread
+    std::string problem;              // why there is no content; empty: there is
+    // Called on the writer's thread once the content is no longer in memory. May be null.
     std::function<void()> let_go;
   };
 
-  // The attempt of the job that the record is of.
+  // `record`: the job's attempt.
   PartWriter(const proto::JobRecord& record, Calls calls);
-  // Tells of all that is not written that it will not be, and is silent from then on.
+  // Reports all unwritten parts as failed, and reports nothing from then on.
   void GiveUp(const std::string& why);
-  // Leaves what is queued unwritten, untold. A store that does not answer is waited for a moment:
-  // the thread then ends by itself, once it does.
+  // Abandons queued parts without a report. Waits briefly for an unresponsive store: the thread
+  // then ends by itself, once the store answers.
   ~PartWriter();
 
-  // Parts after Finish are dropped, untold.
+  // Parts after Finish are dropped without a report.
   void Write(Part part);
   // Writes the queued parts and accepts no more. Does not wait.
   void Finish();
   // Returns whether all parts have been written.
   bool done() const;
-  // Waits for that; false: it is not after `timeout`.
+  // Waits for that; returns false if it does not happen within `timeout`.
   bool AwaitDone(absl::Duration timeout) const;
 
  private:
@@ -77,7 +77,7 @@ class PartWriter {
     std::deque<Part> queue ABSL_GUARDED_BY(mutex);
     bool finishing ABSL_GUARDED_BY(mutex) = false;
     bool done ABSL_GUARDED_BY(mutex) = false;
-    absl::Mutex telling;  // held while calls are made, but for `open`
+    absl::Mutex telling;  // held during calls, except `open`
     bool abandoned ABSL_GUARDED_BY(telling) = false;
     std::optional<proto::CheckpointPart> in_hand ABSL_GUARDED_BY(telling);
 

@@ -31,7 +31,7 @@ proto::JobRecord Record() {
   return record;
 }
 
-// A writer of job 7's second attempt that notes all that it does, in order.
+// A writer of job 7's second attempt that records everything it does, in order.
 class PartWriterTest : public testing::Test {
  protected:
   PartWriter::Calls Calls() {
@@ -224,14 +224,14 @@ TEST_F(PartWriterTest, AWriterWithNothingToDoIsDoneOnceItIsFinished) {
 }
 
 TEST_F(PartWriterTest, ItsEndLeavesWhatIsQueuedUnwritten) {
-  constexpr uint64_t kEnough = 300'000;  // parts: the writer never comes to the last one
+  constexpr uint64_t kEnough = 300'000;  // number of parts; the writer never reaches the last one
   absl::Notification began;
   uint64_t made = 0;
   auto writer = std::make_unique<PartWriter>(
       Record(), PartWriter::Calls{.open = [this] { return disk_.Open(); },
                                   .tell = [](const proto::CheckpointPart&) {}});
   PartWriter& queue = *writer;
-  // Each part queues the next one, so that there is always one that is not written yet.
+  // Each part queues the next one, so that there is always an unwritten one.
   const std::function<void()> write_next = [&] {
     PartWriter::Part part = Part(10);
     part.let_go = nullptr;

@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// As the store names it.
+// The name as the store gives it.
 std::string FileFolder(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / name).lexically_normal().string();
 }
@@ -62,7 +62,7 @@ class Files : public ::testing::Test {
     return {reinterpret_cast<const char*>(content->data()), content->size()};
   }
 
-  // How many pages of 4 KiB of an object are in the page cache.
+  // Returns how many 4 KiB pages of an object are in the page cache.
   size_t CachedPages(const std::string& name) const {
     const std::string path = folder_ + "/" + name;
     const UniqueFd fd(open(path.c_str(), O_RDONLY));
@@ -88,13 +88,13 @@ TEST_F(Files, WhatIsPutIsThereForTheNextOneWhoOpensTheFolder) {
   EXPECT_THAT(*Open()->List(), ElementsAre("a/b.txt", "empty"));
 }
 
-// Large objects leave the page cache to others, when they are written and when a server reads them.
+// Large objects do not pollute the page cache, neither when written nor when a server reads them.
 TEST_F(Files, LargeObjectsPassThePageCacheBy) {
   const auto store = Open();
   const UniqueFd probe(open((folder_ + "/probe").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0600));
   if (!probe.valid()) GTEST_SKIP() << "not on this file system";
   const size_t size = kDirectBytesMin + 5000;
-  // Whole pages, and as vectors of a pool may lie.
+  // Page-aligned, and shifted as a pool's vectors may be.
   for (const size_t shift : {0, 64}) {
     const std::shared_ptr<std::byte> memory = AlignedMemory(size + shift, kDirectAlignment);
     char* const begin = reinterpret_cast<char*>(memory.get()) + shift;
@@ -170,7 +170,7 @@ TEST_F(Files, ALinkThatIsPutThereLeadsNowhere) {
   EXPECT_THAT(*store->List(), ElementsAre("object")) << "none of behind the link";
   EXPECT_FALSE(store->Get("object").ok());
   EXPECT_FALSE(store->DeleteFolder("link/deeper").ok());
-  // The object itself is replaced, and the link goes.
+  // The object itself is replaced, and the link is removed.
   EXPECT_TRUE(Put(*store, "object", text).ok());
   EXPECT_EQ(Get(*store, "object"), text);
   EXPECT_TRUE(store->DeleteFolder("link").ok());
@@ -184,7 +184,7 @@ TEST_F(Files, ALinkThatIsPutThereLeadsNowhere) {
   std::filesystem::remove_all(other);
 }
 
-// The folder is exchanged for a link, and back, all the time.
+// The folder is constantly swapped for a link, and back.
 TEST_F(Files, AFolderThatIsExchangedForALinkMeanwhileLeadsNowhere) {
   const auto store = Open();
   const std::string other = FileFolder("file_store_test/other");
@@ -256,7 +256,7 @@ TEST_F(Files, AnObjectThatIsNotNewLeavesNothingBehind) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
-// A disk that is full in the middle of an object.
+// The disk is full in the middle of an object.
 TEST_F(Files, AWriteThatFailsLeavesTheObjectBeforeAndNoHalfOfTheNew) {
   const auto store = Open();
   ASSERT_TRUE(Put(*store, "x", "old").ok());
@@ -309,15 +309,15 @@ TEST(OpenStore, RefusesWhatIsNoFolder) {
 
 // Contract: every kind of store passes these tests.
 
-// Where objects are kept, for as long as a case runs.
+// A place for objects, for the duration of a test.
 class Place {
  public:
   virtual ~Place() = default;
   virtual std::string Address() const = 0;
   virtual StoreOptions Options() const { return {}; }
-  // Does to it what a writer does that dies while it writes `folder`/x.
+  // Does what a writer does that dies while it writes `folder`/x.
   virtual void DieWhileWriting(Store& store, const std::string& folder) = 0;
-  // Returns whether something of that is there.
+  // Returns whether anything of that remains.
   virtual bool HasRemains() const = 0;
 };
 
@@ -348,7 +348,7 @@ class BucketPlace final : public Place {
             .s3 = {.retry_for = absl::ZeroDuration(), .part_bytes = part_bytes_}};
   }
   void DieWhileWriting(Store& store, const std::string& folder) override {
-    // Nothing comes through once all parts have.
+    // Nothing gets through once all parts have.
     memory_.InterfereWith(
         [](const s3::ReceivedRequest& request) -> std::optional<s3::Interference> {
           if (!request.Has("uploadId") || request.Has("partNumber")) return std::nullopt;
@@ -378,7 +378,7 @@ class StoreContract : public ::testing::TestWithParam<Kind> {
     EXPECT_TRUE(store.ok()) << store.status();
     return *std::move(store);
   }
-  // In pieces, of which some are empty.
+  // In pieces, some of them empty.
   static absl::Status Put(Store& store, const std::string& name, const std::string& text,
                           bool only_new = false) {
     const absl::Span<const char> whole(text);
@@ -570,7 +570,7 @@ INSTANTIATE_TEST_SUITE_P(
     Stores, StoreContract,
     ::testing::Values(Kind{"Files", [] { return std::make_unique<FolderPlace>(); }},
                       Kind{"S3", [] { return std::make_unique<BucketPlace>(64 << 10); }},
-                      // All but the smallest objects go in parts.
+                      // All but the smallest objects are uploaded in parts.
                       Kind{"S3InParts", [] { return std::make_unique<BucketPlace>(7); }}),
     [](const auto& info) { return info.param.name; });
 
@@ -587,7 +587,7 @@ TEST(OpenStore, WhatIsNeitherAPathNorABucketIsRefused) {
   EXPECT_EQ(OpenStore("s3://B", {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Objects of others in the same bucket are none.
+// Other users' objects in the same bucket do not count.
 TEST(S3Store, WhatIsNotNamedLikeAnObjectIsNone) {
   s3::MemoryBucket memory;
   memory.SetObject("runs/a job/x", "x");

@@ -30,7 +30,7 @@ namespace {
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 1000;
 constexpr int kKeepaliveMs = 5000;
-// Between looks whether who answers was sent away; they grow, as many may wait on one host.
+// Interval of checks whether the peer was refused; it grows, as many may wait on one host.
 constexpr absl::Duration kLookMin = absl::Milliseconds(20);
 constexpr absl::Duration kLookMax = absl::Milliseconds(500);
 
@@ -45,7 +45,7 @@ grpc::ChannelArguments CommonArguments(absl::Duration silence) {
   return arguments;
 }
 
-// Takes part in no TLS but must be there: gRPC would read the system's authorities.
+// Unused by TLS but required: otherwise gRPC would read the system's authorities.
 absl::StatusOr<std::string> NoRoots() {
   const auto made = keys::Authority::Make("none", absl::Now(), absl::Hours(1));
   if (!made.ok()) return made.status();
@@ -77,7 +77,7 @@ absl::StatusOr<Secured> Secure(const Credentials& credentials) {
   options.set_certificate_provider(
       std::make_shared<grpc::experimental::StaticDataCertificateProvider>(*roots, own));
   options.watch_root_certs();
-  // PeerCheck does all of it.
+  // PeerCheck does all verification.
   options.set_verify_server_certs(false);
   options.set_check_call_host(false);
   options.set_certificate_verifier(VerifierOf(check));
@@ -135,7 +135,7 @@ std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd) {
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  // gRPC and Abseil number their codes alike.
+  // gRPC and Abseil use the same numeric codes.
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 

@@ -23,16 +23,16 @@
 
 namespace strata::control {
 
-// Checks that the peer is the coordinator of a trusted cluster. TLS itself has shown by then that
-// the peer has its certificate's private key; everything else about the certificate is checked here
-// instead of in gRPC, which would only say that the handshake failed.
+// Checks that the peer is the coordinator of a trusted cluster. TLS itself has already proved that
+// the peer holds its certificate's private key; everything else about the certificate is checked
+// here instead of in gRPC, which would only report that the handshake failed.
 //
 // Threads: any.
 class PeerCheck {
  public:
   // Trusts the cluster's authorities.
   explicit PeerCheck(keys::Trust trust) : trust_(std::move(trust)) {}
-  // Trusts the one with this SHA-256, which the other side is to show, too.
+  // Trusts the authority with this SHA-256, which the peer must show, too.
   explicit PeerCheck(std::string authority) : authority_(std::move(authority)) {}
 
   // Errors: Unauthenticated; kept.
@@ -69,21 +69,21 @@ inline constexpr absl::Duration kSilenceOfCalls = absl::Seconds(5);
 // backoff delays it), past any HTTP proxy of the environment. Connects when first used.
 struct Line {
   std::shared_ptr<grpc::Channel> channel;
-  // Why the peer there was refused.
+  // Why the peer was refused.
   std::shared_ptr<const PeerCheck> check;
 
-  // Waits until it is up. Errors: Unavailable (not in time; no text); Unauthenticated: who answers
-  // there is not the cluster's coordinator, and why.
+  // Waits until it is up. Errors: Unavailable (not in time; no text); Unauthenticated: the peer is
+  // not the cluster's coordinator, and why.
   absl::Status Await(absl::Time until) const;
 };
 struct LineLimits {
   absl::Duration silence = kSilenceOfCalls;
-  absl::Duration connect = absl::Seconds(5);  // each try, with its handshake
+  absl::Duration connect = absl::Seconds(5);  // per try, including its handshake
 };
-// Errors: FailedPrecondition: no keys, or keys that cannot be used, and what to do.
+// Errors: FailedPrecondition: no keys, or unusable keys, and what to do.
 absl::StatusOr<Line> LineTo(const std::string& address, const Credentials& credentials,
                             const LineLimits& limits = {});
-// Returns a channel over a connected socket, and no other ever: its end is the socket's.
+// Returns a channel over this connected socket only: it ends with the socket.
 std::shared_ptr<grpc::Channel> ChannelOn(UniqueFd fd);
 
 // Returns a status of the same code and text.
@@ -98,11 +98,11 @@ absl::Status Refused(const std::string& address, const std::string& why);
 // How long a silent address is tried if there are others.
 inline constexpr absl::Duration kTryOfSeveral = absl::Seconds(1);
 
-// Connects to the coordinator for one call or stream: to that of the round's address, or over the
-// Unix socket that `coordinator` names. Waits until it is there, up to `until`; with several
-// addresses up to a second. Errors: Unavailable: it is not there by then, perhaps without a text;
-// FailedPrecondition: there are no keys for it, or who answers is not to be trusted;
-// PermissionDenied: another user listens at the Unix socket.
+// Connects to the coordinator for one call or stream: to the round's address, or over the Unix
+// socket that `coordinator` names. Waits until it is reachable, up to `until`; with several
+// addresses up to a second. Errors: Unavailable: it is not reachable by then, possibly without a
+// text; FailedPrecondition: there are no keys for it, or the peer is not trusted; PermissionDenied:
+// another user listens at the Unix socket.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& coordinator,
                                                          const AddressRound& round,
                                                          const Credentials& credentials,

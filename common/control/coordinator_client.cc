@@ -25,7 +25,7 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
-// Between looks at a checkpoint that is being written.
+// Interval of checking a checkpoint that is being written.
 constexpr absl::Duration kCheckpointLook = absl::Milliseconds(20);
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
@@ -65,7 +65,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
           [&](Stub& stub, grpc::ClientContext* c) { return stub.ListJobs(c, request, &page); });
       if (!status.ok()) return status;
       std::move(page.mutable_jobs()->begin(), page.mutable_jobs()->end(), std::back_inserter(jobs));
-      // A page that makes no progress would repeat for ever.
+      // A page that makes no progress would repeat forever.
       if (!page.more() || jobs.empty() || jobs.back().job_id() <= request.after()) return jobs;
       request.set_after(jobs.back().job_id());
     }
@@ -174,9 +174,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     round_ = *round;
   }
 
-  // Returns a stub at the round's address whose line is up by then. A Unix socket is dialled again
-  // each time, since only a dialled line tells who listens. Errors: Unavailable; PermissionDenied:
-  // another user listens; FailedPrecondition: see the class.
+  // Returns a stub at the round's address whose connection is up by then. A Unix socket is dialed
+  // again each time, since only then the kernel tells who listens. Errors: Unavailable;
+  // PermissionDenied: another user listens; FailedPrecondition: see the class.
   absl::StatusOr<StubPointer> Connect(const AddressRound& round, absl::Time until) {
     if (!path_) return ConnectOverTcp(round, until);
     while (true) {
@@ -191,7 +191,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   absl::StatusOr<StubPointer> ConnectOverTcp(const AddressRound& round, absl::Time until) {
     const std::string& address = round.current();
     if (!round.is_one()) {
-      // One where nobody is costs no more than this.
+      // If nobody listens, this probe is cheaper than a channel.
       const absl::StatusOr<UniqueFd> probe = DialTcp(address, kTryOfSeveral, kTryOfSeveral);
       if (!probe.ok()) return probe.status();
       until = std::min(until, absl::Now() + kTryOfSeveral);
@@ -206,7 +206,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return FromPeer(round, up);
   }
 
-  // One with the keys as they were when it was made, which may have been renewed since.
+  // Returns a connection with current keys: those of an existing one may have been renewed since.
   absl::StatusOr<Line> NewestLine(const std::string& address) {
     absl::MutexLock lock(&mutex_);
     const auto it = lines_.find(address);
@@ -220,7 +220,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     lines_.erase(address);
   }
 
-  // Where one of both sides does not take the other's certificate, Refused.
+  // Returns Refused if either side rejects the other's certificate.
   absl::Status FromPeer(const AddressRound& round, const absl::Status& status) const {
     if (!absl::IsUnauthenticated(status)) return status;
     return Refused(round.current(), std::string(status.message()));
@@ -237,8 +237,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return std::min(deadline, absl::Now() + options_.deadline / 3);
   }
 
-  // Runs `method` on a fresh context until it succeeds, fails for a reason other than the line's,
-  // or the deadline passes. A call that was made twice stands for one.
+  // Runs `method` on a fresh context until it succeeds, fails for a reason other than the
+  // connection, or the deadline passes. Calls must be idempotent.
   template <typename Method>
   absl::Status Call(const Method& method) {
     const absl::Time deadline = absl::Now() + options_.deadline;
@@ -255,7 +255,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
           return TooLate("a gRPC server is there, but it is not a coordinator");
         }
         const bool is_late = absl::IsDeadlineExceeded(status);
-        // Not by us: a coordinator that stops, or begins to lead, does so.
+        // Not cancelled by us: a coordinator that stops, or begins to lead, cancels calls.
         if (absl::IsCancelled(status)) status = absl::UnavailableError("it ends the call");
         if (!is_late && !absl::IsUnavailable(status)) {
           Served(&round);
@@ -287,7 +287,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         });
   }
 
-  // A stream to its end, unless StopFollowing comes first.
+  // Reads a stream to its end, unless StopFollowing comes first.
   template <typename Message, typename Open>
   absl::Status Read(const Open& open, const std::function<void(const Message&)>& on_message) {
     grpc::ClientContext context;
@@ -302,8 +302,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     const absl::Status status = FromGrpc(reader->Finish());
     absl::MutexLock lock(&mutex_);
     following_.erase(&context);
-    // Not by us: a coordinator that stops cancels the calls that came after it had ended the
-    // others.
+    // Not cancelled by us: a coordinator that stops cancels calls that arrive after it has ended
+    // the others.
     const bool by_coordinator = absl::IsCancelled(status) && !stop_following_;
     return by_coordinator ? absl::UnavailableError("the coordinator ends the stream") : status;
   }
@@ -322,7 +322,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::Mutex mutex_;
   AddressRound round_ ABSL_GUARDED_BY(mutex_);                 // where the next call begins
-  std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mutex_);  // by HOST:PORT, once needed
+  std::map<std::string, Line> lines_ ABSL_GUARDED_BY(mutex_);  // by HOST:PORT, created on demand
   bool stop_following_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> following_ ABSL_GUARDED_BY(mutex_);  // to cancel
 };

@@ -25,46 +25,46 @@ namespace strata::control {
 class CoordinatorClient {
  public:
   struct Options {
-    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": the one that leads is found.
     std::string coordinator;
     Credentials credentials = {};  // with a HOST:PORT
     absl::Duration deadline = absl::Seconds(10);
-    bool reports = false;  // Follow tells each rank's reports, too
+    bool reports = false;  // Follow also returns each rank's reports
   };
 
   virtual ~CoordinatorClient() = default;
   static std::unique_ptr<CoordinatorClient> Create(Options options);
 
-  // When the line breaks before the answer, it is asked again, and the job is taken in once. After
-  // Unavailable it may have been.
+  // If the connection breaks before the answer, the request is repeated; the job is accepted only
+  // once. After Unavailable it may have been accepted.
   virtual absl::StatusOr<JobId> Submit(const proto::Job& job,
                                        const proto::ResumeFrom& resume = {}) = 0;
-  // Fine, too, for a job that has ended.
+  // An ended job is fine, too.
   virtual absl::Status Cancel(JobId job) = 0;
   virtual absl::StatusOr<std::vector<proto::JobStatus>> ListJobs() = 0;
   virtual absl::StatusOr<proto::JobStatus> GetJob(JobId job) = 0;
   virtual absl::StatusOr<proto::ListNodesReply> ListNodes() = 0;
 
-  // Calls `on_event` in this thread with the job's status now and after each change and with new
-  // metrics; returns the final status. Goes on after a break, for which `deadline` holds again.
-  // Cancelled: by StopFollowing.
+  // Calls `on_event` in this thread with the job's status now and after each change, and with new
+  // metrics; returns the final status. Continues after a lost connection, with the full `deadline`
+  // again. Cancelled: by StopFollowing.
   virtual absl::StatusOr<proto::JobStatus> Follow(
       JobId job, const std::function<void(const proto::FollowEvent&)>& on_event) = 0;
-  // Calls `on_batch` in this thread with all that the processes of the job recorded, once it has
-  // ended and they have said so. Errors besides: FailedPrecondition (the job is not traced),
-  // Unavailable (the line broke), Cancelled: by StopFollowing.
+  // Calls `on_batch` in this thread with all that the job's processes recorded, once the job has
+  // ended and they have sent everything. Further errors: FailedPrecondition (the job is not
+  // traced), Unavailable (the connection broke), Cancelled: by StopFollowing.
   virtual absl::Status GetTrace(JobId job,
                                 const std::function<void(const proto::TraceBatch&)>& on_batch) = 0;
   // Ends every Follow and GetTrace, also later ones; from any thread.
   virtual void StopFollowing() = 0;
 
-  // Takes a daemon out of service, back into it, or asks how far that is. Errors besides: NotFound
-  // (no such daemon), FailedPrecondition (it cannot be now).
+  // Takes a daemon out of service, puts it back, or queries how far that is. Further errors:
+  // NotFound (no such daemon), FailedPrecondition (not possible now).
   virtual absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request) = 0;
 };
 
-// Waits until the last checkpoint of a job that has finished is written, or has failed, or for
-// `timeout`, as long as `still_wanted`: it may be under way when the job ends.
+// Waits until the last checkpoint of a finished job is written or has failed, at most for `timeout`
+// and while `still_wanted`: it may still be written when the job ends.
 void AwaitLastCheckpoint(CoordinatorClient* client, const proto::JobStatus& end,
                          absl::Duration timeout, const std::function<bool()>& still_wanted);
 

@@ -49,7 +49,7 @@ class CancellingCoordinator final : public proto::Coordinator::Service {
     return grpc::Status(grpc::StatusCode::CANCELLED, "");
   }
 
-  // As one that stops right after it has taken the job in.
+  // As a coordinator that stops right after accepting the job.
   grpc::Status Submit(grpc::ServerContext*, const proto::SubmitRequest* request,
                       proto::SubmitReply* reply) override {
     const absl::MutexLock lock(&mutex_);
@@ -185,7 +185,7 @@ TEST_F(AtAUnixSocketTest, TheCoordinatorIsWaitedForAndSpokenTo) {
   EXPECT_EQ(coordinator.follows(), 2);
 }
 
-// Where anybody may make a file, another user listens first.
+// In a folder where anybody may create a file, another user listens first.
 TEST_F(AtAUnixSocketTest, AnotherUserIsToldNothing) {
   std::filesystem::permissions(folder_,
                                std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
@@ -199,7 +199,7 @@ TEST_F(AtAUnixSocketTest, AnotherUserIsToldNothing) {
       if (poll(&ready, 1, 20'000) != 1) return false;
       const UniqueFd line(accept(listener->fd().get(), nullptr, nullptr));
       char byte = 0;
-      return recv(line.get(), &byte, 1, 0) == 0;  // it has gone without a word
+      return recv(line.get(), &byte, 1, 0) == 0;  // it has disconnected without sending anything
     });
   });
   const absl::Status submitted = client_->Submit({}, {}).status();

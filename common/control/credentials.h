@@ -15,15 +15,15 @@ namespace strata::control {
 class Credentials {
  public:
   enum class Kind {
-    kNone,      // a HOST:PORT is not dialled
-    kInsecure,  // nothing is encrypted, and nobody knows who is who
+    kNone,      // a HOST:PORT is not dialed
+    kInsecure,  // no encryption, no authentication
     kKeys,      // mutual TLS
-    kJoining,   // TLS; the coordinator alone shows who it is
+    kJoining,   // TLS; only the coordinator authenticates itself
   };
 
   Credentials() = default;  // kNone
   static Credentials Insecure();
-  // Read again for each connection, so that a renewed certificate is used.
+  // The file is read again for each connection, so that a renewed certificate is used.
   static Credentials File(std::string path);
   static Credentials Of(keys::KeyFile keys);
   // For a process without a certificate. `authority`: SHA-256 of the root that must have signed the
@@ -45,14 +45,14 @@ class Credentials {
 };
 
 // The metadata key of the JoinRequest of a Join call, as bytes; the call's message is empty.
-// Anybody with a token may join, so the coordinator reads no message before it has seen the token:
-// gRPC bounds metadata by 8 KiB, and a message by the size of the largest job.
+// Anybody with a token may join, so the coordinator reads no message before it has checked the
+// token: gRPC limits metadata to 8 KiB, and a message to the size of the largest job.
 inline constexpr char kJoinMetadata[] = "strata-join-bin";
 
 // The largest request: a name, a token's secret and a request for a certificate.
 inline constexpr size_t kJoinBytesMax = 4096;
 
-// How ListNodesReply.security begins where the cluster has keys; its name follows.
+// Prefix of ListNodesReply.security if the cluster has keys; its name follows.
 inline constexpr char kHasKeys[] = "mutual TLS, cluster ";
 
 }  // namespace strata::control

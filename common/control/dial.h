@@ -11,9 +11,9 @@
 
 namespace strata::control {
 
-// Connects to "HOST:PORT". The socket does not block, and gives up when the other side has not
-// acknowledged what was sent for `silence`: TCP alone repeats at growing intervals, so that after a
-// break of 3 s it may stay silent for another 3 s, which is longer than a daemon may be.
+// Connects to "HOST:PORT". The socket is non-blocking, and fails when the peer has not acknowledged
+// sent data for `silence`: TCP alone retransmits at growing intervals, so after a break of 3 s it
+// may stay silent for another 3 s, which is longer than a daemon may be silent.
 //
 // Blocks up to `timeout` for each of the host's addresses, and for the name service. Errors:
 // Unavailable with the reason.
@@ -24,13 +24,14 @@ absl::StatusOr<UniqueFd> DialTcp(const std::string& address, absl::Duration time
 absl::StatusOr<UniqueFd> Dial(const std::string& address, absl::Duration timeout,
                               absl::Duration silence);
 
-// Why no channel to "HOST:PORT" comes up, as far as one plain connection can tell: "connection
-// refused", "unknown host", ...; of several addresses, why not to each. Takes a second at most for
-// each, and what resolving the name takes. `insecure`: the channel was to be without keys.
+// Returns why no channel to "HOST:PORT" comes up, as far as one plain connection can tell:
+// "connection refused", "unknown host", ...; for several addresses, each one's reason. Takes at
+// most a second for each, plus name resolution. `insecure`: the channel is without keys.
 std::string WhyUnreachable(const std::string& coordinator, bool insecure);
-// The same where a plain connection is already there.
+// The same if a plain connection succeeds.
 std::string WhyNoHandshake(bool insecure);
-// Unreachable (channel.h) for a call that has given up, with WhyUnreachable where `why` is empty.
+// Returns Unreachable (channel.h) for a call that has given up, with WhyUnreachable if `why` is
+// empty.
 absl::Status GaveUp(const std::string& coordinator, const Credentials& credentials,
                     absl::Duration tried_for, const std::string& why);
 

@@ -37,7 +37,7 @@ absl::Status Call(const KeysOptions& options, const Method& method) {
       context.set_deadline(absl::ToChronoTime(deadline));
       status = FromGrpc(method(*stub, &context));
       if (absl::IsDeadlineExceeded(status)) return TooLate(options, "it does not answer");
-      // Not by us: a coordinator that stops, or begins to lead, does so.
+      // Not cancelled by us: a coordinator that stops, or begins to lead, cancels calls.
       if (absl::IsCancelled(status)) status = absl::UnavailableError("it ends the call");
       if (absl::IsUnauthenticated(status)) {
         return Refused(round.current(), std::string(status.message()));
@@ -56,7 +56,7 @@ absl::Status Call(const KeysOptions& options, const Method& method) {
   }
 }
 
-// A key, and the file that it and an answer make.
+// Makes a key, requests a certificate for it, and returns both as a file.
 template <typename Method>
 absl::StatusOr<keys::KeyFile> GetCertificate(const KeysOptions& options, const Method& method) {
   const absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
@@ -126,7 +126,7 @@ absl::StatusOr<proto::ListKeysReply> ListKeys(const KeysOptions& options) {
           return stub.ListKeys(context, request, &page);
         });
     if (!status.ok()) return status;
-    // A page that makes no progress would repeat for ever.
+    // A page that makes no progress would repeat forever.
     const bool more = page.more() && !page.keys().empty();
     if (more) {
       const proto::IssuedKey& last = *page.keys().rbegin();

@@ -14,24 +14,24 @@
 
 namespace strata::control {
 
-// Where the coordinator is, and how long it is tried to be reached.
+// The coordinator's address, and how long to try to reach it.
 struct KeysOptions {
-  // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+  // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": the one that leads is found.
   std::string coordinator;
   Credentials credentials = {};  // with a HOST:PORT
   absl::Duration deadline = absl::Seconds(10);
 };
 
-// All calls block. Errors of each: Unavailable, naming the address; FailedPrecondition: what
-// answers there is not to be trusted, or does not take the keys; PermissionDenied: the caller may
-// not ask that; Unimplemented: the coordinator issues no certificates; besides those named.
+// All calls block. Errors of each, besides those named: Unavailable, naming the address;
+// FailedPrecondition: the peer is not trusted, or rejects the keys; PermissionDenied: the caller
+// may not make the call; Unimplemented: the coordinator issues no certificates.
 
-// Makes a key and gets a certificate for it. `options.credentials` is not used: the token says whom
-// to trust. Errors: PermissionDenied (the token: used, too late, for another role or name),
-// AlreadyExists (the name is somebody else's), InvalidArgument (the name).
+// Makes a key and gets a certificate for it. `options.credentials` is not used: the token names the
+// trusted authority. Errors: PermissionDenied (the token: used, expired, for another role or name),
+// AlreadyExists (the name is in use), InvalidArgument (the name).
 absl::StatusOr<keys::KeyFile> Join(const KeysOptions& options, const keys::JoinToken& token,
                                    keys::Role role, const std::string& name);
-// A new key and certificate for the identity of the credentials.
+// Gets a new key and certificate for the identity of the credentials.
 absl::StatusOr<keys::KeyFile> Renew(const KeysOptions& options);
 
 absl::StatusOr<std::string> MakeToken(const KeysOptions& options,

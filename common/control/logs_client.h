@@ -20,13 +20,13 @@ class ClientContext;
 
 namespace strata::control {
 
-// A user's look at a job's logs.
+// A user's connection for reading a job's logs.
 //
 // Threads: Read from one; Stop from any.
 class LogsClient {
  public:
   struct Options {
-    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": the one that leads is found.
     std::string coordinator;
     Credentials credentials = {};  // with a HOST:PORT
     absl::Duration deadline = absl::Seconds(10);
@@ -34,15 +34,15 @@ class LogsClient {
 
   explicit LogsClient(Options options) : options_(std::move(options)) {}
 
-  // Calls `on_lines` in this thread with what comes, until all that was asked for has been shown.
-  // Errors: Unavailable: the coordinator cannot be reached, which names it, or has ended the stream
-  // (what was shown until then would come again); FailedPrecondition: there are no keys for it, it
-  // does not take them, or the job has not begun; NotFound: no such job; PermissionDenied: it is
+  // Calls `on_lines` in this thread with received lines, until everything requested has been shown.
+  // Errors: Unavailable: the coordinator cannot be reached (names it), or has ended the stream (a
+  // repeated call would show the same lines again); FailedPrecondition: there are no keys for it,
+  // it rejects them, or the job has not begun; NotFound: no such job; PermissionDenied: it is
   // somebody else's; InvalidArgument: it has no such process; Unimplemented: the coordinator is of
-  // an earlier version; ResourceExhausted: too many look; Cancelled: by Stop.
+  // an earlier version; ResourceExhausted: too many readers; Cancelled: by Stop.
   absl::Status Read(const proto::ReadLogs& request,
                     const std::function<void(const proto::LogLines&)>& on_lines);
-  // Ends Read, also a later one.
+  // Ends Read, also later calls.
   void Stop();
 
  private:

@@ -20,11 +20,11 @@
 namespace strata::control {
 namespace {
 
-// How often logs that are followed are looked at.
+// Interval of polling followed logs.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
-// Where a stream ends on a line that goes on,
+// Pause after a stream that ended while its connection continues,
 constexpr absl::Duration kOfferPause = absl::Seconds(1);
-// and where the coordinator takes none.
+// and after a refusal by the coordinator.
 constexpr absl::Duration kPauseWhenRefused = absl::Seconds(30);
 
 class GrpcLogsOffer final : public LogsOffer {
@@ -68,13 +68,13 @@ class GrpcLogsOffer final : public LogsOffer {
     }
   }
 
-  // Neither stopped nor on another line.
+  // Neither stopped nor moved to another connection.
   bool IsOn(const std::shared_ptr<grpc::Channel>& line) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !stopped_ && line_ == line;
   }
 
-  // Null: this was stopped.
+  // Null: this object was stopped.
   std::shared_ptr<grpc::Channel> NextLine() {
     absl::MutexLock lock(&mutex_);
     const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -84,9 +84,9 @@ class GrpcLogsOffer final : public LogsOffer {
     return stopped_ ? nullptr : line_;
   }
 
-  // Says it once.
+  // Logs each reason once.
   void Warn(const absl::Status& why) {
-    // A coordinator of an earlier version has no such call, which its users see.
+    // A coordinator of an earlier version lacks the call, and tells its users so.
     if (absl::IsUnimplemented(why) || why.message() == warned_of_) return;
     warned_of_ = std::string(why.message());
     LogWarning("logs cannot be looked at from elsewhere: %s", warned_of_);
@@ -109,7 +109,7 @@ class GrpcLogsOffer final : public LogsOffer {
     proto::LogPart offered;
     offered.mutable_offered()->set_worker(options_.worker);
     if (stream->Write(offered)) Serve(stream.get());
-    // Not cancelled here: the stream has ended, and its reason must arrive.
+    // Without cancelling: the stream has ended, and its reason must arrive.
     listener.join();
     const absl::Status status = FromGrpc(stream->Finish());
     absl::MutexLock lock(&mutex_);
@@ -117,7 +117,7 @@ class GrpcLogsOffer final : public LogsOffer {
     return status.ok() ? absl::UnavailableError("closed by the coordinator") : status;
   }
 
-  // Reads what the coordinator wants until the stream ends.
+  // Reads the coordinator's requests until the stream ends.
   void Listen(Stream* stream) {
     proto::LogWanted wanted;
     while (stream->Read(&wanted)) {
@@ -127,14 +127,14 @@ class GrpcLogsOffer final : public LogsOffer {
         continue;
       }
       wanted_.push_back(std::move(wanted));
-      // Nobody who looks at logs says so much.
+      // No legitimate reader sends that many requests.
       if (wanted_.size() > kQueuedMessagesMax && context_ != nullptr) context_->TryCancel();
     }
     absl::MutexLock lock(&mutex_);
     ended_ = true;
   }
 
-  // Returns the next request. Waits for it up to `until`; nullopt: there is none, or the stream has
+  // Returns the next request, waiting up to `until`; nullopt: there is none, or the stream has
   // ended.
   std::optional<proto::LogWanted> NextWanted(absl::Time until) {
     absl::MutexLock lock(&mutex_);
@@ -148,7 +148,7 @@ class GrpcLogsOffer final : public LogsOffer {
     return wanted;
   }
 
-  // Waits until more may be under way. False: the stream has ended.
+  // Waits until more bytes may be in flight. Returns false if the stream has ended.
   bool AwaitRoom() {
     absl::MutexLock lock(&mutex_);
     const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -166,7 +166,7 @@ class GrpcLogsOffer final : public LogsOffer {
     return stream->Write(part);
   }
 
-  // Sends what is wanted until the stream ends.
+  // Serves requests until the stream ends.
   void Serve(Stream* stream) {
     const std::unique_ptr<LogsSource> source = options_.new_source();
     absl::Time until = absl::InfiniteFuture();
@@ -198,7 +198,8 @@ class GrpcLogsOffer final : public LogsOffer {
   std::deque<proto::LogWanted> wanted_ ABSL_GUARDED_BY(mutex_);
   size_t under_way_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel
-  std::thread thread_;                                              // the last: it uses the others
+  std::thread thread_;                                              // last member: it uses the
+                                                                    // others
 };
 
 }  // namespace

@@ -27,30 +27,30 @@ class LogsSource {
   virtual void OnWanted(const proto::LogWanted& wanted) = 0;
   // Returns the next message, if one may be sent. Must not block.
   virtual Step Next() = 0;
-  // Returns whether Next may have more later although nothing else is requested: a log is followed.
+  // Returns whether Next may have more later without further requests: a log is followed.
   virtual bool Watches() const = 0;
 };
 
 // A worker's stream of logs to the coordinator, beside the session's on the same connection. Little
-// of it is under way at any time, so that no heartbeat waits behind logs.
+// of it is in flight at any time, so that no heartbeat waits behind logs.
 //
 // Threads: OnLine from any; Stop and destruction from one. It reads and writes on two of its own.
 class LogsOffer {
  public:
-  // Limit of bytes that the coordinator has not confirmed: at most this and one part are under way.
+  // Limit of unconfirmed bytes: at most this and one part are in flight.
   static constexpr size_t kUnderWayBytesMax = 192 << 10;
 
   struct Options {
-    std::string worker;  // its name
-    // Makes what reads for one stream; called on the offer's thread.
+    std::string worker;  // worker name
+    // Creates the reader for one stream; called on the offer's thread.
     std::function<std::unique_ptr<LogsSource>()> new_source;
   };
 
   virtual ~LogsOffer() = default;  // stops
   static std::unique_ptr<LogsOffer> Start(Options options);
-  // See Session::Callbacks::on_line: there the stream is opened, and with it it ends.
+  // See Session::Callbacks::on_line: the stream is opened on this connection, and ends with it.
   virtual void OnLine(std::shared_ptr<grpc::Channel> line) = 0;
-  // Idempotent. OnLine does nothing any more.
+  // Idempotent. OnLine has no effect afterwards.
   virtual void Stop() = 0;
 };
 

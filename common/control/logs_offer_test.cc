@@ -1,4 +1,4 @@
-// A worker's stream of logs beside a coordinator that only this test plays.
+// A worker's stream of logs with a coordinator played by the test.
 #include "common/control/logs_offer.h"
 
 #include <grpcpp/create_channel.h>
@@ -22,11 +22,11 @@ namespace strata::control {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
-// In which what may come does come.
+// Time within which everything in flight arrives.
 constexpr absl::Duration kQuiet = absl::Milliseconds(500);
 constexpr size_t kPartBytes = 64 << 10;
 
-// Has more to say without end, once anything is wanted.
+// Has endless output once anything is requested.
 class Endless final : public LogsSource {
  public:
   void OnWanted(const proto::LogWanted& wanted) override { is_wanted_ = wanted.has_begin(); }
@@ -99,7 +99,7 @@ class FakeCoordinator final : public proto::Logs::Service {
     ASSERT_NE(stream_, nullptr);
     EXPECT_TRUE(stream_->Write(wanted));
   }
-  // How many bytes have come of this stream once no more come; waits for `least` of them.
+  // Returns how many bytes have come on this stream once no more come; waits for at least `least`.
   size_t AwaitBytes(size_t least) {
     absl::MutexLock lock(&mutex_);
     const auto are_there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes_ >= least; };
@@ -161,7 +161,7 @@ TEST_F(LogsOfferTest, NoMoreIsUnderWayThanAHeartbeatMayWaitBehind) {
   EXPECT_LE(first, 256u << 10);
   coordinator_.Send(Arrived(first));
   EXPECT_EQ(coordinator_.AwaitBytes(2 * first), 2 * first);
-  // More than there was is no more than all.
+  // Confirming more than was sent counts as confirming everything.
   coordinator_.Send(Arrived(100 * first));
   EXPECT_EQ(coordinator_.AwaitBytes(3 * first), 3 * first);
   offer_->Stop();

@@ -9,14 +9,14 @@
 
 namespace strata::control {
 
-// A daemon's messages to the coordinator, in order: those that wait to be sent, and those sent so
-// recently that a broken line may have lost them. A pure state machine with one owner.
+// A daemon's messages to the coordinator, in order: unsent ones, and those sent so recently that a
+// lost connection may have dropped them. A pure state machine with one owner.
 //
-// Bounded: at most kQueuedMessagesMax and kQueuedBytesMax wait for the first time, and the newest
-// of what was sent, up to as much, are kept to be said again.
+// Bounded: at most kQueuedMessagesMax and kQueuedBytesMax wait to be sent the first time, and up to
+// as many of the newest sent ones are kept for resending.
 class Outbox {
  public:
-  // False, and the message is dropped: more than fits waits.
+  // Returns false and drops the message if the limits would be exceeded.
   [[nodiscard]] bool Add(proto::DaemonMessage message);
   // Returns the next message to send; null: none.
   const proto::DaemonMessage* Next() const;
@@ -43,7 +43,7 @@ class Outbox {
   void DropAnswers();
 
   std::deque<proto::DaemonMessage> waiting_;
-  size_t repeated_ = 0;  // so many of waiting_, from the front, have been sent before
+  size_t repeated_ = 0;  // number of waiting_, from the front, that have been sent before
   size_t repeated_bytes_ = 0, fresh_bytes_ = 0;
   std::deque<Sent> sent_;
   size_t sent_bytes_ = 0;

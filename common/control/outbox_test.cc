@@ -27,7 +27,7 @@ proto::DaemonMessage Large(size_t bytes) {
 class OutboxTest : public ::testing::Test {
  protected:
   void Add(uint32_t job) { ASSERT_TRUE(outbox_.Add(Finished(job))); }
-  // Everything that waits, in order.
+  // Sends everything that waits; returns it in order.
   std::vector<uint32_t> Send() {
     std::vector<uint32_t> jobs;
     while (const proto::DaemonMessage* next = outbox_.Next()) {

@@ -5,19 +5,19 @@
 namespace strata::control {
 namespace {
 
-// Just after a break, and at first, connections are tried often and not for long each: TCP repeats
-// what opens one only after a second, and a short break should cost little more than itself.
+// Just after a break, and at first, tries are frequent and short: TCP retransmits a SYN only after
+// a second, and a short break should cost little more than its own length.
 constexpr absl::Duration kHurry = absl::Seconds(4);
 constexpr absl::Duration kHurriedConnect = absl::Milliseconds(500);
 constexpr absl::Duration kConnect = absl::Seconds(5);
 
-// Four round trips, and a busy coordinator.
+// Time for four round trips and a busy coordinator.
 constexpr absl::Duration kHandshakeMin = absl::Seconds(3);
 constexpr absl::Duration kHandshakeMax = absl::Seconds(30);
 
 constexpr absl::Duration kPauseMin = absl::Milliseconds(50);
 constexpr absl::Duration kPauseMax = absl::Seconds(1);
-// The mean pause is this part of the time away.
+// The mean pause is this fraction of the time disconnected.
 constexpr int kPausePart = 8;
 
 }  // namespace

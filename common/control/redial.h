@@ -10,17 +10,18 @@ namespace strata::control {
 // How long each part of an attempt to connect may take.
 struct DialLimits {
   absl::Duration connect;    // TCP's
-  absl::Duration handshake;  // TLS and HTTP/2, once somebody has answered
+  absl::Duration handshake;  // TLS and HTTP/2, once the TCP connection is open
 };
 
-// Decides when a session that has lost its line tries again, and how long each try may take. When a
-// coordinator restarts, many sessions lose their lines at once: so pauses grow with the time away
-// and are random, and no session gives up a handshake that a busy coordinator may still finish.
+// Decides when a session that has lost its connection tries again, and how long each try may take.
+// When a coordinator restarts, many sessions lose their connections at once: so pauses grow with
+// the time disconnected and are random, and no session gives up a handshake that a busy coordinator
+// may still finish.
 class Redial {
  public:
   explicit Redial(absl::Time now) : broken_at_(now) {}
 
-  // The line was up until now.
+  // The connection was up until now.
   void OnBroken(absl::Time now) { broken_at_ = now; }
   absl::Duration Away(absl::Time now) const { return now - broken_at_; }
 

@@ -18,7 +18,7 @@ class TraceSender {
   void Send(proto::TraceBatch batch, Session* session);
 
  private:
-  // Per job whose trace has not ended: events that were left out since its last batch.
+  // Per job whose trace has not ended: events that were dropped since its last batch.
   std::map<uint32_t, uint64_t> left_out_;
 };
 

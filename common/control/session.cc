@@ -86,13 +86,13 @@ class Renewal {
  public:
   explicit Renewal(Credentials credentials) : credentials_(std::move(credentials)) {}
 
-  // A session has begun. `authorities`: SHA-256 in hex of each of the cluster's roots, with commas
-  // between; empty: the coordinator issues no certificates.
+  // A session has begun. `authorities`: SHA-256 in hex of each of the cluster's roots,
+  // comma-separated; empty: the coordinator issues no certificates.
   void OnRegistered(const std::string& authorities, absl::Time now);
   // Returns the request for a new certificate when it is due; nothing while an answer is pending.
   std::optional<proto::DaemonMessage> Due(absl::Time now);
-  // Takes the answer and writes the file. Errors: the coordinator's; those of keys::WriteKeyFile;
-  // it is tried again after a while.
+  // Takes the answer and writes the file. Errors, after which it is retried later: the
+  // coordinator's; those of keys::WriteKeyFile.
   absl::Status OnRenewed(const proto::CertificateRenewed& answer, absl::Time now);
 
  private:
@@ -100,10 +100,10 @@ class Renewal {
 
   const Credentials credentials_;
   absl::Time due_at_ = absl::InfiniteFuture();
-  std::optional<keys::PrivateKey> key_;  // that a certificate was asked for
+  std::optional<keys::PrivateKey> key_;  // of the requested certificate
 };
 
-// After one that failed.
+// Pause after a failed renewal.
 constexpr absl::Duration kRenewalPause = absl::Minutes(5);
 
 // Returns whether the file trusts exactly those authorities.
@@ -121,13 +121,13 @@ void Renewal::OnRegistered(const std::string& authorities, absl::Time now) {
   due_at_ = absl::InfiniteFuture();
   if (authorities.empty() || credentials_.path().empty()) return;
   const absl::StatusOr<keys::KeyFile> file = credentials_.Keys();
-  if (!file.ok()) return;  // it is in use until the next connection, which will say why it fails
+  if (!file.ok()) return;  // it is used at the next connection, which will report why it fails
   due_at_ = Trusts(*file, authorities) ? keys::RenewAt(file->chain.front()) : now;
 }
 
 std::optional<proto::DaemonMessage> Renewal::Due(absl::Time now) {
   if (now < due_at_) return std::nullopt;
-  due_at_ = now + kRenewalPause;  // where no answer comes
+  due_at_ = now + kRenewalPause;  // if no answer comes
   absl::StatusOr<keys::PrivateKey> key = keys::PrivateKey::Make();
   if (!key.ok()) return std::nullopt;
   const absl::StatusOr<std::string> request = keys::MakeRequestPem(*key);
@@ -169,35 +169,35 @@ class SessionStream {
  public:
   struct Callbacks {
     std::function<void(proto::CoordinatorMessage)> on_message;
-    // The line has ended, with the reason; the last call. FailedPrecondition: there are no keys for
-    // the coordinator, or something else answers there; Unauthenticated, PermissionDenied: the
-    // coordinator's word.
+    // The connection has ended, with the reason; the last call. FailedPrecondition: there are no
+    // keys for the coordinator, or something else answers there; Unauthenticated, PermissionDenied:
+    // the coordinator's reason.
     std::function<void(absl::Status)> on_closed;
   };
 
   virtual ~SessionStream() = default;  // cancels
-  // Blocks up to about `limits`; where that is not enough, or nobody is there, the line has ended
+  // Blocks up to about `limits`; if that is not enough, or nobody listens, the connection has ended
   // already.
   static std::unique_ptr<SessionStream> Dial(const std::string& coordinator,
                                              const Credentials& credentials,
                                              const DialLimits& limits, Callbacks callbacks);
 
-  // Hands the message to the connection; may block while its buffers are full. False: the line is
-  // broken, on_closed says why.
+  // Passes the message to the connection; may block while its buffers are full. Returns false if
+  // the connection is broken; on_closed gives the reason.
   virtual bool Write(const proto::DaemonMessage& message) = 0;
-  // Says that no more comes; the coordinator then closes the line in order.
+  // Half-closes; the coordinator then closes the connection in order.
   virtual void Finish() = 0;
-  // Breaks the line at once; a Write in progress returns.
+  // Breaks the connection at once; a Write in progress returns.
   virtual void Cancel() = 0;
   // Null: there never was a connection.
   virtual std::shared_ptr<grpc::Channel> channel() const = 0;
 };
 
-// Without an acknowledgement of what was sent. With the time that a new connection takes it is well
-// within the time after which the coordinator takes a silent daemon for lost.
+// Without an acknowledgement of sent data. Together with the time for a new connection this is well
+// below the time after which the coordinator considers a silent daemon lost.
 constexpr absl::Duration kSilenceMax = absl::Seconds(2);
 
-// A line that has ended before it began.
+// A connection that has ended before it began.
 class NoLine final : public SessionStream {
  public:
   bool Write(const proto::DaemonMessage&) override { return false; }
@@ -228,7 +228,7 @@ class GrpcLine final : public SessionStream {
  private:
   using Stream = grpc::ClientReaderWriter<proto::DaemonMessage, proto::CoordinatorMessage>;
 
-  // Corked, the call goes out with the first message: so it is Write that waits, and Cancel can end
+  // Corked, the call is sent with the first message: so Write is what waits, and Cancel can end
   // that.
   std::unique_ptr<Stream> Open() {
     context_.set_initial_metadata_corked(true);
@@ -251,8 +251,8 @@ class GrpcLine final : public SessionStream {
   std::thread reader_;
 };
 
-// Dials over TLS. The channel would reconnect after its end, but it serves one session only;
-// streams beside it end when Session::Callbacks::on_line reports the end of the line. A plain
+// Dials over TLS. The channel would reconnect after its end, but it serves one session only; other
+// streams on it end when Session::Callbacks::on_line reports the end of the connection. A plain
 // connection first shows whether anybody listens: it costs a hundredth of a channel with keys, of
 // which daemons without a coordinator would make many.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialSecure(const std::string& coordinator,
@@ -295,9 +295,9 @@ std::unique_ptr<SessionStream> SessionStream::Dial(const std::string& coordinato
 
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(10);
 constexpr absl::Duration kStopTimeout = absl::Seconds(2);
-// With several addresses: a host that is away does not answer, and others do.
+// With several addresses: a host that is down does not answer, and others do.
 constexpr absl::Duration kConnectOfSeveral = absl::Seconds(1);
-// The mean pause where all that answer stand by.
+// The mean pause if all that answer are standbys.
 constexpr absl::Duration kPauseAtStandby = absl::Milliseconds(250);
 
 class GrpcSession final : public Session {
@@ -343,7 +343,7 @@ class GrpcSession final : public Session {
     }
     if (!thread_.joinable() || thread_.get_id() == std::this_thread::get_id()) return;
     {
-      // A write that hangs is ended, should the session's thread not come back in time.
+      // Interrupts a blocked write if the session's thread does not return in time.
       absl::MutexLock lock(&mutex_);
       const absl::Duration patience = kStopTimeout + absl::Milliseconds(200);
       if (!mutex_.AwaitWithTimeout(absl::Condition(&ended_), patience) && line_ != nullptr) {
@@ -397,7 +397,7 @@ class GrpcSession final : public Session {
     return limits;
   }
 
-  // In words. Where TLS is spoken and this is not, the line itself only ends.
+  // The reason as text. If the peer speaks TLS and this side does not, the connection just ends.
   std::string WhyNot() {
     const bool is_plain = options_.credentials.kind() == Credentials::Kind::kInsecure &&
                           !UnixPath(options_.coordinator);
@@ -406,7 +406,7 @@ class GrpcSession final : public Session {
     return WhyUnreachable(options_.coordinator, /*insecure=*/true);
   }
 
-  // Dials, registers and serves one line until it breaks or the session stops.
+  // Dials, registers and serves one connection until it breaks or the session stops.
   absl::Status RunLine(const DialLimits& limits) {
     {
       absl::MutexLock lock(&mutex_);
@@ -507,8 +507,8 @@ class GrpcSession final : public Session {
     LogWarning("the certificate is not renewed: %s", std::string(renewed.message()));
   }
 
-  // The next message, unless the line closes, the session stops, there is something to send, or
-  // `deadline` comes first.
+  // Returns the next message, unless the connection closes, the session stops, there is something
+  // to send, or `deadline` comes first.
   std::optional<proto::CoordinatorMessage> NextMessage(absl::Time deadline) {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithDeadline(absl::Condition(this, &GrpcSession::HasWork), deadline);
@@ -531,7 +531,7 @@ class GrpcSession final : public Session {
     outbox_.MarkSent(absl::Now());
   }
 
-  // Why the line ended; breaks it when that does not come by itself.
+  // Returns why the connection ended; breaks it if it does not end by itself.
   absl::Status WaitClosed() {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcSession::IsClosed), kStopTimeout);
@@ -540,15 +540,15 @@ class GrpcSession final : public Session {
       return absl::ResourceExhaustedError(
           absl::StrCat("coordinator at ", round_.current(), ": ", closed_->message()));
     }
-    // The coordinator's word. That a certificate is not valid at this time may pass, as a clock may
-    // be wrong; that it was taken back does not.
+    // The coordinator's refusal. An invalid date may be temporary, as a clock may be wrong; a
+    // revocation is final.
     if (absl::IsPermissionDenied(*closed_) ||
         (absl::IsUnauthenticated(*closed_) && !registered_once_)) {
       return Refused(round_.current(), std::string(closed_->message()));
     }
-    // There are no keys for it, or something else answers there, which may pass.
+    // There are no keys for it, or something else answers there, which may be temporary.
     if (absl::IsFailedPrecondition(*closed_) && !registered_once_) return *closed_;
-    // FailedPrecondition means "refused" to our caller; a broken line is not that.
+    // FailedPrecondition means "refused" to our caller; a lost connection does not.
     return absl::UnavailableError(closed_->message());
   }
 
@@ -591,8 +591,8 @@ class GrpcSession final : public Session {
 
   void Take(proto::CoordinatorMessage message) {
     absl::MutexLock lock(&mutex_);
-    // A full inbox leaves the rest to the connection's flow control; at the line's end nobody
-    // empties it any more.
+    // A full inbox leaves the rest to the connection's flow control; after the connection's end
+    // nobody empties it.
     mutex_.Await(absl::Condition(this, &GrpcSession::HasRoom));
     inbox_.Add(std::move(message));
   }
@@ -615,12 +615,12 @@ class GrpcSession final : public Session {
            (registered_ && !outbox_.empty());
   }
 
-  Options options_;  // after construction the session's thread's
+  Options options_;  // after construction: the session thread's
   const Callbacks callbacks_;
   std::thread thread_;
 
-  // The session's thread's.
-  bool registered_ = false;  // on the present line
+  // For the session's thread.
+  bool registered_ = false;  // on the current connection
   absl::Duration heartbeat_every_;
   Renewal renewal_;
   AddressRound round_;
@@ -629,11 +629,11 @@ class GrpcSession final : public Session {
   Inbox inbox_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   bool overflown_ ABSL_GUARDED_BY(mutex_) = false;
-  bool leaves_ ABSL_GUARDED_BY(mutex_) = false;                 // this daemon is about to end
-  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the present line
+  bool leaves_ ABSL_GUARDED_BY(mutex_) = false;                 // this daemon is about to stop
+  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mutex_);  // of the current connection
   absl::Time closed_at_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> stop_at_ ABSL_GUARDED_BY(mutex_);
-  SessionStream* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; lives while it is set
+  SessionStream* line_ ABSL_GUARDED_BY(mutex_) = nullptr;  // to cancel; valid while it is set
   bool registered_once_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status end_ ABSL_GUARDED_BY(mutex_);

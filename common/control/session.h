@@ -19,10 +19,10 @@ class Channel;
 
 namespace strata::control {
 
-// A daemon's line to the coordinator: registers, sends heartbeats, receives commands. When the line
-// breaks it registers again, with the jobs that `running_jobs` names, and then sends the messages
-// queued meanwhile, in order. Messages sent in the last seconds before the break are sent again,
-// since they may be lost: the coordinator accepts each message any number of times.
+// A daemon's connection to the coordinator: registers, sends heartbeats, receives commands. When
+// the connection breaks it registers again, with the jobs that `running_jobs` names, and then sends
+// the messages queued meanwhile, in order. Messages sent in the last seconds before the break are
+// sent again, since they may be lost: the coordinator accepts each message any number of times.
 //
 // Messages that wait in either direction are bounded (kQueuedMessagesMax, kQueuedBytesMax):
 // commands that the callbacks have not handled stay with the coordinator; a daemon with more to
@@ -34,10 +34,10 @@ namespace strata::control {
 class Session {
  public:
   struct Options {
-    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": of which one leads, and is found.
+    // "HOST:PORT", "unix:/PATH"; "HOST:PORT,HOST:PORT": the one that leads is found.
     std::string coordinator;
     Credentials credentials = {};  // with a HOST:PORT
-    proto::Register registration;  // protocol_version and daemon_id are filled in where 0
+    proto::Register registration;  // protocol_version and daemon_id are filled in if 0
     // How long the first contact may take; then Start fails with Unavailable, naming the address.
     absl::Duration connect_deadline = absl::Seconds(30);
     // How long a break may last; then on_lost.
@@ -45,11 +45,11 @@ class Session {
   };
   struct Callbacks {
     std::function<void(const proto::CoordinatorMessage&)> on_message;
-    // Each heartbeat's content.
+    // Returns the content of a heartbeat.
     std::function<proto::Heartbeat()> heartbeat;
     std::function<std::vector<uint32_t>()> running_jobs;
-    // The connection on which this daemon is registered from now on, for streams beside the
-    // session's; null: it has ended, so nothing may hold it. Not called where it is absent.
+    // Reports the connection on which this daemon is registered from now on, for streams beside the
+    // session's; null: it has ended, and must be released. Optional.
     std::function<void(std::shared_ptr<grpc::Channel>)> on_line = {};
     // Called after Start has succeeded: refused, unreachable for good, or too much waits to be
     // sent: one line for the user. The daemon then stops.
@@ -67,14 +67,14 @@ class Session {
   static std::unique_ptr<Session> Create(Options options, Callbacks callbacks);
 
   // Blocks until registered. Errors: Unavailable (address), FailedPrecondition (refused, with the
-  // coordinator's reason: another protocol version, a name in use, another cluster, a certificate
-  // that does not count; or the coordinator is not to be trusted, or there are no keys for it),
-  // ResourceExhausted (the coordinator takes no more daemons).
+  // coordinator's reason: another protocol version, a name in use, another cluster, an invalid
+  // certificate; or the coordinator is not trusted, or there are no keys for it), ResourceExhausted
+  // (the coordinator accepts no more daemons).
   virtual absl::Status Start() = 0;
-  // Leaving holds for the registrations after it, too.
+  // Leaving also applies to later registrations.
   virtual void Send(proto::DaemonMessage message) = 0;
   virtual Use use() = 0;
-  // Ends the line after what is queued has been sent (bounded by 2 s). Idempotent.
+  // Ends the connection after queued messages have been sent (bounded by 2 s). Idempotent.
   virtual void Stop() = 0;
 };
 
@@ -89,7 +89,7 @@ void AddResource(const std::string& name, uint64_t used, uint64_t limit, Message
   resource->set_limit(limit);
 }
 
-// A count of 0 is left out.
+// A count of 0 is omitted.
 template <typename Message>
 void AddRefusal(const std::string& cause, uint64_t count, Message* message) {
   if (count == 0) return;

@@ -1,4 +1,4 @@
-// A session with several coordinators: which it dials, and which it believes.
+// A session with several coordinators: which one it dials, and which one it believes.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ using ::testing::ElementsAre;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Registers whoever comes with the next of its epochs, gives a command, and keeps the line until it
-// is told to break it. Or stands by.
+// Registers each daemon with the next of its epochs, sends a command, and keeps the connection
+// until told to break it. Or stands by.
 class FakeCoordinator final : public proto::Coordinator::Service {
  public:
   explicit FakeCoordinator(std::vector<uint64_t> epochs) : epochs_(std::move(epochs)) {
@@ -47,7 +47,7 @@ class FakeCoordinator final : public proto::Coordinator::Service {
     absl::MutexLock lock(&mutex_);
     ++broken_;
   }
-  // The epochs that registrations have named, once there are so many.
+  // Returns the epochs that registrations have named, once there are `count`.
   std::vector<uint64_t> Named(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto are_there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -100,7 +100,7 @@ class FakeCoordinator final : public proto::Coordinator::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A daemon and the commands that it took.
+// A daemon and the commands that it received.
 class Daemon {
  public:
   explicit Daemon(const std::string& coordinator) {

@@ -9,10 +9,9 @@
 
 namespace strata {
 
-// A chunk's slices are its equal parts, one per node in an all-reduce: whole runs of
-// kSliceAlignment elements but for the last one that is not empty. Which element lies in which
-// slice decides the order of its addition (job.proto, Order), so that both sides of that promise
-// ask here.
+// A chunk's slices are its equal parts, one per node in an all-reduce: multiples of kSliceAlignment
+// elements except for the last slice that is not empty. The slice of an element decides its order
+// of addition (job.proto, Order), so all code that depends on that order uses this.
 inline constexpr uint32_t kSliceAlignment = 16;
 
 // Returns the first element of slice `slice` of a chunk of `elements`; the one of slice `slices` is
@@ -27,30 +26,29 @@ constexpr uint32_t SliceStart(uint32_t elements, uint32_t slices, uint32_t slice
 
 // Links between the nodes of an all-reduce.
 struct LinkCost {
-  double latency_s = 0;    // that a message takes besides its bytes
-  double bytes_per_s = 1;  // each way
+  double latency_s = 0;    // per message, besides its bytes
+  double bytes_per_s = 1;  // in each direction
 };
 
 // The work of one all-reduce step.
 struct AllReduceWork {
   uint32_t nodes = 2;
-  uint64_t bytes = 0;   // of the arena
-  uint32_t chunks = 1;  // that it is cut into
-  uint32_t window = 2;  // chunks under way at a time
+  uint64_t bytes = 0;   // size of the arena
+  uint32_t chunks = 1;  // number of its chunks
+  uint32_t window = 2;  // chunks in flight at a time
 };
 
-// The least time of a step: Thakur et al. 2005, for the node that has most to do, with the
-// latencies of chunks that are under way together counted once. `algorithm`: RING or
-// HALVING_DOUBLING.
+// Returns the least time of a step: Thakur et al. 2005, for the busiest node, with the latencies of
+// chunks that are in flight together counted once. `algorithm`: RING or HALVING_DOUBLING.
 double AllReduceSeconds(proto::AllReduce::Algorithm algorithm, const AllReduceWork& work,
                         const LinkCost& link);
 
 // The faster of the two; RING where they are equal.
 proto::AllReduce::Algorithm FasterAllReduce(const AllReduceWork& work, const LinkCost& link);
 
-// The chunk of an all-reduce where the job does not say, in elements: clamp(M / 64, 64 KiB, 512
-// KiB) and at least 16 KiB a node, but no more than M. Larger ones leave links idle: few messages
-// of them are under way at a time.
+// Returns the default chunk of an all-reduce, in elements: clamp(M / 64, 64 KiB, 512 KiB) and at
+// least 16 KiB a node, but at most M. Larger chunks leave links idle, because few messages are in
+// flight at a time.
 uint32_t DefaultAllReduceChunkElements(uint64_t elements, uint32_t nodes);
 
 }  // namespace strata

@@ -13,14 +13,14 @@ constexpr uint64_t kBytesPerElement = sizeof(float);
 constexpr uint64_t kOneChunkBytesMax = 512 << 10;
 constexpr uint64_t kChunkBytesMin = 64 << 10;
 constexpr uint64_t kChunkBytesMax = 1 << 20;
-// A step over links that are the limit takes about 1 + shards * chunk / M times the least.
+// If links are the bottleneck, a step takes about 1 + shards * chunk / M times the minimum.
 constexpr uint64_t kChunksPerShard = 128;
 // Chunks start on a cache line.
 constexpr uint64_t kChunkAlignmentBytes = 64;
 
 bool IsMultiplier(float value) { return std::isfinite(value) && value >= 0; }
 
-// The product of the shape's sizes; false when it is 0 or overflows.
+// Computes the product of the shape's sizes; false if it is 0 or overflows.
 bool SizeOf(const proto::Segment& segment, uint64_t* size) {
   *size = 1;
   for (uint64_t extent : segment.shape()) {

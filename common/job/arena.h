@@ -14,15 +14,15 @@
 
 namespace strata {
 
-// Returns what a program has registered a tensor as, all but its place: two that are not the same
-// have other texts.
+// Returns a text for everything that a program registered about a tensor except its place: equal
+// only for equal registrations.
 inline std::string TensorText(const proto::Segment& segment) {
   return absl::StrFormat("\"%s\" [%s] (lr x%g, decay x%g%s)", segment.name(),
                          absl::StrJoin(segment.shape(), ", "), segment.lr_multiplier(),
                          segment.decay_multiplier(), segment.averaged() ? ", averaged" : "");
 }
 
-// A range of one chunk that is updated alike.
+// A range of one chunk that is updated in one way.
 struct OptimizerRun {
   size_t offset = 0;  // elements from the chunk's start
   size_t count = 0;
@@ -31,7 +31,7 @@ struct OptimizerRun {
   bool averaged = false;  // see Segment in proto/control.proto
 };
 
-// How a job's arena is cut into chunks. Immutable.
+// The division of a job's arena into chunks. Immutable.
 class ChunkMap {
  public:
   // REQUIRES: chunk_elements >= 1. No elements make no chunks.
@@ -41,7 +41,7 @@ class ChunkMap {
   uint32_t chunk_elements() const { return chunk_elements_; }
   uint32_t chunks() const;
   uint64_t OffsetOf(ChunkId chunk) const;
-  uint32_t ElementsOf(ChunkId chunk) const;  // chunk_elements, less for the last one
+  uint32_t ElementsOf(ChunkId chunk) const;  // chunk_elements, fewer for the last one
   ChunkId ChunkAt(uint64_t element) const;   // REQUIRES: element < elements
 
  private:
@@ -53,8 +53,8 @@ class ChunkMap {
 // clamp(M / (128 * shards), 64 KiB, 1 MiB), one chunk when M <= 512 KiB.
 uint32_t DefaultChunkElements(uint64_t elements, uint32_t shards);
 
-// Errors: InvalidArgument naming the segment: gap or overlap, size not the product of the shape (or
-// a product that overflows), no elements, a multiplier that is negative or not finite.
+// Errors: InvalidArgument naming the segment: gap or overlap, size not equal to the product of the
+// shape (or overflow), no elements, a multiplier that is negative or not finite.
 absl::Status ValidateLayout(const proto::Layout& layout);
 
 // Returns the runs of one chunk of a valid layout, in order, covering it exactly. REQUIRES: the map
@@ -62,7 +62,7 @@ absl::Status ValidateLayout(const proto::Layout& layout);
 std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, const ChunkMap& map,
                                         ChunkId chunk);
 
-// Returns the runs of `count` elements from `begin` on, in a valid layout. REQUIRES: it has them.
+// Returns the runs of `count` elements from `begin` on, in a valid layout that contains them.
 std::vector<OptimizerRun> OptimizerRuns(const proto::Layout& layout, uint64_t begin,
                                         uint64_t count);
 

@@ -24,7 +24,7 @@
 namespace strata {
 namespace {
 
-// The most samples of a rank in a step.
+// The maximum number of samples of a rank in a step.
 inline constexpr uint32_t kBatchMax = 65536;
 
 constexpr uint32_t kClassesMax = 65536;  // labels have 16 bits
@@ -68,7 +68,7 @@ absl::Status CheckSource(const proto::Data& data) {
   return absl::OkStatus();
 }
 
-// A whole batch of every rank must fit into an epoch, where its size is known from the job alone.
+// A whole batch of every rank must fit into an epoch, if its size is known from the job alone.
 absl::Status CheckEpochHoldsABatch(const proto::Job& job) {
   const proto::Data& data = job.data();
   uint64_t samples = data.limit_train();
@@ -92,7 +92,8 @@ absl::Status CheckEpochHoldsABatch(const proto::Job& job) {
                                 samples, ranks, data.batch_per_rank(), batch));
 }
 
-// The images' shape and the field that says so, where the job alone tells: IDX files have any.
+// Returns the images' shape and the field that gives it, if the job alone tells: IDX files may have
+// any.
 std::optional<std::pair<const char*, ImageShape>> ImagesOf(const proto::Data& data) {
   if (data.has_cifar10()) return std::pair("data.cifar10", ImageShape{3, 32, 32, 10});
   if (data.has_synthetic()) {
@@ -108,7 +109,7 @@ std::optional<std::pair<const char*, ImageShape>> ImagesOf(const proto::Data& da
 }
 
 // Part of ValidateJob: the data, that an epoch holds a batch of it, and that the model takes its
-// images, each where the job alone tells. Errors: InvalidArgument, one line.
+// images, as far as the job alone tells. Errors: InvalidArgument, one line.
 absl::Status CheckData(const proto::Job& job) {
   if (!job.has_data()) return absl::OkStatus();
   const absl::Status fields =
@@ -156,7 +157,7 @@ absl::Status CheckNodeSum(const proto::Job& job) {
                                 proto::Job::Exchange_Name(job.exchange())));
 }
 
-// Part of ValidateJob: what ranks compute on, and what needs GPUs. Errors: InvalidArgument, one
+// Part of ValidateJob: the device of ranks, and what requires GPUs. Errors: InvalidArgument, one
 // line.
 absl::Status CheckDevice(const proto::Job& job) {
   if (!proto::Job::Device_IsValid(job.device())) {
@@ -176,7 +177,7 @@ constexpr uint32_t kKeepMax = 1000;
 constexpr uint32_t kAttemptsMax = 1000;
 constexpr uint32_t kReplacedPerHourMax = 100'000;
 constexpr uint32_t kPatienceSMax = 7 * 24 * 3600;
-// A shorter time is not noticed.
+// A shorter time would not be noticed.
 constexpr uint32_t kHangAfterSMin = 3;
 
 // Nodes keep answers as weights.
@@ -231,15 +232,15 @@ absl::Status CheckCopies(const proto::Job& job) {
   return absl::OkStatus();
 }
 
-// Refuses jobs whose nodes keep state of their own, which a process that replaces one or joins does
-// not have. `field` asks for such processes, and `lost` says how the state is lost.
+// Refuses jobs whose nodes keep state of their own, which a replacement or joining process does not
+// have. `field` requests such processes, and `lost` says how the state is lost.
 absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, const char* lost) {
   const proto::Lazy& lazy = job.consistency().lazy();
   if (HasLocalSteps(job) || lazy.double_buffering()) {
     return Refuse(absl::StrFormat("%s: consistency: %s keeps weights on the nodes, which %s", field,
                                   ModeName(job.consistency()), lost));
   }
-  // The nodes that are left have everything that all nodes have alike.
+  // The remaining nodes have all state that is common to all nodes.
   if (DropsLost(job)) return absl::OkStatus();
   if (job.optimizer().has_mean()) {
     return Refuse(absl::StrFormat("%s: optimizer.mean has the ranks keep the weights, which %s",
@@ -251,8 +252,8 @@ absl::Status CheckNodesKeepNothing(const proto::Job& job, const char* field, con
                       job.optimizer().has_lars() ? "optimizer.lars" : "optimizer.clip_norm", lost));
 }
 
-// Returns whether all nodes begin each round of local steps with the weights that servers have, so
-// that only the state of its optimizer is lost with a node.
+// Returns whether all nodes begin each round of local steps with the servers' weights, so that only
+// the optimizer's state is lost with a node.
 bool BeginsRoundsAlike(const proto::Job& job) {
   return NodesMakeLocalSteps(job) && IsInStep(job.consistency()) &&
          !job.consistency().lazy().has_significance();
@@ -283,7 +284,7 @@ absl::Status CheckReplace(const proto::Job& job) {
                   : CheckNodesKeepNothing(job, "replace", "are lost with a node that dies")});
 }
 
-// Nodes are laid out once, so that each has as many ranks.
+// Nodes are laid out once, so each has the same number of ranks.
 absl::Status CheckWholeNodes(const proto::Job& job) {
   if (job.ranks_per_node() == 0) {
     return Refuse(
@@ -301,7 +302,7 @@ absl::Status CheckWholeNodes(const proto::Job& job) {
 }
 
 // Refuses models of the zoo whose ranks keep state; a program says when it starts whether its ranks
-// do. `field` lets nodes come and go.
+// do. `field` permits nodes to join and leave.
 absl::Status CheckRanksKeepNothing(const proto::Job& job, const char* field) {
   if (!job.has_model()) return absl::OkStatus();
   const bool has_statistics =
@@ -360,7 +361,7 @@ absl::Status CheckElastic(const proto::Job& job) {
     return Refuse(
         absl::StrFormat("ranks_max: %d is below ranks: %d", job.ranks_max(), job.ranks()));
   }
-  // Both are there once defaults are; where they say the same, either may have been meant.
+  // Both are set once defaults are; if they agree, either may have been meant.
   const char* const field = DropsLost(job)                   ? "on_loss"
                             : job.ranks_max() == job.ranks() ? "ranks_min"
                                                              : "ranks_max";
@@ -377,8 +378,7 @@ absl::Status CheckElastic(const proto::Job& job) {
 
 // Part of ValidateJob: a job's measures against deaths (`checkpoint`, `restart`, `replicas`,
 // `while_unprotected`, `replace`), whether nodes may join and leave it (`ranks_min`, `ranks_max`,
-// `on_loss`), and what does not go with that. Errors: InvalidArgument, one line that names the
-// field.
+// `on_loss`), and conflicts with these. Errors: InvalidArgument, one line that names the field.
 absl::Status CheckFaults(const proto::Job& job) {
   return All({CheckCheckpoint(job), CheckReplace(job), CheckOnLoss(job), CheckElastic(job)});
 }
@@ -423,7 +423,7 @@ absl::Status CheckOptimizer(const proto::Optimizer& optimizer) {
               Positive(name("epsilon").c_str(), params.epsilon)});
 }
 
-// Linear scaling must leave a rate that a float holds.
+// Linear scaling must yield a rate that fits a float.
 absl::Status CheckBaseBatch(const proto::Job& job) {
   const proto::Schedule& schedule = job.schedule();
   if (schedule.base_batch() == 0) return absl::OkStatus();
@@ -441,7 +441,7 @@ absl::Status CheckBaseBatch(const proto::Job& job) {
       schedule.base_batch(), rate, batch));
 }
 
-// Whatever depends on the kind is checked once the program has named it.
+// Checks that depend on the kind follow once the program has named it.
 absl::Status CheckFromProgram(const proto::Job& job) {
   if (!job.optimizer().has_from_program()) return absl::OkStatus();
   if (!job.has_program()) {
@@ -483,7 +483,7 @@ absl::Status CheckMean(const proto::Job& job) {
                       is_ring ? "push" : "pull", proto::Encoding::Codec_Name(back)));
 }
 
-// Refuses optimizers that do not go with the schedule, mode or exchange.
+// Refuses optimizers that conflict with the schedule, mode or exchange.
 absl::Status CheckRecipe(const proto::Job& job) {
   if (absl::Status status = CheckFromProgram(job); !status.ok()) return status;
   if (absl::Status status = CheckMean(job); !status.ok()) return status;
@@ -513,7 +513,7 @@ absl::Status CheckRecipe(const proto::Job& job) {
                                   ModeName(job.consistency())));
   }
   if (!AppliesOnNodes(job)) return absl::OkStatus();
-  // A program that names the optimizer may say its samples, too.
+  // A program that names the optimizer may also give its samples.
   if (SamplesPerRank(job) == 0 && !optimizer.has_from_program()) {
     return Refuse(absl::StrFormat(
         "%s: needs program.samples_per_rank: nodes must know each other's samples", field));
@@ -531,7 +531,7 @@ absl::Status CheckRecipe(const proto::Job& job) {
   return absl::OkStatus();
 }
 
-// Refuses Model.batch_norm with modes and encodings that it does not go with.
+// Refuses Model.batch_norm with modes and encodings that do not support it.
 absl::Status CheckBatchNorm(const proto::Job& job) {
   if (!proto::Model::BatchNorm_IsValid(job.model().batch_norm())) {
     return Refuse(absl::StrFormat("model.batch_norm: %d is not one of RUNNING, LAST_BATCH",
@@ -703,14 +703,14 @@ absl::Status CheckAllReduce(const proto::Job& job) {
     return Refuse(absl::StrFormat("consistency: exchange: RING is sync, %s needs servers",
                                   ModeName(consistency)));
   }
-  // A program's ranks may share one node; of a model of the zoo that would be an oversight.
+  // A program's ranks may share one node; for a model of the zoo that would be an oversight.
   if (job.ranks() < 2 && !job.has_program()) {
     return Refuse("ranks: 1, but exchange: RING needs two nodes");
   }
   return absl::OkStatus();
 }
 
-// Refuses settings that do not go with local steps, double buffering or a quorum.
+// Refuses settings that conflict with local steps, double buffering or a quorum.
 absl::Status CheckMode(const proto::Job& job) {
   const bool pushes_changes = job.consistency().lazy().local_steps() > 0;
   if (pushes_changes && job.push().codec() == proto::Encoding::DGC) {

@@ -490,7 +490,7 @@ TEST(CheckReplace, GoesWithCodecsCheckpointsAndSecondCopies) {
   }
 }
 
-// Second copies take what nodes were given once more, which the memory formula says.
+// Backups store the nodes' given weights once more, which the memory formula includes.
 TEST(CheckReplicas, GoWithEveryModeAlsoThoseThatKeepWeightsPerNode) {
   for (const std::string preset :
        {"sync", "ssp(3)", "quorum(2)", "local(4)", "diloco(8)", "significance", "easgd", "delay1",

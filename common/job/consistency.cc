@@ -195,7 +195,7 @@ bool AppliesOnNodes(const proto::Job& job) {
 }
 
 bool NodesKeepState(const proto::Job& job) {
-  // Other nodes may resume than those that reached the checkpoint.
+  // The resuming nodes may differ from those that reached the checkpoint.
   if (IsElastic(job)) return false;
   const bool by_servers = job.exchange() == proto::Job::PARAMETER_SERVER;
   // A ring encodes without feedback.
@@ -270,7 +270,7 @@ proto::Consistency LocalSteps(uint32_t steps, float outer_momentum) {
   return consistency;
 }
 
-// The number in "name(number)"; none: it is not of this name.
+// The number in "name(number)"; none: it has another name.
 struct Call {
   std::string name;
   std::optional<uint32_t> argument;

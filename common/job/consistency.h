@@ -15,15 +15,15 @@ namespace strata {
 
 inline constexpr uint32_t kStalenessMax = 1024, kLocalStepsMax = 65536;
 
-// The mode of that name, as job.proto lists them at `preset`. Errors: InvalidArgument: no such
-// name, or not the argument that it wants.
+// Returns the mode of that name, as listed in job.proto at `preset`. Errors: InvalidArgument:
+// unknown name, or wrong argument.
 absl::StatusOr<proto::Consistency> ParsePreset(const std::string& name);
 
-// Returns the settings (ApplySettings) that a mode's name on a command line stands for: "lazy" with
-// its defaults, "ring", or a preset, optionally with its kind before it, as in "lazy:ssp(3)".
+// Returns the settings (ApplySettings) for a mode's name on a command line: "lazy" with its
+// defaults, "ring", or a preset, optionally with its kind before it, as in "lazy:ssp(3)".
 absl::StatusOr<std::vector<std::string>> SettingsOfMode(const std::string& mode);
 
-// Replaces a preset by what it stands for, and keeps its name. An unknown preset is left as it is.
+// Replaces a preset by its settings, and keeps its name. An unknown preset is left unchanged.
 void ExpandPreset(proto::Consistency* consistency);
 // Expands the preset and fills in the defaults.
 void FillConsistency(proto::Consistency* consistency);
@@ -33,12 +33,12 @@ absl::Status CheckConsistency(const proto::Consistency& consistency);
 // "sync", "lazy(2)", "lazy(2, on arrival)", "lazy(0, 16 local steps, outer 0.7, momentum 0.9)",
 // "double buffering", "async", "async(inverse staleness)".
 std::string ModeName(const proto::Consistency& consistency);
-// The name of the preset that the mode was given as, else ModeName; so, too, where another setting
-// has changed what the preset stands for.
+// Returns the name of the preset that was given for the mode, otherwise ModeName; also if another
+// setting has overridden one of the preset's.
 std::string ShownModeName(const proto::Consistency& consistency);
-// Returns the mode without the name that it was given by: two that do the same are equal then.
+// Returns the mode without its preset name, so that modes with the same effect compare equal.
 proto::Consistency WithoutName(proto::Consistency consistency);
-// Returns the preset that the name of a mode on a command line names; "": none, as of "ring".
+// Returns the preset in a mode's name on a command line; "": none, as for "ring".
 std::string PresetOfMode(const std::string& mode);
 
 // All functions below take jobs with their defaults filled in.
@@ -50,33 +50,32 @@ bool HasLocalSteps(const proto::Job& job);
 bool NodesMakeLocalSteps(const proto::Job& job);
 // Steps of a node per clock of the exchange.
 uint64_t StepsPerClock(const proto::Job& job);
-// Returns how many steps a rank's program makes for each that it makes with the job: the local
-// steps that ranks take by themselves (`optimizer { mean {} }`), else 1. Records and checkpoints
-// count the job's; what users see counts the program's.
+// Returns how many steps a rank's program makes per step of the job: the local steps that ranks
+// take by themselves (`optimizer { mean {} }`), otherwise 1. Records and checkpoints count the
+// job's; what users see counts the program's.
 uint64_t ProgramStepsPerStep(const proto::Job& job);
-// Returns whether whoever keeps weights for all nodes only averages gradients, and each node
-// applies the optimizer to weights of its own, because it needs norms over all of them: LARS, and
-// clipping of the mean gradient.
+// Returns whether the keeper of the common weights only averages gradients, and each node applies
+// the optimizer to weights of its own, because it needs norms over all of them: LARS, and clipping
+// of the mean gradient.
 bool AppliesOnNodes(const proto::Job& job);
 // Returns whether a clock is answered when all nodes have pushed it, so that all of them get the
-// same versions: what a ring can do.
+// same versions: the modes that a ring can do.
 bool IsInStep(const proto::Consistency& consistency);
 // Returns how an async mode corrects stale gradients, or nothing if it does not.
 std::optional<DelayCompensation> MakeDelayCompensation(const proto::Consistency& consistency);
-// Returns whether nodes keep state of their own from one clock to the next, which differs from node
-// to node and which checkpoints hold: what pushes have left out, weights of local steps, an
-// optimizer that nodes apply, gradients that double buffering has under way.
+// Returns whether nodes keep state of their own between clocks, which differs from node to node and
+// is part of checkpoints: what pushes have left out, weights of local steps, an optimizer that
+// nodes apply, gradients in flight with double buffering.
 bool NodesKeepState(const proto::Job& job);
-// Returns whether ranks alone have the weights, the same on each, and the optimizer's state: rank 0
+// Returns whether only ranks have the weights, the same on each, and the optimizer's state: rank 0
 // writes them to checkpoints, as shard 0.
 bool RanksKeepWeights(const proto::Job& job);
-// Returns the clocks of the exchange from one checkpoint to the next; 0: the job writes none.
+// Returns the clocks of the exchange between checkpoints; 0: the job writes none.
 uint64_t ClocksPerCheckpoint(const proto::Job& job);
-// Returns whether sums of gradients reach the optimizer as they are, signs of zeros included, so
-// that -0.0 can say that an element has no gradient (JobRecord.marks_absent).
+// Returns whether sums of gradients reach the optimizer unchanged, signs of zeros included, so that
+// -0.0 can mark an element without a gradient (JobRecord.marks_absent).
 bool MayMarkAbsent(const proto::Job& job);
-// Returns the optimizer that is applied where weights are kept for all nodes: `outer`, or the job's
-// own.
+// Returns the optimizer that is applied to the common weights: `outer`, or the job's own.
 OptimizerParams SharedOptimizer(const proto::Job& job);
 proto::Schedule SharedSchedule(const proto::Job& job);
 

@@ -28,7 +28,7 @@ void Fill(Encoding* encoding) {
   if (!encoding->has_warmup_epochs()) encoding->set_warmup_epochs(kDgcWarmupEpochs);
 }
 
-// Fields that say something to other codecs only.
+// Checks fields that only other codecs use.
 absl::Status CheckStray(const char* field, const Encoding& encoding) {
   const std::string name = Encoding::Codec_Name(encoding.codec());
   if (encoding.has_density() && !IsSparse(encoding)) {

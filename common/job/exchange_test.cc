@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Nodes 0 to 3 with two ranks each, of which 2 and 3 come later, if they do.
+// Nodes 0 to 3 with two ranks each, of which 2 and 3 may join later.
 proto::JobRecord ViewsRecord() {
   proto::JobRecord record;
   record.mutable_view()->set_number(3);
@@ -39,7 +39,7 @@ proto::ViewChange Change(uint32_t number, uint64_t at, const std::vector<uint32_
   return change;
 }
 
-// Node 3 comes at clock 5, node 0 goes at 7, and 1 goes when 0 comes back, at 10.
+// Node 3 joins at clock 5, node 0 leaves at 7, and at 10 node 1 leaves and 0 comes back.
 Views Changed() {
   proto::JobRecord record = ViewsRecord();
   *record.add_view_changes() = Change(4, 5, {3});

@@ -190,7 +190,7 @@ OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer) {
               .weight_decay = optimizer.lars().weight_decay()};
     case proto::Optimizer::kMean:
       return {.kind = OptimizerKind::kMean};
-    case proto::Optimizer::kFromProgram:  // not known yet: nothing is updated before it is
+    case proto::Optimizer::kFromProgram:  // unknown so far: nothing is updated before it is known
       return {.kind = OptimizerKind::kMean};
     case proto::Optimizer::kRmspropWarmup:
       return {.kind = OptimizerKind::kRmspropWarmup,
@@ -221,7 +221,7 @@ RmspropShares RmspropSharesAt(const OptimizerParams& params, double epoch, doubl
   const double past = (epoch - params.center_epochs) / params.width_epochs;  // in widths
   RmspropShares shares;
   shares.sgd = past < 0 ? 0.5 * std::exp(2 * past) : std::min(1.0, 0.5 + past);
-  // At a rate of 0 nothing moves, and the product of both would be no number.
+  // At a rate of 0 nothing changes, and the product of both would be NaN.
   if (shares.sgd < 1 && lr > 0) shares.rms = (1 - shares.sgd) * params.rms_lr / lr;
   return shares;
 }
@@ -261,7 +261,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
-// The enum of a field of that name, anywhere below; null: there is none.
+// Returns the enum type of a field of that name, at any depth; null: there is none.
 const EnumDescriptor* EnumOf(const std::string& field_name, const Descriptor* message,
                              std::set<const Descriptor*>* seen) {
   if (!seen->insert(message).second) return nullptr;
@@ -298,8 +298,8 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 
-// Prints `message` with every field that is not an absent message or an absent optional value, so
-// that defaults which are zero can be seen too.
+// Prints `message` with every field except absent messages and absent optional values, so that
+// defaults of zero are visible, too.
 void Print(const Message& message, int indent, std::string* out) {
   const Reflection& reflection = *message.GetReflection();
   const std::string margin(indent, ' ');
@@ -373,7 +373,7 @@ class FirstMessage : public google::protobuf::io::ErrorCollector {
   std::string text_;
 };
 
-// The value as it would stand in a job file behind the field's name.
+// Returns the value as it would be written in a job file after the field's name.
 std::string AsText(const FieldDescriptor& field, const std::string& value) {
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
     return absl::StrCat(field.name(), " ", value);

@@ -12,26 +12,27 @@
 
 namespace strata {
 
-// The version of the control plane's messages, of HELLO and of what processes of a node say. All
-// processes of a job have the same one.
+// The version of the control plane's messages, of HELLO and of messages between processes of a
+// node. All processes of a job have the same one.
 inline constexpr uint32_t kProtocolVersion = 6;
-// The oldest that a coordinator takes from daemons and commands; others are refused by name.
+// The oldest version that a coordinator accepts from daemons and commands; others are refused by
+// name.
 inline constexpr uint32_t kProtocolVersionOldest = 4;
 
-// The most ranks that a job may have.
+// The maximum number of ranks of a job.
 inline constexpr uint32_t kRanksMax = 1024;
 
-// Parses protobuf text. `source` names it in errors ("job.textproto:3:5: ...").
-// Errors: InvalidArgument, one line: place, field and what is wrong.
+// Parses protobuf text. `source` names it in errors ("job.textproto:3:5: ..."). Errors:
+// InvalidArgument, one line: place, field and what is wrong.
 absl::StatusOr<proto::Job> ParseJob(const std::string& text, const std::string& source);
 
-// The job as protobuf text, also with the values that are zero; ParseJob reads it back.
+// Returns the job as protobuf text, including zero values; ParseJob can read it.
 std::string JobToText(const proto::Job& job);
 
 // Applies "path=value" settings ("schedule.base_lr=0.1", "consistency.lazy.staleness=3",
 // "consistency.sync={}", "debug.delays={node: 1 delay_ms: 20}" which adds to a repeated field) in
-// order. Setting one member of a oneof clears the others; a preset is what it stands for. Errors:
-// InvalidArgument naming the setting.
+// order. Setting one member of a oneof clears the others; a preset is replaced by its settings.
+// Errors: InvalidArgument naming the setting.
 absl::Status ApplySettings(const std::vector<std::string>& settings, proto::Job* job);
 
 // Writes every default of job.proto into the fields that are absent (not chunk_elements and
@@ -51,23 +52,23 @@ inline bool DropsLost(const proto::Job& job) { return job.on_loss() == proto::Jo
 // The job's defaults are filled in.
 OptimizerParams MakeOptimizerParams(const proto::Optimizer& optimizer);
 
-// Returns the number of samples of each rank in a step; 0: every rank says so in each step.
+// Returns the number of samples of each rank in a step; 0: every rank gives it in each step.
 uint32_t SamplesPerRank(const proto::Job& job);
 
-// The job's schedule with linear scaling (base_batch) done.
+// Returns the job's schedule with linear scaling (base_batch) applied.
 proto::Schedule JobSchedule(const proto::Job& job);
 
-// RMSprop warm-up's a and b in epoch `epoch`, at the learning rate `lr` of then; formulas in
+// RMSprop warm-up's a and b in epoch `epoch`, at its learning rate `lr`; formulas in
 // proto/job.proto.
 struct RmspropShares {
   double sgd = 1, rms = 0;
 };
 RmspropShares RmspropSharesAt(const OptimizerParams& params, double epoch, double lr);
 
-// The learning rate once `samples` have been applied; `samples_per_epoch` > 0 unless the schedule
-// has neither warm-up nor shape; `epochs` is the job's. Computed in double, the same on every host.
-// Warm-up's first update has the rate of samples = 0 plus one batch's worth: pass the samples
-// applied *including* the update in hand.
+// Returns the learning rate once `samples` have been applied; `samples_per_epoch` > 0 unless the
+// schedule has neither warm-up nor shape; `epochs` is the job's. Computed in double, the same on
+// every host. Warm-up's first update has the rate after one batch: pass the samples applied
+// *including* the current update.
 double LearningRateAt(const proto::Schedule& schedule, uint64_t samples, uint64_t samples_per_epoch,
                       uint32_t epochs);
 

@@ -11,8 +11,7 @@
 namespace strata {
 
 // Returns the keys of a job's frames, from its record; nullopt: the job does not seal them.
-// `own_address`: see seal::JobKeys. Errors: InvalidArgument: protection and secret do not go
-// together.
+// `own_address`: see seal::JobKeys. Errors: InvalidArgument: protection and secret conflict.
 absl::StatusOr<std::optional<seal::JobKeys>> KeysOf(const proto::JobRecord& record,
                                                     const std::string& own_address);
 

@@ -11,7 +11,7 @@
 
 namespace strata {
 
-// Job.rank_log_bytes where a job does not say it, and its bounds.
+// The default of Job.rank_log_bytes, and its limits.
 inline constexpr uint64_t kRankLogBytes = uint64_t{256} << 20;
 inline constexpr uint64_t kRankLogBytesMin = uint64_t{64} << 10;
 inline constexpr uint64_t kRankLogBytesMax = uint64_t{1} << 40;

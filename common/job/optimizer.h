@@ -12,7 +12,7 @@ enum class OptimizerKind : uint8_t {
   kAdam,
   kAdamW,
   kRmspropWarmup,
-  kMean,  // w = g: what is not trained, or is only averaged here
+  kMean,  // w = g: not trained, or only averaged here
 };
 
 // Constants of one optimizer, formulas in proto/job.proto; those that a kind does not use are
@@ -46,17 +46,17 @@ constexpr int StateVectors(OptimizerKind kind) {
   return 0;
 }
 
-// Returns whether an update depends on its number: Adam's corrections of its first moments do.
+// Returns whether an update depends on its number, as Adam's bias corrections do.
 constexpr bool CountsUpdates(OptimizerKind kind) {
   return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
 }
 
-// How a gradient that was computed with other weights than those that it meets is corrected;
-// formula in proto/job.proto.
+// How a gradient is corrected that was computed with older weights than it is applied to; formula
+// in proto/job.proto.
 struct DelayCompensation {
   float lambda = 0.04f;
   bool adaptive = false;  // keeps a mean square of the gradients per element
-  float decay = 0.95f;    // of that
+  float decay = 0.95f;    // decay of that mean
 };
 
 }  // namespace strata

@@ -12,7 +12,7 @@ namespace strata {
 inline constexpr uint32_t kNoShard = 0xffffffff;
 
 // Returns how often a shard of the job has moved. Frames of another generation are ignored, so that
-// of two processes that both take themselves for the shard's primary only one counts.
+// of two processes that both believe to be the shard's primary only one counts.
 inline uint32_t ShardGeneration(const proto::Placement& placement, ShardId shard) {
   const int index = static_cast<int>(shard.value());
   return index < placement.shard_generations_size() ? placement.shard_generations(index)

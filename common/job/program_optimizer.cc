@@ -18,7 +18,7 @@ std::string KindName(const proto::Optimizer& optimizer) {
   return field == nullptr ? "none" : field->name();
 }
 
-// A job's own limit stays; two that differ would leave one of them without effect.
+// A job's own limit stays; if the two differ, one of them would have no effect.
 absl::Status TakeClipNorm(const proto::Optimizer& named, proto::Optimizer* optimizer) {
   const float own = optimizer->clip_norm();
   *optimizer = named;
@@ -43,7 +43,7 @@ constexpr char kVaryInstead[] =
     ": set it in the program, and to vary it give the program an argument: program.args=--NAME=V1,"
     "--NAME=V2";
 
-// A program's job that says nothing but its program, with its defaults.
+// A job that has only a program, with its defaults.
 const proto::Job& PlainJob() {
   static const proto::Job job = [] {
     proto::Job plain;
@@ -64,13 +64,13 @@ bool SetsSchedule(const proto::Job& job) {
   return job.schedule().SerializeAsString() != PlainJob().schedule().SerializeAsString();
 }
 
-// A Python script, which says its rates by itself wherever it names its optimizer.
+// Returns whether it is a Python script, which gives its rates by itself if it names its optimizer.
 bool IsScript(const proto::Program& program) {
   return absl::EndsWith(program.path(), ".py") ||
          (program.args_size() > 0 && absl::EndsWith(program.args(0), ".py"));
 }
 
-// Returns why the schedule of a program's job means nothing; empty: it may mean something.
+// Returns why the schedule of a program's job has no effect; empty: it may have one.
 std::string WhyNoSchedule(const proto::Job& job) {
   if (job.optimizer().has_mean()) return "ranks apply the optimizer (optimizer.mean)";
   const bool names = job.optimizer().has_from_program() && IsScript(job.program());
@@ -92,7 +92,7 @@ constexpr UnreadField kUnread[] = {
     {"debug.nan_step", "belongs to model"},
 };
 
-// Returns whether `path` is the field or lies below it.
+// Returns whether `path` is the field or below it.
 bool IsWithin(absl::string_view path, absl::string_view field) {
   return path == field || absl::StartsWith(path, absl::StrCat(field, "."));
 }
@@ -115,7 +115,7 @@ absl::Status CheckSettingIsRead(const std::string& setting, const proto::Job& jo
   return absl::OkStatus();
 }
 
-// The fields of the job that are set without effect, apart from settings.
+// Refuses fields of the job that are set without effect, apart from settings.
 absl::Status CheckFieldsAreRead(const proto::Job& written) {
   if (written.max_steps() > 0) {
     return Refuse("max_steps: belongs to model, a program ends when it likes");
@@ -154,7 +154,7 @@ absl::Status CheckProgramReads(bool is_of_program, const std::vector<std::string
 
 namespace {
 
-// Returns whether the job has that optimizer already.
+// Returns whether the job already has that optimizer.
 bool IsSame(const proto::Optimizer& named, const proto::Job& job) {
   proto::Job other = job;
   *other.mutable_optimizer() = named;
@@ -202,7 +202,7 @@ void TakeProgramSamples(uint32_t samples, const proto::Optimizer* named, proto::
   if (samples == 0 || !job->has_program() || job->program().samples_per_rank() != 0) return;
   proto::Job named_job = *job;
   if (named != nullptr) {
-    // Limits that differ are refused when the optimizer is taken.
+    // Conflicting limits are refused when the optimizer is taken.
     TakeClipNorm(*named, named_job.mutable_optimizer()).IgnoreError();
   }
   const proto::Optimizer& optimizer = named_job.optimizer();

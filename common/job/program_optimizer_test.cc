@@ -94,12 +94,12 @@ TEST(ProgramOptimizerTest, AScheduleIsRefusedWhereTheProgramSaysTheRates) {
   EXPECT_TRUE(SaysProgramDecides(WhyNot(rate + kFromProgram, "mean {}")));
   EXPECT_TRUE(SaysProgramDecides(WhyNot("optimizer { adamw {} }", "sgd {}")));
   EXPECT_FALSE(SaysProgramDecides("rank 0: loss is NaN at step 3"));
-  // It is read where the program leaves rates to it; the default is no choice of anybody's.
+  // It is used if the program leaves rates to it; the default was not chosen by anybody.
   EXPECT_EQ(WhyNot(rate + kFromProgram, "sgd {}"), "");
   EXPECT_EQ(WhyNot("schedule { base_lr: 0.05 } " + std::string(kFromProgram), "sgd {}", true), "");
 }
 
-// Why such a job of a program is refused as it is written, with these settings.
+// Returns why such a job of a program is refused as written, with these settings.
 std::string Unread(const std::string& fields, const std::vector<std::string>& settings = {}) {
   proto::Job job = *ParseJob("name: 'a' " + fields, "job");
   EXPECT_TRUE(ApplySettings(settings, &job).ok());
@@ -131,12 +131,12 @@ TEST(ProgramOptimizerTest, FieldsThatAProgramReadsMayBeSet) {
   const std::string linked = "program { path: 'bin/train' } ";
   EXPECT_EQ(Unread(linked, {"schedule.base_lr=0.1", "optimizer.sgd={}", "metrics.every_steps=5"}),
             "");
-  // It may leave rates to the schedule; a script has its rates from its own optimizer.
+  // It may leave rates to the schedule; a script takes them from its own optimizer.
   EXPECT_EQ(Unread(linked + kFromProgram, {"schedule.base_lr=0.1"}), "");
   EXPECT_EQ(Unread("program { path: 'train.py' } optimizer { sgd {} }", {"schedule.base_lr=0.1"}),
             "");
   EXPECT_EQ(Unread(linked, {"epochs=9", "schedule.cosine={}"}), "");
-  EXPECT_EQ(Unread(linked + "epochs: 9"), "");  // for the progress that is shown
+  EXPECT_EQ(Unread(linked + "epochs: 9"), "");  // for the shown progress
   // A job printed with all defaults is a job.
   proto::Job job = JobOf(kFromProgram);
   job.mutable_program()->set_path("train.py");
@@ -189,7 +189,7 @@ TEST(ProgramOptimizerTest, SamplesThatTheProgramSaysAreTakenWhereTheJobNeedsThem
   EXPECT_EQ(taken(from, "lars {}"), 8u);
   EXPECT_EQ(taken("optimizer { from_program {} clip_norm: 1 }", "sgd {}"), 8u);
   EXPECT_EQ(taken("program { samples_per_rank: 2 } " + from, "sgd {} clip_norm: 1"), 2u);
-  EXPECT_EQ(taken(from, "sgd {}"), 0u);  // any number goes
+  EXPECT_EQ(taken(from, "sgd {}"), 0u);  // any number is fine
   EXPECT_EQ(taken(from + "consistency { async {} }", "sgd {} clip_norm: 1"), 0u);
 }
 

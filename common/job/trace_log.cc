@@ -44,7 +44,7 @@ void TraceLog::Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin
     events_.erase(events_.begin(), events_.begin() + static_cast<ptrdiff_t>(taken_));
     taken_ = 0;
   }
-  // Rounded down at both ends, so that what lies within another event also does so in the file.
+  // Rounded down at both ends, so that an event within another one stays within it in the file.
   const int64_t begin_us = absl::ToUnixMicros(begin);
   const int64_t lasted_us = std::max<int64_t>(0, absl::ToUnixMicros(end) - begin_us);
   events_.push_back({.clock = clock,

@@ -18,7 +18,7 @@ namespace strata {
 // Returns whether the job asks for a trace at all.
 inline bool IsTraced(const proto::Job& job) { return job.trace().steps() > 0; }
 
-// A daemon's last trace message of a job: none of its processes records any more.
+// Returns a daemon's last trace message of a job: none of its processes records any more.
 proto::TraceBatch TraceEnd(uint32_t job);
 bool IsTraceEnd(const proto::TraceBatch& batch);
 
@@ -47,12 +47,12 @@ class TraceLog {
   // themselves (job.proto, local_steps). Below, clocks are steps.
   uint64_t StepOf(uint64_t clock) const { return (clock + 1) * steps_per_clock_ - 1; }
   bool Wants(uint64_t clock) const { return clock >= first_ && clock - first_ < steps_; }
-  // All clocks that it wants are before this one.
+  // Returns whether all clocks to record are before this one.
   bool IsPast(uint64_t clock) const { return clock >= first_ && clock - first_ >= steps_; }
 
-  // Notes a phase of a chunk's step. An `end` before `begin` (the clock was set) counts as `begin`.
-  // REQUIRES: Wants(clock).
-  // `device`: as in TraceEvent.
+  // Records a phase of a chunk's step. An `end` before `begin` (the clock was set) counts as
+  // `begin`.
+  // REQUIRES: Wants(clock). `device`: as in TraceEvent.
   void Note(Phase phase, ChunkId chunk, uint64_t clock, absl::Time begin, absl::Time end,
             uint32_t node = 0, uint32_t device = 0);
 
@@ -60,8 +60,8 @@ class TraceLog {
   // Events that wait for TakeBatch.
   size_t waiting() const { return events_.size() - taken_; }
   bool has_news() const { return waiting() > 0 || dropped_ > 0; }
-  // The oldest events, at most kTraceEventsPerBatchMax, and how many were left out since the last
-  // one. Who it is from is the caller's to say.
+  // Returns the oldest events, at most kTraceEventsPerBatchMax, and how many were dropped since the
+  // last call. The caller fills in the source.
   proto::TraceBatch TakeBatch();
 
  private:
@@ -81,16 +81,16 @@ class TraceLog {
   const uint64_t first_;
   const uint64_t steps_;
   const uint64_t steps_per_clock_;
-  std::vector<Event> events_;  // from taken_ on they wait
+  std::vector<Event> events_;  // those from taken_ on wait
   size_t taken_ = 0;
   uint64_t noted_ = 0;
   uint64_t dropped_ = 0;  // since the last batch
 };
 
-// Notes what happens from its construction to its end.
+// Records a phase from its construction to its destruction.
 class TraceSpan {
  public:
-  // A null log notes nothing; else it outlives this.
+  // A null log records nothing; otherwise it outlives this.
   TraceSpan(TraceLog* log, TraceLog::Phase phase, ChunkId chunk, uint64_t clock, uint32_t node = 0)
       : log_(log != nullptr && log->Wants(clock) ? log : nullptr),
         phase_(phase),

@@ -144,7 +144,7 @@ TEST_F(TraceLogTest, BatchesAreBoundedAndKeepTheOrder) {
   };
   while (next < options.waiting_max) Note(log.get(), next++);
   take(kTraceEventsPerBatchMax);
-  // Room that was given back is used, without more memory.
+  // Freed slots are reused, without more memory.
   for (int i = 0; i < 30; ++i) Note(log.get(), next++);
   EXPECT_EQ(log->waiting(), 40u);
   take(40);

@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-// Rows and columns are at least `size_min`, so that no layer is left with less than a window.
+// Rows and columns are at least `size_min`, so that every layer has at least one window.
 struct Wanted {
   const char* name;
   uint32_t size_min;

@@ -15,13 +15,13 @@ struct ImageShape {
   uint32_t classes = 0;
 };
 
-// The models that a job may name; what they are made of says training/nn/network.
+// The models that a job may name; training/nn/network defines them.
 const std::vector<std::string>& ZooNames();
 
 // Returns whether a model of the zoo has layers of batch normalisation.
 bool HasBatchNorm(const std::string& model);
 
-// Checks that a model takes such images. `data` names the data set in the error. Errors: NotFound
+// Checks that a model accepts such images. `data` names the data set in the error. Errors: NotFound
 // (no such model, listing all models); InvalidArgument (both shapes), one line each.
 absl::Status CheckZooInput(const std::string& model, const std::string& data,
                            const ImageShape& shape);

@@ -36,7 +36,7 @@ namespace strata::server {
 namespace {
 
 constexpr uint64_t kSpareDescriptors = 16;
-// How often one that waits to lead looks whether it is to stop.
+// How often a standby coordinator checks whether it must stop.
 constexpr absl::Duration kStopLook = absl::Milliseconds(100);
 
 // The command that renews a coordinator's own certificate.
@@ -67,7 +67,7 @@ class GrpcCoordinator final : public Coordinator {
                                       .descriptors_max = ConnectionDescriptorsMax()});
     if (!acceptor.ok()) return acceptor.status();
     acceptor_ = *std::move(acceptor);
-    // Before the state's folder is made: one that is refused leaves none behind.
+    // Checked before the state folder is created, so that a refused start leaves none behind.
     const absl::StatusOr<StoredKeys> there = LoadKeys(options_.state_dir);
     const absl::Status may = there.ok() ? CheckKeys(*there) : absl::OkStatus();
     if (!may.ok()) return may;
@@ -84,7 +84,7 @@ class GrpcCoordinator final : public Coordinator {
   void Stop() override {
     if (acceptor_ != nullptr) acceptor_->Stop();
     if (campaign_.joinable()) {
-      // One that leads has more to save.
+      // A leader still has state to save.
       if (serving_ == nullptr) etcd_->StopCalls();
       campaign_.request_stop();
       campaign_.join();
@@ -116,9 +116,10 @@ class GrpcCoordinator final : public Coordinator {
   int port() const override { return acceptor_ == nullptr ? 0 : acceptor_->port(); }
 
  private:
-  // Opens the rest of the state, resumes what stands in `store_`, and serves.
+  // Opens the rest of the state, resumes the jobs in `store_`, and serves.
   absl::Status Lead(CoordinatorService::Leading leading) {
-    // Once the state is this process's: one that had it may have written who is revoked until then.
+    // Read only once this process owns the state: its former owner may have written revocations
+    // until then.
     if (absl::Status policy = TakePolicy(); !policy.ok()) return policy;
     if (absl::Status keys = TakeKeys(); !keys.ok()) return keys;
     absl::StatusOr<std::unique_ptr<AuditLog>> audit =
@@ -174,7 +175,7 @@ class GrpcCoordinator final : public Coordinator {
 
   // ---- one of several coordinators ----
 
-  // Listens, says who leads, and begins to wait for leading itself.
+  // Listens, reports the leader, and starts its own candidacy.
   absl::Status StandBy(const StoredKeys& stored) {
     const std::string sqlite = absl::StrCat(options_.state_dir, "/", JobStore::kFile);
     if (access(sqlite.c_str(), F_OK) == 0) {
@@ -237,7 +238,7 @@ class GrpcCoordinator final : public Coordinator {
     }
     if (!leadership.ok()) return;  // deposed already, which on_lost says
     const absl::Status leads = LeadFrom(*leadership);
-    // The lease tells why it has ended.
+    // If the lease has ended, it reports why.
     if (!leads.ok() && !stop.stop_requested() && etcd_->leads()) options_.on_lost(leads);
   }
 
@@ -260,7 +261,7 @@ class GrpcCoordinator final : public Coordinator {
     return {.own = own, .idle_after = options_.idle_after, .silence = options_.dead_after};
   }
 
-  // From now on connections are this one's; those of before end.
+  // From now on `front` gets the connections; the previous ones end.
   void ServeAt(std::unique_ptr<Front> front) {
     {
       absl::MutexLock lock(&front_mutex_);
@@ -303,7 +304,7 @@ class GrpcCoordinator final : public Coordinator {
 
   bool HasPort() const { return !UnixPath(options_.listen); }
 
-  // Checks that the coordinator can listen with the keys that it has.
+  // Checks that the coordinator can listen with its keys.
   absl::Status CheckKeys(const StoredKeys& stored) const {
     const bool is_given = options_.own_keys.has_value();
     const std::optional<keys::KeyFile>& own = is_given ? options_.own_keys : stored.own;
@@ -347,7 +348,8 @@ class GrpcCoordinator final : public Coordinator {
     return absl::OkStatus();
   }
 
-  // The book that all coordinators share, in place of the file's, which is the first one's.
+  // Uses the book that all coordinators share instead of the file, which is the first
+  // coordinator's.
   absl::Status ShareBook(proto::KeyBookRecord* book) {
     absl::StatusOr<std::optional<proto::KeyBookRecord>> shared = etcd_->LoadBook();
     if (!shared.ok()) return shared.status();
@@ -360,39 +362,39 @@ class GrpcCoordinator final : public Coordinator {
     if (etcd_ == nullptr) return SaveBook(options_.state_dir, book);
     const absl::Status saved = etcd_->SaveBook(book);
     if (!saved.ok() || options_.own_keys.has_value()) return saved;
-    // `strata keys rotate-ca` looks there.
+    // `strata keys rotate-ca` reads it there.
     const absl::Status copied = SaveBook(options_.state_dir, book);
     if (!copied.ok()) LogWarning("no copy of the keys' names: %s", std::string(copied.message()));
     return absl::OkStatus();
   }
 
-  // Descriptors that the process needs besides connections stay free.
+  // Leaves descriptors for what the process needs besides connections.
   int ConnectionDescriptorsMax() const {
     return static_cast<int>(CoordinatorDescriptors(options_.limits).total - kSpareDescriptors);
   }
 
   const Options options_;
-  UniqueFd lock_;                    // of the state, with etcd
-  std::unique_ptr<EtcdState> etcd_;  // null: there is one coordinator
+  UniqueFd lock_;                    // of the state directory, with etcd
+  std::unique_ptr<EtcdState> etcd_;  // null: there is a single coordinator
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<PolicyFile> policy_;
   std::unique_ptr<Access> access_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<CoordinatorService> service_;
-  std::atomic<CoordinatorService*> serving_ = nullptr;  // it, once it has started
+  std::atomic<CoordinatorService*> serving_ = nullptr;  // the service, once it has started
   std::unique_ptr<KeysService> keys_service_;
   std::unique_ptr<LogsService> logs_service_;
   std::unique_ptr<Acceptor> acceptor_;
   absl::Mutex front_mutex_;
   std::unique_ptr<Front> front_ ABSL_GUARDED_BY(front_mutex_);
-  std::jthread campaign_;  // the last: it makes most of them
+  std::jthread campaign_;  // last member: it creates most of the others
 };
 
 bool IsWildcard(const std::string& host) {
   return host == "0.0.0.0" || host == "*" || host == "[::]";
 }
 
-// Checks the options for one of several coordinators.
+// Checks the etcd options.
 absl::Status CheckEtcd(const Coordinator::Options& options) {
   const Coordinator::Etcd& etcd = options.etcd;
   if (etcd.endpoints.empty()) {

@@ -23,52 +23,53 @@ class Coordinator {
  public:
   // Several coordinators with the same etcd and the same keys: one leads, the others stand by.
   struct Etcd {
-    std::string endpoints = {};  // "HOST:PORT,HOST:PORT"; empty: there is one coordinator
+    std::string endpoints = {};  // "HOST:PORT,HOST:PORT"; empty: a single coordinator without etcd
     // Files in PEM; all empty: nothing is encrypted.
     std::string ca_file = {};
     std::string cert_file = {};
     std::string key_file = {};
-    std::string cluster = {};    // keys lie below strata/CLUSTER/; empty: that of the keys
+    std::string cluster = {};    // keys lie below strata/CLUSTER/; empty: the cluster name of the
+                                 // keys
     std::string advertise = {};  // "HOST:PORT" for daemons and commands; empty: `listen`
-    // After a leader's death, until another one may lead.
+    // Time after a leader's death before another one may lead.
     absl::Duration failover = absl::Seconds(3);
   };
   struct Options {
     std::string listen;  // "HOST:PORT", port 0: any free one; "unix:/PATH": this user alone
-    // With HOST:PORT: the path of a Unix socket of this user, where it is free.
+    // With HOST:PORT: the path of an additional Unix socket for this user; skipped if it is in use.
     std::string also_listen = {};
     std::string state_dir = "strata-state";
-    // The keys that the coordinator shows at a HOST:PORT; none: the keys in STATE/keys, which
+    // The keys that the coordinator shows at a HOST:PORT. If absent: the keys in STATE/keys, which
     // InitKeys makes.
     std::optional<keys::KeyFile> own_keys = {};
-    std::string own_keys_from = "--keys";  // for messages
-    // The cluster was started as a whole, by one user for a while: that user's jobs may ask for
-    // what a policy allows elsewhere.
+    std::string own_keys_from = "--keys";  // where they come from, for messages
+    // The cluster was started as a whole by one user, for a limited time: that user's jobs may ask
+    // for what elsewhere requires a policy.
     bool is_one_users = false;
-    // The policy: what users may do, read again once it has changed; empty: STATE/policy.textproto
-    // where it is there.
+    // The policy file, read again once it has changed; empty: STATE/policy.textproto if it exists.
     std::string policy_file = {};
-    // Without keys: whoever reaches the HOST:PORT may do all, and run programs as this user.
+    // Without keys: anybody who reaches the HOST:PORT may do everything, and run programs as this
+    // user.
     bool insecure = false;
     absl::Duration heartbeat = absl::Milliseconds(500);
-    // A daemon that says nothing for so long is lost, and its jobs fail.
+    // A daemon that is silent for this long is lost, and its jobs fail.
     absl::Duration dead_after = absl::Seconds(5);
-    // A daemon whose connection has ended is lost unless it is back in this time.
+    // A daemon whose connection ended is lost unless it returns within this time.
     absl::Duration reconnect_grace = absl::Seconds(2);
     // How long running jobs wait for their daemons after a restart of the coordinator.
     absl::Duration restart_patience = absl::Seconds(30);
-    // A connection over which nothing has been asked for so long is ended.
+    // A connection without a request for this long is closed.
     absl::Duration idle_after = absl::Seconds(30);
     CoordinatorLimits limits;
-    // A job that can never fit fails once no worker has joined for so long.
+    // A job that can never fit fails once no worker has joined for this long.
     absl::Duration settle_after = absl::Seconds(3);
-    // Does what CoordinatorCore::Options says.
+    // See CoordinatorCore::Options.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
-    // Opens what a job's checkpoint.dir names.
+    // Opens the store that a job's checkpoint.dir names.
     StoreOpener open_store;
     Etcd etcd = {};
-    // With etcd: called once, by any thread, when this one leads no longer or cannot lead, with a
-    // line for the user. It must be stopped then: nothing that it says counts any more.
+    // With etcd: called once, by any thread, with a line for the user, when this coordinator loses
+    // the lead or cannot get it. It must be stopped then: nothing that it says is valid any more.
     std::function<void(const absl::Status&)> on_lost = {};
 
     // Errors: InvalidArgument naming the option.
@@ -78,19 +79,18 @@ class Coordinator {
   virtual ~Coordinator() = default;  // stops
   static absl::StatusOr<std::unique_ptr<Coordinator>> Create(Options options);
 
-  // Opens the state, resumes what stands in it and listens. With etcd: listens, answers each call
-  // with Unavailable and who leads, and does the rest once it leads. Errors: ResourceExhausted
-  // (fewer file descriptors than the limits ask for, naming both), AlreadyExists (port in use),
-  // InvalidArgument (address), FailedPrecondition (a HOST:PORT without keys, or keys that cannot be
-  // used, or a policy file that others may change), Unavailable (another coordinator has the state
-  // directory; etcd does not answer), DataLoss and others of the state, each naming address or
-  // file; FailedPrecondition: what is in etcd is another cluster's, or the state directory has jobs
-  // of its own.
+  // Opens the state, resumes the jobs in it and listens. With etcd it listens first, answers every
+  // call with Unavailable and the leader's address, and does the rest once it leads. Errors, each
+  // naming the address or file: ResourceExhausted (fewer file descriptors than the limits require,
+  // naming both), AlreadyExists (port in use), InvalidArgument (address), FailedPrecondition (a
+  // HOST:PORT without keys, unusable keys, a policy file that others may change, etcd holds another
+  // cluster, or the state directory has jobs of its own), Unavailable (another coordinator has the
+  // state directory; etcd does not answer), DataLoss and others of the state.
   virtual absl::Status Start() = 0;
-  // Ends the daemon in less than 2 s, whatever streams are open. Running jobs continue. Idempotent.
+  // Ends the daemon in less than 2 s, even with open streams. Running jobs continue. Idempotent.
   virtual void Stop() = 0;
 
-  // Returns the port that the daemon listens on; 0 before Start, and where it has none.
+  // Returns the port that the daemon listens on; 0 before Start, and if it has none.
   virtual int port() const = 0;
 };
 

@@ -40,7 +40,7 @@ class CoordinatorTest : public ::testing::Test {
     coordinator_ = *Coordinator::Create(options_);
     const absl::Status started = coordinator_->Start();
     ASSERT_TRUE(started.ok()) << started;
-    // A restart listens where the daemons look for it.
+    // A restarted coordinator listens where the daemons look for it.
     options_.listen = absl::StrCat("127.0.0.1:", coordinator_->port());
     client_ = control::CoordinatorClient::Create(
         {.coordinator = options_.listen, .credentials = User(), .deadline = absl::Seconds(20)});
@@ -58,7 +58,7 @@ class CoordinatorTest : public ::testing::Test {
     return job;
   }
 
-  // The job's status once it has this state; whatever it is after 20 s.
+  // Returns the job's status once it has this state, or whatever it is after 20 s.
   proto::JobStatus WaitForState(JobId job, proto::JobState state) {
     const absl::Time deadline = absl::Now() + absl::Seconds(20);
     proto::JobStatus status = *client_->GetJob(job);
@@ -116,7 +116,7 @@ TEST_F(CoordinatorTest, AJobRunsFromSubmissionToItsEndAndFollowersSeeItAll) {
   EXPECT_EQ(events.back().status().state(), proto::FINISHED);
   EXPECT_EQ(events.back().status().chunks(), 1);
   EXPECT_EQ(events.back().status().run_dir(), "/runs/job");
-  // One of each rank, for who asks, who is told all the rest, too.
+  // One report of each rank for the follower that asks for them, which gets everything else, too.
   EXPECT_EQ(std::erase_if(asked, [](const auto& event) { return event.has_report(); }), 2);
   EXPECT_EQ(asked.back().status().state(), proto::FINISHED);
   const auto is_metrics = [](const proto::FollowEvent& event) { return event.has_metrics(); };
@@ -323,7 +323,7 @@ TEST_F(CoordinatorTest, ConnectionsOverWhichNobodyAsksForAnythingAreEnded) {
   coordinator_.reset();
   options_.idle_after = absl::Seconds(1);
   StartCoordinator();
-  // One says nothing, one begins HTTP/2 and no more.
+  // One peer says nothing, one starts HTTP/2 and sends no more.
   const std::string openings[] = {
       "", absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", std::string("\0\0\0\4\0\0\0\0\0", 9))};
   for (const std::string& opening : openings) {
@@ -339,11 +339,11 @@ TEST_F(CoordinatorTest, ConnectionsOverWhichNobodyAsksForAnythingAreEnded) {
     while (got > 0) got = recv(fd.get(), bytes, sizeof(bytes), 0);
     EXPECT_EQ(got, 0) << "still open, after " << opening.size() << " bytes";
   }
-  // A client whose connection was ended asks over another.
+  // A client whose connection was closed opens another.
   EXPECT_TRUE(client_->ListJobs().ok());
 }
 
-// It may have been on its way.
+// The message may have been in flight.
 TEST_F(CoordinatorTest, WhatADaemonSaidJustBeforeABreakIsSaidAgainAfterIt) {
   FakeDaemon daemon(options_.listen, FakeDaemon::Worker("w1", 1), &keys_);
   ASSERT_TRUE(daemon.Start().ok());

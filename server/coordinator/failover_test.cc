@@ -1,5 +1,4 @@
-// Several coordinators with one etcd, of which the one that leads dies or stands still, as a
-// process of its own.
+// Several coordinators with one etcd. The leader, a process of its own, dies or is paused.
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kLeads[] = "--coordinator";
-constexpr int kLost = 7;  // its exit status then
+constexpr int kLost = 7;  // the exit status of a process that lost its lead
 
 class FailoverTest : public StandbyFixture {
  protected:
@@ -47,7 +46,7 @@ class FailoverTest : public StandbyFixture {
     close(fds[0]);
   }
 
-  // Waits until a coordinator leads by itself.
+  // Waits until a coordinator leads.
   void AwaitLead(const std::string& address) {
     const auto jobs = ClientOf(address)->ListJobs();
     ASSERT_TRUE(jobs.ok()) << jobs.status();
@@ -102,7 +101,7 @@ TEST_F(FailoverTest, ALeaderThatStoodStillTooLongChangesNothingMoreAndEnds) {
   process_->Signal(SIGSTOP);
   siginfo_t stopped;
   ASSERT_EQ(waitid(P_PID, process_->pid(), &stopped, WSTOPPED), 0);
-  // It finds this in its socket when it wakes up.
+  // It finds this in its socket when it is resumed.
   absl::Status cancelled;
   std::thread cancels([&] { cancelled = at_first->Cancel(job); });
   ASSERT_NO_FATAL_FAILURE(AwaitLead(standby.address()));
@@ -117,7 +116,7 @@ TEST_F(FailoverTest, ALeaderThatStoodStillTooLongChangesNothingMoreAndEnds) {
   EXPECT_EQ(at_second->GetJob(job)->state(), proto::QUEUED);
   EXPECT_EQ(at_second->GetJob(next)->state(), proto::QUEUED);
   EXPECT_FALSE(standby.is_lost());
-  // The daemon has found the one that leads.
+  // The daemon has found the leader.
   const absl::Time deadline = absl::Now() + absl::Minutes(1);
   auto nodes = at_second->ListNodes();
   while (nodes.ok() && nodes->daemons_size() == 0 && absl::Now() < deadline) {
@@ -129,7 +128,7 @@ TEST_F(FailoverTest, ALeaderThatStoodStillTooLongChangesNothingMoreAndEnds) {
   EXPECT_TRUE(nodes->daemons(0).alive());
 }
 
-// The process: leads until it is killed, or leads no longer.
+// The child process: leads until it is killed or loses the lead.
 int RunCoordinator(char** args) {
   Coordinator::Options options;
   options.listen = args[0];

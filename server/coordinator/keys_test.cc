@@ -1,4 +1,4 @@
-// Admission: a coordinator with an authority of its own, over real TLS.
+// Admission by a coordinator with an authority of its own, over real TLS.
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server_builder.h>
@@ -52,7 +52,7 @@ class KeysTest : public ::testing::Test {
   }
 
   std::string State() const { return dir_ + "/state"; }
-  // As the coordinator's user asks on its host.
+  // Options of the coordinator's user on its host.
   control::KeysOptions Own() const { return {.coordinator = "unix:" + dir_ + "/own"}; }
   control::KeysOptions Outside(const Credentials& credentials = {}) const {
     return {.coordinator = address_, .credentials = credentials};
@@ -83,7 +83,7 @@ class KeysTest : public ::testing::Test {
         ->ListJobs()
         .status();
   }
-  // How a daemon with that name and these keys fares.
+  // Returns the outcome of a registration under that name with these keys.
   absl::Status Register(const Credentials& credentials, proto::Register registration) {
     control::Session::Options options;
     options.coordinator = address_;
@@ -106,7 +106,7 @@ class KeysTest : public ::testing::Test {
   std::unique_ptr<Coordinator> coordinator_;
 };
 
-// Keys of all roles that count for long, and a token.
+// Long-lived keys of all roles, and a token.
 proto::KeyBookRecord ManyKeys() {
   proto::KeyBookRecord book;
   const int64_t now_ms = absl::ToUnixMillis(absl::Now());
@@ -126,7 +126,7 @@ proto::KeyBookRecord ManyKeys() {
   return book;
 }
 
-// Gives a key a page.
+// Returns one key per page.
 class PagedKeys final : public proto::Keys::Service {
  public:
   PagedKeys() : access_({.book = ManyKeys()}) {}
@@ -205,7 +205,7 @@ TEST_F(KeysTest, DaemonsAndStrangersMaySubmitNothingAndUsersRuleOverNoKeys) {
   EXPECT_TRUE(absl::IsPermissionDenied(control::ListKeys(Outside(user)).status()));
   EXPECT_TRUE(absl::IsPermissionDenied(control::MakeToken(Outside(user), {}).status()));
   EXPECT_TRUE(absl::IsPermissionDenied(control::Revoke(Outside(user), {}).status()));
-  // TLS without a certificate, as one who joins has it.
+  // TLS without a certificate, as a joining member uses it.
   const keys::JoinToken token = Token("worker");
   const absl::Status stranger = List(Credentials::Joining(token.authority));
   EXPECT_TRUE(absl::IsFailedPrecondition(stranger)) << stranger;
@@ -245,8 +245,8 @@ TEST_F(KeysTest, ACertificateThatDoesNotCountIsRefusedAndTheReasonSaid) {
               HasSubstr("expired at"));
   EXPECT_THAT(told(made(ada, now + absl::Minutes(9), now + absl::Hours(1))),
               HasSubstr("set the clocks"));
-  // A key of another authority; its owner, too, does not trust this coordinator, so it is handed
-  // the right root.
+  // A key of another authority. Its owner does not trust this coordinator, so it is given the right
+  // root.
   keys::KeyFile foreign = keys::MakeKeyFile(keys::MakeAuthority("lab", now), ada,
                                             now - absl::Minutes(9), now + absl::Hours(1));
   foreign.roots = own.roots();
@@ -276,7 +276,7 @@ TEST_F(KeysTest, ACoordinatorOfAnotherAuthorityOrAMemberInItsPlaceIsNotSpokenTo)
   const absl::Status status = List(Credentials::Of(foreign));
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("what answers there cannot be trusted"));
-  // A worker's certificate of the right cluster stands for no coordinator.
+  // A worker's certificate of the right cluster is not a coordinator's.
   int port = 0;
   const auto impostor = AnswerWith(*Joined(Role::kWorker, "w1").Keys(), &port);
   ASSERT_NE(impostor, nullptr);
@@ -291,7 +291,7 @@ TEST_F(KeysTest, ATokenOfAnotherClusterIsNotSentToThisOne) {
   const absl::Status status = control::Join(Outside(), token, Role::kWorker, "w1").status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("not of the cluster that the token is of"));
-  // It is not used up: the secret was not said.
+  // The token is not used up: its secret was never sent.
   token.authority[0] = static_cast<char>(token.authority[0] ^ 1);
   EXPECT_TRUE(control::Join(Outside(), token, Role::kWorker, "w1").ok());
   const absl::Status again = control::Join(Outside(), token, Role::kWorker, "w2").status();
@@ -337,7 +337,7 @@ TEST_F(KeysTest, RevokingEndsTheSessionAndEveryLaterOne) {
     EXPECT_THAT(lost->message(), HasSubstr("the certificate of worker w1 was revoked"));
   }
   EXPECT_THAT(Register(worker, FakeDaemon::Worker("w1", 1)).message(), HasSubstr("was revoked"));
-  // A new certificate of the name counts.
+  // A new certificate of the name is accepted.
   EXPECT_EQ(Register(Joined(Role::kWorker, "w1"), FakeDaemon::Worker("w1", 1)), absl::OkStatus());
 }
 
@@ -370,7 +370,8 @@ TEST_F(KeysTest, RevokingEndsWhatAUserFollows) {
 }
 
 TEST_F(KeysTest, ADaemonsCertificateIsRenewedOverItsSession) {
-  // One that is past two thirds of its life, and one of an authority that is no longer the newest.
+  // One that is past two thirds of its validity, and one of an authority that is no longer the
+  // newest.
   const absl::Time now = absl::Now();
   const keys::Authority authority = *LoadKeys(State())->authority;
   const keys::KeyFile old = keys::MakeKeyFile(authority, {"lab", Role::kWorker, "w1"},
@@ -407,7 +408,7 @@ TEST_F(KeysTest, ADaemonsCertificateIsRenewedOverItsSession) {
   ASSERT_TRUE(renewed(fresh->chain[0].fingerprint()));
   const auto between = keys::ReadKeyFile(path);
   EXPECT_EQ(between->roots.size(), 2u);
-  // A daemon that joins meanwhile knows the coordinator by the authority before.
+  // A daemon that joins meanwhile knows the coordinator by the previous authority.
   EXPECT_TRUE(control::Join(Outside(), Token("worker"), Role::kWorker, "w2").ok());
   proto::RevokeRequest w2;
   w2.set_name("w2");
@@ -415,7 +416,7 @@ TEST_F(KeysTest, ADaemonsCertificateIsRenewedOverItsSession) {
   coordinator_.reset();
   ASSERT_EQ(FinishRotation(State(), false, now), absl::OkStatus());
   ASSERT_NO_FATAL_FAILURE(Start());
-  // The daemon forgets the authority before, too.
+  // The daemon forgets the previous authority, too.
   ASSERT_TRUE(renewed(between->chain[0].fingerprint()));
   EXPECT_EQ(keys::ReadKeyFile(path)->roots.size(), 1u);
 }

@@ -1,4 +1,4 @@
-// Users who look at logs, and a worker that offers to read them, over real TLS.
+// Users who read logs, and a worker that offers to read them, over real TLS.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -56,7 +56,7 @@ class FakeLog {
     Step Next() override {
       absl::MutexLock lock(&log_->mutex_);
       for (auto& [id, reading] : readings_) {
-        // Whole lines, but at the end all of it.
+        // Whole lines, except at the end.
         const size_t end = reading.follows ? log_->text_.rfind('\n') + 1 : log_->text_.size();
         if (reading.follows && end <= reading.shown) continue;
         proto::LogPart part;
@@ -90,7 +90,7 @@ struct Shown {
 
 class LogsTest : public TenantsTest {
  protected:
-  // A worker that shows the logs of the worker `shows`; empty: none.
+  // A worker that offers the logs of the worker `shows`; empty: none.
   std::unique_ptr<FakeDaemon> Worker(const std::string& name, const std::string& shows) {
     const absl::Time now = absl::Now();
     auto worker = std::make_unique<FakeDaemon>(
@@ -137,7 +137,7 @@ class LogsTest : public TenantsTest {
     watch.join();
     return shown;
   }
-  // Once the worker's stream is there.
+  // Reads once the worker's stream has been opened.
   Shown ReadOnceOffered(const std::string& user, const proto::ReadLogs& request) const {
     for (const absl::Time end = absl::Now() + absl::Seconds(60);; absl::SleepFor(kLook)) {
       Shown shown = Read(user, request);
@@ -149,7 +149,7 @@ class LogsTest : public TenantsTest {
 
   FakeLog log_;
   std::unique_ptr<control::LogsOffer> offer_;
-  std::unique_ptr<FakeDaemon> worker_;  // hands its lines to the offer
+  std::unique_ptr<FakeDaemon> worker_;  // sends its lines to the offer
 };
 
 TEST_F(LogsTest, TheOwnerAndWhoOperatesTheClusterSeeAJobsLogs) {
@@ -252,7 +252,7 @@ TEST_F(LogsTest, WhoShowsLogsOfAnotherWorkerIsRefused) {
     absl::SleepFor(kLook);
   }
   EXPECT_THAT(AuditLines(), HasSubstr("which shows no logs of a worker w1"));
-  // It hears why, and does not ask again soon.
+  // It is told why, and does not retry soon.
   const std::string once = AuditLines();
   absl::SleepFor(absl::Seconds(2));
   EXPECT_EQ(AuditLines(), once);

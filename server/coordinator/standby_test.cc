@@ -1,4 +1,4 @@
-// Several coordinators with one etcd, in this process. Those that die are in failover_test.
+// Several coordinators with one etcd, in this process. failover_test kills coordinators.
 #include <signal.h>
 
 #include <filesystem>
@@ -44,7 +44,7 @@ TEST_F(StandbyTest, OneLeadsAndTheOtherAnswersEachCallWithItsAddress) {
                               .status()
                               .message()),
               HasSubstr(leads));
-  // Whoever knows both finds the one that leads, in whichever order.
+  // A client that knows both addresses finds the leader, in either order.
   EXPECT_EQ(ClientOf(absl::StrCat(b.address(), ",", a.address()))->GetJob(job)->job_id(), 1u);
   EXPECT_EQ(ClientOf(absl::StrCat(a.address(), ",", b.address()))->Submit(SomeJob(1))->value(), 2u);
 }
@@ -66,7 +66,7 @@ TEST_F(StandbyTest, OneThatStopsHandsOverAndJobsAndDaemonsGoOn) {
   const std::string cluster_id = client->ListNodes()->cluster_id();
   a->Stop();
   EXPECT_FALSE(a->is_lost()) << "it stops by itself";
-  worker.Finish(running.value());  // said when the line is back
+  worker.Finish(running.value());  // sent once the connection is back
   EXPECT_EQ(WaitForState(*client, running, proto::FINISHED).state(), proto::FINISHED);
   ASSERT_TRUE(worker.WaitFor(proto::CoordinatorMessage::kRunNode, waiting.value()));
   worker.Finish(waiting.value());
@@ -137,7 +137,7 @@ TEST_F(StandbyTest, AnEtcdThatStaysAwayDeposesTheLeaderAndTrainingGoesOnWithoutI
   EXPECT_EQ(WaitForState(*client, job, proto::FINISHED).state(), proto::FINISHED);
 }
 
-// Its operators make tokens by the socket of the one that leads.
+// Its operators make tokens through the leader's socket.
 class SharedBookTest : public StandbyFixture {
  protected:
   Coordinator::Options OptionsOf(const std::string& name) {

@@ -25,7 +25,7 @@
 
 namespace strata::server {
 
-// Sam, Sue and Vera are of one namespace, Rex of another. Otto, the operator, is of the default
+// Sam, Sue and Vera are in one namespace, Rex in another. Otto, the operator, is in the default
 // one.
 inline constexpr char kPolicy[] = R"(
   users { name: "sam" namespace: "vision" role: SUBMIT }
@@ -84,7 +84,7 @@ class TenantsTest : public ::testing::Test {
     return CoordinatorClient::Create(
         {.coordinator = address_, .credentials = KeysOf(user), .deadline = absl::Seconds(20)});
   }
-  // As the coordinator's user asks on its host.
+  // Calls as the coordinator's user on its host.
   std::unique_ptr<CoordinatorClient> Own() const {
     return CoordinatorClient::Create(
         {.coordinator = OwnAddress(), .credentials = {}, .deadline = absl::Seconds(20)});
@@ -121,7 +121,7 @@ class TenantsTest : public ::testing::Test {
     for (const proto::JobStatus& job : *listed) ids.push_back(job.job_id());
     return ids;
   }
-  // The answer to a call that may last as long as a job; Cancelled: it lasted too long.
+  // Returns the result of a call that may last as long as a job; Cancelled if it lasted too long.
   static absl::Status Ended(CoordinatorClient* client, const std::function<absl::Status()>& call) {
     absl::Notification has_ended;
     std::thread watch([&] {
@@ -132,7 +132,7 @@ class TenantsTest : public ::testing::Test {
     watch.join();
     return status;
   }
-  // The answer to each call about a job.
+  // Returns the result of each call about a job.
   static std::vector<absl::Status> AnswersAbout(CoordinatorClient* client, JobId job) {
     return {client->GetJob(job).status(), client->Cancel(job),
             Ended(client,

@@ -53,7 +53,7 @@ TEST_F(TenantsTest, AJobGoesOnFromNoneOfAnotherNamespace) {
   EXPECT_EQ(hidden.message(),
             absl::StrReplaceAll(absent.message(), {{"4242", absl::StrCat(sams.value())}}));
   EXPECT_EQ(resume("sue", sams.value()), absl::OkStatus());
-  // Nor is one told who writes to a folder.
+  // Nor does an error reveal who writes to a folder.
   const absl::Status taken = As("rex")->Submit(job).status();
   EXPECT_TRUE(absl::IsInvalidArgument(taken)) << taken;
   EXPECT_THAT(std::string(taken.message()),
@@ -137,7 +137,7 @@ TEST_F(TenantsTest, WhatIsBeyondItsBoundIsRefusedByTheNameOfTheFieldAndNothingSt
   proto::ResumeFrom resume;
   resume.set_dir(std::string(5000, 'r'));
   EXPECT_EQ(refused("sam", job, resume), "resume.dir has 5000 bytes, at most 4096 are possible");
-  // A million messages of no bytes are not even parsed.
+  // A million empty messages are not even parsed.
   for (int i = 0; i < 1'000'000; ++i) job.mutable_debug()->add_delays();
   EXPECT_THAT(refused("sam", job), HasSubstr("job.debug.delays has "));
   job = Program();
@@ -305,7 +305,7 @@ TEST_F(TenantsTest, WithoutAPolicyUsersRunProgramsAndCancelTheirOwnJobs) {
   EXPECT_EQ(As("sam")->Cancel(sams), absl::OkStatus());
 }
 
-// ---- what calls tell of others, jobs of users without rights, the audit log ----
+// ---- what calls reveal of others, jobs of users without rights, the audit log ----
 
 class TenantsRightsTest : public TenantsTest {
  protected:
@@ -320,7 +320,7 @@ class TenantsRightsTest : public TenantsTest {
     }
     return 0;
   }
-  // Waits for the job's reason to have the text.
+  // Waits until the job's reason contains the text.
   bool SaysWhy(JobId job, const std::string& text) const {
     for (const absl::Time end = absl::Now() + absl::Seconds(20); absl::Now() < end;) {
       if (Own()->GetJob(job)->reason() == text) return true;
@@ -369,8 +369,7 @@ TEST_F(TenantsRightsTest, WhatAllUsersAddUpToIsForWhoMaySeeAll) {
   refusal->set_cause("unknown job");
   refusal->set_count(7);
   const auto has_said = [&] { return !NodesOf("otto").daemons(0).refusals().empty(); };
-  // Returns what a user sees while the worker's newest heartbeat is this one; the next says
-  // nothing.
+  // Returns what a user sees after this heartbeat of the worker; the next one is empty.
   const auto seen_by = [&](const std::string& user) {
     for (int i = 0; i < 100; ++i) {
       worker.Send(message);

@@ -1,6 +1,5 @@
-// A coordinator's port and peers that ask for something weaker. What it
-// refuses, a server that takes everything agrees to with the same peer: so it is the coordinator
-// that refuses, not the peer that cannot.
+// A coordinator's port and peers that ask for weaker encryption. A server that accepts everything
+// agrees with the same peers, which proves that the coordinator refuses and the peer could.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -26,7 +25,7 @@ namespace {
 using Context = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
 using Tls = std::unique_ptr<SSL, decltype(&SSL_free)>;
 
-// As old and as weak as OpenSSL can still be.
+// As old and as weak as OpenSSL still permits.
 Context MakeContext(const SSL_METHOD* method, const char* ciphers) {
   Context context(SSL_CTX_new(method), &SSL_CTX_free);
   SSL_CTX_set_security_level(context.get(), 0);
@@ -43,7 +42,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// A TLS server that agrees to all that OpenSSL can, with a certificate as a coordinator's.
+// A TLS server that agrees to everything that OpenSSL can, with a certificate like a coordinator's.
 class CarelessServer {
  public:
   explicit CarelessServer(const std::string& key_file)
@@ -83,8 +82,7 @@ class CarelessServer {
   std::thread thread_;
 };
 
-// Returns whether a handshake of at most this version, and with these ciphers of TLS 1.2, comes
-// about.
+// Returns whether a handshake of at most this version, with these TLS 1.2 ciphers, succeeds.
 bool Agrees(int port, int version_max, const char* ciphers) {
   const Context context = MakeContext(TLS_client_method(), ciphers);
   SSL_CTX_set_max_proto_version(context.get(), version_max);
@@ -101,7 +99,7 @@ bool Agrees(int port, int version_max, const char* ciphers) {
 class TlsVersionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    signal(SIGPIPE, SIG_IGN);  // a peer may be gone before it was told all
+    signal(SIGPIPE, SIG_IGN);  // a peer may be gone before it was answered
     const std::string state = folder_.path() + "/state";
     ASSERT_TRUE(InitKeys(state, "lab", absl::Now()).ok());
     Coordinator::Options options;

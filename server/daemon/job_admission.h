@@ -14,25 +14,25 @@
 
 namespace strata::server {
 
-// Knows which jobs a server has room for: memory by formula (shard_budget.h) and connections, of
-// which every node of a job has at most as many per shard as the job says. Threads: one.
+// Decides which jobs a server has room for: memory by formula (shard_budget.h), and connections, of
+// which each node of a job has at most the job's number per shard. Threads: one.
 class JobAdmission {
  public:
   explicit JobAdmission(const ServerLimits& limits);
 
   // Errors: ResourceExhausted, with formula or sum, figure and limit; those of ShardMemoryNeed.
   absl::Status Admit(const proto::InstallJob& install);
-  // A second copy of one more shard of a job, which may be here already; in place of another copy
-  // of it. Errors: likewise; the job then has what it had.
+  // Admits a backup of one more shard of a job, which may be here already. It replaces another copy
+  // of that shard. Errors: as Admit; the job then keeps what it had.
   absl::Status AdmitBackup(const proto::InstallBackup& install);
-  // Unknown jobs and shards are fine.
+  // Unknown jobs and shards are ignored.
   void Release(JobId job);
   void ReleaseShard(JobId job, ShardId shard);
   // Returns whether the job has a shard here.
   bool Knows(JobId job) const { return jobs_.contains(job); }
 
-  // Returns the memory that the job may take, by formula, of the daemon's shard `shard`; 0 where
-  // the job is not on it.
+  // Returns the memory limit of the job, by formula, on the daemon's shard `shard`; 0 if the job is
+  // not on it.
   uint64_t LimitOf(JobId job, size_t shard) const;
   uint64_t promised_bytes() const { return ledger_.promised_bytes(); }
   uint64_t memory_limit_bytes() const { return ledger_.limit_bytes(); }
@@ -47,12 +47,12 @@ class JobAdmission {
   };
   struct Admitted {
     uint32_t nodes = 0;
-    uint32_t of_each = 0;  // connections to a shard
+    uint32_t of_each = 0;  // connections to a shard per node
     uint64_t chunk_bytes = 0;
     std::vector<Copy> copies;
 
-    // At each of the daemon's shards. A second copy may become the first one: then its nodes
-    // connect to it, too.
+    // At each of the daemon's shards. A backup may become the primary: then its nodes connect to
+    // it, too.
     uint32_t connections() const;
     MemoryFormula need() const;
   };
@@ -60,7 +60,7 @@ class JobAdmission {
   static Admitted Empty(const proto::JobRecord& record);
   static absl::Status AddCopy(const proto::JobRecord& record, size_t thread, ShardId shard,
                               Admitted* to);
-  // Promises what it needs, if there is room. Errors: ResourceExhausted.
+  // Reserves what the job needs, if there is room. Errors: ResourceExhausted.
   absl::Status Take(JobId job, Admitted admitted);
 
   const uint32_t connections_max_;

@@ -79,7 +79,7 @@ TEST(JobAdmission, CountsEachOfANodesConnections) {
   EXPECT_TRUE(admission.Admit(Install(2, 1)).ok());
 }
 
-// 256 KiB of weights on a shard in one chunk, three nodes, each of which has been given weights.
+// 256 KiB of weights on a shard in one chunk, three nodes, each with its own copy of the weights.
 constexpr uint64_t kChunkBytes = 256 << 10;
 
 proto::InstallJob InstallWithCopies(const std::string& mode) {
@@ -97,8 +97,8 @@ proto::InstallJob InstallWithCopies(const std::string& mode) {
 }
 
 TEST(JobAdmission, ASecondCopyTakesWhatTheFirstOneDoesAlsoWhatEachNodeWasGiven) {
-  // Weights, a chunk in update and messages of three nodes; what each was given, and a gradient or
-  // a distance in hand.
+  // Weights, a chunk being updated and messages of three nodes; the nodes' copies, and one gradient
+  // or distance.
   constexpr uint64_t kPlain = (1 + 1 + 6) * kChunkBytes, kGiven = (3 + 1) * kChunkBytes;
   for (const auto& [mode, bytes] :
        {std::pair("", kPlain), std::pair("delay_compensation {}", kPlain + kGiven),
@@ -119,7 +119,7 @@ TEST(JobAdmission, ASecondCopyTakesWhatTheFirstOneDoesAlsoWhatEachNodeWasGiven) 
     EXPECT_EQ(of_second.LimitOf(JobId(1), 0), bytes);
     JobAdmission too_small({.memory_bytes = bytes - 1});
     EXPECT_EQ(too_small.Admit(second).code(), absl::StatusCode::kResourceExhausted);
-    // One that comes later, as when the first second copy is lost.
+    // A backup that is made later, as when the first one is lost.
     proto::InstallBackup later;
     *later.mutable_record() = second.record();
     *later.mutable_backup() = *backup;

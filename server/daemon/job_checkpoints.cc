@@ -15,7 +15,7 @@
 
 namespace strata::server {
 
-// One job's images on their way in.
+// The load of one job's images.
 struct JobCheckpoints::Reading {
   absl::Mutex mutex;  // held while calls are made
   bool wanted ABSL_GUARDED_BY(mutex) = true;
@@ -68,7 +68,7 @@ void JobCheckpoints::OnCut(ShardCut cut) {
   part.name = {.kind = PartKind::kShard, .number = cut.shard.value()};
   part.clock = cut.clock;
   part.problem = cut.problem;
-  // A later attempt's cut at the same clock is still in memory.
+  // The later attempt's cut at the same clock is still in memory.
   part.let_go = [this, job = cut.job, shard = cut.shard, clock = cut.clock,
                  has_ended = writer->second.has_ended] {
     if (!*has_ended) let_go_(job, shard, clock);
@@ -82,7 +82,7 @@ void JobCheckpoints::Load(const proto::JobRecord& record, const std::vector<Shar
   std::unique_ptr<Reading>& slot = readings_[JobId(record.job_id())];
   if (slot != nullptr) {
     absl::MutexLock lock(&slot->mutex);
-    if (slot->outcome) calls.tell(*slot->outcome);  // what was told may be lost
+    if (slot->outcome) calls.tell(*slot->outcome);  // the report may have been lost
     return;
   }
   slot = std::make_unique<Reading>();
@@ -138,7 +138,7 @@ void JobCheckpoints::DropDone() {
 
 namespace {
 
-// Returns the objects that hold chunks of the shards, by index.
+// Returns the indices of the objects that hold chunks of the shards.
 absl::StatusOr<std::set<uint32_t>> NeededObjects(const proto::JobRecord& record,
                                                  const std::vector<ShardId>& shards) {
   const proto::Resume& resume = record.resume();
@@ -162,14 +162,14 @@ absl::StatusOr<std::set<uint32_t>> NeededObjects(const proto::JobRecord& record,
   return needed;
 }
 
-// Hands images on while the next ones are being read, or before those where no more threads can be
-// had.
+// Passes images on while the next ones are being read, or before that if no more threads are
+// available.
 class HandOver {
  public:
   explicit HandOver(const TakeImages& take) : take_(take) {}
   ~HandOver() { Await().IgnoreError(); }
 
-  // Errors: of those before.
+  // Errors: those of earlier calls.
   absl::Status Give(std::vector<ChunkImage> images) {
     if (absl::Status before = Await(); !before.ok()) return before;
     under_way_ = std::async(std::launch::async | std::launch::deferred,
@@ -183,7 +183,7 @@ class HandOver {
   std::future<absl::Status> under_way_;
 };
 
-// Reads one object and hands its images on.
+// Reads one object and passes its images on.
 absl::Status LoadObject(const proto::Resume& resume, uint32_t index, Store& store, HandOver* take) {
   const std::string path =
       absl::StrCat(store.where(), "/", resume.objects(static_cast<int>(index)).name());

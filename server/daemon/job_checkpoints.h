@@ -23,19 +23,19 @@
 
 namespace strata::server {
 
-// Puts images of chunks where they belong; they are gone after the call. The reader's threads make
-// one call after the other, none once LoadCheckpoint has returned.
+// Consumes images of chunks, which are valid only during the call. The reader's threads make one
+// call at a time, and none after LoadCheckpoint has returned.
 using TakeImages = std::function<absl::Status(absl::Span<const ChunkImage>)>;
 
-// Reads the objects with chunks of the given shards of the job, of the checkpoint that the record
-// resumes, and hands on all their images as they come. An object may turn out to be damaged after
-// images of it have been handed on. Errors: NotFound, DataLoss, InvalidArgument: the checkpoint is
-// damaged, naming the object and what is wrong; those of `take`; others: the store's.
+// Reads from the checkpoint in the record's `resume` the objects with chunks of the given shards,
+// and passes on all their images as they come. An object may turn out to be damaged after images of
+// it have been passed on. Errors: NotFound, DataLoss, InvalidArgument: the checkpoint is damaged,
+// naming the object and the damage; those of `take`; others: the store's.
 absl::Status LoadCheckpoint(const proto::JobRecord& record, const std::vector<ShardId>& shards,
                             Store& store, const TakeImages& take);
 
-// The checkpoints of the jobs on one server: writes those that jobs ask for, and reads those that
-// jobs resume, on threads of its own.
+// The checkpoints of the jobs on one server: writes those that jobs request, and reads those that
+// jobs resume from, on threads of its own.
 //
 // Threads: OnCut from any, and it does not block; the rest from the owner's.
 class JobCheckpoints {
@@ -44,30 +44,30 @@ class JobCheckpoints {
   JobCheckpoints(StoreOpener open, std::function<void(const proto::CheckpointPart&)> tell,
                  std::function<void(JobId, ShardId, uint64_t clock)> let_go);
   ~JobCheckpoints();  // stops
-  // Leaves what is queued unwritten, and what is being read; from then on cuts are dropped.
+  // Abandons queued writes and unfinished reads; later cuts are dropped.
   void Stop();
 
-  // The job is here, and may cut. Does nothing for one without `checkpoint`, or a second time.
+  // The job is here, and may cut. Does nothing for a job without `checkpoint`, or on a second call.
   void Begin(const proto::JobRecord& record);
   void OnCut(ShardCut cut);
   struct LoadCalls {
     TakeImages take;
-    std::function<absl::Status()> finish;           // all have been taken
-    std::function<void(const absl::Status&)> tell;  // how reading and that went
+    std::function<absl::Status()> finish;           // called after the last image
+    std::function<void(const absl::Status&)> tell;  // reports the outcome of reading and `finish`
   };
-  // Reads what the job's shards here go on from and makes these calls on another thread, none once
-  // the job has ended; End waits for one that is being made. A second load of a job that has not
-  // ended reads nothing: once the first is done it tells how that went. REQUIRES:
-  // record.has_resume().
+  // Reads the chunks from which the job's shards here resume, and makes these calls on another
+  // thread; none once the job has ended: End waits for a call in progress. A second load of a job
+  // that has not ended reads nothing, but reports the first one's outcome once that is done.
+  // REQUIRES: record.has_resume().
   void Load(const proto::JobRecord& record, const std::vector<ShardId>& shards, LoadCalls calls);
-  // The job is gone from here. What it has cut is written still.
+  // The job has left this server. Its cuts are still written.
   void End(JobId job);
 
  private:
   struct Reading;
   struct Writer {
     std::unique_ptr<PartWriter> writer;
-    std::shared_ptr<std::atomic<bool>> has_ended;  // the job, here
+    std::shared_ptr<std::atomic<bool>> has_ended;  // the job has ended here
   };
 
   void DropDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -78,7 +78,7 @@ class JobCheckpoints {
   absl::Mutex mutex_;
   std::map<JobId, Writer> writers_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PartWriter>> finishing_ ABSL_GUARDED_BY(mutex_);
-  std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner's
+  std::map<JobId, std::unique_ptr<Reading>> readings_;  // the owner thread's
   std::vector<std::unique_ptr<Reading>> left_;          // of jobs that have ended
 };
 

@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kLong = absl::Seconds(20);
 
-// Objects in memory, on a store that fails or stalls when it is told to.
+// Objects in memory, in a store that fails or stalls on request.
 struct Memory {
   absl::Mutex mutex;
   std::map<std::string, std::string> objects ABSL_GUARDED_BY(mutex);
@@ -83,7 +83,7 @@ class MemoryStore final : public Store {
     const auto text = std::make_shared<std::string>(found->second);
     return Bytes(text, reinterpret_cast<const std::byte*>(text->data()), text->size());
   }
-  // Hands on in pieces that fit nothing.
+  // Passes the data on in oddly sized pieces.
   absl::Status Read(const std::string& name, const TakePiece& take) override {
     const absl::StatusOr<Bytes> content = Get(name);
     if (!content.ok()) return content.status();
@@ -145,7 +145,7 @@ class JobCheckpointsTest : public testing::Test {
     absl::MutexLock lock(&mutex_);
     return let_go_;
   }
-  // The checkpoint that a job continues from: the object of the part.
+  // The checkpoint that a job resumes from: the object of the part.
   static proto::JobRecord GoesOnFrom(const proto::CheckpointPart& part) {
     proto::JobRecord record = Record(1);
     record.mutable_placement()->add_shard_of_chunk(0);
@@ -224,7 +224,7 @@ TEST_F(JobCheckpointsTest, WhatIsQueuedWhenTheJobEndsIsWrittenStill) {
   checkpoints_.OnCut(Cut(10));
   checkpoints_.OnCut(Cut(20));
   checkpoints_.End(JobId(1));
-  checkpoints_.OnCut(Cut(30));  // of nobody
+  checkpoints_.OnCut(Cut(30));  // of an unknown job
   memory_->Set(/*stall=*/false);
   EXPECT_EQ(AwaitParts(2)[1].clock(), 20);
 }

@@ -90,7 +90,7 @@ ServerDaemon::~ServerDaemon() { Stop(); }
 absl::Status ServerDaemon::StartShards() {
   uint32_t port = options_.port;
   for (uint32_t i = 0; i < options_.shards; ++i) {
-    // Without a range a port that is taken is an error.
+    // Without a range, a port in use is an error.
     absl::Status status = StartShard(&port, options_.port_last == 0 ? port : options_.port_last);
     if (!status.ok()) return status;
   }
@@ -190,14 +190,14 @@ void ServerDaemon::TakeIn(const proto::InstallJob& install) {
   const proto::JobRecord& record = install.record();
   if (const auto here = jobs_.find(record.job_id()); here != jobs_.end()) {
     if (here->second > record.attempt()) return;
-    // That it was to be removed was lost on the way.
+    // The command to remove it was lost.
     if (here->second < record.attempt()) Remove(record.job_id());
   }
   absl::Status status = Admit(install);
   if (status.ok()) status = BeginInstall(install);
   if (status.ok() && record.has_resume()) return Load(install);
   if (status.ok()) status = EndInstall(install);
-  // A placement that is not this server's says nothing of a checkpoint.
+  // An error of this server's placement does not mean that the checkpoint is damaged.
   if (!status.ok()) status = absl::FailedPreconditionError(status.message());
   TellInstalled(install, status);
   if (!status.ok()) Remove(record.job_id());
@@ -295,7 +295,7 @@ void ServerDaemon::Load(const proto::InstallJob& install) {
 
 void ServerDaemon::Remove(uint32_t job) {
   if (jobs_.erase(job) == 0) return;
-  // The last counts of the job: with its removal they are gone.
+  // The job's last counters: they are lost when it is removed.
   proto::DaemonMessage counts;
   *counts.mutable_heartbeat() = MakeHeartbeat();
   admission_.Release(JobId(job));
@@ -306,7 +306,7 @@ void ServerDaemon::Remove(uint32_t job) {
     absl::Status status = shard->Remove(JobId(job));
     if (!status.ok()) LogWarning("job %u: %s", job, std::string(status.message()));
   }
-  checkpoints_->End(JobId(job));  // once no shard has a cut for it any more
+  checkpoints_->End(JobId(job));  // once no shard cuts for it any more
   LogInfo("job %u: removed", job);
 }
 
@@ -441,7 +441,7 @@ void ServerDaemon::InstallBackup(const proto::InstallBackup& install) {
   const proto::JobRecord& record = install.record();
   const auto here = jobs_.find(record.job_id());
   if (here != jobs_.end() && here->second > record.attempt()) return;
-  // That it was to be removed was lost on the way.
+  // The command to remove it was lost.
   if (here != jobs_.end() && here->second < record.attempt()) Remove(record.job_id());
   const ShardId shard(install.backup().shard());
   proto::DaemonMessage reply;
@@ -523,7 +523,7 @@ void ServerDaemon::Forget(JobId job, ShardId shard, uint32_t generation) {
       if (core.RemoveShard(job, shard, generation, actions)) is_here = true;
       return absl::OkStatus();
     };
-    thread->Call(remove).IgnoreError();  // one that has stopped holds nothing
+    thread->Call(remove).IgnoreError();  // a stopped one holds nothing
   }
   if (is_here) return;
   admission_.ReleaseShard(job, shard);

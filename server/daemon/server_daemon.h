@@ -35,10 +35,10 @@ struct ServerOptions {
   control::Credentials credentials;   // with a HOST:PORT
   std::string name;                   // unique in the cluster
   std::string listen = "127.0.0.1";   // host (interface) that the shards bind to
-  std::string address = "127.0.0.1";  // host under which workers reach them
+  std::string address = "127.0.0.1";  // host name at which workers reach them
   net::HostLink link;                 // of the host, for placements
-  uint32_t port = 0;                  // of the first shard, the others follow; 0: free ones
-  uint32_t port_last = 0;             // not 0: each shard takes a free one from `port` to this
+  uint32_t port = 0;                  // of the first shard; the others follow; 0: any free ones
+  uint32_t port_last = 0;             // not 0: each shard takes a free port in [port, port_last]
   uint32_t shards = 1;                // 1 to 64
   ServerLimits limits;
   absl::Duration connect_deadline = absl::Seconds(30);
@@ -48,33 +48,34 @@ struct ServerOptions {
   absl::Status Validate() const;
 };
 
-// The parts that the daemon is built from.
+// The dependencies of the daemon.
 struct ServerParts {
   const kernels::Kernels* kernels = nullptr;  // outlives the daemon
   // Called once per shard.
   std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> make_endpoint;
-  // Opens what a job's checkpoint.dir names.
+  // Opens the store that a job's checkpoint.dir names.
   StoreOpener open_store;
 };
 
-// The server daemon: shards on ports of their own, and the session that says which jobs they hold.
+// The server daemon: shards on ports of their own, and the session that tells it which jobs they
+// hold.
 //
-// Threads: Start and Stop from one thread; `on_lost` is called from the session's, on which all
+// Threads: Start and Stop from one thread; `on_lost` is called on the session's, on which all
 // commands of the coordinator run.
 class ServerDaemon {
  public:
-  // `on_lost`: the coordinator has refused this daemon or cannot be reached for good. Errors:
+  // `on_lost`: the coordinator has refused this daemon, or is unreachable for good. Errors:
   // InvalidArgument.
   static absl::StatusOr<std::unique_ptr<ServerDaemon>> Create(
       ServerOptions options, ServerParts parts, std::function<void(const absl::Status&)> on_lost);
   ~ServerDaemon();
 
   // Opens the shards' ports, then blocks until registered. Errors: ResourceExhausted (fewer file
-  // descriptors than shards and connections ask for, naming both), those of Endpoint::Listen and
+  // descriptors than shards and connections require, naming both), those of Endpoint::Listen and
   // control::Session::Start.
   absl::Status Start();
-  // Tells the coordinator that this daemon ends before long: it gets nothing new, and other servers
-  // get its shards. REQUIRES: Start has succeeded.
+  // Tells the coordinator that this daemon stops soon: it gets nothing new, and its shards move to
+  // other servers. REQUIRES: Start has succeeded.
   void Leave();
   // Returns whether no job has weights here.
   bool is_idle() const { return is_idle_; }
@@ -89,14 +90,14 @@ class ServerDaemon {
                std::function<void(const absl::Status&)> on_lost);
 
   absl::Status StartShards();
-  // Starts one on the first free port from `*port` on, which is moved behind it.
+  // Starts one on the first free port at or above `*port`, and sets that to the next one.
   absl::Status StartShard(uint32_t* port, uint32_t last);
   void OnMessage(const proto::CoordinatorMessage& message);
   void TakeIn(const proto::InstallJob& install);
-  // Takes the job if there is room for it. Errors: as JobAdmission::Admit.
+  // Admits the job if there is room for it. Errors: as JobAdmission::Admit.
   absl::Status Admit(const proto::InstallJob& install);
-  // Calls for each shard of this server that the job has, up to the first error; from any thread,
-  // and so does EndInstall.
+  // Calls for each shard of the job on this server, up to the first error. May be called on any
+  // thread, like EndInstall.
   absl::Status ForShards(const proto::InstallJob& install,
                          absl::FunctionRef<absl::Status(ShardThread&, ShardId, ShardCopy)> call);
   // The same for each thread that holds any of them, once.
@@ -111,16 +112,16 @@ class ServerDaemon {
   void FillNext(const proto::FillNext& fill);
   template <typename Message>
   void TellNotMoved(const Message& asked, const absl::Status& why);
-  // Has all shards of the job install it, and tells the coordinator how that went.
+  // Installs the change on all shards of the job, and reports the outcome to the coordinator.
   void ChangeView(const proto::ViewChange& change);
-  // Forgets copies of a shard that are older than the generation, and the job with its last one.
+  // Drops copies of a shard that are older than the generation, and the job with its last copy.
   void Forget(JobId job, ShardId shard, uint32_t generation);
-  // Has the shards resume the job's checkpoint, and tells the coordinator the outcome.
+  // Loads the job's checkpoint into the shards, and reports the outcome to the coordinator.
   void Load(const proto::InstallJob& install);
   void TellInstalled(const proto::InstallJob& install, const absl::Status& status);
   void Remove(uint32_t job);
   std::vector<uint32_t> RunningJobs() const;
-  // Sends what the shards have recorded of traced jobs.
+  // Sends the shards' traces of traced jobs.
   void SendTraces();
   proto::Heartbeat MakeHeartbeat();
   void AddResources(uint64_t memory_bytes, proto::Heartbeat* heartbeat);
@@ -131,7 +132,7 @@ class ServerDaemon {
   const std::function<void(const absl::Status&)> on_lost_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
   std::unique_ptr<control::Session> session_;
-  std::unique_ptr<JobCheckpoints> checkpoints_;  // ends before the shards and the session do
+  std::unique_ptr<JobCheckpoints> checkpoints_;  // destroyed before the shards and the session
   // Owned by the session's thread:
   std::map<uint32_t, uint32_t> jobs_;  // their attempts
   std::set<uint32_t> traced_;          // those of jobs_ that have a trace

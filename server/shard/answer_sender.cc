@@ -32,8 +32,8 @@ void AnswerSender::Refuse(transport::ConnectionId connection, const wire::Frame&
   Send(connection, ErrorReply(frame.header, frame.payload.size(), code, reason), actions);
 }
 
-// An answer whose node has no connection now is not kept: the node resends its push (or CUT) over
-// the next one and is answered then.
+// An answer to a node without a connection is not kept: the node resends its push (or CUT) over the
+// next one and is answered then.
 void AnswerSender::SendDue(const OwnChunk& chunk, ChunkState* state,
                            const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions) {
   for (const DueAnswer& answer : due) {
@@ -46,7 +46,7 @@ void AnswerSender::SendDue(const OwnChunk& chunk, ChunkState* state,
     }
     const std::vector<transport::ConnectionId>& receivers =
         connections_.InSlot(answer.node, chunk.connection);
-    // Also where nobody takes it: it is part of the node's copy from now on.
+    // Made even if nobody takes it: it is part of the node's copy from now on.
     const wire::Frame frame = FrameFor(chunk, state, answer);
     if (receivers.empty()) continue;
     if (answer.op == Op::kAnswer) ++counters_->answers;

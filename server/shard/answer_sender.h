@@ -14,31 +14,31 @@
 
 namespace strata::server {
 
-// All that leaves one job on one shard: makes frames of answers that are due, finds the connections
-// that they go to, and counts them.
+// Everything that one job sends from one shard: makes the frames of due answers, finds their
+// connections, and counts them.
 //
 // Threads: one.
 class AnswerSender {
  public:
-  // All outlive it; `trace`, `counters` and `refusals` are added to.
+  // The arguments outlive this object; `trace`, `counters` and `refusals` are added to.
   AnswerSender(const ShardPlan& plan, const NodeConnections& connections, ShardTrace* trace,
                ShardCounters* counters, Refusals* refusals);
 
-  // Sends a frame that is no answer to a push.
+  // Sends a frame that is not an answer to a push.
   void Send(transport::ConnectionId connection, wire::Frame frame,
             std::vector<ShardAction>* actions);
   // Answers a frame with an error and counts it.
   void Refuse(transport::ConnectionId connection, const wire::Frame& frame, wire::ErrorCode code,
               const std::string& reason, std::vector<ShardAction>* actions);
-  // Sends answers that are due to whoever gets those of their node's slot.
+  // Sends due answers on the connections in their nodes' slots.
   void SendDue(const OwnChunk& chunk, ChunkState* state, const std::vector<DueAnswer>& due,
                std::vector<ShardAction>* actions);
-  // Sends answers to the connection that has asked again, and to nobody else.
+  // Sends answers only on the connection that repeated its request.
   void SendAgain(transport::ConnectionId connection, const OwnChunk& chunk, ChunkState* state,
                  const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
 
  private:
-  // An answer, or the refusal to make one.
+  // Returns the answer, or an error if it cannot be made.
   wire::Frame FrameFor(const OwnChunk& chunk, ChunkState* state, const DueAnswer& answer);
   void SetWeights(const DueAnswer& answer, ChunkState* state, wire::Frame* frame);
 

@@ -96,7 +96,7 @@ void BackupLine::OnFrame(const wire::Frame& frame, absl::Time now) {
     case Op::kAck:
       if (connection_.is_up()) Acknowledge(header.received, now);
       return;
-    case Op::kRetry:  // it does not know yet in which generation
+    case Op::kRetry:  // it does not know the generation yet
       return OnLost(absl::OkStatus(), now);
     case Op::kError:
       if (!refusal_.ok()) return;
@@ -149,7 +149,7 @@ void BackupLine::TakeActions(std::vector<ShardAction>* actions) {
                             .connection = action.connection,
                             .frame = std::move(action.frame)});
         break;
-      case WireAction::Kind::kAdmit:  // all that it says is small
+      case WireAction::Kind::kAdmit:  // all its messages are small
         break;
     }
   }

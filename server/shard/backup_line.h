@@ -18,15 +18,15 @@
 
 namespace strata::server {
 
-// Returns whether a node that hears it learns nothing of the shard.
+// Returns whether the action reveals nothing of the shard's state to a node.
 bool TellsNothing(const ShardAction& action);
 
-// A primary's line to the backup of its shard: says each change of the shard once and in order,
-// over connections that come and go, and keeps back what the shard has to say to nodes until the
-// backup has all that went before it. So whatever a node has seen the backup has, too.
+// A primary's line to the backup of its shard. It sends each change of the shard once and in order,
+// over connections that come and go, and withholds the shard's messages to nodes until the backup
+// has all changes before them. So the backup has everything that any node has seen.
 //
-// A refusal of the backup is final: it has heard of a newer generation, in which this copy is no
-// longer its primary. Nothing that is kept back leaves after that.
+// A refusal by the backup is final: it knows a newer generation, in which this copy is no longer
+// its primary. Nothing that was withheld is sent after that.
 //
 // A pure state machine: time comes with the events, actions go out.
 class BackupLine {
@@ -39,38 +39,38 @@ class BackupLine {
   };
   explicit BackupLine(Options options);
 
-  // Says a change: a frame of an op that is logged. It is numbered, and signed by this line.
+  // Sends a change: a frame of an op that is logged. This line numbers and signs it.
   void Log(wire::Frame frame, absl::Time now);
-  // Actions of the shard, in order; errors and RETRY leave at once.
+  // Withholds actions of the shard, in order; errors and RETRY leave at once.
   void KeepBack(std::vector<ShardAction> made);
 
   void OnConnected(transport::ConnectionId connection, absl::Time now);
-  // The connection is gone, or could not be made.
+  // The connection was lost, or could not be made.
   void OnLost(const absl::Status& why, absl::Time now);
   void OnFrame(const wire::Frame& frame, absl::Time now);
-  // Does what is due; at first, it connects.
+  // Does what is due; the first call connects.
   void OnTime(absl::Time now);
   // When OnTime has something to do next.
   absl::Time deadline() const;
 
   // Appends the actions since the last call.
   void TakeActions(std::vector<ShardAction>* actions);
-  // Appends only what is no longer kept back, and nothing that is said to the backup.
+  // Appends only what is no longer withheld, and nothing to the backup.
   void TakeReleased(std::vector<ShardAction>* actions);
-  // There is no backup any more. Appends all that was kept back, and the end of the line.
+  // There is no backup any more. Appends everything withheld, and closes the line.
   void GiveUp(std::vector<ShardAction>* actions);
 
   bool Owns(transport::ConnectionId connection) const { return connection_.Owns(connection); }
   std::optional<transport::ConnectionId> connection() const { return connection_.open(); }
-  bool is_up() const { return connection_.is_up(); }  // the backup has said that it hears
-  // The change that was said last, and the last one that the backup has; from 1 on.
+  bool is_up() const { return connection_.is_up(); }  // the backup has confirmed the connection
+  // The numbers of the last change sent and of the last one that the backup has; they begin at 1.
   uint64_t said() const { return said_; }
   uint64_t acknowledged() const { return said_ - unacknowledged_.size(); }
-  // Since when a change waits to be acknowledged; infinity: none does.
+  // Since when the oldest unacknowledged change has waited; InfiniteFuture: there is none.
   absl::Time waits_since() const;
   // Not OK: the backup's refusal.
   const absl::Status& refusal() const { return refusal_; }
-  // Bytes of changes that wait to be acknowledged.
+  // Bytes of unacknowledged changes.
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -89,7 +89,7 @@ class BackupLine {
   uint64_t said_ = 0;
   std::deque<Said> unacknowledged_;
   uint64_t bytes_ = 0;
-  // With the change that each waits for.
+  // Each with the number of the change that it waits for.
   std::deque<std::pair<uint64_t, ShardAction>> kept_back_;
   WireActions wire_;
   std::vector<ShardAction> out_;

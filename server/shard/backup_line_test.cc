@@ -59,7 +59,7 @@ class BackupLineTest : public testing::Test {
     made.push_back({.connection = kNode, .frame = FrameOf(op, clock)});
     line_->KeepBack(std::move(made));
   }
-  // The line is up.
+  // Brings the line up.
   void Open() {
     line_->OnTime(kBegin);
     line_->OnConnected(kLine, kBegin);

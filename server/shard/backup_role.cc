@@ -35,7 +35,7 @@ void BackupRole::OnHello(transport::ConnectionId connection, const wire::Frame& 
 void BackupRole::OnFrame(transport::ConnectionId connection, const wire::Frame& frame,
                          absl::Time now, std::vector<ShardAction>* actions) {
   STRATA_REQUIRE(primary_ == connection);
-  // If a change before this one was lost, both come again.
+  // If an earlier change was lost, both come again.
   if (frame.header.sequence == followed_ + 1) {
     if (absl::Status done = Follow(frame, now); !done.ok()) {
       return sender_.Refuse(connection, frame, ErrorCode::kConflict, std::string(done.message()),
@@ -71,7 +71,7 @@ void BackupRole::Confirm(transport::ConnectionId connection, wire::Frame reply,
   std::vector<ShardAction> confirmed;
   sender_.Send(connection, std::move(reply), &confirmed);
   if (!next_.copy) return actions->push_back(std::move(confirmed.front()));
-  // The next backup then has everything that the primary tells nodes.
+  // So the next backup has everything that the primary tells nodes.
   next_.copy->line().KeepBack(std::move(confirmed));
   PassOn(actions);
 }

@@ -20,38 +20,37 @@
 
 namespace strata::server {
 
-// The part of a shard that only its backup needs: it applies each change that the primary sends, in
-// order, and confirms it once the next backup, if there is one, has it too. No node talks to a
-// backup.
+// The backup's part of a shard: it applies each change that the primary sends, in order, and
+// confirms it once the next backup, if there is one, has it too. No node talks to a backup.
 //
 // Threads: one.
 class BackupRole {
  public:
-  // All outlive it. `is_empty`: the primary has yet to say each chunk.
+  // The arguments outlive this object. `is_empty`: the primary has yet to send each chunk.
   BackupRole(const ShardPlan& plan, const FrameGate& gate, AnswerSender* sender,
              ShardChunks* chunks, NextBackup* next, bool is_empty);
 
-  // The primary has said HELLO, which is right, and is answered. Closes its last connection.
+  // The primary's HELLO has been accepted: answers it and closes the primary's previous connection.
   void OnHello(transport::ConnectionId connection, const wire::Frame& frame,
                std::vector<ShardAction>* actions);
   // REQUIRES: it comes from primary().
   void OnFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                std::vector<ShardAction>* actions);
   void OnDisconnected(transport::ConnectionId connection);
-  // The primary of before is heard no more.
+  // Messages of the former primary are ignored from now on.
   void ClosePrimary(std::vector<ShardAction>* actions);
-  // Appends what the next backup is told, and what is kept back for it no more.
+  // Appends messages to the next backup, and what is no longer withheld for it.
   void PassOn(std::vector<ShardAction>* actions);
 
-  // The connection that the primary speaks over.
+  // The primary's connection.
   std::optional<transport::ConnectionId> primary() const { return primary_; }
-  // Returns how many chunks the primary has yet to say.
+  // Returns how many chunks the primary has yet to send.
   size_t chunks_missing() const;
-  // Bytes of a chunk that has come in part.
+  // Bytes of a partially received chunk.
   uint64_t bytes() const { return collector_.bytes(); }
 
  private:
-  // Does what the primary has done. Errors: it cannot be done here.
+  // Applies the primary's change. Errors: it cannot be applied here.
   absl::Status Follow(const wire::Frame& frame, absl::Time now);
   absl::Status FollowInit(const wire::Frame& frame, size_t chunk, absl::Time now);
   absl::Status FollowPush(const wire::Frame& frame, size_t node, size_t chunk, absl::Time now);
@@ -59,10 +58,10 @@ class BackupRole {
   absl::Status FollowApply(const wire::Frame& frame, size_t chunk, absl::Time now);
   absl::Status FollowCopy(const wire::Frame& frame, size_t chunk);
   absl::Status FollowRetire(const wire::Frame& frame, size_t node, absl::Time now);
-  // Makes the answers that are due, because that changes what nodes are known to have, and drops
-  // them; images are the primary's to cut.
+  // Makes due answers and drops them, because making them changes the nodes' copies; only the
+  // primary cuts images.
   void DropDue(size_t chunk, const std::vector<DueAnswer>& due);
-  // Says a change to the next backup.
+  // Sends a change to the next backup.
   void Log(const wire::Frame& change, std::optional<size_t> chunk, absl::Time now);
   void Confirm(transport::ConnectionId connection, wire::Frame reply,
                std::vector<ShardAction>* actions);
@@ -72,10 +71,10 @@ class BackupRole {
   AnswerSender& sender_;
   ShardChunks& chunks_;
   NextBackup& next_;
-  std::vector<bool> lacks_;  // by chunk: the primary has yet to say it
+  std::vector<bool> lacks_;  // by chunk: the primary has yet to send it
   CopyCollector collector_;
   std::optional<transport::ConnectionId> primary_;
-  uint64_t followed_ = 0;  // the number of the last change that is done here
+  uint64_t followed_ = 0;  // the number of the last change applied here
 };
 
 }  // namespace strata::server

@@ -17,16 +17,16 @@
 
 namespace strata::server {
 
-// Another copy of a shard, which is told each change that is made here. If it begins empty, it is
-// told each chunk first, and changes of a chunk from then on.
+// Another copy of a shard, which gets each change that is made here. If it begins empty, it gets
+// each chunk first, and changes of a chunk from then on.
 //
 // Threads: one.
 class FollowingCopy {
  public:
-  // Returns the frames that say a chunk as it is now.
+  // Returns the frames that transfer the current state of a chunk.
   using SayChunk = absl::FunctionRef<std::vector<wire::Frame>(size_t chunk)>;
 
-  // `fill`: the chunks that it lacks; none: it has all.
+  // `fill`: the chunks that it lacks; absent: none.
   FollowingCopy(BackupLine::Options options, std::optional<BackupFill> fill);
 
   const std::string& address() const { return address_; }
@@ -34,15 +34,15 @@ class FollowingCopy {
   const BackupLine& line() const { return *line_; }
   bool is_whole() const { return !fill_; }
   size_t chunks_missing() const { return fill_ ? fill_->Missing(line_->acknowledged()) : 0; }
-  // Returns whether changes of the chunk are said: until it has been said itself, they are not,
-  // because it will have them.
+  // Returns whether changes of the chunk are sent: not before the chunk itself, which will contain
+  // them.
   bool Follows(size_t chunk) const { return !fill_ || fill_->IsSent(chunk); }
 
-  // Says a change of a chunk, or one that all chunks have (no `chunk`), if the copy follows.
-  // `made_at` is the shard's time.
+  // Sends a change of a chunk, or of all chunks (no `chunk`), if the copy follows. `made_at` is the
+  // shard's time.
   void Log(const wire::Frame& change, std::optional<size_t> chunk, absl::Time made_at,
            absl::Time now);
-  // Says chunks that the copy lacks, until `bytes_max` are on their way.
+  // Sends chunks that the copy lacks, until `bytes_max` are in flight.
   void Fill(uint64_t bytes_max, absl::Time made_at, absl::Time now, SayChunk say);
 
  private:
@@ -53,15 +53,15 @@ class FollowingCopy {
   std::optional<BackupFill> fill_;
 };
 
-// The copy that will be the shard's backup: so a shard can leave a server without ever having fewer
-// than two whole copies. A primary fills it if its backup is to lie elsewhere, a backup if that is
-// to replace the primary. Whatever either of them confirms, the next backup has, too.
+// The copy that will be the shard's backup, so that a shard can leave a server without ever having
+// fewer than two whole copies. The primary fills it if its backup moves elsewhere, the backup fills
+// it if that becomes the primary. Whatever either of them confirms, the next backup has, too.
 struct NextBackup {
-  // Nobody follows from here any more. Appends what was kept back for it.
+  // Stops following from here. Appends what was withheld for it.
   void Drop(std::vector<ShardAction>* actions);
 
   std::optional<FollowingCopy> copy;
-  uint32_t generation = 0;  // the newest that was said of such a copy
+  uint32_t generation = 0;  // the newest generation of any next backup
 };
 
 }  // namespace strata::server

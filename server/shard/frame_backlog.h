@@ -12,20 +12,20 @@ namespace strata::server {
 // Frames that wait for room in their peer's queue, in order per connection. Threads: one.
 class FrameBacklog {
  public:
-  // Lets at most `frames_max` wait per connection. `endpoint` outlives it.
+  // At most `frames_max` frames wait per connection. `endpoint` outlives it.
   FrameBacklog(transport::Endpoint* endpoint, size_t frames_max)
       : endpoint_(endpoint), frames_max_(frames_max) {}
 
   enum class Result {
-    kSent,     // or the connection is gone, and its end on its way here as an event
-    kFull,     // the peer's queue is full now: this frame waits, as the first one
+    kSent,     // or the connection is gone, which an event will report
+    kFull,     // the peer's queue is full: this frame waits, first in line
     kWaits,    // behind others
-    kDropped,  // too many wait
+    kDropped,  // too many frames wait
   };
   Result Send(transport::ConnectionId connection, const wire::Frame& frame);
-  // Sends what there is room for now.
+  // Sends as many frames as there is room for.
   void SendWaiting();
-  // Drops what waits for this connection.
+  // Drops frames that wait for this connection.
   void Forget(transport::ConnectionId connection) { waiting_.erase(connection); }
   bool empty() const { return waiting_.empty(); }
 

@@ -8,7 +8,7 @@ namespace {
 using wire::ErrorCode;
 using wire::Op;
 
-// Returns whether the frame must hold all elements of its chunk; else it must hold none.
+// Returns whether the frame must hold all elements of its chunk; otherwise it must hold none.
 bool HasElements(const wire::Header& header) {
   return (header.op == Op::kInit || header.op == Op::kPushPull || header.op == Op::kApply) &&
          (header.flags & wire::kFlagEmpty) == 0;
@@ -88,7 +88,7 @@ std::optional<FrameFault> FrameGate::CheckChange(const wire::Frame& frame, size_
     return FrameFault{ErrorCode::kWrongChunk, absl::StrFormat("no chunk %d here", header.chunk)};
   }
   *chunk = *index;
-  if (header.op == Op::kCopy) return std::nullopt;  // as CopyCollector says
+  if (header.op == Op::kCopy) return std::nullopt;  // checked by CopyCollector
   return CheckPayload(frame, plan_.chunks[*chunk]);
 }
 
@@ -116,7 +116,7 @@ std::optional<FrameFault> FrameGate::CheckEra(const wire::Header& header) const 
                       absl::StrFormat("view %d, not %d", header.view, plan_.view),
                       header.view > plan_.view};
   }
-  // One of both has not heard yet where the shard lies now.
+  // One of the two does not know yet where the shard is now.
   if (header.generation < plan_.heard_from || header.generation > plan_.generation) {
     return FrameFault{ErrorCode::kWrongGeneration, "", /*retry=*/true};
   }

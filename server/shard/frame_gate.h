@@ -15,16 +15,16 @@
 
 namespace strata::server {
 
-// A reason not to take a frame.
+// Why a frame is not taken.
 struct FrameFault {
   wire::ErrorCode code = wire::ErrorCode::kNone;
   std::string reason;
-  bool retry = false;  // it may be right later
+  bool retry = false;  // it may be valid later
 };
 
-// Decides who may say what to one job on one shard: checks what a frame says of its sender, its
-// job, view and generation, and its chunk and payload, against the job's plan and the connections'
-// HELLOs. What depends on the chunk's state, as its clock does, comes after that: chunk_state.h.
+// Decides which peers may send which frames to one job on one shard: checks sender, job, view,
+// generation, chunk and payload of a frame against the job's plan and the connections' HELLOs.
+// Checks against the chunk's state, such as its clock, come later: chunk_state.h.
 //
 // Threads: one.
 class FrameGate {
@@ -32,23 +32,23 @@ class FrameGate {
   // Both outlive it.
   FrameGate(const ShardPlan& plan, const NodeConnections& connections);
 
-  // Checks HELLO. If nothing is wrong with it, sets `binding` to what it says.
+  // Checks HELLO. If it is valid, sets `binding` to its content.
   std::optional<FrameFault> CheckHello(transport::ConnectionId connection,
                                        const wire::Header& header, const wire::Hello& hello,
                                        Binding* binding) const;
   // Checks the HELLO of a server that claims to be the shard's primary.
   std::optional<FrameFault> CheckPrimary(const wire::Header& header,
                                          const wire::Hello& hello) const;
-  // Checks a change that the primary says. If nothing is wrong with it, sets `node` and `chunk` to
-  // the indices of the node and chunk that it is about, if it names one.
+  // Checks a change from the primary. If it is valid, sets `node` and `chunk` to the indices of its
+  // node and chunk, if it names them.
   std::optional<FrameFault> CheckChange(const wire::Frame& frame, size_t* node,
                                         size_t* chunk) const;
-  // Checks any other frame of a bound connection. If nothing is wrong with it, sets `chunk` to the
-  // index of its chunk in the plan. RETIRE names no chunk.
+  // Checks any other frame of a bound connection. If it is valid, sets `chunk` to the index of its
+  // chunk in the plan. RETIRE names no chunk.
   std::optional<FrameFault> Check(const Binding& binding, const wire::Frame& frame,
                                   size_t* chunk) const;
 
-  // The chunk's index in the plan; none: it is not here.
+  // Returns the chunk's index in the plan; nullopt: it is not on this shard.
   std::optional<size_t> IndexOf(ChunkId chunk) const;
 
  private:

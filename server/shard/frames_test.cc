@@ -20,7 +20,7 @@ using Result = FrameBacklog::Result;
 
 constexpr ConnectionId kOne(1), kOther(2), kGone(3);
 
-// Takes so many frames in all.
+// Takes a limited total of frames.
 class FullEndpoint final : public transport::Endpoint {
  public:
   absl::Status Send(ConnectionId connection, const wire::Frame& frame) override {

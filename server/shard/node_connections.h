@@ -11,23 +11,23 @@
 
 namespace strata::server {
 
-// One of the connections that a node has by the job, and who says to be it. Answers go to all of
-// those: a HELLO that somebody has captured and sends again, or one that was slow and comes over a
-// connection that the node has given up, does not turn them away from the node itself, and a node
-// that comes back before its former connection is known to be lost gets them at once.
+// The claimants of one of a node's connections. Answers go to all of them. So neither a replayed
+// HELLO, nor a slow one on a connection that the node has given up, diverts answers from the node
+// itself, and a node that reconnects before its former connection is known to be lost gets them at
+// once.
 //
 // Threads: one.
 class ConnectionSlot {
  public:
-  // The connection says HELLO, or brings any other frame that is taken. Of more than a few, the one
-  // that was silent for longest goes; the proven one stays.
+  // The connection sends HELLO, or any other valid frame. If there are too many, the one that was
+  // silent for longest is removed; the proven one stays.
   void Join(transport::ConnectionId connection);
   void Leave(transport::ConnectionId connection);
-  // It brought what only the node itself can: a push that it had not pushed before.
-  // REQUIRES: it is here.
+  // It sent what only the node itself can: a push that is new.
+  // REQUIRES: it is in the slot.
   void Prove(transport::ConnectionId connection);
 
-  // The connections that are here; the one that spoke last comes last.
+  // The connections in the slot, in order of their last frames.
   const std::vector<transport::ConnectionId>& connections() const { return connections_; }
 
  private:
@@ -52,22 +52,23 @@ class NodeConnections {
 
   // Returns null if no HELLO has bound it to this job.
   const Binding* Find(transport::ConnectionId connection) const;
-  // The newest incarnation of the node that said HELLO; all its slots' connections are of that one.
+  // The newest incarnation of the node that sent HELLO; all its slots' connections belong to that
+  // one.
   uint32_t incarnation(size_t node) const { return nodes_[node].incarnation; }
-  // Returns who gets the answers of that slot, who spoke last at the end.
+  // Returns the connections that get the answers of that slot, in order of their last frames.
   const std::vector<transport::ConnectionId>& InSlot(size_t node, uint32_t slot) const {
     return nodes_[node].slots[slot].connections();
   }
-  // Returns whether somebody is in each of the node's slots.
+  // Returns whether each of the node's slots has a connection.
   bool IsConnected(size_t node) const;
-  // Returns all that are bound, in order.
+  // Returns all bound connections, in order.
   std::vector<transport::ConnectionId> All() const;
 
   // The connection's HELLO is accepted.
   void Bind(transport::ConnectionId connection, const Binding& binding);
   // A frame of the connection is accepted: it gets the answers of its slot.
   void OnAccepted(transport::ConnectionId connection, const Binding& binding);
-  // The connection has brought what only the node itself can: a push that is new.
+  // The connection sent what only the node itself can: a push that is new.
   void OnNewPush(transport::ConnectionId connection, const Binding& binding);
   void OnDisconnected(transport::ConnectionId connection);
 

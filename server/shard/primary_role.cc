@@ -75,7 +75,7 @@ void PrimaryRole::Emit(std::vector<ShardAction> made, std::vector<ShardAction>* 
   }
   std::vector<ShardAction> kept_back;
   for (ShardAction& action : made) {
-    // Nodes ask again for what they are not told now.
+    // Nodes repeat requests that are not answered now.
     if (stands_still_ && !TellsNothing(action)) continue;
     const std::optional<size_t> chunk = gate_.IndexOf(ChunkId(action.frame.header.chunk));
     const bool follows = backup_ && !backup_->is_whole() &&
@@ -90,7 +90,7 @@ void PrimaryRole::Emit(std::vector<ShardAction> made, std::vector<ShardAction>* 
 void PrimaryRole::PassOn(std::vector<ShardAction>* actions) {
   if (next_.copy) {
     if (backup_) {
-      // Answers leave once the next backup has the changes too, not only the present one.
+      // Answers leave once the next backup, too, has the changes.
       std::vector<ShardAction> confirmed;
       backup_->line().TakeReleased(&confirmed);
       next_.copy->line().KeepBack(std::move(confirmed));

@@ -15,39 +15,39 @@
 
 namespace strata::server {
 
-// The part of a shard that only its primary needs: it sends each change to its backup, if it has
-// one, and withholds answers until the backup has every change before them.
+// The primary's part of a shard: it sends each change to its backup, if it has one, and withholds
+// answers until the backup has every change before them.
 //
 // Threads: one.
 class PrimaryRole {
  public:
-  // All outlive it. `stands_still`: no node is answered until there is a backup.
+  // The arguments outlive this object. `stands_still`: no node is answered until there is a backup.
   PrimaryRole(const ShardPlan& plan, const FrameGate& gate, ShardChunks* chunks, NextBackup* next,
               bool stands_still);
 
   bool stands_still() const { return stands_still_; }
-  // The backup is whole, so nodes may be answered.
+  // The backup is complete, so nodes may be answered.
   void Resume() { stands_still_ = false; }
   // Null: there is no backup.
   FollowingCopy* backup() { return backup_ ? &*backup_ : nullptr; }
   const FollowingCopy* backup() const { return backup_ ? &*backup_ : nullptr; }
 
-  // From now on the backup is `backup`. REQUIRES: there is none.
+  // Makes `backup` the backup. REQUIRES: there is none.
   void BeginBackup(FollowingCopy backup);
-  // The same for the next backup, which takes over what is kept back for the backup of now.
+  // Makes the next backup the backup; it takes over what is withheld for the current one.
   void TakeNext(FollowingCopy next, bool is_whole, std::vector<ShardAction>* actions);
-  // There is no backup any more: what was kept back for it goes out, unless the job waits.
+  // There is no backup any more: what was withheld goes out, unless the job waits while it is
+  // unprotected.
   void EndBackup(std::vector<ShardAction>* actions);
 
-  // Says a change of a chunk, or one that all chunks have (no `chunk`), to the backup and to the
-  // next one.
+  // Sends a change of a chunk, or of all chunks (no `chunk`), to the backup and to the next one.
   void Log(const wire::Frame& change, std::optional<size_t> chunk, absl::Time now);
   // The same for clocks that the chunk has applied since the last call.
   void LogSums(size_t chunk, absl::Time now);
   void LogGraceIsOver(size_t chunk, absl::Time now);
-  // Sends what was made for nodes once the backup has what went before it.
+  // Sends messages to nodes once the backup has everything before them.
   void Emit(std::vector<ShardAction> made, std::vector<ShardAction>* actions);
-  // Appends what the backup and the next one are told, and what is kept back no more.
+  // Appends messages to the backup and the next one, and what is no longer withheld.
   void PassOn(std::vector<ShardAction>* actions);
 
  private:

@@ -23,19 +23,18 @@
 #include "server/testing/shard_harness.h"
 #include "server/testing/sim_copy.h"
 
-// Nodes and a shard in two copies over a network that duplicates frames and cuts connections, from
-// a seed. Copies die, stop and go on, or are kept from each other; one that is left is made the
-// primary, and another one is made of it. Each push must count exactly once, and in sync, with
-// double buffering and with local steps in lockstep the weights must have the bits of a run in
-// which nothing happened.
+// Nodes and a shard in two copies over a seeded random network that duplicates frames and cuts
+// connections. Copies die, pause and continue, or are partitioned; a remaining copy becomes the
+// primary, and fills another one. Each push must count exactly once. In sync, with double
+// buffering, and with local steps in lockstep, the weights must have the bits of a run without
+// faults.
 
 namespace strata::server {
 
 namespace {
 
-// Nodes of a job of one shard over a simulated network. Each says what it has to say again and
-// again, over connections that it renews every now and then, and goes where it is told the
-// shard lies.
+// Nodes of a job of one shard over a simulated network. Each repeats its messages until they are
+// answered, over connections that it renews now and then, and goes where it is told the shard is.
 //
 // Threads: one.
 class SimNodes {
@@ -44,14 +43,14 @@ class SimNodes {
   static constexpr uint32_t kChunks = 2;
   static constexpr uint64_t kClocks = 12;
   static constexpr uint32_t kElements = kNodes * kClocks;  // of a chunk: one for each push
-  // Confirmations that nodes get: first weights, pushes, the end and last weights.
+  // Confirmations that nodes get: first weights, pushes, retirement and final weights.
   static constexpr uint64_t kConfirmations = kNodes * (kChunks * (kClocks + 2) + 1);
 
   struct Options {
-    bool counts = false;   // each push adds 1 to an element of its own; else they train
-    uint32_t divisor = 1;  // of sums that count
-    // Nodes push a step's chunks for the least version that they had of any of them, as in
-    // a job with a quorum, and begin a step when all of the last one has been answered.
+    bool counts = false;   // each push adds 1 to an element of its own; otherwise they train
+    uint32_t divisor = 1;  // for sums that count
+    // Nodes push a step's chunks for the least version that they had of any of them, as in a job
+    // with a quorum, and begin a step when all of the last one has been answered.
     bool has_rounds = false;
     std::string address;  // of the shard, in generation 2
     std::function<void()> on_confirmed;
@@ -73,14 +72,14 @@ class SimNodes {
   void Begin() {
     for (uint32_t node = 0; node < kNodes; ++node) Tick(node);
   }
-  // Older news than what it has heard changes nothing.
+  // Outdated news changes nothing.
   void Move(uint32_t id, const std::string& address, uint32_t generation) {
     Node& node = nodes_[id];
     if (node.generation >= generation) return;
     node.generation = generation;
     if (std::exchange(node.address, address) != address) Reconnect(&node);
   }
-  // Every node has the last weights.
+  // Returns whether every node has the final weights.
   bool Done() const {
     return absl::c_all_of(nodes_, [](const Node& node) {
       return absl::c_none_of(node.chunks, [](const Chunk& c) { return c.final_weights.empty(); });
@@ -112,7 +111,7 @@ class SimNodes {
   // A node's side of one chunk.
   struct Chunk {
     bool seeded = false;
-    uint64_t clock = 0;  // of the push in hand; kClocks: done
+    uint64_t clock = 0;  // of the current push; kClocks: done
     bool waiting = false;
     uint64_t base_version = 0;
     std::vector<float> final_weights;
@@ -124,7 +123,7 @@ class SimNodes {
     bool retired = false;
     std::string address;
     uint32_t generation = 2;
-    uint64_t round = 0;  // of the step in hand
+    uint64_t round = 0;  // of the current step
     std::vector<Chunk> chunks = std::vector<Chunk>(kChunks);
   };
 
@@ -134,7 +133,7 @@ class SimNodes {
   void Say(uint32_t id, uint32_t chunk);
   std::vector<float> SumOf(uint32_t node, uint32_t chunk, uint64_t clock) const;
   void TurnOfNode(uint32_t id);
-  // If all of the step before has been answered.
+  // Begins a round if all of the previous step has been answered.
   static void BeginRound(Node* node);
   void Deliver(const wire::Frame& frame, Node* node);
 
@@ -267,7 +266,7 @@ enum class Fate {
   kBackupDies,
   kPrimaryStops,
   kTheyAreKeptApart,
-  // A third copy is made of the one that is left, which dies then, too.
+  // The remaining copy fills a third one, and then dies, too.
   kOneAfterTheOther,
   kBackupThenPrimary,
 };
@@ -286,7 +285,7 @@ class Simulation {
         copies_{SimCopy(&network_, kAddresses[0], 0), SimCopy(&network_, kAddresses[1], 1),
                 SimCopy(&network_, kAddresses[2], 3)},
         record_(Record(mode, optimizer)),
-        // Per clock the divisor is the samples of all nodes, else only a push's own.
+        // Per clock the divisor is the samples of all nodes, otherwise only a push's own.
         nodes_(&network_, record_,
                {.counts = optimizer == "sgd {}",
                 .divisor = mode == "async {}" ? 1 : kNodes,
@@ -302,7 +301,7 @@ class Simulation {
                          .notice_max = absl::Milliseconds(20)});
   }
 
-  // Until every node has the last weights.
+  // Runs until every node has the final weights.
   void Run() {
     nodes_.Begin();
     TickCopies();
@@ -335,7 +334,7 @@ class Simulation {
   }
   JobId job() const { return JobId(record_.job_id()); }
 
-  // The part of the coordinator. It takes its time, and so does each node's word of it.
+  // Plays the coordinator, which takes its time, as do its messages to nodes.
   void MeetFate() {
     met_fate_ = !nodes_.Done();
     switch (fate_) {
@@ -370,7 +369,7 @@ class Simulation {
       EXPECT_EQ(copies_[0].core().ContinueWithoutBackup(job(), ShardId(0), 3, actions),
                 absl::OkStatus());
     });
-    // Nodes that have not heard of it are heard all the same.
+    // Nodes that do not know yet are answered all the same.
     Later([this] { nodes_.Move(0, kAddresses[0], 3); });
     if (waits_ || TwoDie(fate_)) Later([this] { FillTheThird(0, 4); });
   }
@@ -384,7 +383,7 @@ class Simulation {
     }
   }
 
-  // The primary that is left fills a third copy until it is whole; then that primary dies, too, if
+  // The remaining primary fills a third copy until it is complete; then that primary dies, too, if
   // the test wants it.
   void FillTheThird(size_t primary, uint32_t generation) {
     proto::JobRecord record = record_;
@@ -437,7 +436,8 @@ class Simulation {
   }
 
   const Fate fate_;
-  const bool waits_;  // nodes are answered by two copies alone: when one is lost, another is made
+  const bool waits_;  // nodes are answered only while there are two copies: when one is lost,
+                      // another is made
   transport::SimNetwork network_;
   std::array<SimCopy, 3> copies_;
   const proto::JobRecord record_;
@@ -451,8 +451,8 @@ constexpr Fate kFates[] = {Fate::kPrimaryDies,      Fate::kBackupDies,
                            Fate::kPrimaryStops,     Fate::kTheyAreKeptApart,
                            Fate::kOneAfterTheOther, Fate::kBackupThenPrimary};
 
-// In a job with a quorum: pushes in clocks that fewer than all nodes have closed.
-// Fails the test where one does not count once.
+// In a job with a quorum: returns the number of pushes in clocks that fewer than all nodes closed.
+// Fails the test if a push does not count exactly once.
 uint32_t InSmallClocks(const std::vector<float>& weights) {
   uint32_t pushes = 0;
   for (size_t begin = 0; begin < weights.size(); begin += SimNodes::kElements) {
@@ -529,8 +529,7 @@ TEST_P(Replica, InSyncTheWeightsHaveTheBitsOfAnUndisturbedRun) {
   }
 }
 
-// With local steps servers apply `outer` to the nodes' changes, whatever the optimizer of the
-// nodes.
+// With local steps servers apply `outer` to the nodes' changes, whatever the nodes' own optimizer.
 INSTANTIATE_TEST_SUITE_P(Modes, Replica,
                          testing::Values(Lockstep{"sync {}", "momentum_sgd { momentum: 0.9 }"},
                                          Lockstep{"sync {}", "adamw {}"},
@@ -589,7 +588,7 @@ class ReplicaThreadTest : public testing::TestWithParam<bool> {
     }
     return SocketNode(record, 0, copies_[copy]->port(), std::move(endpoint));
   }
-  // Adds 1 to each weight, with push number `clock`.
+  // Adds 1 to each weight, by push number `clock`.
   static void Push(const proto::JobRecord& record, SocketNode* node, uint64_t clock) {
     node->Send(
         PushFrame(record, 0, 0, clock, std::vector<float>(kThreadElements, -1.0f), 1, clock));
@@ -606,7 +605,7 @@ class ReplicaThreadTest : public testing::TestWithParam<bool> {
 };
 
 TEST_P(ReplicaThreadTest, TheBackupGoesOnWhereThePrimaryEnded) {
-  // With two jobs at each copy the line of each is of that job.
+  // With two jobs per copy, each job's line is its own.
   const proto::JobRecord records[] = {record_, RecordOf(8)};
   for (const proto::JobRecord& record : records) {
     ASSERT_TRUE(copies_[0]->Install(record, ShardId(0)).ok());
@@ -652,7 +651,7 @@ TEST_P(ReplicaThreadTest, WithoutItsBackupAPrimaryConfirmsNothingUntilItIsToldTo
   ASSERT_TRUE(alone.ok());
   EXPECT_EQ(node.Receive().header.op, Op::kInitOk);
   EXPECT_TRUE(copies_[0]->BackupStates().empty());
-  Push(record_, &node, 0);  // in the generation of before, of which the node has not heard
+  Push(record_, &node, 0);  // in the previous generation: the node does not know of the new one
   ExpectAnswer(&node, 0);
 }
 

@@ -11,7 +11,7 @@
 
 namespace strata::server {
 
-// An action that a shard asks for; the loop around it does them in order.
+// An action that a shard requests; the loop around it performs them in order.
 struct ShardAction {
   enum class Kind {
     kSend,
@@ -27,14 +27,14 @@ struct ShardAction {
   ShardId shard = {};
 };
 
-// Frames that answer a frame: they carry its job, view, generation, chunk, node, incarnation and
-// clock back, so that the sender knows what is meant.
+// Frames that answer a frame: they repeat its job, view, generation, chunk, node, incarnation and
+// clock, so that the sender can match them.
 
 // Returns an answer without payload.
 wire::Frame Reply(const wire::Header& request, wire::Op op);
 // Returns a RETRY. `code` may be kNone: before INIT.
 wire::Frame RetryReply(const wire::Header& request, wire::ErrorCode code);
-// Returns an ERROR with `reason`, cut so that the error is never longer than the request.
+// Returns an ERROR with `reason`, truncated so that the error is never longer than the request.
 wire::Frame ErrorReply(const wire::Header& request, size_t request_payload_bytes,
                        wire::ErrorCode code, const std::string& reason);
 
@@ -44,19 +44,19 @@ std::string PushReason(const wire::Header& push, const std::string& what);
 // Counts of frames that a shard refused, by cause. The causes are a fixed few.
 using Refusals = std::map<std::string, uint64_t>;
 
-// The sender of what was refused, as far as its connection tells.
+// The sender of a refused frame, as far as its connection tells.
 enum class Sender {
-  kStranger,  // no HELLO of an installed job
-  kJoining,   // HELLO of an installed job, not accepted
+  kStranger,  // sent no HELLO of an installed job
+  kJoining,   // sent HELLO of an installed job, not accepted
   kMember,    // bound to a node of a job
-  kLeft,      // its shard was here: the job has ended, or the shard lies elsewhere now
+  kLeft,      // its shard was here: the job has ended, or the shard has moved
 };
 
-// Returns the cause in words that users see: "before HELLO", "wrong token or cluster", ...
+// Returns the cause in the user's terms: "before HELLO", "wrong token or cluster", ...
 std::string RefusalCause(wire::ErrorCode code, Sender sender);
 
 // Returns whether refusals for that cause are normal after a decision, as when a server is drained
-// or a node is replaced: peers that have not heard of it yet are turned away.
+// or a node is replaced: peers that do not know of it yet are refused.
 bool IsExpected(const std::string& cause);
 
 }  // namespace strata::server

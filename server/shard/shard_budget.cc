@@ -42,7 +42,7 @@ absl::StatusOr<MemoryFormula> ShardMemoryNeed(const proto::JobRecord& record, Sh
                           .window = std::max<uint64_t>(1, record.job().window()),
                           .own_bytes = own,
                           .chunk_bytes = chunk};
-  // The pushes of one node that may be unanswered.
+  // Bytes of one node's pushes that may be unanswered.
   const uint64_t unanswered = std::min(SaturatingProduct(size.window, chunk), own);
   MemoryFormula need;
   need.Add("weights", own);

@@ -91,7 +91,7 @@ TEST(ShardBudget, OfARecordThatIsWrongNamesTheField) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Each node's urgent chunks are others, and only one has come to the lowest of all.
+// The nodes' urgent chunks differ, and the lowest incomplete chunk has only one.
 TEST(ShardBudget, TwoNodesMayHoldTwoWindowsButForOneChunk) {
   JobOptions options;
   options.ranks = {1, 1};
@@ -112,8 +112,8 @@ TEST(ShardBudget, TwoNodesMayHoldTwoWindowsButForOneChunk) {
               testing::HasSubstr("held sums (2 x 4 - 1) x 1.0 KiB 7.0 KiB"));
 }
 
-// Two of three nodes push every chunk of every clock that they may; the figure stays below the
-// formula, whose parts but the messages it counts.
+// Two of three nodes push every permitted chunk of every clock; the measured bytes stay below the
+// formula without messages.
 TEST(ShardBudget, WhatAShardHoldsStaysWithinIt) {
   const proto::JobRecord record =
       Record("optimizer { adam {} } consistency { lazy { staleness: 2 } }");

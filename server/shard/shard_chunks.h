@@ -24,13 +24,13 @@
 
 namespace strata::server {
 
-// The chunks of one job on one shard, by their index in the plan, and when each is due. They go by
-// the time of the shard's primary: a backup learns it from the changes that it is told.
+// The chunks of one job on one shard, by their index in the plan, with their deadlines. They use
+// the time of the shard's primary: a backup learns it from the changes.
 //
 // Threads: one.
 class ShardChunks {
  public:
-  // All outlive it; `scratch` is the thread's.
+  // The arguments outlive this object; `scratch` is the thread's.
   ShardChunks(const ShardPlan& plan, const kernels::Kernels& kernels, BufferPool& pool,
               numerics::EncoderScratch* scratch);
 
@@ -43,28 +43,28 @@ class ShardChunks {
   // The shard's time is `time` now.
   void SetTime(absl::Time time, absl::Time now) { ahead_ = time - now; }
 
-  // Calls with the chunk. Its deadline may be another one afterwards.
+  // Calls with the chunk, and updates its deadline.
   void Change(size_t chunk, absl::FunctionRef<void(ChunkState&)> call);
-  // When the next chunk is due, by the time here; InfiniteFuture: never.
+  // When the next chunk is due, by local time; InfiniteFuture: never.
   absl::Time deadline() const;
-  // Returns a chunk that is due; none: there is none yet.
+  // Returns a chunk that is due; nullopt: none is.
   std::optional<size_t> NextDue(absl::Time now) const;
 
   // Lets nodes that have joined since the job began join the chunk, too, if they have not.
   void JoinAll(size_t chunk);
-  // Errors: FailedPrecondition: a node has pushed the clock already.
+  // Errors: FailedPrecondition: a node has already pushed the clock.
   absl::Status CheckAhead(uint64_t clock) const;
 
-  // Puts the chunks where images of a checkpoint have them; images of other chunks may be among
-  // those. Errors: InvalidArgument naming the chunk that does not fit, or is there twice.
+  // Restores the chunks from images of a checkpoint; images of other chunks are ignored. Errors:
+  // InvalidArgument naming the chunk that does not fit, or comes twice.
   absl::Status Restore(absl::Span<const ChunkImage> images);
   // Errors: InvalidArgument naming the first chunk that has not been restored.
   absl::Status CheckRestored() const;
 
   // Returns the header of a change of the chunk.
   wire::Header HeaderOf(wire::Op op, size_t chunk) const;
-  // Says chunks to a copy that lacks them, a few at a time. `keeps_sums`: the sums of each are kept
-  // from then on, to be said too.
+  // Sends chunks to a copy that lacks them, a few at a time. `keeps_sums`: the sums of each are
+  // kept from then on, to be sent too.
   void Fill(FollowingCopy* copy, bool keeps_sums, absl::Time now);
 
   uint64_t bytes() const;
@@ -72,9 +72,9 @@ class ShardChunks {
  private:
   const ShardPlan& plan_;
   std::vector<std::unique_ptr<ChunkState>> chunks_;    // pointers, because a chunk does not move
-  std::set<std::pair<absl::Time, size_t>> deadlines_;  // of chunks that have one
-  std::vector<absl::Time> known_deadlines_;            // by chunk, as they stand in deadlines_
-  absl::Duration ahead_;                               // the shard's time, less the time here
+  std::set<std::pair<absl::Time, size_t>> deadlines_;  // of chunks with a deadline
+  std::vector<absl::Time> known_deadlines_;            // by chunk, equal to deadlines_
+  absl::Duration ahead_;                               // the shard's time minus local time
 };
 
 }  // namespace strata::server

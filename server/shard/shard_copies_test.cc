@@ -1,4 +1,4 @@
-// The two copies of a shard: whom each hears, and what one tells the other.
+// The two copies of a shard: which peers each accepts, and what one sends the other.
 #include <array>
 #include <memory>
 #include <string>
@@ -42,7 +42,7 @@ Frame PrimaryHello(const proto::JobRecord& record, uint32_t generation) {
   return frame;
 }
 
-// A change as the primary says it.
+// A change as the primary sends it.
 Frame Change(Frame frame, uint64_t sequence) {
   frame.header.sequence = sequence;
   return frame;
@@ -105,7 +105,7 @@ TEST_F(BackupTest, WhatItsFormerPrimaryHadUnderWayIsRefusedAsExpected) {
   shard_.DeliverForOne(primary_, PrimaryHello(record_, 2));
   Follow(InitFrame(record_, 0, 0, kWeights));
   EXPECT_EQ(Promote(3), absl::OkStatus());
-  // The next change was sent before the former primary heard of it; then it connects again.
+  // The next change was sent before the former primary knew; then it reconnects.
   EXPECT_EQ(
       shard_.DeliverForOne(primary_, Change(InitFrame(record_, 0, 1, kWeights), 2)).header.error,
       ErrorCode::kNoHello);
@@ -114,7 +114,7 @@ TEST_F(BackupTest, WhatItsFormerPrimaryHadUnderWayIsRefusedAsExpected) {
   EXPECT_EQ(shard_.core().refusals(),
             (Refusals{{"frame of a shard that has left", 1}, {"old incarnation", 1}}));
   for (const auto& [cause, count] : shard_.core().refusals()) EXPECT_TRUE(IsExpected(cause));
-  // Frames of strangers are not.
+  // Strangers' frames are refused.
   shard_.DeliverForOne(shard_.Connect(), InitFrame(record_, 0, 1, kWeights));
   EXPECT_EQ(shard_.core().refusals().at("before HELLO"), 1u);
   EXPECT_FALSE(IsExpected("before HELLO"));
@@ -132,7 +132,7 @@ TEST_F(BackupTest, TheNextConnectionOfThePrimaryGoesOnWhereTheOneBeforeEnded) {
   EXPECT_EQ(actions[0].connection, primary_);
   EXPECT_EQ(actions[1].frame.header.op, Op::kHelloOk);
   EXPECT_EQ(actions[1].frame.header.received, 2u);
-  // A repeated change does nothing, and one that comes too early is not taken.
+  // A repeated change has no effect, and one that comes too early is refused.
   primary_ = next;
   EXPECT_EQ(
       shard_.DeliverForOne(next, Change(InitFrame(record_, 0, 0, kWeights), 1)).header.received,
@@ -245,7 +245,7 @@ TEST(Copies, TheGraceOfAQuorumEndsAtTheBackupWhenItEndsAtThePrimary) {
   over.header.flags = wire::kFlagEmpty;
   follow(over, 3, begin + absl::Milliseconds(100));
   EXPECT_EQ(backup.core().HeldSums(kJob, ChunkId(0)), 0u);
-  // As the primary it goes by its own clock: a grace that is under way then has its rest to go.
+  // As the primary it uses its own clock: the rest of a running grace remains.
   follow(PushFrame(record, 0, 0, 1, {4, 4, 4, 4}, 4, 1), 4, begin + absl::Milliseconds(200));
   std::vector<ShardAction> actions;
   ASSERT_TRUE(backup.core().Promote(kJob, ShardId(0), 3, &actions).ok());
@@ -254,7 +254,7 @@ TEST(Copies, TheGraceOfAQuorumEndsAtTheBackupWhenItEndsAtThePrimary) {
   EXPECT_EQ(backup.core().HeldSums(kJob, ChunkId(0)), 0u);
 }
 
-// As a server does that does not have the job yet, whose frames are sealed.
+// Simulates a server that does not have the job yet, whose frames are sealed.
 TEST(Primary, SaysHelloAgainSoonToABackupThatDoesNotAnswer) {
   ShardCore core(kernels::Cpu());
   ASSERT_EQ(core.Install(RecordWithBackup(), ShardId(0)), absl::OkStatus());
@@ -268,7 +268,7 @@ TEST(Primary, SaysHelloAgainSoonToABackupThatDoesNotAnswer) {
   ASSERT_EQ(actions.size(), 1u);
   EXPECT_EQ(actions[0].frame.header.op, Op::kHello);
   actions.clear();
-  // Well before the coordinator takes it for one that does not follow.
+  // Well before the coordinator concludes that it does not follow.
   for (const absl::Time end = now + absl::Milliseconds(1500); now < end && actions.size() < 2;) {
     now = core.deadline();
     core.OnTime(now, &actions);
@@ -279,7 +279,7 @@ TEST(Primary, SaysHelloAgainSoonToABackupThatDoesNotAnswer) {
   EXPECT_LT(now, absl::UnixEpoch() + absl::Milliseconds(1500));
 }
 
-// As after a move: the coordinator hears of each node once, whatever else lies beside.
+// As after a move: the coordinator gets one report per node, whatever else is on the thread.
 TEST(Copies, OnOneThreadSayOfEachNodeHowFarItIsWithTheLeastOfThem) {
   const proto::JobRecord record = RecordWithBackup({.shards = 2, .job_text = kSync});
   ShardHarness shard;
@@ -314,7 +314,7 @@ TEST(Copies, OnOneThreadSayOfEachNodeHowFarItIsWithTheLeastOfThem) {
   EXPECT_EQ(nodes[0].unanswered(), 2u);
 }
 
-// The primary fills its next backup, which takes a chunk part by part.
+// The primary fills its next backup, which receives a chunk part by part.
 TEST(Copies, WhatIsOnItsWayToTheNextCopyIsMemoryOfBoth) {
   const absl::Time now = absl::UnixEpoch();
   proto::JobRecord record = MakeRecord(

@@ -16,7 +16,7 @@
 namespace strata::server {
 namespace {
 
-// Shards and connections that have left and are remembered.
+// Former shards and connections that are remembered.
 constexpr size_t kLeftMax = 4096;
 
 absl::Status NotHere(JobId job, ShardId shard) {
@@ -24,13 +24,13 @@ absl::Status NotHere(JobId job, ShardId shard) {
       absl::StrFormat("shard %d of job %d is not here", shard.value(), job.value()));
 }
 
-// Changes of the job's nodes come one by one, too.
+// Changes of the job's nodes also come one by one.
 std::string TextOf(proto::JobRecord record) {
   record.clear_view_changes();
   return record.SerializeAsString();
 }
 
-// Several shards of a job that lie on one thread say of each node what is worst.
+// If several shards of a job are on one thread, reports the slowest state of each node.
 void AddNodeClock(const proto::NodeClock& clock, std::vector<proto::NodeClock>* clocks) {
   const auto same =
       absl::c_find_if(*clocks, [&](const auto& other) { return other.node() == clock.node(); });

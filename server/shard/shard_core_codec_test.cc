@@ -49,7 +49,7 @@ void SetPayload(std::vector<std::byte> bytes, wire::Frame* frame) {
   frame->header.payload_checksum = wire::Checksum(frame->payload);
 }
 
-// A push of Values(clock) that is encoded without what was left out before.
+// A push of Values(clock), encoded without the remainder of earlier ones.
 wire::Frame Encoded(const proto::JobRecord& record, uint32_t node, uint64_t clock,
                     Compression compression) {
   wire::Frame frame = PushFrame(record, node, 0, clock, Values(clock), 4);
@@ -165,7 +165,7 @@ TEST_P(ShardCodecsOf, AnAsyncNodeIsAnsweredWithWhatItsOwnCopyLacks) {
   }
 }
 
-// An answer that is asked for again over a new connection.
+// A repeated request for an answer over a new connection.
 TEST_P(ShardCodecsOf, AnAnswerThatFoundNoConnectionIsPartOfTheCopyAllTheSame) {
   const proto::JobRecord record = CodecRecord("pull { " + GetParam() + " }");
   ShardHarness shard;

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/testing/shard_harness.h"
 
-// The course of jobs on a shard: install, retire, cut, remove, several at once.
+// The life of jobs on a shard: install, retire, cut, remove, several at once.
 
 namespace strata::server {
 
@@ -114,7 +114,7 @@ TEST(ShardCoreReport, OfALargeJobHasTheNodesNowAndThen) {
   }
 }
 
-// The node gave the first connection up before its HELLO, which was slow, had arrived.
+// The node gave up the first connection before its slow HELLO arrived.
 TEST(ShardCoreJobConnections, AnswersGoWhereTheNodeSpeaksNotOnlyWhereItsLastHelloCameFrom) {
   const proto::JobRecord record = MakeRecord(OneWeight(7, {1}, "sync {}"));
   ShardHarness shard;
@@ -139,7 +139,7 @@ TEST(ShardCoreRetire, OtherNodesProceedWithoutTheOneThatRetired) {
   ConnectionId nodes[] = {shard.Join(record, 0), shard.Join(record, 1), shard.Join(record, 2)};
   shard.Deliver(nodes[0], InitFrame(record, 0, 0, {0.0f}));
   for (uint32_t i : {0, 2}) shard.Deliver(nodes[i], PushFrame(record, i, 0, 0, {-6.0f}, 3));
-  // Node 1 leaves without a push: clock 0 completes with the two that are there.
+  // Node 1 leaves without a push: clock 0 completes with the other two.
   const auto sent = shard.Deliver(nodes[1], ControlFrame(record, Op::kRetire, 1, 0, 0));
   ASSERT_EQ(sent.size(), 3u);
   EXPECT_EQ(sent[0].frame.header.op, Op::kRetireOk);
@@ -254,7 +254,7 @@ TEST(ShardCoreJobs, AnAnswerReachesANodeThatCameBack) {
   const wire::Frame answer = shard.DeliverForOne(again, push);
   EXPECT_EQ(answer.header.op, Op::kAnswer);
   EXPECT_EQ(ToFloats(answer)[0], 2.0f);
-  // A connection that replaces one which has not ended yet.
+  // A connection that replaces one that has not ended yet.
   shard.Deliver(again, PushFrame(record, 0, 0, 1, {0.0f}, 1, 1));
   const ConnectionId newest = shard.Join(record, 0);
   const auto sent = shard.Deliver(b, PushFrame(record, 1, 0, 1, {0.0f}, 1, 1));
@@ -270,7 +270,7 @@ TEST(ShardCoreJobs, ACopyOfANodesHelloTakesNoAnswerAwayFromIt) {
   const wire::Frame first = PushFrame(record, 0, 0, 0, {-2.0f}, 1);
   shard.Deliver(a, first);
   shard.Deliver(b, PushFrame(record, 1, 0, 0, {-2.0f}, 1));
-  // Strangers send again what they have captured; what is answered goes to them only.
+  // Strangers replay captured frames; the answers to these go only to them.
   std::vector<ConnectionId> strangers;
   for (int i = 0; i < 10; ++i) {
     strangers.push_back(shard.Join(record, 0));
@@ -414,7 +414,8 @@ class ShardCoreRefusal : public testing::Test {
   }
   uint64_t Refused() { return shard_.core().Counters().at(JobId(record_.job_id())).refused; }
 
-  // The frame is refused with `code`, counted, and what the sender needs to know it by comes back.
+  // Expects that the frame is refused with `code` and counted, and that the error identifies the
+  // frame to its sender.
   void ExpectRefused(ConnectionId connection, const Frame& frame, ErrorCode code) {
     const uint64_t before = Refused();
     const Frame reply = shard_.DeliverForOne(connection, frame);
@@ -433,7 +434,7 @@ class ShardCoreRefusal : public testing::Test {
     EXPECT_EQ(reply.header.clock, frame.header.clock);
     EXPECT_EQ(Refused(), before);
   }
-  // Nothing that was refused has left a trace: an ordinary clock 0 still works.
+  // Refused frames have had no effect: an ordinary clock 0 still works.
   void ExpectClockZeroStillWorks() {
     EXPECT_TRUE(shard_.Deliver(a_, Push(0)).empty());
     const auto answers = shard_.Deliver(b_, Push(1));
@@ -536,7 +537,7 @@ TEST_F(ShardCoreRefusal, AnOlderViewIsRefusedAndANewerOneOrAnotherGenerationRetr
     ExpectRetry(a_, frame);
     frame.header.view = 3;
     frame.header.generation = 1;
-    ExpectRetry(a_, frame);  // the node will hear where the shard lies now
+    ExpectRetry(a_, frame);  // the node will learn where the shard is now
     frame.header.generation = 3;
     ExpectRetry(a_, frame);
   }
@@ -629,7 +630,7 @@ TEST_F(ShardCoreRefusal, NanOrInfinityInAPushOrInFirstWeights) {
   }
 }
 
-// It is looked at when it is added: the node that brought it is told, not the one that came last.
+// A push is checked when it is added: its own node gets the error, not the last one to come.
 TEST_F(ShardCoreRefusal, NanInAPushThatWaitsForOthers) {
   EXPECT_TRUE(shard_.Deliver(a_, PushFrame(record_, 0, 0, 0, {4, NAN, 4, 4}, 4)).empty());
   const uint64_t before = Refused();
@@ -665,7 +666,7 @@ TEST_F(ShardCoreRefusal, NanBesideNodesThatHaveNoSamples) {
   EXPECT_EQ(ToFloats(answers[0].frame), (std::vector<float>{0.5f, 1.5f, 2.5f, 3.5f}));
 }
 
-// Where a push is applied, or answered, before others come, it is looked at when it comes.
+// If a push is applied or answered before others come, it is checked on arrival.
 TEST_F(ShardCoreRefusal, NanWhereAPushIsAnsweredBeforeTheOthersCome) {
   uint32_t job = 20;
   for (const char* mode :
@@ -747,7 +748,7 @@ TEST_F(ShardCoreRefusal, WhatComesLateForAShardThatHasLeftIsExpected) {
   EXPECT_FALSE(shard_.core().RemoveShard(JobId(record_.job_id()), ShardId(0),
                                          record_.placement().generation() + 1, &actions));
   EXPECT_EQ(shard_.DeliverForOne(a_, Push(0)).header.error, ErrorCode::kNoHello);
-  // It has not heard yet where the shard lies now.
+  // It does not know yet where the shard is now.
   EXPECT_EQ(shard_.DeliverForOne(shard_.Connect(), HelloFrame(record_, 0)).header.error,
             ErrorCode::kWrongJob);
   EXPECT_EQ(shard_.core().refusals(), (Refusals{{"frame of a shard that has left", 2}}));
@@ -764,7 +765,7 @@ TEST_F(ShardCoreRefusal, WhatComesLateForAShardThatHasLeftIsExpected) {
   EXPECT_FALSE(IsExpected("before HELLO") || IsExpected("unknown job"));
 }
 
-// A shard's notes of a traced job, by a clock that advances by 1 us with each look.
+// A shard's trace of a traced job, by a clock that advances by 1 us per reading.
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;

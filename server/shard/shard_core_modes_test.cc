@@ -12,7 +12,7 @@
 #include "kernels/testing/reference.h"
 #include "server/testing/shard_harness.h"
 
-// lazy and async: what is applied, what is answered, with exact values.
+// lazy and async: the applied updates and the answers, with exact values.
 
 namespace strata::server {
 
@@ -174,7 +174,7 @@ TEST(ShardCoreAsync, ARepeatedPushIsAnsweredAgainWithTheSameStaleness) {
   EXPECT_EQ(ToFloats(sent[0].frame)[0], 3.0f);
 }
 
-// Nodes of random speed; a model beside the shard counts what each has pushed.
+// Nodes of random speed; a model outside the shard counts each node's pushes.
 TEST(ShardCoreLazy, NeverAnswersPastItsBoundWhateverTheSpeeds) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
@@ -207,7 +207,7 @@ TEST(ShardCoreLazy, NeverAnswersPastItsBoundWhateverTheSpeeds) {
         ++histogram.at(header.staleness);
         ASSERT_EQ(header.clock, answered[header.node]++);
       }
-      // Whoever may be answered has been.
+      // Every answer that is permitted has been sent.
       for (size_t i = 0; i < count; ++i) {
         ASSERT_EQ(answered[i] == pushed[i], slowest + bound >= pushed[i]) << "seed " << seed;
       }
@@ -216,7 +216,7 @@ TEST(ShardCoreLazy, NeverAnswersPastItsBoundWhateverTheSpeeds) {
   }
 }
 
-// Two nodes; the weights that each has meet those of the other's updates.
+// Two nodes; each computes with weights that the other's updates have changed meanwhile.
 void ExpectCompensates(bool adaptive) {
   const double lambda = adaptive ? 2.0 : 0.25, decay = 0.5;
   OneWeight job(adaptive ? "async { delay_compensation { adaptive: true decay: 0.5 } }"
@@ -278,7 +278,7 @@ TEST(ShardCoreAsync, WithDelayCompensationWhoAsksAgainIsGivenTheSameWeights) {
   EXPECT_EQ(job.Push(0, 1, -4.0f, 4, /*base_version=*/1)[0].frame.header.op, Op::kAnswer);
 }
 
-// Decay alone would make 0.5 of it in each version.
+// Decay alone would halve it in each version.
 constexpr char kDecay[] = "optimizer { sgd { weight_decay: 0.5 } } schedule { base_lr: 1 }";
 
 TEST(ShardCoreAbsent, AWeightThatNoNodeHasAGradientOfStays) {
@@ -320,7 +320,7 @@ std::vector<float> Random(uint32_t seed, size_t count) {
   return result;
 }
 
-// The gradient of a rank depends on the weights, so that a difference anywhere grows.
+// The gradient of a rank depends on the weights, so that any difference grows.
 std::vector<float> GradientOf(uint32_t rank, uint64_t clock, const std::vector<float>& weights) {
   std::vector<float> gradient = Random(1000 * rank + clock, weights.size());
   for (size_t i = 0; i < gradient.size(); ++i) gradient[i] += 0.25f * weights[i];
@@ -495,14 +495,15 @@ TEST(ShardCoreSync, AnAnswerOnItsWayIsNotChangedByTheNextUpdate) {
   EXPECT_NE(ToFloats(second), before);
 }
 
-// Quorum: which pushes a clock takes, when it closes and who is answered, with exact values.
+// Quorum: which pushes a clock takes, when it closes and which nodes are answered, with exact
+// values.
 
 // One weight that begins at 0, plain SGD with rate 1: it falls by the mean of each clock.
 struct QuorumOneWeight {
   proto::JobRecord record;
   ShardHarness shard;
   std::vector<ConnectionId> nodes;
-  std::vector<uint64_t> clocks;  // pushes of each node
+  std::vector<uint64_t> clocks;  // number of each node's pushes
 
   QuorumOneWeight(const std::string& quorum, size_t count) : clocks(count) {
     JobOptions options;
@@ -521,7 +522,7 @@ struct QuorumOneWeight {
     return shard.Deliver(nodes[node],
                          PushFrame(record, node, 0, clocks[node]++, {sum}, samples, base_version));
   }
-  // The last push once more.
+  // Repeats the last push.
   std::vector<Sent> PushAgain(uint32_t node, float sum, uint32_t samples, uint64_t base_version) {
     --clocks[node];
     return Push(node, sum, samples, base_version);
@@ -729,11 +730,11 @@ TEST(ShardCoreQuorum, MoreNodesThanTheJobHasAreRefused) {
             "job 7: consistency.lazy.quorum.nodes: 3, but the job has 2 nodes");
 }
 
-// Pushes that say the learning rate of their step: which rate each update has, with exact values.
+// Pushes with the learning rate of their step: the rate of each update, with exact values.
 
 using wire::ErrorCode;
 
-// All weights begin at 0; plain SGD, whose schedule has a rate that nobody may use.
+// All weights begin at 0; plain SGD, whose schedule has a rate that must not be used.
 struct RatedJob {
   proto::JobRecord record;
   ShardHarness shard;

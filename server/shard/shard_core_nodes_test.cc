@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "server/testing/shard_harness.h"
 
-// Nodes that join a job while it trains, and leave it by plan: what they find at a shard.
+// Nodes that join a job while it trains, and leave it as planned: the view of a shard.
 
 namespace strata::server {
 
@@ -120,7 +120,7 @@ TEST_F(ChangedViews, ANodeThatJoinsIsGivenTheWeightsThatItsFirstClockBeginsWith)
   ASSERT_EQ(pulled.header.op, Op::kPulled);
   EXPECT_EQ(pulled.header.version, 3u);
   EXPECT_EQ(ToFloats(pulled), Floats(4, 97));
-  // Clock 3 is of all three.
+  // Clock 3 involves all three.
   PushFirstTwo(0, 3, 1);
   const std::vector<Sent> answers = Push(2, 0, 3, 4, 3);
   ASSERT_EQ(answers.size(), 3u);
@@ -157,7 +157,7 @@ TEST_F(ChangedViews, TheRetireOfAProcessThatHasLeftIsOldNewsOnceItsNodeHasJoined
   EXPECT_TRUE(Push(0, 0, 3, 1).empty()) << "node 1 is waited for";
 }
 
-// It may have died before it has retired everywhere.
+// It may have died before it retired everywhere.
 TEST_F(ChangedViews, AProcessInThePlaceOfOneThatHasLeftIsGivenAnyWeights) {
   Install("");
   ASSERT_TRUE(Take(Change(4, 1, {}, {1})).ok());
@@ -220,7 +220,7 @@ TEST_F(ChangedViews, OnArrivalAPushHasItsShareOfTheNodesOfItsClock) {
   EXPECT_EQ(ToFloats(Push(0, 0, 1, 12)[0].frame), Floats(4, 90));
 }
 
-// Its copy of the weights that answers add to is not known before.
+// The weights to which its answers add are unknown before that.
 TEST_F(ChangedViews, WhereAnswersAreEncodedTheFirstOneIsWhole) {
   Install("consistency { async {} } pull { codec: FP16 }");
   for (uint64_t clock = 0; clock < 3; ++clock) Push(0, 0, clock, 1);
@@ -277,9 +277,9 @@ TEST_F(ChangedViews, AJobWhoseNodesAreAllAbsentIsRefused) {
               HasSubstr("all nodes are absent"));
 }
 
-// A process that takes the place of its node's, which died: what it finds at a shard.
+// A process that replaces its node's, which died: the view of a shard.
 
-// In `received`: the chunk has no first weights; and the clock of a question for none.
+// In `received`: the chunk has no first weights; also the clock of a request for none.
 constexpr uint64_t kNone = UINT64_MAX;
 
 // Two nodes of one rank with a sample each, and two chunks of 4 elements: a push of v takes v from
@@ -296,7 +296,7 @@ class ReplacedNode : public testing::Test {
       shard_.DeliverForOne(nodes_[0], InitFrame(record_, 0, chunk, Floats(4, 100)));
     }
   }
-  // Node 1's process dies, and another one takes its place.
+  // Node 1's process dies and is replaced.
   void Replace() {
     nodes_[1] = shard_.Join(record_, 1, ++incarnation_);
     EXPECT_GT(incarnation_, 1u);
@@ -366,7 +366,7 @@ TEST_F(ReplacedNode, MakesItsStepAgainWithTheWeightsThatTheStepBeganWith) {
   EXPECT_EQ(Count(1).header.received, 1u);
   ExpectGiven(0, 1, 97, 1);
   ExpectGiven(1, 1, 97, 1);
-  // Both processes push: the earlier push holds, and the other one is taken.
+  // Both processes push: the earlier push counts, and the other one is accepted.
   const std::vector<Sent> again = Push(1, 0, 1, 5);
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].connection, nodes_[1]);
@@ -556,8 +556,8 @@ TEST_F(ReplacedNode, HasTheViewAndTheChunksOfItsShard) {
   EXPECT_EQ(shard_.DeliverForOne(nodes_[1], pull).header.op, Op::kRetry);
 }
 
-// Nodes and a shard over a network that drops, duplicates and reorders frames and cuts connections,
-// from a seed. Each push must count exactly once, and every answer must obey the job's mode.
+// Nodes and a shard over a seeded random network that drops, duplicates and reorders frames and
+// cuts connections. Each push must count exactly once, and every answer must obey the job's mode.
 
 using transport::SimEndpoint;
 using wire::Frame;
@@ -568,12 +568,12 @@ constexpr uint64_t kClocks = 6;
 constexpr uint32_t kExactlyOnceElements = kNodes * kClocks;  // of a chunk: one for each push
 constexpr char kShard[] = "shard";
 constexpr int kEventsMax = 200000;
-// Connections of the test's own, beside those of the network.
+// Connections of the test's own, besides those of the network.
 constexpr uint64_t kOwnConnections = uint64_t{1} << 40;
 
 // A node's side of one chunk.
 struct NodeChunk {
-  uint64_t clock = 0;  // of the push in hand; kClocks: done
+  uint64_t clock = 0;  // of the current push; kClocks: done
   bool waiting = false;
   uint64_t base_version = 0;
 };
@@ -611,7 +611,7 @@ class Simulation {
     }
   }
 
-  // Until every push of every clock has been answered.
+  // Runs until every push of every clock has been answered.
   void Run() {
     for (uint32_t node = 0; node < kNodes; ++node) Tick(node);
     for (int events = 0; !Done(); ++events) {
@@ -621,7 +621,7 @@ class Simulation {
     }
   }
 
-  // The ledger: each element belongs to one push and has been stepped once, to exactly one.
+  // Each element belongs to one push and must have been updated once, to exactly one.
   void ExpectEachPushCountedOnce() {
     for (const ConnectionId connection : open_) shard_.Lose(connection);
     std::vector<ConnectionId> last;
@@ -650,7 +650,7 @@ class Simulation {
     return std::make_unique<SimEndpoint>(&network_, options);
   }
 
-  // A connection of the node beside the network, which HELLO has opened.
+  // A connection of the node outside the network, opened by HELLO.
   ConnectionId Join(uint32_t node) {
     const ConnectionId connection(kOwnConnections + own_connections_++);
     const Frame answer = shard_.DeliverForOne(connection, HelloFrame(record_, node));
@@ -667,7 +667,7 @@ class Simulation {
     return true;
   }
 
-  // Every now and then a node says HELLO, pushes, pushes again, or reconnects.
+  // Now and then a node sends HELLO, pushes, repeats its push, or reconnects.
   void Tick(uint32_t id) {
     Node& node = nodes_[id];
     if (!node.connection || network_.random().Chance(0.03)) {
@@ -693,13 +693,13 @@ class Simulation {
     EXPECT_EQ(node->endpoint->Send(*node->connection, frame), absl::OkStatus());
   }
 
-  // Starts the next push, or sends the one that waits for its answer again.
+  // Starts the next push, or repeats the one that waits for its answer.
   void Push(uint32_t id, uint32_t chunk) {
     NodeChunk& state = nodes_[id].chunks[chunk];
     if (state.clock == kClocks) return;
     state.waiting = true;
     std::vector<float> sum(kExactlyOnceElements, 0.0f);
-    // Per clock the divisor is the samples of all nodes, else only this push's.
+    // Per clock the divisor is the samples of all nodes, otherwise only this push's.
     sum[id * kClocks + state.clock] = mode_ == "async {}" ? -1.0f : -1.0f * kNodes;
     Send(&nodes_[id], PushFrame(record_, id, chunk, state.clock, sum, 1, state.base_version));
   }
@@ -726,7 +726,7 @@ class Simulation {
     }
     for (const Sent& sent : shard_.Deliver(connection, frame)) {
       if (is_push) CheckAnswer(sent.frame);
-      // Frames to a connection that is gone are lost.
+      // Frames to a closed connection are lost.
       shard_endpoint_->Send(sent.connection, sent.frame).IgnoreError();
     }
   }
@@ -763,7 +763,7 @@ class Simulation {
       ASSERT_GE(slowest + 2, header.clock + 1);
       ASSERT_LE(header.staleness, 2u);
     }
-    // A node sees its own push, and in sync all of that clock, in the answer to it.
+    // The answer contains the node's own push, and in sync the whole clock.
     if (mode_ == "sync {}" || mode_ == "async {}") {
       ASSERT_EQ(ToFloats(frame)[header.node * kClocks + header.clock], 1.0f);
     }
@@ -784,7 +784,7 @@ class Simulation {
   std::unique_ptr<SimEndpoint> shard_endpoint_;
   std::array<Node, kNodes> nodes_;
   std::vector<std::vector<uint64_t>> received_;  // a model of the shard's watermarks
-  std::set<ConnectionId> open_;                  // that the shard has heard of
+  std::set<ConnectionId> open_;                  // that the shard knows
   uint64_t own_connections_ = 0;
 };
 

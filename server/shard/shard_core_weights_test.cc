@@ -10,7 +10,7 @@
 #include "server/shard/shard_job.h"
 #include "server/testing/shard_harness.h"
 
-// Jobs whose nodes all begin with the weights of the one that has rank 0.
+// Jobs whose nodes all begin with the weights of the node that has rank 0.
 
 namespace strata::server {
 
@@ -68,7 +68,7 @@ TEST_F(FirstWeights, AreThoseOfTheBeginningHoweverFarOtherNodesHaveCome) {
   const uint64_t held = shard_->core().NextReports().at(JobId(7)).memory_bytes;
   EXPECT_EQ(ToFloats(shard_->DeliverForOne(b_, Push(1, 0))), (std::vector<float>{-1, 0, 1, 2}));
   EXPECT_LT(shard_->core().NextReports().at(JobId(7)).memory_bytes, held);
-  // Nobody needs them any more; the process in another one's place goes on with what is there.
+  // They are not needed any more; a replacement process continues with the current weights.
   EXPECT_EQ(ToFloats(shard_->DeliverForOne(b_, Ask(1))), (std::vector<float>{-1, 0, 1, 2}));
 }
 
@@ -85,7 +85,7 @@ TEST_F(FirstWeights, AreOfferedByTheNodeOfRank0AndByNoOther) {
             ErrorCode::kConflict);
 }
 
-// Jobs that go on from a checkpoint, from their shards' point of view.
+// Jobs that resume from a checkpoint: the view of their shards.
 
 using transport::ConnectionId;
 
@@ -163,7 +163,7 @@ TEST_F(ResumedJob, GivesEveryNodeItsWeightsTheirVersionAndHowManyPushesItHas) {
   EXPECT_EQ(ToFloats(DeliverForOne(Push(1, 6, 6))), (std::vector<float>{0, 1, 2, 3}));
 }
 
-// Versions count from elsewhere than clocks where the checkpoint is of another mode.
+// Versions do not equal clocks if the checkpoint is of another mode.
 TEST_F(ResumedJob, AProcessThatTakesANodesPlaceIsGivenTheWeightsOfItsClock) {
   Install(std::string(kResumedSync) + " replace { per_hour: 1 }");
   Restore({1, 2, 3, 4}, 11, {});
@@ -191,7 +191,7 @@ TEST_F(ResumedJob, RefusesFirstWeightsOfAnyNode) {
   }
 }
 
-// A node that comes late is given what is there by then.
+// A late node gets the current weights.
 TEST_F(ResumedJob, InAsyncSaysHowManyPushesOfEachNodeAreInTheWeights) {
   Install("consistency { async {} } optimizer { sgd {} } schedule { base_lr: 1 }");
   Restore({1, 2, 3, 4}, 14, {8, 6});
@@ -210,7 +210,7 @@ TEST_F(ResumedJob, InAsyncSaysHowManyPushesOfEachNodeAreInTheWeights) {
   EXPECT_EQ(ToFloats(first), (std::vector<float>{0, 1, 2, 3}));
 }
 
-// Which its shard corrects gradients by.
+// The shard corrects gradients by these.
 TEST_F(ResumedJob, WithDelayCompensationGivesALateNodeTheWeightsThatItsPushesAreCountedFrom) {
   Install(
       "consistency { async { delay_compensation { lambda: 0.04 } } } optimizer { sgd {} } "
@@ -223,7 +223,7 @@ TEST_F(ResumedJob, WithDelayCompensationGivesALateNodeTheWeightsThatItsPushesAre
   EXPECT_EQ(DeliverForOne(Push(1, 6, 14)).header.op, Op::kAnswer);
 }
 
-// Else pushes would look as old as the job, and their rate be damped by it.
+// Otherwise pushes would look as old as the job, and be damped accordingly.
 TEST_F(ResumedJob, WhereAnswersAreEncodedTheCopyHasTheVersionOfTheWeightsThatItWasMadeOf) {
   Install(
       "consistency { async { damping: INVERSE_STALENESS } } optimizer { sgd {} } "
@@ -232,7 +232,7 @@ TEST_F(ResumedJob, WhereAnswersAreEncodedTheCopyHasTheVersionOfTheWeightsThatItW
   EXPECT_EQ(DeliverForOne(Ask(1)).header.version, 14u);
 }
 
-// Checkpoints that a shard cuts and jobs that it takes in from one.
+// Checkpoints that a shard cuts, and jobs that resume from one.
 
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -291,7 +291,7 @@ TEST(ShardCoreCheckpoint, AJobIsTakenInInTurnsAndIsNotHereBefore) {
   EXPECT_THAT(shard.Counters(), SizeIs(1));
   EXPECT_EQ(*shard.BeginInstall(record, ShardId(0)), true);
   EXPECT_EQ(shard.EndInstall(JobId(7)), absl::OkStatus()) << "asked again";
-  // One that is removed meanwhile is gone.
+  // A job that is removed meanwhile is gone.
   ShardCore other(kernels::Cpu());
   std::vector<ShardAction> actions;
   EXPECT_EQ(*other.BeginInstall(record, ShardId(0)), false);

@@ -17,9 +17,9 @@ using wire::Op;
 
 namespace {
 
-// Nodes' chunks that a report looks at, on average; each takes some 10 ns.
+// Nodes' chunks that a report examines, on average; each takes some 10 ns.
 constexpr size_t kLooksPerReport = 1 << 19;
-// A server that does not have the job yet does not answer to those who seal its frames.
+// A server that does not have the job yet cannot answer sealed frames.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(1);
 
 std::vector<uint64_t> BeginsOf(const std::vector<OwnChunk>& chunks) {
@@ -67,7 +67,7 @@ void ShardJob::SendDue(size_t chunk, const std::vector<DueAnswer>& due,
   }
 }
 
-// A node that leaves needs nothing here but its RETIRE.
+// A leaving node needs nothing here but its RETIRE.
 absl::Status ShardJob::ChangeView(const proto::ViewChange& change) {
   Views changed = *plan_.views;
   if (absl::Status added = changed.Add(change); !added.ok()) return added;
@@ -86,7 +86,7 @@ bool ShardJob::OnHello(transport::ConnectionId connection, const wire::Frame& fr
   if (hello.role == wire::Hello::Role::kPrimary) {
     return OnPrimaryHello(connection, frame, hello, actions);
   }
-  if (!is_primary()) {  // it will be, or the node hears of another one
+  if (!is_primary()) {  // it will be, or the node learns of another one
     sender_.Send(connection, RetryReply(frame.header, ErrorCode::kWrongRole), actions);
     return false;
   }
@@ -240,7 +240,7 @@ void ShardJob::OnCut(size_t node, const wire::Frame& frame, size_t chunk,
 void ShardJob::OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                         absl::Time now, std::vector<ShardAction>* actions) {
   sender_.Send(connection, Reply(frame.header, Op::kRetireOk), actions);
-  // A process that has left asks again, and another one has joined the job since.
+  // A process that has left repeats its request, and another one has joined the job since.
   if (frame.header.clock < plan_.views->JoinedAt(plan_.nodes[node])) return;
   if (chunks_.size() > 0 && chunks_[0].IsRetired(node)) return;  // it asks again
   primary().Log(frame, /*chunk=*/std::nullopt, now);
@@ -271,7 +271,7 @@ void ShardJob::GiveFirst(transport::ConnectionId connection, size_t node, const 
 void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                       size_t chunk, std::vector<ShardAction>* actions) {
   const ChunkState& state = chunks_[chunk];
-  // The change by which it joins is on its way here.
+  // The change by which it joins is in flight.
   if (!plan_.views->HasEver(plan_.nodes[node])) {
     return sender_.Send(connection, RetryReply(frame.header, ErrorCode::kNone), actions);
   }
@@ -306,7 +306,7 @@ void ShardJob::OnPull(transport::ConnectionId connection, size_t node, const wir
   sender_.Send(connection, std::move(answer), actions);
 }
 
-// A PULL that has waited may be refused by now: another process has taken the node's place, or its
+// A PULL that has waited may be refused by now: another process has replaced the node's, or the
 // weights are gone.
 void ShardJob::AnswerPulls(size_t chunk, std::vector<ShardAction>* actions) {
   for (const WaitingPulls::Pull& pull : pulls_.Take(chunk)) {
@@ -446,7 +446,7 @@ absl::Status ShardJob::Promote(uint32_t generation, std::vector<ShardAction>* ac
   plan_.backup.clear();
   plan_.generation = generation;
   plan_.heard_from = generation;
-  // The image of a clock is whole or not at all: what was cut before was the primary's.
+  // The image of a clock is whole or absent: earlier cuts were the former primary's.
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     cut_floor_ = std::max(cut_floor_, chunks_[chunk].last_cut());
   }
@@ -479,7 +479,7 @@ absl::Status ShardJob::FillBackup(uint32_t generation, const std::string& addres
   if (next_.copy && generation == next_.generation && address == next_.copy->address()) {
     return TakeNext(is_whole, actions);
   }
-  // It may hear at once that it is the primary and that it has another backup.
+  // It may learn at once that it is the primary and that it has another backup.
   absl::Status alone = Promote(generation, actions);
   if (!alone.ok()) return alone;
   plan_.backup = address;
@@ -548,7 +548,7 @@ std::vector<proto::NodeClock> ShardJob::NextNodeClocks() {
 }
 
 std::vector<proto::NodeClock> ShardJob::NodeClocks() const {
-  if (plan_.chunks.empty() || !is_primary()) return {};  // no node speaks with a backup
+  if (plan_.chunks.empty() || !is_primary()) return {};  // nodes do not talk to a backup
   std::vector<proto::NodeClock> clocks(plan_.nodes.size());
   for (size_t node = 0; node < plan_.nodes.size(); ++node) {
     clocks[node].set_node(plan_.nodes[node].value());

@@ -27,21 +27,21 @@
 
 namespace strata::server {
 
-// One job on one shard. A frame of a node goes through its parts in one direction: the gate checks
-// it, its chunk takes it, and the sender sends the answers that are due then. What depends on
-// whether this copy of the shard is the primary or the backup lies in PrimaryRole and BackupRole.
+// One job on one shard. A node's frame goes through the parts in one direction: the gate checks it,
+// its chunk takes it, and the sender sends the answers that are due then. What depends on the
+// copy's role, primary or backup, is in PrimaryRole and BackupRole.
 //
 // Threads: one.
 class ShardJob {
  public:
-  // All outlive it; `scratch` is the thread's, `refusals` and `cuts` are added to. If `trace` is
-  // null, the job is not traced.
+  // The arguments outlive this object; `scratch` is the thread's, `refusals` and `cuts` are added
+  // to. If `trace` is null, the job is not traced.
   ShardJob(ShardPlan plan, ShardCopy copy, const kernels::Kernels& kernels, BufferPool& pool,
            numerics::EncoderScratch* scratch, Refusals* refusals, std::vector<ShardCut>* cuts,
            std::unique_ptr<TraceLog> trace);
 
-  // HELLO binds a connection to a logical node, or to the primary, and is answered. Returns whether
-  // it is bound now.
+  // Binds a connection to a logical node, or to the primary, by its HELLO, and answers it. Returns
+  // whether it is bound now.
   bool OnHello(transport::ConnectionId connection, const wire::Frame& frame,
                const wire::Hello& hello, absl::Time now, std::vector<ShardAction>* actions);
   // Takes any other frame. REQUIRES: a HELLO has bound the connection.
@@ -65,7 +65,7 @@ class ShardJob {
                         std::vector<ShardAction>* actions);
   absl::Status ChangeView(const proto::ViewChange& change);
   uint32_t generation() const { return plan_.generation; }
-  // Returns the states of the backup and of the next one, if there are such.
+  // Returns the states of the backup and of the next one, if they exist.
   std::vector<BackupState> backup_states() const;
 
   // Answers a frame with an error and counts it.
@@ -73,11 +73,11 @@ class ShardJob {
               const std::string& reason, std::vector<ShardAction>* actions);
   const ShardCounters& counters() const { return counters_; }
   TraceLog* trace() { return trace_.log(); }
-  // Returns how far each node is, for one report after the other. It is empty if the shard holds no
-  // chunk of the job, and in reports between two looks: in a large job looking at every node's
-  // every chunk takes longer than a shard should stand still once a second.
+  // Returns the progress of each node, spread over successive reports. Empty if the shard holds no
+  // chunk of the job, and in reports between two surveys: in a large job a survey of every node's
+  // every chunk takes longer than a shard should pause once a second.
   std::vector<proto::NodeClock> NextNodeClocks();
-  // Returns the bytes that are held now. Looks at every chunk.
+  // Returns the bytes held now. Looks at every chunk.
   uint64_t MemoryBytes() const;
   // See ShardChunks. REQUIRES: no frame has come.
   absl::Status Restore(absl::Span<const ChunkImage> images) { return chunks_.Restore(images); }
@@ -93,45 +93,46 @@ class ShardJob {
   std::vector<transport::ConnectionId> Connections() const;
 
  private:
-  // The state of a copy that only its role has.
+  // The state that depends on a copy's role.
   using Role = std::variant<PrimaryRole, BackupRole>;
 
   // REQUIRES: this copy is the primary.
   PrimaryRole& primary() { return std::get<PrimaryRole>(role_); }
   bool is_primary() const { return std::holds_alternative<PrimaryRole>(role_); }
-  // The next backup is the backup from now on. REQUIRES: there is one.
+  // Makes the next backup the backup. REQUIRES: there is one.
   absl::Status TakeNext(bool is_whole, std::vector<ShardAction>* actions);
-  // Errors: FailedPrecondition: the generation is not above that of now.
+  // Errors: FailedPrecondition: the generation is not above the current one.
   absl::Status CheckNewer(uint32_t generation) const;
 
   FollowingCopy NewCopy(const std::string& address, uint32_t generation,
                         std::optional<BackupFill> fill) const;
-  // The backup to which this copy says changes; null: there is none.
+  // The backup that gets this copy's changes; null: none.
   FollowingCopy* backup() { return is_primary() ? primary().backup() : nullptr; }
   const FollowingCopy* backup() const;
-  // The backup or next one at this address, or on this connection; null: there is none.
+  // The backup or next backup at this address, or on this connection; null: none.
   FollowingCopy* CopyAt(const std::string& address);
   FollowingCopy* CopyOn(transport::ConnectionId connection);
   void PassOn(std::vector<ShardAction>* actions);
 
   std::vector<proto::NodeClock> NodeClocks() const;
-  // Refuses the frame, or says that it may be right later.
+  // Refuses the frame, or answers that it may be valid later.
   void Reject(transport::ConnectionId connection, const wire::Frame& frame, const FrameFault& fault,
               std::vector<ShardAction>* actions);
   bool OnPrimaryHello(transport::ConnectionId connection, const wire::Frame& frame,
                       const wire::Hello& hello, std::vector<ShardAction>* actions);
 
-  // The rest is a primary's. Takes what a node says, or does what is due; `made` goes to nodes,
-  // perhaps later.
+  // The rest is for a primary. Takes a node's frame, or does what is due; `made` goes to nodes,
+  // possibly later.
   void OnNodeFrame(transport::ConnectionId connection, const wire::Frame& frame, absl::Time now,
                    std::vector<ShardAction>* made);
   void OnDeadlines(absl::Time now, std::vector<ShardAction>* made);
   void OnInit(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, absl::Time now, std::vector<ShardAction>* actions);
-  // Answers an INIT that asks for the first weights.
+  // Answers an INIT that requests the first weights.
   void GiveFirst(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                  size_t chunk, std::vector<ShardAction>* actions);
-  // Says how far a node is with the chunk, or gives it the weights of a clock, once they are there.
+  // Answers with a node's progress on the chunk, or with the weights of a clock, once they are
+  // available.
   void OnPull(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
               size_t chunk, std::vector<ShardAction>* actions);
   void AnswerPulls(size_t chunk, std::vector<ShardAction>* actions);
@@ -142,8 +143,8 @@ class ShardJob {
              std::vector<ShardAction>* actions);
   void OnRetire(transport::ConnectionId connection, size_t node, const wire::Frame& frame,
                 absl::Time now, std::vector<ShardAction>* actions);
-  // Sends the answers, also to PULLs that wait, and, once they are encoded, takes the images that
-  // the chunk has cut.
+  // Sends the answers, also to waiting PULLs, and, once they are encoded, takes the images that the
+  // chunk has cut.
   void SendDue(size_t chunk, const std::vector<DueAnswer>& due, std::vector<ShardAction>* actions);
 
   ShardPlan plan_;
@@ -158,7 +159,7 @@ class ShardJob {
   WaitingPulls pulls_;
   CutCollector<ChunkImage> cuts_;
   std::vector<ShardCut>* const cuts_out_;
-  size_t reports_to_skip_ = 0;  // until the next look at all chunks
+  size_t reports_to_skip_ = 0;  // until the next survey of all chunks
   uint64_t cut_floor_ = 0;      // no images are wanted up to this clock
   NextBackup next_;
   Role role_;

@@ -29,7 +29,7 @@ absl::Status CheckView(const proto::View& view) {
   return absl::OkStatus();
 }
 
-// Nodes in order of their first rank, which must follow each other without gaps.
+// Plans the nodes in order of their first rank; ranks must be contiguous.
 absl::Status PlanNodes(const proto::JobRecord& record, ShardPlan* plan) {
   const proto::View& view = record.view();
   if (absl::Status status = CheckView(view); !status.ok()) return status;
@@ -106,7 +106,7 @@ absl::Status PlanChunks(const proto::JobRecord& record, ShardId own_shard, Shard
 
 namespace {
 
-// Returns whether the sum of a clock has no more bytes than the pushes in it.
+// Returns whether the sum of a clock has at most as many bytes as its pushes.
 bool SumsAreSmaller(const ChunkRules& rules) {
   constexpr size_t kElements = 1 << 20;
   if (rules.push_codec == wire::Codec::kSparse) return false;
@@ -151,7 +151,7 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const proto::JobRecord& record, ShardId 
     plan.backup = record.placement().backup_endpoints(shard);
   }
   plan.waits_unprotected = job.while_unprotected() == proto::Job::WAIT;
-  // Weights, optimizer state, mean square; and of each node what it has, what it was given, and a
+  // Weights, optimizer state, mean square; and per node its copy, the weights it was given, and a
   // push of each clock that may be incomplete.
   plan.copy_vectors_max = 8 + plan.nodes.size() * (4 + job.consistency().lazy().staleness());
   plan.rules.push_codec = numerics::WireCodec(job.push());

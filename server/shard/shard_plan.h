@@ -21,7 +21,7 @@ struct OwnChunk {
   ChunkId id;
   uint32_t elements = 0;
   uint64_t begin = 0;       // its first element in the arena
-  uint32_t connection = 0;  // of a node's, over which the chunk's answers go
+  uint32_t connection = 0;  // which of a node's connections carries the chunk's answers
   std::vector<OptimizerRun> runs;
 };
 
@@ -33,25 +33,25 @@ struct ShardPlan {
   uint64_t cluster = 0;
   uint32_t view = 0;
   uint32_t generation = 0;
-  uint32_t heard_from = 0;    // the generation since which nodes ask this copy of the shard
-  std::vector<NodeId> nodes;  // in order of their first rank; `ranks` goes along
+  uint32_t heard_from = 0;    // the generation since which this copy has served nodes
+  std::vector<NodeId> nodes;  // in order of their first rank; parallel to `ranks`
   NodeRanks ranks;
-  std::shared_ptr<Views> views;  // who takes part when, as far as that is decided; also in `ranks`
-  uint32_t connections = 1;      // of each node
-  bool resumes = false;          // from a checkpoint, so that no node offers first weights
-  bool lets_begin_late = false;  // nodes: in place of those that die, or as they join
+  std::shared_ptr<Views> views;  // participation over time, as far as decided; also in `ranks`
+  uint32_t connections = 1;      // per node
+  bool resumes = false;          // from a checkpoint, so no node offers first weights
+  bool lets_begin_late = false;  // nodes may start later: as replacements, or as they join
   std::vector<OwnChunk> chunks;
-  bool logs_sums = false;          // a backup is told of whole clocks, and else of each push
+  bool logs_sums = false;          // a backup gets whole clocks, and otherwise each push
   std::string backup;              // "tcp://host:port"; empty: none
   bool waits_unprotected = false;  // nodes are answered only while there is a backup
-  uint64_t copy_vectors_max = 0;   // that a ChunkCopy has, each as long as the chunk
-  // Bytes on their way to a backup that is being filled: one chunk more than that at most.
+  uint64_t copy_vectors_max = 0;   // in a ChunkCopy, each as long as the chunk
+  // Bytes in flight to a backup that is being filled: at most one chunk more than that.
   uint64_t fill_ahead_bytes = 4 << 20;
   ChunkRules rules;
 };
 
-// Returns the number of the newest change of the job's nodes that holds at the clock, counted from
-// the view on. Copies of a shard have the same nodes at a clock, or the backup does not follow.
+// Returns the number of the newest change of the job's nodes in effect at the clock. Both copies of
+// a shard must have the same nodes at a clock, or the backup does not follow.
 uint32_t ChangesBefore(const ShardPlan& plan, uint64_t clock);
 
 // Returns the bytes of weights and optimizer state in one cut. 0: there are no cuts.

@@ -31,15 +31,15 @@ struct ShardCounters {
   void Add(const ShardCounters& other);
 };
 
-// The state of the backup of a shard that lies here.
+// The state of the backup of a shard here.
 struct BackupState {
   JobId job;
   ShardId shard;
   uint32_t generation = 0;
   absl::Time waits_since =
-      absl::InfiniteFuture();  // for the oldest change that it does not confirm
+      absl::InfiniteFuture();  // of the oldest change that it has not confirmed
   absl::Status refusal;        // not OK: why it no longer follows
-  size_t chunks_missing = 0;   // that it has not been given yet
+  size_t chunks_missing = 0;   // that it has not received yet
   bool is_next = false;        // it will be the backup in this generation
 };
 

@@ -14,14 +14,14 @@
 namespace strata::server {
 namespace {
 
-// Images of a checkpoint are taken in in turns, so that other jobs and heartbeats are not held up:
-// chunks are of 16 MiB at most.
+// Images of a checkpoint are installed a few at a time, so that other jobs and heartbeats are not
+// delayed: chunks are of 16 MiB at most.
 constexpr size_t kChunksPerTurn = 4;
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 // While frames wait for room in a peer's queue.
 constexpr absl::Duration kBusyPoll = absl::Milliseconds(2);
 
-// A peer that sends rubbish without end may not fill the disk with log lines.
+// A misbehaving peer must not fill the disk with log lines.
 bool IsWorthLogging(uint64_t count) { return count <= 16 || (count & (count - 1)) == 0; }
 
 }  // namespace
@@ -60,7 +60,7 @@ absl::Status ShardThread::RunOnThread(absl::AnyInvocable<void()> closure) {
     closure();
     done.Notify();
   });
-  // Run() runs everything that was posted, also at its end.
+  // Run() runs everything that was posted, even at its end.
   if (posted.ok()) done.WaitForNotification();
   return posted;
 }
@@ -217,7 +217,7 @@ void ShardThread::OnEvent(transport::Event event) {
         LogWarning("port %d: refused a frame: %s (%d refused)", port_,
                    std::string(event.error.message()), refused_);
       }
-      // The endpoint counts frames that are not sealed, and nobody answers them.
+      // The endpoint counts frames with an invalid seal; they get no answer.
       if (!absl::IsPermissionDenied(event.error)) core_.OnMalformed(event.connection, &actions_);
       break;
     case transport::Event::Kind::kDisconnected:

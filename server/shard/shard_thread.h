@@ -30,10 +30,10 @@
 
 namespace strata::server {
 
-// One shard at work: a thread that moves frames between its endpoint and its ShardCore.
+// A running shard: a thread that moves frames between its endpoint and its ShardCore.
 //
 // Threads: Start and Stop from the owner's; all else from any thread but the shard's own. Calls
-// block until the shard has got to them, which takes as long as the frames in hand.
+// block until the shard has handled them, after the frames received so far.
 class ShardThread {
  public:
   struct Options {
@@ -41,7 +41,7 @@ class ShardThread {
     // Answers that may wait for one peer whose queue is full. Further ones are dropped, and sent
     // again when the peer resends its push.
     size_t waiting_frames_max = 4096;
-    // Is called on the shard's thread for each of ShardCore's cuts, and must not block.
+    // Called on the shard's thread for each of ShardCore's cuts; it must not block.
     std::function<void(ShardCut)> on_cut;
   };
 
@@ -61,13 +61,13 @@ class ShardThread {
     return port_;
   }
 
-  // Runs a command of ShardCore on the shard's thread, does what the shard wants done then, and
-  // waits for both: Call([&](ShardCore& core, auto* actions) { return core.Promote(..., actions);
-  // }). Errors: those of `command`; FailedPrecondition (not running).
+  // Runs a command of ShardCore on the shard's thread, performs the resulting actions, and waits
+  // for both: Call([&](ShardCore& core, auto* actions) { return core.Promote(..., actions); }).
+  // Errors: those of `command`; FailedPrecondition (not running).
   using Command = absl::FunctionRef<absl::Status(ShardCore& core, std::vector<ShardAction>*)>;
   absl::Status Call(Command command);
 
-  // These do what ShardCore's do, and more. Errors besides: FailedPrecondition (not running).
+  // As in ShardCore. Further errors: FailedPrecondition (not running).
   absl::Status Install(const proto::JobRecord& record, ShardId own_shard,
                        ShardCopy copy = ShardCopy::kPrimary);
   absl::StatusOr<bool> BeginInstall(const proto::JobRecord& record, ShardId own_shard,
@@ -83,7 +83,7 @@ class ShardThread {
   std::vector<BackupState> BackupStates();
   // Returns ShardCore's refusals, and those of connections.
   Refusals AllRefusals();
-  // Does not wait: the shard does it before the commands that are given afterwards.
+  // Does not wait: the shard does it before commands that are given later.
   void ReleaseCut(JobId job, ShardId shard, uint64_t clock);
 
  private:
@@ -98,7 +98,7 @@ class ShardThread {
   void ReleaseCuts();
   // Runs `closure` on the shard's thread and waits for it.
   absl::Status RunOnThread(absl::AnyInvocable<void()> closure);
-  // Returns what `ask` returns on the shard's thread; an empty answer if that is not running.
+  // Returns the result of `ask` on the shard's thread; empty if that is not running.
   template <typename Ask>
   std::invoke_result_t<Ask> AskOnThread(Ask ask);
 
@@ -115,11 +115,11 @@ class ShardThread {
   std::thread thread_;
   std::atomic<bool> stopping_ = false;
   absl::Mutex mutex_;
-  std::vector<HeldCut> released_ ABSL_GUARDED_BY(mutex_);  // no more than the shard has cut
+  std::vector<HeldCut> released_ ABSL_GUARDED_BY(mutex_);  // at most what the shard has cut
 
   // Owned by the shard's thread:
   ShardCore core_;
-  uint64_t refused_ = 0;  // frames whose refusal could have been logged
+  uint64_t refused_ = 0;  // refusals that were eligible for the log
   std::vector<ShardAction> actions_;
   FrameBacklog backlog_;
 };

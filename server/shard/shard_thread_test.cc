@@ -166,7 +166,7 @@ TEST(ShardThread, LettingGoOfCutsDoesNotWaitForABusyShard) {
 }
 
 // An endpoint whose peers take nothing until told to: frames wait in the shard, in order and up to
-// a bound, and leave when there is room.
+// a limit, and leave when there is room.
 class StubbornEndpoint : public transport::Endpoint {
  public:
   absl::StatusOr<int> Listen(const std::string&) override { return 1; }
@@ -234,7 +234,7 @@ TEST(ShardThread, AnswersWaitForAFullPeerInOrderAndUpToTheirBound) {
   for (uint32_t chunk = 0; chunk < 4; ++chunk) {
     endpoint->Arrive(InitFrame(record, 0, chunk, std::vector<float>(1024)));
   }
-  // All five were handled once this has run behind them.
+  // All five have been handled once this has run after them.
   while (shard.Counters().at(JobId(record.job_id())).bytes_received < 4 * 4096) {
   }
   endpoint->MakeRoom();
@@ -247,7 +247,7 @@ TEST(ShardThread, AnswersWaitForAFullPeerInOrderAndUpToTheirBound) {
   EXPECT_EQ(sent[2].header.chunk, 1u);
 }
 
-// Memory of one job's, by its blocks.
+// The memory of one job, with its blocks.
 class JobMemory final : public BlockSource {
  public:
   std::byte* Take(size_t bytes) override {
@@ -272,7 +272,7 @@ class JobMemory final : public BlockSource {
   std::set<const std::byte*> blocks_ ABSL_GUARDED_BY(mutex_);
 };
 
-// An endpoint that keeps what it was told of memory.
+// An endpoint that records what it is told about memory.
 class MemoryEndpoint final : public StubbornEndpoint {
  public:
   MemoryEndpoint() { MakeRoom(); }
@@ -284,7 +284,7 @@ class MemoryEndpoint final : public StubbornEndpoint {
     admitted[connection.value()] = memory;
   }
 
-  // The shard's thread writes them.
+  // Written by the shard's thread.
   std::vector<std::shared_ptr<JobMemory>> made;
   std::map<uint64_t, std::shared_ptr<BlockSource>> admitted;
 };
@@ -309,7 +309,7 @@ TEST(ShardThread, APeerIsHandedTheMemoryOfItsOwnJobAndOfNoOther) {
     endpoint->Arrive(InitFrame(job, 0, 0, std::vector<float>(1024, 1)), connection);
     endpoint->Arrive(PushFrame(job, 0, 0, 0, std::vector<float>(1024, 1), 4), connection);
   }
-  // Somebody of the one job, who asks for the other's.
+  // A member of one job that asks for the other's memory.
   proto::JobRecord wrong = jobs[1];
   wrong.set_token(jobs[0].token());
   endpoint->Arrive(HelloFrame(wrong, 0), ConnectionId(9));
@@ -320,7 +320,7 @@ TEST(ShardThread, APeerIsHandedTheMemoryOfItsOwnJobAndOfNoOther) {
   ASSERT_EQ(endpoint->admitted.size(), 2u) << "and not the third peer";
   EXPECT_EQ(endpoint->admitted[7], endpoint->made[0]);
   EXPECT_EQ(endpoint->admitted[8], endpoint->made[1]);
-  // It is the memory where the job's answers are, and no other's.
+  // It is the memory that holds the job's answers, and no other job's.
   size_t answers = 0;
   for (const Frame& frame : endpoint->AwaitSent(7)) {
     if (frame.header.op != Op::kAnswer) continue;

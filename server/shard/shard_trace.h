@@ -12,21 +12,21 @@
 
 namespace strata::server {
 
-// Notes a shard's part of a job's trace: how long each push waits for what completes its clock,
-// what completing and applying it takes, and its answer.
+// Records a shard's part of a job's trace: how long each push waits for its clock to complete, the
+// time to complete and apply it, and its answer.
 //
-// Threads: one. `log` null: nothing is noted.
+// Threads: one. If `log` is null, nothing is recorded.
 class ShardTrace {
  public:
   explicit ShardTrace(std::unique_ptr<TraceLog> log) : log_(std::move(log)) {}
 
   TraceLog* log() const { return log_.get(); }
 
-  // Something has come that may make answers due.
+  // Something arrived that may make answers due.
   void OnArrival();
   // The frame that arrived is a new push.
   void OnPush(NodeId node, ChunkId chunk, uint64_t clock);
-  // The push has been taken, and the weights changed.
+  // The push was accepted, and the weights changed.
   void OnApplied(NodeId node, ChunkId chunk, uint64_t clock);
   // A push is about to be answered, for the first time.
   void OnDue(NodeId node, ChunkId chunk, uint64_t clock);
@@ -35,8 +35,8 @@ class ShardTrace {
   bool Wants(uint64_t clock) const { return log_ != nullptr && log_->Wants(log_->StepOf(clock)); }
 
   const std::unique_ptr<TraceLog> log_;
-  absl::Time arrived_at_;  // what is in hand
-  // When pushes that wait for their answers came. A node has one for each chunk.
+  absl::Time arrived_at_;  // arrival of the current frame
+  // Arrival times of unanswered pushes; a node has one per chunk.
   absl::flat_hash_map<std::pair<NodeId, ChunkId>, absl::Time> came_at_;
 };
 

@@ -10,8 +10,8 @@
 
 namespace strata::server {
 
-// Questions of nodes for weights of a clock that has not come yet; of each node one of a chunk at
-// most: what it asks again takes the place of what it has asked before.
+// Requests of nodes for weights of a clock that has not come yet. A node has at most one per chunk:
+// a later request replaces an earlier one.
 //
 // Threads: one.
 class WaitingPulls {
@@ -23,9 +23,9 @@ class WaitingPulls {
   };
 
   void Add(size_t chunk, const Pull& pull);
-  // Returns those of the chunk, in order of the nodes, which wait no more.
+  // Removes and returns those of the chunk, in order of the nodes.
   std::vector<Pull> Take(size_t chunk);
-  // The connection is gone: what was asked there is asked again elsewhere.
+  // The connection is gone: the node repeats its request elsewhere.
   void Forget(transport::ConnectionId connection);
 
  private:

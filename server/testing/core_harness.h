@@ -12,44 +12,44 @@
 
 namespace strata::server {
 
-// A core for tests, with a time that the test moves and a record of what it wanted done.
+// A coordinator core for tests, with a time that the test advances and a record of its actions.
 class CoreHarness : private CoordinatorActions {
  public:
   explicit CoreHarness(CoordinatorCore::Options options = {});
 
-  // Begins a new coordinator process with what the old one had saved. Connections are gone.
+  // Starts a new coordinator process with the saved state of the old one. Connections are gone.
   void Restart();
 
-  // Connects and registers; `daemon_id` 0: one of the name's own. Returns the session.
+  // Connects and registers; `daemon_id` 0: a default for the name. Returns the session.
   SessionId JoinWorker(const std::string& name, uint32_t slots,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0);
-  // One that only stands in.
+  // Joins a stand-in.
   SessionId JoinStandIn(const std::string& name, uint32_t slots,
                         const std::vector<uint32_t>& running = {});
   SessionId JoinServer(const std::string& name, uint32_t shards,
                        const std::vector<uint32_t>& running = {}, uint64_t daemon_id = 0,
                        const std::string& address = "host");
-  // Sets what daemons of this name say of their host when they join; they say nothing otherwise.
+  // Sets the host that daemons of this name report when they join; by default none.
   void SetHost(const std::string& name, const std::string& host, double link_bytes_per_s = 0);
-  // Sets what they say of their GPUs; they have none otherwise.
+  // Sets the GPUs that they report; by default none.
   void SetGpus(const std::string& name, uint32_t gpus, uint32_t ranks_per_gpu = 1);
-  // Sets the version of the protocol that they speak; it is the newest otherwise.
+  // Sets their protocol version; by default the newest.
   void SetProtocol(const std::string& name, uint32_t version) { protocols_[name] = version; }
   void Disconnect(const std::string& name);
-  // Says the daemon's newest Register again, on a connection of somebody else.
+  // Repeats the daemon's newest Register on another connection.
   void Repeat(const std::string& name, SessionId session);
-  // Sets what the worker says of this address from now on when it is asked to try it: an empty
-  // error stands for reached, as all are at first, and none for no answer.
+  // Sets the worker's result for this address from now on: an empty error stands for reached, the
+  // default; nullopt for no answer.
   void SetReach(const std::string& worker, const std::string& address,
                 std::optional<std::string> error);
-  // Moves the time in small steps; daemons that are connected send heartbeats unless silenced.
+  // Advances the time in small steps; connected daemons send heartbeats unless silenced.
   void Advance(absl::Duration by, const std::string& silent = "");
-  // Moves the time at once: the coordinator stands still, and its first tick comes before what the
-  // daemons said meanwhile.
+  // Advances the time at once: the coordinator is paused, and its first tick comes before the
+  // daemons' messages.
   void Stall(absl::Duration by);
 
-  // Messages of daemons are about the attempt that they were last told to begin; SetAttempt changes
-  // that until they are told of another one. So it is with the incarnation of a worker's node.
+  // Daemons' messages carry the attempt that they were last told to begin; SetAttempt overrides
+  // that until the next command. The same holds for the incarnation of a worker's node.
   void SetAttempt(uint32_t job, uint32_t attempt) { attempts_[job] = attempt; }
   void SetIncarnation(const std::string& worker, uint32_t job, uint32_t incarnation) {
     incarnations_[{worker, job}] = incarnation;
@@ -58,19 +58,20 @@ class CoreHarness : private CoordinatorActions {
   void Ready(const std::string& worker, const proto::NodeReady& message);
   void Installed(const std::string& server, uint32_t job, const std::string& error = "",
                  bool is_damaged = false);
-  // A server has written, or not, the part of a checkpoint that a shard of the newest attempt has.
+  // The server reports that it has written, or not, the checkpoint part of a shard of the newest
+  // attempt.
   void WritePart(const std::string& server, uint32_t job, uint64_t clock, uint32_t shard,
                  const std::string& error = "");
-  // After so many steps of each rank, if that is known.
+  // After `steps` steps of each rank, if given.
   void Finished(const std::string& worker, uint32_t job,
                 std::optional<uint64_t> steps = std::nullopt);
   void Failed(const std::string& worker, uint32_t job, const std::string& reason);
   void Report(const std::string& worker, uint32_t job, uint32_t rank, uint64_t end_step);
-  // The heartbeat of a worker that plays the node: its ranks have made so many steps.
+  // The worker's heartbeat reports how many steps the node's ranks have made.
   void SayActivity(const std::string& worker, uint32_t job, uint32_t node, uint64_t steps,
                    std::optional<uint64_t> rejoined_step = std::nullopt);
   void Send(const std::string& daemon, const proto::DaemonMessage& message);
-  // Submits and brings the job to training on the workers and servers given.
+  // Submits a job and brings it to training on the given workers and servers.
   uint32_t Train(const proto::Job& job, const std::vector<std::string>& workers,
                  const std::vector<std::string>& servers);
 
@@ -82,10 +83,10 @@ class CoreHarness : private CoordinatorActions {
   uint32_t Submit(const proto::Job& job, const std::string& resume_dir = "");
   proto::JobStatus Status(uint32_t job);
 
-  // Returns what was sent to the daemon since the last call: "StartNode 1", "RunNode 1", "StopNode
+  // Returns the messages to the daemon since the last call: "StartNode 1", "RunNode 1", "StopNode
   // 1", ...
   std::vector<std::string> Sent(const std::string& daemon);
-  // Returns the newest message to a daemon that has this kind.
+  // Returns the newest message of this kind to a daemon.
   proto::CoordinatorMessage Newest(const std::string& daemon,
                                    proto::CoordinatorMessage::MessageCase kind);
 
@@ -93,10 +94,10 @@ class CoreHarness : private CoordinatorActions {
   absl::Time now() const { return now_; }
   const std::vector<proto::FollowEvent>& events() const { return events_; }
   const std::map<uint32_t, proto::StoredJob>& stored() const { return stored_; }
-  // The state that an older coordinator has saved, to be changed before Restart.
+  // The state that an older coordinator saved, to be changed before Restart.
   proto::StoredJob* stored_to_change(uint32_t job) { return &stored_.at(job); }
   bool IsClosed(SessionId session) const;
-  // The lines about who holds a job up.
+  // The log lines about who blocks a job.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void FailNextPersist() { fail_persist_ = true; }
   // The coordinator's requests to stores since the last call; tests answer.
@@ -137,7 +138,7 @@ class CoreHarness : private CoordinatorActions {
   std::map<std::string, uint32_t> protocols_;
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::vector<proto::CoordinatorMessage>> sent_;
-  std::map<std::string, size_t> returned_;  // how many of sent_ Sent has returned
+  std::map<std::string, size_t> returned_;  // how many of sent_ were returned by Sent
   std::vector<std::pair<std::string, proto::TryPeers>> tries_;  // not answered yet
   std::map<std::string, std::map<std::string, std::optional<std::string>>> reach_;
   std::vector<SessionId> closed_;

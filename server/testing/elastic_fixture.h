@@ -10,8 +10,8 @@
 
 namespace strata::server {
 
-// A job whose nodes may join and leave it, with one rank each: 2 to begin with, on w1 and w2, 1 at
-// least, 4 at most. Each of w3 and later could play one of them.
+// A job whose nodes may join and leave, with one rank each: 2 at first, on w1 and w2, at least 1,
+// at most 4. Each of w3 and later could take one of them.
 class ElasticFixture : public ::testing::Test {
  protected:
   using Message = proto::CoordinatorMessage;
@@ -29,7 +29,7 @@ class ElasticFixture : public ::testing::Test {
     job.set_chunk_elements(256);
     return job;
   }
-  // The same, whose nodes are begun again when they die.
+  // The same job, with nodes that are restarted when they die.
   static proto::Job ReplacedJob() {
     proto::Job job = Job();
     job.mutable_replace()->set_per_hour(10);
@@ -51,13 +51,13 @@ class ElasticFixture : public ::testing::Test {
   void ForgetSent() {
     for (const char* daemon : {"s1", "s2", "w1", "w2", "w3", "w4", "w5"}) cluster_.Sent(daemon);
   }
-  // A worker joins the cluster, and a node of the job begins there.
+  // A worker joins the cluster, and a node of the job starts there.
   void Join(const std::string& worker) {
     cluster_.JoinWorker(worker, 1);
     cluster_.Advance(absl::Seconds(1));
     cluster_.Ready(worker, Layout(job_));
   }
-  // The number that nodes were last asked about.
+  // The number of the question that the node was last asked.
   uint32_t Asked(const std::string& worker) {
     return cluster_.Newest(worker, Message::kProposeView).propose_view().number();
   }
@@ -86,7 +86,7 @@ class ElasticFixture : public ::testing::Test {
   proto::ViewChange AnnouncedChange(const std::string& daemon) {
     return cluster_.Newest(daemon, Message::kChangeView).change_view();
   }
-  // Node 2 joins on w3 with step 40.
+  // Node 2 joins on w3 at step 40.
   void LetJoin() {
     Join("w3");
     Promise("w1", 0, 40);

@@ -220,7 +220,7 @@ class EtcdProxy::Service {
   Kv kv_;
   Lease lease_;
   int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;  // the last: its threads use all of it
+  std::unique_ptr<grpc::Server> server_;  // last member: its threads use the others
 };
 
 EtcdProxy::EtcdProxy(const std::string& etcd) : service_(std::make_unique<Service>(etcd)) {}

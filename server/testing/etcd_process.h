@@ -17,7 +17,7 @@ namespace strata::server {
 inline constexpr char kEtcd[] = "/usr/bin/etcd";
 inline constexpr absl::Duration kEtcdStartMax = absl::Seconds(60);
 inline constexpr absl::Duration kEtcdLook = absl::Milliseconds(500);
-inline constexpr int kEtcdStartsMax = 5;  // somebody else may take a port that was free
+inline constexpr int kEtcdStartsMax = 5;  // another process may take a port that was free
 // Errors: NotFound: the program is not installed.
 absl::Status CheckEtcdIsThere();
 
@@ -26,15 +26,15 @@ absl::Status CheckEtcdIsThere();
 class EtcdProcess {
  public:
   struct Options {
-    // Files in PEM: etcd speaks TLS and wants a certificate of the same authority to be shown.
+    // Files in PEM: etcd speaks TLS and requires a certificate of the same authority.
     std::string ca_file = {};
     std::string cert_file = {};
     std::string key_file = {};
     std::vector<std::string> more = {};  // options of etcd
   };
 
-  // Waits until it answers. Errors: names what is wrong, as that the package is missing; what etcd
-  // wrote is in the folder's etcd.log.
+  // Waits until it answers. Errors name the cause, such as a missing package; etcd's output is in
+  // the folder's etcd.log.
   static absl::StatusOr<std::unique_ptr<EtcdProcess>> Start(const std::string& folder,
                                                             const Options& options);
   static absl::StatusOr<std::unique_ptr<EtcdProcess>> Start(const std::string& folder) {
@@ -46,9 +46,9 @@ class EtcdProcess {
   EtcdClient::Options ClientOptions(absl::Duration deadline = absl::Seconds(20)) const;
   std::shared_ptr<EtcdClient> Client(absl::Duration deadline = absl::Seconds(20)) const;
 
-  // After SIGSTOP all of its threads stand still.
+  // After SIGSTOP all of its threads are paused.
   void Signal(int signal);
-  // As by a crash; Restart begins it again with its data and ports.
+  // Kills it; Restart starts it again with its data and ports.
   void Kill();
   absl::Status Restart();
 
@@ -62,18 +62,19 @@ class EtcdProcess {
   std::unique_ptr<Process> process_;
 };
 
-// Passes the calls of one client on to an etcd, but for what a test wants done to its transactions.
+// Passes the calls of one client on to an etcd, and manipulates its transactions for a test.
 class EtcdProxy {
  public:
   explicit EtcdProxy(const std::string& etcd);
-  ~EtcdProxy();  // nothing is held then
+  ~EtcdProxy();  // releases held transactions
 
   std::string endpoint() const;
 
-  // The next transactions are made, and their callers told that etcd is not there.
+  // The next `count` transactions are made, but their callers get an error as if etcd were
+  // unreachable.
   void LoseAnswers(int count);
-  // The next transaction waits here, also when its caller does no longer, until ReleaseHeld, which
-  // returns once it has been passed on and answered; whether its comparisons held.
+  // Holds the next transaction, even after its caller has given up, until ReleaseHeld, which passes
+  // it on and returns whether its comparisons succeeded.
   void HoldNext();
   bool ReleaseHeld();
 

@@ -135,7 +135,7 @@ void FakeDaemon::Train(const proto::RunNode& run) {
       report->set_samples(640);
       report->set_loss_sum(640);
       report->set_wall_s(1);
-      Send(message);  // reports of other nodes' ranks are not taken from this one
+      Send(message);  // reports of other nodes' ranks are not accepted from this one
     }
   }
 }

@@ -17,9 +17,9 @@
 
 namespace strata::server {
 
-// A worker or server for tests, which does what it is told at once, over a real session. A worker
-// says that it is ready, and when told to train reports one window of steps per rank; it finishes
-// when the test says so.
+// A worker or server for tests that obeys commands at once, over a real session. A worker reports
+// that it is ready, and when told to train reports one window of steps per rank; it finishes when
+// the test says so.
 class FakeDaemon {
  public:
   static proto::Register Worker(const std::string& name, uint32_t slots);
@@ -27,7 +27,7 @@ class FakeDaemon {
 
   FakeDaemon(const std::string& coordinator, proto::Register registration,
              control::Credentials credentials = control::Credentials::Insecure());
-  // `keys` has the daemon's.
+  // `keys`: the daemon's keys.
   FakeDaemon(const std::string& coordinator, const proto::Register& registration,
              keys::KeyFolder* keys);
   ~FakeDaemon();
@@ -41,7 +41,7 @@ class FakeDaemon {
   void Send(proto::DaemonMessage message) { session_->Send(std::move(message)); }
   void Finish(uint32_t job);
 
-  // Returns whether a message of this kind came for the job, and waits up to 20 s for it.
+  // Waits up to 20 s for a message of this kind for the job; returns whether it came.
   bool WaitFor(proto::CoordinatorMessage::MessageCase kind, uint32_t job);
   int Count(proto::CoordinatorMessage::MessageCase kind);
   // Waits up to 20 s for the session's end.

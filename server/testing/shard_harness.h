@@ -52,14 +52,14 @@ wire::Frame ControlFrame(const proto::JobRecord& record, wire::Op op, uint32_t n
 Bytes ToBytes(const std::vector<float>& values);
 std::vector<float> ToFloats(const wire::Frame& frame);
 
-// A frame and the connection that it leaves on.
+// A sent frame and its connection.
 struct Sent {
   transport::ConnectionId connection;
   wire::Frame frame;
 };
 
-// One shard and its connections. Every frame that leaves is checked: it survives encoding and
-// decoding, and an error is never longer than what it answers.
+// One shard and its connections. Every sent frame is checked: it survives encoding and decoding,
+// and an error is never longer than the frame that it answers.
 class ShardHarness {
  public:
   // See ShardCore.
@@ -68,21 +68,21 @@ class ShardHarness {
   ShardCore& core() { return core_; }
   // A connection without HELLO.
   transport::ConnectionId Connect() { return transport::ConnectionId(++connections_); }
-  // One with HELLO, which must succeed.
+  // A connection with HELLO, which must succeed.
   transport::ConnectionId Join(const proto::JobRecord& record, uint32_t node,
                                uint32_t incarnation = 1, uint32_t connection = 0,
                                uint32_t shard = 0);
-  // When frames are delivered; goes forward. What is due by then comes back.
+  // Advances the time at which frames are delivered. Returns what was due by then.
   std::vector<Sent> PassTime(absl::Duration duration);
-  // Delivers a frame; what the shard sends in return, in order.
+  // Delivers a frame; returns what the shard sends in return, in order.
   std::vector<Sent> Deliver(transport::ConnectionId connection, const wire::Frame& frame);
-  // Does the same where exactly one frame must come back.
+  // The same if exactly one frame must come back.
   wire::Frame DeliverForOne(transport::ConnectionId connection, const wire::Frame& frame);
   // The connection is gone.
   void Lose(transport::ConnectionId connection);
 
  private:
-  // `answered`: what the actions are for; null: time.
+  // `answered`: the frame that caused the actions; null: time.
   std::vector<Sent> Check(std::vector<ShardAction> actions, transport::ConnectionId connection,
                           const wire::Frame* answered);
 
@@ -91,8 +91,8 @@ class ShardHarness {
   uint64_t connections_ = 0;
 };
 
-// A node's end, for tests of shards that have sockets: an endpoint with one connection to a shard
-// of this host, which HELLO has opened.
+// A node for tests of shards with sockets: an endpoint with one connection to a shard of this host,
+// opened by HELLO.
 //
 // Threads: one.
 class SocketNode {
@@ -107,7 +107,7 @@ class SocketNode {
 
   void Send(const wire::Frame& frame) { EXPECT_TRUE(endpoint_->Send(connection_, frame).ok()); }
 
-  // The next frame; an empty header's op is kHello where none came in time.
+  // The next frame; if none came in time, an empty header, whose op is kHello.
   wire::Frame Receive(absl::Duration patience = absl::Seconds(60)) {
     const absl::Time deadline = absl::Now() + patience;
     while (next_ == events_.size() && absl::Now() < deadline) {
@@ -128,11 +128,10 @@ class SocketNode {
   size_t next_ = 0;
 };
 
-// Looks at the weights of a chunk that began with zeros, in a job with a quorum in which each push
-// of one sample adds `each` to a weight of its own. A clock's mean is over the pushes that it
-// holds, so that each of k pushes adds each / k, and there are k such weights for each clock of k.
-// Fails the test where a push counts for nothing, or is in two clocks. Returns how many pushes are
-// in clocks of how many.
+// Analyzes the weights of a chunk that began with zeros, in a job with a quorum in which each push
+// of one sample adds `each` to a weight of its own. A clock's mean is over its pushes, so each of k
+// pushes adds each / k, and there are k such weights for each clock of k pushes. Fails the test if
+// a push does not count, or counts in two clocks. Returns by k the number of pushes in clocks of k.
 inline std::map<uint32_t, uint32_t> PushesByClockSize(absl::Span<const float> weights, float each) {
   std::map<uint32_t, uint32_t> pushes;
   for (const float weight : weights) {

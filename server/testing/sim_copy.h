@@ -16,7 +16,7 @@
 
 namespace strata::server {
 
-// One copy of a shard over a simulated network: a core and its endpoint, at work as in ShardThread.
+// One copy of a shard over a simulated network: a core and its endpoint, working as in ShardThread.
 // Only a former primary may be refused, or a node that looks for a shard that has left.
 //
 // Threads: one.
@@ -38,14 +38,14 @@ class SimCopy {
     what(&actions_);
     Execute();
   }
-  // A process that is stopped does nothing until it is continued.
+  // A stopped process does nothing until it is continued.
   void Stop() { stopped_ = true; }
   void GoOn() {
     stopped_ = false;
     if (endpoint_ != nullptr) OnReady();
   }
   void Die() { endpoint_.reset(); }
-  // Shards may be removed here while there are nodes that look for them.
+  // Shards may be removed here while nodes still look for them.
   void LetShardsLeave() { shards_leave_ = true; }
   bool is_alive() const { return endpoint_ != nullptr; }
 
@@ -77,13 +77,13 @@ class SimCopy {
   void Execute(const ShardAction& action) {
     if (!is_alive()) return;
     if (action.kind == ShardAction::Kind::kSend) {
-      // A former primary is told so.
+      // A former primary gets such an answer.
       const wire::Header& header = action.frame.header;
       const bool has_left = shards_leave_ && header.error == wire::ErrorCode::kWrongJob;
       if (header.op == wire::Op::kError && !has_left) {
         EXPECT_EQ(header.error, wire::ErrorCode::kFenced) << wire::Describe(header);
       }
-      // Frames to a connection that is gone are lost.
+      // Frames to a closed connection are lost.
       endpoint_->Send(action.connection, action.frame).IgnoreError();
     } else if (action.kind == ShardAction::Kind::kClose) {
       endpoint_->Close(action.connection);

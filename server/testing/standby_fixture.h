@@ -32,7 +32,7 @@ class StandingCoordinator {
   absl::Status Start() { return coordinator_->Start(); }
   void Stop() { coordinator_->Stop(); }
   std::string address() const { return absl::StrCat("127.0.0.1:", coordinator_->port()); }
-  // Waits for what it says when it does not lead any more; nullopt: nothing for a minute.
+  // Waits up to a minute for its status when it loses the lead; nullopt: none came.
   std::optional<absl::Status> WaitLost() {
     absl::MutexLock lock(&mutex_);
     const auto is_lost = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return lost_.has_value(); };
@@ -63,7 +63,7 @@ class StandbyFixture : public ::testing::Test {
     etcd_ = *std::move(etcd);
   }
 
-  // Each with a folder of its own.
+  // Each coordinator has a folder of its own.
   Coordinator::Options OptionsOf(const std::string& name) {
     Coordinator::Options options;
     options.listen = "127.0.0.1:0";
@@ -90,7 +90,7 @@ class StandbyFixture : public ::testing::Test {
     return job;
   }
 
-  // The job's status once it has this state; whatever it is after a minute.
+  // Returns the job's status once it has this state, or whatever it is after a minute.
   static proto::JobStatus WaitForState(control::CoordinatorClient& client, JobId job,
                                        proto::JobState state) {
     const absl::Time deadline = absl::Now() + absl::Minutes(1);

@@ -14,7 +14,7 @@ namespace strata::server {
 inline const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
 
 // Nodes 0 and 1 (w1, w2) with ranks 0, 1 and 2, 3, one server s1 with one shard, at step 57 of a
-// job of 61 chunks. Everybody has just spoken and moved; tests change what differs.
+// job of 61 chunks. All have just reported and progressed; tests change what differs.
 class DiagnosisTest : public ::testing::Test {
  protected:
   DiagnosisTest() {
@@ -67,7 +67,7 @@ class DiagnosisTest : public ::testing::Test {
   proto::ShardActivity& line(int n) { return *activities_[n].mutable_shards(0); }
   ShardScene& shard() { return scene_.shards[0]; }
 
-  // All but one rank have published step 57 and wait: for `seconds`.
+  // All ranks but one have published step 57 and have waited for `seconds`.
   void WaitAllBut(int culprit, int64_t seconds) {
     for (int r = 0; r < 4; ++r) {
       rank(r).set_idle_ms(seconds * 1000);

@@ -27,7 +27,7 @@ std::vector<uint32_t> IndicesOf(const std::vector<proto::Gpu>& gpus) {
   return indices;
 }
 
-// Of this node.
+// Returns the ranks of this node.
 uint32_t RanksOf(const proto::StartNode& start) {
   for (const proto::LogicalNode& node : start.record().view().nodes()) {
     if (node.node() == start.node()) return node.ranks();
@@ -134,7 +134,7 @@ absl::Status Agent::Start() {
   if (options_.passed_signals != nullptr) {
     loop_.Watch(options_.passed_signals->fd(), POLLIN, [this](short) { PassSignalsOn(); });
   }
-  // Children die with the thread that starts them, which is this one.
+  // Children die with the thread that starts them, which is the loop's.
   thread_ = std::thread([this] { loop_.Run(); });
   return session_->Start();
 }
@@ -204,19 +204,19 @@ void Agent::OnMessage(const proto::CoordinatorMessage& message) {
 
 void Agent::StartNode(const proto::StartNode& start) {
   uint32_t id = start.record().job_id();
-  if (ending_) return;  // the session's end fails the job
+  if (ending_) return;  // the end of the session fails the job
   const NodeProcesses wanted = NodeProcesses::Of(start);
   if (auto found = jobs_.find(id); found != jobs_.end()) {
     const NodeProcesses running = found->second->which();
     if (running == wanted) return found->second->RepeatReady();
     if (!wanted.Replaces(running)) return;
-    // Those before are about to be gone.
+    // The previous processes are about to exit.
     found->second->Stop();
     const auto [next, is_new] = next_.try_emplace(id, start);
     if (!is_new && wanted.Replaces(NodeProcesses::Of(next->second))) next->second = start;
     return;
   }
-  // A repetition, too; the session tells again how the job ended here.
+  // A repeated command; the session reports again how the job ended here.
   const auto is_it = [&](const Ended& ended) {
     return ended.job == id && !wanted.Replaces(ended.processes);
   };
@@ -317,7 +317,7 @@ proto::Heartbeat Agent::Heartbeat() {
 
 absl::Status Agent::Admit(const proto::StartNode& start, const proto::Job& job,
                           const proto::Layout& layout, const proto::Placement& placement) {
-  // A rank with no exchange has all of its memory to itself.
+  // A rank without an exchange has all of its memory to itself.
   if (job.exchange() == proto::Job::NONE) return absl::OkStatus();
   const JobId id(start.record().job_id());
   absl::Status status =
@@ -331,7 +331,7 @@ absl::Status Agent::Admit(const proto::StartNode& start, const proto::Job& job,
 void Agent::Append(const proto::JobMetrics& metrics) {
   auto found = jobs_.find(metrics.job_id());
   if (found != jobs_.end()) return found->second->Append(metrics.record());
-  // The newest attempt's. The job is over: nobody is left to tell when this fails.
+  // The newest attempt's. The job is over: a failure can no longer be reported.
   const auto ended = std::find_if(ended_.rbegin(), ended_.rend(),
                                   [&](const Ended& one) { return one.job == metrics.job_id(); });
   if (ended == ended_.rend()) return;

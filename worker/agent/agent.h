@@ -41,29 +41,30 @@ struct AgentOptions {
   std::string coordinator;            // HOST:PORT, unix:/PATH
   control::Credentials credentials;   // with a HOST:PORT
   std::string name;                   // unique in the cluster
-  std::string address = "127.0.0.1";  // host under which peers know this node
-  std::string listen;                 // what aggregators bind to; empty: address
+  std::string address = "127.0.0.1";  // host name at which peers reach this node
+  std::string listen;                 // address that aggregators bind to; empty: `address`
   net::HostLink link;                 // of the host, for placements
-  // Ports of aggregators that all-reduce: one a job at a time; 0: any free ones.
+  // Ports for aggregators that all-reduce, one per job at a time; 0: any free ones.
   uint32_t peer_port = 0;
-  uint32_t peer_port_last = 0;  // 0: peer_port alone
+  uint32_t peer_port_last = 0;  // last port of the range; 0: only peer_port
   uint32_t slots = 1;           // ranks that may run here at once; 1 to 1024
-  bool stands_in = false;       // takes only nodes that have died, where no other worker has room
-  // The GPUs by ascending index, the ranks on each at once, and device::LoadPlugin's argument for
+  bool stands_in = false;       // takes only nodes that died elsewhere, if no other worker has room
+  // The GPUs by ascending index, the ranks per GPU at once, and device::LoadPlugin's argument for
   // the ranks, valid in any directory.
   std::vector<proto::Gpu> gpus;
   uint32_t ranks_per_gpu = 1;
   std::string device_plugin;
   std::string runs_dir = "strata-runs";   // parent of run directories
-  bool shares_runs = false;               // others may read them, as the umask says
+  bool shares_runs = false;               // others may read them, as far as the umask permits
   std::string binary = "/proc/self/exe";  // executable of `strata rank` and so on
   WorkerLimits limits;
-  // Bounds for descriptors: a node's connections to shards, logs that are read at once.
+  // Limits that determine the number of descriptors: a node's connections to shards, logs that are
+  // read at once.
   uint32_t shards_max = kConnectionsPerNodeMax;
   uint32_t open_logs_max = kOpenLogsMax;
   absl::Duration connect_deadline = absl::Seconds(30);
   absl::Duration reconnect_deadline = absl::Seconds(60);
-  // Signals that all ranks here get; outlives the agent. Null: none.
+  // Signals passed on to all ranks here; outlives the agent. Null: none.
   PassedSignals* passed_signals = nullptr;
 
   // Errors: InvalidArgument naming the option.
@@ -75,19 +76,19 @@ struct AgentOptions {
 // Threads: Start and Stop from one thread; `on_lost` is called from the loop's.
 class Agent {
  public:
-  // `on_lost`: the coordinator has refused this daemon or cannot be reached for good; one line for
-  // the user. Jobs have been ended; call Stop. Errors: InvalidArgument.
+  // `on_lost`: the coordinator has refused this daemon or is unreachable for good; one line for the
+  // user. Jobs have been ended; call Stop. Errors: InvalidArgument.
   static absl::StatusOr<std::unique_ptr<Agent>> Create(
       AgentOptions options, std::function<void(const absl::Status&)> on_lost);
   ~Agent();
 
-  // Blocks until registered. Errors: ResourceExhausted (fewer file descriptors than the slots ask
-  // for, naming both), and see control::Session::Start.
+  // Blocks until registered. Errors: ResourceExhausted (fewer file descriptors than the slots
+  // require, naming both), and see control::Session::Start.
   absl::Status Start();
-  // Tells the coordinator that this daemon ends before long: it gets nothing new, and its nodes
-  // leave jobs that let them. REQUIRES: Start has succeeded.
+  // Tells the coordinator that this daemon stops soon: it gets nothing new, and its nodes leave
+  // jobs that permit it. REQUIRES: Start has succeeded.
   void Leave();
-  // True if no job has processes here.
+  // Returns whether no job has processes here.
   bool is_idle();
   // Ends all jobs (each is reported as failed), waits for their processes and signs off.
   // Idempotent.
@@ -98,14 +99,14 @@ class Agent {
 
   void OnMessage(const proto::CoordinatorMessage& message);
   void StartNode(const proto::StartNode& start);
-  // Returns the job whose attempt the message is about. Null: it is not here.
+  // Returns the job of the message's attempt. Null: it is not here.
   template <typename Message>
   JobProcesses* FindJob(const Message& message) {
     const auto found = jobs_.find(message.job_id());
     const bool is_here = found != jobs_.end() && found->second->attempt() == message.attempt();
     return is_here ? found->second.get() : nullptr;
   }
-  // The processes that `message` is about, if they are here, hear of it as `down`.
+  // Passes `message` as `down` to the processes that it is about, if they are here.
   template <typename Message>
   void Tell(const Message& message, const proto::AgentMessage& down) {
     if (JobProcesses* job = FindJob(message)) job->Tell(down);
@@ -115,7 +116,7 @@ class Agent {
   proto::Register Registration() const;
   void Append(const proto::JobMetrics& metrics);
   void EndJobs(const std::string& reason, std::function<void()> then);
-  // Looks at what the jobs do, and again later as long as there are any.
+  // Polls the jobs' activity, and again later as long as there are any.
   void Look();
   proto::Heartbeat Heartbeat();
   void Forget(uint32_t job);
@@ -129,27 +130,27 @@ class Agent {
   std::thread thread_;
   RunFolders run_folders_;
   UserLogs user_logs_;
-  std::unique_ptr<control::LogsOffer> logs_offer_;  // the session hands it its lines
+  std::unique_ptr<control::LogsOffer> logs_offer_;  // the session gives it its connections
   std::unique_ptr<control::Session> session_;
   std::unique_ptr<PeerProber> prober_;
 
   // Owned by the loop.
   std::map<uint32_t, std::unique_ptr<JobProcesses>> jobs_;
-  // Processes of jobs that have ended: their last metrics may come later. Newest last.
+  // Former processes of ended jobs, whose last metrics may come later. Newest last.
   struct Ended {
     uint32_t job = 0;
     NodeProcesses processes;
     MetricsLog metrics;
   };
   std::deque<Ended> ended_;
-  // By job: later processes, which begin once those before are gone.
+  // By job: later processes, which start once the previous ones are gone.
   std::map<uint32_t, proto::StartNode> next_;
   MemoryLedger memory_;
   GpuSlots gpu_slots_;
   GpuLedger gpu_memory_;
   control::TraceSender trace_sender_;
   bool ending_ = false;
-  transport::Refusals refusals_ended_;  // of jobs that have ended
+  transport::Refusals refusals_ended_;  // of ended jobs
   bool looking_ = false;
   std::function<void()> when_ended_;
 

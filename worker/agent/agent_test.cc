@@ -45,7 +45,7 @@ TEST(RunDirectoryLock, LogsOfAnotherJobAreGoneBeforeTheFolderIsTheJobs) {
   };
   ASSERT_TRUE(LockRunDirectory(dir, Record(7)).ok());
   write();
-  // Also by way of a later node, or of a later attempt of the job.
+  // Also for a later node, or a later attempt of the job.
   ASSERT_TRUE(LockRunDirectory(dir, Record(7)).ok());
   EXPECT_TRUE(std::filesystem::exists(log));
   ASSERT_TRUE(LockRunDirectory(dir, Record(8)).ok());
@@ -257,7 +257,7 @@ TEST(PeerProber, AnswersEachAskWithTheNameOfTheDaemonThere) {
 }
 
 TEST(PeerProber, StopsInTheMiddleOfATry) {
-  // An address of a network that is kept for documentation: nobody answers there.
+  // An address of the documentation network: nobody answers there.
   auto prober = *PeerProber::Create({.timeout = absl::Hours(1)}, [](const proto::PeersTried&) {});
   prober->Try(Ask("tcp://198.51.100.1:9", "s1"));
   prober->Stop();

@@ -76,7 +76,7 @@ RankThreads ThreadsOfRanks(const proto::Launch& launch, uint32_t ranks_on_machin
   if (!said.empty()) {
     return {.text = absl::StrCat(kThreadsName, "=", absl::CHexEscape(said), " each")};
   }
-  // A coordinator of before does not say how many there are.
+  // An older coordinator does not say how many there are.
   const uint32_t ranks = std::max(ranks_on_machine, launch.local_ranks());
   const uint32_t cores = UsableCores();
   const uint32_t threads = std::max(1U, cores / std::max(1U, ranks));

@@ -12,37 +12,38 @@
 
 namespace strata::worker {
 
-// How ranks and aggregators are started: the descriptors that each inherits.
+// How ranks and aggregators are started: descriptors that each inherits.
 inline constexpr int kChannelFd = 3;
 inline constexpr int kLaunchFd = 4;
 
-// The command line of a rank or of the aggregator, which logs in this process's format; the launch
-// file is kLaunchFd.
+// Returns the command line of a rank or of the aggregator, which logs in this process's format; the
+// launch file is kLaunchFd.
 std::vector<std::string> ChildArguments(const proto::Job& job, bool is_aggregator);
-// The variables, "NAME=VALUE", that the rank's program has in its environment besides the agent's
-// own: the job's, with what stands in braces replaced (Program.env). `launch` is the rank's.
+// Returns the variables, "NAME=VALUE", that the rank's program gets in addition to the agent's own:
+// the job's, with placeholders in braces replaced (Program.env). `launch` is the rank's.
 std::vector<std::string> ChildEnvironment(const proto::Launch& launch);
 
-// How many threads each rank of a node's program computes with: the rank's OMP_NUM_THREADS.
+// The number of threads with which each rank of a node's program computes: the rank's
+// OMP_NUM_THREADS.
 struct RankThreads {
-  std::string environment;  // "OMP_NUM_THREADS=2", unless a variable says otherwise; empty: nothing
+  std::string environment;  // "OMP_NUM_THREADS=2", unless another variable decides; empty: nothing
   std::string text;         // for the log: "2 threads each: 8 cores for 4 ranks on this machine"
 };
-// The machine's cores are shared by all ranks on it, also those of other nodes and jobs; each has
-// one at least. A rank that has the machine to itself is told nothing: libraries know best which of
+// Divides the machine's cores among all ranks on it, also those of other nodes and jobs; each gets
+// at least one. A rank that has the machine to itself gets no setting: libraries know best which of
 // its processors share a core. `launch` is any of the node's ranks', `own` this process's
 // variables.
 RankThreads ThreadsOfRanks(const proto::Launch& launch, uint32_t ranks_on_machine,
                            const Environment& own);
 
-// A random one: abstract names are shared by all containers of one network namespace.
+// Returns a random name: abstract names are shared by all containers of one network namespace.
 std::string RandomSocketName();
 
-// The part of the launch that all processes of a job's node share.
+// Returns the part of the launch that all processes of a job's node share.
 proto::Launch LaunchOfNode(const proto::StartNode& start, const proto::LogicalNode& self);
 
-// A file with the launch that exists in memory only: it holds the job's token, and no crash can
-// leave it behind. Errors: those of the kernel.
+// Returns a file with the launch that exists only in memory: it holds the job's token, and no crash
+// can leave it behind. Errors: the kernel's.
 absl::StatusOr<UniqueFd> LaunchFile(const proto::Launch& launch);
 
 }  // namespace strata::worker

@@ -96,7 +96,7 @@ void JobProcesses::RepeatReady() {
 }
 
 void JobProcesses::Append(const proto::MetricsRecord& record) {
-  // Another node may have written them before, maybe to this file.
+  // Another node may have written lines before, possibly to this file.
   const bool among_others = IsElastic(start_.record().job());
   const absl::Status status =
       among_others ? metrics_.AppendAmongOthers(record) : metrics_.Append(record);
@@ -145,7 +145,7 @@ void JobProcesses::Perform(const JobProcessesCore::Action& action) {
   }
 }
 
-// A timer that is armed stays armed: one that comes too early only looks.
+// An armed timer stays armed: if it fires too early, it only checks.
 void JobProcesses::ArmTimer() {
   if (core_.due() >= timer_due_) return;
   timer_due_ = core_.due();
@@ -172,14 +172,14 @@ absl::Status JobProcesses::ClaimAll() {
   claim_ = *std::move(claim);
   absl::Status owned = UserLogs::SetOwner(run_dir_, start_.owner());
   if (!owned.ok()) return owned;
-  // What earlier processes of the node were given is there.
+  // The metrics of the node's earlier processes are there.
   return start_.incarnation() > 1 && self.first_rank() == 0 ? metrics_.GoOn() : absl::OkStatus();
 }
 
 absl::Status JobProcesses::StartAll() {
   absl::Status status;
-  // Ranks' channels get the lower descriptors: where a rank and the aggregator both fail within one
-  // poll, the rank's line is read first.
+  // Ranks' channels get the lower descriptors: if a rank and the aggregator both fail within one
+  // poll, the rank's message is read first.
   std::vector<int> theirs(children_.size(), -1);
   for (size_t i = 0; i < children_.size() && status.ok(); ++i) {
     int fds[2];
@@ -232,7 +232,7 @@ absl::Status JobProcesses::StartChild(int child, int theirs, const std::string& 
   const bool own_program = !is_aggregator && job.has_program();
   if (own_program) {
     spec.environment = ChildEnvironment(content);
-    // Libraries would take all cores in each rank.
+    // Otherwise libraries would use all cores in each rank.
     if (!threads.empty()) spec.default_environment = {threads};
   } else {
     spec.executable = options_.binary;
@@ -269,7 +269,7 @@ void JobProcesses::OnChannel(int child) {
     for (const std::string& bytes : *messages) core_.OnChildMessage(child, bytes, clock_.Now());
   } else {
     loop_->Unwatch(channel->fd());
-    // Closed: its end, which tells the rest, is noticed on its pid_fd.
+    // Closed: its exit, which tells the rest, shows on its pid_fd.
     if (absl::IsOutOfRange(messages.status())) return;
     core_.OnUnreadable(child, messages.status(), clock_.Now());
   }
@@ -281,8 +281,8 @@ void JobProcesses::OnEnd(int child) {
   auto status = ended.process->TryReap();
   if (!status.has_value()) return;
   loop_->Unwatch(ended.process->pid_fd());
-  OnChannel(child);  // its last words,
-  OnChannel(child);  // and whether they were whole
+  OnChannel(child);  // its last messages,
+  OnChannel(child);  // and whether they were complete
   std::string words(absl::StripPrefix(LastLine(ended.log_path), "strata: error: "));
   core_.OnExit(child, *status, words, clock_.Now());
   Do();

@@ -25,8 +25,8 @@
 
 namespace strata::worker {
 
-// Which processes of a job are meant: those of a node, of one attempt at the job, and in that of
-// one of the node's incarnations.
+// Identifies processes of a job: those of one node, of one attempt, and of one incarnation of the
+// node.
 struct NodeProcesses {
   uint32_t attempt = 0;
   uint32_t node = 0;
@@ -37,19 +37,19 @@ struct NodeProcesses {
   }
 
   bool operator==(const NodeProcesses&) const = default;
-  // True if others of the job, of which the coordinator has spoken before, are to make room for
-  // these. A worker plays one node of a job at a time: one that it is told to begin is a newer word
-  // than another one that it has played.
+  // Returns whether `others`, which the coordinator mentioned earlier, must make room for these. A
+  // worker runs one node of a job at a time: a command to start one is newer than one about another
+  // node that it has run.
   bool Replaces(const NodeProcesses& others) const {
     if (attempt != others.attempt) return attempt > others.attempt;
     return node != others.node || incarnation > others.incarnation;
   }
 };
 
-// The processes of one job on this node, from StartNode until the last of them is gone: it owns
-// them, their sockets and the job's timers, and does what JobProcessesCore decides.
+// The processes of one job on this node, from StartNode until the last of them is gone. It owns
+// them, their sockets and the job's timers, and executes the decisions of JobProcessesCore.
 //
-// Threads: the event loop's. Its callbacks may not destroy it; on_gone may ask the loop to.
+// Threads: the event loop's. Its callbacks must not destroy it; on_gone may ask the loop to.
 class JobProcesses {
  public:
   struct Options : JobDeadlines {
@@ -57,44 +57,43 @@ class JobProcesses {
     std::string daemon;    // this worker's name
     std::string runs_dir;  // parent of run directories
     RunAccess run_access = RunAccess::kOwn;
-    proto::ListenAt listen;     // of aggregators that all-reduce
+    proto::ListenAt listen;     // for aggregators that all-reduce
     std::string device_plugin;  // for jobs on GPUs
   };
   struct Callbacks {
     std::function<void(proto::DaemonMessage)> send;
     JobProcessesCore::Admit admit = nullptr;
-    // The GPU of each local rank of a job on GPUs; what is Unavailable is asked for again. May be
-    // null: for jobs on the CPU.
+    // Returns the GPU of each local rank of a job on GPUs; called again after Unavailable. May be
+    // null for jobs on the CPU.
     std::function<absl::StatusOr<std::vector<uint32_t>>()> take_gpus = nullptr;
-    // No process is left and the coordinator has been told how it went.
+    // No process is left and the coordinator has been told the outcome.
     std::function<void()> on_gone;
   };
 
   JobProcesses(EventLoop* loop, Options options, proto::StartNode start, Callbacks callbacks);
   ~JobProcesses();
 
-  // Claims the run directory and starts the processes; what goes wrong is sent as NodeFailed.
+  // Claims the run directory and starts the processes; failures are sent as NodeFailed.
   void Start();
 
-  // Once; a repetition (the coordinator cannot know whether the first one came) does nothing.
+  // Once; a repetition (the coordinator cannot know whether the first call came) does nothing.
   void Run(const proto::RunNode& run);
-  // Asks the aggregator, any number of times; what it finds is sent as LinkMeasured, again for
-  // each.
+  // Asks the aggregator to measure, any number of times; each result is sent as LinkMeasured.
   void Measure(const proto::MeasureLink& measure);
   // See JobProcessesCore.
   void Tell(const proto::AgentMessage& message);
-  // Hands the ranks a signal that means something to their program.
+  // Passes on to the ranks a signal that is meant for their program.
   void SignalRanks(int signal);
   // Ends all processes without further reports.
   void Stop();
-  // Ends all processes, as their worker daemon ends, and reports `reason`, if nothing was reported
-  // yet.
+  // Ends all processes because their worker daemon stops, and reports `reason`, if nothing was
+  // reported yet.
   void Die(const std::string& reason);
-  // One line for metrics.jsonl: see MetricsLog.
+  // Appends a line to metrics.jsonl: see MetricsLog.
   void Append(const proto::MetricsRecord& record);
-  // The log that Append writes to, for records that come after this object is gone.
+  // The log that Append writes to, for records that come after this object is destroyed.
   MetricsLog TakeMetrics() { return std::move(metrics_); }
-  // Says NodeReady again, if it was said: the coordinator may have missed it.
+  // Repeats NodeReady, if it was sent: the coordinator may have missed it.
   void RepeatReady();
 
   // The node's current activity.
@@ -104,7 +103,7 @@ class JobProcesses {
 
   uint32_t attempt() const { return core_.attempt(); }
   const std::string& run_dir() const { return run_dir_; }
-  // The user with keys whose job it is; empty: none's.
+  // The user with keys who owns the job; empty: none.
   const std::string& owner() const { return start_.owner(); }
   // Which of the job's processes these are.
   NodeProcesses which() const { return {core_.attempt(), core_.node(), core_.incarnation()}; }
@@ -116,12 +115,12 @@ class JobProcesses {
     std::string log_path;
   };
 
-  // Carries out what the core wants, and comes back when it is due. After every event.
+  // Performs the core's actions, and schedules the next call when it is due. After every event.
   void Do();
   void Perform(const JobProcessesCore::Action& action);
   void ArmTimer();
 
-  // Errors: Unavailable where another job has what this one needs.
+  // Errors: Unavailable if another job holds something that this one needs.
   absl::Status ClaimAll();
   absl::Status StartAll();
   // `threads`: a variable for ranks of the user's program; empty: none.
@@ -144,7 +143,7 @@ class JobProcesses {
   UniqueFd claim_;              // of the run directory; outlives children_
   std::vector<uint32_t> gpus_;  // by local rank
   std::vector<Child> children_;
-  absl::Time timer_due_ = absl::InfiniteFuture();  // of the earliest timer that is armed
+  absl::Time timer_due_ = absl::InfiniteFuture();  // of the earliest armed timer
   OwnedTimers<EventLoop> timers_;
 };
 

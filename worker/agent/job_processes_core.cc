@@ -187,7 +187,7 @@ void JobProcessesCore::OnMeasured(const proto::LinkMeasured& measured) {
   SendUnlessEnded(std::move(up));
 }
 
-// Also of a job that has failed: it tells what was before.
+// Even for a failed job: its trace shows what came before.
 void JobProcessesCore::OnTrace(int child, const proto::TraceBatch& trace) {
   proto::DaemonMessage up;
   *up.mutable_trace() = trace;
@@ -244,11 +244,12 @@ void JobProcessesCore::OnExit(int child, const ExitStatus& status, const std::st
     unjoined_due_ = now + deadlines_.unjoined_time;
   }
   if (life_.only_aggregator_left()) {
-    // It may have objects of checkpoints still to write.
+    // It may still have to write checkpoint objects.
     aggregator_due_ = now + deadlines_.end_deadline +
                       (job_.has_checkpoint() ? deadlines_.last_checkpoint : absl::ZeroDuration());
   }
-  // The end of a lost rank says why the node has failed, which is all where no child was left.
+  // The exit of a lost rank tells why the node has failed; if no child is left, that is all there
+  // is to know.
   if (running_ == 0 && phase_ != Phase::kGone) OnAllGone(now);
 }
 
@@ -262,7 +263,7 @@ void JobProcessesCore::OnSymptom(absl::Time now) {
 
 void JobProcessesCore::OnAllGone(absl::Time now) {
   if (ended()) return BeGone();
-  if (life_.failed()) return;  // when the symptoms are collected, its reason is known
+  if (life_.failed()) return;  // the reason is known once the symptoms are collected
   if (!Leads() || final_metrics_ != FinalMetrics::kReported) return Finish();
   Enter(Phase::kAwaitingMetrics, now + deadlines_.final_metrics_deadline);
 }
@@ -369,7 +370,7 @@ void JobProcessesCore::Tell(const proto::AgentMessage& message) {
     stopped.set_error(OfNode("does not train yet"));
     return OnRingStopped(stopped);
   }
-  // What is wrong with them, the aggregator says.
+  // The aggregator reports what is wrong with them.
   if (message.has_change_view()) views_.Add(message.change_view()).IgnoreError();
   if (message.has_form_ring()) views_.Add(message.form_ring().change()).IgnoreError();
   actions_.push_back(SendDown{message});
@@ -387,7 +388,7 @@ void JobProcessesCore::OnTime(absl::Time now) {
   if (now >= unjoined_due_) {
     unjoined_due_ = absl::InfiniteFuture();
     if (!life_.gone() && !life_.failed()) {
-      // By far most often a script that was not changed for Strata.
+      // By far most often a script that was not adapted to Strata.
       Fail(absl::StrCat(
                life_.ChildName(unjoined_), ": ended without ",
                IsPython(job_) ? "calling DistributedOptimizer or Session, so it has not" : "having",

@@ -20,23 +20,23 @@
 
 namespace strata::worker {
 
-// How long the processes of a job on a node are waited for.
+// How long the daemon waits for the processes of a job on a node.
 struct JobDeadlines {
   // Time from SIGTERM to SIGKILL.
   absl::Duration stop_grace = absl::Seconds(3);
   // After the first sign of failure, how long to collect others: the cause may show last.
   absl::Duration symptom_time = absl::Milliseconds(200);
-  // Time for the end of a rank that the aggregator has lost, after that.
+  // Time after that for the exit of a rank that the aggregator has lost.
   absl::Duration cause_time = absl::Seconds(2);
   // Time for the aggregator once its ranks have ended, and for the final model's metrics to arrive.
   absl::Duration end_deadline = absl::Seconds(30);
-  // Besides, where the job writes checkpoints: more than an aggregator waits for its store.
+  // Additional time if the job writes checkpoints: more than an aggregator waits for its store.
   absl::Duration last_checkpoint = absl::Seconds(150);
-  // How long after a rank that has ended well without joining the job the others may continue: they
-  // wait for it.
+  // How long the other ranks may continue after a rank has exited normally without joining the job:
+  // they wait for it.
   absl::Duration unjoined_time = absl::Seconds(3);
   absl::Duration final_metrics_deadline = absl::Seconds(2);
-  // Time for the run directory and GPUs while another job has them: one that is over for the
+  // Time to get the run directory and GPUs while another job holds them: a job that is over for the
   // coordinator may still have processes that end. More than stop_grace.
   absl::Duration claim_deadline = absl::Seconds(5);
 };
@@ -44,19 +44,19 @@ struct JobDeadlines {
 // The life cycle of one job's processes on this node, from StartNode until the last of them is
 // gone. Pure: events in, actions out; no processes, sockets or clocks.
 //
-// The driver carries out the actions of TakeActions after each event, in their order, and calls
-// OnTime when `due` has come. Times never go back. Threads: one.
+// The driver performs the actions of TakeActions after each event, in order, and calls OnTime at
+// `due`. Times never go back. Threads: one.
 class JobProcessesCore {
  public:
-  // Take the run directory and the GPUs, and call OnClaimed.
+  // Claim the run directory and the GPUs, and call OnClaimed.
   struct Claim {};
-  // Start all children, calling OnStarted for each, and OnStartFailed where one cannot be started.
+  // Start all children, calling OnStarted for each, and OnStartFailed if one cannot be started.
   struct StartChildren {};
   // Messages to the coordinator.
   struct SendUp {
     proto::DaemonMessage message;
   };
-  // Messages to the aggregator or, where the job has none, the one rank.
+  // Messages to the aggregator or, if the job has none, to the one rank.
   struct SendDown {
     proto::AgentMessage message;
   };
@@ -64,13 +64,13 @@ class JobProcessesCore {
   struct SignalChildren {
     int signal;
   };
-  // No child is left and the coordinator has been told how it went; always the last action but for
+  // No child is left and the coordinator has been told the outcome; always the last action except
   // SendUp.
   struct ReportGone {};
   using Action = std::variant<Claim, StartChildren, SendUp, SendDown, SignalChildren, ReportGone>;
 
-  // True if the node has the memory for the job: asked once its layout is known, and again with the
-  // placement and the optimizer that its program has named. Null: it has.
+  // Returns whether the node has the memory for the job: called once its layout is known, and again
+  // with the placement and the optimizer that its program has named. Null: it has.
   using Admit =
       std::function<absl::Status(const proto::Job&, const proto::Layout&, const proto::Placement&)>;
 
@@ -78,27 +78,28 @@ class JobProcessesCore {
                    JobDeadlines deadlines, Admit admit, absl::Time now);
 
   void Start(absl::Time now);
-  // Unavailable: another job has what this one needs; it is claimed again until claim_deadline.
+  // Unavailable: another job holds something that this one needs; it is claimed again until
+  // claim_deadline.
   void OnClaimed(const absl::Status& status, absl::Time now);
   void OnStarted();
   void OnStartFailed(const absl::Status& status, absl::Time now);
 
-  // A ChildMessage, as it came.
+  // A ChildMessage, serialized.
   void OnChildMessage(int child, const std::string& bytes, absl::Time now);
   // The child's messages can no longer be read.
   void OnUnreadable(int child, const absl::Status& status, absl::Time now);
-  // A child that was started has ended, and everything that it said has been handed in.
-  // `last_line`: of its log.
+  // A started child has exited, and all of its messages have been passed in. `last_line`: of its
+  // log.
   void OnExit(int child, const ExitStatus& status, const std::string& last_line, absl::Time now);
 
-  // The first one counts: the coordinator cannot know whether an earlier one came.
+  // Only the first call counts: the coordinator cannot know whether an earlier one came.
   void Run(const proto::RunNode& run, absl::Time now);
-  // Any number of times; what the aggregator finds is sent as LinkMeasured, again for each.
+  // Any number of times; each result of the aggregator is sent as LinkMeasured.
   void Measure(const proto::MeasureLink& measure);
-  // Passes a change to the running aggregator: where shards lie, who takes part. Before Run its
-  // record has the change; only a ring that must stop is told that it cannot.
+  // Passes a change (of shards' places or participants) to the running aggregator. Before Run its
+  // record will contain the change; only a ring that must stop gets the answer that it cannot.
   void Tell(const proto::AgentMessage& message);
-  // Says NodeReady again, if it was said: the coordinator may have missed it.
+  // Repeats NodeReady, if it was sent: the coordinator may have missed it.
   void RepeatReady();
   void OnMetricsFailed(const absl::Status& status, absl::Time now);
   // The final model's metrics have been written.
@@ -113,7 +114,7 @@ class JobProcessesCore {
   absl::Time due() const { return std::min({due_, aggregator_due_, unjoined_due_}); }
   std::vector<Action> TakeActions() { return std::exchange(actions_, {}); }
 
-  const proto::LogicalNode& self() const { return self_; }  // its ranks: 0 where not in the view
+  const proto::LogicalNode& self() const { return self_; }  // its ranks: 0 if not in the view
   bool has_aggregator() const;
   const NodeLife& life() const { return life_; }
   const NodeWatch& watch() const { return watch_; }
@@ -122,24 +123,24 @@ class JobProcessesCore {
   uint32_t incarnation() const { return incarnation_; }
 
  private:
-  // In this order, but that not all are passed through. From kEnding on the coordinator knows the
-  // outcome, or does not want to.
+  // In this order, though some may be skipped. From kEnding on the coordinator knows the outcome,
+  // or does not want to.
   enum class Phase {
     kClaiming,
     kRunning,
     kCollectingSymptoms,
     kAwaitingCause,    // the lost rank's end
-    kAwaitingMetrics,  // all children ended well; the final model is still to be measured
-    kEnding,           // children have had SIGTERM
+    kAwaitingMetrics,  // all children exited normally; the final model is still to be measured
+    kEnding,           // children were sent SIGTERM
     kGone,
   };
   enum class FinalMetrics { kNotReported, kReported, kWritten };
 
   bool ended() const { return phase_ >= Phase::kEnding; }
   void Enter(Phase phase, absl::Time due);
-  // The reason, said of the node rather than one of its children.
+  // Words the reason for the node rather than one of its children.
   std::string OfNode(absl::string_view reason) const;
-  // False: the job does not fit, and has failed.
+  // Returns false if the job does not fit, and has failed.
   bool IsAdmitted(const proto::Job& job, const proto::Layout& layout,
                   const proto::Placement& placement, absl::Time now);
   void OnReady(const proto::NodeReady& ready, absl::Time now);
@@ -147,11 +148,11 @@ class JobProcessesCore {
   void OnMeasured(const proto::LinkMeasured& measured);
   void OnTrace(int child, const proto::TraceBatch& trace);
   void OnPart(const proto::CheckpointPart& part);
-  // True if it is the first of the job's nodes, which writes the job's metrics.
+  // Returns whether it is the job's first node, which writes the job's metrics.
   bool Leads() const;
   void OnPromised(const proto::ViewPromised& promised);
   void OnRingStopped(const proto::RingStopped& stopped);
-  // For the reason that its children have given.
+  // Fails with the reason that its children have given.
   void FailAsTheyDid(absl::Time now) { Fail(life_.Reason(), now, life_.is_death()); }
   void OnFailedLine(int child, const std::string& line, absl::Time now);
   void OnSymptom(absl::Time now);
@@ -176,9 +177,9 @@ class JobProcessesCore {
   NodeWatch watch_;
 
   Phase phase_ = Phase::kClaiming;
-  absl::Time due_ = absl::InfiniteFuture();             // for the phase
-  absl::Time aggregator_due_ = absl::InfiniteFuture();  // for its end after its ranks'
-  absl::Time unjoined_due_ = absl::InfiniteFuture();    // for the end of all, after that of
+  absl::Time due_ = absl::InfiniteFuture();             // of the phase
+  absl::Time aggregator_due_ = absl::InfiniteFuture();  // for its exit after its ranks'
+  absl::Time unjoined_due_ = absl::InfiniteFuture();    // for the exit of all, after that of
   int unjoined_ = 0;                                    // this child, which had not joined the job
   absl::Time give_up_claim_;
   int running_ = 0;  // children
@@ -186,8 +187,8 @@ class JobProcessesCore {
   bool told_to_measure_ = false;
   std::optional<proto::LinkMeasured> measured_;
   bool told_to_run_ = false;
-  Views views_;              // from then on
-  bool is_damaged_ = false;  // the checkpoint that the job is to resume from
+  Views views_;              // views since then
+  bool is_damaged_ = false;  // of the checkpoint that the job should resume from
   FinalMetrics final_metrics_ = FinalMetrics::kNotReported;
   std::vector<Action> actions_;
 };

@@ -58,7 +58,7 @@ class JobProcessesCoreTest : public testing::Test {
   }
 
   void Create() { core_.emplace("w1", start_, "/runs/job-7", deadlines_, admit_, now_); }
-  // All children run.
+  // Starts all children.
   void StartAll() {
     Create();
     core_->Start(now_);
@@ -66,7 +66,7 @@ class JobProcessesCoreTest : public testing::Test {
     ASSERT_EQ(Actions(), "claim, start");
     for (int i = 0; i < core_->life().children(); ++i) core_->OnStarted();
   }
-  // What the core wants done, in order.
+  // Returns the core's actions, in order.
   std::string Actions() {
     return absl::StrJoin(core_->TakeActions(), ", ", [](std::string* out, const auto& action) {
       absl::StrAppend(out, TextOf(action));
@@ -96,7 +96,7 @@ class JobProcessesCoreTest : public testing::Test {
   void ExitAll() {
     for (int i = 0; i < core_->life().children(); ++i) Exit(i);
   }
-  // Time passes: nothing is due before.
+  // Advances the time; checks that nothing is due before.
   void Pass(absl::Duration time) {
     core_->OnTime(now_ + time - absl::Milliseconds(1));
     ASSERT_EQ(Actions(), "");
@@ -433,8 +433,8 @@ TEST_F(JobProcessesCoreTest, LastWordsThatAreTooLongAreShortened) {
                                     "..., signal 15"));
 }
 
-// Tests of what JobProcessesCore passes on between children and the coordinator: checkpoints,
-// refusals, changes of the job's nodes, and a lost rank that is the last to end.
+// Tests of the messages that JobProcessesCore passes between children and the coordinator:
+// checkpoints, refusals, changes of the job's nodes, and a lost rank that exits last.
 
 constexpr int kRank = 0, kProcessesMessagesAggregator = 2;
 
@@ -453,7 +453,7 @@ class JobProcessesMessagesTest : public testing::Test {
     for (int i = 0; i < core_->life().children(); ++i) core_->OnStarted();
     core_->TakeActions();
   }
-  // Returns what the coordinator is told of it.
+  // Returns the resulting messages to the coordinator.
   std::vector<proto::DaemonMessage> Say(int child, const proto::ChildMessage& message) {
     core_->OnChildMessage(child, message.SerializeAsString(), now_);
     return Said();
@@ -466,7 +466,7 @@ class JobProcessesMessagesTest : public testing::Test {
     }
     return said;
   }
-  // Returns what the aggregator is told.
+  // Returns the messages to the aggregator.
   std::vector<proto::AgentMessage> Told() {
     std::vector<proto::AgentMessage> told;
     for (const JobProcessesCore::Action& action : core_->TakeActions()) {

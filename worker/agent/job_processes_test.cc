@@ -27,7 +27,7 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// A shell script plays `strata rank` and `strata aggregator`: $1 says which. It finds the launch
+// A shell script plays `strata rank` and `strata aggregator`: $1 tells which. It finds the launch
 // file at $3 and the channel at descriptor 3.
 class JobProcessesTest : public testing::Test {
  protected:
@@ -71,7 +71,7 @@ class JobProcessesTest : public testing::Test {
     loop_.Run();
   }
 
-  // Calls `then` once the job has said so many messages.
+  // Calls `then` once the job has sent this many messages.
   void OnceReported(size_t count, const std::function<void()>& then) {
     if (sent_.size() >= count) return then();
     loop_.After(absl::Milliseconds(10), [this, count, then] { OnceReported(count, then); });
@@ -83,7 +83,7 @@ class JobProcessesTest : public testing::Test {
     loop_.After(absl::Milliseconds(10), [this, is_true, then] { OnceTrue(is_true, then); });
   }
 
-  // The run directory "own" as another job has it; not OK where this one does.
+  // Claims the run directory "own" as another job; fails while this one has it.
   absl::StatusOr<UniqueFd> ClaimAsAnother() {
     std::filesystem::create_directories(dir_ + "/runs/own");
     start_.mutable_record()->mutable_job()->set_run_dir("own");
@@ -139,7 +139,7 @@ TEST_F(JobProcessesTest, ShareTheMachinesCoresWithAllRanksThere) {
   EXPECT_EQ(ThreadsOfRanks(launch, 4 * cores, {}).text,
             absl::StrCat("1 thread each: ", Counted(cores, "core"), " for ", 4 * cores,
                          " ranks on this machine"));
-  // A coordinator of before does not say; then the node's own count.
+  // An older coordinator does not say; then the node's own count.
   const uint32_t half = std::max(1u, cores / 2);
   EXPECT_EQ(threads(0), absl::StrCat("OMP_NUM_THREADS=", half));
   launch.set_local_ranks(1);
@@ -147,14 +147,14 @@ TEST_F(JobProcessesTest, ShareTheMachinesCoresWithAllRanksThere) {
   if (cores == AllowedProcessors()) {
     EXPECT_EQ(threads(1), "");
   }
-  // Who says otherwise is heard.
+  // An explicit setting wins.
   EXPECT_EQ(threads(4, {{"OMP_NUM_THREADS", "3"}}), "");
   launch.mutable_record()->mutable_job()->mutable_program()->add_env("OMP_NUM_THREADS=5");
   EXPECT_EQ(ThreadsOfRanks(launch, 4, {{"OMP_NUM_THREADS", "3"}}).text, "OMP_NUM_THREADS=5 each");
 }
 
 TEST_F(JobProcessesTest, TellRanksOfAProgramHowManyThreadsTheyHave) {
-  // The aggregator is the fake strata, a rank the shell.
+  // The aggregator is the fake strata, the ranks are the shell.
   proto::Program* const program = start_.mutable_record()->mutable_job()->mutable_program();
   program->set_path("/bin/sh");
   program->add_args("-c");
@@ -262,7 +262,7 @@ TEST_F(JobProcessesTest, FailWithWhatTheAggregatorSaysOfALostRankThatDoesNotEnd)
 }
 
 TEST_F(JobProcessesTest, AreNotTakenForTheAggregatorWhateverARankSends) {
-  // As above, of local rank 0.
+  // The same for local rank 0.
   Play("[ $1 = rank ] && printf '\\012\\072\\010\\010\\000\\022\\004gone' >&3; exit 0");
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_TRUE(sent_[0].has_node_finished()) << sent_[0].DebugString();
@@ -271,7 +271,7 @@ TEST_F(JobProcessesTest, AreNotTakenForTheAggregatorWhateverARankSends) {
 TEST_F(JobProcessesTest, AreNotTakenForAnAggregatorThatThereIsNot) {
   start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
   start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
-  // As above, of local rank 9.
+  // The same for local rank 9.
   Play("printf '\\012\\072\\010\\010\\011\\022\\004gone' >&3; echo out of cheese; exit 3");
   EXPECT_EQ(Reason(), "rank 0 (node 0, w1): exited with status 3: out of cheese");
 }
@@ -348,7 +348,8 @@ TEST_F(JobProcessesTest, HaveTheRunDirectoryAsLongAsOneOfThemLives) {
   EXPECT_TRUE(ClaimAsAnother().ok());
 }
 
-// Starts a process that leaves its parent, its session and its group, and writes its number.
+// Returns a script that starts a process which leaves its parent, its session and its group, and
+// writes its pid.
 std::string LeavesADaemon(const std::string& dir) {
   std::filesystem::remove(dir + "/daemons");
   return "cd " + dir +
@@ -396,7 +397,7 @@ TEST_F(JobProcessesTest, KeepTheBeginningAndTheEndOfALogThatIsTooLarge) {
 TEST_F(JobProcessesTest, WaitForNoPipeInTheirRunDirectory) {
   start_.mutable_record()->mutable_job()->set_exchange(proto::Job::NONE);
   start_.mutable_record()->mutable_view()->mutable_nodes(0)->set_ranks(1);
-  // A program has put one in the place of metrics.jsonl, and of its log for the next attempt.
+  // A program has replaced metrics.jsonl, and its log for the next attempt, by links.
   const std::string run_dir = dir_ + "/runs/job-7";
   Play("mkfifo " + run_dir + "/metrics.jsonl; mv " + run_dir + "/logs/rank0.log " + run_dir +
            "/x; mkfifo " + run_dir + "/logs/rank0.log; sleep 100",

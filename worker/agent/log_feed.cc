@@ -51,21 +51,21 @@ size_t LogFeed::OpenLogs() const {
 }
 
 control::LogsSource::Step LogFeed::Next() {
-  // From the one whose turn it is, each once.
+  // Beginning with the one whose turn it is, each once.
   for (size_t i = readings_.size(); i > 0; --i) {
     auto at = readings_.lower_bound(next_);
     if (at == readings_.end()) at = readings_.begin();
     next_ = at->first + 1;
     Step step = Read(at->first, &at->second);
     if (at->second.logs.empty()) readings_.erase(at);
-    // Whoever wants something is heard between two steps.
+    // New requests are handled between two steps.
     if (step.goes_on) return step;
   }
   return {};
 }
 
 control::LogsSource::Step LogFeed::Read(uint64_t id, Reading* reading) {
-  // Logs are followed side by side, and shown one after the other.
+  // Followed logs are read in turn; others are shown one after the other.
   for (size_t i = reading->logs.size(); i > 0; --i) {
     if (reading->next >= reading->logs.size()) reading->next = 0;
     const size_t at = reading->next;
@@ -86,7 +86,7 @@ control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* l
   part.set_reading(id);
   *part.mutable_process() = log->process;
   const proto::LogLinesWanted& lines = reading->begin.lines();
-  // Asked before the log is read: what it writes then is there.
+  // Checked before the log is read, so that everything written until then is read.
   const uint32_t job = reading->begin.job_id();
   const bool last = !lines.follow() || (reading->job_ended && !folders_->IsRunning(job));
   const auto fail = [&](const std::string& why) {
@@ -105,7 +105,7 @@ control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* l
     absl::StatusOr<std::string> folder = folders_->Find(job, reading->begin.run_dir());
     auto reader = folder.ok() ? LogReader::Open(*folder, folders_->FileOf(log->process), options)
                               : folder.status();
-    // It may be about to begin.
+    // It may be about to start.
     if (absl::IsNotFound(reader.status()) && !last) {
       log->came_late = true;
       return {};
@@ -118,7 +118,7 @@ control::LogsSource::Step LogFeed::ReadLog(uint64_t id, Reading* reading, Log* l
   if (!piece.ok()) return fail(std::string(piece.status().message()));
   log->ended = piece->at_end && last;
   if (piece->lines.empty() && !log->ended) return {.part = std::nullopt, .goes_on = !piece->at_end};
-  // The log may have been replaced by that of another job, which may be another user's.
+  // The log may have been replaced by another job's, possibly another user's.
   const absl::Status still = folders_->Find(job, reading->begin.run_dir()).status();
   if (!still.ok()) return fail(std::string(still.message()));
   if (!piece->lines.empty()) reading->credit -= piece->lines.size() + kPartCost;

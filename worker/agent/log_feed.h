@@ -16,33 +16,32 @@
 
 namespace strata::worker {
 
-// Where jobs have their logs on this host.
+// The locations of jobs' logs on this host.
 class LogFolders {
  public:
   virtual ~LogFolders() = default;
-  // True if the job may still write its logs.
+  // Returns whether the job may still write its logs.
   virtual bool IsRunning(uint32_t job) const = 0;
-  // The run directory of a job; `recorded`: where the job's record says that it is. Errors:
-  // NotFound: it has none here, or not yet; FailedPrecondition: another job has had it since, or it
-  // is elsewhere; each in words that follow "rank 3's log on worker w2: ".
+  // Returns the run directory of a job; `recorded`: the one in the job's record. Errors, in words
+  // that follow "rank 3's log on worker w2: ": NotFound: it has none here, or not yet;
+  // FailedPrecondition: another job has had it since, or it is elsewhere.
   virtual absl::StatusOr<std::string> Find(uint32_t job, const std::string& recorded) const = 0;
-  // The name of a process's log in the run directory's logs/.
+  // Returns the name of a process's log in the run directory's logs/.
   virtual std::string FileOf(const proto::LogProcess& process) const = 0;
 };
 
-// Reads jobs' logs for the coordinator, which says which ones and how many bytes may be under way:
-// a reader that takes nothing makes the reading wait.
+// Reads jobs' logs for the coordinator, which requests logs and limits the bytes in flight: a
+// reader that takes nothing makes the reading wait.
 //
 // Threads: one.
 class LogFeed final : public control::LogsSource {
  public:
-  // Bytes of one part's lines.
+  // Bytes of lines per part.
   static constexpr size_t kPartBytesMax = 64 << 10;
   // Credit that a part costs besides its lines; see server::LogReadings::kPartBytes.
   static constexpr uint32_t kPartCost = 256;
 
-  // `folders` outlives the feed. `open_max`: logs that are open at once; WorkerDescriptors counts
-  // with them.
+  // `folders` outlives the feed. `open_max`: logs open at once; WorkerDescriptors counts with that.
   explicit LogFeed(const LogFolders* folders, size_t open_max = kOpenLogsMax)
       : folders_(folders), open_max_(open_max) {}
 
@@ -54,15 +53,15 @@ class LogFeed final : public control::LogsSource {
   struct Log {
     proto::LogProcess process;
     std::unique_ptr<LogReader> reader = nullptr;  // null: not opened yet
-    bool came_late = false;  // it was not there when the reading began: all of it is new
+    bool came_late = false;  // it did not exist when the reading began: all of it is new
     bool ended = false;
   };
   struct Reading {
     proto::LogsBegin begin;
     uint64_t credit = 0;
     bool job_ended = false;
-    std::vector<Log> logs;  // those that have not ended
-    size_t next = 0;        // of them
+    std::vector<Log> logs;  // unfinished ones
+    size_t next = 0;        // index into them
   };
 
   void Begin(uint64_t id, const proto::LogsBegin& begin);
@@ -74,7 +73,7 @@ class LogFeed final : public control::LogsSource {
   const LogFolders* const folders_;
   const size_t open_max_;
   std::map<uint64_t, Reading> readings_;
-  uint64_t next_ = 0;  // the reading whose turn it is, or the one after it
+  uint64_t next_ = 0;  // the reading whose turn it is, or the next higher one
 };
 
 }  // namespace strata::worker

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kJob = 3;
 constexpr uint32_t kMuchCredit = 100 << 20;
 
-// Of one job, whose log of rank 3 is rank3.log.
+// The folder of one job, whose log of rank 3 is rank3.log.
 class OneFolder final : public LogFolders {
  public:
   explicit OneFolder(std::string run_dir) : run_dir_(std::move(run_dir)) {}
@@ -63,7 +63,7 @@ class LogFeedTest : public ::testing::Test {
     return wanted;
   }
 
-  // All that may be sent now.
+  // Returns everything that may be sent now.
   std::vector<proto::LogPart> All() {
     std::vector<proto::LogPart> parts;
     while (true) {
@@ -144,7 +144,7 @@ TEST_F(LogFeedTest, FollowsLogsSideBySideUntilTheJobAndItsProcessesHaveEnded) {
   ended.set_reading(7);
   ended.mutable_job_ended();
   feed_.OnWanted(ended);
-  // The processes are still there, and may say more.
+  // The processes still run, and may write more.
   EXPECT_TRUE(All().empty());
   Write(1, "last\n");
   folders_.running = false;
@@ -241,7 +241,7 @@ TEST_F(LogFeedTest, LogsThatAreOpenAtOnceAreBounded) {
   size_t errors = 0;
   for (const proto::LogPart& part : All()) errors += part.error().empty() ? 0 : 1;
   EXPECT_EQ(errors, 1u);
-  // One after the other any number.
+  // Any number is fine one after the other.
   proto::LogWanted end;
   end.set_reading(1);
   end.mutable_end();

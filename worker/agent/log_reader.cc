@@ -20,10 +20,10 @@ namespace strata::worker {
 namespace {
 
 constexpr size_t kBlockBytes = 64 << 10;
-// Bytes that one call of Read looks at, so that a pattern which nothing matches holds nobody up.
+// Bytes that one call of Read examines, so that a pattern without matches does not block others.
 constexpr size_t kBytesPerReadMax = 1 << 20;
-// Bytes from the end in which the last lines are looked for: a file without line breaks may be of
-// any size.
+// Bytes from the end in which the last lines are searched: a file without line breaks may be of any
+// size.
 constexpr uint64_t kTailBytesMax = 64 << 20;
 constexpr absl::Duration kReadFor = absl::Milliseconds(50);
 constexpr int64_t kPatternMemoryMax = 1 << 20;
@@ -37,7 +37,8 @@ absl::Status CannotRead(const std::string& path, int error) {
   return absl::FailedPreconditionError(text);
 }
 
-// Opens FOLDER/logs/NAME. A link would lead to files that the job's owner may not read.
+// Opens FOLDER/logs/NAME, without following links: they could lead to files that the job's owner
+// may not read.
 absl::StatusOr<UniqueFd> OpenLog(const std::string& run_dir, const std::string& name) {
   const std::string path = absl::StrCat(run_dir, "/logs/", name);
   const UniqueFd folder(open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -45,7 +46,7 @@ absl::StatusOr<UniqueFd> OpenLog(const std::string& run_dir, const std::string& 
   const UniqueFd logs(
       openat(folder.get(), "logs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (logs.get() < 0) return CannotRead(path, errno);
-  // Else a pipe of that name would have the reader wait for a writer.
+  // O_NONBLOCK, or a pipe of that name would make the reader wait for a writer.
   UniqueFd file(openat(logs.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return CannotRead(path, errno);
   struct stat about;
@@ -111,7 +112,7 @@ absl::Status LogReader::SeekTail(uint64_t lines) {
     const size_t want = static_cast<size_t>(std::min<uint64_t>(kBlockBytes, end - first));
     const ssize_t got = pread(file_.get(), block.data(), want, static_cast<off_t>(end - want));
     if (got < 0) return CannotRead(name_, errno);
-    if (static_cast<size_t>(got) < want) break;  // it was truncated; Read sees that
+    if (static_cast<size_t>(got) < want) break;  // it was truncated; Read notices that
     for (size_t i = want; i-- > 0;) {
       const uint64_t at = end - want + i;
       if (block[i] != '\n' || at + 1 == size || --lines > 0) continue;
@@ -148,7 +149,7 @@ absl::Status LogReader::ReadBlock() {
   const ssize_t got = pread(file_.get(), block_.data(), block_.size(), static_cast<off_t>(offset_));
   block_.resize(got > 0 ? static_cast<size_t>(got) : 0);
   if (got < 0) return CannotRead(Path(), errno);
-  // The bytes may have moved under the reader; they are read again.
+  // The bytes may have moved during the read; they are read again.
   if (ReadLogCut(Path()) != cut_) {
     block_.clear();
     return absl::OkStatus();
@@ -163,7 +164,7 @@ bool LogReader::StartsOver() {
   if (!FindPlace() || fstat(file_.get(), &mine) != 0) return false;
   if (static_cast<uint64_t>(mine.st_size) < offset_) return ReadLogCut(Path()) == cut_;
   absl::StatusOr<UniqueFd> now = OpenLog(run_dir_, name_);
-  // Where it was only removed, what was written can still be read.
+  // If it was only removed, the rest can still be read.
   if (!now.ok() || fstat(now->get(), &theirs) != 0) return false;
   if (mine.st_ino == theirs.st_ino && mine.st_dev == theirs.st_dev) return false;
   file_ = *std::move(now);
@@ -210,7 +211,7 @@ absl::StatusOr<LogReader::Piece> LogReader::Read(size_t bytes_max, bool last) {
       used_ += end == std::string_view::npos ? rest.size() : end + 1;
       if (end == std::string_view::npos) continue;
       EndLine(&piece.lines);
-      // Some patterns take long for each line.
+      // Some patterns take long per line.
       if (grep_ != nullptr && absl::Now() > until) return piece;
     }
     const absl::Status read = ReadBlock();
@@ -220,7 +221,7 @@ absl::StatusOr<LogReader::Piece> LogReader::Read(size_t bytes_max, bool last) {
     if (!has_room()) return piece;
     if (StartsOver()) {
       if (line_bytes_ > 0) EndLine(&piece.lines);
-      // The next call continues: there may be no room for a line any more.
+      // The next call continues: there may be no room for another line.
       absl::StrAppend(&piece.lines, kBeginsAnew);
       offset_ = 0;
       cut_ = ReadLogCut(Path());

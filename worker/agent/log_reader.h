@@ -19,39 +19,39 @@ class RE2;
 namespace strata::worker {
 
 // Reads one log in pieces of whole lines, in constant memory however large the file is. The middle
-// of a log may be cut out while it is read: what it has not read of that is not shown, and the line
-// that says so is.
+// of a log may be cut out while it is read: the unread part of that is not shown, but the line that
+// reports the cut is.
 //
 // Threads: one. No call waits for a line to be written.
 class LogReader {
  public:
-  // Bytes of a line that are shown; the rest of it is counted in a mark at its end. Of one that
-  // goes back to its beginning (\r), as progress bars do, the newest state is shown.
+  // Bytes of a line that are shown; a mark at its end counts the rest. Of a line that returns to
+  // its start (\r), as progress bars do, the newest state is shown.
   static constexpr size_t kLineBytesMax = 16 << 10;
-  // A line with its mark and its line break is never longer.
+  // Upper bound of a line with its mark and its line break.
   static constexpr size_t kShownLineBytesMax = kLineBytesMax + 128;
   static constexpr size_t kPatternBytesMax = 1024;
 
   struct Options {
-    std::optional<uint64_t> tail_lines = {};  // the last ones that are there; nullopt: all
-    std::string grep = {};                    // RE2; only lines that match; empty: all
-    bool follow = false;                      // else what is written after Open is not read
+    std::optional<uint64_t> tail_lines = {};  // only the last ones; nullopt: all
+    std::string grep = {};                    // RE2; only matching lines; empty: all
+    bool follow = false;                      // otherwise lines written after Open are not read
   };
   struct Piece {
     std::string lines;    // each with its line break
-    bool at_end = false;  // nothing more is there now
+    bool at_end = false;  // there is nothing more at present
   };
 
-  // Opens RUN_DIR/logs/NAME, where neither logs nor NAME may be a symbolic link. Errors:
-  // InvalidArgument: the pattern; NotFound: there is no such file; FailedPrecondition: it is no
-  // file that one may read; each in one line.
+  // Opens RUN_DIR/logs/NAME, where neither logs nor NAME may be a symbolic link. Errors, one line
+  // each: InvalidArgument: the pattern; NotFound: no such file; FailedPrecondition: not a readable
+  // regular file.
   static absl::StatusOr<std::unique_ptr<LogReader>> Open(const std::string& run_dir,
                                                          const std::string& name, Options options);
   ~LogReader();
 
-  // Returns the lines that come next, at most `bytes_max` bytes. A line without an end stays until
-  // it has one, or until `last`. A piece without lines that is not at the end says only that many
-  // lines did not match: call again. Errors: those of reading the file, which name it.
+  // Returns the next lines, at most `bytes_max` bytes. An unfinished line is held back until it
+  // ends, or until `last`. A piece without lines that is not at the end only means that many lines
+  // did not match: call again. Errors: those of reading the file, which name it.
   // REQUIRES: bytes_max >= kShownLineBytesMax.
   absl::StatusOr<Piece> Read(size_t bytes_max, bool last);
 
@@ -61,25 +61,25 @@ class LogReader {
   absl::Status SeekTail(uint64_t lines);
   absl::Status ReadBlock();
   std::string Path() const;
-  // Finds the place again after a cut. False: the log is being cut at this moment.
+  // Finds the position again after a cut. Returns false if the log is being cut at this moment.
   bool FindPlace();
-  // True if the log continues elsewhere: it was truncated, or another file has its name.
+  // Returns whether the log continues elsewhere: it was truncated, or another file has its name.
   bool StartsOver();
   void Add(std::string_view part);
-  // Ends the line that was read so far.
+  // Completes the current line.
   void EndLine(std::string* lines);
 
   const std::string run_dir_, name_;
   std::unique_ptr<re2::RE2> grep_;
   UniqueFd file_;
-  uint64_t offset_ = 0;          // of the file's bytes after block_
-  LogCut cut_;                   // as of then
-  std::optional<uint64_t> end_;  // of what is read; nullopt: whatever comes
+  uint64_t offset_ = 0;          // of the file, after block_
+  LogCut cut_;                   // at that time
+  std::optional<uint64_t> end_;  // of what is read; nullopt: unlimited
   std::string block_;            // of the file
-  size_t used_ = 0;              // bytes of block_
+  size_t used_ = 0;              // consumed bytes of block_
   std::string line_;             // so far, up to kLineBytesMax
-  uint64_t line_bytes_ = 0;      // of all of it
-  bool starts_within_ = false;   // the line's beginning was too far back
+  uint64_t line_bytes_ = 0;      // length of the whole line so far
+  bool starts_within_ = false;   // the line's start was too far back
 };
 
 }  // namespace strata::worker

@@ -37,7 +37,7 @@ class LogReaderTest : public testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.status();
     return reader.ok() ? *std::move(reader) : nullptr;
   }
-  // All that is there now.
+  // Returns everything that is there now.
   static std::string All(LogReader* reader, bool last, size_t bytes_max = kPlenty) {
     std::string lines;
     while (true) {
@@ -179,7 +179,7 @@ TEST_F(LogReaderTest, ALogWhoseMiddleIsCutOutIsReadOnAndSaysWhatIsMissing) {
   const LogCut cut = ReadLogCut(Path());
   ASSERT_EQ(cut.head, 48u << 10);
   ASSERT_GT(cut.missing, 0u);
-  // It had read what was cut out, but for a part.
+  // It had already read most of the cut part.
   const std::string rest = All(reader.get(), false);
   EXPECT_THAT(rest, StartsWith("\n[strata: ")) << "the beginning ends within a line";
   EXPECT_THAT(rest, EndsWith(after.substr(after.size() - 40'000)));
@@ -212,7 +212,7 @@ TEST_F(LogReaderTest, OfAProgressBarThatIsTooLongTheNewestStateIsShown) {
   const std::string lines = All(Open().get(), true);
   EXPECT_THAT(lines, StartsWith("19999 of 20000 ["));
   EXPECT_THAT(lines, EndsWith(" more bytes]\nlast\n"));
-  // Its lines are counted whole.
+  // Its lines are counted correctly.
   EXPECT_EQ(All(Open({.tail_lines = 2}).get(), true), lines);
   EXPECT_EQ(All(Open({.grep = "^19999"}).get(), true), lines.substr(0, lines.size() - 5));
 }

@@ -22,7 +22,7 @@ namespace strata::worker {
 
 namespace {
 
-// More than a coordinator or a daemon says again.
+// More than a coordinator or a daemon repeats.
 constexpr size_t kMeasurementsKept = 2 * kQueuedMessagesMax;
 
 int64_t SizeOf(const std::string& path) {
@@ -57,7 +57,7 @@ absl::Status MetricsLog::Append(const proto::MetricsRecord& record) {
   return absl::OkStatus();
 }
 
-// The same step may have several, and one of an earlier step may come later.
+// One step may have several, and one of an earlier step may come later.
 absl::Status MetricsLog::AppendMeasurement(const proto::MetricsRecord& record) {
   const Measurement measurement = {record.number(), absl::HashOf(MetricsLine(record))};
   if (final_written_ || measured_.contains(measurement)) return absl::OkStatus();
@@ -115,7 +115,7 @@ void AddMeasured(const proto::MetricsRecord& record, nlohmann::ordered_json* lin
   if (record.has_test_accuracy()) (*line)["test_accuracy"] = record.test_accuracy();
   if (record.has_test_loss()) (*line)["test_loss"] = record.test_loss();
   if (record.values().empty()) return;
-  // By name.
+  // Sorted by name.
   (*line)["values"] = std::map<std::string, double>(record.values().begin(), record.values().end());
 }
 

@@ -13,17 +13,17 @@
 
 namespace strata::worker {
 
-// How much of the memory of each of this node's GPUs its jobs have been promised: by formula,
-// before they train. Threads: one.
+// The memory of each of this node's GPUs that is promised to jobs: by formula, before they train.
+// Threads: one.
 class GpuLedger {
  public:
   explicit GpuLedger(const std::vector<proto::Gpu>& gpus);
 
-  // Promises the job what it needs of each GPU, by index, in place of what it had been promised.
-  // Errors: ResourceExhausted, with the GPU, formula, figure, what other jobs have and what there
-  // is; FailedPrecondition (no such GPU). The job then has what it had.
+  // Promises the job the memory that it needs on each GPU, by index, replacing its previous
+  // promise. Errors, after which the job keeps what it had: ResourceExhausted, with the GPU,
+  // formula, figure, other jobs' share and the total; FailedPrecondition (no such GPU).
   absl::Status Promise(JobId job, const std::map<uint32_t, MemoryFormula>& needs);
-  // Unknown jobs are fine.
+  // Unknown jobs are ignored.
   void Release(JobId job) { promised_.erase(job); }
 
   uint64_t limit_bytes() const;              // of all GPUs
@@ -31,27 +31,28 @@ class GpuLedger {
   uint64_t promised_bytes(JobId job) const;  // 0: none
 
  private:
-  // GPUs that are lent to other jobs than this one.
+  // Returns what is promised on the GPU to other jobs than this one.
   uint64_t PromisedToOthers(JobId job, uint32_t gpu) const;
 
   std::map<uint32_t, proto::Gpu> gpus_;                     // by index
   std::map<JobId, std::map<uint32_t, uint64_t>> promised_;  // by GPU
 };
 
-// Allots this node's GPUs to the ranks of its jobs. Pure: it knows them by their indices
-// only. Threads: one.
+// Assigns this node's GPUs to the ranks of its jobs. Pure: it knows only their indices. Threads:
+// one.
 class GpuSlots {
  public:
-  // Each of `gpus` takes so many ranks at once.
+  // Each of `gpus` takes this many ranks at once.
   GpuSlots(const std::vector<uint32_t>& gpus, uint32_t ranks_per_gpu);
 
-  // One GPU for each of the job's local ranks, in their order: always the one that has the fewest
-  // ranks by then, of these the lowest; so a job's ranks spread over all. Errors: Unavailable
-  // (taken by others, who may just be ending), FailedPrecondition (there are not so many).
+  // Assigns one GPU to each of the job's local ranks, in order: always the one with the fewest
+  // ranks so far, and the lowest of these, so that a job's ranks are spread over all. Errors:
+  // Unavailable (taken by others, which may be about to end), FailedPrecondition (there are not
+  // that many).
   absl::StatusOr<std::vector<uint32_t>> Take(JobId job, uint32_t ranks);
-  // The job's GPUs. Empty: none.
+  // The job's GPUs; may be empty.
   std::vector<uint32_t> TakenBy(JobId job) const;
-  // No process of the job is left. A job that holds none is fine.
+  // No process of the job is left. Jobs without GPUs are ignored.
   void Release(JobId job);
 
  private:
@@ -59,7 +60,7 @@ class GpuSlots {
 
   const uint32_t ranks_per_gpu_;
   std::map<uint32_t, uint32_t> ranks_;           // by GPU
-  std::map<JobId, std::vector<uint32_t>> jobs_;  // what each has taken
+  std::map<JobId, std::vector<uint32_t>> jobs_;  // by job
 };
 
 }  // namespace strata::worker

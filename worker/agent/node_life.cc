@@ -12,7 +12,7 @@ namespace strata::worker {
 
 namespace {
 
-// Others sent the signal, so that its last words do not say why it ended.
+// Others sent the signal, so the log's last line does not say why it ended.
 bool WasEndedByOthers(const ExitStatus& status) {
   return status.signal == SIGKILL || status.signal == SIGTERM || status.signal == SIGINT ||
          status.signal == SIGHUP;
@@ -79,7 +79,7 @@ bool NodeLife::only_aggregator_left() const {
 }
 
 NodeLife::Kind NodeLife::Classify(const Symptom& symptom) const {
-  // It was about to end anyway, and something at its end went wrong.
+  // It was about to exit anyway, and something went wrong at its exit.
   if (symptom.kind == Kind::kSignal && children_[symptom.child].said_line) return Kind::kExit;
   const bool lost_ranks = symptom.kind == Kind::kExit && symptom.child == lost_;
   return lost_ranks ? Kind::kLostRanksExit : symptom.kind;
@@ -100,8 +100,8 @@ std::string NodeLife::Reason() const {
 bool NodeLife::is_death() const {
   const Symptom& cause = Cause();
   if (Classify(cause) != Kind::kSignal || cause.signal == SIGABRT) return false;
-  // Whoever loses the aggregator complains, and whoever hears of a rank that the aggregator has
-  // lost.
+  // Processes that lose the aggregator complain, as do those that hear of a rank that the
+  // aggregator has lost.
   const auto explains_lines = [this](const Symptom& s) {
     return Classify(s) == Kind::kSignal && (is_aggregator(s.child) || lost_ == s.child);
   };

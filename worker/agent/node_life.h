@@ -15,12 +15,13 @@
 namespace strata::worker {
 
 // One job's activity on this node, for the heartbeat: the aggregator's last message, its age, and
-// the kernel's figures of its processes. Without an aggregator the rank's reports take its place.
+// the kernel's figures on its processes. Without an aggregator the rank's reports are used.
 //
 // Threads: one. Time comes with the calls.
 class NodeWatch {
  public:
-  // Gives the state of a child, numbered as in NodeLife: see ProcessState. Empty: not started yet.
+  // Returns the state of a child, numbered as in NodeLife: see ProcessState. Empty: not started
+  // yet.
   using StateOf = std::function<std::string(int child)>;
 
   NodeWatch(uint32_t job, const proto::LogicalNode& node, bool aggregator, absl::Time now);
@@ -30,7 +31,7 @@ class NodeWatch {
   void OnReady(absl::Time now);
   void OnReport(const proto::RankReport& report, absl::Time now);
 
-  // As NodeActivity says; absent: not known.
+  // See NodeActivity; absent: unknown.
   std::optional<uint64_t> steps_made() const {
     return newest_.has_steps_made() ? std::optional(newest_.steps_made()) : std::nullopt;
   }
@@ -45,12 +46,12 @@ class NodeWatch {
   transport::Refusals endpoint_refusals_;
 };
 
-// The processes of one job on one node: decides if the node is done or has failed, and words the
-// reason. Pure: events in, verdicts out.
+// The processes of one job on one node: decides whether the node is done or has failed, and words
+// the reason. Pure: events in, verdicts out.
 class NodeLife {
  public:
-  // Children are numbered: 0 to ranks - 1 are the local ranks; `ranks`, if there is one, is the
-  // aggregator.
+  // Children are numbered: 0 to ranks - 1 are the local ranks; `ranks` is the aggregator, if there
+  // is one.
   NodeLife(std::string daemon, uint32_t node, uint32_t first_rank, int ranks, bool aggregator);
 
   int children() const { return static_cast<int>(children_.size()); }
@@ -61,31 +62,32 @@ class NodeLife {
   // Its name in the job's trace: "node 1 rank 3" or "node 1 aggregator".
   std::string ProcessName(int child) const;
 
-  // The child says why it is about to fail.
+  // The child reports why it is about to fail.
   void OnFailedLine(int child, const std::string& line);
-  // The aggregator has lost the rank, of which only its own end can tell why.
+  // The aggregator has lost the rank; only the rank's own exit can tell why.
   void OnLostRank(uint32_t local_rank, const std::string& line);
-  // The child has ended; `log_tail` is the last line that it wrote.
+  // The child has exited; `log_tail` is the last line that it wrote.
   void OnExit(int child, const ExitStatus& status, const std::string& log_tail);
 
   bool failed() const { return !symptoms_.empty(); }
-  // A rank is lost, and neither its end nor anything that would explain it is known: processes that
-  // use a GPU take a while to end.
+  // Returns whether a rank is lost, and neither its exit nor anything else explains it yet:
+  // processes that use a GPU take a while to exit.
   bool awaits_cause() const;
-  // All children ended well.
+  // All children exited normally.
   bool finished() const { return gone() && !failed(); }
   // No child is left.
   bool gone() const;
-  // All ranks ended well, the aggregator has not.
+  // All ranks exited normally, the aggregator has not exited.
   bool only_aggregator_left() const;
 
-  // The job's reason. One failure shows in several children: whoever loses a peer complains too.
-  // The cause is taken to be a death by signal of a child that had said nothing, then what a child
-  // said itself, then the lost rank's exit status, that it is lost, and any other end; the first of
-  // them. REQUIRES: failed().
+  // Returns the job's reason. One failure shows in several children, because processes that lose a
+  // peer complain, too. The cause is, in this order of preference: a death by signal of a child
+  // that had reported nothing, a child's own report, the lost rank's exit status, the fact that it
+  // is lost, any other exit; the first of its kind. REQUIRES: failed().
   std::string Reason() const;
-  // True if that is a death: a signal has ended a process that had not said that anything is wrong,
-  // and what others said follows from it. One that aborts has found an error. REQUIRES: failed().
+  // Returns whether that is a death: a signal has ended a process that had not reported any error,
+  // and the others' reports follow from it. A process that aborts has found an error. REQUIRES:
+  // failed().
   bool is_death() const;
 
  private:
@@ -94,14 +96,14 @@ class NodeLife {
     Kind kind;
     int child;
     std::string text;
-    int signal = 0;  // that the child was ended by
+    int signal = 0;  // that ended the child
   };
   struct Child {
     bool gone = false;
     bool said_line = false;
   };
 
-  std::string WhoIs(int child) const;  // on the node
+  std::string WhoIs(int child) const;  // its name on the node
   Kind Classify(const Symptom& symptom) const;
   const Symptom& Cause() const;
 

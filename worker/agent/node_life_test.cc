@@ -91,7 +91,7 @@ TEST(NodeLife, TakesADeathBySignalForTheCauseOfItsPeersComplaints) {
   EXPECT_EQ(life.Reason(), "rank 3 (node 1, w1): killed by signal 11 (Segmentation fault)");
 }
 
-// Libraries may abort a process that ends because of an exception.
+// Libraries may abort a process that exits because of an exception.
 TEST(NodeLife, PrefersWhatTheChildSaidToASignalThatItThenDiesOf) {
   NodeLife life = TwoRanks();
   life.OnFailedLine(1, "ValueError: out of cheese (train.py:12)");
@@ -127,7 +127,7 @@ TEST(NodeLife, AnAggregatorThatASignalEndsIsADeathAlthoughItsRanksComplain) {
   EXPECT_FALSE(life.is_death());
   life.OnExit(2, ExitStatus{0, 9}, "");
   EXPECT_TRUE(life.is_death());
-  // And where ranks are killed with it.
+  // Also if ranks are killed with it.
   NodeLife all = TwoRanks();
   all.OnExit(0, ExitStatus{0, 9}, "");
   all.OnFailedLine(1, "the aggregator is gone");
@@ -156,7 +156,7 @@ TEST(NodeLife, ASignalAfterARankHasSaidWhyItFailsIsNoDeath) {
   life.OnLostRank(0, "rank 2 is gone");
   life.OnExit(1, ExitStatus{0, 11}, "");
   EXPECT_FALSE(life.is_death());
-  // Libraries may abort a process that ends because of an exception.
+  // Libraries may abort a process that exits because of an exception.
   NodeLife own = TwoRanks();
   own.OnFailedLine(1, "ValueError: out of cheese");
   own.OnLostRank(1, "rank 3 is gone");
@@ -209,7 +209,7 @@ TEST(NodeWatch, NamesTheRanksOfANodeWhoseAggregatorHasSaidNothingYet) {
 TEST(NodeWatch, AddsAgeAndProcessStatesToTheAggregatorsLastWord) {
   NodeWatch watch(7, NodeWatchTwoRanks(), true, kStart);
   proto::NodeActivity said;
-  said.set_job_id(99);  // the aggregator does not decide whose word this is
+  said.set_job_id(99);  // the aggregator does not decide which job its message is about
   said.set_phase("training");
   said.add_ranks()->set_clock(57);
   said.add_ranks()->set_idle_ms(400);

@@ -16,24 +16,24 @@
 
 namespace strata::worker {
 
-// Tries to connect to the addresses that the coordinator asks for, on a thread of its own: neither
-// a silent host nor a slow name service holds the agent up.
+// Tries to connect to the addresses that the coordinator requests, on a thread of its own: neither
+// a silent host nor a slow name service blocks the agent.
 //
 // Threads: Try from any; Stop and destruction from one. `on_tried` is called from the prober's.
 class PeerProber {
  public:
   struct Options {
-    // Time for each address; shorter than the coordinator's patience with a first answer.
+    // Time per address; shorter than the coordinator's patience for a first answer.
     absl::Duration timeout = absl::Seconds(2);
   };
-  // `on_tried` gets each result once, as they come. Errors: ResourceExhausted (descriptors).
+  // `on_tried` gets each result once, in order. Errors: ResourceExhausted (descriptors).
   static absl::StatusOr<std::unique_ptr<PeerProber>> Create(
       Options options, std::function<void(proto::PeersTried)> on_tried);
   ~PeerProber();  // stops
 
-  // Asked again before it was tried, an address is tried once.
+  // An address that is requested again before it was tried is tried once.
   void Try(const proto::TryPeers& ask);
-  // No results come after it. A name service that does not answer can hold it up. Idempotent.
+  // No results come after it. An unresponsive name service can delay it. Idempotent.
   void Stop();
 
  private:

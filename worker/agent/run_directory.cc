@@ -35,10 +35,10 @@ namespace strata::worker {
 namespace {
 
 constexpr size_t kLastLineBytesMax = 400;
-// The job's own program may have written to metrics.jsonl, too.
+// The job's own program may also have written to metrics.jsonl.
 constexpr size_t kMetricsBytesMax = size_t{1} << 30;
 
-// "2026-11-21T21:50:26.086Z info    [...", as InitLogging's.
+// "2026-11-21T21:50:26.086Z info    [...", the format of InitLogging.
 bool OnlyInforms(const std::string& line, const std::optional<LogLine>& json) {
   if (json.has_value()) return json->level == "info" || json->level == "debug";
   constexpr size_t kTimeBytes = 24;
@@ -47,7 +47,7 @@ bool OnlyInforms(const std::string& line, const std::optional<LogLine>& json) {
   return absl::StartsWith(rest, " info ") || absl::StartsWith(rest, " debug ");
 }
 
-// Absolute and without "." and "..", whatever is there.
+// Returns the path, absolute and without "." and "..", whatever exists there.
 std::filesystem::path Normal(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
@@ -68,7 +68,7 @@ absl::Status MakeFolders(const std::string& path, RunAccess access) {
   return error ? FileError(error.value(), path) : absl::OkStatus();
 }
 
-// With what is kept beside it (common/os/kept_log.h).
+// Also removes the files kept beside it (common/os/kept_log.h).
 void RemoveLog(int logs, const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
   unlinkat(logs, name.c_str(), 0);
@@ -84,7 +84,7 @@ std::string ChooseRunDirectory(const proto::JobRecord& record, const std::string
 }
 
 absl::Status CheckRunDirectory(const std::string& run_dir, const std::string& runs_dir) {
-  // What is not there yet has no links.
+  // Parts that do not exist yet have no links.
   std::error_code error, runs_error;
   const auto real = std::filesystem::weakly_canonical(run_dir, error);
   const auto runs = std::filesystem::weakly_canonical(Normal(runs_dir), runs_error);
@@ -122,7 +122,7 @@ absl::StatusOr<MetricsWritten> KeepMetricsUpTo(uint64_t step, const std::string&
   while (std::getline(in, line)) {
     absl::string_view rest = line;
     uint64_t of = 0;
-    // Not one that was cut short.
+    // Not a truncated one.
     if (!absl::ConsumePrefix(&rest, "{\"step\":") || !absl::EndsWith(line, "}")) continue;
     if (!absl::SimpleAtoi(rest.substr(0, rest.find(',')), &of) || of > step) continue;
     absl::StrAppend(&kept, line, "\n");
@@ -148,14 +148,14 @@ absl::StatusOr<UniqueFd> PrepareRunDirectory(const std::string& run_dir,
         absl::StrCat("cannot write to run directory ", run_dir, ": ",
                      made.ok() ? std::string(strerror(errno)) : std::string(made.message())));
   }
-  // A program that was here before may have put a link in its place.
+  // An earlier program may have put a link in its place.
   const absl::StatusOr<UniqueFd> logs = OpenFolderBelow(run_dir, {"logs"}, /*make=*/false);
   if (!logs.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write to run directory ", run_dir, ": ", logs.status().message()));
   }
   std::error_code error;
-  // Where others die, any node may come to do that. All prepare before there are metrics.
+  // If others die, any node may have to do it. All prepare before there are metrics.
   const bool may_write = holds_rank_0 || DropsLost(record.job());
   bool was_its_own = false;
   absl::StatusOr<UniqueFd> claim = LockRunDirectory(run_dir, record, &was_its_own);
@@ -223,7 +223,7 @@ namespace {
 
 constexpr size_t kLineBytesMax = 4096;
 
-// Without the job's token, which is a secret: a cluster gives no two jobs the same number.
+// Without the job's token, which is secret: a cluster gives no two jobs the same number.
 std::string LineOf(const proto::JobRecord& record) {
   std::string name = absl::CHexEscape(record.job().name());
   return absl::StrFormat("job %d \"%s\" of cluster %016x", record.job_id(),
@@ -246,8 +246,8 @@ std::string ReadLine(int fd) {
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
-// Calls `take` with the logs' open folder and each log's name. A link that a program has put in the
-// folder's place is not followed.
+// Calls `take` with the logs' open folder and each log's name. Does not follow a link that a
+// program has put in the folder's place.
 void ForEachLog(const std::string& run_dir, absl::FunctionRef<void(int, const char*)> take) {
   absl::StatusOr<UniqueFd> logs = OpenFolderBelow(run_dir, {"logs"}, /*make=*/false);
   DIR* const folder = logs.ok() ? fdopendir(logs->get()) : nullptr;
@@ -296,7 +296,8 @@ absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
   } else if (errno != EWOULDBLOCK) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot lock ", path));
   }
-  // From exclusive to shared the kernel lets go for a moment: the line says whose it is after that.
+  // The kernel releases the lock for a moment when it changes from exclusive to shared; the line
+  // tells the owner after that.
   const bool shared = Flock(fd.get(), LOCK_SH);
   const std::string holder = ReadLine(fd.get());
   if (shared && holder == line) return fd;
@@ -305,7 +306,7 @@ absl::StatusOr<UniqueFd> LockRunDirectory(const std::string& run_dir,
 }
 
 bool RemoveLogsIfUnused(const std::string& run_dir) {
-  // To write: on NFS nothing else is locked exclusively.
+  // Opened for writing: NFS requires that for exclusive locks.
   const absl::StatusOr<UniqueFd> fd = OpenRegularFileToWrite(run_dir + "/.lock", O_RDWR);
   if (!fd.ok() || !Flock(fd->get(), LOCK_EX)) return false;
   RemoveLogs(run_dir);

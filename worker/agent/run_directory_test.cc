@@ -134,7 +134,7 @@ TEST(RunDirectory, KeepsOfAnEarlierAttemptWhatIsNotMadeAgain) {
     record.set_step(step);
     ASSERT_TRUE(AppendLine(MetricsFile(dir), MetricsLine(record)).ok());
   }
-  ASSERT_TRUE(AppendLine(MetricsFile(dir), "{\"step\":2").ok());  // cut short
+  ASSERT_TRUE(AppendLine(MetricsFile(dir), "{\"step\":2").ok());  // truncated
   proto::JobRecord record = Record();
   record.set_attempt(1);
   record.mutable_resume()->set_step(20);
@@ -184,7 +184,7 @@ TEST(RunDirectory, KeepsOfANodesEarlierProcessesWhatIsTheJobsOwn) {
   EXPECT_TRUE(std::filesystem::exists(dir + "/job.textproto"));
 }
 
-// Two nodes lead a job, one after the other, and are told the newest records again.
+// Two nodes lead a job, one after the other, and get the newest records again.
 TEST(MetricsLog, WritesEachLineOnceWhereOthersWriteToo) {
   const std::string dir = testing::TempDir() + "/metrics_among_others";
   std::filesystem::create_directories(dir);
@@ -274,10 +274,10 @@ TEST(MetricsLog, HasALineForEachNumberedMeasurementOnce) {
   };
   append_all(&log);
   EXPECT_EQ(ReadRunDirectoryFile(path), lines);
-  append_all(&log);  // the coordinator says them again
+  append_all(&log);  // the coordinator repeats them
   EXPECT_EQ(ReadRunDirectoryFile(path), lines);
 
-  // The log's process was killed before the last two lines; the next process is told all again.
+  // The log's process was killed before the last two lines; the next process gets all again.
   std::filesystem::resize_file(
       path, lines.size() - MetricsLine(records[3]).size() - MetricsLine(records[4]).size() - 2);
   MetricsLog next(path, 0);
@@ -287,7 +287,7 @@ TEST(MetricsLog, HasALineForEachNumberedMeasurementOnce) {
   ASSERT_TRUE(next.GoOn().ok());
   append_all(&next);
   EXPECT_EQ(ReadRunDirectoryFile(path), lines);
-  // A new rank process counts on from higher numbers.
+  // A new rank process continues with higher numbers.
   ASSERT_EQ(next.Append(Measured(5, (uint64_t{2} << 40) + 1, 7)), absl::OkStatus());
   EXPECT_EQ(ReadRunDirectoryFile(path), lines + MetricsLine(records[3]) + "\n");
 }
@@ -310,7 +310,7 @@ TEST(MetricsLog, TakesATestLossAloneForAMeasurementNotForAWindow) {
             "{\"step\":10,\"test_loss\":0.5,\"elapsed_s\":0.0}\n" + MetricsLine(window) + "\n");
 }
 
-// Which steps TensorBoard shows of a run directory, in their order.
+// Returns the steps that TensorBoard shows of a run directory, in order.
 std::vector<int64_t> StepsShown(const std::string& dir) {
   std::vector<int64_t> steps;
   for (const std::string& name : tensorboard::EventFilesIn(dir)) {
@@ -352,7 +352,7 @@ TEST(MetricsLog, WritesEventsOfTheStepsThatItHasLinesOf) {
   append(&second, 25);
   EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 25));
 
-  // Its process was killed between an event and its line; the next process makes others.
+  // Its process was killed between an event and its line; the next process writes others.
   append(&second, 30);
   ASSERT_TRUE(KeepMetricsUpTo(25, path).ok());
   MetricsLog third = make(0);
@@ -360,7 +360,7 @@ TEST(MetricsLog, WritesEventsOfTheStepsThatItHasLinesOf) {
   append(&third, 35);
   EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 25, 35));
 
-  // The last words of a job that has ended.
+  // The last record of an ended job.
   record.set_step(32);
   ASSERT_EQ(make(0).AppendAfterEnd(record), absl::OkStatus());
   EXPECT_THAT(StepsShown(dir), testing::ElementsAre(10, 20, 25, 35, 32));
@@ -415,7 +415,7 @@ TEST(RunDirectory, NamesTheDirectoryThatCannotBeWritten) {
             "cannot write to run directory " + file + "/lenet-7: " + file + ": Not a directory");
 }
 
-// A program that ran there before may have put one in the place of the folder of logs.
+// An earlier program may have replaced the folder of logs by a link.
 TEST(RunDirectory, IsRefusedWhereItsLogsAreALinkAndWhatThatLeadsToStays) {
   const std::string top = testing::TempDir() + "/linked", dir = top + "/run";
   std::filesystem::remove_all(top);
@@ -496,7 +496,7 @@ TEST(MetricsLine, HasNothingButTheTestOfWeightsThatWereMeasuredLate) {
             R"({"step":50,"test_accuracy":0.5,"test_loss":1.5,"elapsed_s":2.0})");
 }
 
-// Tests that processes which a worker starts log in the worker's format.
+// Tests that processes started by a worker log in the worker's format.
 
 using testing::Contains;
 using testing::ElementsAre;

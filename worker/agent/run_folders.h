@@ -14,25 +14,24 @@
 
 namespace strata::worker {
 
-// In which run directories of this host jobs have their logs.
+// The run directories of this host in which jobs have their logs.
 //
 // Threads: any.
 class RunFolders final : public LogFolders {
  public:
-  // Jobs that are remembered; of those that have ended the lowest numbers are
-  // forgotten first.
+  // Jobs that are remembered; ended jobs with the lowest numbers are forgotten first.
   static constexpr size_t kJobsMax = 1024;
 
   // `runs_dir`: the parent of run directories.
   explicit RunFolders(std::string runs_dir) : runs_dir_(std::move(runs_dir)) {}
 
-  // A job's processes are about to begin here, and are gone.
+  // A job's processes are about to start here, and are gone.
   void OnBegun(uint32_t job, const std::string& run_dir);
   void OnGone(uint32_t job);
 
   bool IsRunning(uint32_t job) const override;
-  // `recorded` counts for a job that ran before this daemon began. What is not below `runs_dir` is
-  // not looked at.
+  // `recorded` is used for a job that ran before this daemon started. Directories outside of
+  // `runs_dir` are never accessed.
   absl::StatusOr<std::string> Find(uint32_t job, const std::string& recorded) const override;
   std::string FileOf(const proto::LogProcess& process) const override;
 

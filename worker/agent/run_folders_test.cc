@@ -17,7 +17,7 @@ class RunFoldersTest : public ::testing::Test {
  protected:
   RunFoldersTest() { std::filesystem::create_directories(runs_); }
 
-  // As a node of the job prepares it.
+  // Prepares the directory as a node of the job does.
   std::string Prepare(uint32_t job, const std::string& name) {
     proto::JobRecord record;
     record.set_job_id(job);
@@ -43,7 +43,7 @@ TEST_F(RunFoldersTest, AJobsFolderIsFoundOnceItsNodeHasPreparedIt) {
   EXPECT_EQ(*folders.Find(4, ""), run_dir);
   folders.OnGone(4);
   EXPECT_FALSE(folders.IsRunning(4));
-  // Where this daemon saw it, and not where the coordinator says.
+  // Where this daemon saw it, not where the coordinator says.
   EXPECT_EQ(*folders.Find(4, "/etc"), run_dir);
 }
 
@@ -89,7 +89,7 @@ TEST_F(RunFoldersTest, WhatIsRememberedIsBounded) {
     folders.OnGone(job);
   }
   EXPECT_TRUE(folders.IsRunning(1)) << "it may still write";
-  // Of what is remembered it is known that it is not below the runs.
+  // Remembered folders are known to be below the runs.
   EXPECT_TRUE(absl::IsNotFound(folders.Find(2, "").status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(folders.Find(RunFolders::kJobsMax + 2, "").status()));
 }
@@ -101,7 +101,7 @@ class UserLogsTest : public ::testing::Test {
     std::filesystem::create_directories(runs_);
   }
 
-  // A job of the user that has a log of so many bytes; the claim lasts as long as it runs.
+  // A job of the user with a log of `bytes` bytes; the claim lasts as long as the job runs.
   UniqueFd Run(uint32_t job, const std::string& owner, size_t bytes, const std::string& name) {
     proto::JobRecord record;
     record.set_job_id(job);

@@ -50,7 +50,7 @@ void UserLogs::OnEnded(const std::string& owner, const std::string& run_dir) {
   for (const Run& run : oldest_first) {
     if (bytes <= bytes_max_) return;
     if (run.owner != owner || run.run_dir == run_dir) continue;
-    // The folder may be another user's meanwhile, gone, or a link to elsewhere.
+    // The folder may belong to another user by now, be gone, or be a link to elsewhere.
     const bool is_theirs =
         OwnerOf(run.run_dir) == owner && CheckRunDirectory(run.run_dir, runs_dir_).ok();
     if (is_theirs && !RemoveLogsIfUnused(run.run_dir)) continue;
@@ -63,7 +63,7 @@ void UserLogs::OnEnded(const std::string& owner, const std::string& run_dir) {
   }
 }
 
-// A folder that cannot be read, or is gone meanwhile, hides no other one.
+// A folder that is unreadable, or gone meanwhile, hides no other one.
 void UserLogs::FindBelow(const std::string& folder, int depth) {
   std::error_code error;
   std::filesystem::directory_iterator entry(folder, error);

@@ -10,24 +10,24 @@
 
 namespace strata::worker {
 
-// Bounds the bytes of logs that the jobs of a user with keys leave below a worker's folder of runs.
-// When a job ends, the logs of the user's oldest jobs that have ended are removed until the rest is
-// within the bound; the newest job's stay. What else is in their run directories stays, too.
+// Limits the bytes of logs that the jobs of a user with keys leave below a worker's folder of runs.
+// When a job ends, the logs of the user's oldest ended jobs are removed until the rest is within
+// the limit; the newest job's stay, and so do all other files in their run directories.
 //
-// The file `.owner` in a run directory says whose it is, so that a worker that starts again knows.
-// Several workers may have one folder: it has one bound.
+// The file `.owner` in a run directory names its user, so that a restarted worker knows. Several
+// workers may share one folder: it has one limit.
 //
 // Threads: one at a time.
 class UserLogs {
  public:
   explicit UserLogs(const std::string& runs_dir, uint64_t bytes_max = kUserLogBytesMax);
 
-  // Says whose job has the run directory; empty: of no user with keys, whose logs are not bounded.
-  // Errors: name the file.
+  // Sets the owner of the run directory; empty: no user with keys, whose logs are unlimited. Errors
+  // name the file.
   static absl::Status SetOwner(const std::string& run_dir, const std::string& owner);
 
-  // The processes of the user's job are gone. The first call looks for what is in the folder
-  // already, at most kDepthMax folders deep.
+  // The processes of the user's job are gone. The first call searches the folder for existing logs,
+  // at most kDepthMax folders deep.
   void OnEnded(const std::string& owner, const std::string& run_dir);
 
  private:

@@ -34,7 +34,7 @@ namespace {
 
 constexpr absl::Duration kIdlePoll = absl::Seconds(1);
 constexpr absl::Duration kActivityEvery = absl::Seconds(1);
-// For what is on its way to the store when the job ends: less than JobDeadlines gives the process.
+// For pending writes to the store when the job ends: less than JobDeadlines gives the process.
 constexpr absl::Duration kLastCheckpoints = absl::Minutes(2);
 
 class Aggregator {
@@ -45,18 +45,18 @@ class Aggregator {
   absl::Status Run();
 
  private:
-  // How far the ranks are before training begins; the states follow in this order.
+  // The ranks' progress before training; the states follow in this order.
   enum class Gathering {
-    kAttaching,    // they say which tensors they have
+    kAttaching,    // they register their tensors
     kOffering,     // they have the node's memory and offer first weights
     kAwaitingRun,  // all have, and the worker daemon has been told NodeReady
   };
 
-  // Opens the port of a node that is to all-reduce, and takes its devices into use. Errors:
-  // RingPort's, UseDevices's.
+  // Opens the port of a node that is to all-reduce, and its devices. Errors: those of RingPort and
+  // UseDevices.
   absl::Status Open();
 
-  // One turn of the loop each: until RunNode comes, and from then on.
+  // One turn of the loop each: until RunNode comes, and after it.
   absl::Status Gather();
   absl::Status Train();
 
@@ -71,7 +71,7 @@ class Aggregator {
   absl::Status HearAgent();
   absl::Status AwaitWord();
   absl::Status ReadDescriptors(int timeout_ms);
-  // Tells the worker daemon once a second how far everybody is.
+  // Reports everybody's progress to the worker daemon once a second.
   void TellActivity();
   void TellRefusals();
   proto::RankActivity ActivityOf(uint32_t local_rank, uint64_t least_landed, absl::Time now);
@@ -82,7 +82,7 @@ class Aggregator {
   const proto::Launch launch_;
   const AggregatorOptions options_;
   const RealClock clock_;
-  std::unique_ptr<TraceLog> trace_;  // null: the job wants none
+  std::unique_ptr<TraceLog> trace_;  // null: the job is not traced
   client::AgentChannel agent_;
   const std::unique_ptr<RankGroup> ranks_;
   const EventFd doorbell_;
@@ -92,10 +92,10 @@ class Aggregator {
   std::vector<std::shared_ptr<device::Device>> devices_;  // device: GPU: by local rank
   std::unique_ptr<RingPort> port_;                        // exchange: RING
   Gathering gathering_ = Gathering::kAttaching;
-  std::unique_ptr<NodeTraining> training_;        // from RunNode on
+  std::unique_ptr<NodeTraining> training_;        // set by RunNode
   std::unique_ptr<NodeCheckpoints> checkpoints_;  // likewise; null: nodes write none
   std::shared_ptr<const NodeResume> resume_;      // null: nothing to resume from
-  bool is_damaged_ = false;                       // the checkpoint is
+  bool is_damaged_ = false;                       // the checkpoint is damaged
   RankWatch watch_;
   absl::Time activity_due_;
 };
@@ -170,7 +170,8 @@ absl::Status Aggregator::HearAgent() {
   }
 }
 
-// Until a descriptor is readable or something is due; a probe of the ring continues meanwhile.
+// Waits until a descriptor is readable or something is due; meanwhile a probe of the ring
+// continues.
 absl::Status Aggregator::AwaitWord() {
   int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(UntilActivity())) + 1;
   if (port_ && port_->measuring()) {
@@ -224,7 +225,7 @@ absl::Status Aggregator::TellReady() {
 }
 
 absl::Status Aggregator::Begin(const proto::RunNode& run) {
-  // How many steps a clock has may follow from the optimizer that the program has named since.
+  // The number of steps per clock may depend on the optimizer that the program has named since.
   trace_ = TraceLog::Create(run.record().job());
   if (absl::Status loaded = Load(run.record()); !loaded.ok()) return loaded;
   if (NodesWriteCheckpoints(run.record().job())) {
@@ -267,11 +268,11 @@ void Aggregator::SendParts() {
   for (proto::CheckpointPart& part : checkpoints_->TakeParts()) {
     proto::ChildMessage message;
     *message.mutable_checkpoint() = std::move(part);
-    agent_.Send(message).IgnoreError();  // its loss ends the loop
+    agent_.Send(message).IgnoreError();  // a lost connection ends the loop
   }
 }
 
-// Where the job fails, its daemon waits for the processes a short time only.
+// If the job fails, its daemon waits for the processes only briefly.
 void Aggregator::FinishCheckpoints(const absl::Status& status) {
   if (training_) checkpoints_->Take(training_->exchange()->core());
   checkpoints_->Finish(status.ok() ? kLastCheckpoints : absl::Seconds(1));
@@ -291,7 +292,7 @@ absl::Status Aggregator::Train() {
   for (const proto::ChildMessage& answer : training_->TakeAnswers()) {
     if (absl::Status status = agent_.Send(answer); !status.ok()) return status;
   }
-  // How many there were is wanted at once: other nodes must have made as many.
+  // The number is needed at once: other nodes must have made as many steps.
   if (!made_all && training_->steps_made()) activity_due_ = clock_.Now();
   return advanced;
 }

@@ -25,19 +25,19 @@
 namespace strata::worker {
 namespace {
 
-// The calls that a test's ring was given, and its answers.
+// The calls to a test's ring, and its answers.
 struct Script {
   std::atomic<bool> seeds = true;   // it has its first weights at once
   std::atomic<uint64_t> clock = 0;  // steps that it has made
   std::atomic<bool> cannot_go_on = false;
   std::atomic<uint32_t> stopped = 0;        // the newest number
   std::atomic<uint32_t> formed = 0;         // likewise
-  std::atomic<uint32_t> forms = 0;          // how often
+  std::atomic<uint32_t> forms = 0;          // number of calls
   std::atomic<uint64_t> finished_with = 0;  // steps
 };
 
-// A ring whose other nodes are always in time, unless it is stopped. Its job is over when it is
-// told so, or at once where nobody has stopped it.
+// A ring whose other nodes are always in time, unless it is stopped. Its job is over when the test
+// says so, or at once if it was not stopped.
 class FakeRing final : public PeerlessCore {
  public:
   FakeRing(Script* script, NodeArenas* arenas) : script_(script), arenas_(arenas) {}
@@ -90,7 +90,7 @@ class FakeRing final : public PeerlessCore {
   std::vector<uint64_t> clocks_ = std::vector<uint64_t>(4, 0);
 };
 
-// Ranks 0 to 5 are node 3's, 6 and 7 this node's, number 0, and 8 and 9 those of node 1.
+// Ranks 0 to 5 are node 3's, 6 and 7 this node's (number 0), and 8 and 9 those of node 1.
 class RingsTest : public AggregatorFixture {
  protected:
   void SetUp() override {
@@ -178,7 +178,7 @@ TEST_F(RingsTest, RanksGoNoFurtherThanTheyWereToldBeforeTheRingIsThere) {
   const proto::RingStopped second = AwaitStopped();
   EXPECT_EQ(second.number(), 3u) << "another one has died meanwhile";
   EXPECT_EQ(second.from_clock(), first.from_clock());
-  Stop(2);  // old news
+  Stop(2);  // outdated
   Stop(3);
   EXPECT_EQ(AwaitStopped().number(), 3u);
   dropped_at = second.from_clock() + 1;
@@ -268,8 +268,8 @@ TEST_F(RingsTest, ARingOfOtherNodesThanShareTheSamplesEndsTheJob) {
 
 using client::AggregatorLink;
 
-// Ranks 0 to 5 are node 3's, 6 and 7 this node's, number 0, and 8 and 9 those of node 1. What ranks
-// do on their devices, the test says for them.
+// Ranks 0 to 5 are node 3's, 6 and 7 this node's (number 0), and 8 and 9 those of node 1. The test
+// simulates what ranks do on their devices.
 class RanksRingTest : public AggregatorFixture {
  protected:
   void SetUp() override {
@@ -397,7 +397,7 @@ TEST_F(RanksRingTest, AnswersOnceAllRanksHaveStoppedAndHasThemGoOn) {
   Form(2, first, {3});
   Form(2, first, {3});
   AwaitPhase("training");
-  // One that has left knows that all ranks of the job have made all steps.
+  // A rank that has left knows that all ranks of the job have made all steps.
   AwaitActivity([](const proto::NodeActivity& activity) { return activity.ranks(0).waiting(); });
   leaves.Notify();
   StopNode(3);

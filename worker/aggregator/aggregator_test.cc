@@ -213,7 +213,7 @@ TEST_F(AggregatorTest, AStopEndsItAndItsRanks) {
 
 using ResumeTest = AggregatorFixture;
 
-// Goes on with 6 steps made and weights of 20.
+// Resumes with 6 steps made and weights of 20.
 void Resume(FakeShard* shard, proto::JobRecord* record) {
   record->mutable_resume()->set_clock(6);
   for (uint32_t c = 0; c < 4; ++c) {
@@ -272,7 +272,7 @@ TEST_F(ResumeTest, RanksThatHaveMadeAllStepsLeaveWithTheFinalWeights) {
   EXPECT_TRUE(Result().ok()) << result_;
 }
 
-// A process that takes the place of one that died, which had pushed 6 times.
+// A process that replaces one that died, which had pushed 6 times.
 class RejoinTest : public AggregatorFixture {
  protected:
   RejoinTest() {
@@ -322,7 +322,7 @@ TEST_F(RejoinTest, AProgramThatDoesNotSayThatItCanGoOnEndsTheNode) {
   EXPECT_EQ(Result().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// Likewise in rounds of three steps, of which the last one has one: there are ten.
+// The same in rounds of three steps, of which the last has one: there are ten.
 class ShorterRoundTest : public AggregatorFixture {
  protected:
   ShorterRoundTest() {
@@ -339,7 +339,7 @@ class ShorterRoundTest : public AggregatorFixture {
     segment->set_lr_multiplier(1);
     launch_.set_incarnation(2);
   }
-  // The process before had pushed so many rounds, with which servers have weights of 20.
+  // The previous process had pushed `rounds` rounds, after which servers have weights of 20.
   void ExpectToContinue(uint64_t rounds, uint64_t first_step, float last_weight) {
     ShardServer server;
     for (uint32_t c = 0; c < 4; ++c) {
@@ -390,7 +390,7 @@ TEST_F(ResumeTest, AProgramThatDoesNotSayThatItCanGoOnMakesNoStep) {
 
 // A node of a job whose nodes change while it trains.
 
-// Ranks 0 to 5 are node 3's, 6 and 7 this node's, number 0, and 8 and 9 those of node 1, which is
+// Ranks 0 to 5 are node 3's, 6 and 7 this node's (number 0), and 8 and 9 those of node 1, which is
 // absent.
 class ViewsTest : public AggregatorFixture {
  protected:

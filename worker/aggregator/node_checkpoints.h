@@ -17,12 +17,12 @@
 
 namespace strata::worker {
 
-// True if the nodes of the job write objects of its checkpoints.
+// Returns whether the nodes of the job write objects of its checkpoints.
 bool NodesWriteCheckpoints(const proto::Job& job);
 
 // Reads the state that a node resumes from: its own, and in a ring the slices of all nodes. Null:
-// the checkpoint has nothing for nodes. Errors: of the store, of which IsDamage says that another
-// checkpoint may do.
+// the checkpoint has nothing for nodes. Errors: the store's; if IsDamage holds for one, another
+// checkpoint may be usable.
 absl::StatusOr<std::shared_ptr<const NodeResume>> LoadNodeResume(const proto::JobRecord& record,
                                                                  uint32_t node,
                                                                  const StoreOpener& open);
@@ -35,7 +35,7 @@ class NodeCheckpoints {
   // The record is complete; NodesWriteCheckpoints.
   NodeCheckpoints(const proto::JobRecord& record, uint32_t node, const StoreOpener& open);
 
-  // Takes the exchange's cuts, and has it let go of those that are written.
+  // Takes the exchange's cuts, and releases those that are written.
   void Take(ExchangeCore* exchange);
   // Returns what has been written since, or could not be, for the coordinator.
   std::vector<proto::CheckpointPart> TakeParts();
@@ -51,7 +51,7 @@ class NodeCheckpoints {
   absl::Mutex mutex_;
   std::vector<proto::CheckpointPart> parts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<NodeCuts::Kind, uint64_t>> let_go_ ABSL_GUARDED_BY(mutex_);
-  PartWriter writer_;  // last: its thread ends first
+  PartWriter writer_;  // last member: its thread ends first
 };
 
 }  // namespace strata::worker

@@ -51,7 +51,7 @@ Cut<ChunkImage> SliceCut(uint64_t clock, uint64_t begin, float first) {
   return {.clock = clock, .images = {{.begin = begin, .clock = clock, .weights = Weights(first)}}};
 }
 
-// Has cuts, and notes which it is to let go of.
+// Has cuts, and records which ones are released.
 class CuttingCore final : public PeerlessCore {
  public:
   NodeCuts cuts;
@@ -83,7 +83,7 @@ class NodeCheckpointsTest : public testing::Test {
       return FileStore::Open(dir);
     };
   }
-  // Returns what is told of the cuts of a node once all of them are written.
+  // Returns the reports on a node's cuts once all of them are written.
   std::vector<proto::CheckpointPart> Write(const proto::JobRecord& record, uint32_t node,
                                            NodeCuts cuts) {
     NodeCheckpoints checkpoints(record, node, Opener());
@@ -109,7 +109,7 @@ class NodeCheckpointsTest : public testing::Test {
   std::string PathOf(const proto::CheckpointPart& part) const {
     return absl::StrCat(folder_, "/", part.object().name());
   }
-  // Damage that names the object.
+  // Expects damage that names the object.
   static void ExpectDamage(const absl::Status& status, const std::string& path,
                            const std::string& why) {
     EXPECT_TRUE(IsDamage(status)) << status;
@@ -206,7 +206,7 @@ TEST_F(NodeCheckpointsTest, WhatIsAnotherNodesOrAnotherClocksOrNotThereIsDamageT
   const proto::JobRecord goes_on = GoesOnFrom(record, 4, {part});
   ASSERT_TRUE(LoadNodeResume(goes_on, 0, Opener()).ok());
 
-  // No other checkpoint of the job would do, either.
+  // No other checkpoint of the job would be usable, either.
   const absl::Status other = LoadNodeResume(goes_on, 1, Opener()).status();
   EXPECT_FALSE(IsDamage(other)) << other;
   EXPECT_THAT(other.message(), HasSubstr("the state of 1 nodes, not of node 1"));

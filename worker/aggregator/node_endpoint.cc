@@ -16,7 +16,7 @@
 namespace strata::worker {
 namespace {
 
-// The first port that is free.
+// Listens on the first free port.
 absl::StatusOr<int> ListenAt(const proto::ListenAt& at, transport::Endpoint* endpoint) {
   absl::StatusOr<int> port = absl::AlreadyExistsError("");
   for (uint32_t p = at.port_first(); p <= at.port_last() && absl::IsAlreadyExists(port.status());

@@ -18,37 +18,36 @@
 
 namespace strata::worker {
 
-// Memory that peers of this host may read, as the job wants it; null: it does not, or the system
-// has none, which is logged, and payloads go over TCP.
+// Returns memory that peers on this host may read, if the job wants it; null: it does not, or the
+// system has none, which is logged, and payloads go over TCP.
 std::shared_ptr<transport::RegionMemory> MemoryForPeers(const proto::Job& job);
 
-// The endpoint of a node that connects to the servers of the record, which may read `gradients`,
-// too, where they lie. Errors: ResourceExhausted (fewer file descriptors than its connections
+// Returns the endpoint of a node that connects to the servers of the record, which may also read
+// `gradients` in place. Errors: ResourceExhausted (fewer file descriptors than its connections
 // need).
 absl::StatusOr<std::unique_ptr<transport::Endpoint>> ConnectingEndpoint(
     const proto::JobRecord& record, uint32_t local_ranks,
     std::shared_ptr<transport::SharedSegment> gradients);
 
-// The same endpoint, or, where the record says that the job's frames are sealed, one that seals
-// them and takes no others. `own_address`: under which other nodes reach it; empty: they do not.
+// Returns the same endpoint, or, if the record says that the job's frames are sealed, one that
+// seals them and accepts no others. `own_address`: where other nodes reach it; empty: they do not.
 // Errors: InvalidArgument (the record).
 absl::StatusOr<std::unique_ptr<transport::Endpoint>> Protected(
     const proto::JobRecord& record, const std::string& own_address,
     std::unique_ptr<transport::Endpoint> endpoint);
 
-// True if a node's only rank may lend its gradients to the exchange, see NodeArenasOptions. In an
-// all-reduce, neighbours may ask for a repetition of what they have taken.
+// Returns whether a node's only rank may lend its gradients to the exchange, see NodeArenasOptions.
+// In an all-reduce, neighbours may ask for a repetition of frames that they have taken.
 bool MayLendGradients(const proto::Job& job);
 
 // Lets other nodes of an all-reduce find this one, from the start of its aggregator until the
-// exchange takes it over; meanwhile it finds out what the way to the next node is like.
+// exchange takes over; meanwhile it measures the link to the next node.
 //
 // Threads: one. Nothing blocks but Poll.
 class RingPort {
  public:
-  // Listens where launch.listen says. `clock` outlives it; Poll also returns when
-  // `wake_fd` is readable. Errors: AlreadyExists, InvalidArgument, ResourceExhausted, naming the
-  // address.
+  // Listens at launch.listen. `clock` outlives it; Poll also returns when `wake_fd` is readable.
+  // Errors, naming the address: AlreadyExists, InvalidArgument, ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<RingPort>> Open(const proto::Launch& launch, int wake_fd,
                                                         const ClockInterface* clock);
   ~RingPort();
@@ -56,17 +55,17 @@ class RingPort {
   // "tcp://host:port"
   const std::string& address() const { return address_; }
 
-  // Begins to measure; once. Errors: InvalidArgument (the record).
+  // Starts to measure; once. Errors: InvalidArgument (the record).
   absl::Status Measure(const proto::JobRecord& record);
   // The result, once.
   std::optional<proto::LinkMeasured> TakeMeasured();
-  // Errors: Unavailable (the next node cannot be reached), naming it.
+  // Errors: Unavailable (the next node is unreachable), naming it.
   absl::Status Poll(absl::Duration timeout);
   bool measuring() const { return probe_ != nullptr; }
   // The frames that the endpoint has refused, until Release.
   transport::Refusals refusals() const;
 
-  // Returns the endpoint, which still listens. Nothing may follow.
+  // Returns the endpoint, which still listens. No calls may follow.
   std::unique_ptr<transport::Endpoint> Release();
 
  private:

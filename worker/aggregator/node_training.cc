@@ -48,7 +48,7 @@ uint32_t Helpers(const NodeTraining::Parts& parts) {
   return parts.devices.empty() ? HelpersFor(ranks, cores) : CopyHelpersFor(ranks, cores);
 }
 
-// The parts that arenas are made of; all outlive them.
+// The dependencies of arenas; all outlive them.
 struct ArenasOf {
   const proto::Job& job;
   NodeMemory* memory = nullptr;
@@ -66,9 +66,9 @@ std::unique_ptr<NodeArenas> CreateNodeArenas(const ArenasOf& of, const ChunkMap&
   return std::make_unique<NodeArenas>(of.memory, of.core, map, kernels::Cpu(), options);
 }
 
-// Creates arenas in the memory of the devices that there are by local rank or, where there are
-// none, as above. `exchange`: what the job's exchange is created with, which the arenas then fit.
-// `wake`: see DeviceArenasOptions. Errors: DeviceArenas::Create's.
+// Creates arenas in the memory of `devices`, given by local rank, or, if there are none, in shared
+// memory. `exchange`: the options of the job's exchange, which are adapted to the arenas. `wake`:
+// see DeviceArenasOptions. Errors: those of DeviceArenas::Create.
 absl::StatusOr<std::unique_ptr<Arenas>> CreateArenas(
     const ArenasOf& of, const ChunkMap& map, std::shared_ptr<BlockSource> source,
     const CoreOptions& exchange, const std::vector<std::shared_ptr<device::Device>>& devices,
@@ -100,8 +100,7 @@ const char* PhaseName(Exchange::Phase phase) {
   }
 }
 
-// The peers of a node of the job: "over 2 shards", "with 1 other node, RING, summed by
-// NCCL".
+// Describes the peers of a node: "over 2 shards", "with 1 other node, RING, summed by NCCL".
 std::string WithWhom(const proto::JobRecord& record) {
   const proto::Job& job = record.job();
   if (job.exchange() == proto::Job::NCCL) {
@@ -118,13 +117,13 @@ std::string WithWhom(const proto::JobRecord& record) {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// True if nothing was pushed or answered since they were shown.
+// Returns whether nothing was pushed or answered since they were shown.
 bool Shows(const NodeHeader& header, const ExchangeCounters& counters) {
   return header.pushes.load(kRelaxed) == counters.pushes &&
          header.bytes_answered.load(kRelaxed) == counters.bytes_answered;
 }
 
-// Shows the node's ranks how its exchange goes.
+// Shows the exchange's counters to the node's ranks.
 void ShowCounters(const ExchangeCounters& counters, uint64_t pushes_during_backward,
                   absl::Duration exchange, NodeHeader* header) {
   header->exchange_us.store(absl::ToInt64Microseconds(exchange), kRelaxed);
@@ -210,7 +209,7 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
       .record = record,
       .node = NodeId(parts_.launch.node()),
       .incarnation = parts_.launch.incarnation(),
-      // The residual of before the checkpoint is restored on the host.
+      // The residual from the checkpoint is restored on the host.
       .takes_payloads = !parts_.devices.empty() && TakesPayloads(job) && parts_.resume == nullptr,
       .resume = parts_.resume,
       .trace = parts_.trace};
@@ -227,8 +226,8 @@ absl::Status NodeTraining::JoinExchange(const proto::JobRecord& record, const Ch
 
 absl::Status NodeTraining::MoveChunks(absl::Duration timeout) {
   NodeHeader& header = memory_.header();
-  // Whoever publishes after this store sees it and rings; who published before is found by the look
-  // that follows it.
+  // A rank that publishes after this store sees it and rings; one that published before is found by
+  // the following check.
   header.aggregator_asleep.store(1);
   const absl::StatusOr<bool> any = phase_ >= Phase::kTraining ? intake_->Look() : false;
   if (!any.ok()) return any.status();
@@ -258,8 +257,8 @@ absl::Status NodeTraining::Advance() {
   return absl::OkStatus();
 }
 
-// Where a process that takes another one's place finds all rounds of local steps pushed, the last
-// one may have had fewer steps than a round has.
+// If a replacement process finds all rounds of local steps pushed, the last one may have had fewer
+// steps than a round has.
 uint64_t NodeTraining::FirstStep() const {
   const uint64_t first = exchange_->first_clock(), all = ranks_.offer().total_steps();
   const proto::JobRecord& record = parts_.launch.record();
@@ -292,13 +291,13 @@ absl::Status NodeTraining::TakeLeaves() {
   for (uint32_t r = 0; r < leave_taken_.size(); ++r) {
     if (leave_taken_[r] || !ranks_.left()[r]) continue;
     leave_taken_[r] = true;
-    intake_->LookAgain();  // a rank may have gone on already
+    intake_->LookAgain();  // a rank may have continued already
     if (absl::Status status = core_.OnLeave(r, *ranks_.left()[r]); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-// Once the arenas have handed on all that was published before the last rank left.
+// Once the arenas have passed on everything published before the last rank left.
 absl::Status NodeTraining::FinishExchange() {
   if (absl::Status status = intake_->Look().status(); !status.ok()) return status;
   if (arenas_->busy()) return absl::OkStatus();
@@ -383,7 +382,7 @@ absl::Status NodeTraining::StopRing(uint32_t number) {
   if (ranks_train()) {
     const std::optional<uint64_t> from = gate_.Promise(
         number, [this](uint64_t until) { return Close(until); }, ViewGate::kNoMargin);
-    if (!from) return absl::OkStatus();  // old news
+    if (!from) return absl::OkStatus();  // outdated
     answer.set_from_clock(*from);
     stopped = StopExchange(number);
   }
@@ -420,11 +419,11 @@ absl::StatusOr<std::optional<RanksRing::Answer>> NodeTraining::StopExchange(uint
   return RanksRing::Answer{.ring = *stopped, .nccl_id = ""};
 }
 
-// The ring is there before the ranks continue, and the sums of the steps that they have been told
-// of go to it.
+// The ring exists before the ranks continue, and gets the sums of the steps that they have been
+// told of.
 absl::Status NodeTraining::FormRing(const proto::FormRing& forming) {
   const proto::ViewChange& change = forming.change();
-  if (change.number() <= gate_.views().number()) return absl::OkStatus();  // old news
+  if (change.number() <= gate_.views().number()) return absl::OkStatus();  // outdated
   if (absl::Status formed = exchange_->FormRing(forming); !formed.ok()) return formed;
   if (absl::Status taken = TakeChange(change); !taken.ok()) return taken;
   if (change.number() >= stopped_) asked_ = stopped_ = 0;

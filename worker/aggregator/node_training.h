@@ -35,13 +35,13 @@
 
 namespace strata::worker {
 
-// The way of gradients from the ranks to the exchange: finds the chunks that all ranks of the node
-// have published, has the arenas add them, and submits them once their sums can be taken.
+// Moves gradients from the ranks to the exchange: finds the chunks that all ranks of the node have
+// published, has the arenas sum them, and submits them once their sums can be taken.
 //
 // Threads: one.
 class ChunkIntake {
  public:
-  // All outlive it.
+  // The arguments outlive it.
   ChunkIntake(const NodeMemory* memory, AggregatorCore* core, Arenas* arenas, Exchange* exchange)
       : memory_(*memory),
         core_(*core),
@@ -51,15 +51,15 @@ class ChunkIntake {
         ready_(memory->offsets().local_ranks),
         rates_(memory->offsets().local_ranks) {}
 
-  // Returns true if it has changed anything: a chunk was submitted, or the arenas have finished.
-  // Errors: those of AggregatorCore, Arenas and Exchange.
+  // Returns whether anything changed: a chunk was submitted, or the arenas made progress. Errors:
+  // those of AggregatorCore, Arenas and Exchange.
   absl::StatusOr<bool> Look();
-  // Nothing is known any more of what was published at the last Look.
+  // Forgets what had been published at the last Look.
   void LookAgain() { published_seen_ = 0; }
 
  private:
   absl::Status LookAtPublished(bool* any);
-  // Before the first sum of a step: its learning rate is that of all ranks.
+  // Called before the first sum of a step: all ranks must have the same learning rate.
   absl::Status CheckRates(uint64_t step);
 
   const NodeMemory& memory_;
@@ -68,17 +68,17 @@ class ChunkIntake {
   Exchange& exchange_;
   uint64_t published_seen_ = 0;
   std::vector<uint64_t> published_, ready_;  // scratch, by local rank
-  uint64_t rated_ = 0;                       // steps whose rates were looked at
+  uint64_t rated_ = 0;                       // number of steps whose rates were checked
   std::vector<float> rates_;                 // scratch, by local rank
   std::vector<ChunkId> summed_;              // scratch
 };
 
-// True if the job's ranks share one node, and get the mean of their gradients back as it is, as
-// OneNodeCore gives it. A job whose chunks are traced takes the general way, which notes them.
+// Returns whether the job's ranks share one node and get the plain mean of their gradients back, as
+// OneNodeCore gives it. A traced job takes the general path, which records events.
 bool IsMeanOfOneNode(const proto::JobRecord& record);
 
 // A ring of one node, whose ranks have optimizers of their own: no other node adds to the sums, so
-// that each is written where the ranks read it, in one pass, with the bits of the general way.
+// each is written where the ranks read it, in one pass, with the bits of the general path.
 //
 // Threads: one.
 class OneNodeCore final : public PeerlessCore {
@@ -95,8 +95,8 @@ class OneNodeCore final : public PeerlessCore {
   std::vector<uint64_t> clocks_;  // by chunk: the next one
 };
 
-// A node's part in a ring whose members are ranks (exchange: NCCL), of a job that continues without
-// nodes that die: has them stop, gathers how far each has come, and tells them of the next ring.
+// A node's part in a ring whose members are ranks (exchange: NCCL), in a job that continues without
+// nodes that die: stops them, gathers each one's progress, and tells them the next ring.
 //
 // Threads: one.
 class RanksRing {
@@ -104,20 +104,20 @@ class RanksRing {
   // The joint answer of the node's ranks.
   struct Answer {
     StoppedRing ring;
-    std::string nccl_id;  // of the first one; empty: it has left
+    std::string nccl_id;  // from the first one; empty: it has left
   };
 
-  // `node` is one of the job's `view`. The other two outlive it.
+  // `node` is one in the job's `view`. The other two outlive it.
   RanksRing(const proto::View& view, NodeId node, NodeMemory* memory, RankGroup* ranks)
       : view_(view), node_(node), memory_(memory), ranks_(ranks) {}
 
-  // Has ranks stop for a ring with this number; a lower one than before changes nothing. Those that
-  // have left know that all ranks of the job have made all steps.
+  // Makes ranks stop for a ring with this number; a lower one than before changes nothing. Ranks
+  // that have left know that all ranks of the job have made all steps.
   void Stop(uint32_t number);
-  // How far they are; none: some have not stopped yet. Errors: FailedPrecondition: a rank does not
-  // have the first weights.
+  // Returns their progress; none: some have not stopped yet. Errors: FailedPrecondition: a rank
+  // does not have the first weights.
   absl::StatusOr<std::optional<Answer>> Gather() const;
-  // Tells those of it that have not left. Errors: InvalidArgument: the job does not have the ring's
+  // Tells it to ranks that have not left. Errors: InvalidArgument: the job does not have the ring's
   // nodes, or this one is not among them.
   absl::Status Form(const proto::FormRing& forming);
 
@@ -128,43 +128,42 @@ class RanksRing {
   RankGroup* const ranks_;
 };
 
-// The work of an aggregator from RunNode on: it joins the ranks to the exchange, moves their chunks
-// there and back, and lets the ranks go once they have left and the final weights are there.
+// The work of an aggregator from RunNode on: connects the ranks to the exchange, moves their chunks
+// there and back, and releases the ranks once they have left and the final weights are there.
 //
 // Threads: one. Nothing blocks but MoveChunks.
 class NodeTraining {
  public:
-  // The parts that it is made of; all outlive it.
+  // Its dependencies; all outlive it.
   struct Parts {
     const proto::Launch& launch;
     NodeMemory* memory;
     RankGroup* ranks;
     const EventFd* doorbell;
     int wake_fd;     // see Exchange::Poll
-    RingPort* port;  // exchange: RING, of which the exchange takes over the endpoint; or null
-    // By local rank, where the aggregator uses them.
+    RingPort* port;  // exchange: RING: the exchange takes over its endpoint; or null
+    // By local rank, if the aggregator uses them.
     const std::vector<std::shared_ptr<device::Device>>& devices;
     const ClockInterface* clock;
-    TraceLog* trace;                                  // null: the job wants none
+    TraceLog* trace;                                  // null: not traced
     const std::shared_ptr<const NodeResume>& resume;  // see CoreOptions; not kept
     // See AggregatorOptions.
     std::optional<uint32_t> helpers;
     const std::function<std::unique_ptr<PeerlessCore>(NodeArenas* arenas)>& exchange;
   };
 
-  // Starts the exchange. Errors: InvalidArgument (the record does not fit what the ranks
+  // Starts the exchange. Errors: InvalidArgument (the record conflicts with what the ranks
   // registered), those of the arenas and the exchange.
   static absl::StatusOr<std::unique_ptr<NodeTraining>> Begin(const Parts& parts,
                                                              const proto::RunNode& run);
 
-  // Takes chunks from the ranks to the exchange and back, waiting for either up to `timeout`.
+  // Moves chunks from the ranks to the exchange and back, waiting for either up to `timeout`.
   absl::Status MoveChunks(absl::Duration timeout);
-  // Goes on with what has come of that, and of what the ranks have said.
+  // Continues with the results of that, and with the ranks' messages.
   absl::Status Advance();
-  // Takes a message of the worker daemon while the node trains: where shards lie, and who takes
-  // part.
+  // Handles a message of the worker daemon during training: shards' places and participants.
   absl::Status Hear(const proto::AgentMessage& message);
-  // Returns what the node answers to that, for its worker daemon, since the last call.
+  // Returns the node's answers to that, for its worker daemon, since the last call.
   std::vector<proto::ChildMessage> TakeAnswers() { return std::exchange(answers_, {}); }
 
   // The first weights are there, and ranks compute with them.

@@ -28,10 +28,10 @@ using worker::NodeState;
 using worker::RankBlock;
 
 constexpr absl::Duration kConnectDeadline = absl::Seconds(30);
-// Before training and after it the aggregator answers when all nodes and servers of the job have
-// come as far, which takes as long as the slowest needs to start or to end. Should one of them
-// fail, the job is stopped and the aggregator says so; should the aggregator fail, its socket is
-// closed. So these waits end without a limit of their own.
+// Before and after training the aggregator answers when all nodes and servers of the job are ready,
+// which takes as long as the slowest needs to start or to end. If one of them fails, the job is
+// stopped and the aggregator reports it; if the aggregator fails, its socket closes. So these waits
+// need no limit of their own.
 constexpr absl::Duration kForOthers = absl::InfiniteDuration();
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 
@@ -68,7 +68,7 @@ AggregatorLink::AggregatorLink(const proto::Launch& launch, CreateNodeSum create
       create_node_sum_(create_node_sum),
       channel_(std::move(socket)),
       answer_deadline_(answer_deadline),
-      // Only where every rank of the node and the aggregator have a core each.
+      // Only if every rank of the node and the aggregator have a core each.
       may_spin_(UsableCores() > launch.local_ranks() + 1) {}
 
 absl::Status AggregatorLink::Gone() const {
@@ -283,7 +283,7 @@ absl::Status AggregatorLink::AwaitWeights(ChunkId chunk, uint64_t step) {
   RankBlock& self = Self();
   while (true) {
     const uint32_t seen = self.bell.load();
-    // Against NodeArenas::Land: it stores landed and then looks here, we the other way round.
+    // Pairs with NodeArenas::Land, which stores landed and then reads this; we do the reverse.
     self.waits_for.store(chunk.value() + 1);
     absl::Status alive = absl::OkStatus();
     const bool landed = memory_->landed(chunk.value()).load() > step;
@@ -346,7 +346,7 @@ void AggregatorLink::ShowPublished(size_t published, uint32_t chunks, uint64_t s
   self.published.fetch_add(published);
 }
 
-// All ranks of the node show the same, the later ones what stands there.
+// All ranks of the node show the same; the later ones repeat it.
 void AggregatorLink::ShowLanded(ChunkId chunk, uint64_t step) {
   std::atomic<uint64_t>& landed = memory_->landed(chunk.value());
   if (landed.load(std::memory_order_relaxed) <= step) landed.store(step + 1);
@@ -357,7 +357,7 @@ absl::Status AggregatorLink::Finish(uint64_t steps) {
   proto::RankMessage message;
   message.mutable_leave()->set_steps(steps);
   if (absl::Status status = Say(message); !status.ok()) return status;
-  // After that, so that the aggregator knows of ranks that do not come here.
+  // After that, so that the aggregator knows of ranks that do not get here.
   if (absl::Status status = node_sum_ ? node_sum_->Finish() : absl::OkStatus(); !status.ok()) {
     return status;
   }
@@ -418,8 +418,8 @@ absl::StatusOr<bool> AggregatorLink::LearnViews(uint64_t step, bool waits, Views
   while (true) {
     const uint32_t seen = self.bell.load();
     const uint64_t told = self.told.load();
-    // Against NodeTraining::Close: it says where it closes and then looks here, we the other way
-    // round.
+    // Pairs with NodeTraining::Close, which stores where it closes and then reads this; we do the
+    // reverse.
     self.told.store(std::max(told, step + 1));
     const uint64_t closed_at = header.views_closed_at.load();
     if (closed_at == 0 || step < closed_at) break;

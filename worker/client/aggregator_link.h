@@ -35,12 +35,12 @@ class AgentChannel;
 struct NodeSumCalls {
   // This rank's gradients of one more chunk are complete.
   std::function<void(uint64_t step)> computed;
-  // They are in the node's sum and may be written to again, on the chunk's root once the sum, which
-  // lies there, has been used. Its error ends the NodeSum.
+  // The chunk is in the node's sum, so its gradients may be overwritten; on the chunk's root, where
+  // the sum is, only once it has been used. An error ends the NodeSum.
   std::function<absl::Status(ChunkId chunk, uint64_t step)> reduced;
   // False ends a wait for the others.
   device::StillWanted still_wanted;
-  // The same where the caller's thread waits, and nowhere else; null: as long as it takes.
+  // The same for waits of the caller's thread only; null: no limit.
   device::StillWanted caller_waits;
 };
 
@@ -51,45 +51,45 @@ struct NodeSumSetup {
   uint32_t local_rank = 0, local_ranks = 0;
   device::Memory gradients;  // this rank's arena, on `device`
   ChunkMap map;
-  proto::Job job;  // may ask for a trace
+  proto::Job job;  // may request a trace
   NodeSumCalls calls;
 };
 
-// One of a node's ranks that add up their gradients on their devices, for the node's aggregator to
-// use the sums (node_sum: NCCL). An AggregatorLink is given one by whoever connects it.
+// One of a node's ranks that sum their gradients on their devices, for the node's aggregator
+// (node_sum: NCCL). Whoever connects an AggregatorLink provides it.
 //
 // Threads: one calls.
 class NodeSum {
  public:
   virtual ~NodeSum() = default;
 
-  // The chunks' gradients are complete once what `stream` has been given until now is done; null:
-  // they are. Does not block, but for a step's first call, as Drain does.
+  // The chunks' gradients are complete once the work queued in `stream` so far is done; null: they
+  // are complete now. Does not block, except for a step's first call, like Drain.
   virtual absl::Status PublishAfter(device::Stream* stream, absl::Span<const ChunkId> chunks,
                                     uint64_t step) = 0;
-  // Blocks until `reduced` was called for all that is published.
+  // Blocks until `reduced` was called for everything published.
   virtual absl::Status Drain() = 0;
-  // The last call but SendTrace: all ranks of the node make theirs, after as many steps.
+  // The last call except SendTrace: all ranks of the node make it, after the same number of steps.
   virtual absl::Status Finish() = 0;
-  // Hands on what the device did of sums in traced steps, as RankLink::SendTrace.
+  // Sends the trace of the device's sums in traced steps, like RankLink::SendTrace.
   virtual void SendTrace(AgentChannel* agent, bool all) = 0;
 
-  // Returns what it has asked for on its device.
+  // Returns the memory that it has allocated on its device.
   virtual size_t device_bytes() const = 0;
 };
 
 using CreateNodeSum = absl::StatusOr<std::unique_ptr<NodeSum>> (*)(NodeSumSetup setup);
 
-// A rank as one of its node's: gradients go into shared memory, where the aggregator sums them, and
+// A rank's link to its node: gradients go into shared memory, where the aggregator sums them, and
 // weights come back into the arena that all ranks of the node read.
 //
 // Until Start every rank fills weights of its own, which are compared there; then the node's arena
-// takes their place, at the same addresses and read only.
+// replaces them, at the same addresses and read-only.
 class AggregatorLink final : public RankLink {
  public:
-  // Waits for the aggregator to listen. Errors: Unavailable naming its socket.
-  // `create_node_sum` makes what the node's ranks add up with; null where they do not.
-  // `answer_deadline` is for what the aggregator owes at once, without waiting for anybody else.
+  // Waits for the aggregator to listen. Errors: Unavailable naming its socket. `create_node_sum`
+  // creates the node's sum on devices; null if there is none. `answer_deadline` is for answers that
+  // the aggregator gives at once, without waiting for others.
   // REQUIRES: `create_node_sum` if worker::RanksAddUp(launch).
   static absl::StatusOr<std::unique_ptr<AggregatorLink>> Connect(
       const proto::Launch& launch, CreateNodeSum create_node_sum,
@@ -101,35 +101,36 @@ class AggregatorLink final : public RankLink {
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override;
   absl::StatusOr<RunFacts> Start(const JobFacts& facts) override;
 
-  // For exchange: NCCL, of which the aggregator only joins the ranks.
-  // Before Start, on rank 0: what all of them are to meet by. What rank 0 said, after it.
+  // For exchange: NCCL, where the aggregator only connects the ranks. On rank 0, before Start:
+  // offers the NCCL id. On all ranks, after it: returns rank 0's.
   void OfferNcclId(std::string id) { nccl_id_ = std::move(id); }
   const std::string& nccl_id() const { return nccl_id_; }
-  // How far this rank is, for those who ask who holds a job up: it has published so many chunks
-  // more of the job's; has the chunk's weights that the step starts from.
+  // Shows this rank's progress, for diagnosis: it has published so many more of the job's chunks;
+  // it has the chunk's weights that the step starts from.
   void ShowPublished(size_t published, uint32_t chunks, uint64_t step);
   void ShowLanded(ChunkId chunk, uint64_t step);
   // Device memory that the rank holds for the exchange.
   void ShowDeviceBytes(uint64_t bytes) { Self().device_bytes = bytes; }
-  // With on_loss: DROP. The highest number of a ring that the rank must stop for; 0: none. Threads:
+  // With on_loss: DROP. The highest ring number for which the rank must stop; 0: none. Threads:
   // any.
   uint32_t ring_asked() const { return memory_->header().ring_asked.load(); }
-  // Says where it has stopped. Threads: any. Its loss is found by the calls that wait.
+  // Reports where it has stopped. Threads: any. Errors of the connection show in the calls that
+  // wait.
   void SayStopped(const proto::RankStopped& stopped);
-  // Blocks for the ring to continue in: of ring_asked's number or a higher one. `wanted` is asked
-  // while it waits. Errors: those of LearnViews, and what `wanted` says.
+  // Blocks for the ring to continue in: of ring_asked's number or a higher one. Calls `wanted`
+  // while it waits. Errors: those of LearnViews, and `wanted`'s.
   absl::StatusOr<proto::RankRing> AwaitRing(const device::StillWanted& wanted);
-  // Ok while the job continues. Threads: any. Errors: Unavailable, saying why not.
+  // Ok while the job continues. Threads: any. Errors: Unavailable with the reason.
   absl::Status CheckAlive();
-  // Ok while the program wants to wait (AskInWaits). Threads: the caller's. Errors: what it says.
+  // Ok while the program wants to wait (AskInWaits). Threads: the caller's. Errors: the program's.
   absl::Status AskProgram();
   // Both.
   absl::Status CheckWanted();
 
   void ComputeIn(device::Stream* stream) override;
   // A chunk's gradient memory is free once AwaitWeights has returned for it. Blocks only with
-  // ComputeIn or node_sum: NCCL, until the step before is published by this rank or, in the second
-  // case, by all of the node's.
+  // ComputeIn or node_sum: NCCL, until the previous step is published by this rank or, with the
+  // latter, by all of the node's.
   absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) override;
   absl::Status AwaitWeights(ChunkId chunk, uint64_t step) override;
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) override;
@@ -145,21 +146,21 @@ class AggregatorLink final : public RankLink {
   proto::NodeCounters Counters() const override;
 
  private:
-  // Between looks at whether the job still continues, and the program still waits.
+  // Interval of checks whether the job still continues, and the program still waits.
   static constexpr int kSleepMs = 100;
   static constexpr int kRingPollMs = 10;  // others wait for each rank's answer
 
   AggregatorLink(const proto::Launch& launch, CreateNodeSum create_node_sum, UniqueFd socket,
                  absl::Duration answer_deadline);
 
-  // Opens the arenas that the aggregator has on this rank's device.
+  // Opens the aggregator's arenas on this rank's device.
   absl::Status OpenArenas(const proto::Started& started, RunFacts* facts);
-  // Meets, with node_sum: NCCL, the other ranks of the node, to add up with them.
+  // With node_sum: NCCL, connects to the other ranks of the node for the sums.
   absl::Status JoinRanks(const RunFacts& facts);
-  // Blocks until what was given to a thread to publish is published.
+  // Blocks until everything handed to a publishing thread is published.
   absl::Status Drain();
-  // The chunk's gradients may be used, alone or in the node's sum. Whether they are complete on the
-  // node then.
+  // The chunk's gradients may be used, alone or in the node's sum. Returns whether they are
+  // complete on the node.
   absl::StatusOr<bool> Hand(ChunkId chunk, uint64_t step);
   void Ring();
   // Their gradients are complete now. On the publisher's thread, if there is one; uses nothing that
@@ -169,8 +170,7 @@ class AggregatorLink final : public RankLink {
   // Blocks for the aggregator's next message. Errors: Unavailable (it is gone, the job stops, or
   // nothing came within `timeout`); AskInWaits'.
   absl::StatusOr<proto::AggregatorMessage> Hear(absl::Duration timeout);
-  // Keeps what the message says of the job's nodes for who asks next. False: it says something
-  // else.
+  // Keeps a message about the job's nodes for a later call. Returns false for other messages.
   bool Keep(const proto::AggregatorMessage& message);
   absl::Status Gone() const;
   worker::RankBlock& Self() const { return memory_->rank(launch_.local_rank()); }
@@ -186,16 +186,16 @@ class AggregatorLink final : public RankLink {
   std::unique_ptr<worker::NodeMemory> memory_;
   std::unique_ptr<EventFd> doorbell_;
   uint32_t chunks_ = 0;
-  uint32_t published_ = 0;                 // chunks, in the step in hand
-  std::deque<proto::ViewChange> changes_;  // heard while something else was waited for
+  uint32_t published_ = 0;                 // chunks, in the current step
+  std::deque<proto::ViewChange> changes_;  // received while waiting for other messages
   std::optional<proto::RankRing> ring_;    // likewise: the newest
   std::vector<proto::ViewChange> late_changes_;
   std::string nccl_id_;
   // With device: GPU, unless ranks exchange among themselves.
   std::shared_ptr<device::Device> device_;
-  device::Stream* stream_ = nullptr;  // that gradients are computed in, or null
+  device::Stream* stream_ = nullptr;  // where gradients are computed, or null
   std::unique_ptr<DevicePublisher> publisher_;
-  std::unique_ptr<NodeSum> node_sum_;  // with node_sum: NCCL, in the publisher's place
+  std::unique_ptr<NodeSum> node_sum_;  // with node_sum: NCCL, instead of the publisher
 };
 
 }  // namespace strata::client

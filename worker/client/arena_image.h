@@ -13,15 +13,15 @@
 
 namespace strata::client {
 
-// The weights and the optimizer's state of a rank that updates them itself, as checkpoints hold
-// them.
+// The weights and optimizer state of a rank that updates them itself, in the form that checkpoints
+// hold.
 class ArenaImage {
  public:
   // An image of a whole arena, with `states` vectors of optimizer state (StateVectors). The caller
-  // writes its floats.
+  // fills in its floats.
   ArenaImage(uint64_t elements, int states);
-  // Takes a checkpoint's, of one clock, in the order of their ranges. Errors: DataLoss: they are
-  // not of such an arena, or of several counts of updates.
+  // Joins a checkpoint's images of one clock, in the order of their ranges. Errors: DataLoss: they
+  // do not make such an arena, or have different update counts.
   static absl::StatusOr<ArenaImage> Join(absl::Span<const ChunkImage> images, uint64_t elements,
                                          int states);
 
@@ -33,12 +33,12 @@ class ArenaImage {
   // Samples of all ranks in the updates so far.
   uint64_t samples() const { return samples_; }
 
-  // Copies to and from vectors on the host, null where there is none.
+  // Copies to and from vectors on the host; null for absent ones.
   void CopyFrom(const float* weights, const float* state0, const float* state1);
   void CopyTo(float* weights, float* state0, float* state1) const;
 
-  // Returns one image for each chunk, after so many steps with so many samples in them. They share
-  // the floats, which stay as they are from now on.
+  // Returns one image per chunk, after `steps` steps with `samples` samples. They share the floats,
+  // which must not change afterwards.
   std::vector<ChunkImage> Chunks(const ChunkMap& map, uint64_t steps, uint64_t samples) const;
 
  private:

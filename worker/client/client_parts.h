@@ -59,10 +59,10 @@ class ClientCheckpoints {
  public:
   virtual ~ClientCheckpoints() = default;
 
-  // True if a checkpoint is taken now and its state has not been given: after FinishStep and before
-  // the next BeginStep, or before Finish. The state is what the next step begins with. Also false
-  // if the store is so slow that two states are not written yet: that checkpoint fails, as the
-  // job's status says.
+  // Returns whether a checkpoint is being taken and its state has not been given: after FinishStep
+  // and before the next BeginStep, or before Finish. The state is what the next step begins with.
+  // Also false if the store is so slow that two states are still unwritten: that checkpoint fails,
+  // which the job's status shows.
   virtual bool due() const = 0;
   // Gives the state, which is written while training continues. If one is due and none is given,
   // the checkpoint fails. Errors: FailedPrecondition: none is due.
@@ -77,18 +77,19 @@ class ClientCheckpoints {
 
 // The ranks that make a step of the job.
 struct StepRanks {
-  bool makes_it = true;            // this rank does; else it has made its last one, and finishes
-  uint32_t rank = 0;               // its number among those that make the step
-  uint32_t ranks = 1;              // how many they are
-  uint64_t rank_steps_before = 0;  // that all ranks together have made before, each rank's counted
+  bool makes_it = true;            // this rank makes it; otherwise it has made its last step, and
+                                   // finishes
+  uint32_t rank = 0;               // its number among the ranks that make the step
+  uint32_t ranks = 1;              // number of ranks that make the step
+  uint64_t rank_steps_before = 0;  // sum over all ranks of the steps they made before
 
   bool operator==(const StepRanks&) const = default;
 };
 
 // The ranks of each step, in jobs that nodes may join and leave (ranks_max, ranks_min):
 // Client::views(). A program that draws its samples by step and rank asks here which part of the
-// step is its own, and if it makes the step at all, so that no sample is lost or used twice. In
-// other jobs all ranks make every step.
+// step is its own, and whether it makes the step at all, so that no sample is lost or used twice.
+// In other jobs all ranks make every step.
 //
 // Threads: the client's.
 class ClientViews {
@@ -96,13 +97,13 @@ class ClientViews {
   virtual ~ClientViews() = default;
 
   // Returns the ranks of the step, which do not change from then on. Blocks while a change of nodes
-  // that may come with the step is being agreed on. BeginStep calls this itself, and returns
+  // that may take effect at the step is being agreed. BeginStep calls this itself, and returns
   // OutOfRange if the rank does not make the step; the program then calls Finish. Errors:
   // Unavailable; Cancelled (OnWait), after which it may be called again. After Finish, for the step
-  // after the last: the ranks that are left, without nodes that died (on_loss: DROP), so that one
-  // of them does the work that one rank does for all at the end. REQUIRES: Start has returned OK.
+  // after the last: returns the remaining ranks, without nodes that died (on_loss: DROP), so that
+  // one of them can do the final work for all. REQUIRES: Start has returned OK.
   virtual absl::StatusOr<StepRanks> At(uint64_t step) = 0;
-  // The same for a later step, without blocking, for programs that read data ahead. None: not known
+  // The same for a later step, without blocking, for programs that read data ahead. None: unknown
   // yet.
   virtual absl::StatusOr<std::optional<StepRanks>> AtIfKnown(uint64_t step) = 0;
 };

@@ -19,7 +19,7 @@ namespace strata::client {
 
 namespace {
 
-// The aggregator's side of one connection, played by the test.
+// The aggregator's side of one connection, simulated by the test.
 class AggregatorLinkTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class AggregatorLinkTest : public testing::Test {
     listener_ = *std::move(listener);
   }
 
-  // Refuses the rank; `reason` empty: without a word why.
+  // Refuses the rank; an empty `reason` sends no reason.
   std::thread Refuse(const std::string& reason) {
     return std::thread([this, reason] {
       pollfd wait{listener_.get(), POLLIN, 0};
@@ -84,7 +84,7 @@ TEST_F(AggregatorLinkTest, TheProgramEndsAWaitForTheAggregator) {
   aggregator.join();
 }
 
-// The aggregator's side of a rank that trains, as far as its memory goes.
+// The aggregator's side of a rank that trains, as far as its memory is concerned.
 TEST_F(AggregatorLinkTest, TheProgramEndsAWaitForWeightsAndMayWaitAgain) {
   proto::Layout layout;
   layout.set_elements(4);

@@ -78,7 +78,7 @@ void DevicePublisher::Run() {
     free_.push_back(std::move(item.event));
     if (status.ok()) continue;
     if (status_.ok()) status_ = std::move(status);
-    items_.clear();  // nothing follows what went wrong
+    items_.clear();  // after an error nothing more is published
   }
 }
 

@@ -17,8 +17,8 @@
 
 namespace strata::client {
 
-// Publishes chunks once a device has computed their gradients, so that whoever queues its work need
-// not wait for it: a thread that waits for events, in the order in which they came.
+// Publishes chunks once a device has computed their gradients, so that the caller that queues the
+// device's work need not wait: a thread waits for the events, in their order.
 //
 // Threads: one calls; `publish` is called on the publisher's own.
 class DevicePublisher {
@@ -29,12 +29,12 @@ class DevicePublisher {
   // Drops chunks that have not been published.
   ~DevicePublisher();
 
-  // The chunks' gradients are complete once what `stream` has been given until now is done. Errors:
-  // the stream's; what went wrong with chunks before.
+  // The chunks' gradients are complete once the work queued in `stream` so far is done. Errors: the
+  // stream's; those of earlier chunks.
   absl::Status PublishAfter(device::Stream* stream, absl::Span<const ChunkId> chunks,
                             uint64_t step);
-  // Blocks until all of them are published, or `still_wanted` (null: it is), asked every 100 ms,
-  // says otherwise. Errors: the first that a chunk met with.
+  // Blocks until all of them are published, or `still_wanted`, called every 100 ms, returns false
+  // (null: always true). Errors: the first one of any chunk.
   absl::Status Drain(const device::StillWanted& still_wanted = nullptr);
 
  private:
@@ -45,7 +45,7 @@ class DevicePublisher {
   };
 
   void Run();
-  // One that was used before, or a new one.
+  // Returns a reused event, or a new one.
   absl::StatusOr<std::unique_ptr<device::Event>> TakeEvent();
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ends_ || !items_.empty(); }
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return items_.empty() && !under_way_; }
@@ -54,7 +54,7 @@ class DevicePublisher {
   const Publish publish_;
   absl::Mutex mutex_;
   std::deque<Item> items_ ABSL_GUARDED_BY(mutex_);
-  bool under_way_ ABSL_GUARDED_BY(mutex_) = false;  // an item that is no longer among them
+  bool under_way_ ABSL_GUARDED_BY(mutex_) = false;  // an item that was taken off the queue
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<device::Event>> free_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

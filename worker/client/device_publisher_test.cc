@@ -20,7 +20,7 @@ class DevicePublisherTest : public testing::Test {
  protected:
   DevicePublisherTest() { fake_cuda::Configure({.delay_us = 2000}); }
 
-  // Work of 2 ms.
+  // Queues 2 ms of work.
   absl::Status Compute() {
     return stream_->Fill(memory_.get(), static_cast<uint8_t>(++computed_), 64);
   }

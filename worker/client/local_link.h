@@ -14,25 +14,25 @@
 
 namespace strata::client {
 
-// Announces a rank that is a whole job to the worker daemon, if there is one, and waits until it
+// Registers a rank that is a whole job with the worker daemon, if there is one, and waits until it
 // may begin. Blocks while `still_wanted`. Errors: AgentChannel's.
 absl::Status AwaitTraining(const proto::Launch& launch, const proto::Layout& layout,
                            const JobFacts& facts, AgentChannel* agent,
                            const device::StillWanted& still_wanted);
-// Reads what such a rank resumes from, where its optimizer has so many vectors of state. Null
-// `read`: it starts again, and there is none.
+// Reads the arena from which such a rank resumes, with `states` vectors of optimizer state. Null
+// `read`: it starts from its first step, and there is none.
 absl::StatusOr<std::optional<ArenaImage>> ReadArena(const RankLink::ReadImages& read,
                                                     const proto::Layout& layout, int states);
-// Returns the job of a rank that applies the optimizer itself, which its program completes
-// (TakeProgramOptimizer, whose errors these are).
+// Returns the job of a rank that applies the optimizer itself, completed by its program (errors:
+// TakeProgramOptimizer's).
 absl::StatusOr<proto::Job> CompleteJob(const proto::Job& job, const JobFacts& facts);
-// The run's facts for such a rank.
+// Returns the run's facts for such a rank.
 RunFacts FactsAlone(const proto::JobRecord& record, const proto::Layout& layout,
                     const JobFacts& facts);
 
 // No exchange: the one rank keeps the optimizer's state and updates a chunk as soon as it is
-// published. The same kernels, rates and order of operations as in a shard, so the same bits as one
-// rank through a cluster.
+// published. It uses the same kernels, rates and order of operations as a shard, so it gives the
+// same bits as one rank through a cluster.
 class LocalLink final : public RankLink {
  public:
   // REQUIRES: one rank. The job's defaults are filled in.
@@ -61,17 +61,17 @@ class LocalLink final : public RankLink {
   const kernels::Kernels& kernels_;
   numerics::UpdateRule rule_;
   device::StillWanted still_wanted_;
-  ReadImages read_;  // null: the job starts again
+  ReadImages read_;  // null: the job starts from its first step
 
   proto::Layout layout_;
   std::vector<float> weights_, gradients_, state0_, state1_;
   std::unique_ptr<ChunkMap> map_;
   std::vector<std::vector<OptimizerRun>> runs_;  // by chunk
   RunFacts facts_;
-  uint64_t samples_ = 0;  // including the step in hand
+  uint64_t samples_ = 0;  // including the current step
   uint32_t step_samples_ = 0;
-  uint64_t empty_steps_ = 0;  // of this process: those without samples
-  float rate_ = 0;            // of the step in hand
+  uint64_t empty_steps_ = 0;  // of this process: steps without samples
+  float rate_ = 0;            // of the current step
 };
 
 }  // namespace strata::client

@@ -22,19 +22,19 @@ namespace strata::client {
 
 class AgentChannel;
 
-// The arenas of one rank, valid as long as the link that gave them. Addresses never change.
+// The arenas of one rank, valid as long as their link. Addresses never change.
 struct ArenaView {
-  absl::Span<float> weights;  // written by the caller before Start only
+  absl::Span<float> weights;  // written by the caller only before Start
   absl::Span<float> gradients;
 };
 
-// Facts of the job that are settled once all ranks are known.
+// Facts about the job that are settled once all ranks are known.
 struct RunFacts {
   uint32_t chunk_elements = 0;
   uint64_t samples_per_epoch = 0;
   uint64_t first_step = 0;                      // see Client
-  std::vector<proto::ViewChange> view_changes;  // that are decided
-  // With device: GPU: the arenas from now on, of as many elements. Else null.
+  std::vector<proto::ViewChange> view_changes;  // the decided ones
+  // With device: GPU: the arenas from now on, of the same size. Otherwise null.
   std::shared_ptr<device::Device> device;
   device::Memory weights, gradients;
 };
@@ -48,18 +48,18 @@ class RankLink {
  public:
   virtual ~RankLink() = default;
 
-  // Has every call that waits for other processes or for a device's sums ask, on its own thread and
-  // every 100 ms or more often, whether it is to continue; an error ends it, and comes out of it.
-  // AwaitWeights may then be called again, and BeginStep where it waits for nobody but this rank's
+  // Makes every call that waits for other processes or for a device's sums call `still_wanted`, on
+  // its own thread and at least every 100 ms; an error ends the call, which returns it.
+  // AwaitWeights may then be called again, and so may BeginStep if it waits only for this rank's
   // own device. Before Allocate.
   virtual void AskInWaits(device::StillWanted still_wanted) {}
 
-  // Where ranks alone have the weights (RanksKeepWeights) and the job resumes from a checkpoint:
-  // Start reads it with `read`, once the job may begin. Before Start.
+  // If only ranks have the weights (RanksKeepWeights) and the job resumes from a checkpoint: Start
+  // reads it with `read`, once the job may begin. Before Start.
   using ReadImages = std::function<absl::StatusOr<std::vector<ChunkImage>>()>;
   virtual void GoOnFrom(ReadImages read) {}
-  // Copies the weights and the optimizer's state for a checkpoint of such a job, once `steps` steps
-  // are in them: between two steps.
+  // Copies the weights and the optimizer's state for a checkpoint of such a job, once they contain
+  // `steps` steps: between two steps.
   virtual absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps) {
     return absl::UnimplementedError("this rank does not have the weights alone");
   }
@@ -69,17 +69,17 @@ class RankLink {
   // Offers the weights in the view as the first ones; blocks until training may begin.
   virtual absl::StatusOr<RunFacts> Start(const JobFacts& facts) = 0;
 
-  // In a job whose nodes may change: adds the changes decided since to `views`. True once the ranks
-  // of the step can no longer change; blocks for that if `waits`.
+  // In a job whose nodes may change: adds the changes decided since to `views`. Returns true once
+  // the ranks of the step can no longer change; blocks for that if `waits`.
   virtual absl::StatusOr<bool> LearnViews(uint64_t step, bool waits, Views* views) { return true; }
 
-  // Once Finish has returned: the changes that were decided since, in order.
+  // Returns the changes that were decided since, in order. REQUIRES: Finish has returned.
   virtual std::vector<proto::ViewChange> TakeLateChanges() { return {}; }
 
-  // See ClientDevices::ComputeIn; with device: GPU alone.
+  // See ClientDevices::ComputeIn; only with device: GPU.
   virtual void ComputeIn(device::Stream* stream) {}
 
-  // `rate`: the step's learning rate, where the program says rates; else 0.
+  // `rate`: the step's learning rate, if the program gives rates; otherwise 0.
   virtual absl::Status BeginStep(uint64_t step, uint32_t samples, float rate) = 0;
   // Blocks until the chunk's weights are those that `step` starts from, and its gradient memory is
   // free.
@@ -87,28 +87,28 @@ class RankLink {
   // The chunks' gradients are complete, and AwaitWeights has returned for each in this step.
   virtual absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step) = 0;
 
-  // No more steps after `steps` of them, with those before RunFacts::first_step: blocks until the
-  // final weights are in the arena.
+  // No steps follow the first `steps`, counted from the job's start: blocks until the final weights
+  // are in the arena.
   virtual absl::Status Finish(uint64_t steps) = 0;
   // See Client. REQUIRES: Finish has returned OK.
   virtual absl::Status KeepWeights() = 0;
 
-  // Hands on what the link itself has noted of a traced job: as much as the daemon reads now, once
-  // it is worth a message; or, waiting for it, all.
+  // Sends the link's own trace events: as many as the daemon reads now, once they fill a message;
+  // or with `all`, waiting for it, all.
   virtual void SendTrace(AgentChannel* agent, bool all) {}
 
   // Counters of the whole node, since Start.
   virtual proto::NodeCounters Counters() const = 0;
 };
 
-// KeepWeights of a link whose weights are a vector of its own.
+// KeepWeights for a link whose weights are a vector of its own.
 inline absl::Status KeepForGood(std::vector<float> weights) {
-  // Reachable, so that no checker takes it for a leak.
+  // Reachable, so that leak checkers accept it.
   static auto* const kept = std::make_unique<std::vector<std::vector<float>>>().release();
   kept->push_back(std::move(weights));
   return absl::OkStatus();
 }
-// KeepWeights of a link whose weights lie on a GPU.
+// KeepWeights for a link whose weights are on a GPU.
 inline absl::Status WeightsLieOnDevice() {
   return absl::UnimplementedError("KeepWeights: the weights lie on a GPU, copy them");
 }

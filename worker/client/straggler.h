@@ -9,8 +9,8 @@
 
 namespace strata {
 
-// How long a rank stands still in each step because its job says so (debug.delays). A pure function
-// of rank, step and what the step has computed, so that every run of a job has the same delays.
+// The artificial delay of a rank in each step (debug.delays). A pure function of rank, step and the
+// step's computation time, so that every run of a job has the same delays.
 class Straggler {
  public:
   Straggler(const proto::Job& job, uint32_t node, uint32_t rank);
@@ -23,7 +23,7 @@ class Straggler {
   const uint64_t key_;
 };
 
-// Processor time of the calling thread so far.
+// Returns the processor time of the calling thread so far.
 absl::Duration ThreadTime();
 
 }  // namespace strata

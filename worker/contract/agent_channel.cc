@@ -7,7 +7,7 @@
 namespace strata::client {
 namespace {
 
-constexpr int kLookMs = 100;  // between looks at whether the wait is still wanted
+constexpr int kLookMs = 100;  // interval of checks whether the wait is still wanted
 
 }  // namespace
 

@@ -14,13 +14,13 @@
 
 namespace strata::client {
 
-// A child process's line to the worker daemon that started it. Without a daemon (tests, a program
-// run by hand) messages go nowhere.
+// A child process's connection to the worker daemon that started it. Without a daemon (tests, a
+// program run by hand) messages are discarded.
 //
 // Threads: any for Send, SendFailed and SendDamaged; one for the rest.
 class AgentChannel {
  public:
-  // `channel_fd` of the launch, taken over; <= 0: none.
+  // `channel_fd` from the launch, of which it takes ownership; <= 0: none.
   explicit AgentChannel(int channel_fd);
 
   bool connected() const { return channel_ != nullptr; }
@@ -28,22 +28,22 @@ class AgentChannel {
 
   // Errors: Unavailable (the daemon is gone or does not read).
   absl::Status Send(const proto::ChildMessage& message);
-  // Sends what is out of date when it is late: dropped where the daemon has not read what was sent.
+  // Sends a message that is useless when late: drops it if the daemon has not read earlier ones.
   void SendUnlessFull(const proto::ChildMessage& message);
-  // Hands on what the log (null: none) has: as much as the daemon reads now, or, waiting for it,
-  // all.
+  // Sends the log's events (null: none): as many as the daemon reads now, or with `all`, waiting,
+  // all of them.
   void SendTrace(TraceLog* log, bool all = false);
-  // Why this process is about to exit with an error: one line.
-  // `lost`: the local rank that is gone, if that is why; its own end may say more.
+  // Reports why this process is about to exit with an error: one line. `lost`: the local rank that
+  // is gone, if that is the reason; its own exit may tell more.
   void SendFailed(const std::string& reason, std::optional<uint32_t> lost = std::nullopt);
 
-  // As SendFailed: the checkpoint that the job should resume from is damaged, in one line.
+  // Like SendFailed: the checkpoint that the job should resume from is damaged, in one line.
   void SendDamaged(const std::string& damage);
 
-  // Blocks until RunNode comes. `still_wanted` (null: it is) is asked every 100 ms; its error ends
-  // the wait. Errors: Unavailable (the daemon is gone).
+  // Blocks until RunNode comes. Calls `still_wanted` (null: always wanted) every 100 ms; its error
+  // ends the wait. Errors: Unavailable (the daemon is gone).
   absl::StatusOr<proto::RunNode> AwaitRun(const std::function<absl::Status()>& still_wanted);
-  // Returns the messages that have come; never blocks. Errors: Unavailable.
+  // Returns the next message, if one has come; never blocks. Errors: Unavailable.
   absl::StatusOr<std::optional<proto::AgentMessage>> TryReceive();
 
  private:

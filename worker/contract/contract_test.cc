@@ -71,7 +71,7 @@ bool IsReadable(const UniqueFd& fd) {
   return poll(&look, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) == 1;
 }
 
-// True if the other side has closed it, without a word.
+// Returns whether the peer has closed it without sending anything.
 bool Ends(const UniqueFd& fd) {
   char byte = 0;
   return IsReadable(fd) && recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
@@ -112,7 +112,7 @@ TEST_F(RankSocket, EndsTheConnectionOfAnotherUserAndServesTheNext) {
 
 TEST_F(RankSocket, IsNotSpokenToWhereAnotherUserListens) {
   std::optional<absl::StatusOr<UniqueFd>> connected;
-  // It tries until somebody listens.
+  // It retries until somebody listens.
   std::thread client([&] { connected = ConnectTo(name_, kPatience); });
   AsOtherUser([&] {
     const auto listener = ListenAt(name_);

@@ -71,7 +71,7 @@ absl::StatusOr<bool> DeviceTrace::Spans::Done() const {
 
 absl::Status DeviceTrace::Note(std::vector<Spans> all, bool is_chain) {
   const absl::Time seen = log_.Now();
-  std::vector<std::vector<absl::Duration>> ends(all.size());  // since the spans' beginning
+  std::vector<std::vector<absl::Duration>> ends(all.size());  // since the first span's start
   std::vector<absl::Duration> left(all.size());               // from there to the end of all
   for (size_t s = all.size(); s-- > 0;) {
     if (is_chain && s + 1 < all.size()) left[s] = left[s + 1];

@@ -18,24 +18,24 @@
 
 namespace strata::worker {
 
-// Notes in a process's trace what its devices do and when, by timed events between the pieces of
-// work in their streams. What stands in the trace lies between the host's queueing of it and the
-// host's seeing that it is done, and behind what the stream did before, whatever the error of
-// DeviceClock.
+// Records in a process's trace what its devices do and when, using timed events between the
+// operations in their streams. Whatever the error of DeviceClock, a recorded span lies between the
+// host's queueing of the work and the host's noticing that it is done, and after the stream's
+// earlier work.
 //
-// Threads: the log's calls AddLane and Note, and destroys this and its Spans; any one, once all
-// lanes are there, Begin and Did, which never wait for a device.
+// Threads: the log's calls AddLane and Note, and destroys this and its Spans; any one thread, once
+// all lanes exist, Begin and Did, which never wait for a device.
 class DeviceTrace {
  public:
-  // The work of one stream for a chunk, one phase after the other. An empty one, as of steps that
-  // are not traced, takes nothing and does nothing.
+  // The work of one stream for a chunk, phase by phase. An empty one, for steps that are not
+  // traced, does nothing.
   class Spans {
    public:
     Spans() = default;
     bool empty() const { return trace_ == nullptr; }
-    // The stream has been given all that the phase is. Errors: those of device::Device.
+    // All work of the phase has been queued in the stream. Errors: those of device::Device.
     absl::Status Did(TraceLog::Phase phase);
-    // True once the stream has done it. Errors: likewise.
+    // Returns whether the stream has completed it. Errors: likewise.
     absl::StatusOr<bool> Done() const;
 
    private:
@@ -57,16 +57,16 @@ class DeviceTrace {
   // `log` outlives this, which outlives its Spans.
   explicit DeviceTrace(TraceLog* log) : log_(*log) {}
 
-  // Adds a device's stream and returns its number below, from 0 on. Waits for the device. Errors:
-  // those of device::Device.
+  // Adds a device's stream and returns its lane number, counted from 0. Waits for the device.
+  // Errors: those of device::Device.
   absl::StatusOr<size_t> AddLane(const std::shared_ptr<device::Device>& device,
                                  device::Stream* stream);
 
-  // Begins the spans of a chunk's step in the lane, before its first phase. Empty where the step is
+  // Begins the spans of a chunk's step in the lane, before its first phase. Empty if the step is
   // not traced.
   absl::StatusOr<Spans> Begin(size_t lane, ChunkId chunk, uint64_t clock);
-  // Notes spans that are all done, those of a lane in the order of Begin. In a chain each began
-  // when the one before had ended. May wait for the devices, as DeviceClock::KeepUp.
+  // Records completed spans; those of a lane in the order of Begin. In a chain each began when the
+  // previous one ended. May wait for the devices, like DeviceClock::KeepUp.
   absl::Status Note(std::vector<Spans> all, bool is_chain);
 
  private:
@@ -76,16 +76,16 @@ class DeviceTrace {
   };
   struct Lane {
     device::Stream* stream;
-    size_t device;                            // of devices_
-    absl::Time until = absl::InfinitePast();  // end of what was noted last
+    size_t device;                            // index into devices_
+    absl::Time until = absl::InfinitePast();  // end of the last recorded span
   };
 
-  // An event of the lane's device, recorded in its stream.
+  // Returns an event of the lane's device, recorded in its stream.
   absl::StatusOr<std::unique_ptr<device::Event>> Record(size_t lane);
-  // An event that was recorded before; may be null.
+  // Returns an event for reuse; may be null.
   std::unique_ptr<device::Event> FreeEvent(size_t device) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  TraceLog& log_;  // Begin reads only what stays as it is
+  TraceLog& log_;  // Begin reads only immutable parts of it
   std::vector<UsedDevice> devices_;
   std::vector<Lane> lanes_;
 

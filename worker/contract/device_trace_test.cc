@@ -1,4 +1,4 @@
-// Events that arenas on devices note of a traced job, on the fake device.
+// Trace events of arenas on devices, on the fake device.
 #include "worker/contract/device_trace.h"
 
 #include <map>
@@ -23,7 +23,7 @@ using proto::TraceEvent;
 
 constexpr uint32_t kChunkElements = 512;
 constexpr uint64_t kElements = 3 * kChunkElements + 77;
-constexpr uint32_t kDelayUs = 500;  // of each copy and kernel
+constexpr uint32_t kDelayUs = 500;  // per copy and kernel
 
 int64_t BeginOf(const TraceEvent& event) { return static_cast<int64_t>(event.start_us()); }
 int64_t EndOf(const TraceEvent& event) { return BeginOf(event) + event.duration_us(); }
@@ -35,7 +35,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     const auto found = *cuda::FindDevices();
     const std::vector<std::shared_ptr<device::Device>> used = {*found->Use(0), *found->Use(1)};
     for (uint32_t device : GetParam()) devices_.push_back(used[device]);
-    // The second of the steps 0, 1 and 2.
+    // Traces the second of the steps 0, 1 and 2.
     record_.mutable_job()->mutable_trace()->set_first_step(1);
     record_.mutable_job()->mutable_trace()->set_steps(1);
     record_.mutable_view()->add_nodes()->set_ranks(1);
@@ -49,7 +49,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
 
   uint32_t ranks() const { return static_cast<uint32_t>(GetParam().size()); }
   size_t places() const { return std::set<uint32_t>(GetParam().begin(), GetParam().end()).size(); }
-  // Devices take turns, those of lower ranks first.
+  // Devices take turns, in order of their lowest ranks.
   uint32_t AdderOf(uint32_t chunk) const { return GetParam()[chunk % places()]; }
 
   void Create(TraceLog* log, bool encodes) {
@@ -80,7 +80,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     EXPECT_FALSE(arenas_->BeginSum(ChunkId(chunk), clock).value());
   }
 
-  // The answer is what was sent.
+  // The answer equals what was sent.
   void Answer(uint32_t chunk, uint64_t clock, bool encodes) {
     const ExchangeNode::Sum sum = arenas_->TakeSum(ChunkId(chunk), clock);
     if (encodes) {
@@ -95,7 +95,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     EXPECT_EQ(arenas_->Landed(ChunkId(chunk), clock), absl::OkStatus());
   }
 
-  // All chunks' sums are there before the first answer.
+  // All chunks' sums are done before the first answer.
   void Step(uint64_t clock, bool encodes) {
     for (uint32_t c = 0; c < map_.chunks(); ++c) BeginSum(c, clock);
     Settle();
@@ -103,7 +103,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     Settle();
   }
 
-  // By chunk, in the order in which they were noted.
+  // Returns them by chunk, in the order in which they were recorded.
   std::map<uint32_t, std::vector<TraceEvent>> Events() {
     std::map<uint32_t, std::vector<TraceEvent>> events;
     const proto::TraceBatch batch = log_->TakeBatch();
@@ -113,7 +113,7 @@ class DeviceTraceTest : public testing::TestWithParam<std::vector<uint32_t>> {
     return events;
   }
 
-  // The phases that a chunk passes, without its copies to the devices.
+  // Checks the phases of a chunk, without its copies to the devices.
   void ExpectWay(const std::vector<TraceEvent>& events, bool encodes) {
     std::vector<TraceEvent::Phase> way;
     if (ranks() > 1) way.push_back(TraceEvent::SUM);
@@ -179,7 +179,7 @@ TEST_P(DeviceTraceTest, HasWhatDevicesDoForEachChunkOfTracedStepsAndOfNoOthers) 
   }
 }
 
-// A row of the timeline each.
+// Each stream is one row of the timeline.
 TEST_P(DeviceTraceTest, SpansOfOneStreamFollowOneAnother) {
   Create(log_.get(), /*encodes=*/false);
   Step(0, false);

@@ -23,7 +23,7 @@ absl::StatusOr<proto::Launch> ReadLaunch(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kLaunchBytesMax);
   proto::Launch launch;
   const bool is_launch = text.ok() && google::protobuf::TextFormat::ParseFromString(*text, &launch);
-  // The rank has the file by its number, which other programs do not inherit.
+  // The rank has the file by descriptor number, which other programs do not inherit.
   if (!is_launch && absl::StartsWith(path, kOwnFiles)) {
     return absl::FailedPreconditionError(
         "this process was started by a rank, and is none: only the rank itself takes part in the "
@@ -52,7 +52,7 @@ absl::StatusOr<uint32_t> IndexOf(const proto::Launch& launch, uint32_t local_ran
       absl::StrFormat("the launch names no device for local rank %d", local_rank));
 }
 
-// The devices of some local ranks, in their order.
+// Opens the devices of some local ranks, in their order.
 absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> Use(const proto::Launch& launch,
                                                                  uint32_t first, uint32_t end) {
   absl::StatusOr<std::shared_ptr<device::Devices>> devices =

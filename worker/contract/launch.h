@@ -14,7 +14,7 @@
 
 namespace strata::client {
 
-// Reads the launch file that a rank or an aggregator is started with. Errors: NotFound,
+// Reads the launch file with which a rank or an aggregator is started. Errors: NotFound,
 // InvalidArgument, each naming the file.
 absl::StatusOr<proto::Launch> ReadLaunch(const std::string& path);
 
@@ -22,25 +22,24 @@ absl::StatusOr<proto::Launch> ReadLaunch(const std::string& path);
 
 namespace strata::worker {
 
-// True if the aggregator of such a job has its ranks' arenas on their devices.
+// Returns whether the aggregator of such a job has its ranks' arenas on their devices.
 bool AggregatorUsesDevices(const proto::Job& job);
 
-// True if the node's ranks add up their gradients themselves, onto the first one's device
-// (node_sum: NCCL, where there is more than one).
+// Returns whether the node's ranks sum their gradients themselves, onto the first one's device
+// (node_sum: NCCL, with more than one rank).
 bool RanksAddUp(const proto::Launch& launch);
 
-// NCCL has no more than one rank on a device. `asks`: the field of the job that wants it. Errors:
-// FailedPrecondition, naming two ranks of the node, and their GPU.
+// Checks that each rank has a device of its own, as NCCL requires. `asks`: the field of the job
+// that wants NCCL. Errors: FailedPrecondition, naming two ranks of the node, and their GPU.
 absl::Status ExpectOwnDevices(const proto::Launch& launch, absl::string_view asks);
 
-// Devices of a job with device: GPU, as its launch says; taken into use by this process. Errors:
-// InvalidArgument (the launch names none for a rank), those of device::LoadPlugin and
-// device::Devices::Use.
+// Opens devices for a job with device: GPU, as its launch says. Errors: InvalidArgument (the launch
+// names none for a rank), those of device::LoadPlugin and device::Devices::Use.
 
-// The one that the local rank computes on.
+// Returns the device of one local rank.
 absl::StatusOr<std::shared_ptr<device::Device>> UseDevice(const proto::Launch& launch,
                                                           uint32_t local_rank);
-// By local rank; ranks that share a device have the same one.
+// Returns them by local rank; ranks that share a device get the same object.
 absl::StatusOr<std::vector<std::shared_ptr<device::Device>>> UseDevices(
     const proto::Launch& launch);
 

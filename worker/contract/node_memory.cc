@@ -28,7 +28,7 @@ absl::Status SystemError(const char* call) {
       absl::StrCat("the node's shared memory: ", call, ": ", strerror(errno)));
 }
 
-// Null on failure.
+// Returns null on failure.
 void* Map(void* at, size_t bytes, int protection, int flags, int fd, size_t offset) {
   void* address = mmap(at, bytes, protection, flags, fd, static_cast<off_t>(offset));
   return address == MAP_FAILED ? nullptr : address;
@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<NodeMemory>> NodeMemory::Attach(UniqueFd fd, uint
 }
 
 NodeMemory::~NodeMemory() {
-  if (control_bytes_ == offsets_.total) return;  // one mapping for all
+  if (control_bytes_ == offsets_.total) return;  // a single mapping
   if (!keeps_weights_) Unmap(weights_, arena_bytes());
   Unmap(own_gradients_, arena_bytes());
 }
@@ -154,7 +154,7 @@ void NodeMemory::BeginAt(uint64_t steps, uint32_t chunks) const {
 }
 
 void NodeMemory::Land(uint32_t chunk, uint64_t value) const {
-  // Sequentially consistent against the rank's store to waits_for: one of the two sees the other.
+  // Sequentially consistent with the rank's store to waits_for: one of the two sees the other.
   landed(chunk).store(value);
   for (uint32_t r = 0; r < offsets_.local_ranks; ++r) {
     RankBlock& block = rank(r);
@@ -178,7 +178,7 @@ absl::Status NodeMemory::OfferWeights() {
 absl::Status NodeMemory::ShareWeights() {
   if (Map(weights_, arena_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, fd(), offsets_.weights) ==
       nullptr) {
-    weights_ = nullptr;  // what was mapped there may be gone
+    weights_ = nullptr;  // the old mapping there may be gone
     return SystemError("mmap");
   }
   return absl::OkStatus();
@@ -188,7 +188,7 @@ absl::Status NodeMemory::KeepWeights() {
   if (keeps_weights_) return absl::OkStatus();
   if (Map(weights_, arena_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd(),
           offsets_.weights) == nullptr) {
-    weights_ = nullptr;  // what was mapped there may be gone
+    weights_ = nullptr;  // the old mapping there may be gone
     return SystemError("mmap");
   }
   keeps_weights_ = true;

@@ -17,12 +17,12 @@
 namespace strata::worker {
 
 // The memory that an aggregator shares with the ranks of its node: one anonymous file, whose
-// descriptor travels over a socket, so nothing is left behind however a process ends. It begins
-// with NodeHeader, then come, at offsets that follow from elements and ranks alone: a RankBlock per
-// rank; landed[chunk]; consumed[chunk]; ready[rank][chunk]; and, each from a page's start, the
-// weights and the gradients of each rank. Zeroed memory means: nothing has happened.
+// descriptor is passed over a socket, so nothing is left behind however a process ends. It begins
+// with NodeHeader. Then follow, at offsets that depend only on elements and ranks: a RankBlock per
+// rank; landed[chunk]; consumed[chunk]; ready[rank][chunk]; and, each page-aligned, the weights and
+// the gradients of each rank. Zeroed memory means that nothing has happened.
 //
-// Counts of clocks are one more than the clock: ready[r][c] = t + 1 says that rank r has published
+// Clock counts are one more than the clock: ready[r][c] = t + 1 says that rank r has published
 // chunk c of step t; consumed[c] = t + 1 that the gradients of step t have been summed; landed[c] =
 // t + 1 that the weights are those that step t starts from.
 
@@ -40,43 +40,46 @@ struct NodeHeader {
   uint32_t chunks_max;
   std::atomic<uint32_t> chunks;  // valid from kTraining on
   std::atomic<NodeState> state;
-  // 1 while the aggregator waits in poll: who completes a chunk then takes it to 0 and rings.
+  // 1 while the aggregator waits in poll: the rank that completes a chunk then sets it to 0 and
+  // rings.
   std::atomic<uint32_t> aggregator_asleep;
   char reason[512];  // why it was stopped; written before kStopped
-  // Where the job's nodes may change: ranks are not told yet who makes the steps from this one on;
-  // 0: of all steps they are. And the number of the newest change that was sent to them.
+  // In jobs whose nodes may change: from this step on, ranks do not know yet who makes the steps;
+  // 0: they know it for all steps. Next to it the number of the newest change that was sent to
+  // them.
   std::atomic<uint64_t> views_closed_at;
   std::atomic<uint32_t> view_number;
 
   std::atomic<uint64_t> bytes_pushed, bytes_answered, pushes, pushes_during_backward;
-  // Time in which a chunk was on its way: submitted, and its next weights not landed.
+  // Time during which any chunk was submitted and its next weights had not landed.
   std::atomic<uint64_t> exchange_us;
   std::array<std::atomic<uint64_t>, kNodeStalenessBins> staleness;
 
-  // exchange: NCCL, on_loss: DROP: the highest number of a ring that ranks are to stop for.
+  // exchange: NCCL, on_loss: DROP: the highest ring number for which ranks must stop.
   std::atomic<uint32_t> ring_asked;
 };
 
 struct alignas(64) RankBlock {
-  std::atomic<uint32_t> bell;       // futex: changes when the rank is to look again
-  std::atomic<uint32_t> waits_for;  // chunk + 1 whose landing the rank sleeps for; 0: none
+  std::atomic<uint32_t> bell;       // futex: changes when the rank must look again
+  std::atomic<uint32_t> waits_for;  // chunk + 1 for whose landing the rank sleeps; 0: none
   std::atomic<uint64_t> published;  // chunks, over all steps
-  std::atomic<uint64_t> complete;   // steps of which the last chunk is being published
+  std::atomic<uint64_t> complete;   // steps whose last chunk is being published
   std::array<std::atomic<uint32_t>, kSampleSlots> samples;  // of step t at t % kSampleSlots
-  // Likewise, where the program says them: the learning rates.
+  // The learning rates in the same layout, if the program gives them.
   std::array<std::atomic<float>, kSampleSlots> rates;
-  // Counts, where the ranks add up themselves, published chunks that have gone into the node's sum,
-  // and only now count in ready.
+  // If the ranks sum their gradients themselves: published chunks that have gone into the node's
+  // sum; only these count in ready.
   std::atomic<uint64_t> reduced;
-  std::atomic<uint64_t> device_bytes;  // of its device's memory, for the exchange: its own
-  std::atomic<uint64_t> told;          // steps of which it knows who makes them, or is about to
-  std::atomic<uint32_t> awaits_view;   // 1 while it waits to be told of one
+  std::atomic<uint64_t> device_bytes;  // of its device's memory, used for the exchange: its own
+                                       // count
+  std::atomic<uint64_t> told;          // steps whose participants it knows, or is about to know
+  std::atomic<uint32_t> awaits_view;   // 1 while it waits to learn the participants of a step
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<float>::is_always_lock_free && sizeof(NodeHeader) <= 4096);
 
-// Offsets of all that lies there; a function of its two inputs.
+// Offsets of all parts; a function of its two inputs.
 struct NodeOffsets {
   NodeOffsets(uint64_t elements, uint32_t local_ranks);
 
@@ -85,19 +88,19 @@ struct NodeOffsets {
   uint32_t chunks_max;
   size_t ranks, landed, consumed, ready;  // control part, from 0
   size_t weights, gradients;
-  size_t arena_stride;  // bytes from one arena to the next
+  size_t arena_stride;  // bytes between arenas
   size_t total;
 };
 
-// A mapping of the control part and of as many arenas as the process needs. Movable by pointer
-// only; unmaps at destruction.
+// A mapping of the control part and of the arenas that the process needs. Movable by pointer only;
+// unmaps at destruction.
 class NodeMemory {
  public:
-  // The aggregator's: a new file, everything mapped. Errors: ResourceExhausted.
+  // For the aggregator: makes a new file and maps all of it. Errors: ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<NodeMemory>> Create(uint64_t elements,
                                                             uint32_t local_ranks);
-  // A rank's: control part and its own gradients. The weights are private memory, zero, until
-  // ShareWeights. Errors: InvalidArgument (not the memory of such a node), ResourceExhausted.
+  // For a rank: maps the control part and its own gradients. The weights are private zeroed memory
+  // until ShareWeights. Errors: InvalidArgument (not the memory of such a node), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<NodeMemory>> Attach(UniqueFd fd, uint64_t elements,
                                                             uint32_t local_ranks,
                                                             uint32_t local_rank);
@@ -106,12 +109,13 @@ class NodeMemory {
   NodeMemory& operator=(const NodeMemory&) = delete;
 
   int fd() const { return fd_.get(); }
-  // All of it, for a peer of this host to read in; this outlives it. Null: out of descriptors.
+  // Returns all of it as a segment for peers on this host; this object outlives it. Null: out of
+  // descriptors.
   // REQUIRES: the aggregator's mapping.
   std::shared_ptr<transport::SharedSegment> segment() const;
-  // Bytes that have been written to, in whole pages.
+  // Bytes that have been written, in whole pages.
   size_t touched_bytes() const;
-  // Bytes of their devices' memory that ranks say they hold.
+  // Bytes of device memory that ranks report to hold.
   uint64_t rank_device_bytes() const;
   const NodeOffsets& offsets() const { return offsets_; }
 
@@ -128,27 +132,27 @@ class NodeMemory {
         offsets_.ready)[static_cast<size_t>(local_rank) * offsets_.chunks_max + chunk];
   }
 
-  // Keeps what is mapped from offset 0 on mapped, whatever becomes of this.
+  // Keeps the memory from offset 0 mapped, even after this object.
   const std::shared_ptr<void>& mapping() const { return mapping_; }
 
   float* weights() const { return weights_; }
   // Returns the rank's gradients. REQUIRES: the aggregator's mapping, or that rank's own.
   float* gradients(uint32_t local_rank) const;
 
-  // The aggregator's, before ranks train: shows them that `steps` steps of so many chunks have been
-  // made. What has landed is Land's to show.
+  // For the aggregator, before ranks train: shows them that `steps` steps of `chunks` chunks have
+  // been made. Landed chunks are shown by Land.
   void BeginAt(uint64_t steps, uint32_t chunks) const;
-  // The aggregator's: shows ranks that the chunk's weights have landed, which landed(chunk)
-  // then tells by `value`, and wakes those that sleep for them.
+  // For the aggregator: shows ranks that the chunk's weights have landed by setting landed(chunk)
+  // to `value`, and wakes ranks that sleep for it.
   void Land(uint32_t chunk, uint64_t value) const;
 
-  // Ranks: copies the private weights into the node's arena (one rank does), and puts the node's
-  // arena, read only, in the private memory's place: the address stays. Errors: ResourceExhausted.
+  // For ranks: one rank copies its private weights into the node's arena; each maps the node's
+  // arena read-only over its private memory, at the same address. Errors: ResourceExhausted.
   absl::Status OfferWeights();
   absl::Status ShareWeights();
-  // Makes the weights in the arena this process's own, to write to, as long as it lives, also once
-  // this is gone; the address stays. Pages that nobody writes to stay the node's: as long as some
-  // process has them, they are there once. REQUIRES: they have changed for the last time. Errors:
+  // Makes the weights in the arena writable and private to this process for its whole life, even
+  // after this object; the address stays. Pages that nobody writes remain shared with the node
+  // while any process has them. REQUIRES: they have changed for the last time. Errors:
   // ResourceExhausted.
   absl::Status KeepWeights();
 
@@ -168,11 +172,11 @@ class NodeMemory {
   size_t control_bytes_ = 0;
   float* weights_ = nullptr;
   bool keeps_weights_ = false;
-  float* own_gradients_ = nullptr;  // ranks
-  uint32_t own_rank_ = 0;           // likewise
+  float* own_gradients_ = nullptr;  // set by ranks
+  uint32_t own_rank_ = 0;           // set by ranks
 };
 
-// Wakes the rank if it sleeps; it looks again at what it waits for.
+// Wakes the rank if it sleeps; it then checks its condition again.
 void RingRank(RankBlock* rank);
 // Sleeps while rank->bell == seen, at most `timeout_ms`.
 void SleepUntilRung(RankBlock* rank, uint32_t seen, int timeout_ms);

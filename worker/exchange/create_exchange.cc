@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateBase(const CoreOptions& opti
   return ParameterServerCore::Create(kept, kernels::Cpu());
 }
 
-// Restores the core from the state that the node has kept.
+// Restores the core from the node's saved state.
 absl::Status RestoreFrom(const NodeResume& resume, const ChunkMap& map, ExchangeCore* core) {
   if (resume.own.size() != map.chunks()) {
     return absl::InvalidArgumentError(
@@ -63,7 +63,7 @@ bool HasLayers(const proto::Job& job) {
          CutsNode(job);
 }
 
-// Puts on the core what the job's mode asks for.
+// Adds the layers for the job's mode to the core.
 std::unique_ptr<ExchangeCore> WithLayers(std::unique_ptr<ExchangeCore> core,
                                          const CoreOptions& options) {
   const proto::Job& job = options.record.job();
@@ -110,7 +110,7 @@ absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptio
   std::unique_ptr<ExchangeCore> core = WithLayers(*std::move(base), options);
   const bool keeps_state = NodesKeepState(record.job());
   const bool reads = keeps_state || record.job().exchange() == proto::Job::RING;
-  // Its checkpoint's is old by now: what the process before kept is lost with it.
+  // The checkpoint's state is outdated by now: the previous process's later state was lost with it.
   const bool rejoins = Rejoins(record, options.node, options.incarnation);
   if (record.has_resume() && reads && !rejoins && options.resume == nullptr) {
     return absl::InvalidArgumentError(

@@ -11,17 +11,17 @@
 
 namespace strata::worker {
 
-// True if the job's exchange sends a node's sums as they are, but for the codec of `push`: a node
-// may then encode them itself.
+// Returns whether the job's exchange sends a node's sums unchanged but for the codec of `push`: a
+// node may then encode them itself.
 bool TakesPayloads(const proto::Job& job);
 
-// The core that the job's record asks for, with the layers that its mode puts on top. Errors:
+// Returns the core for the job's record, with the layers that its mode adds. Errors:
 // InvalidArgument naming the field of the record.
 absl::StatusOr<std::unique_ptr<ExchangeCore>> CreateExchangeCore(const CoreOptions& options);
 
-// The exchange that the job's record asks for. `endpoint` is new, or where the record names it as
-// the node's own it listens already. `node` and `clock` outlive the exchange; Poll also returns
-// when `wake_fd` is readable (-1: none). Errors: InvalidArgument naming the field of the record.
+// Returns the exchange for the job's record. `endpoint` is new, or, if the record names it as the
+// node's own, it listens already. `node` and `clock` outlive the exchange; Poll also returns when
+// `wake_fd` is readable (-1: none). Errors: InvalidArgument naming the field of the record.
 absl::StatusOr<std::unique_ptr<Exchange>> CreateExchange(
     const CoreOptions& options, std::unique_ptr<transport::Endpoint> endpoint, int wake_fd,
     ExchangeNode* node, const ClockInterface* clock);

@@ -66,7 +66,7 @@ class ShardServer {
   std::thread thread_;
 };
 
-// Gives the view, the first of its job, nodes 3, 0 and 1 of 6, 2 and 2 ranks, in this order.
+// Sets the view, the first of its job: nodes 3, 0 and 1 with 6, 2 and 2 ranks, in this order.
 inline void SetThreeNodes(proto::View* view) {
   view->set_number(1);
   uint32_t first = 0;
@@ -86,7 +86,7 @@ inline constexpr uint32_t kElements = 1000;  // 4 chunks of 256
 inline constexpr uint32_t kRanks = 2;
 inline constexpr uint32_t kFirstRank = 6;  // of the node
 
-// A node: the aggregator on a thread, its worker daemon played by the test.
+// A node: the aggregator on a thread; the test plays its worker daemon.
 class AggregatorFixture : public testing::Test {
  protected:
   void SetUp() override {
@@ -134,7 +134,7 @@ class AggregatorFixture : public testing::Test {
     return *std::move(client);
   }
 
-  // Registers what every rank does, unless the test changes it, with weights 0.5.
+  // Registers as every rank does, unless the test changes it, with weights 0.5.
   static absl::Status Begin(Client* client, uint64_t last_count = 700, float weight = 0.5f,
                             bool can_resume = false) {
     client::Tensor first, last;
@@ -165,7 +165,7 @@ class AggregatorFixture : public testing::Test {
     return client->FinishStep();
   }
 
-  // The next message that is no activity.
+  // The next message that is not an activity report.
   proto::ChildMessage AwaitWord() {
     proto::ChildMessage message;
     do {
@@ -173,7 +173,7 @@ class AggregatorFixture : public testing::Test {
     } while (message.has_activity());
     return message;
   }
-  // The first activity of which this is true.
+  // The first activity report that satisfies `is`.
   proto::NodeActivity AwaitActivity(const std::function<bool(const proto::NodeActivity&)>& is) {
     proto::ChildMessage message;
     const absl::Time deadline = absl::Now() + kDeadline;
@@ -218,7 +218,7 @@ class AggregatorFixture : public testing::Test {
   std::string AwaitFailed() { return AwaitWord().failed(); }
 
   proto::Launch launch_;
-  AggregatorOptions options_;  // before SetUp
+  AggregatorOptions options_;  // set before SetUp
   std::unique_ptr<FramedChannel> agent_;
   EventFd stop_ = *EventFd::Create();
   absl::Status result_;

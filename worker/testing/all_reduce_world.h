@@ -33,25 +33,25 @@ class AllReduceWorld {
     transport::SimFaults faults;
     LinkTiming timing;
     std::vector<TraceLog*> traces;  // by node; empty: none
-    // All nodes begin with the weights of the first one, and each offers others.
+    // All nodes begin with the weights of the first one, and the others offer different ones.
     bool takes_first_weights = false;
-    float rate = 0;  // that ranks say in each step; 0: none
-    // Changes what one node does.
+    float rate = 0;  // given by ranks in each step; 0: none
+    // Makes one node deviate.
     std::optional<uint32_t> other_first_weights, nan_at_clock_1, one_clock_more, other_rate;
   };
 
   explicit AllReduceWorld(const Options& options);
 
-  // The node's process ends once it has sent so many REDUCEs and GATHERs.
+  // The node's process exits once it has sent this many REDUCEs and GATHERs.
   void KillAfter(uint32_t node, uint64_t frames);
   transport::SimNetwork& network() { return network_; }
 
-  // Until every node that lives has finished or failed; false: it does not come to that.
+  // Runs until every live node has finished or failed; returns false if that does not happen.
   bool Run();
 
   // OK: it has finished. Aborted: it was killed.
   absl::Status status(uint32_t node) const { return nodes_[node]->status(); }
-  // From the death of the killed node, or the beginning, until the last one had failed.
+  // Time from the death of the killed node, or from the beginning, until the last one had failed.
   absl::Duration took() const { return network_.Now() - since_; }
   const std::vector<float>& weights(uint32_t node) const { return nodes_[node]->weights(); }
   const std::vector<float>& first_weights(uint32_t node) const {

@@ -102,7 +102,7 @@ void ExchangeWorld::Serve(size_t shard) {
       continue;
     }
     for (const FakeShard::Reply& reply : shards_[shard]->OnFrame(event.connection, event.frame)) {
-      // A reply to who has gone meanwhile is lost.
+      // A reply to a peer that is gone is lost.
       server.Send(reply.connection, reply.frame).IgnoreError();
     }
   }
@@ -113,7 +113,7 @@ absl::Status ExchangeWorld::Run(uint64_t clocks) {
     TrainingNode::Options options;
     options.core.record = record_;
     options.core.node = NodeId(logical.node());
-    // HELLO is lost too, again and again.
+    // HELLO is also lost, again and again.
     if (loses_frames_) options.core.timing.give_up_after = absl::Hours(1);
     options.name = absl::StrCat("n", logical.node());
     options.addresses_are_names = true;
@@ -252,10 +252,10 @@ void FakeShard::OnPush(ConnectionId connection, const wire::Frame& frame) {
     faults_.push_back("clock ahead: " + wire::Describe(header));
     return;
   }
-  if (header.clock + 1 < pushed) return;  // an echo of what was answered long ago
+  if (header.clock + 1 < pushed) return;  // a duplicate of a request answered long ago
   chunk.waiting[header.node] = connection;
   if (header.clock < pushed) {
-    const auto before = chunk.checksum.find(header.node);  // no process has pushed it in this job
+    const auto before = chunk.checksum.find(header.node);  // no process in this job has pushed it
     if (before != chunk.checksum.end() && header.payload_checksum != before->second) {
       faults_.push_back("other bits: " + wire::Describe(header));
     }

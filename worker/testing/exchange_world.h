@@ -20,8 +20,8 @@
 
 namespace strata::worker {
 
-// The peer of the exchange's tests: one synchronous shard that *adds* the sums of
-// all nodes to the weights, once every node has pushed the clock. Plain data, no threads.
+// The peer for tests of the exchange: one synchronous shard that *adds* the sums of all nodes to
+// the weights, once every node has pushed the clock. Plain data, no threads.
 class FakeShard {
  public:
   struct Reply {
@@ -34,22 +34,21 @@ class FakeShard {
   std::vector<Reply> OnFrame(transport::ConnectionId connection, const wire::Frame& frame);
   void OnDisconnected(transport::ConnectionId connection) { greeted_.erase(connection); }
 
-  // Frames of other generations are answered with RETRY; 0 at first.
+  // Frames of other generations are answered with RETRY; initially 0.
   void set_generation(uint32_t generation) { generation_ = generation; }
-  // Answer the next so many data frames with RETRY.
+  // Answers the next `frames` data frames with RETRY.
   void RetryNext(int frames) { retries_ = frames; }
-  // Answer the first push of this (chunk, clock) with an error.
+  // Answers the first push of this (chunk, clock) with an error.
   void RefusePush(uint32_t chunk, uint64_t clock, wire::ErrorCode error, const std::string& text);
 
-  // Goes on from a checkpoint: `pushed` of each node are in the weights of version `version`.
-  // Nobody may offer first weights.
+  // Resumes from a checkpoint: `pushed` pushes of each node are in the weights of version
+  // `version`. First weights must not be offered.
   void Resume(uint32_t chunk, std::vector<float> weights, uint64_t version,
               std::map<uint32_t, uint64_t> pushed);
 
-  // Pushes that were taken, by (node, chunk): always that many clocks in a row.
+  // Pushes taken, by (node, chunk): always contiguous clocks.
   uint64_t taken(uint32_t node, uint32_t chunk) { return chunks_[chunk].pushed[node]; }
-  // Lists what a shard must not see: data before HELLO, a clock ahead, other bits under an old
-  // clock.
+  // Protocol violations seen: data before HELLO, a clock ahead, other bits under an old clock.
   const std::vector<std::string>& faults() const { return faults_; }
   int replays() const { return replays_; }
 
@@ -59,13 +58,13 @@ class FakeShard {
     uint64_t version = 0;
     std::map<uint32_t, uint64_t> pushed;                              // by node
     std::map<uint64_t, std::map<uint32_t, std::vector<float>>> sums;  // by clock and node
-    std::map<uint32_t, uint64_t> checksum;                            // newest push, by node
+    std::map<uint32_t, uint64_t> checksum;                            // of the newest push, by node
     std::map<uint32_t, transport::ConnectionId> waiting;              // by node
     std::map<uint32_t, transport::ConnectionId> cutting;              // by node
   };
 
   void OnInit(transport::ConnectionId connection, const wire::Frame& frame);
-  // Gives what it has, whatever the clock.
+  // Answers with what it has, whatever the clock.
   void OnPull(transport::ConnectionId connection, const wire::Header& header);
   void OnPush(transport::ConnectionId connection, const wire::Frame& frame);
   void AnswerCuts();
@@ -89,32 +88,32 @@ class FakeShard {
 
 inline constexpr uint32_t kWorldChunkElements = 4;
 
-// A job of so many nodes, numbered from 0, whose chunks go round the shards "tcp://shardS".
+// A job of `nodes` nodes, numbered from 0, whose chunks are round-robin over the shards
+// "tcp://shardS".
 proto::JobRecord WorldRecord(uint32_t nodes, uint32_t chunks, uint32_t shards, uint32_t window,
                              uint32_t connections = 1);
 
-// The nodes of a job and FakeShards on a simulated network, whose delays and faults come from a
-// seed.
+// The nodes of a job and FakeShards on a simulated network, with seeded delays and faults.
 class ExchangeWorld {
  public:
   // Every element of the node's sum.
   using Gradient = std::function<float(uint32_t node, uint64_t clock)>;
 
   // One node per entry of record.view, one shard per entry of record.placement, whose endpoints are
-  // names. Every node offers `first_weight` everywhere; where all take those of rank 0, the others
-  // offer other ones.
+  // names. Every node offers `first_weight` everywhere; if all take those of rank 0, the others
+  // offer different ones.
   ExchangeWorld(uint64_t seed, const proto::JobRecord& record, const transport::SimFaults& faults,
                 Gradient gradient, float first_weight);
 
-  // Runs all nodes for so many clocks and finishes them; once. Errors: the first that a node has;
+  // Runs all nodes for `clocks` clocks and finishes them; once. Errors: the first one of any node;
   // DeadlineExceeded (it does not end).
   absl::Status Run(uint64_t clocks);
 
-  // After `delay` the shard lies at another address, as of this generation. Each node
-  // hears of it at a time of its own.
+  // After `delay` the shard is at another address, as of this generation. The nodes learn it at
+  // different times.
   void MoveShard(size_t shard, const std::string& address, uint32_t generation,
                  absl::Duration delay);
-  // From now on no shard can be reached.
+  // From now on no shard is reachable.
   void RemoveShards() { servers_.clear(); }
 
   FakeShard& shard(size_t i) { return *shards_[i]; }

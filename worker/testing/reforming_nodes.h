@@ -83,9 +83,9 @@ class ReformingNodes {
   }
 
   ReformingCore& core(uint32_t node) { return *cores_[node]; }
-  // Steps that the node has been handed.
+  // Steps delivered to the node.
   const std::vector<NodeAction>& made(uint32_t node) const { return made_[node]; }
-  // Sums that it was asked for.
+  // Sums requested from it.
   int sums(uint32_t node) const { return sums_[node]; }
   void Kill(uint32_t node) { cores_[node].reset(); }
   absl::Time deadline(uint32_t node) const { return cores_[node]->deadline(); }
@@ -128,13 +128,13 @@ class ReformingNodes {
     return Call(
         node, [&](CoreActions* actions) { return cores_[node]->FormRing(forming, kNow, actions); });
   }
-  // Time passes at the node.
+  // Advances the time at the node.
   absl::Status Wait(uint32_t node, absl::Duration time) {
     return Call(node, [&](CoreActions* actions) {
       return cores_[node]->OnLinkEvent(LinkEvent::Time(), kNow + time, actions);
     });
   }
-  // GATHERs of the chunk do not reach the node any more.
+  // GATHERs of the chunk no longer reach the node.
   void LoseGathers(uint32_t chunk, uint32_t to) { lost_ = {chunk, to}; }
   void LoseNothing() { lost_.reset(); }
   // The error of a frame that came.
@@ -163,8 +163,8 @@ class ReformingNodes {
 };
 
 // The nodes of an all-reduce that continues without those that die, on a simulated network, and a
-// coordinator as small as can be: it learns of deaths some time later, stops the ring, and has the
-// nodes that are left form a new one. Its messages take as long as they like, and some come twice.
+// minimal coordinator: it learns of deaths some time later, stops the ring, and makes the remaining
+// nodes form a new one. Its messages have random delays, and some come twice.
 class DroppingWorld {
  public:
   // Weights by the steps that they come after.
@@ -174,14 +174,14 @@ class DroppingWorld {
   static constexpr uint32_t kSamples = 8;
   explicit DroppingWorld(const AllReduceWorld::Options& options);
 
-  // Nodes that die: after so much time; once they have sent so many REDUCEs and GATHERs, from the
-  // barrier alone if `of_barrier`; or some time after the coordinator has begun to tell a decision.
+  // Kills nodes: after some time; once they have sent this many REDUCEs and GATHERs, of the barrier
+  // only if `of_barrier`; or some time after the coordinator has begun to announce a decision.
   void KillAt(uint32_t node, absl::Duration after);
   void KillAfter(uint32_t node, uint64_t frames, bool of_barrier);
   void KillAtForming(uint32_t node) { die_at_forming_.insert(node); }
 
-  // Until every node has finished, failed or been killed, or the job has failed; false: it does not
-  // come to that.
+  // Runs until every node has finished, failed or been killed, or the job has failed; returns false
+  // if that does not happen.
   bool Run();
 
   // Why the job cannot continue: a node's answer.
@@ -193,7 +193,7 @@ class DroppingWorld {
   // The nodes whose sums are in the mean of the step.
   std::vector<uint32_t> MembersAt(uint64_t step) const;
   const proto::JobRecord& record() const { return record_; }
-  // Rings that were decided upon, and those of them in which some nodes lacked a step.
+  // Number of rings decided, and of those in which some nodes lacked a step.
   uint32_t rings() const { return rings_; }
   uint32_t lacking() const { return lacking_; }
   transport::SimNetwork& network() { return network_; }
@@ -201,7 +201,7 @@ class DroppingWorld {
  private:
   TrainingNode::Options NodeOptions(uint32_t node);
   void Kill(uint32_t node);
-  // Has the node told something some time later, if it is there then.
+  // Sends the node a message that arrives some time later, if the node is there then.
   void Say(uint32_t node, const std::function<void()>& what);
   absl::Duration SomeTime(absl::Duration most);
   std::vector<uint32_t> Left() const;
@@ -219,7 +219,7 @@ class DroppingWorld {
   std::vector<Course> courses_;
   std::set<uint32_t> die_at_forming_;
 
-  // The coordinator's.
+  // The coordinator's state.
   std::set<uint32_t> dropped_, finished_, ending_;
   uint32_t number_;
   bool is_asking_ = false;

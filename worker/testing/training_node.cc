@@ -10,7 +10,7 @@
 namespace strata::worker {
 namespace {
 
-// A node that has finished still answers others; who asks for ever is not waited for.
+// A finished node still answers others, but not forever.
 constexpr int kPollsAfterEndMax = 100;
 
 }  // namespace

@@ -18,8 +18,8 @@
 namespace strata::worker {
 
 // A node of a job on a simulated network, with the real exchange: it publishes each chunk again
-// some time after its weights have landed. Fails the test where weights of a (chunk, clock) land
-// twice, or in another order.
+// some time after its weights have landed. Fails the test if weights of a (chunk, clock) land
+// twice, or out of order.
 class TrainingNode final : public ExchangeNode {
  public:
   struct Options {
@@ -28,14 +28,15 @@ class TrainingNode final : public ExchangeNode {
     std::string listen;  // where others connect to it; empty: nowhere
     bool addresses_are_names = false;
     uint64_t clocks = 1;
-    bool in_step = false;  // it publishes nothing before all weights of the last step have landed
+    bool in_step = false;  // publishes nothing before all weights of the last step have landed
     uint32_t samples = 8;
-    float rate = 0;  // that its ranks say
-    // True if a node in step may begin the step now; else GoOn has it ask again. Null: always.
+    float rate = 0;  // given by its ranks
+    // Returns whether a node in step may begin the step now; otherwise GoOn makes it ask again.
+    // Null: always.
     std::function<bool(uint64_t clock)> may_begin;
-    // Told of the weights that a node in step begins each step with. Null: nobody is.
+    // Gets the weights with which a node in step begins each step. May be null.
     std::function<void(uint64_t clock, const std::vector<float>& weights)> on_step;
-    // Element i of the arena: of the first weights, and of the node's sum.
+    // Element i of the arena: in the first weights, and in the node's sum.
     std::function<float(uint64_t i)> first_weight;
     std::function<float(uint64_t clock, uint64_t i)> gradient;
   };
@@ -47,12 +48,12 @@ class TrainingNode final : public ExchangeNode {
   void OnShardMoved(const ShardMove& move);
   // The obstacle to the next step may be gone.
   void GoOn();
-  // It leaves the job by plan before this clock. REQUIRES: in step, and that step has not begun.
+  // It leaves the job as planned before this clock. REQUIRES: in step, and that step has not begun.
   void LeaveAt(uint64_t clock);
   // See Exchange. An error of FormRing ends the node. REQUIRES: alive.
   absl::StatusOr<StoppedRing> StopRing(uint32_t number);
   void FormRing(const proto::FormRing& forming);
-  // The process ends: it is killed, or has finished.
+  // The process exits: it is killed, or has finished.
   void Kill();
   void Exit();
 
@@ -62,9 +63,9 @@ class TrainingNode final : public ExchangeNode {
   // OK: it continues or has finished. Aborted: it was killed.
   const absl::Status& status() const { return status_; }
   const std::vector<float>& weights() const { return weights_; }
-  // Clocks that have landed, by chunk.
+  // Number of landed clocks, by chunk.
   const std::vector<uint64_t>& landed() const { return landed_; }
-  // The weights that the step in hand began with, of a node in step.
+  // The weights with which the current step began, for a node in step.
   const std::vector<float>& step_weights() const { return step_weights_; }
   // The weights that training began with.
   const std::vector<float>& first_weights() const { return first_weights_; }
@@ -90,11 +91,11 @@ class TrainingNode final : public ExchangeNode {
  private:
   Bytes Floats(ChunkId chunk, const std::function<float(uint64_t)>& at) const;
   void PublishSoon(ChunkId chunk);
-  // REQUIRES: in step; all weights of the clocks before have landed.
+  // REQUIRES: in step; all weights of earlier clocks have landed.
   void BeginStep(uint64_t clock);
   // Finishes soon if all clocks have landed.
   void FinishIfLast();
-  // Takes the result of a call of the exchange; the node continues if it can.
+  // Handles the result of a call of the exchange; the node continues if it can.
   void Took(const absl::Status& status);
   void Poll();
 
@@ -106,7 +107,7 @@ class TrainingNode final : public ExchangeNode {
   uint64_t first_clock_ = 0;
   uint32_t finals_ = 0;
   std::unique_ptr<Exchange> exchange_;
-  ExchangeCounters counters_;  // once it was killed
+  ExchangeCounters counters_;  // set when it was killed
   absl::Status status_;
   bool began_ = false;
   std::optional<uint64_t> held_;  // the step that it may not begin yet

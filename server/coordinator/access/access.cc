@@ -134,7 +134,7 @@ absl::StatusOr<proto::IssuedCertificate> Access::Join(const proto::JoinRequest& 
   const std::optional<keys::Role> role = keys::ParseRole(request.role());
   if (!role.has_value()) return absl::InvalidArgumentError("no such role");
   absl::MutexLock lock(&mutex_);
-  // A stranger's guess costs no more than a look.
+  // A stranger's guess costs only a lookup.
   if (!book_.HasToken(keys::SecretHash(request.secret()))) {
     return KeyBook::UnknownToken(*role, request.name());
   }
@@ -142,7 +142,7 @@ absl::StatusOr<proto::IssuedCertificate> Access::Join(const proto::JoinRequest& 
   const auto grant = book.Join(keys::SecretHash(request.secret()), *role, request.name(), now);
   if (!grant.ok()) return grant.status();
   book.Note(*role, grant->name, authority());
-  // A token that was used stays so, whatever comes after it.
+  // A used token stays used, whatever fails later.
   const absl::Status saved = Change(std::move(book));
   if (!saved.ok()) return saved;
   return Issue(*asked, *role, *grant);

@@ -32,55 +32,55 @@ namespace strata::server {
 class Access {
  public:
   struct Options {
-    // The keys that the coordinator shows, and so whom it believes; none: it has no port, or takes
-    // everybody.
+    // The keys that the coordinator shows; they also decide whom it trusts. If absent, it either
+    // has no port or accepts everybody.
     std::optional<keys::KeyFile> own = {};
     bool takes_everybody = false;
-    // Issues certificates; none: another authority does.
+    // Issues certificates. If absent, another authority issues them.
     std::optional<keys::Authority> authority = {};
     proto::KeyBookRecord book = {};
-    // The policy at that time; empty function: an empty policy.
+    // Returns the policy at that time. If the function is empty, the policy is empty.
     std::function<std::shared_ptr<const Policy>(absl::Time)> policy = {};
-    // Called with every change before it counts, one call at a time.
+    // Called with every change before it takes effect, one call at a time.
     std::function<absl::Status(const proto::KeyBookRecord&)> save = {};
   };
   explicit Access(Options options);
 
   const std::optional<keys::KeyFile>& own() const { return options_.own; }
-  // SHA-256 of the newest root of the authority here, in hex; empty: there is none.
+  // SHA-256 of this coordinator's newest root, in hex; empty without an authority.
   std::string authority() const;
-  // The same of all roots that its members are to trust, the newest first.
+  // SHA-256 of every root that its members must trust, newest first.
   std::vector<std::string> authorities() const;
-  // Returns what protects the way to the coordinator's port, in words.
+  // Describes how connections to the coordinator's port are protected.
   std::string Describe() const;
 
-  // Whom a chain of certificates, the leaf first, shows; none: a stranger. TLS has shown by then
-  // that the other side has the leaf's key. Errors, with what to do: Unauthenticated;
-  // PermissionDenied: it was revoked.
+  // Identifies the caller by its chain of certificates, leaf first; an empty chain is a stranger.
+  // TLS has already proved that the peer holds the leaf's key. Errors, with what to do:
+  // Unauthenticated; PermissionDenied: the certificate was revoked.
   absl::StatusOr<Caller> Identify(const std::vector<keys::Certificate>& chain,
                                   absl::Time now) const;
-  // Checks that an identified caller still counts. Errors: PermissionDenied: it was revoked.
+  // Checks that an identified caller is still a member. Errors: PermissionDenied: it was revoked.
   absl::Status StillCounts(const Caller& caller) const;
-  // The same caller with what they may do now. Errors: the same.
+  // Returns the same caller with its current rights. Errors: as StillCounts.
   absl::StatusOr<Caller> Anew(const Caller& caller, absl::Time now) const;
 
-  // Returns whether users may be in different namespaces: else all of them see all jobs.
+  // Returns whether users may be in different namespaces; otherwise everybody sees all jobs.
   bool has_tenants(absl::Time now) const;
-  // The policy's rules for how jobs protect what they send.
+  // Returns the policy's rules for the protection of job traffic.
   ProtectionRules rules(absl::Time now) const;
-  // The rights that decide which of the user's jobs may leave the queue now.
+  // Returns the rights that decide which of the user's queued jobs may start now.
   QueueRights SlotsOf(const std::string& user, absl::Time now) const;
 
-  // The calls of Keys, past Allow. List tells what users may do, as the policy says it. Errors
-  // besides: Unimplemented: no authority is here.
+  // The calls of Keys; the caller has passed Allow. List shows what the policy grants each user.
+  // Further errors: Unimplemented: there is no authority here.
   absl::StatusOr<proto::IssuedCertificate> Join(const proto::JoinRequest& request, absl::Time now);
-  // That there is a new one is saved by SaveRenewals, as many may come at once and none of them
-  // takes or gives a right.
+  // SaveRenewals saves the renewal later: many may come at once, and none grants or removes a
+  // right.
   absl::StatusOr<proto::IssuedCertificate> Renew(const Caller& caller,
                                                  const std::string& request_pem, absl::Time now);
   absl::Status SaveRenewals();
   absl::StatusOr<std::string> MakeToken(const proto::MakeTokenRequest& request, absl::Time now);
-  // A page has at most `bytes_max` of keys, but one at least.
+  // A page holds at most `bytes_max` of keys, but at least one.
   proto::ListKeysReply List(absl::Time now, const proto::ListKeysRequest& request = {},
                             size_t bytes_max = kPageBytesMax);
   // Returns whose certificates are refused from now on, and how many tokens were closed.
@@ -91,16 +91,17 @@ class Access {
   UserRights RightsOf(const std::string& user, const Policy& policy) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status HasAuthority() const;
-  // The root that has signed what the coordinator shows: during a rotation the one before.
+  // Returns the root that signed the coordinator's own certificate: the previous one during a
+  // rotation.
   std::string ShownRoot(absl::Time now) const;
   absl::Status StillCountsNow(const Caller& caller) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<proto::IssuedCertificate> Issue(const keys::CertificateRequest& request,
                                                  keys::Role role, const KeyBook::Grant& grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes `book` in the place of the one that is there, once it is saved.
+  // Saves `book`, then replaces the current one with it.
   absl::Status Change(KeyBook book) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const Options options_;  // without the book
+  const Options options_;  // key book excluded
   mutable absl::Mutex mutex_;
   KeyBook book_ ABSL_GUARDED_BY(mutex_);
   bool unsaved_ ABSL_GUARDED_BY(mutex_) = false;

@@ -18,7 +18,7 @@
 namespace strata::server {
 namespace {
 
-// Bytes that are no UTF-8, of a peer for example, are replaced.
+// Replaces invalid UTF-8, for example in a peer's text.
 std::string LineOf(const AuditEntry& entry, uint64_t left_out, absl::Time now) {
   const auto text = [](const std::string& whole) {
     return whole.substr(0, AuditLog::kTextBytesMax);
@@ -55,7 +55,7 @@ absl::Status AuditLog::Reopen() {
   if (!S_ISREG(is.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path_, ": not a regular file"));
   }
-  // One that was there may have another mode; the umask may have taken the owner's own rights.
+  // An existing file may have another mode, and the umask may have removed the owner's own rights.
   if (fchmod(fd_.get(), 0600) != 0) return FileError(errno, path_);
   bytes_ = is.st_size;
   char last = '\n';

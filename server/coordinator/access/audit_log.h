@@ -17,32 +17,32 @@
 
 namespace strata::server {
 
-// Something that somebody has done, or was not let do.
+// An action that was taken or refused.
 struct AuditEntry {
   std::string who;   // "user ada"
   std::string peer;  // address; empty: unknown
   std::string what;  // "submit"
-  uint32_t job = 0;  // 0: about none
+  uint32_t job = 0;  // 0: concerns no job
   bool refused = false;
-  std::string detail = {};  // whom or what, or why not
+  std::string detail = {};  // the object of the action, or the reason for a refusal
 };
 
-// A log of who did what, a line of JSON each, at the end of a file that this user alone can read.
-// The files before it, PATH.1 to PATH.4, are kept. What cannot be written is lost; the log says so
-// once.
+// A log of who did what: one JSON object per line, appended to a file that only this user can read.
+// The older files PATH.1 to PATH.4 are kept. Entries that cannot be written are lost; the log says
+// so once.
 //
 // Threads: any.
 class AuditLog {
  public:
   struct Options {
-    size_t bytes_max = 64 << 20;  // of a file
-    int older_max = 4;            // files kept besides
-    // Refused calls of one second and one caller that are written down; of others how many there
-    // were. Strangers are one caller. Those who have no right to anything would fill the files, or
-    // hide what others do, else.
+    size_t bytes_max = 64 << 20;  // per file
+    int older_max = 4;            // older files kept
+    // Refused calls that are written per second and caller; beyond that only their number is. All
+    // strangers count as one caller. Without this limit, callers without rights could fill the
+    // files or hide what others do.
     uint32_t refused_per_second = 20;
   };
-  static constexpr size_t kTextBytesMax = 1024;  // of one text; what is longer is cut off
+  static constexpr size_t kTextBytesMax = 1024;  // per text; longer ones are truncated
 
   // Errors name the path: those of FileError, FailedPrecondition: not a regular file.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::string& path,
@@ -55,7 +55,7 @@ class AuditLog {
 
  private:
   AuditLog(std::string path, const Options& options) : path_(std::move(path)), options_(options) {}
-  // Makes the file the first of the older ones.
+  // Makes the current file the newest of the older ones.
   absl::Status Rotate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Reopen() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Append(const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -65,11 +65,12 @@ class AuditLog {
   absl::Mutex mutex_;
   UniqueFd fd_ ABSL_GUARDED_BY(mutex_);
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool is_torn_ ABSL_GUARDED_BY(mutex_) = false;  // the file's last line has no end
+  bool is_torn_ ABSL_GUARDED_BY(mutex_) = false;  // the file's last line is incomplete
   bool is_failing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Time second_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  std::map<std::string, uint32_t> refused_ ABSL_GUARDED_BY(mutex_);  // of that second, by who
-  uint64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;                    // since the last line
+  std::map<std::string, uint32_t> refused_ ABSL_GUARDED_BY(mutex_);  // in the current second, by
+                                                                     // caller
+  uint64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;                    // since the last written line
 };
 
 }  // namespace strata::server

@@ -123,7 +123,7 @@ TEST_F(AuditLogTest, FourOlderFilesAreKeptAndNoneIsLargerThanItMay) {
     EXPECT_EQ(is.st_mode & 07777, 0600u);
   }
   EXPECT_EQ(files, 5);
-  // No line was lost in between.
+  // No line in between was lost.
   uint32_t job = 0;
   for (const absl::string_view line : absl::StrSplit(all, '\n', absl::SkipEmpty())) {
     const uint32_t found = json::parse(line)["job"];
@@ -163,7 +163,7 @@ TEST_F(AuditLogTest, WhatCannotBeWrittenIsSaidOnceAndDoesNoHarm) {
   AuditEntry first = Submit(1);
   first.detail = std::string(AuditLog::kTextBytesMax, 'x');
   log->Write(first, kNow);
-  // As on a full disk: there is room for a part of a line, then for nothing. What is captured is
+  // Simulates a full disk: there is room for part of a line, then for nothing. The captured text is
   // shorter than the first line.
   testing::internal::CaptureStderr();
   signal(SIGXFSZ, SIG_IGN);

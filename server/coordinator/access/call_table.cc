@@ -60,7 +60,7 @@ CallWords WordsOf(Call call) {
   return {"", ""};
 }
 
-// The role from which on a user may make the call, if only about jobs of their own.
+// Returns the least role of a user that may make the call, at least about the user's own jobs.
 UserRole RoleFor(Call call) {
   switch (call) {
     case Call::kSession:
@@ -90,10 +90,10 @@ UserRole RoleFor(Call call) {
   return UserPolicy::ADMIN;
 }
 
-// That daemons make, and nobody else.
+// Returns whether only daemons make the call.
 bool IsDaemons(Call call) { return call == Call::kSession || call == Call::kOfferLogs; }
 
-// That only the job's owner makes, and who runs the cluster.
+// Returns whether only the job's owner and the cluster's operators may make the call.
 bool IsOwners(Call call) { return call == Call::kCancel || call == Call::kReadLogs; }
 
 Verdict YesIf(bool may) { return may ? Verdict::kYes : Verdict::kNo; }
@@ -103,7 +103,7 @@ Verdict DecideForUser(UserRole role, Call call, std::optional<JobSide> job) {
   if (call == Call::kJoin || call == Call::kRenew) return Verdict::kYes;
   if (role == UserPolicy::NONE) return Verdict::kNo;
   if (role >= UserPolicy::OPERATE || !job.has_value()) return YesIf(role >= RoleFor(call));
-  // Whoever has left a namespace sees their own jobs there no more than the others.
+  // Users who have left a namespace no longer see their own jobs there, either.
   if (!job->same_namespace) return Verdict::kHidden;
   return YesIf(role >= RoleFor(call) && (!IsOwners(call) || job->own));
 }
@@ -138,12 +138,13 @@ struct NamedPath {
   std::string path;
 };
 
-// All that a job has daemons read, write, make or run. A program's arguments and environment are
-// its own business: who may run programs reaches what the workers' user reaches.
+// Returns everything that a job makes daemons read, write, create or run. The program's arguments
+// and environment are excluded: users who may run programs reach whatever the workers' user
+// reaches.
 std::vector<NamedPath> PathsOf(const proto::SubmitRequest& request) {
   const proto::Job& job = request.job();
   std::vector<NamedPath> paths;
-  // The default lies in the worker's folder of runs, in a folder of the job's own.
+  // The default is in the worker's folder of runs, in a folder of the job's own.
   if (!job.run_dir().empty()) paths.push_back({"run_dir", job.run_dir()});
   if (job.has_checkpoint()) paths.push_back({"checkpoint.dir", job.checkpoint().dir()});
   if (job.has_program()) paths.push_back({"program.path", job.program().path()});

@@ -17,15 +17,15 @@ namespace strata::server {
 // The caller of a request to the coordinator.
 struct Caller {
   enum class Kind {
-    kStranger,  // has shown no certificate
-    kMember,    // has one of the cluster that counts
-    kOwner,     // a process of the coordinator's user on its host, or whoever reaches a coordinator
-                // that was told to take everybody
+    kStranger,  // showed no certificate
+    kMember,    // showed a valid certificate of the cluster
+    kOwner,     // a process of the coordinator's user on its host, or anybody at a coordinator that
+                // accepts everybody
   };
   Kind kind = Kind::kStranger;
-  keys::Identity identity = {};        // of a member
-  absl::Time certificate_begins = {};  // of a member
-  UserRights rights = {};              // of a member that is a user
+  keys::Identity identity = {};        // members only
+  absl::Time certificate_begins = {};  // members only
+  UserRights rights = {};              // users only
 
   bool is_user() const { return kind == Kind::kMember && identity.role == keys::Role::kUser; }
 };
@@ -35,26 +35,26 @@ std::string CallerText(const Caller& caller);
 
 // The calls of proto/control.proto, keys.proto and logs.proto.
 enum class Call {
-  kSession,  // to be a server or worker
+  kSession,  // opens a daemon's session
   kSubmit,
-  kSubmitProgram,  // Submit of a job with a program
+  kSubmitProgram,  // submits a job with a program
   kCancel,
-  kListJobs,  // lists those that GetJob would show
+  kListJobs,  // lists the jobs that GetJob would show
   kGetJob,
   kListNodes,
   kFollow,
   kGetTrace,
-  kOfferLogs,  // a worker, to read its jobs' logs for those who look at them
+  kOfferLogs,  // a worker offers to read its jobs' logs for viewers
   kReadLogs,
-  kDrain,  // to take a daemon out of service, or look how far that is
-  kJoin,   // to become a member, with a token
-  kRenew,  // to get a new certificate in place of one's own
+  kDrain,  // takes a daemon out of service, or queries how far that is
+  kJoin,   // becomes a member with a token
+  kRenew,  // replaces the caller's own certificate
   kMakeToken,
   kListKeys,
   kRevoke,
 };
 
-// Whose a job is, seen by who asks about it.
+// The relation of a job to the caller.
 struct JobSide {
   bool own = false;
   bool same_namespace = false;
@@ -63,37 +63,38 @@ struct JobSide {
 enum class Verdict {
   kYes,
   kNo,
-  kStranger,  // no: a certificate is needed
-  kHidden,    // the job is to read as one that does not exist
+  kStranger,  // denied: a certificate is required
+  kHidden,    // the job must look as if it did not exist
 };
 
-// The table of who may do what. `job`: that the call is about; none: it is about none, or none that
-// exists.
+// Decides whether the caller may make the call. `job` is the job that the call is about; absent if
+// it is about none, or about one that does not exist.
 Verdict Decide(const Caller& caller, Call call, std::optional<JobSide> job);
 
 JobSide SideOf(const Caller& caller, const JobOwner& owner);
-// Returns the submitter of the caller's jobs.
+// Returns the caller as the submitter of jobs.
 Submitter SubmitterOf(const Caller& caller);
 
-// Checks that the caller may make the call at all. Errors: Unauthenticated: a stranger;
-// PermissionDenied; each in one line.
+// Checks that the caller may make the call at all. Errors, one line each: Unauthenticated: a
+// stranger; PermissionDenied.
 absl::Status Allow(const Caller& caller, Call call);
-// Checks that they may make it about that job. Errors besides: NoSuchJob.
+// Checks that the caller may make the call about that job. Further errors: NoSuchJob.
 absl::Status AllowJob(const Caller& caller, Call call, JobId job, const JobOwner& owner);
-// The same of a job that does not exist: it is refused to whoever may not know of all jobs, word
-// for word as one of another namespace.
+// Like AllowJob, for a job that does not exist. A caller that may not see all jobs gets exactly the
+// error that a job of another namespace gives.
 absl::Status AllowAbsentJob(const Caller& caller, Call call, JobId job);
-// Checks that a daemon may register under that role and name: only its own. Errors:
+// Checks that a daemon may register under that role and name: only under its own. Errors:
 // PermissionDenied.
 absl::Status AllowRegistration(const Caller& caller, const proto::Register& registration);
-// Checks that a daemon may offer to read logs as the worker of that name: likewise.
+// Checks that a daemon may offer the logs of the worker of that name: only its own.
 absl::Status AllowLogsOffer(const Caller& caller, const std::string& worker);
 
-// "submit", "get-trace": as the audit log names it.
+// Returns the call's name in the audit log: "submit", "get-trace".
 std::string CallName(Call call);
 
-// Checks that the caller's rights allow a job, past Allow: a program, as many ranks, and the paths
-// that it names. Errors: PermissionDenied in one line, which names the field.
+// Checks that the caller's rights cover the job: its program, its number of ranks and the paths
+// that it names. The caller has passed Allow. Errors: PermissionDenied in one line, which names the
+// field.
 absl::Status CheckSubmission(const Caller& caller, const proto::SubmitRequest& request);
 
 }  // namespace strata::server

@@ -1,4 +1,4 @@
-// The table of who may do what, cell by cell.
+// The access table, cell by cell.
 #include "server/coordinator/access/call_table.h"
 
 #include <map>
@@ -65,8 +65,8 @@ char Letter(Verdict verdict) {
   return '?';
 }
 
-// A caller's cells of one call: about no job, then about a job of their own, another one's of the
-// same namespace, one of their own of another namespace, another one's of another namespace.
+// A caller's cells for one call: about no job, about a job of their own, another user's of the same
+// namespace, one of their own in another namespace, another user's in another namespace.
 std::string Cells(const Caller& caller, Call call) {
   std::string cells(1, Letter(Decide(caller, call, std::nullopt)));
   for (const auto& [own, same] : {std::pair(true, true), std::pair(false, true),
@@ -76,7 +76,7 @@ std::string Cells(const Caller& caller, Call call) {
   return cells;
 }
 
-// In the order of kCalls. A column is a caller; a cell is as of Cells.
+// In the order of kCalls. Each column is a caller; a cell is as of Cells.
 struct TableRow {
   const char* call;
   const char *stranger, *daemon, *coordinator, *none, *view, *submit, *run, *operate, *admin;
@@ -195,7 +195,7 @@ TEST(CallTable, AJobThatIsNotThereIsRefusedAsAHiddenOne) {
 }
 
 TEST(CallTable, NobodyTakesAJobOfTheCoordinatorsUserForTheirOwn) {
-  // In the default namespace all see it; it has an owner without a name.
+  // Everybody in the default namespace sees it; its owner has no name.
   EXPECT_TRUE(absl::IsPermissionDenied(
       AllowJob(User(UserPolicy::RUN_PROGRAMS, ""), Call::kCancel, JobId(7), JobOwner())));
   EXPECT_EQ(AllowJob(User(UserPolicy::VIEW, ""), Call::kGetJob, JobId(7), JobOwner()),
@@ -288,7 +288,7 @@ TEST(CheckSubmission, AJobHasNoMoreRanksThanItsUser) {
             absl::PermissionDeniedError("ranks: 4, and user ada may have 3 ranks at once"));
 }
 
-// Requests that each name one path.
+// Returns requests that each name one path.
 std::vector<std::pair<std::string, proto::SubmitRequest>> Naming(const std::string& path) {
   std::vector<std::pair<std::string, proto::SubmitRequest>> all;
   const auto add = [&](const char* field) {
@@ -343,7 +343,7 @@ void CollectTexts(const Descriptor* message, const std::string& path, std::set<s
   }
 }
 
-// One that is new is a path, and belongs to the checks above, or it is not.
+// A new text field is either a path, and belongs in the checks above, or not.
 TEST(CheckSubmission, KnowsOfEachTextOfARequestWhetherItIsAPath) {
   std::set<std::string> texts;
   CollectTexts(proto::SubmitRequest::descriptor(), "", &texts);

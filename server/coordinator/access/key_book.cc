@@ -11,9 +11,9 @@
 namespace strata::server {
 namespace {
 
-// How long a name is listed after its last certificate has ended.
+// How long a name is listed after its last certificate expired.
 constexpr absl::Duration kListed = absl::Hours(24 * 30);
-// The unit in which certificates count time.
+// The resolution of times in certificates.
 constexpr absl::Duration kStep = absl::Seconds(1);
 
 bool CanJoin(const std::optional<keys::Role>& role) {
@@ -143,7 +143,7 @@ absl::StatusOr<KeyBook::Grant> KeyBook::Join(const std::string& secret_hash, key
   const auto key = keys_.find({role, name});
   const bool in_use = key != keys_.end() && now < absl::FromUnixMillis(key->second.expires_ms()) &&
                       key->second.revoked_ms() < key->second.begins_ms();
-  // A token that names it replaces it: so the operator wants it.
+  // A token that names the member replaces it, as the operator wishes.
   if (in_use && token.name().empty()) {
     return absl::AlreadyExistsError(
         absl::StrCat(Text(role, name),
@@ -153,7 +153,7 @@ absl::StatusOr<KeyBook::Grant> KeyBook::Join(const std::string& secret_hash, key
   }
   const absl::StatusOr<Grant> grant = GrantTo({role, name}, now);
   if (!grant.ok()) return grant;
-  // A token that says nothing of it changes nothing of it.
+  // A token without a grant leaves the existing one.
   if (token.has_grant()) *keys_[{role, name}].mutable_grant() = token.grant();
   token.set_uses_left(token.uses_left() - 1);
   if (token.uses_left() == 0) tokens_.erase(found);
@@ -204,7 +204,7 @@ absl::StatusOr<std::pair<keys::Role, std::string>> KeyBook::Revoke(
       found.push_back(name);
     }
   }
-  // One that was not issued here, of an authority of the user's own, has no entry yet.
+  // A certificate of the user's own authority, which was not issued here, has no entry yet.
   if (found.empty() && role.has_value() && keys::CheckName(request.name()).ok()) {
     found.push_back({*role, request.name()});
   }
@@ -220,7 +220,7 @@ absl::StatusOr<std::pair<keys::Role, std::string>> KeyBook::Revoke(
   proto::IssuedKey& key = keys_[found[0]];
   key.set_role(keys::RoleName(found[0].first));
   key.set_name(found[0].second);
-  // A certificate that is issued at once afterwards is valid at once and is not revoked.
+  // A certificate issued right afterwards is valid at once and not revoked.
   key.set_revoked_ms(std::max(absl::ToUnixMillis(now - kStep), key.begins_ms()));
   for (auto it = tokens_.begin(); it != tokens_.end();) {
     it = it->second.name() == request.name() ? tokens_.erase(it) : std::next(it);
@@ -262,7 +262,7 @@ void KeyBook::Forget(absl::Time now) {
     it = now >= absl::FromUnixMillis(it->second.expires_ms()) ? tokens_.erase(it) : std::next(it);
   }
   for (auto it = keys_.begin(); it != keys_.end();) {
-    // One that is revoked stays: certificates of another authority may live longer.
+    // Revoked entries stay: certificates of another authority may live longer.
     const bool is_old = it->second.revoked_ms() == 0 &&
                         now >= absl::FromUnixMillis(it->second.expires_ms()) + kListed;
     it = is_old ? keys_.erase(it) : std::next(it);

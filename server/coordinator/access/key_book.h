@@ -14,21 +14,21 @@
 
 namespace strata::server {
 
-// Which tokens are open, who has certificates, and whose are refused. Pure: nothing here signs,
-// stores or reads a clock.
+// Keeps the open tokens, the holders of certificates, and the revocations. Pure: it neither signs,
+// stores nor reads a clock.
 class KeyBook {
  public:
   static constexpr size_t kTokensMax = 1024;
   static constexpr size_t kKeysMax = 65536;
   static constexpr uint32_t kUsesMax = 4096;
   static constexpr absl::Duration kTtlMax = absl::Hours(24 * 30);
-  // How long certificates live. Daemons renew theirs by themselves, users with what they do.
+  // Validity of certificates. Daemons renew theirs by themselves, users whenever they make a call.
   static constexpr absl::Duration kDaemonLife = absl::Hours(24 * 7);
   static constexpr absl::Duration kUserLife = absl::Hours(24 * 30);
-  // A certificate begins so long before it is issued, for hosts whose clocks are behind.
+  // Certificates are backdated by this much, for hosts whose clocks are behind.
   static constexpr absl::Duration kClockDifference = absl::Minutes(5);
 
-  // Whose a certificate is, and when it is valid.
+  // A certificate's holder and validity.
   struct Grant {
     std::string name;
     absl::Time begins;
@@ -44,37 +44,39 @@ class KeyBook {
   absl::Status AddToken(const std::string& secret_hash, const proto::MakeTokenRequest& request,
                         absl::Time now);
   bool HasToken(const std::string& secret_hash) const { return tokens_.count(secret_hash) > 0; }
-  // PermissionDenied, with what to do, for who wanted to join with it.
+  // Returns PermissionDenied, with what to do, for a caller that tried to join with an unknown
+  // token.
   static absl::Status UnknownToken(keys::Role role, const std::string& name);
-  // Uses a token up. `name` may be empty: the token's. Errors: PermissionDenied: there is none, it
-  // is used up, too late, or for other roles or another name; AlreadyExists: the name is in use;
-  // InvalidArgument: no such role or name.
+  // Uses up a token. An empty `name` stands for the token's. Errors: PermissionDenied: the token is
+  // unknown, used up, expired, or for other roles or another name; AlreadyExists: the name is in
+  // use; InvalidArgument: bad role or name.
   absl::StatusOr<Grant> Join(const std::string& secret_hash, keys::Role role,
                              const std::string& name, absl::Time now);
-  // The next certificate of one whose present one counts.
+  // Grants the next certificate to a member whose present one is valid.
   absl::StatusOr<Grant> Renew(keys::Role role, const std::string& name, absl::Time now);
-  // `authority`: SHA-256 of the root, in hex, that has signed it.
+  // Notes that the member got a certificate. `authority`: SHA-256, in hex, of the root that signed
+  // it.
   void Note(keys::Role role, const std::string& name, const std::string& authority);
 
-  // Refuses what the name has until now, and closes the tokens for that name alone. Errors:
-  // InvalidArgument (role; several have the name), NotFound: nobody has the name.
+  // Revokes all of the name's certificates issued so far, and closes the tokens for that name
+  // alone. Errors: InvalidArgument: bad role, or several roles have the name; NotFound: nobody has
+  // the name.
   absl::StatusOr<std::pair<keys::Role, std::string>> Revoke(const proto::RevokeRequest& request,
                                                             absl::Time now);
-  // The grant that a token gave a user; null: none.
+  // Returns the grant that a token gave a user; null: none.
   const proto::UserGrant* GrantOf(const std::string& user) const;
   bool has_grants() const;
 
-  // Returns whether a certificate that begins then was revoked.
+  // Returns whether a certificate that begins at `begins` was revoked.
   bool IsRevoked(keys::Role role, const std::string& name, absl::Time begins) const;
-  // When what a user has was revoked, where nothing was issued to them since; InfinitePast: it was
-  // not. Whoever asked for something after that has shown a newer certificate.
+  // Returns when the user's certificates were revoked, if none has been issued since; InfinitePast
+  // if they were not. A user who asked for anything after that has shown a newer certificate.
   absl::Time RevokedUntil(const std::string& user) const;
 
   // Closes all tokens; returns how many.
   size_t CloseTokens();
 
-  // Drops what no longer matters: tokens that are too late, names whose certificates ended long
-  // ago.
+  // Drops what no longer matters: expired tokens, and names whose certificates expired long ago.
   void Forget(absl::Time now);
 
  private:

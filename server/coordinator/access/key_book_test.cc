@@ -109,7 +109,7 @@ TEST(KeyBook, ANameInUseIsNotGivenAgainUnlessTheTokenNamesIt) {
   EXPECT_TRUE(absl::IsAlreadyExists(book.Join("a", Role::kWorker, "w1", kKeyBookNow).status()));
   ASSERT_TRUE(book.AddToken("b", Token({"worker"}, "w1"), kKeyBookNow).ok());
   EXPECT_TRUE(book.Join("b", Role::kWorker, "w1", kKeyBookNow).ok());
-  // A certificate that has ended holds no name.
+  // An expired certificate does not reserve its name.
   const absl::Time later = kKeyBookNow + KeyBook::kDaemonLife;
   ASSERT_TRUE(book.AddToken("c", Token({"worker"}), later).ok());
   EXPECT_TRUE(book.Join("c", Role::kWorker, "w1", later).ok());
@@ -127,7 +127,7 @@ TEST(KeyBook, WhatIsRevokedIsRefusedAndANewOneIsNot) {
   EXPECT_TRUE(book.IsRevoked(Role::kWorker, "w1", first->begins));
   EXPECT_FALSE(book.IsRevoked(Role::kServer, "w1", first->begins));
   EXPECT_FALSE(book.IsRevoked(Role::kWorker, "w2", first->begins));
-  // At once afterwards, and valid at once.
+  // Issued right afterwards, it is valid at once.
   const auto second = book.Join("t", Role::kWorker, "w1", kKeyBookNow);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_LE(second->begins, kKeyBookNow);
@@ -160,7 +160,7 @@ TEST(KeyBook, RevokingSaysWhomWhereSeveralHaveTheNameOrNobody) {
   EXPECT_TRUE(book.Revoke(Of("n1", "server"), kKeyBookNow).ok());
   EXPECT_TRUE(absl::IsNotFound(book.Revoke(Of("n2"), kKeyBookNow).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(book.Revoke(Of("c", "coordinator"), kKeyBookNow).status()));
-  // One that another authority has let in has no entry here.
+  // A member admitted by another authority has no entry here.
   EXPECT_TRUE(book.Revoke(Of("n2", "worker"), kKeyBookNow).ok());
   EXPECT_TRUE(book.IsRevoked(Role::kWorker, "n2", kKeyBookNow - absl::Hours(1)));
 }

@@ -15,8 +15,8 @@ namespace strata::server {
 
 namespace {
 
-// Whoever reads the authority's key can make certificates of any life: a short one of the
-// coordinator's, which lies beside it, would protect nothing.
+// Anybody who reads the authority's key can make certificates of any validity, so a short validity
+// of the coordinator's own certificate, which is stored beside it, would protect nothing.
 constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3653);
 constexpr absl::Duration kClockDifference = absl::Minutes(5);
 constexpr size_t kBookBytesMax = 64 << 20;
@@ -29,7 +29,7 @@ std::string AuthorityPath(const std::string& state_dir) { return Path(state_dir,
 std::string OwnPath(const std::string& state_dir) { return Path(state_dir, "coordinator.pem"); }
 std::string BookPath(const std::string& state_dir) { return Path(state_dir, "book.textproto"); }
 
-// A file that is not there or damaged, and what to do: nothing else can make it again.
+// Adds to the error of a missing or damaged file what to do, as only a backup can restore it.
 absl::Status WithHint(const absl::Status& status, const std::string& state_dir) {
   if (!absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) return status;
   const std::string folder = absl::StrCat(state_dir, "/keys");
@@ -59,7 +59,7 @@ absl::StatusOr<proto::KeyBookRecord> LoadBook(const std::string& state_dir) {
   return absl::DataLossError(absl::StrCat(path, ": is damaged"));
 }
 
-// A key and a certificate of the coordinator's own, signed by the authority's newest root.
+// Creates the coordinator's own key and certificate, signed by the authority's newest root.
 absl::StatusOr<keys::KeyFile> MakeOwn(const keys::Authority& authority, absl::Time now) {
   const keys::Identity identity{authority.cluster(), keys::Role::kCoordinator, "coordinator"};
   return keys::IssueKeyFile(authority, identity, now - kClockDifference, now + kAuthorityLife);
@@ -86,7 +86,7 @@ absl::StatusOr<StoredKeys> LoadKeys(const std::string& state_dir) {
   if (!book.ok()) return book.status();
   stored.book = *std::move(book);
   if (absl::IsNotFound(authority.status()) && absl::IsNotFound(own.status())) return stored;
-  // One of them alone is what is left of something, not a cluster without keys.
+  // A single file is a leftover, not a cluster without keys.
   if (!authority.ok()) return WithHint(authority.status(), state_dir);
   if (!own.ok()) return WithHint(own.status(), state_dir);
   own->roots = authority->roots();
@@ -127,7 +127,7 @@ absl::StatusOr<std::string> RotateKeys(const std::string& state_dir, absl::Time 
   }
   const auto next = authority->Rotated(now, kAuthorityLife);
   if (!next.ok()) return next.status();
-  // An expired one is not trusted beside it, so nothing is left for FinishRotation to do.
+  // An expired authority is not trusted along with it, so FinishRotation has nothing to do.
   if (next->roots().size() == 1) {
     const auto own = MakeOwn(*next, now);
     if (!own.ok()) return own.status();
@@ -188,7 +188,7 @@ absl::Status CheckOwnKeys(const keys::KeyFile& own, const std::string& origin,
         ", not of a coordinator: `strata keys init` makes its keys in the state's folder, and "
         "`strata keys import` makes a file of them with an authority of your own"));
   }
-  // Verify cannot know what renews it here.
+  // Verify does not know which command renews it.
   const absl::Time ends = own.chain.front().not_after();
   if (ends < now) {
     return absl::FailedPreconditionError(absl::StrCat(

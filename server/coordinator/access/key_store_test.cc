@@ -67,7 +67,7 @@ TEST_F(KeyStoreTest, WhatIsReadableByOthersHalfThereOrDamagedIsNamed) {
   std::ofstream(dir_ + "/keys/book.textproto") << "keys {";
   EXPECT_TRUE(absl::IsDataLoss(LoadKeys(dir_).status()));
   ASSERT_TRUE(SaveBook(dir_, {}).ok());
-  // The rest is not enough to make it whole.
+  // The remaining files are not enough to restore it.
   const std::string hint = absl::StrCat(
       "; take ", dir_, "/keys from a copy, or remove it, say `strata keys init --state ", dir_,
       "`, and all members join anew");
@@ -112,7 +112,7 @@ TEST_F(KeyStoreTest, ARotationTrustsBothUntilItIsFinishedAndWaitsForWhoIsLate) {
   const auto between = LoadKeys(dir_);
   ASSERT_TRUE(between.ok()) << between.status();
   EXPECT_EQ(between->own->roots.size(), 2u);
-  // Members that know the old root alone still know the coordinator.
+  // Members that know only the old root still trust the coordinator.
   const keys::Trust old{"lab", {between->authority->roots()[1]}};
   EXPECT_TRUE(keys::Verify(between->own->chain, old, now_).ok());
 

@@ -26,7 +26,7 @@ struct Known {
 
 std::string FileOf(const std::string& state_dir) { return state_dir + "/etcd_cluster"; }
 
-// "NAME ID\n"; nullopt: the folder is of no cluster yet.
+// Reads "NAME ID\n"; nullopt: the folder belongs to no cluster yet.
 absl::StatusOr<std::optional<Known>> ReadKnown(const std::string& file) {
   const absl::StatusOr<std::string> text = ReadFile(file, kBytesMax);
   if (absl::IsNotFound(text.status())) return std::nullopt;

@@ -21,10 +21,10 @@ namespace {
 using google::protobuf::TextFormat;
 using Tree = TextFormat::ParseInfoTree;
 
-// The rights of unlisted users where nobody is listed.
+// The rights of everybody if the policy lists nobody.
 constexpr UserRole kRoleOfAll = proto::UserPolicy::RUN_PROGRAMS;
 
-// A file's text ends up in messages of one line.
+// Text of a file ends up in one-line messages.
 std::string OnOneLine(std::string text) {
   for (char& c : text) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
@@ -45,11 +45,11 @@ std::string WithRoles(const std::string& message) {
   return is_enum ? absl::StrCat(message, " It is one of ", Roles(), ".") : message;
 }
 
-// Reads one entry of the file, and says where it is wrong.
+// Reads one entry of the file, and reports errors with their location.
 class Reader {
  public:
-  // `list`: the field of ClusterPolicy that the entry is the `index`-th of, from 0; -1: the only
-  // one.
+  // The entry is element `index`, from 0, of the ClusterPolicy field `list`; index -1: the field is
+  // not a list.
   Reader(const std::string& source, const Tree& file, const char* list, int index,
          const proto::UserPolicy& user)
       : source_(source), user_(user) {
@@ -58,7 +58,7 @@ class Reader {
     tree_ = file.GetTreeForNested(field, index);
   }
 
-  // "FILE:LINE:COLUMN: FIELD: why", where the field is, or else the entry.
+  // Returns "FILE:LINE:COLUMN: FIELD: why" with the location of the field, or else of the entry.
   absl::Status Wrong(const char* field, int index, const std::string& why) const {
     const auto* descriptor = proto::UserPolicy::descriptor()->FindFieldByName(field);
     TextFormat::ParseLocation at;
@@ -187,7 +187,7 @@ absl::StatusOr<std::string> NormalPath(absl::string_view path) {
 }
 
 bool LiesBelow(absl::string_view path, absl::string_view prefix) {
-  // All of the file system is one.
+  // The prefix "/" covers the whole file system.
   if (prefix == "/") return absl::StartsWith(path, "/");
   return absl::ConsumePrefix(&path, prefix) && (path.empty() || path[0] == '/');
 }

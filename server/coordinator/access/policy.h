@@ -16,12 +16,12 @@
 
 namespace strata::server {
 
-// The form in which paths are compared: without empty parts, "." and a '/' at the end. What the
-// path leads to is not looked at: links are followed by whoever opens it. Errors: InvalidArgument:
-// it is neither absolute nor s3://BUCKET/..., has a part "..", or a zero byte.
+// Returns the canonical form in which paths are compared: no empty parts, no ".", no trailing '/'.
+// Links are not resolved. Errors: InvalidArgument: the path is neither absolute nor
+// s3://BUCKET/..., or has a ".." part or a zero byte.
 absl::StatusOr<std::string> NormalPath(absl::string_view path);
 
-// Returns whether a path is that of the prefix or lies below it. REQUIRES: both are of NormalPath.
+// Returns whether `path` equals `prefix` or lies below it. REQUIRES: both come from NormalPath.
 bool LiesBelow(absl::string_view path, absl::string_view prefix);
 
 using UserRole = proto::UserPolicy::Role;
@@ -49,13 +49,13 @@ class Policy {
   // Reads a policy file. Errors: InvalidArgument in one line: "SOURCE:LINE:COLUMN: FIELD: why".
   static absl::StatusOr<Policy> Parse(const std::string& text, const std::string& source);
 
-  // `remembered`: what was said of the user with a token; null: nothing. The policy's own entry of
-  // the user comes first, then that, then default_user.
+  // Returns the user's rights: the policy's own entry, else `remembered`, the grant of the user's
+  // token (null: none), else default_user.
   UserRights RightsOf(const std::string& user, const proto::UserGrant* remembered) const;
   bool allow_plain() const { return allow_plain_; }
   bool trusted_network() const { return trusted_network_; }
   size_t users() const { return users_.size(); }
-  // Returns whether it says who may do what; else all may run programs.
+  // Returns whether the policy names anybody; otherwise everybody may run programs.
   bool lists_anybody() const { return !users_.empty() || default_user_.has_value(); }
 
  private:

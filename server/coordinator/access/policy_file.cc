@@ -20,7 +20,7 @@ namespace {
 
 constexpr mode_t kOthersChange = 0022;
 
-// About the opened file, not the path: what is at the path may change in between.
+// Checks the opened file rather than the path, which may be replaced in between.
 absl::Status CheckIsGuarded(const struct stat& is, const std::string& path) {
   if (!S_ISREG(is.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": not a regular file"));
@@ -68,7 +68,7 @@ PolicyFile::Stamp PolicyFile::Look() const {
 }
 
 absl::Status PolicyFile::Read() {
-  // Before it is read: what changes meanwhile is seen the next time.
+  // Taken before reading, so that a change during it is noticed the next time.
   stamp_ = Look();
   const UniqueFd fd(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd.valid()) return FileError(errno, path_);
@@ -79,7 +79,7 @@ absl::Status PolicyFile::Read() {
   if (!text.ok()) return text.status();
   absl::StatusOr<Policy> policy = Policy::Parse(*text, path_);
   if (!policy.ok()) return policy.status();
-  // One that is being rewritten in place is empty for an instant.
+  // A file that is being rewritten in place is empty for an instant.
   if (policy_->lists_anybody() && !policy->lists_anybody()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path_,

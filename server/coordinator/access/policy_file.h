@@ -16,25 +16,25 @@
 
 namespace strata::server {
 
-// The policy that is in a file now. It is read again once the file has changed; where that cannot
-// be read, or lists nobody where the one before did, that one stays.
+// The current policy of a file. It is read again once the file changes. The previous policy stays
+// if the new one cannot be read, or if the new one lists nobody and the previous one did.
 //
 // Threads: any.
 class PolicyFile {
  public:
-  // How often it is looked at.
+  // Interval between checks of the file.
   static constexpr absl::Duration kLookEvery = absl::Seconds(1);
 
-  // `must_exist`: else a file that is not there lists nobody, until it is. Errors name the file:
+  // If `must_exist` is false, a missing file lists nobody until it appears. Errors name the file:
   // NotFound; InvalidArgument as of Policy::Parse; FailedPrecondition: others may change it, it
-  // belongs to neither root nor this user, or is no regular file; those of FileError.
+  // belongs to neither root nor this user, or it is not a regular file; those of FileError.
   static absl::StatusOr<std::unique_ptr<PolicyFile>> Open(const std::string& path, bool must_exist);
 
   // `now` never goes back by much.
   std::shared_ptr<const Policy> Current(absl::Time now);
 
  private:
-  // Tells a file from the one that was read.
+  // Identifies the version of a file that was read.
   struct Stamp {
     dev_t device = 0;
     ino_t inode = 0;
@@ -46,7 +46,7 @@ class PolicyFile {
   };
 
   explicit PolicyFile(std::string path) : path_(std::move(path)) {}
-  Stamp Look() const;  // without a file: a stamp of its own
+  Stamp Look() const;  // a missing file has a stamp of its own
   // Reads the file and notes its stamp.
   absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

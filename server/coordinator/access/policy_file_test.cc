@@ -92,7 +92,7 @@ TEST_F(PolicyFileTest, OneThatListsNobodyAnyMoreOpensNothing) {
     ASSERT_TRUE(file.ok()) << file.status();
     const UserRole role = RoleOf(file->get(), "eve");
     testing::internal::CaptureStderr();
-    // As one that is being rewritten in place.
+    // Simulates a file that is being rewritten in place.
     for (const char* text : {"", "allow_plain: true"}) {
       Write(text);
       EXPECT_EQ(RoleOf(file->get(), "eve"), role);

@@ -94,7 +94,7 @@ void CoordinatorCore::RefuseNewcomer(SessionId session, const std::string& cause
 
 bool CoordinatorCore::Concerns(const std::string& daemon, uint32_t job) {
   const JobTable::Part part = jobs_.PartOf(JobId(job), daemon);
-  // Last words of one that was just left come late: they change nothing, and are no fault.
+  // Late messages about a job that the daemon just left change nothing, and are not errors.
   if (part == JobTable::Part::kNever) ++refusals_["about a job of other daemons"];
   return part == JobTable::Part::kHas;
 }
@@ -274,7 +274,8 @@ void CoordinatorCore::Tick(absl::Time now) {
 
 void CoordinatorCore::LoseDaemons(absl::Time now) {
   const std::vector<Membership::Lost> lost = membership_.Tick(now);
-  // Jobs that the loss of one lets begin go by what those that are lost, too, have said before.
+  // The loss of one daemon may let jobs start; that decision uses the last reports of others that
+  // are lost, too.
   TakeLost(lost, now);
   for (const Membership::Lost& daemon : lost) reachability_.Forget(daemon.name);
 }
@@ -489,7 +490,7 @@ absl::StatusOr<proto::DrainReply> CoordinatorCore::Drain(const proto::DrainReque
     jobs_.StartQueued(now);
   }
   if (daemon != nullptr) return TellDrain(*daemon);
-  // It is out of service, and nobody has seen it since the coordinator started.
+  // It is out of service, and has not registered since the coordinator started.
   proto::DrainReply reply;
   reply.set_draining(IsTakenOut(name));
   reply.set_drained(reply.draining());

@@ -24,23 +24,24 @@
 
 namespace strata::server {
 
-// Effects of the coordinator's core outside of it. The methods are called from
-// within the core's, in order, and must not call back into it.
+// Outside effects of the coordinator's core. The core calls these methods in order; they must not
+// call back into it.
 class CoordinatorActions : public JobActions {
  public:
-  // Ends the connection once what was sent before has gone out.
+  // Closes the connection once everything sent before has gone out.
   virtual void Close(SessionId session) = 0;
-  // A server has joined: whether its ports can be reached from here must be known when it is away.
+  // A server has joined. Learn now whether its ports can be reached from here: WatchPorts needs to
+  // know.
   virtual void LearnPorts(const Daemon& /*server*/) {}
-  // The connection of a server has ended: whether its process has, too, its ports show. Answer with
-  // CoordinatorCore::OnServerEnded if they could be reached and nobody listens there any more; else
-  // not at all.
+  // A server's connection has ended; its ports show whether its process has, too. Call
+  // CoordinatorCore::OnServerEnded if they were reachable and nobody listens there any more;
+  // otherwise do nothing.
   virtual void WatchPorts(const Daemon& /*server*/) {}
-  // Called several times a second with what has changed; a failed one is repeated.
+  // Called several times a second with new registrations; a failed call is repeated.
   virtual absl::Status PersistSeen(const std::vector<SeenRegistrations::Entry>&) {
     return absl::OkStatus();
   }
-  // Returns once the names of all daemons that are out of service are on disk. Errors: the store's.
+  // Returns once the names of all drained daemons are on disk. Errors: the store's.
   virtual absl::Status PersistDraining(const std::vector<std::string>& /*daemons*/) {
     return absl::OkStatus();
   }
@@ -52,40 +53,39 @@ class CoordinatorCore {
  public:
   struct Options {
     absl::Duration heartbeat = absl::Milliseconds(500);
-    // Ticks that lie further apart tell that the coordinator itself stood still: that time counts
-    // against no daemon, whose messages may still wait to be read.
+    // A longer gap between ticks means that the coordinator itself was paused. The gap does not
+    // count as silence of any daemon: their messages may still be waiting to be read.
     absl::Duration stalled_after = absl::Milliseconds(500);
-    // A connection that has not registered by then is ended.
+    // A connection that has not registered by then is closed.
     absl::Duration register_within = absl::Seconds(10);
     Membership::Options membership;
     Reachability::Options reachability;
     JobTable::Options jobs;
-    // How long after a job's end its daemons are waited for, which may have more to say of its
-    // trace.
+    // How long after a job's end the coordinator waits for the rest of its daemons' traces.
     absl::Duration trace_patience = absl::Seconds(10);
-    // Fills in what a job's nodes and shards may take of memory, part by part, when its status is
-    // asked for; may be empty. From outside, as the workers' part is no business of servers.
+    // Adds the estimated memory of a job's nodes and shards, part by part, to a requested status;
+    // may be empty. It is injected because the coordinator does not depend on the workers' code.
     std::function<void(const proto::JobRecord&, proto::JobStatus*)> add_memory_parts;
   };
 
   // `actions` outlives the core.
   CoordinatorCore(Options options, const std::string& cluster_id, CoordinatorActions* actions);
 
-  // Takes in what the store held. REQUIRES: called at most once, before anything else.
+  // Restores the stored jobs. REQUIRES: called at most once, before anything else.
   void Restore(const std::vector<proto::StoredJob>& jobs, uint32_t next_job_id,
                const std::vector<SeenRegistrations::Entry>& seen, absl::Time now);
 
-  // The same of the names of daemons that are out of service. REQUIRES: as Restore, before it.
+  // Restores the names of drained daemons. REQUIRES: as Restore, before it.
   void RestoreDraining(const std::vector<std::string>& daemons);
 
-  // A connection that is to become a daemon's has begun.
+  // A connection that is to become a daemon's has opened.
   void OnConnected(SessionId session, absl::Time now);
-  // The connection says something, first Register, or ends.
+  // The connection sent a message (Register first), or ended.
   void OnMessage(SessionId session, const proto::DaemonMessage& message, absl::Time now);
   void OnDisconnected(SessionId session, absl::Time now);
   // See CoordinatorActions::WatchPorts.
   void OnServerEnded(const std::string& name, uint64_t daemon_id, absl::Time now);
-  // Is called several times a second.
+  // Called several times a second.
   void Tick(absl::Time now);
 
   // See JobTable.
@@ -103,35 +103,35 @@ class CoordinatorCore {
   absl::Status Cancel(JobId job, absl::Time now);
   absl::StatusOr<proto::JobStatus> GetJob(JobId job) const;
   std::optional<JobOwner> OwnerOf(JobId job) const;  // nullopt: no such job
-  // A page of the jobs after that one, by id: of those that are shown as many as `bytes_max` has
-  // room for, at least one. `is_shown` may be empty: all are.
+  // Returns a page of the jobs after that one, by id: as many shown jobs as fit in `bytes_max`, but
+  // at least one. An empty `is_shown` shows all.
   proto::ListJobsReply ListJobs(JobId after = JobId(0),
                                 const std::function<bool(const JobOwner&)>& is_shown = {},
                                 size_t bytes_max = std::numeric_limits<size_t>::max()) const;
   // All daemons, in the order in which they joined.
   proto::ListNodesReply ListNodes(absl::Time now) const;
-  // A page of the daemons after that name, by name, as ListJobs.
+  // A page of the daemons after that name, by name; limits as for ListJobs.
   proto::ListNodesReply ListNodes(absl::Time now, const std::string& after, size_t bytes_max) const;
-  // Takes a daemon out of service, once that is saved, or back into it: a server's shards go to
-  // others, and neither servers nor workers take anything new. Errors, each in one line: NotFound
-  // (no daemon has the name), FailedPrecondition (running jobs need the server, and no other one is
-  // left; it is not being drained), the store's. Nothing has changed after one.
+  // Takes a daemon out of service once that is saved, or puts it back. The shards of a drained
+  // server move to others, and a drained server or worker takes nothing new. Errors, one line each,
+  // after which nothing has changed: NotFound (no daemon has the name), FailedPrecondition (running
+  // jobs need the server and no other is left, or it is not being drained), the store's.
   absl::StatusOr<proto::DrainReply> Drain(const proto::DrainRequest& request, absl::Time now);
   struct TraceFound {
     TraceStore::Batches batches;
-    bool complete = false;  // no more will come
+    bool complete = false;  // nothing more will come
   };
   // Errors: NotFound; FailedPrecondition (the job is not traced).
   absl::StatusOr<TraceFound> GetTrace(JobId job, absl::Time now) const;
   const TraceStore& traces() const { return traces_; }
-  // Refusals since the start, by cause; other causes may be added.
+  // Refusals since the start, by cause; callers may add causes.
   std::map<std::string, uint64_t>& refusals() { return refusals_; }
 
  private:
   proto::DrainReply TellDrain(const Daemon& daemon) const;
-  // Returns whether a server may be drained, as far as running jobs go.
+  // Checks that the server may be drained, as far as running jobs are concerned.
   absl::Status CheckOthersAreLeft(const Daemon& daemon) const;
-  // Drained by its user, or about to end.
+  // Drained by its user, or about to stop.
   bool IsTakenOut(const std::string& name) const;
   absl::Status SaveDraining(std::set<std::string> names);
   proto::DaemonStatus StatusOf(const Daemon& daemon, absl::Time now) const;
@@ -143,8 +143,8 @@ class CoordinatorCore {
   void OnTrace(const std::string& daemon, const proto::TraceBatch& batch);
   bool MayHaveMoreFrom(JobId job, const std::string& daemon) const;
   bool IsTraceComplete(const JobEntry& entry, absl::Time now) const;
-  // Returns whether the daemon has a part in the job that it speaks of; a refusal is counted where
-  // it never had one.
+  // Returns whether the daemon has a part in the job of its message. Refusals are counted if it
+  // never had one.
   bool Concerns(const std::string& daemon, uint32_t job);
   void ExcuseStall(absl::Time now);
   void LoseDaemons(absl::Time now);
@@ -160,7 +160,8 @@ class CoordinatorCore {
   Reachability reachability_;
   JobTable jobs_;
   TraceStore traces_;
-  std::map<SessionId, absl::Time> newcomers_;  // connections that have not registered: since when
+  std::map<SessionId, absl::Time> newcomers_;  // connections that have not registered: connected
+                                               // since
   std::map<std::string, uint64_t> refusals_;
   bool seen_is_saved_ = true;  // the store has not refused it
   absl::Time ticked_at_ = absl::InfiniteFuture();

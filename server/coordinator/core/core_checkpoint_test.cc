@@ -1,4 +1,4 @@
-// Checkpoints that jobs write and go on from, by events.
+// Event-driven tests of checkpoints that jobs write and resume from.
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +35,7 @@ class CoreCheckpointTest : public ::testing::Test {
     ready.set_can_resume(can_resume);
     cluster_.Ready("w1", ready);
   }
-  // Brings a job that has been submitted to training, as one that does not resume.
+  // Brings a submitted job that does not resume to training.
   void Train(uint32_t job) {
     cluster_.Found(job, CheckpointFound());
     Ready(job);
@@ -46,7 +46,7 @@ class CoreCheckpointTest : public ::testing::Test {
     cluster_.WritePart("s1", job, clock, 0);
     cluster_.WritePart("s2", job, clock, 1);
   }
-  // Another coordinator takes over, to which all daemons come with the job.
+  // Another coordinator takes over, and all daemons register with the job.
   void ComeBackTo(uint32_t job) {
     cluster_.Restart();
     cluster_.JoinServer("s1", 1, {job});
@@ -200,7 +200,7 @@ TEST_F(CoreCheckpointTest, OneThatBecameWholeWithoutACoordinatorIsCompletedByThe
   cluster_.Kept(job, 10);
   cluster_.WritePart("s1", job, 20, 0);
   ComeBackTo(job);
-  // Recent messages come again, then those that nobody could hear.
+  // First the recent messages are repeated, then come those that nobody could receive.
   WriteParts(job, 10);
   WriteParts(job, 20);
   const std::vector<CheckpointToKeep> to_keep = cluster_.TakeToKeep();
@@ -440,7 +440,7 @@ class CoreOriginTest : public ::testing::Test {
     cluster_.JoinServer("s1", 1);
     cluster_.JoinWorker("w1", 2);
   }
-  // Brings the job to training, from the checkpoint that its store has.
+  // Brings the job to training, from the checkpoint found in its store.
   void Train(const CheckpointFound& found) {
     cluster_.Found(job_, found);
     cluster_.Advance(absl::Minutes(1));
@@ -461,7 +461,7 @@ class CoreOriginTest : public ::testing::Test {
     EXPECT_TRUE(found.record.ParseFromString(found.manifest.record));
     return found;
   }
-  // A job in /d that has gone on from another one's checkpoint of step 10 in /c.
+  // A job in /d that resumed from another job's checkpoint of step 10 in /c.
   CheckpointFound Begin() {
     proto::Job wish = CoreHarness::SomeJob(2);
     wish.mutable_checkpoint()->set_every_steps(10);
@@ -510,7 +510,7 @@ TEST_F(CoreOriginTest, WhereAllOfItsOwnAreDamagedItGoesBackToWhereItBeganAndWrit
   Train(origin);
   EXPECT_EQ(cluster_.Status(job_).checkpoints().resumed_step(), 10);
   EXPECT_EQ(cluster_.Status(job_).checkpoints().complete(), 0) << "it has none of its own";
-  // That of step 20 counts for a coordinator that takes over now, too.
+  // The checkpoint of step 20 counts for a coordinator that takes over now, too.
   cluster_.Restart();
   cluster_.JoinServer("s1", 1, {job_});
   cluster_.JoinWorker("w1", 2, {job_});
@@ -518,7 +518,7 @@ TEST_F(CoreOriginTest, WhereAllOfItsOwnAreDamagedItGoesBackToWhereItBeganAndWrit
   EXPECT_EQ(cluster_.Status(job_).checkpoints().newest_step(), 20);
 }
 
-// ---- errors name jobs of other namespaces to nobody ----
+// ---- errors do not reveal jobs of other namespaces ----
 
 class NamedJobsTest : public ::testing::Test {
  protected:
@@ -542,7 +542,7 @@ TEST_F(NamedJobsTest, ANamespaceIsToldOfItsOwnJobsAndTheDefaultOneOfNoOthers) {
   const uint32_t visions = Submit("vision", "/a"), speechs = Submit("speech", "/b");
   const uint32_t defaults = Submit("", "/c"), newest = Submit("vision", "/d"), unknown = 99;
   cluster_.TakeQueries();
-  // Each asks once more with all of them there.
+  // Each submits once more with all of them present.
   for (const uint32_t job : {visions, speechs, defaults, newest}) {
     cluster_.Found(job, absl::UnavailableError("503"));
   }

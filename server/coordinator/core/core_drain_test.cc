@@ -44,7 +44,7 @@ class DrainFixture : public ::testing::Test {
   void ForgetSent() {
     for (const char* daemon : {"s1", "s2", "s3", "w1", "w2"}) cluster_.Sent(daemon);
   }
-  // A job with two copies is about to leave s1 for s3.
+  // A job with two copies is about to move from s1 to s3.
   void BeginOfThree() {
     Train(1);
     Join("s3");
@@ -84,7 +84,7 @@ class DrainFixture : public ::testing::Test {
     report->set_waits_ms(waits_ms);
     cluster_.Send(daemon, message);
   }
-  // All that is being filled is whole now; then time for the next step.
+  // Completes all copies that are being filled; then lets time pass for the next step.
   void FillAll() {
     const proto::JobStatus status = cluster_.stored().at(job_).status();
     for (int i = 0; i < status.shards_size(); ++i) {
@@ -165,7 +165,7 @@ TEST_F(CoreDrainTest, AJobWithOneCopyLeavesByASecondOne) {
   EXPECT_TRUE(Shown("s1").drained());
   EXPECT_THAT(Shown("s1").jobs(), IsEmpty());
   EXPECT_THAT(Servers(), ElementsAre("s2"));
-  // Its end is nothing to the job.
+  // Its end does not affect the job.
   cluster_.Disconnect("s1");
   cluster_.Advance(absl::Seconds(10));
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING) << cluster_.Status(job_).reason();
@@ -179,7 +179,7 @@ TEST_F(CoreDrainTest, AJobWithTwoCopiesNeverHasOne) {
   ASSERT_TRUE(cluster_.Drain("s1").ok());
   EXPECT_THAT(cluster_.Sent("s3"), IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1",
                                                  "InstallBackup 1 2", "InstallBackup 1 3"}));
-  // Shard 0 lies on s1 and is to lie on s2 then, which fills s3.
+  // Shard 0 is on s1, and moves to s2, which fills s3.
   ASSERT_EQ(Stored(0).daemon(), "s1");
   EXPECT_EQ(Stored(0).backup(), "s2");
   EXPECT_EQ(Stored(0).next_backup(), "s3");
@@ -409,7 +409,7 @@ TEST_F(CoreDrainTest, UndoLeavesTwoCopiesWhereTheyAre) {
   ASSERT_TRUE(cluster_.Drain("s1", Request::UNDO).ok());
   EXPECT_THAT(Servers(), ElementsAre("s1", "s2"));
   EXPECT_THAT(cluster_.Sent("s3"), IsSupersetOf({"RemoveShard 1 0", "RemoveShard 1 3"}));
-  // A report from just before is old news.
+  // A report from just before is outdated.
   Report("s2", 0, 2, /*is_next=*/true);
   EXPECT_EQ(Stored(0).daemon(), "s1");
 }

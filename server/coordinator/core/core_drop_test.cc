@@ -1,4 +1,4 @@
-// All-reduces that lose nodes and go on, by events.
+// Event-driven tests of all-reduces that lose nodes and continue.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A job whose four nodes, of one rank each, all-reduce among themselves and go on without those
+// A job whose four nodes, of one rank each, all-reduce among themselves and continue without nodes
 // that die: node 0 is on w1, node 3 on w4.
 class DropFixture : public ::testing::Test {
  protected:
@@ -31,7 +31,7 @@ class DropFixture : public ::testing::Test {
     }
   }
   static std::vector<std::string> Workers() { return {"w1", "w2", "w3", "w4"}; }
-  // By which ranks may meet that the worker's first one knows.
+  // An NCCL id from the worker's first rank.
   static std::string SomeId(const std::string& worker) { return std::string(128, worker[1]); }
   static uint32_t NodeOf(const std::string& worker) {
     return static_cast<uint32_t>(worker[1] - '1');
@@ -44,7 +44,7 @@ class DropFixture : public ::testing::Test {
     job.mutable_all_reduce()->set_algorithm(proto::AllReduce::RING);
     return job;
   }
-  // The same where the nodes' ranks do so on their GPUs.
+  // The same job with ranks that all-reduce on their GPUs.
   static proto::Job OnGpus() {
     proto::Job job = Job();
     job.clear_all_reduce();
@@ -78,7 +78,7 @@ class DropFixture : public ::testing::Test {
     message.mutable_node_failed()->set_is_death(true);
     cluster_.Send(worker, message);
   }
-  // The number that nodes were last asked about.
+  // The number of the question that the node was last asked.
   uint32_t Asked(const std::string& worker) {
     return cluster_.Newest(worker, Message::kStopRing).stop_ring().number();
   }
@@ -98,7 +98,7 @@ class DropFixture : public ::testing::Test {
     cluster_.Send(worker, message);
   }
   void Stop(const std::string& worker, uint64_t clock) { Say(worker, Answer(worker, clock)); }
-  // The ring that the worker's node was last told to form; none: number 0.
+  // The ring that the worker's node was last told to form; number 0: none.
   proto::FormRing Formed(const std::string& worker) {
     return cluster_.Newest(worker, Message::kFormRing).form_ring();
   }
@@ -192,7 +192,7 @@ TEST_F(CoreDropTest, WhereTheFirstNodeDiesTheNextOneWritesForAll) {
   for (const char* worker : {"w2", "w3", "w4"}) Stop(worker, 10);
   EXPECT_THAT(cluster_.Sent("w2"), ElementsAre("FormRing 1 2", "JobMetrics 1"));
   EXPECT_THAT(cluster_.Sent("w3"), Not(Contains("JobMetrics 1")));
-  // Nobody waits for what rank 0 would have said.
+  // Nobody waits for reports of rank 0.
   for (uint32_t rank = 1; rank < 4; ++rank) {
     cluster_.Report(Workers()[rank], job_, rank, 20);
   }

@@ -1,4 +1,4 @@
-// The life of jobs, by events.
+// Event-driven tests of the life of jobs.
 #include <functional>
 #include <string>
 
@@ -115,7 +115,7 @@ TEST_F(CoreLifeTest, RanksThatHaveComeApartFailTheJobAlsoAtItsEnd) {
   };
   for (uint32_t rank : {0, 1}) say("w1", rank, 100, 7);
   for (uint32_t rank : {2, 3}) say("w2", rank, 100, 7);
-  say("w1", 2, 100, 8);  // of a rank that the worker does not have
+  say("w1", 2, 100, 8);  // about a rank that the worker does not have
   EXPECT_EQ(cluster_.Status(job).state(), proto::RUNNING);
   say("w1", 1, 150, 1);
   cluster_.Finished("w1", job);
@@ -330,7 +330,7 @@ TEST_F(CoreLifeTest, MetricsThatNodeZeroMayHaveMissedInABreakAreSentAgain) {
   cluster_.JoinWorker("w1", 2, {job});
   EXPECT_THAT(cluster_.Sent("w1"), ElementsAre("Registered", "JobMetrics 1", "JobMetrics 1"));
   EXPECT_EQ(cluster_.Newest("w1", Message::kJobMetrics).job_metrics().record().step(), 20);
-  // They are node 0's alone.
+  // Only node 0's worker gets records.
   cluster_.Disconnect("w2");
   cluster_.Sent("w2");
   cluster_.JoinWorker("w2", 2, {job});
@@ -564,7 +564,7 @@ class CoreProgram : public testing::Test {
     cluster_.Ready(worker, ready);
   }
 
-  // Why a job fails whose program names this.
+  // Returns why a job fails whose program names this optimizer.
   std::string Reason(const std::string& fields, const std::string& optimizer,
                      bool says_rates = false) {
     const uint32_t job = Submit(fields);
@@ -673,7 +673,7 @@ class CoreStepsTest : public ::testing::Test {
   CoreHarness cluster_;
 };
 
-// Steps of a node, as its worker's heartbeat says them.
+// A worker's heartbeat with the steps of a node.
 proto::DaemonMessage Steps(uint32_t job, uint32_t node, uint64_t published, bool made_all) {
   proto::DaemonMessage message;
   proto::NodeActivity* activity = message.mutable_heartbeat()->add_nodes();
@@ -712,7 +712,7 @@ TEST_F(CoreStepsTest, ANodeThatGoesOnWhereAnotherHasMadeItsLastStepFailsTheJobAt
 
 // ---- refusals ----
 
-// Numbers that the harness does not give.
+// Session ids that the harness does not use.
 const SessionId kStranger(1001), kOther(1002);
 
 TEST(CoreRefusal, AConnectionThatNeverRegistersIsEndedAndCounted) {
@@ -796,7 +796,7 @@ TEST(CoreRefusal, ADaemonThatRegistersIsNotOne) {
   EXPECT_THAT(cluster.core().refusals(), IsEmpty());
 }
 
-// A daemon that is well registered, but has no part in the job.
+// A properly registered daemon without a part in the job.
 TEST(CoreRefusal, WhatADaemonSaysAboutAJobOfOthersIsRefused) {
   CoreHarness cluster;
   cluster.JoinServer("s0", 1);
@@ -818,13 +818,13 @@ TEST(CoreRefusal, WhatADaemonSaysAboutAJobOfOthersIsRefused) {
   EXPECT_EQ(cluster.Status(job).progress().step(), 0u);
   cluster.Finished("w0", job);
   EXPECT_EQ(cluster.Status(job).state(), proto::FINISHED);
-  // Words that come late are none of that.
+  // Late messages do not count as such.
   cluster.Report("w0", job, 0, 10);
   cluster.Send("s0", message);
   EXPECT_THAT(cluster.core().refusals(), ElementsAre(Pair("about a job of other daemons", 8)));
 }
 
-// Nothing is known of a program's tensors before its nodes are ready.
+// A program's tensors are unknown before its nodes are ready.
 TEST(CoreRefusal, AveragedTensorsDoNotGoWithWhatWouldChangeThem) {
   CoreHarness cluster;
   cluster.JoinServer("s0", 1);

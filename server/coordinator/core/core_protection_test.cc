@@ -1,4 +1,4 @@
-// Secrets of jobs: who gets one, for how long, and what may not be protected.
+// Secrets of jobs: who gets them, for how long, and what cannot be protected.
 
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using Message = proto::CoordinatorMessage;
 
-// A cluster with keys, whose secrets are counted.
+// A cluster with keys, with predictable secrets.
 class CoreProtectionTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -56,7 +56,7 @@ TEST_F(CoreProtectionTest, APlainOneHasNone) {
   EXPECT_EQ(secrets_, 0);
 }
 
-// Whose keys were revoked knows the old one.
+// A daemon whose keys were revoked knows only the old secret.
 TEST_F(CoreProtectionTest, EachAttemptHasASecretOfItsOwn) {
   proto::Job wish = CoreHarness::SomeJob(2);
   wish.mutable_checkpoint()->set_dir("/c");
@@ -79,7 +79,7 @@ TEST_F(CoreProtectionTest, EachAttemptHasASecretOfItsOwn) {
 }
 
 TEST_F(CoreProtectionTest, AJobThatWaitsSinceAnOlderVersionIsProtected) {
-  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(7));  // more than there are slots
+  const uint32_t job = cluster_.Submit(CoreHarness::SomeJob(7));  // more ranks than there are slots
   proto::JobRecord* record = cluster_.stored_to_change(job)->mutable_record();
   record->clear_secret();
   record->mutable_job()->set_protection(proto::Job::BY_CLUSTER);

@@ -1,4 +1,4 @@
-// The queue, restarts and refusals, by events.
+// Event-driven tests of the queue, restarts and refusals.
 #include <map>
 #include <string>
 
@@ -188,7 +188,7 @@ TEST(CoreQueue, OnlySoManyEndedJobsAreKept) {
   EXPECT_EQ(cluster.stored().size(), 2);
 }
 
-// The ids on each page, with "more" after those that are not the last.
+// Returns the ids on each page, with "more" after every page but the last.
 std::vector<std::string> Pages(CoreHarness& h, size_t bytes_max) {
   std::vector<std::string> pages;
   JobId after(0);
@@ -399,7 +399,7 @@ class CorePlace : public testing::Test {
     cluster_.JoinServer("d", 1);
   }
 
-  // All nodes are ready: the servers hear of it.
+  // All nodes are ready, so the servers are told to install the job.
   uint32_t Install(proto::Job::Placement placement) {
     proto::Job job = CoreHarness::SomeJob(3);
     job.set_placement(placement);
@@ -487,7 +487,7 @@ TEST_F(CorePlace, AServerThatFitsIsWaitedForAndThenTheJobFailsInOneLine) {
   EXPECT_EQ(ChunksOf(waits), "d:12");
   ASSERT_TRUE(cluster_.core().Cancel(JobId(waits), cluster_.now()).ok());
 
-  // The one that would do is not reached by all.
+  // One worker does not reach the server that would fit.
   cluster_.SetReach("w2", "tcp://host:5000", "no route");
   cluster_.Disconnect("d");
   cluster_.Advance(absl::Seconds(3));
@@ -519,7 +519,7 @@ TEST_F(CorePlace, WhereAllShareAHostAndItsMemoryOneConnectionDoes) {
   EXPECT_EQ(cluster_.Status(shares).job().connections(), 1u);
   job.set_same_host(proto::Job::TCP);
   EXPECT_EQ(connections(InstallJob(job)), 4u);
-  // Pushes that go by value although the host is one.
+  // Pushes go by value although all is on one host.
   job.set_same_host(proto::Job::REGIONS);
   job.mutable_consistency()->mutable_lazy()->set_staleness(2);
   EXPECT_EQ(connections(InstallJob(job)), 4u);
@@ -554,7 +554,7 @@ const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
 
 class SlotUseTest : public ::testing::Test {
  protected:
-  // One more job of the user in the queue.
+  // Queues one more job of the user.
   const JobEntry& Queued(const std::string& user, bool is_program = false) {
     proto::Job job;
     job.set_ranks(2);

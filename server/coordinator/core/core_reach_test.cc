@@ -1,4 +1,4 @@
-// Which worker reaches which shard, and what jobs make of it, by events.
+// Event-driven tests of which worker reaches which shard, and how jobs react.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -245,7 +245,7 @@ TEST(CoreReach, WhatAWorkerDoesNotReachItDoesNotReachWhenItIsLostTogetherWithASe
   cluster.JoinWorker("w1", 1);
   const uint32_t job = cluster.Submit(CoreHarness::SomeJob(1));
   ASSERT_EQ(cluster.Status(job).state(), proto::RUNNING) << cluster.Status(job).reason();
-  // New processes: of one nothing is known, the other is not reached.
+  // Both are new processes: nothing is known of one, the other is not reached.
   cluster.SetReach("w1", "tcp://address-a1:5000", std::nullopt);
   cluster.SetReach("w1", "tcp://address-b1:5000", "connection refused");
   for (const char* server : {"a1", "b1"}) {

@@ -1,4 +1,4 @@
-// Nodes that die and are begun again while the job goes on, by events.
+// Event-driven tests of nodes that die and are restarted while the job continues.
 #include <cstdint>
 #include <string>
 
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 using Message = proto::CoordinatorMessage;
 
 // A job whose nodes are replaced when they die. Node 0 is on w1 and node 1 on w2, with two ranks
-// each; each of w3 and later could play one of them.
+// each; each of w3 and later could take one of them.
 class ReplaceFixture : public ::testing::Test {
  protected:
   ReplaceFixture() {
@@ -421,7 +421,7 @@ TEST_F(CoreReplaceTest, StepsThatAreMadeAgainCountOnce) {
   Train();
   for (uint32_t rank = 0; rank < 4; ++rank) cluster_.Report(rank < 2 ? "w1" : "w2", job_, rank, 10);
   cluster_.Failed("w2", job_, "boom");
-  cluster_.Report("w2", job_, 2, 20);  // of processes that are about to be gone
+  cluster_.Report("w2", job_, 2, 20);  // from processes that are about to exit
   EXPECT_EQ(Status().progress().samples(), 400u);
   Rejoin("w2", 1, 10);
   for (uint32_t rank : {2, 3}) cluster_.Report("w2", job_, rank, 10);
@@ -539,7 +539,7 @@ TEST_F(CoreReplaceBreakTest, WhatIsSaidOfEarlierProcessesChangesNothing) {
   EXPECT_THAT(cluster_.Sent("w2"), IsEmpty()) << "the newest are not ready";
   cluster_.Ready("w2", Layout(job_));
   say_all();
-  // Nor what comes from a worker whose place is taken.
+  // Messages of a replaced worker are ignored, too.
   cluster_.JoinWorker("w3", 2);
   Lose("w2");
   cluster_.JoinWorker("w2", 2, {job_});
@@ -562,7 +562,7 @@ TEST_F(CoreReplaceBreakTest, ARankMaySayWhereItsNodeGoesOnBeforeItsActivityIsTol
   };
   say(40, 40, false);
   cluster_.Failed("w2", job_, "boom");
-  say(41, 41, false);  // of processes that are about to be gone
+  say(41, 41, false);  // from processes that are about to exit
   EXPECT_EQ(Newest().step(), 0u);
   cluster_.Ready("w2", Layout(job_));
   say(48, 60, false);
@@ -652,7 +652,7 @@ TEST_F(CoreReplaceBreakTest, AfterARestartWorkersThatAreOnTheirWayAreWaitedFor) 
   Lose("w2");
   cluster_.Advance(absl::Seconds(50));
   cluster_.Restart();
-  cluster_.Advance(absl::Seconds(20));  // more than its patience since the loss
+  cluster_.Advance(absl::Seconds(20));  // longer than its patience since the loss
   EXPECT_EQ(Status().state(), proto::RUNNING) << Status().reason();
 }
 
@@ -704,14 +704,14 @@ TEST_F(CoreReplaceBreakTest, AWorkerThatDoesNotComeBackAfterARestartIsReplaced) 
 
 class CoreHangTest : public ReplaceFixture {
  protected:
-  static constexpr uint64_t kStep = 20;  // at which rank 3 stops
+  static constexpr uint64_t kStep = 20;  // step at which rank 3 stops
 
   static proto::Job HangJob() {
     proto::Job job = Job();
     job.mutable_replace()->set_hang_after_s(60);
     return job;
   }
-  // Every rank is at this step; rank 3, on the worker given, has been for `stopped_s`.
+  // Every rank reports this step; rank 3, on the given worker, has been stopped for `stopped_s`.
   void Say(const std::string& worker, uint64_t step, int stopped_s, bool rejoined = false) {
     proto::DaemonMessage message;
     proto::NodeActivity* activity = message.mutable_heartbeat()->add_nodes();
@@ -733,7 +733,7 @@ class CoreHangTest : public ReplaceFixture {
     }
     cluster_.Send(worker, message);
   }
-  // A step is a second.
+  // Each step takes a second.
   void TrainUntilItStops(const proto::Job& job) {
     job_ = cluster_.Submit(job);
     LetTrain();
@@ -766,7 +766,7 @@ TEST_F(CoreHangTest, ANodeThatMakesNoProgressGoesOnAtAnotherWorker) {
   EXPECT_EQ(Newest().reason(),
             "node 1 (ranks 2 to 3) made no progress for 60 s: all waited for its rank 3 at step "
             "20: stopped by a signal");
-  // Processes that are about to be gone still speak.
+  // Processes that are about to exit still send messages.
   cluster_.SetIncarnation("w2", job_, 1);
   cluster_.Failed("w2", job_, "late");
   Rejoin("w3", 1, kStep);

@@ -1,4 +1,4 @@
-// Jobs whose shards lie on two servers.
+// Tests of jobs whose shards are on two servers.
 #include <string>
 #include <vector>
 
@@ -187,7 +187,7 @@ TEST_F(CoreReplicasTest, ABackupThatDoesNotFollowIsDropped) {
   EXPECT_THAT(cluster_.Sent("s2"), ElementsAre("MoveShard 1 1"));
   EXPECT_THAT(cluster_.Sent("s1"), ElementsAre("RemoveShard 1 1"));
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
-  // A shard without a second copy is lost with the first.
+  // A shard without a backup is lost with its primary.
   Lose("s1");
   EXPECT_EQ(cluster_.Status(job_).state(), proto::FAILED);
 }
@@ -207,7 +207,7 @@ TEST_F(CoreReplicasTest, WhoComesBackHearsAgainWhereShardsLie) {
 TEST_F(CoreReplicasTest, WhoComesBackHearsAgainWhichCopiesItIsToForget) {
   Train();
   SayOfBackup("s1", 0, 1, 3000);
-  cluster_.Disconnect("s2");  // that it was to forget its copy of shard 0 is lost
+  cluster_.Disconnect("s2");  // the command to drop its copy of shard 0 is lost
   ForgetSent();
   cluster_.JoinServer("s2", 1, {job_}, 0, "address-s2");
   EXPECT_THAT(cluster_.Sent("s2"), testing::Contains("RemoveShard 1 0"));
@@ -236,7 +236,7 @@ TEST_F(CoreReplicasTest, WhatHasLostACopyGetsAnotherOne) {
   Train();
   JoinThird();
   Lose("s1");
-  // Each shard has another server now; both lie first on s2.
+  // Each shard has another backup now; both primaries are on s2.
   EXPECT_THAT(cluster_.Sent("s3"),
               testing::IsSupersetOf({"InstallBackup 1 0", "InstallBackup 1 1"}));
   EXPECT_EQ(NewestMove("s2").backup_endpoint(), "") << "who could be filled by now?";
@@ -263,7 +263,7 @@ TEST_F(CoreReplicasTest, WhatHasLostACopyGetsAnotherOne) {
   EXPECT_THAT(cluster_.Status(job_).reason(), HasSubstr("1 of its shards have one copy"));
   SayOfBackup("s2", 1, 3, 0);
   EXPECT_EQ(cluster_.Status(job_).reason(), "");
-  // So the loss of the next server is none either.
+  // So the next server's loss is harmless, too.
   Lose("s2");
   EXPECT_EQ(cluster_.Status(job_).state(), proto::RUNNING);
   EXPECT_EQ(Stored(0).daemon(), "s3");
@@ -382,7 +382,7 @@ TEST_F(CoreReplicasTest, AServerThatCannotTakeAShardOverFailsTheJob) {
 // ---- both copies lost at once ----
 
 // Servers s1 and s2 with one shard each, on hosts of their own; the shards back each other. The job
-// has a checkpoint of step 10, and a part of the one of step 20.
+// has a checkpoint of step 10, and part of the one of step 20.
 class CoreBothCopiesTest : public ::testing::Test {
  protected:
   CoreBothCopiesTest() {
@@ -392,7 +392,7 @@ class CoreBothCopiesTest : public ::testing::Test {
     JoinServers(1);
     for (const char* worker : {"w1", "w2"}) cluster_.JoinWorker(worker, 2);
   }
-  // New processes of both, which hold nothing.
+  // New, empty processes of both servers.
   void JoinServers(uint64_t process) {
     for (const char* server : {"s1", "s2"}) {
       cluster_.JoinServer(server, 1, {}, process, std::string("address-") + server);

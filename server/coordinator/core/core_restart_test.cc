@@ -1,4 +1,4 @@
-// Jobs that fail and go on by themselves, by events.
+// Event-driven tests of jobs that fail and resume by themselves.
 #include <string>
 #include <vector>
 
@@ -280,7 +280,7 @@ TEST_F(CoreRestartTest, ItGoesOnWhereTheCoordinatorWasRestartedMeanwhile) {
   cluster_.Advance(absl::Seconds(1));
   Train(job);
   EXPECT_EQ(cluster_.Status(job).restarts_size(), 1);
-  // And while it runs: nobody comes back.
+  // And while it runs: no daemon comes back.
   cluster_.Restart();
   cluster_.Advance(absl::Seconds(31));
   EXPECT_EQ(cluster_.Status(job).state(), proto::QUEUED);
@@ -389,7 +389,7 @@ TEST_F(CoreRestartTest, WhereAllItHasWrittenIsDamagedItBeginsAnewAndSaysSo) {
   Train(job);
 }
 
-// The folder may not be mounted where it was read.
+// The folder may not have been mounted where it was read.
 TEST_F(CoreRestartTest, WhereOneThatWasCalledDamagedIsWholeItIsTriedAgainAsOftenAsItMay) {
   const uint32_t job = SubmitAndTrain(Job());
   const CheckpointFound found = Write(job, 20);
@@ -456,7 +456,7 @@ static_assert(kOld < kProtocolVersion);
 
 class CoreUpgradeTest : public ::testing::Test {
  protected:
-  // The process of before is gone.
+  // The worker's previous process is gone.
   void Upgrade(const std::string& worker, uint32_t slots) {
     cluster_.Disconnect(worker);
     cluster_.Advance(absl::Seconds(3));
@@ -464,7 +464,7 @@ class CoreUpgradeTest : public ::testing::Test {
     cluster_.Sent(worker);
     cluster_.JoinWorker(worker, slots, {}, /*daemon_id=*/77);
   }
-  // The messages sent to it since it registered.
+  // Returns the messages sent to the daemon since it registered.
   std::vector<std::string> Sent(const std::string& daemon) {
     std::vector<std::string> sent = cluster_.Sent(daemon);
     std::erase(sent, "Registered");
@@ -568,7 +568,7 @@ TEST_F(CoreUpgradeTest, ANodeIsBegunAgainWhereTheJobsVersionIsSpoken) {
   EXPECT_THAT(Sent("w2"), IsEmpty()) << "it was its worker, but speaks another version";
   EXPECT_THAT(cluster_.Status(job).reason(),
               HasSubstr("no other worker speaks protocol version 4, as those of the job do"));
-  // A coordinator that begins again knows it, too.
+  // A restarted coordinator knows it, too.
   cluster_.Restart();
   cluster_.SetProtocol("s1", kOld);
   cluster_.JoinServer("s1", 1, {job}, 0, "address-s1");

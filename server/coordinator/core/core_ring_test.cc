@@ -1,4 +1,4 @@
-// Jobs whose nodes all-reduce among themselves, by events.
+// Event-driven tests of jobs whose nodes all-reduce among themselves.
 #include <string>
 
 #include "gmock/gmock.h"
@@ -110,7 +110,7 @@ TEST_F(CoreRing, OfOneNodeOrOfOneThatDoesNotListenFailsInOneLine) {
             "worker w2 (node 1, rank 1) does not say where its aggregator listens");
 }
 
-// The node adds up what its ranks have, and nobody else is needed.
+// The node sums its ranks' gradients; no other node is needed.
 TEST_F(CoreRing, OfOneNodeTrainsAtOnceWhereRanksRunAProgram) {
   proto::Job job = RingJob(proto::AllReduce::AUTO);
   job.set_ranks(2);

@@ -1,5 +1,5 @@
-// Workers that only stand in: nodes that have died go on there where no other worker has room, and
-// leave as soon as they can.
+// Stand-in workers: nodes that died continue there if no other worker has room, and leave as soon
+// as possible.
 #include <optional>
 #include <string>
 
@@ -23,7 +23,7 @@ class CoreStandInTest : public ElasticFixture {
  protected:
   CoreStandInTest() { cluster_.JoinStandIn("w9", 2); }
 
-  // Whose nodes do not come and go.
+  // A job whose nodes neither join nor leave.
   static proto::Job JobThatStays() {
     proto::Job job = ReplacedJob();
     job.clear_ranks_min();
@@ -34,7 +34,7 @@ class CoreStandInTest : public ElasticFixture {
     cluster_.Disconnect(daemon);
     cluster_.Advance(absl::Seconds(3));
   }
-  // Node 1 dies with w2, and trains at w9.
+  // Node 1 dies with w2, and trains on w9.
   void StandIn(const proto::Job& job) {
     Train(job);
     cluster_.Sent("w9");
@@ -74,7 +74,7 @@ TEST_F(CoreStandInTest, ANodeThatDiesGoesOnAtOnceWhereAWorkerStandsIn) {
 
 TEST_F(CoreStandInTest, AWorkerThatHasRoomComesFirst) {
   Train(ReplacedJob());
-  cluster_.Submit(CoreHarness::SomeJob(2));  // keeps w3 from those that could join
+  cluster_.Submit(CoreHarness::SomeJob(2));  // occupies w3, so that no node can join there
   cluster_.JoinWorker("w3", 1);
   Lose("w2");
   EXPECT_EQ(Status().nodes(1).daemon(), "w3");

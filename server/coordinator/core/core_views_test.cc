@@ -1,4 +1,4 @@
-// Nodes that join a job while it trains, and leave it, by events.
+// Event-driven tests of nodes that join a job while it trains, and leave it.
 #include <limits>
 #include <string>
 #include <utility>
@@ -130,7 +130,7 @@ TEST_F(CoreViewsTest, NoLessStayThanTheJobNeeds) {
   ASSERT_EQ(reply->jobs_size(), 1);
   EXPECT_THAT(reply->jobs(0).stays(), HasSubstr("node 1 stays until another one has joined"));
   EXPECT_THAT(reply->jobs(0).stays(), HasSubstr("ranks_min: 2"));
-  // Another one joins, and both happen with one step.
+  // Another node joins, and both changes happen at one step.
   Join("w3");
   Promise("w1", 0, 40);
   Promise("w2", 1, 38);
@@ -165,7 +165,7 @@ TEST_F(CoreViewsTest, NodesOfOtherJobsStayToTheirEndAndThatIsSaid) {
             "node 1 stays to its end: none may leave it (ranks_min) or be begun again (replace)");
 }
 
-// A job whose nodes stay, but are begun again when they die.
+// A job whose nodes do not change, but are restarted when they die.
 class CoreMoveTest : public ElasticFixture {
  protected:
   static proto::Job JobThatStays(uint32_t per_hour) {
@@ -334,7 +334,7 @@ TEST_F(CoreViewsTest, WithoutReplaceANodeThatDiesFailsTheJobAsBefore) {
 
 class CoreViewsMoreTest : public ElasticFixture {
  protected:
-  // A job whose end is not known before.
+  // A job whose end is not known in advance.
   proto::NodeReady WithoutEnd() {
     proto::NodeReady ready = Layout(job_);
     ready.set_total_steps(0);
@@ -350,7 +350,7 @@ class CoreViewsMoreTest : public ElasticFixture {
   void InstallAll() {
     for (const char* server : {"s1", "s2"}) InstallChange(server);
   }
-  // The coordinator is another process; all that had a part come back.
+  // The coordinator is a new process; all daemons of the job come back.
   void Restart() {
     cluster_.Restart();
     for (const char* server : {"s1", "s2"}) cluster_.JoinServer(server, 1, {job_});
@@ -510,7 +510,7 @@ TEST_F(CoreViewsMoreTest, OfManyChangesTheNewestAreShown) {
   EXPECT_EQ(Status().nodes_changes(99).step(), 6050u);
 }
 
-// Jobs whose nodes may come and go that go on from what is found in a folder.
+// Jobs whose nodes may join and leave, and that resume from a folder's checkpoint.
 class CoreViewsResumeTest : public ElasticFixture {
  protected:
   // A checkpoint of step 20 of a job like `job`.
@@ -624,7 +624,7 @@ TEST_F(CoreViewsMoreTest, AServerThatDoesNotTakeTheChangeInIsNamedInTheStatus) {
 
 class CoreViewsBreakTest : public ElasticFixture {
  protected:
-  // The coordinator is another process; all that had a part come back.
+  // The coordinator is a new process; all daemons of the job come back.
   void Restart() {
     cluster_.Restart();
     for (const char* server : {"s1", "s2"}) cluster_.JoinServer(server, 1, {job_});

@@ -1,4 +1,4 @@
-// Diagnosis of jobs that wait, by events.
+// Event-driven tests of the diagnosis of waiting jobs.
 #include "common/job/trace_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// A job of two nodes with one rank each. The test says once a second what they do.
+// A job of two nodes with one rank each. The test reports their activity once a second.
 class CoreWaitsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -31,7 +31,7 @@ class CoreWaitsTest : public ::testing::Test {
     }
   }
 
-  // Rank 1 stands at step 57 from now on; rank 0 waits for it.
+  // Rank 1 stays at step 57 from now on; rank 0 waits for it.
   void Stop() {
     proto::RankActivity* rank = activities_[1].mutable_ranks(0);
     rank->set_clock(57);

@@ -85,7 +85,7 @@ void CheckpointLedger::OnKept(uint64_t clock, const absl::Status& kept, absl::Ti
     GiveUp(clock, absl::StrFormat("step %d: %s", clock * steps_per_clock_, kept.message()), status);
     return ShowWriting(status);
   }
-  // Each writes its parts in order, so what is missing of earlier ones does not come any more.
+  // Each writes its parts in order, so missing parts of earlier checkpoints will not come any more.
   while (!open_.empty() && open_.begin()->first < clock) {
     GiveUp(open_.begin()->first, "", status);
   }

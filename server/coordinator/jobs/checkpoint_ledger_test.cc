@@ -166,7 +166,7 @@ TEST_F(LedgerTest, WhatTheCoordinatorBeforeHasCompletedIsNotWholeOnceMore) {
 }
 
 TEST_F(LedgerTest, WhereNoneWasCompleteTheNextCoordinatorBeginsWithTheFirst) {
-  status_.set_newest_step(20);  // of no meaning without a complete one
+  status_.set_newest_step(20);  // ignored without a complete checkpoint
   ledger_.TakeOver(status_);
   for (const uint32_t shard : {0, 2}) Take(Part(10, shard));
   EXPECT_TRUE(ledger_.TakeWhole());

@@ -14,9 +14,9 @@
 namespace strata::server {
 namespace {
 
-constexpr char kManifest[] = "manifest.json";  // ends the name of each
+constexpr char kManifest[] = "manifest.json";  // suffix of every manifest's name
 
-// "job 3 (mnist)", "another job"; empty: none but the query's job has a checkpoint there.
+// Returns "job 3 (mnist)" or "another job"; empty: only the query's job has checkpoints there.
 std::string OtherOwner(const Checkpoints::Listing& listing, const CheckpointQuery& query) {
   for (const Manifest& manifest : listing.complete) {
     const absl::StatusOr<proto::JobRecord> record = RecordOf(manifest);
@@ -32,7 +32,7 @@ std::string OtherOwner(const Checkpoints::Listing& listing, const CheckpointQuer
 absl::Status CheckOwnFolder(const CheckpointQuery& query, const StoreOpener& open) {
   if (query.own_dir.empty() || query.own_dir == query.resume_dir) return absl::OkStatus();
   const absl::StatusOr<std::unique_ptr<Store>> store = open(query.own_dir);
-  if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it will be made
+  if (absl::IsNotFound(store.status())) return absl::OkStatus();  // it will be created
   if (!store.ok()) return store.status();
   const absl::StatusOr<Checkpoints::Listing> listing = Checkpoints(**store).List();
   if (!listing.ok()) return listing.status();
@@ -44,7 +44,7 @@ absl::Status CheckOwnFolder(const CheckpointQuery& query, const StoreOpener& ope
                       query.own_dir, owner, query.own_dir));
 }
 
-// A server that sees another folder under that name finds nothing there, and says so.
+// A server that sees another folder under that name finds nothing there, and reports it.
 absl::Status DropDamaged(const Manifest& manifest, const CheckpointQuery& query,
                          Checkpoints& checkpoints) {
   const absl::Status whole = checkpoints.Verify(manifest);
@@ -57,9 +57,9 @@ absl::Status DropDamaged(const Manifest& manifest, const CheckpointQuery& query,
   return IsDamage(whole) ? checkpoints.Drop(manifest.clock) : whole;
 }
 
-// Deletes from a job's own folder what it will make again when it resumes from `from`, or, where
-// that is null, starts over: manifests there would be in the way of its own. One of another format
-// is somebody's who has another version.
+// Deletes from a job's own folder the checkpoints that it will write again when it resumes from
+// `from`, or, if that is null, starts over: old manifests would collide with new ones. Manifests of
+// another format belong to another version and stay.
 absl::Status DropUseless(const Manifest* from, const CheckpointQuery& query,
                          const Checkpoints::Listing& listing, Checkpoints& checkpoints) {
   const auto is_useless = [&](uint64_t clock) { return from == nullptr || clock > from->clock; };
@@ -76,7 +76,7 @@ absl::Status DropUseless(const Manifest* from, const CheckpointQuery& query,
   return absl::OkStatus();
 }
 
-// A manifest that the store does not give now may be that of a newer checkpoint than `newest`.
+// Fails if an unreadable manifest may be that of a newer checkpoint than `newest`.
 absl::Status CheckAllWereRead(const Checkpoints::Listing& listing, const Manifest* newest,
                               uint64_t below) {
   for (const auto& [clock, why] : listing.broken) {
@@ -104,9 +104,9 @@ bool IsOfSameJob(const Manifest& one, const Manifest& other) {
   return one.job == other.job && a.ok() && b.ok() && a->cluster() == b->cluster();
 }
 
-// Returns whether the checkpoint has its manifest already. What a coordinator has completed, the
-// next one may be told once more. When it was written differs then, and so may its record: nodes
-// come and go.
+// Returns whether the checkpoint already has its manifest. A completed checkpoint may be reported
+// again to the next coordinator. The time of writing differs then, and possibly the record, because
+// nodes join and leave.
 bool IsCompleteAlready(const Manifest& manifest, Checkpoints& checkpoints) {
   const absl::StatusOr<Checkpoints::Listing> listing = checkpoints.List();
   if (!listing.ok()) return false;
@@ -116,8 +116,8 @@ bool IsCompleteAlready(const Manifest& manifest, Checkpoints& checkpoints) {
   });
 }
 
-// Returns the clock of a complete checkpoint of the job that is later than `manifest`; none: there
-// is none. `names`: of all objects in the store.
+// Returns the clock of a complete checkpoint of the job later than `manifest`; nullopt: none.
+// `names`: of all objects in the store.
 absl::StatusOr<std::optional<uint64_t>> FindLater(const Manifest& manifest,
                                                   const std::vector<std::string>& names,
                                                   Checkpoints& checkpoints) {

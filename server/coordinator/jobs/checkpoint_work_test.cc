@@ -248,7 +248,7 @@ TEST_F(CheckpointWorkTest, OneWhoseObjectsWereDeletedForALaterOneOfTheJobIsPast)
   EXPECT_EQ(past.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(past.message(), HasSubstr("that of clock 20 is complete"));
   EXPECT_FALSE(fs::exists(PathOf("c", 10, "manifest.json")));
-  // An earlier one, or one of another job, is no reason.
+  // An earlier checkpoint, or one of another job, is no reason.
   const CheckpointToKeep third = Object("c", 30);
   fs::remove(PathOf("c", 30, "shard-0-1.0"));
   EXPECT_EQ(Keep(third).code(), absl::StatusCode::kFailedPrecondition);

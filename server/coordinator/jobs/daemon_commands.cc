@@ -8,7 +8,7 @@ void DaemonCommands::SendStart(const JobEntry& entry, const JobNode& node) {
   proto::CoordinatorMessage message;
   proto::StartNode* start = message.mutable_start_node();
   *start->mutable_record() = entry.stored().record();
-  // A node that is replaced hears of them as all do, with RunNode.
+  // A replacement node gets it with RunNode, like all others.
   start->mutable_record()->clear_layout();
   start->mutable_record()->clear_placement();
   start->set_node(node.node());
@@ -93,7 +93,7 @@ void DaemonCommands::SendInstallNext(const JobEntry& entry, ShardId shard) {
   proto::CoordinatorMessage message;
   proto::InstallBackup* const install = message.mutable_install_backup();
   *install->mutable_record() = entry.stored().record();
-  // As it will be once the copy is the backup.
+  // The placement as it will be once the copy is the backup.
   proto::Placement* const placement = install->mutable_record()->mutable_placement();
   placement->set_backup_endpoints(index, home.next_endpoint());
   placement->set_shard_generations(index, home.next_generation());

@@ -14,12 +14,11 @@
 
 namespace strata::server {
 
-// Sends daemons commands about jobs. Daemons take each command any number of times, so that one
-// that may be lost is said again. A daemon that is not connected is told nothing: it is told again
-// once it is back. Owns nothing.
+// Sends daemons commands about jobs. Commands are idempotent, so one that may have been lost is
+// sent again. A daemon that is not connected gets its commands once it is back. Owns nothing.
 class DaemonCommands {
  public:
-  // All outlive it. `jobs`: all there are.
+  // The arguments outlive this object. `jobs`: all jobs.
   DaemonCommands(const std::map<JobId, JobEntry>* jobs, const Membership* membership,
                  JobActions* actions)
       : jobs_(jobs), membership_(membership), actions_(actions) {}
@@ -28,29 +27,29 @@ class DaemonCommands {
   void SendMeasure(const JobEntry& entry, const JobNode& node);
   void SendInstall(const JobEntry& entry, const JobServer& server);
   void SendRun(const JobEntry& entry, const JobNode& node);
-  // Asks the node from which clock on the job can have other nodes, for the change of this number.
+  // Asks the node for the first clock at which the view change of this number can take effect.
   void SendPropose(const JobEntry& entry, const JobNode& node, uint32_t number);
-  // Tells a server or a worker of the job that its nodes change.
+  // Tells a server or worker of the job that its nodes change.
   void SendChange(const proto::ViewChange& change, const std::string& daemon);
-  // Has the node stop its all-reduce and say how far it has come, for the ring of this number.
+  // Makes the node stop its all-reduce and report its progress, for the ring of this number.
   void SendStopRing(const JobEntry& entry, const JobNode& node, uint32_t number);
-  // Has a worker of the job continue in the ring that was decided upon.
+  // Makes a worker of the job continue in the ring that was decided.
   void SendFormRing(const proto::FormRing& forming, const std::string& daemon);
-  // Tells a daemon of the job where the shard lies now.
+  // Tells a daemon of the job where the shard is now.
   void SendMove(const JobEntry& entry, ShardId shard, const std::string& daemon);
-  // Has the server that is to hold the shard's second copy take it in.
+  // Makes the server that is to hold the shard's backup install it.
   void SendInstallBackup(const JobEntry& entry, ShardId shard);
-  // The same of the server that is to hold it next.
+  // Like SendInstallBackup, for the server of the shard's next backup.
   void SendInstallNext(const JobEntry& entry, ShardId shard);
-  // Has a server fill the next backup; where there is none, stop filling.
+  // Makes a server fill the next backup; if there is none, makes it stop filling.
   void SendFillNext(const JobEntry& entry, ShardId shard, const std::string& server);
-  // Has the server stop filling the copy that it reported.
+  // Makes the server stop filling the copy that it reported.
   void SendFillNothing(const JobEntry& entry, const proto::BackupReport& report,
                        const std::string& server);
-  // The server holds no copy of the shard any more.
+  // Makes the server drop its copy of the shard.
   void SendRemoveShard(const JobEntry& entry, const DroppedCopy& copy);
-  // Sends a record of the job's metrics to the worker of the first node. Where that one is being
-  // replaced, nobody is there to take it: it is sent again later. REQUIRES: the job has nodes.
+  // Sends a record of the job's metrics to the worker of the first node. Does nothing while that
+  // node is being replaced: the record is sent again later. REQUIRES: the job has nodes.
   void SendMetrics(const JobEntry& entry, const proto::MetricsRecord& record);
   void SendStop(const std::string& daemon, JobId job, const std::string& reason);
   void SendRemove(const std::string& daemon, JobId job);

@@ -47,7 +47,7 @@ absl::Status SameText(const char* field, const std::string& job, const std::stri
   return job == from ? absl::OkStatus() : Differ(field, job, from);
 }
 
-// Not where files lie: they may have moved.
+// File locations are not compared: files may have moved.
 absl::Status SameData(const proto::Job& job, const proto::Job& from) {
   const auto without_folders = [](proto::Data data) {
     if (data.has_idx()) data.mutable_idx()->clear_dir();
@@ -71,7 +71,7 @@ absl::Status SameWork(const proto::Job& job, const proto::Job& from) {
   return SameMessage("model", job.model(), from.model());
 }
 
-// Where nodes came and went, places tell who took part in which step.
+// If nodes joined and left, their places tell who participated in which step.
 absl::Status SameNodes(const proto::Job& job, const proto::Job& from) {
   if (!IsElastic(from)) return absl::OkStatus();
   if (!IsElastic(job)) return Differ("ranks_max", "none", absl::StrCat(from.ranks_max()));
@@ -92,7 +92,7 @@ absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest) {
     return absl::DataLossError(
         absl::StrFormat("the checkpoint of step %d holds no record of its job", manifest.clock));
   }
-  // Whoever can write to the folder has written it.
+  // The record is untrusted: anybody who can write to the folder may have written it.
   if (const absl::Status bounded = CheckBounds(record); !bounded.ok()) {
     return absl::DataLossError(absl::StrFormat("the checkpoint of step %d: its job's record: %s",
                                                manifest.clock, bounded.message()));
@@ -121,7 +121,7 @@ absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& recor
     same = SameNumber("chunk_elements", job.chunk_elements(), record.placement().chunk_elements());
     if (!same.ok()) return same;
   }
-  // The program's optimizer is compared once it is named.
+  // The program's optimizer is compared once it is known.
   if (job.optimizer().has_from_program()) return absl::OkStatus();
   return SameMessage("optimizer", job.optimizer(), from.optimizer());
 }
@@ -195,7 +195,7 @@ bool MayContinue(const proto::Job& job, const proto::JobStatus& status, bool can
 
 absl::Duration DelayBeforeGoingOn(const proto::JobStatus& status) {
   absl::Duration delay = kFirstDelay;
-  // Restarts that went on from where the job would go on from now.
+  // Restarts that resumed from where the job would resume now.
   uint64_t from = status.checkpoints().complete() > 0 ? status.checkpoints().newest_step() : 0;
   for (int i = status.restarts_size() - 1; i >= 0 && status.restarts(i).step() >= from; --i) {
     delay = std::min(2 * delay, kLongestDelay);

@@ -13,29 +13,30 @@
 
 namespace strata::server {
 
-// Returns the record of the job that wrote a checkpoint. Errors: DataLoss: it is none.
+// Returns the record of the job that wrote a checkpoint. Errors: DataLoss: the manifest does not
+// hold one.
 absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest);
 
-// Checks that a job, with its defaults filled in, can resume from what a job with such a record
-// wrote. How long it trains, its learning rates, where it runs and what it reports may differ.
-// Errors: InvalidArgument naming the field and both values.
+// Checks that a job, with its defaults filled in, can resume from a checkpoint of a job with that
+// record. Training length, learning rates, placement and reporting may differ. Errors:
+// InvalidArgument naming the field and both values.
 absl::Status CheckContinues(const proto::Job& job, const proto::JobRecord& from);
-// The same for what the job's nodes have said since: tensors, samples of an epoch, the program's
+// Checks the same for what the nodes have reported since: tensors, samples per epoch, the program's
 // optimizer.
 absl::Status CheckContinues(const proto::JobRecord& record, const proto::JobRecord& from);
 
-// Returns what servers are told of the checkpoint. Errors: DataLoss: a chunk is in no object.
+// Returns what servers need to know of the checkpoint. Errors: DataLoss: a chunk is in no object.
 absl::StatusOr<proto::Resume> MakeResume(const std::string& dir, const Manifest& manifest,
                                          const proto::JobRecord& from);
 
-// Returns true if a job that fails now, while it runs or waits to resume, resumes by itself: it
-// asks for that, can be started as far as is known (it has trained before, or a process or a daemon
-// died), and has not failed too often lately.
+// Returns whether a job that fails now, running or waiting to resume, may resume by itself: it asks
+// for that, it is believed to be startable (it has trained before, or a process or daemon died),
+// and it has not failed too often lately.
 bool MayContinue(const proto::Job& job, const proto::JobStatus& status, bool can_start,
                  absl::Time now);
 
-// Returns how long it is left alone before: the longer, the more often it has failed without a
-// checkpoint in between.
+// Returns the delay before the job resumes. It grows with the number of failures since the last
+// checkpoint.
 absl::Duration DelayBeforeGoingOn(const proto::JobStatus& status);
 
 }  // namespace strata::server

@@ -159,7 +159,7 @@ TEST(GoOn, WhereRanksAloneHaveTheWeightsTheirObjectMustBeThere) {
 
 TEST(GoOn, AManifestWithoutARecordIsDamaged) {
   EXPECT_EQ(RecordOf({.clock = 10, .record = "\xff"}).status().code(), absl::StatusCode::kDataLoss);
-  // Whoever can write to a job's folder can write any record.
+  // Anybody who can write to a job's folder can write any record.
   proto::JobRecord record;
   record.mutable_job()->set_run_dir(std::string(5000, 'a'));
   const absl::Status large = RecordOf({.clock = 10, .record = record.SerializeAsString()}).status();

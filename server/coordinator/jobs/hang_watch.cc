@@ -12,7 +12,7 @@ namespace strata::server {
 namespace {
 
 constexpr int kStepsOfPatience = 10;
-// The limit of a rank's first step where what the job's first one took is not known.
+// The limit for a rank's first step if the duration of the job's first step is unknown.
 constexpr int kPatienceWithUnknown = 10;
 // The kernel counts CPU time in hundredths of a second.
 constexpr absl::Duration kCpuWindow = absl::Seconds(5);
@@ -22,12 +22,12 @@ bool Trains(const NodeScene& node) {
   return node.activity != nullptr && node.activity->phase() == "training";
 }
 
-// Since the words of the node's aggregator were true.
+// Returns the age of the aggregator's report.
 absl::Duration ActivityAge(const NodeScene& node, absl::Time now) {
   return now - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
 }
 
-// So long had the aggregator said nothing when its daemon was last heard.
+// Returns how long the aggregator had been silent when its daemon was last heard.
 absl::Duration QuietTime(const NodeScene& node) {
   return node.heard_at - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
 }
@@ -49,7 +49,7 @@ bool WaitsForOthers(const NodeScene& node) {
                      });
 }
 
-// Returns the one node that all waits are about; null: they are about several, or a server.
+// Returns the one node that all waits are about; null: they are about several, or about a server.
 const NodeScene* OnlyNode(const JobScene& scene, const std::vector<proto::Wait>& waits) {
   if (waits.empty()) return nullptr;
   const auto found =
@@ -62,7 +62,7 @@ const NodeScene* OnlyNode(const JobScene& scene, const std::vector<proto::Wait>&
 }
 
 constexpr size_t kObservationsMax = 31;
-// A first look within this time of the beginning counts as having seen the first step.
+// A first observation within this time of the start counts as having seen the first step.
 constexpr absl::Duration kSoon = absl::Seconds(10);
 
 }  // namespace
@@ -72,9 +72,9 @@ void HangWatch::Observe(const JobScene& scene, absl::Time now) {
   uint64_t slowest = UINT64_MAX;
   for (const NodeScene& node : scene.nodes) {
     if (node.finished) continue;
-    if (node.activity == nullptr) return;  // how far it is is not known
+    if (node.activity == nullptr) return;  // its progress is unknown
     ObserveCpu(node);
-    // The words of a node may be from before it trained.
+    // The node's report may be from before it trained.
     slowest =
         std::min(slowest, std::max({SlowestStep(node), node.reported_step, scene.first_step}));
   }
@@ -130,7 +130,7 @@ absl::Duration HangWatch::IdleTime(const NodeScene& node, const proto::RankActiv
 std::optional<HangWatch::Culprit> HangWatch::FindCulprit(const NodeScene& node,
                                                          const DiagnosisTiming& timing,
                                                          absl::Time now) const {
-  // A silent daemon says nothing of its processes.
+  // A silent daemon reports nothing about its processes.
   if (now - node.heard_at >= timing.silent_after) return std::nullopt;
   const std::string& state = node.activity->process_state();
   if (QuietTime(node) >= timing.silent_after) {
@@ -166,7 +166,7 @@ std::string HangWatch::Describe(const Culprit& culprit, const std::vector<proto:
   auto wait = std::find_if(waits.begin(), waits.end(), [&](const proto::Wait& one) {
     return culprit.rank ? one.has_rank() && one.rank() == *culprit.rank : !one.has_rank();
   });
-  if (wait == waits.end()) wait = waits.begin();  // known by the clocks of servers alone
+  if (wait == waits.end()) wait = waits.begin();  // known only by the servers' clocks
   const std::string who =
       culprit.rank ? absl::StrCat("rank ", *culprit.rank) : std::string("aggregator");
   return absl::StrFormat("its %s at step %d: %s", who, wait->clock(), wait->doing());

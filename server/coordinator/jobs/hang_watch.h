@@ -14,29 +14,29 @@
 
 namespace strata::server {
 
-// How long the steps of a job take, by when its slowest rank was seen to have made how many. Pure:
-// time comes in with the calls.
+// Measures how long a job's steps take from the progress of its slowest rank. Pure: time comes in
+// with the calls.
 class StepPace {
  public:
-  // The job trains since `since` and began with the step `first`; its slowest rank has made
-  // `steps`. Steps that were made again change nothing.
+  // The job has been training since `since`, from the step `first`; its slowest rank has made
+  // `steps`. Repeated steps change nothing.
   void Observe(uint64_t first, absl::Time since, uint64_t steps, absl::Time now);
-  // Does what Membership::Excuse does.
+  // See Membership::Excuse.
   void Excuse(absl::Duration gap, absl::Time now);
 
-  // Returns what a step took at the median of those seen last, each seen between two looks as long
-  // as the others; of an even number the longer one. Absent: none has been made.
+  // Returns the median duration of recent steps. The steps between two observations count as
+  // equally long; of an even number the upper median is taken. Absent before the first step.
   std::optional<absl::Duration> Median() const;
-  // Returns what the job's first step took, with all that comes before it in its processes. Absent:
-  // it was not seen, as after a restart of the coordinator.
+  // Returns the duration of the job's first step, including startup of its processes. Absent if it
+  // was not observed, as after a restart of the coordinator.
   std::optional<absl::Duration> first_step() const { return first_step_; }
 
  private:
-  std::optional<uint64_t> steps_;  // the most that were seen
-  absl::Time at_;                  // when they were
+  std::optional<uint64_t> steps_;  // the most observed so far
+  absl::Time at_;                  // when they were observed
   bool sees_first_step_ = false;
   std::optional<absl::Duration> first_step_;
-  // Steps that were made between two looks.
+  // Steps that were made between two observations.
   struct Made {
     absl::Duration each;
     uint64_t count = 0;
@@ -44,46 +44,46 @@ class StepPace {
   std::deque<Made> newest_;
 };
 
-// A node whose processes live, stand still and hold the whole job up.
+// A node whose processes live, but make no progress and block the whole job.
 struct HungNode {
   uint32_t node = 0;
   absl::Duration idle;
   std::string culprit;  // "its rank 3 at step 57: stopped by a signal"
 };
 
-// Decides whether one node of a training job hangs: it has made no progress for longer than the
-// job's hang_after and ten of its steps, while every other one waits. It does not count
-//  - where a server or another node is named among those that hold the job up,
-//  - before the job's first step is made: then processes compile, read and meet,
-//  - in the first step of processes that were begun again, before twice what the job's first took,
-//  - while a rank that has published nothing of its step uses its cores: it may measure accuracy,
-//  - once a rank has made its last step: what its program does then is its own.
+// Decides whether one node of a training job hangs: it has made no progress for longer than both
+// the job's hang_after and ten of its steps, while all others wait. A node does not count as hung
+// - if a server or another node is also named as blocking the job,
+// - before the job's first step: processes compile, read and connect then,
+// - in the first step of restarted processes, until twice the duration of the job's first step,
+// - while a rank that has published nothing of its step uses CPU: it may be measuring accuracy,
+// - once a rank has made its last step: what its program does then is its own business.
 // Pure: time comes in with the calls.
 class HangWatch {
  public:
-  // Takes in what the job does now; to be called about once a second.
+  // Observes the job; to be called about once a second.
   void Observe(const JobScene& scene, absl::Time now);
-  // Returns the node that hangs, if one does. `waits`: what Diagnose says of the scene.
+  // Returns the hung node, if any. `waits`: the result of Diagnose for the scene.
   std::optional<HungNode> Find(const JobScene& scene, const std::vector<proto::Wait>& waits,
                                const DiagnosisTiming& timing, absl::Time now) const;
-  // Does what Membership::Excuse does.
+  // See Membership::Excuse.
   void Excuse(absl::Duration gap, absl::Time now);
 
  private:
   // The CPU time of a rank's process.
   struct CpuUse {
-    uint64_t ms = 0;  // 0: not known
+    uint64_t ms = 0;  // 0: unknown
     absl::Time at;
-    absl::Time busy_at;  // when it was last seen to have used some of its share
+    absl::Time busy_at;  // when it last used a substantial share of CPU time
   };
-  // The name of a node that stands still.
+  // The part of a node that blocks it.
   struct Culprit {
-    std::optional<uint32_t> rank;  // none: its aggregator
+    std::optional<uint32_t> rank;  // absent: its aggregator
     absl::Duration idle;
   };
 
   void ObserveCpu(const NodeScene& node);
-  // How long the node may stand still; infinite where nothing is known to go by.
+  // How long the node may make no progress; infinite if there is no basis for a limit.
   absl::Duration PatienceWith(const JobScene& scene, const NodeScene& node) const;
   std::optional<Culprit> FindCulprit(const NodeScene& node, const DiagnosisTiming& timing,
                                      absl::Time now) const;

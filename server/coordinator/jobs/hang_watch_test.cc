@@ -6,7 +6,7 @@
 namespace strata::server {
 namespace {
 
-// The job of DiagnosisTest has made 57 steps, each in a second, and is then held up.
+// The job of DiagnosisTest has made 57 steps of a second each, and then stalls.
 class HangWatchTest : public DiagnosisTest {
  protected:
   HangWatchTest() {
@@ -15,7 +15,7 @@ class HangWatchTest : public DiagnosisTest {
     for (int r = 0; r < 4; ++r) rank(r).set_cpu_ms(40'000);
   }
 
-  // Lets all ranks make `steps` steps of `each`, the last of which ends at `end`.
+  // Makes all ranks take `steps` steps of `each`, the last of which ends at `end`.
   void Train(uint64_t steps, absl::Duration each, absl::Time end = kNow) {
     scene_.training_since = end - static_cast<int64_t>(steps) * each;
     for (uint64_t step = 0; step <= steps; ++step) {
@@ -26,7 +26,7 @@ class HangWatchTest : public DiagnosisTest {
     }
     SayAt(kNow);
   }
-  // Everybody speaks.
+  // All processes report.
   void SayAt(absl::Time at) {
     for (NodeScene& node : scene_.nodes) node.heard_at = node.activity_at = at;
   }
@@ -34,8 +34,8 @@ class HangWatchTest : public DiagnosisTest {
     return watch_.Find(scene_, Diagnose(scene_, kNow), DiagnosisTiming(), kNow);
   }
   bool Hangs() { return Find().has_value(); }
-  // All wait for rank 0, which has published nothing of its step, for so many seconds. Its process
-  // uses so many milliseconds in each of them.
+  // All wait `seconds` for rank 0, which has published nothing of its step. Its process uses
+  // `ms_per_s` milliseconds of CPU per second.
   void WaitForFirst(int seconds, uint64_t ms_per_s) {
     watch_ = HangWatch();
     Train(57, absl::Seconds(1), kNow - absl::Seconds(seconds));
@@ -179,7 +179,7 @@ TEST_F(HangWatchTest, WhereAServerDoesNotAnswerNobodyHangs) {
   rank(3).set_waiting(false);
   EXPECT_EQ(Diagnose(scene_, kNow).size(), 2u);
   EXPECT_FALSE(Hangs());
-  // The answer that it owes is one to the node itself.
+  // The answer that it owes is to the node itself.
   *node(1).mutable_shards(0) = line(0);
   line(0).set_unanswered(0);
   EXPECT_EQ(Diagnose(scene_, kNow).size(), 2u);

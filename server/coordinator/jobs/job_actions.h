@@ -13,24 +13,25 @@
 
 namespace strata::server {
 
-// Effects of jobs outside the core. The methods are called from within the job
-// table's, in order, and must not call back into it.
+// Outside effects of jobs. The job table calls these methods in order; they must not call back into
+// it.
 class JobActions {
  public:
   virtual ~JobActions() = default;
-  // Nothing happens when the connection has ended.
+  // Does nothing if the connection has ended.
   virtual void Send(SessionId session, const proto::CoordinatorMessage& message) = 0;
   // Returns once the job is on disk. Errors: the store's.
   virtual absl::Status Persist(const proto::StoredJob& job) = 0;
   virtual void Forget(JobId job) = 0;
-  // Tells whoever follows the job.
+  // Sends the event to the job's followers.
   virtual void Notify(JobId job, const proto::FollowEvent& event) = 0;
-  // Looks into the store on another thread; what it finds comes back by
+  // Searches the store on another thread; the result comes back through
   // JobTable::OnCheckpointFound.
   virtual void FindCheckpoint(const CheckpointQuery& query) = 0;
-  // Writes the manifest on another thread; how that went comes back by JobTable::OnCheckpointKept.
+  // Writes the manifest on another thread; the result comes back through
+  // JobTable::OnCheckpointKept.
   virtual void KeepCheckpoint(const CheckpointToKeep& checkpoint) = 0;
-  // Writes to the log who holds a job up.
+  // Logs who blocks a job.
   virtual void Warn(const std::string& line) { Log(LogLevel::kWarning, line); }
 };
 

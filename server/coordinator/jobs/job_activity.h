@@ -12,35 +12,36 @@
 
 namespace strata::server {
 
-// The newest that nodes and shards of a running job have said of what they do, and when. Clocks of
-// the exchange are kept as steps of the nodes: where these make several by themselves, that in
-// which a request was made; and as many as have been pushed.
+// The latest activity reports of a running job's nodes and shards, with their times. Clocks of the
+// exchange are stored as steps of the nodes: if nodes make several local steps per clock, as the
+// step in which a request was made, and as the number of steps that have been pushed.
 class JobActivity {
  public:
   struct NodeReport {
     proto::NodeActivity activity;
     absl::Time at;
-    std::vector<absl::Time> lines_since;  // activity.shards(i) is the same, but for its age
+    std::vector<absl::Time> lines_since;  // activity.shards(i) has been the same since then, apart
+                                          // from its age
   };
   struct ShardReport {
     std::vector<proto::NodeClock> nodes;
-    std::vector<absl::Time> nodes_since;  // nodes[i] is the same
+    std::vector<absl::Time> nodes_since;  // nodes[i] has been the same since then
     absl::Time at;
-    // Since when LeastClock(nodes) is what it is.
+    // Time since which LeastClock(nodes) has its value.
     absl::Time least_since;
   };
 
   void OnNode(uint32_t node, proto::NodeActivity activity, uint64_t steps_per_clock,
               absl::Time now);
-  // `shard`: within the daemon.
+  // `shard`: its index within the daemon.
   void OnShard(const std::string& daemon, uint32_t shard, proto::JobCounters counters,
                uint64_t steps_per_clock, absl::Time now);
-  // The node's processes are gone: forgets what they said.
+  // The node's processes are gone: forgets their reports.
   void ForgetNode(uint32_t node) { nodes_.erase(node); }
-  // Does what Membership::Excuse does, for what was said.
+  // See Membership::Excuse; applies to the times of reports.
   void Excuse(absl::Duration gap, absl::Time now);
 
-  // Both return null when nothing was said.
+  // Both return null without a report.
   const NodeReport* Node(uint32_t node) const;
   const ShardReport* Shard(const std::string& daemon, uint32_t shard) const;
 

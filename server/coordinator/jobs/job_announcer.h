@@ -16,44 +16,44 @@
 
 namespace strata::server {
 
-// Tells followers and the store of jobs, and tells again: a state that the store has
-// refused, news that followers have not seen, and records that a break may have lost. Owns these
-// three, by job.
+// Reports jobs to followers and the store, and retries: states that the store refused, news that
+// followers have not seen, and records that a lost connection may have dropped. Owns these three,
+// by job.
 class JobAnnouncer {
  public:
-  // The newest `records_max` records of each job are kept. `commands` and `actions` outlive it.
+  // Keeps the newest `records_max` records of each job. `commands` and `actions` outlive it.
   JobAnnouncer(size_t records_max, DaemonCommands* commands, JobActions* actions)
       : records_max_(records_max), commands_(commands), actions_(actions) {}
 
-  // Saves the job; where that fails, SaveAgain repeats it. Errors: the store's.
+  // Saves the job; on failure, SaveAgain retries. Errors: the store's.
   absl::Status Save(const JobEntry& entry);
-  // Saves the job if the store has refused its newest state.
+  // Saves the job if the store refused its newest state.
   void SaveAgain(const JobEntry& entry);
 
-  // Brings the status up to date and tells it to followers.
+  // Refreshes the status and sends it to followers.
   void TellStatus(JobEntry* entry);
-  // Gives the job's status a reason and tells it, unless it is the same.
+  // Sets the status's reason and announces it, unless it is unchanged.
   void SetReason(const std::string& reason, JobEntry* entry);
-  // Followers are to see the job's progress with the next TellNews.
+  // Followers get the job's progress with the next TellNews.
   void AddNews(JobId job) { announced_[job].has_news = true; }
   void TellNews(JobEntry* entry);
   void TellReport(JobId job, const proto::RankReport& report);
 
-  // Tells followers and the worker of the first node the records, and keeps them.
+  // Sends the records to followers and to the worker of the first node, and keeps them.
   void TellRecords(const std::vector<proto::MetricsRecord>& records, JobEntry* entry);
-  // Sends the worker of the first node the records that are kept; it drops those that it has.
+  // Resends the kept records to the worker of the first node; it drops those that it has.
   void SendRecordsAgain(const JobEntry& entry);
   void DropRecords(JobId job) { announced_[job].records.clear(); }
 
   void Warn(const std::string& line) { actions_->Warn(line); }
-  // The job is forgotten, by the store too.
+  // The job is deleted, also from the store.
   void Forget(JobId job);
 
  private:
   struct Announced {
-    bool is_unsaved = false;                   // the store has refused the newest state
+    bool is_unsaved = false;                   // the store refused the newest state
     bool has_news = false;                     // progress that followers have not seen
-    std::deque<proto::MetricsRecord> records;  // the oldest first
+    std::deque<proto::MetricsRecord> records;  // oldest first
   };
 
   const size_t records_max_;

@@ -25,7 +25,7 @@
 namespace strata::server {
 namespace {
 
-// A script's name says more than its interpreter's.
+// A script's name is more informative than its interpreter's.
 std::string ModelName(const proto::Job& job) {
   if (job.has_model()) return job.model().zoo();
   const proto::Program& program = job.program();
@@ -33,12 +33,12 @@ std::string ModelName(const proto::Job& job) {
   return is_script ? std::filesystem::path(program.args(0)).filename().string() : program.path();
 }
 
-// A program decides itself how many epochs it makes; the default says nothing of that.
+// A program decides itself how many epochs it makes, so the default is meaningless.
 uint32_t ShownEpochs(const proto::Job& job) {
   return job.has_program() && job.epochs() <= 1 ? 0 : job.epochs();
 }
 
-// Where ranks take local steps by themselves, the job counts exchanges. Users count steps.
+// If ranks take local steps by themselves, the job counts exchanges, but users count steps.
 void ShowLocalSteps(uint64_t per_step, proto::JobStatus* shown) {
   if (per_step == 1) return;
   for (auto& restart : *shown->mutable_restarts()) restart.set_step(restart.step() * per_step);
@@ -73,7 +73,7 @@ void JobWaits::Excuse(absl::Duration gap, absl::Time now) {
   stage_since_ = Excused(stage_since_, gap, now);
 }
 
-// ---- entries that are made ----
+// ---- construction ----
 
 JobEntry JobEntry::Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,
                              const std::string& resume_dir, absl::Time now) {
@@ -106,7 +106,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   entry.stored_ = stored;
   const proto::JobState state = stored.status().state();
   if (state != proto::QUEUED) entry.stage_ = JobStage::kEnded;
-  // Nobody completes what an ended job had under way.
+  // Nobody completes the unfinished checkpoints of an ended job.
   if (state != proto::QUEUED && state != proto::RUNNING)
     entry.status().mutable_checkpoints()->clear_writing_step();
   if (state != proto::RUNNING) return entry;
@@ -136,7 +136,7 @@ JobEntry JobEntry::Restored(const proto::StoredJob& stored) {
   return entry;
 }
 
-// Nobody that has promised nothing may run before all servers have it.
+// No node that has promised nothing may run before all servers have the change.
 void JobEntry::GoOnWithChange() {
   const auto& changes = stored_.record().view_changes();
   if (!stored_.training() || changes.empty()) return;
@@ -146,7 +146,7 @@ void JobEntry::GoOnWithChange() {
   agreement_.Install(newest, server_names());
 }
 
-// Ranks that are not there are not waited for.
+// Absent ranks are not waited for.
 MetricsMerge JobEntry::MakeMetrics() const {
   const proto::JobRecord& record = stored_.record();
   uint32_t ranks = 0;
@@ -174,7 +174,7 @@ MetricsMerge JobEntry::MakeMetrics() const {
   return made;
 }
 
-// ---- what they have and do ----
+// ---- state ----
 
 bool JobEntry::all_ready() const {
   return std::all_of(nodes_.begin(), nodes_.end(),
@@ -250,7 +250,7 @@ void JobEntry::SetView(const std::vector<RankBlock>& blocks) {
 void JobEntry::StoreNode(const JobNode& node) {
   const int index = static_cast<int>(node.node());
   proto::JobNodeStatus* shown = status().mutable_nodes(index);
-  // Whose it was last: that one may still speak of it.
+  // The last daemon: it may still send messages about the node.
   if (!node.absent()) shown->set_daemon(node.daemon());
   shown->set_incarnation(node.incarnation());
   shown->set_absent(node.absent());
@@ -339,7 +339,7 @@ absl::Status JobEntry::TakeLayout() {
   if (absl::Status agree = CheckNodesAgree(nodes_); !agree.ok()) return agree;
   const proto::NodeReady& first = nodes_[0].info();
   proto::Job complete = job();
-  // A checkpoint of a small model may have smaller chunks than a job may ask for.
+  // A checkpoint of a small model may have smaller chunks than a job may request.
   const uint32_t chunk_elements = complete.chunk_elements();
   if (stored_.record().has_resume()) complete.clear_chunk_elements();
   const proto::Optimizer* const named = first.has_optimizer() ? &first.optimizer() : nullptr;
@@ -357,7 +357,7 @@ absl::Status JobEntry::TakeLayout() {
   record->set_samples_per_epoch(first.samples_per_epoch());
   record->set_takes_first_weights(first.takes_first_weights());
   const bool is_to_resume = has_checkpoints() || record->has_resume();
-  // Nodes are restarted, or join, while it trains.
+  // Nodes restart or join while it trains.
   const char* const asks = job().has_replace() ? "replace" : has_joiners() ? "ranks_max" : nullptr;
   record->set_ranks_keep_state(is_to_resume && first.ranks_keep_state());
   if ((is_to_resume || asks != nullptr) && !first.can_resume()) {
@@ -430,7 +430,7 @@ void JobEntry::BeginLedger() {
 
 void JobEntry::RenewLedgerRecord() {
   proto::JobRecord record = stored_.record();
-  record.clear_token();  // it opens the shards to whoever says it
+  record.clear_token();  // it gives access to the shards
   record.clear_secret();
   record.clear_nccl_id();
   record.clear_resume();
@@ -443,8 +443,8 @@ void JobEntry::Requeue(const std::string& reason, const std::string& new_secret,
   stage_ = JobStage::kQueued;
   proto::JobRecord& record = *stored_.mutable_record();
   record.set_attempt(record.attempt() + 1);
-  // Processes of the attempt before may still be there: shards do not take what they push, and
-  // whose keys were revoked meanwhile cannot know the secret of this one.
+  // Processes of the previous attempt may still run. Shards reject what they push, and members
+  // whose keys were revoked meanwhile cannot learn this attempt's secret.
   if (!record.secret().empty()) record.set_secret(new_secret);
   const uint64_t tokens[] = {record.token(), record.attempt(),
                              XXH3_64bits(record.secret().data(), record.secret().size())};
@@ -505,7 +505,7 @@ proto::JobStatus JobEntry::Shown() const {
   proto::JobStatus shown = WithProgress();
   AddWaits(&shown);
   ShowLocalSteps(ProgramStepsPerStep(job()), &shown);
-  // Places that nobody takes are no news.
+  // Vacant places are not shown.
   auto* const nodes = shown.mutable_nodes();
   nodes->erase(std::remove_if(nodes->begin(), nodes->end(),
                               [](const proto::JobNodeStatus& node) { return node.absent(); }),

@@ -31,36 +31,35 @@
 
 namespace strata::server {
 
-// The stages of a job's life. It goes down this list, may leave out kMeasuring and kInstalling, and
-// may end from anywhere. Users see kQueued as QUEUED, kEnded as FINISHED, FAILED or CANCELLED, and
-// what lies between as RUNNING.
+// The stages of a job's life. A job goes down this list, may skip kMeasuring and kInstalling, and
+// may end from any stage. Users see kQueued as QUEUED, kEnded as FINISHED, FAILED or CANCELLED, and
+// those between as RUNNING.
 enum class JobStage {
   kQueued,      // waits for slots, nodes or servers
-  kStarting,    // StartNode sent, waits for NodeReady of all nodes, then for servers
-  kMeasuring,   // MeasureLink sent, waits for LinkMeasured of all nodes
-  kInstalling,  // InstallJob sent, waits for JobInstalled of all servers
-  kTraining,    // RunNode sent, waits for NodeFinished of all nodes
+  kStarting,    // StartNode sent; waits for NodeReady of all nodes, then for servers
+  kMeasuring,   // MeasureLink sent; waits for LinkMeasured of all nodes
+  kInstalling,  // InstallJob sent; waits for JobInstalled of all servers
+  kTraining,    // RunNode sent; waits for NodeFinished of all nodes
   kEnded,
 };
 
-// Concludes who holds one running job up, and keeps what that follows from. Pure: time comes in
-// with the calls.
+// Concludes who blocks one running job, and keeps the evidence. Pure: time comes in with the calls.
 class JobWaits {
  public:
   JobActivity& activity() { return activity_; }
   const JobActivity& activity() const { return activity_; }
-  // The newest conclusion, the longest wait first.
+  // The newest conclusion, longest wait first.
   const std::vector<proto::Wait>& list() const { return waits_; }
   // The node that hangs, by the same conclusion.
   const std::optional<HungNode>& hung() const { return hung_; }
-  // When ObserveStage first saw the stage that it saw last.
+  // When the current stage was first observed by ObserveStage.
   absl::Time stage_since() const { return stage_since_; }
 
   void ObserveStage(JobStage stage, absl::Time now);
   // Updates the conclusion; returns the lines to log.
   std::vector<std::string> Update(const JobScene& scene, const proto::JobStatus& status,
                                   const DiagnosisTiming& timing, absl::Time now);
-  // Does what Membership::Excuse does.
+  // See Membership::Excuse.
   void Excuse(absl::Duration gap, absl::Time now);
 
  private:
@@ -73,14 +72,14 @@ class JobWaits {
   absl::Time stage_since_;
 };
 
-// One job: its stage, what is stored of it, its nodes and servers, and what they have reported. The
-// stage changes by the Begin methods and by End only, which keep what users see in step with it.
+// One job: its stage, its stored state, its nodes and servers, and their reports. The stage changes
+// only through the Begin methods and End, which keep the status that users see consistent with it.
 class JobEntry {
  public:
-  // `resume_dir`: the checkpoints that it resumes from; empty: none.
+  // `resume_dir`: the folder of the checkpoint to resume from; empty: none.
   static JobEntry Submitted(JobId id, uint64_t token, uint64_t cluster, const proto::Job& job,
                             const std::string& resume_dir, absl::Time now);
-  // Makes the entry after a restart of the coordinator; a running job's daemons are not present
+  // Restores the entry after a restart of the coordinator; a running job's daemons are not present
   // yet.
   static JobEntry Restored(const proto::StoredJob& stored);
 
@@ -95,11 +94,11 @@ class JobEntry {
   bool queued() const { return stage_ == JobStage::kQueued; }
   bool running() const { return !queued() && !ended(); }
   bool ended() const { return stage_ == JobStage::kEnded; }
-  bool all_ready() const;  // of those that begin with it
+  bool all_ready() const;  // all nodes that the job starts with
   bool is_elastic() const { return IsElastic(job()); }
   // Returns whether it continues without nodes that die. Such a job is elastic, too.
   bool drops_lost() const { return DropsLost(job()); }
-  // Returns whether nodes may join it, and leave it by plan.
+  // Returns whether nodes may join it and leave it as planned.
   bool has_joiners() const { return is_elastic() && !drops_lost(); }
   bool is_ring() const { return job().exchange() == proto::Job::RING; }
   bool on_gpus() const { return job().device() == proto::Job::GPU; }
@@ -110,43 +109,41 @@ class JobEntry {
   absl::Span<const JobNode> nodes() const { return nodes_; }
   absl::Span<JobNode> nodes() { return absl::MakeSpan(nodes_); }
   const std::vector<JobServer>& servers() const { return servers_; }
-  // The server holds copies of the job from now on.
+  // The server holds copies of the job's shards from now on.
   void AddServer(JobServer server) { servers_.push_back(std::move(server)); }
-  // Returns whether it was one of the job's.
+  // Returns whether the server was one of the job's.
   bool RemoveServer(const std::string& daemon);
-  JobNode* NodeOn(const std::string& daemon);      // null: plays none
-  JobServer* ServerOn(const std::string& daemon);  // null: holds none of its shards
+  JobNode* NodeOn(const std::string& daemon);      // null: the daemon has no node of it
+  JobServer* ServerOn(const std::string& daemon);  // null: the daemon holds none of its shards
   std::set<std::string> server_names() const;
-  // The first node of those that take part, which measures and writes for all. REQUIRES: it has
-  // nodes.
+  // The first participating node, which measures and writes for all. REQUIRES: it has nodes.
   const JobNode& leader() const;
-  // How many ranks hold slots, or are to be begun again.
+  // Returns how many ranks hold slots, or are to be restarted.
   uint32_t held_ranks() const;
 
-  // Lays the job out over worker nodes: the view, and the nodes in the status. REQUIRES: queued().
+  // Lays the job out over worker nodes: sets the view, and the nodes in the status. REQUIRES:
+  // queued().
   void SetView(const std::vector<RankBlock>& blocks);
-  // Takes the servers in: the placement, and the shards in the status. REQUIRES: kStarting.
-  // `backups`: by the job's shard; empty: there are none. They lie on `servers`, too, of which the
-  // placement is made of the first.
+  // Sets the placement, and the shards in the status. REQUIRES: kStarting. `backups`: by the job's
+  // shard; empty: none. Backups lie on `servers`, too; the placement covers the first of `servers`.
   void SetPlacement(const JobPlacement& placement, const std::vector<ServerShards>& servers,
                     const std::vector<std::optional<BackupPlace>>& backups = {});
-  // Brings what is stored and shown of a node in step with it, after it was replaced, or has joined
-  // or left the job.
+  // Updates the stored and shown state of a node that was replaced, or has joined or left the job.
   void StoreNode(const JobNode& node);
-  // The node's place is free: nobody takes it, and nobody waits for it.
+  // Vacates the node: nobody takes its place, and nobody waits for it.
   void MakeAbsent(JobNode* node);
-  // Has the status say that the nodes change; `ranks` make the steps from then on.
+  // Shows in the status that the nodes change; `ranks` ranks make the steps from then on.
   void ShowChange(const proto::ViewChange& change, uint32_t ranks, const std::string& reason,
                   absl::Time now);
-  // Takes layout, samples, steps, run directory and the program's optimizer from the nodes'
-  // answers, which completes the job. REQUIRES: all_ready(). Errors: InvalidArgument naming the
-  // nodes that differ, or the job's field that does not go with what they say.
+  // Completes the job from the nodes' answers: layout, samples, steps, run directory and the
+  // program's optimizer. REQUIRES: all_ready(). Errors: InvalidArgument naming the nodes that
+  // differ, or the field of the job that conflicts with their answers.
   absl::Status TakeLayout();
 
-  // A change of the nodes that is on its way, where nodes may join and leave the job.
+  // The pending change of the nodes, in jobs that nodes may join and leave.
   ViewAgreement& agreement() { return agreement_; }
   const ViewAgreement& agreement() const { return agreement_; }
-  // An all-reduce that continues without nodes that have died.
+  // The pending ring of an all-reduce that continues without nodes that died.
   RingAgreement& ring() { return ring_; }
   const RingAgreement& ring() const { return ring_; }
 
@@ -154,40 +151,40 @@ class JobEntry {
   MetricsMerge& metrics() { return metrics_; }
   const MetricsMerge& metrics() const { return metrics_; }
   RankStates& rank_states() { return states_; }
-  // Waits of the job, and what causes them.
+  // Who blocks the job, and the evidence.
   JobWaits& waits() { return waits_; }
   const JobWaits& waits() const { return waits_; }
-  // Checkpoints of this attempt, and until it trains of the one before.
+  // Checkpoints of this attempt; until it trains, those of the previous attempt.
   CheckpointLedger& ledger() { return ledger_; }
-  // The record that the manifests of the ledger's checkpoints have.
+  // The record that goes into the manifests of the ledger's checkpoints.
   const std::string& ledger_record() const { return ledger_record_; }
-  // Has those manifests say what the record says now of who takes part.
+  // Updates that record with the current participants.
   void RenewLedgerRecord();
 
-  // Why the job does without some servers; empty: it has all.
+  // Why some servers are left out; empty: none is.
   void SetLeftOut(const std::string& why) { left_out_ = why; }
 
-  // The transitions. Each REQUIRES one of the stages that its comment names.
+  // The transitions. Each REQUIRES one of the stages in its comment.
   void BeginStarting(absl::Time now);  // kQueued, with nodes
   void BeginMeasuring();               // kStarting
   void BeginInstalling();              // kStarting
   void BeginTraining(absl::Time now);  // kStarting, kMeasuring, kInstalling
-  // Ends the job as FINISHED, FAILED or CANCELLED, whose `reason` the user sees; from all stages
-  // but kEnded.
+  // Ends the job as FINISHED, FAILED or CANCELLED with a `reason` that the user sees; from any
+  // stage but kEnded.
   void End(proto::JobState state, const std::string& reason, absl::Time now);
 
-  // Puts a job that runs, or is about to, back into the queue, for its next attempt: daemons that
-  // still speak of this one are not heard.
+  // Puts a running or starting job back into the queue for its next attempt. Messages about the
+  // previous attempt are ignored from then on.
   void Requeue(const std::string& reason, const std::string& new_secret, absl::Time now);
 
   // Returns whether the job writes checkpoints or resumes from one.
   bool has_checkpoints() const { return job().has_checkpoint() || !stored_.resume().dir().empty(); }
-  // Returns whether the job may start only once its checkpoint has been looked for.
+  // Returns whether the job may start only after the search for its checkpoint.
   bool awaits_checkpoint() const {
     return queued() && has_checkpoints() && !stored_.resume().is_settled();
   }
 
-  // Brings progress and steps in the status up to date.
+  // Refreshes progress and steps in the status.
   void RefreshProgress();
   // Returns the status as users see it now.
   proto::JobStatus Shown() const;
@@ -199,10 +196,10 @@ class JobEntry {
   void SetBackups(const std::vector<ServerShards>& servers,
                   const std::vector<std::optional<BackupPlace>>& backups);
   void BeginLedger();
-  // Returns the clock of a finished job's last checkpoint; 0: there is none, or it is not known.
+  // Returns the clock of a finished job's last checkpoint; 0: none, or unknown.
   uint64_t LastCheckpoint() const;
   MetricsMerge MakeMetrics() const;
-  // Has servers install the change that a coordinator before this one has decided, and told nobody.
+  // Makes servers install the change that a previous coordinator decided but announced to nobody.
   void GoOnWithChange();
 
   JobStage stage_ = JobStage::kQueued;
@@ -217,7 +214,7 @@ class JobEntry {
   JobWaits waits_;
   CheckpointLedger ledger_;
   std::string ledger_record_;
-  // The coordinator was away when parts of checkpoints may have been told.
+  // Reports of checkpoint parts may have been lost while the coordinator was away.
   bool has_missed_parts_ = false;
 };
 

@@ -179,7 +179,7 @@ void JobLife::OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time 
     return commands_->SendMeasure(*entry, *node);
   }
   if (entry->stage() != JobStage::kTraining || !holds) return;
-  // For a node that was replaced, earlier processes have reported.
+  // For a replaced node, earlier processes have reported.
   const bool is_known_to_run =
       node->incarnation() == 1 && entry->metrics().HasReported(node->first_rank());
   if (!is_known_to_run) commands_->SendRun(*entry, *node);

@@ -17,11 +17,11 @@
 
 namespace strata::server {
 
-// The steps of one job from its start to its end: each changes the entry's stage, saves it, tells
-// the daemons what to do and followers what happened. Owns nothing; the stage is the entry's.
+// The steps of one job from its start to its end. Each changes the entry's stage, saves it,
+// commands the daemons and informs followers. Owns nothing; the stage is the entry's.
 class JobLife {
  public:
-  // All outlive it. `new_secret`: see JobTable::Options.
+  // The arguments outlive this object. `new_secret`: see JobTable::Options.
   JobLife(std::function<std::string()> new_secret, JobPlacer* placer, DaemonCommands* commands,
           JobAnnouncer* announcer)
       : new_secret_(std::move(new_secret)),
@@ -31,43 +31,46 @@ class JobLife {
 
   // Starts the ranks on the workers of `blocks`. REQUIRES: entry->queued().
   void Start(const std::vector<RankBlock>& blocks, JobEntry* entry, absl::Time now);
-  // Places the job and installs it on its servers, or lets it wait for servers. REQUIRES:
+  // Places the job and installs it on its servers, or makes it wait for servers. REQUIRES:
   // kStarting, entry->all_ready().
   void Install(JobEntry* entry, absl::Time now);
-  // Lets the nodes train. REQUIRES: as JobEntry::BeginTraining.
+  // Starts training on the nodes. REQUIRES: as JobEntry::BeginTraining.
   void Train(JobEntry* entry, absl::Time now);
-  // Fails the job with a reason for the user, or puts it back into the queue where it asks to
-  // resume by itself and may. `is_death`: a process or a daemon of it was lost, so nothing says
-  // that the job cannot be started: one that has never trained may resume, too. REQUIRES:
+  // Fails the job with a reason for the user, or puts it back into the queue if it asks to resume
+  // by itself and may. `is_death`: a process or daemon was lost, so the failure does not show that
+  // the job cannot start; even a job that has never trained may resume then. REQUIRES:
   // !entry->ended().
   void Fail(const std::string& reason, JobEntry* entry, absl::Time now, bool is_death = false);
-  // The checkpoint that the job resumes from is damaged, in words: puts it back into the queue,
-  // to resume from the one before. REQUIRES: entry->running(), and that it resumed from one.
+  // The checkpoint that the job resumed from is damaged; `damage` describes it. Puts the job back
+  // into the queue to resume from the one before. REQUIRES: entry->running(), and that it resumed
+  // from one.
   void GoOnFromEarlier(const std::string& damage, JobEntry* entry, absl::Time now);
-  // The job waits to resume, but the checkpoint that it was to pass over as damaged is whole: tries
-  // again where it may resume by itself, else fails it. REQUIRES: entry->queued().
+  // The job waits to resume, but the checkpoint that it was to skip as damaged is whole. Tries
+  // again if it may resume by itself, else fails it. REQUIRES: entry->queued().
   void FailWithoutCheckpoint(const std::string& reason, JobEntry* entry, absl::Time now);
-  // Ends the job and has its daemons let go of it. REQUIRES: as JobEntry::End.
+  // Ends the job and makes its daemons release it. REQUIRES: as JobEntry::End.
   void End(proto::JobState state, const std::string& reason, JobEntry* entry, absl::Time now);
 
-  // The daemon of a node that has not finished is back. `holds`: it runs the node. What was on its
-  // way when the line broke may be lost, and is said again; what the daemon said, it says again.
+  // The daemon of an unfinished node is back. `holds`: it still runs the node. Messages may have
+  // been lost with the connection, so the coordinator sends its commands again; the daemon repeats
+  // its reports by itself.
   void OnNodeBack(bool holds, JobNode* node, JobEntry* entry, absl::Time now);
 
-  // Saves a job that must be saved before its daemons are told; false: it has failed instead.
+  // Saves a job before its daemons are commanded; returns false if that failed, and the job with
+  // it.
   bool SaveOrFail(JobEntry* entry, absl::Time now);
 
  private:
-  // Notes that the job has failed and resumes from its newest checkpoint, after a while.
+  // Notes that the job failed and resumes from its newest checkpoint after a delay.
   void NoteRestart(const std::string& reason, JobEntry* entry, absl::Time now);
-  // Puts the job back into the queue, and has its daemons let go of it.
+  // Puts the job back into the queue, and makes its daemons release it.
   void StartOver(const std::string& reason, JobEntry* entry, absl::Time now);
   void InstallOnServers(const PlacementChoice& choice, const std::vector<ServerShards>& others,
                         JobEntry* entry, absl::Time now);
   void InstallOnRing(JobEntry* entry, absl::Time now);
-  // Tells the records of what the ranks have reported, complete or not.
+  // Announces the records of the ranks' remaining reports, complete or not.
   void FlushRecords(JobEntry* entry, absl::Time now);
-  // Has the daemons let go of the job.
+  // Makes the daemons release the job.
   void TellToRelease(absl::Span<const JobNode> nodes, const std::vector<JobServer>& servers,
                      JobId job, const std::string& reason);
   const std::function<std::string()> new_secret_;

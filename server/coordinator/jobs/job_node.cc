@@ -16,14 +16,14 @@
 namespace strata::server {
 namespace {
 
-// All transitions that a node may make; some leave it in its state.
+// Returns whether a transition is legal; some keep the node in its state.
 bool MayGo(NodeState from, NodeState to) {
   switch (from) {
     case NodeState::kVacant:
       return to == NodeState::kJoins;
     case NodeState::kJoins:
       return to == NodeState::kReadyToJoin || to == NodeState::kVacant;
-    case NodeState::kReadyToJoin:  // its worker may say again that it is ready
+    case NodeState::kReadyToJoin:  // its worker may repeat that it is ready
       return to == NodeState::kReadyToJoin || to == NodeState::kWaitsForChange ||
              to == NodeState::kVacant;
     case NodeState::kStarts:
@@ -42,8 +42,8 @@ std::string NameFirstRank(const JobNode& node) {
   return absl::StrFormat("rank %d (node %d, %s)", node.first_rank(), node.node(), node.daemon());
 }
 
-// Returns whether it makes the job's last step, for all that is known: it does not leave before,
-// nor come after.
+// Returns whether, as far as known, it makes the job's last step: it does not leave before it, nor
+// join after it.
 bool MakesTheLast(const JobNode& node) {
   if (!node.takes_part()) return false;
   if (!node.steps_made()) return !node.leaves_at();
@@ -53,7 +53,7 @@ bool MakesTheLast(const JobNode& node) {
 
 constexpr size_t kNcclIdBytes = 128;
 
-// Returns in words how two layouts differ; empty when they do not.
+// Describes how two layouts differ; empty: they do not.
 std::string Difference(const proto::Layout& a, const proto::Layout& b) {
   for (int i = 0; i < std::min(a.segments_size(), b.segments_size()); ++i) {
     const proto::Segment& left = a.segments(i);
@@ -72,12 +72,12 @@ std::string Difference(const proto::Layout& a, const proto::Layout& b) {
              : absl::StrFormat("%d and %d elements", a.elements(), b.elements());
 }
 
-// Returns the optimizer that the node's program names.
+// Returns the optimizer of the node's program, as text.
 std::string Named(const proto::NodeReady& node) {
   return node.has_optimizer() ? OptimizerText(node.optimizer()) : "none";
 }
 
-// Returns in words how what two nodes are about to train differs; empty when it does not.
+// Describes how the training of two nodes differs; empty: it does not.
 std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
   if (a.samples_per_epoch() != b.samples_per_epoch()) {
     return absl::StrFormat("%d and %d samples per epoch", a.samples_per_epoch(),
@@ -119,7 +119,7 @@ std::string Difference(const proto::NodeReady& a, const proto::NodeReady& b) {
   return Difference(a.layout(), b.layout());
 }
 
-// Returns the first field that is a function of epochs, with its verb; empty when there is none.
+// Returns the first field that is a function of epochs, with its verb; empty: none.
 std::string NeedsEpochs(const proto::Job& job, bool says_rates) {
   const proto::Schedule& schedule = job.schedule();
   const bool has_shape =
@@ -131,8 +131,8 @@ std::string NeedsEpochs(const proto::Job& job, bool says_rates) {
   return job.push().warmup_epochs() > 0 ? "push.warmup_epochs needs" : "";
 }
 
-// Returns the field of a job that would change tensors that become means, or lose parts of them, as
-// ValidateJob refuses it with model.batch_norm: LAST_BATCH; empty when there is none.
+// Returns the field of a job that would change averaged tensors, or lose parts of them, as
+// ValidateJob refuses it with model.batch_norm: LAST_BATCH; empty: none.
 std::string ChangesAveraged(const proto::Job& job) {
   if (job.consistency().lazy().local_steps() > 0) return "consistency.lazy.local_steps";
   if (job.consistency().async().has_elastic()) return "consistency.async.elastic";
@@ -146,7 +146,7 @@ std::string ChangesAveraged(const proto::Job& job) {
   return "";
 }
 
-// Checks a valid layout, which is a program's own. Errors: InvalidArgument naming tensor and field.
+// Checks a program's own valid layout. Errors: InvalidArgument naming tensor and field.
 absl::Status CheckAveraged(const proto::Job& job, const proto::Layout& layout) {
   const std::string field = ChangesAveraged(job);
   if (field.empty()) return absl::OkStatus();
@@ -333,13 +333,13 @@ absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_step
   };
   proto::Job job = record.job();
   proto::Optimizer named = node.info().optimizer();
-  // The record's optimizer is the program's with the limit that the job had set.
+  // The record's optimizer is the program's with the job's limit.
   if (named.clip_norm() == 0) named.set_clip_norm(job.optimizer().clip_norm());
   absl::Status same = TakeProgramOptimizer(node.info().has_optimizer() ? &named : nullptr,
                                            node.info().says_rates(), &job);
   if (same.ok()) same = ValidateLayout(node.info().layout());
   if (!same.ok()) return refuse(same.message());
-  proto::NodeReady of_job = node.info();  // what the record does not say is the node's own matter
+  proto::NodeReady of_job = node.info();  // fields missing in the record are up to the node
   *of_job.mutable_layout() = record.layout();
   of_job.set_samples_per_epoch(record.samples_per_epoch());
   of_job.set_total_steps(total_steps);

@@ -19,44 +19,44 @@ namespace strata::server {
 
 // The state of a node of a job. JobNode has the transitions.
 enum class NodeState {
-  kVacant,          // nobody plays it, and nobody waits for it
-  kJoins,           // its processes start; no change that was decided has it
-  kReadyToJoin,     // they are ready; a change is to add it
-  kStarts,          // takes part; its processes start, or it waits for a worker that starts them
-  kWaitsForChange,  // they are ready, and run once a change of the nodes is installed
-  kReady,           // they are ready; while the job trains: told to run
-  kFinished,        // they have ended their part of the job
+  kVacant,          // no daemon has it, and nobody waits for it
+  kJoins,           // its processes start; no decided change includes it
+  kReadyToJoin,     // its processes are ready; a change is to add it
+  kStarts,          // participates; its processes start, or it waits for a worker to start them
+  kWaitsForChange,  // its processes are ready, and run once a change of the nodes is installed
+  kReady,           // its processes are ready; while the job trains: told to run
+  kFinished,        // its processes have finished their part of the job
 };
 
-// One logical node of a job and the worker daemon that plays it. Its state changes by the verbs
-// only, each of which REQUIRES a legal transition.
+// One logical node of a job and the worker daemon that runs it. Its state changes only through the
+// transitions below, each of which REQUIRES that it is legal.
 class JobNode {
  public:
   // A node of a job that is about to start on `daemon`; empty: vacant.
   static JobNode Laid(uint32_t node, const proto::LogicalNode& logical, const std::string& daemon);
-  // The node as the coordinator knows it after its restart; its daemon is not back yet. REQUIRES:
-  // the job runs.
+  // Restores a node after a restart of the coordinator; its daemon is not back yet. REQUIRES: the
+  // job runs.
   static JobNode Restored(const proto::StoredJob& stored, int index);
 
   uint32_t node() const { return node_; }
   uint32_t first_rank() const { return first_rank_; }
   uint32_t ranks() const { return ranks_; }
-  // One more each time its processes are started again.
+  // Incremented each time its processes are started again.
   uint32_t incarnation() const { return incarnation_; }
   // Empty: vacant, or lost and waiting for another worker.
   const std::string& daemon() const { return daemon_; }
-  const proto::NodeReady& info() const { return info_; }  // once its processes are ready
+  const proto::NodeReady& info() const { return info_; }  // set once its processes are ready
   // Links of an all-reduce, once measured.
   const std::optional<proto::LinkMeasured>& link() const { return link_; }
-  // The steps that its ranks made, once they make no more; and those that one of them has
-  // published, at least.
+  // The number of steps that its ranks made, once they have stopped; and the least number of steps
+  // that its ranks have published.
   const std::optional<uint64_t>& steps_made() const { return steps_made_; }
   uint64_t steps() const { return steps_; }
 
   NodeState state() const { return state_; }
   bool absent() const { return state_ == NodeState::kVacant; }
   bool joins() const { return state_ == NodeState::kJoins || state_ == NodeState::kReadyToJoin; }
-  // Returns whether it makes the job's steps, or will once it is started again.
+  // Returns whether it makes the job's steps, or will once it is restarted.
   bool takes_part() const { return !absent() && !joins(); }
   // While training: whether its newest incarnation has been told to run.
   bool ready() const { return state_ == NodeState::kReady || state_ == NodeState::kFinished; }
@@ -69,15 +69,14 @@ class JobNode {
 
   // Returns whether its processes replace others that died.
   bool replaced() const { return replaced_; }
-  // The first step that it makes (0: it was there from the start), and the step before which it
-  // leaves.
+  // The first step that it makes (0: present from the start), and the step before which it leaves.
   uint64_t joined_at() const { return joined_at_; }
   const std::optional<uint64_t>& leaves_at() const { return leaves_at_; }
-  // The step in which its processes last ended by themselves.
+  // The step in which its processes last exited by themselves.
   const std::optional<uint64_t>& died_at_step() const { return died_at_step_; }
-  // Why an all-reduce continues without it, until a change of the nodes says so.
+  // Why an all-reduce continues without it, until a change of the nodes records that.
   const std::string& dropped() const { return dropped_; }
-  // Workers to prefer and to avoid when it is started again; empty: none.
+  // Workers to prefer and to avoid when it is restarted; empty: none.
   const std::string& takes_first() const { return takes_first_; }
   const std::string& takes_last() const { return takes_last_; }
   // Since when it waits for a worker, and why it has none.
@@ -85,14 +84,14 @@ class JobNode {
   const std::string& waits_for() const { return waits_for_; }
   // False after a restart of the coordinator, until its daemon is back.
   bool present() const { return present_; }
-  // Since when its daemon, back again, does not hold the job and has not said how it ended there.
+  // Since when its daemon has been back without the job and without saying how the job ended there.
   absl::Time missing_since() const { return missing_since_; }
 
   // "worker w2 (node 1, ranks 2 to 3)"
   std::string Describe() const;
   // "node 1 (ranks 2 to 3)"
   std::string DescribeAlone() const;
-  // Returns true if a message is about its newest processes. Older daemons send no incarnation,
+  // Returns whether a message is about its newest processes. Older daemons send no incarnation,
   // which means the first.
   template <typename Message>
   bool IsMeant(const Message& message) const {
@@ -109,15 +108,15 @@ class JobNode {
   void WaitForChange();                           // kStarts -> kWaitsForChange
   void Run();                                     // kStarts, kWaitsForChange -> kReady
   void Finish();                                  // kReady -> kFinished
-  // Its processes are lost: the next incarnation waits for a worker. It takes part, and has not
-  // finished -> kStarts.
+  // Its processes are lost; the next incarnation waits for a worker. From any participating state
+  // but kFinished -> kStarts.
   void Lose(absl::Time now);
   // Nobody takes its place. Any but kFinished -> kVacant.
   void Vacate();
 
-  // ---- what is known of it ----
+  // ---- other facts ----
 
-  // A worker starts the processes that it waits for. REQUIRES: waits_for_worker().
+  // A worker starts the processes of the node. REQUIRES: waits_for_worker().
   void BeginOn(const std::string& daemon);
   void WaitFor(const std::string& why) { waits_for_ = why; }
   void SetInfo(const proto::NodeReady& message) { info_ = message; }
@@ -130,9 +129,9 @@ class JobNode {
   void SetDropped(const std::string& why) { dropped_ = why; }
   void Prefer(const std::string& worker) { takes_first_ = worker; }
   void Avoid(const std::string& worker) { takes_last_ = worker; }
-  // Its daemon is back; missing_since: InfiniteFuture: it holds the job.
+  // Its daemon is back. missing_since: InfiniteFuture if it holds the job.
   void ComeBack(absl::Time missing_since);
-  // Does what Membership::Excuse does.
+  // See Membership::Excuse.
   void Excuse(absl::Duration gap, absl::Time now);
 
  private:
@@ -161,36 +160,36 @@ class JobNode {
   absl::Time missing_since_ = absl::InfiniteFuture();
 };
 
-// Checks that nodes make the same number of steps, as far as is known; those that leave before the
-// last step, or would only come after it, are of no account. Errors: InvalidArgument: one that has
-// made its last continues or has made less or more than another; names a rank of each.
+// Checks that nodes make the same number of steps, as far as is known. Ignores nodes that leave
+// before the last step or would only join after it. Errors: InvalidArgument: a node that has
+// finished made a different number of steps than another, or another continues; names a rank of
+// each.
 absl::Status CheckEqualSteps(absl::Span<const JobNode> nodes);
 
 // A server of a job.
 struct JobServer {
   std::string daemon;
-  std::vector<uint32_t> job_shards;  // the job's index of each of its shards; kNoShard: none
+  std::vector<uint32_t> job_shards;  // the job's index of each of its shards; kNoShard: unused
   std::vector<proto::OwnBackup> backups;
   bool installed = false;
   bool present = true;
 };
 
-// Checks that the nodes' answers describe one training. REQUIRES: nodes, all ready. Errors:
+// Checks that the nodes' answers describe the same training. REQUIRES: nodes, all ready. Errors:
 // InvalidArgument naming the nodes that differ, the tensor and the field.
 absl::Status CheckNodesAgree(absl::Span<const JobNode> nodes);
 
-// Checks that a node that takes another's place is about to train what the others of the job do.
+// Checks that a replacement node is about to train the same as the job's other nodes.
 // `total_steps`: see StoredJob. REQUIRES: it is ready. Errors: InvalidArgument naming the node, the
 // tensor and the field.
 absl::Status CheckTakesPlace(const proto::JobRecord& record, uint64_t total_steps,
                              const JobNode& node);
 
-// Checks that what all nodes train goes with the job's settings, which its program has completed.
-// Errors: InvalidArgument naming the tensor and the field, or what the job's schedule lacks.
+// Checks that the nodes' answers fit the job's settings, which its program has completed. Errors:
+// InvalidArgument naming the tensor and the field, or what the job's schedule lacks.
 absl::Status CheckFitsJob(const proto::Job& job, const JobNode& node);
 
-// Checks the id by which NCCL's ranks meet, which the first node of them gives. Errors:
-// InvalidArgument.
+// Checks the NCCL unique id, which the first node supplies. Errors: InvalidArgument.
 absl::Status CheckNcclId(const JobNode& node, const std::string& id);
 
 }  // namespace strata::server

@@ -100,7 +100,7 @@ JobPlacer::Verdict JobPlacer::Choose(const JobEntry& entry, absl::Time now) {
 absl::Status JobPlacer::Place(const PlacementChoice& choice,
                               const std::vector<ServerShards>& others, JobEntry* entry) const {
   STRATA_REQUIRE(entry->all_ready());
-  // Nodes that join may come from anywhere.
+  // Nodes may join from any host.
   if (entry->has_joiners() || !IsOnOneHost({}, *entry)) {
     const absl::Status may = AllowForeignTraffic(protection_(), entry->job());
     if (!may.ok()) return may;
@@ -133,7 +133,7 @@ absl::Status JobPlacer::Place(const PlacementChoice& choice,
     backups = *std::move(places);
   }
   entry->SetPlacement(*placement, servers, backups);
-  // A message that is too long would end the line to its daemon.
+  // An oversized message would end the daemon's connection.
   const proto::JobRecord& record = entry->stored().record();
   if (const uint64_t bytes = record.ByteSizeLong(); bytes > kJobRecordBytesMax) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -168,7 +168,7 @@ JobPlacer::NewBackup JobPlacer::PlaceOneBackup(const JobEntry& entry, ShardId sh
   for (const ServerShards& server : ListShards(reached_->ByAll(workers, now).reached)) {
     if (server.daemon == beside) host = HostOf(server);
   }
-  if (host.empty() && !beside.empty()) {  // who could fill another one?
+  if (host.empty() && !beside.empty()) {  // is there a server to fill another one from?
     made.why = absl::StrCat("server ", beside, " is not there now");
     return made;
   }
@@ -267,12 +267,12 @@ absl::Status PlaceRing(JobEntry* entry) {
   proto::Ring* ring = record->mutable_ring();
   ring->Clear();
   for (const JobNode& node : entry->nodes()) ring->add_endpoints(node.info().endpoint());
-  // Alone there is nothing to choose by.
+  // A single node has nothing to choose by.
   ring->set_algorithm(nodes > 1 ? entry->job().all_reduce().algorithm() : proto::AllReduce::RING);
   const proto::JobRecord& from = entry->stored().resume().from();
   const bool is_measured = ring->algorithm() == proto::AllReduce::AUTO && record->has_resume();
   if (is_measured && static_cast<uint32_t>(from.view().nodes_size()) == nodes) {
-    // Sums in another order would have other bits.
+    // Another order of summation would give other bits.
     ring->set_algorithm(from.ring().algorithm());
   }
   return absl::OkStatus();

@@ -21,19 +21,19 @@
 namespace strata::server {
 
 // Decides which servers hold a job whose nodes are ready, and lays its chunks out over them. Pure;
-// owns since when each job waits for servers.
+// owns the time since which each job has waited for servers.
 class JobPlacer {
  public:
   struct Verdict {
     enum class Kind {
-      kPlaced,  // on `choice`; `left_out` says why not on some servers
+      kPlaced,  // on `choice`; `left_out` says why some servers are not used
       kWaits,   // for `reason`
       kFails,   // for `reason`
     };
     Kind kind = Kind::kPlaced;
     std::string reason;
     PlacementChoice choice;
-    std::vector<ServerShards> others;  // that all nodes reach, too
+    std::vector<ServerShards> others;  // other servers that all nodes reach
     std::string left_out;
   };
 
@@ -46,18 +46,18 @@ class JobPlacer {
         membership_(membership),
         reached_(reached) {}
 
-  // Chooses servers that all nodes reach and that fit the job's wish, once it is known which those
-  // are. Those that come back from a break, or have just joined, are waited for, but not for long.
+  // Chooses servers that all nodes reach and that fit the job's wish, once reachability is known.
+  // Waits briefly for servers that are reconnecting or have just joined.
   // REQUIRES: entry.needs_servers(), entry.all_ready().
   Verdict Choose(const JobEntry& entry, absl::Time now);
-  // Lays the chunks out over the servers of `choice`, which may be none; second copies, where the
+  // Lays the chunks out over the servers of `choice`, which may be empty, and the backups, if the
   // job wants them, over these and `others`. REQUIRES: kStarting, entry.all_ready(). Errors:
-  // InvalidArgument and FailedPrecondition for the user, after which the job is to fail.
+  // InvalidArgument and FailedPrecondition for the user; the job must fail then.
   absl::Status Place(const PlacementChoice& choice, const std::vector<ServerShards>& others,
                      JobEntry* entry) const;
-  // Chooses where a shard of a running job gets another copy: a place on one of `servers`, which
-  // all of its nodes reach, none of `passed_over`, and on another host than the server `beside`
-  // (empty: on any). None: nowhere now, and `why`.
+  // Chooses the place for another copy of a running job's shard: on one of `servers` that all of
+  // its nodes reach, outside `passed_over`, and on another host than the server `beside` (empty:
+  // any host). If there is no place now, `why` says so.
   struct NewBackup {
     std::optional<BackupPlace> place;
     std::vector<ServerShards> servers;
@@ -68,20 +68,20 @@ class JobPlacer {
   // Lays a ring out over the nodes. REQUIRES and errors: as Place.
   absl::Status PlaceOnRing(JobEntry* entry) const;
 
-  // Does what Membership::Excuse does.
+  // See Membership::Excuse.
   void Excuse(absl::Duration gap, absl::Time now);
   // The job has ended.
   void Forget(JobId job) { waits_since_.erase(job); }
 
  private:
-  // As ReachedServers, without those that are being drained.
+  // Like ReachedServers, without servers that are being drained.
   ReachedServers::Common Usable(const std::vector<std::string>& workers, absl::Time now) const;
   std::vector<NodeHost> LocateNodes(absl::Span<const JobNode> nodes) const;
-  // Gives the job one connection per peer where all nodes and `servers` share a host and its
-  // memory: where all payloads go by reference, headers alone need no second connection.
+  // Gives the job one connection per peer if all nodes and `servers` share a host and its memory:
+  // all payloads go by reference then, and headers alone need no second connection.
   void SettleConnections(const std::vector<ServerShards>& servers, JobEntry* entry) const;
 
-  // The hosts of its nodes and of `servers`, where they are known to be one.
+  // Returns whether its nodes and `servers` are known to be on one host.
   bool IsOnOneHost(const std::vector<ServerShards>& servers, const JobEntry& entry) const;
 
   const absl::Duration patience_;
@@ -98,8 +98,8 @@ absl::Status CheckRing(const JobEntry& entry);
 // entry->all_ready(). Errors: InvalidArgument, for the user.
 absl::Status PlaceRing(JobEntry* entry);
 
-// Writes the algorithm that is faster on the slowest of the measured links into record and
-// status. REQUIRES: all nodes' links are measured.
+// Writes the algorithm that is faster on the slowest measured link into record and status.
+// REQUIRES: all nodes' links are measured.
 void ChooseRingAlgorithm(JobEntry* entry);
 
 }  // namespace strata::server

@@ -14,8 +14,8 @@
 namespace strata::server {
 namespace {
 
-// A node that goes on from state of its own has the ranks that it had; nodes that may come and go
-// keep none.
+// A node that resumes from its own state keeps its number of ranks; nodes that may join and leave
+// do not.
 RankWish WishOf(const JobEntry& entry) {
   RankWish wish = ToRankWish(entry.job());
   const proto::JobRecord& from = entry.stored().resume().from();
@@ -27,8 +27,8 @@ RankWish WishOf(const JobEntry& entry) {
   return wish;
 }
 
-// Returns what the job can begin with, best first: one whose nodes may leave continues with what
-// there is, once it has begun.
+// Returns what the job can start with, best first: a job whose nodes may leave resumes with what
+// there is, once it has started.
 std::vector<RankWish> WishesOf(const JobEntry& entry) {
   std::vector<RankWish> wishes = {WishOf(entry)};
   if (!entry.is_elastic() || !entry.stored().resume().has_trained()) return wishes;
@@ -50,7 +50,7 @@ SpareWish WishOf(const JobNode& node, const JobEntry& entry) {
   return wish;
 }
 
-// Returns the workers that could play a node of the job, and play none.
+// Returns the workers that could run a node of the job, and run none yet.
 std::vector<WorkerSlots> WithoutThoseOf(const JobEntry& entry, std::vector<WorkerSlots> workers) {
   std::erase_if(workers, [&](const WorkerSlots& worker) {
     if (worker.protocol != entry.protocol()) return true;
@@ -152,7 +152,7 @@ std::vector<WorkerSlots> JobQueue::Workers() const {
     const proto::Register& registration = daemon->registration;
     if (registration.role() != proto::WORKER || registration.stands_in()) continue;
     const bool draining = membership_->IsDraining(registration.name());
-    // One whose connection has just ended takes no new job until it is back.
+    // A worker whose connection has just ended takes no new job until it is back.
     const bool takes_more = daemon->session != SessionId() && !draining;
     workers.push_back(SlotsOf(*daemon, takes_more));
     if (draining) workers.back().alive = false;
@@ -195,7 +195,7 @@ SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, cons
   const bool is_last = !worker.daemon.empty() && worker.daemon == node.takes_last();
   if (worker.waits_for_reach || (!worker.daemon.empty() && !is_last)) return worker;
   std::vector<WorkerSlots> stand_ins = WithoutThoseOf(entry, queue.StandIns());
-  // Nothing counts the failures there: one after another would try for ever.
+  // Failures there are not counted: trying one after the other would never end.
   const bool has_failed =
       std::any_of(stand_ins.begin(), stand_ins.end(),
                   [&](const WorkerSlots& one) { return one.daemon == node.takes_last(); });

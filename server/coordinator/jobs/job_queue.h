@@ -14,18 +14,18 @@
 
 namespace strata::server {
 
-// Decides which queued job may start, and on which workers. Pure; owns when a worker has last
-// joined, and reads the jobs, which are the table's.
+// Decides which queued job may start, and on which workers. Pure; owns the time when a worker last
+// joined; reads the jobs, which the table owns.
 //
-// The queue is first in, first out: a job that waits for slots which running jobs hold holds up all
-// later ones. Only a job that waits for nodes or servers which are not there lets others pass.
+// The queue is first in, first out: a job that waits for slots held by running jobs blocks all
+// later ones. Only a job that waits for absent nodes or servers lets others pass.
 class JobQueue {
  public:
   struct Verdict {
     enum class Kind {
       kStarts,  // on `blocks`
-      kWaits,   // for `reason`, if any is given, and lets later jobs pass
-      kBlocks,  // waits for `reason`, and later jobs behind it
+      kWaits,   // for `reason`, if given; lets later jobs pass
+      kBlocks,  // for `reason`; later jobs wait behind it
       kFails,   // for `reason`
     };
     Kind kind = Kind::kWaits;
@@ -38,22 +38,22 @@ class JobQueue {
   JobQueue(absl::Duration settle_after, const std::map<JobId, JobEntry>* jobs,
            const Membership* membership, const ReachedServers* reached);
 
-  // A worker that was not there before has joined.
+  // A worker that was not a member has joined.
   void OnWorkerJoined(absl::Time now) { worker_joined_at_ = now; }
-  // Does what Membership::Excuse does.
+  // See Membership::Excuse.
   void Excuse(absl::Duration gap, absl::Time now);
 
-  // `may_return`: daemons of before the coordinator's restart may still come back. REQUIRES:
+  // `may_return`: daemons from before the coordinator's restart may still come back. REQUIRES:
   // entry.queued(), and no earlier job blocks the queue.
   Verdict Decide(const JobEntry& entry, bool may_return, absl::Time now) const;
-  // Returns what each worker has free now, but for those that only stand in.
+  // Returns the free slots of each worker, without stand-ins.
   std::vector<WorkerSlots> Workers() const;
-  // The same of those that stand in, and are there.
+  // The same for connected stand-ins.
   std::vector<WorkerSlots> StandIns() const;
 
  private:
   WorkerSlots SlotsOf(const Daemon& daemon, bool takes_more) const;
-  // REQUIRES: the job, with what it wishes, fits on `workers`.
+  // REQUIRES: `wish` fits on `workers`.
   Verdict StartWhereReached(const RankWish& wish, const JobEntry& entry,
                             const std::vector<WorkerSlots>& workers, absl::Time now) const;
 
@@ -64,13 +64,13 @@ class JobQueue {
   absl::Time worker_joined_at_ = absl::InfinitePast();
 };
 
-// Chooses a worker for a node of a running job, which plays no other node of it, and does not only
-// stand in; for one that trains, none where it has failed before.
+// Chooses a worker for a node of a running job: one that runs no other node of the job and is not a
+// stand-in. A node that trains does not return to a worker where it failed before.
 SpareWorker FindWorker(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                        const ReachedServers& reached, absl::Time now);
-// The same for one that has died: where no worker has room, or none but the one where it failed,
-// one that stands in is chosen, of those that have the slots free the one that has most; none once
-// the node has failed where one stands in.
+// Like FindWorker, for a node that died. If no worker has room, or only the one where it failed, a
+// stand-in is chosen: of those with enough free slots the one that has most. None once the node has
+// failed on a stand-in.
 SpareWorker FindWorkerOrStandIn(const JobNode& node, const JobEntry& entry, const JobQueue& queue,
                                 const ReachedServers& reached, absl::Time now);
 

@@ -34,7 +34,7 @@ JobScene::Phase ShownPhase(JobStage stage) {
   }
 }
 
-// Nothing is known yet of a daemon that has not come back since the coordinator's start.
+// A daemon that has not come back since the coordinator's start counts as heard at that start.
 absl::Time HeardAt(const Membership& membership, const std::string& daemon, absl::Time now) {
   const Daemon* found = membership.Find(daemon);
   return found == nullptr ? now : found->heard_at;
@@ -127,7 +127,7 @@ void JobReports::OnRankReport(const std::string& daemon, const proto::RankReport
                               JobEntry* entry, absl::Time now) {
   const JobNode* node = entry->NodeOn(daemon);
   if (node == nullptr || entry->stage() != JobStage::kTraining) return;
-  if (!node->ready()) return;  // of processes that are about to be gone
+  if (!node->ready()) return;  // from processes that are about to exit
   const uint32_t rank = report.rank();
   if (rank < node->first_rank() || rank >= node->first_rank() + node->ranks()) return;
   announcer_->TellReport(entry->id(), report);
@@ -150,7 +150,7 @@ void JobReports::OnNodeActivity(const std::string& daemon, const proto::NodeActi
 void JobReports::OnCounters(const std::string& daemon, const proto::JobCounters& counters,
                             JobEntry* entry, absl::Time now) {
   if (counters.nodes_size() > entry->stored().record().view().nodes_size()) return;
-  // Only of shards that the placement gives this daemon.
+  // Only shards that the placement gives this daemon.
   for (proto::JobShardStatus& shard : *entry->status().mutable_shards()) {
     if (shard.daemon() != daemon || shard.shard() != counters.shard()) continue;
     if (entry->running()) {
@@ -161,7 +161,7 @@ void JobReports::OnCounters(const std::string& daemon, const proto::JobCounters&
         shard.counters().SerializeAsString() != counters.counters().SerializeAsString();
     if (!changed) return;
     *shard.mutable_counters() = counters.counters();
-    // The last ones may come after the job's end.
+    // The last reports may come after the job's end.
     if (entry->ended()) announcer_->Save(*entry).IgnoreError();  // repeated
   }
 }
@@ -179,7 +179,7 @@ void JobReports::OnNodeMemory(const std::string& daemon, const proto::NodeActivi
                               JobEntry* entry) {
   for (proto::JobNodeStatus& node : *entry->status().mutable_nodes()) {
     if (node.daemon() != daemon || node.node() != activity.node()) continue;
-    // An aggregator that has not spoken yet says nothing of its memory.
+    // An aggregator that has not reported yet says nothing about its memory.
     if (activity.memory_bytes() > 0) node.set_memory_bytes(activity.memory_bytes());
     node.set_memory_limit_bytes(activity.memory_limit_bytes());
     if (activity.gpu_memory_bytes() > 0) node.set_gpu_memory_bytes(activity.gpu_memory_bytes());
@@ -193,7 +193,7 @@ void JobReports::UpdateWaits(JobEntry* entry, absl::Time now) {
   entry->waits().ObserveStage(entry->stage(), now);
   const std::vector<std::string> lines = entry->waits().Update(
       DescribeScene(*entry, *membership_, now), entry->stored().status(), timing_, now);
-  // Followers see each wait grow, and that it is over.
+  // Followers see each wait grow, and end.
   if (had_waits || !entry->waits().list().empty()) announcer_->AddNews(entry->id());
   for (const std::string& line : lines) announcer_->Warn(line);
 }

@@ -12,28 +12,28 @@
 
 namespace strata::server {
 
-// Takes in what daemons report of a job: its metrics, counters, activity and memory; and concludes
-// from that who holds it up. Owns nothing: what was reported is the entry's.
+// Takes in daemons' reports about a job (metrics, counters, activity and memory) and concludes who
+// blocks it. Owns nothing: the reports are kept in the entry.
 class JobReports {
  public:
   // `membership` and `announcer` outlive it.
   JobReports(DiagnosisTiming timing, const Membership* membership, JobAnnouncer* announcer)
       : timing_(timing), membership_(membership), announcer_(announcer) {}
 
-  // Each method leaves a report alone that speaks of what the daemon does not have of the job.
+  // Each method ignores reports about parts of the job that the daemon does not have.
   void OnRankReport(const std::string& daemon, const proto::RankReport& report, JobEntry* entry,
                     absl::Time now);
   void OnNodeActivity(const std::string& daemon, const proto::NodeActivity& activity,
                       JobEntry* entry, absl::Time now);
   void OnCounters(const std::string& daemon, const proto::JobCounters& counters, JobEntry* entry,
                   absl::Time now);
-  // Take in what a shard or a node holds of the daemon's memory.
+  // Record the memory that a shard or a node uses on the daemon.
   void OnShardMemory(const std::string& daemon, const proto::JobCounters& counters,
                      JobEntry* entry);
   void OnNodeMemory(const std::string& daemon, const proto::NodeActivity& activity,
                     JobEntry* entry);
 
-  // Updates who holds the job up. REQUIRES: entry->running().
+  // Updates who blocks the job. REQUIRES: entry->running().
   void UpdateWaits(JobEntry* entry, absl::Time now);
 
  private:

@@ -189,7 +189,7 @@ void JobTable::StartQueued(absl::Time now) {
   }
   const bool may_return = is_restart_ && now - started_at_ < options_.restart_patience;
   const JobEntry* blocker = nullptr;
-  // Before jobs that have not begun.
+  // Before jobs that have not started.
   for (auto& [id, entry] : jobs_) {
     if (replacer_.PlaceWaiting(may_return, &entry, now) && blocker == nullptr) blocker = &entry;
   }
@@ -197,7 +197,7 @@ void JobTable::StartQueued(absl::Time now) {
   UserSlots slots(options_.slots_of_user, jobs_);
   for (auto& [id, entry] : jobs_) {
     if (!entry.queued() || HoldsBack(&entry, now)) continue;
-    // It holds nobody up: what it waits for is its own user's.
+    // It blocks nobody else: it waits only for jobs of its own user.
     if (const std::string why = slots.WhyWaits(entry); !why.empty()) {
       announcer_.SetReason(why, &entry);
       continue;
@@ -250,7 +250,7 @@ void JobTable::OnLinkMeasured(const std::string& daemon, const proto::LinkMeasur
   JobEntry* entry = FindRunning(message);
   JobNode* node = entry == nullptr ? nullptr : entry->NodeOn(daemon);
   if (node == nullptr || entry->stage() != JobStage::kMeasuring || node->link()) return;
-  // The rate is to be divided by.
+  // The rate is used as a divisor.
   if (!(message.bytes_per_s() > 0) || !(message.latency_us() >= 0)) return;
   node->SetLink(message);
   const bool all_measured = std::all_of(entry->nodes().begin(), entry->nodes().end(),
@@ -338,7 +338,7 @@ JobEntry* JobTable::FindRunning(uint32_t job) {
   return it == jobs_.end() || !it->second.running() ? nullptr : &it->second;
 }
 
-// ---- what workers say of their nodes ----
+// ---- workers' reports about their nodes ----
 
 template <typename Message>
 JobNode* JobTable::FindNode(const std::string& daemon, const Message& message, JobEntry** entry) {
@@ -416,7 +416,7 @@ void JobTable::OnNodeFailed(const std::string& daemon, const proto::NodeFailed& 
   const bool names_daemon = absl::StrContains(message.reason(), daemon);
   const std::string reason =
       names_daemon ? message.reason() : absl::StrCat(node->Describe(), ": ", message.reason());
-  // A node that joins is given weights of now.
+  // A joining node gets current weights.
   if (message.is_damaged() && entry->stored().record().has_resume() && !node->joins()) {
     life_.GoOnFromEarlier(reason, entry, now);
   } else if (node->finished() || (entry->drops_lost() && !message.is_death())) {
@@ -488,7 +488,7 @@ void JobTable::TakeMemory(const std::string& daemon, const proto::Heartbeat& hea
   }
 }
 
-// ---- daemons that come, go or are drained ----
+// ---- daemons that join, leave or are drained ----
 
 void JobTable::OnJoined(const Daemon& daemon, bool returned, absl::Time now) {
   const std::string& name = daemon.registration.name();
@@ -534,7 +534,7 @@ void JobTable::StopUnwanted(const Daemon& daemon) {
 void JobTable::OnServerBack(bool holds, JobServer* server, JobEntry* entry, absl::Time now) {
   server->present = true;
   if (!server->installed) {
-    commands_.SendInstall(*entry, *server);  // one of the two, or the answer, may be lost
+    commands_.SendInstall(*entry, *server);  // a command or the answer may be lost
   } else if (!holds) {
     keeper_.OnServerLost(
         server->daemon,
@@ -571,7 +571,7 @@ void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
     } else if (!node.present() && is_late) {
       LoseNode({not_back(node.Describe())}, &node, entry, now);
     }
-    if (!entry->running()) return;  // nor does it have those nodes any more
+    if (!entry->running()) return;  // nor does it still have those nodes
   }
   if (!is_late) return;
   std::vector<std::string> late;
@@ -584,7 +584,7 @@ void JobTable::FailIfGone(JobEntry* entry, absl::Time now) {
   }
 }
 
-// Its daemon has been heard for long enough to have said how the job ended there.
+// Returns whether its daemon has been back long enough to have reported how the job ended there.
 bool JobTable::IsMissing(const JobNode& node) const {
   const Daemon* daemon = membership_->Find(node.daemon());
   return daemon != nullptr && daemon->heard_at - node.missing_since() >= options_.missing_grace;
@@ -631,7 +631,7 @@ void JobTable::TellDrain(const std::string& daemon, proto::DrainReply* reply) co
 
 namespace {
 
-// All that a job had written is of no use.
+// Drops the shown checkpoints: all that the job had written is useless.
 void ShowThatItStartsOver(JobEntry* entry) {
   if (!entry->status().has_checkpoints()) return;
   proto::CheckpointStatus* shown = entry->status().mutable_checkpoints();
@@ -643,7 +643,7 @@ void ShowThatItStartsOver(JobEntry* entry) {
   shown->clear_newest_bytes();
 }
 
-// Later ones of the job itself are of no use any more.
+// Later checkpoints of the job itself are useless now.
 void ShowNewest(const Manifest& manifest, uint64_t step, proto::CheckpointStatus* shown) {
   if (shown->newest_step() <= step) return;
   shown->set_newest_step(step);
@@ -653,8 +653,8 @@ void ShowNewest(const Manifest& manifest, uint64_t step, proto::CheckpointStatus
   shown->set_newest_bytes(bytes);
 }
 
-// Members of a namespace are told of its own jobs, those of the default one of all that are of no
-// namespace that is known.
+// Members of a namespace may see the names of its own jobs; those of the default one the names of
+// all jobs without a known namespace.
 NamedJobs NamedFor(const JobEntry& reader, const std::map<JobId, JobEntry>& jobs) {
   const std::string& tenant = reader.stored().status().tenant();
   NamedJobs named{.all_but = tenant.empty()};
@@ -665,7 +665,7 @@ NamedJobs NamedFor(const JobEntry& reader, const std::map<JobId, JobEntry>& jobs
   return named;
 }
 
-// Between looks into a store that does not answer.
+// Interval between searches in a store that does not answer.
 constexpr absl::Duration kLookEvery = absl::Seconds(5);
 
 }  // namespace
@@ -708,7 +708,7 @@ absl::Status JobTable::CheckFolderIsFree(const proto::Job& job, const Submitter&
 bool JobTable::HoldsBack(JobEntry* entry, absl::Time now) {
   const proto::StoredResume& resume = entry->stored().resume();
   if (!entry->awaits_checkpoint()) return absl::FromUnixMillis(resume.not_before_ms()) > now;
-  // A manifest that is being written may make one more.
+  // A manifest that is being written may add a checkpoint.
   Look& look = looks_[entry->id()];
   if (look.is_under_way || look.again_at > now || entry->ledger().is_keeping()) return true;
   look.is_under_way = true;
@@ -807,7 +807,7 @@ absl::Status JobTable::TakeCheckpoint(const CheckpointFound& found, JobEntry* en
   return absl::OkStatus();
 }
 
-// Also of a job that has ended: the last one that it wrote tells where it stood.
+// Also for an ended job: its last checkpoint tells where it stopped.
 void JobTable::OnCheckpointPart(const std::string& daemon, const proto::CheckpointPart& part,
                                 absl::Time now) {
   const auto it = jobs_.find(JobId(part.job_id()));

@@ -18,10 +18,10 @@ bool IsSame(const proto::LogProcess& a, const proto::LogProcess& b) {
 }
 
 constexpr size_t kErrorBytesMax = 400;
-// For all readings: one of the logs of many workers has more under way than kBytesPerReadingMax.
+// For all readings: one reading of many workers has more than kBytesPerReadingMax under way.
 constexpr size_t kBytesMax = 256 << 20;
 
-// The text's beginning, of whole characters.
+// Returns the beginning of the text, in whole characters.
 std::string Cut(const std::string& text) {
   if (text.size() <= kErrorBytesMax) return text;
   size_t end = kErrorBytesMax;
@@ -193,7 +193,7 @@ std::optional<proto::LogLines> LogReadings::Take(uint64_t id) {
   const uint32_t bytes = static_cast<uint32_t>(CostOf(queued.lines.lines()));
   open.queued -= bytes;
   open.owed += bytes;
-  // A message for every few bytes would be as much again as those.
+  // A message for every few bytes would cost as much as the bytes.
   const bool is_due = open.queued == 0 || open.owed >= reading.credit / 2;
   if (open.stream != 0 && open.owed > 0 && is_due) {
     proto::LogWanted wanted;
@@ -304,7 +304,7 @@ bool LogPlaces::IsWanted(const proto::JobNodeStatus& node) const {
 std::vector<std::string> LogPlaces::News(const proto::JobStatus& job) {
   std::vector<std::string> news;
   for (const proto::JobNodeStatus& node : job.nodes()) {
-    // A job that waits to go on has none.
+    // A job that waits to resume has none.
     if (node.daemon().empty() || !IsWanted(node)) continue;
     const auto [at, is_new] = workers_.try_emplace(node.node(), node.daemon());
     if (!is_new && at->second == node.daemon()) continue;

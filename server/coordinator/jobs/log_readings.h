@@ -16,9 +16,9 @@
 
 namespace strata::server {
 
-// The readers of logs, and what workers are told of them. A worker may have as many bytes of lines
-// under way as it has credit, and gets credit back only for what the user has taken, so that one
-// who takes nothing holds kBytesPerReadingMax here and has the workers wait.
+// The readers of logs, and the requests to workers for them. A worker may have at most its credit
+// in bytes of lines under way. Credit is returned only for lines that the user has taken, so a
+// reader that takes nothing holds at most kBytesPerReadingMax here and makes the workers wait.
 //
 // Pure. Threads: one at a time.
 class LogReadings {
@@ -26,44 +26,45 @@ class LogReadings {
   static constexpr size_t kReadingsPerUserMax = 64;
   static constexpr size_t kReadingsMax = 1024;
   static constexpr uint32_t kBytesPerReadingMax = 256 << 10;
-  // Bytes of credit that a part costs besides its lines: many short ones take room, too.
+  // Credit that a part costs besides its lines, in bytes, because many short parts take room, too.
   static constexpr uint32_t kPartBytes = 256;
-  // Credit of each worker, however many there are: a line always fits.
+  // Credit of each worker, however many there are: enough for any line.
   static constexpr uint32_t kCreditBytesMin = 32 << 10;
 
-  // The logs that one worker reads.
+  // The logs that one worker reads for a reading.
   struct Share {
-    std::string worker;       // its name
+    std::string worker;       // worker name
     std::string where;        // "worker w2 (host)"
-    std::string cannot = {};  // where it offers nothing: why, of itself; empty: it is not there
-    proto::LogsBegin begin;   // without credit
+    std::string cannot = {};  // why the worker can read nothing, by its own account; empty: it is
+                              // not connected
+    proto::LogsBegin begin;   // the request, without credit
   };
   struct ToWorker {
     uint64_t stream = 0;
     proto::LogWanted wanted;
   };
 
-  // A worker offers to read. A later stream of the same worker takes the place of an earlier one.
+  // A worker offers to read logs. A later stream of the same worker replaces an earlier one.
   void OnOffered(uint64_t stream, const std::string& worker);
   void OnStreamGone(uint64_t stream);
-  // A part for a reading that has ended was under way, and is dropped. One that sends what it
-  // was not asked for, or more than it may, is asked no more in this reading.
+  // Handles a part from a worker. A part for a reading that has ended is dropped. A worker that
+  // sends what was not requested, or more than its credit, is excluded from the reading.
   void OnPart(uint64_t stream, proto::LogPart part);
 
-  // A user looks at logs. Returns the reading; workers that are not there are errors in it.
-  // Errors: ResourceExhausted: too many readings of this user, or of all.
+  // A user starts to read logs. Returns the reading; workers that are not connected appear as
+  // errors in it. Errors: ResourceExhausted: too many readings of this user, or in total.
   absl::StatusOr<uint64_t> Begin(const std::string& user, const std::vector<Share>& shares);
-  // Returns what to show next; nullopt: nothing has come.
+  // Returns what to show next; nullopt: nothing yet.
   std::optional<proto::LogLines> Take(uint64_t reading);
   // Returns whether Take has something, or IsDone.
   bool HasNews(uint64_t reading) const;
-  // Nothing comes any more, and all was taken.
+  // Returns whether nothing more will come and all was taken.
   bool IsDone(uint64_t reading) const;
-  // A follower reads to the end of what is there.
+  // Followers read to the end of the existing logs.
   void OnJobEnded(uint64_t reading);
   void End(uint64_t reading);
 
-  // Returns what to send since the last call, in order.
+  // Returns the messages to send since the last call, in order.
   std::vector<ToWorker> Outgoing() { return std::exchange(outgoing_, {}); }
 
  private:
@@ -72,22 +73,23 @@ class LogReadings {
     size_t share = 0;
   };
   struct OpenShare {
-    uint64_t stream = 0;  // 0: nothing comes from it any more
+    uint64_t stream = 0;  // 0: nothing more comes from it
     std::string where;
     std::vector<proto::LogProcess> processes;  // that have not ended
-    uint32_t credit = 0;                       // that the worker has
-    uint32_t owed = 0;                         // taken by the user, and not given back yet
+    uint32_t credit = 0;                       // credit that the worker has
+    uint32_t owed = 0;                         // taken by the user, but not returned to the worker
+                                               // yet
     uint32_t queued = 0;                       // bytes that the user has not taken
   };
   struct Reading {
     std::string user;
     std::vector<OpenShare> shares;
     std::deque<Queued> queue;
-    uint32_t credit = 0;  // of each share at first
+    uint32_t credit = 0;  // each share's initial credit
   };
 
   void Send(uint64_t stream, uint64_t reading, proto::LogWanted wanted);
-  // Ends all processes of the share with this error; `why`: after where it is.
+  // Ends all processes of the share with this error; `why` follows the location.
   static void Fail(Reading* reading, size_t share, const std::string& why);
   static void FailWith(Reading* reading, size_t share, const std::string& text);
 
@@ -100,24 +102,25 @@ class LogReadings {
 // "rank 3", "aggregator of node 1".
 std::string TextOf(const proto::LogProcess& process);
 
-// A job whose logs somebody reads, as the coordinator knows it.
+// A job whose logs are being read, as the coordinator knows it.
 struct LogScene {
   proto::JobStatus job;
   proto::ListNodesReply daemons;
-  bool wants_daemons = true;  // else they are left out, as they take a while
+  bool wants_daemons = true;  // otherwise daemons' logs are left out, as they take a while
 };
 
-// Which worker is to read which of the logs that are wanted: each is where the process runs, or ran
-// last. Errors: FailedPrecondition: the job has not begun; InvalidArgument: it has no such process.
+// Returns which worker is to read which of the requested logs: the one where the process runs, or
+// ran last. Errors: FailedPrecondition: the job has not begun; InvalidArgument: it has no such
+// process.
 absl::StatusOr<std::vector<LogReadings::Share>> SharesOf(const LogScene& scene,
                                                          const proto::ReadLogs& wanted);
 
-// Where a job's nodes are while somebody follows their logs, who is shown those of the workers that
-// had the nodes at first. Pure.
+// Tracks the nodes of a job whose logs are followed. A follower reads from the workers that had the
+// nodes at first. Pure.
 class LogPlaces {
  public:
   LogPlaces(const proto::JobStatus& job, const proto::ReadLogs& wanted);
-  // Returns a line for each node that continues elsewhere, or has joined, since the last call.
+  // Returns a line for each node that has moved or joined since the last call.
   std::vector<std::string> News(const proto::JobStatus& job);
 
  private:

@@ -11,9 +11,9 @@
 namespace strata::server {
 namespace {
 
-// A rank that runs ahead of the slowest by more windows than this closes the oldest ones.
+// A rank that is ahead of the slowest by more windows than this closes the oldest ones.
 constexpr size_t kWindowsMax = 4096;
-// A program that has ever new names fills no memory; their records have them all.
+// Limits memory if a program keeps inventing names; its records have them all.
 constexpr size_t kValuesShownMax = 32;
 
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
@@ -35,7 +35,7 @@ void AddCounts(const proto::NodeCounters& more, proto::NodeCounters* sum) {
 
 constexpr size_t kShownMax = 256;
 
-// An item of one rank and of another one.
+// An item of one rank and of another.
 struct Side {
   uint32_t rank;
   const proto::StateItem& item;
@@ -83,8 +83,8 @@ std::vector<proto::MetricsRecord> MetricsMerge::Add(const proto::RankReport& rep
   if (has_learnt_epochs_ && report.epochs() > 0) epochs_ = report.epochs();
   if (report.local_steps_total() > 0) local_total_ = report.local_steps_total();
   if (report.final() && report.end_step() <= report.first_step()) {
-    // No window of steps, only a measurement. The first rank measures the final model; the others
-    // have nothing to add.
+    // A measurement without a window of steps. The first rank measures the final model; the others
+    // add nothing.
     if (Measures(report.rank(), report.end_step()) && !final_.has_value()) final_ = report;
   } else if (report.end_step() == report.first_step() &&
              (report.has_test_accuracy() || report.has_test_loss() || !report.values().empty())) {
@@ -102,7 +102,7 @@ bool MetricsMerge::IsNewMeasurement(const proto::RankReport& report) {
   }
   if (report.end_step() < measured_step_) return false;
   if (report.end_step() > measured_step_) measured_names_.clear();
-  // A program may measure one thing after the other; what was told before is told again.
+  // A program may measure one thing after another; earlier values are repeated.
   bool is_new = report.has_test_accuracy() && measured_names_.insert("test_accuracy").second;
   is_new |= report.has_test_loss() && measured_names_.insert("test_loss").second;
   for (const auto& [name, value] : report.values()) is_new |= measured_names_.insert(name).second;
@@ -149,7 +149,7 @@ void MetricsMerge::Take(proto::RankReport report) {
   windows_[report.end_step()][report.rank()] = report;
 }
 
-// It may have no window left to report, so what its last process had not reported counts from now.
+// It may have no window left to report, so the unreported steps of its last process count from now.
 void MetricsMerge::Begin(Rank* rank, uint64_t step) {
   if (step <= StepsOf(*rank)) return;
   if (rank->newest.has_value()) AddMissed(StepsOf(*rank), step, *rank->newest, rank);
@@ -184,7 +184,7 @@ void MetricsMerge::SettleSteps(proto::RankReport* report) {
   const bool begins_anew = std::exchange(rank.begins_anew, false) || !rank.newest.has_value();
   const uint64_t first = report->first_step(), steps = report->end_step() - first;
   if (first < known) {
-    // The rest of a window that was begun again with a process: the steps before were reported.
+    // The rest of a window in which the process was restarted: the earlier steps were reported.
     const double share = static_cast<double>(report->end_step() - known) / steps;
     report->set_samples(report->samples() * (report->end_step() - known) / steps);
     report->set_loss_sum(report->loss_sum() * share);
@@ -194,7 +194,7 @@ void MetricsMerge::SettleSteps(proto::RankReport* report) {
     return;
   }
   // Windows that were merged before a restart of the coordinator, steps before a checkpoint, or
-  // what a process had not reported when it died: as many samples per step as in this one.
+  // steps that a process had not reported when it died: assume this window's samples per step.
   if (begins_anew && first > known) AddMissed(known, first, *report, &rank);
 }
 
@@ -296,7 +296,7 @@ proto::MetricsRecord MetricsMerge::Merge(const Window& window, double elapsed_s)
     if (report.has_test_loss()) record.set_test_loss(report.test_loss());
     if (report.has_node()) AddCounters(report, &record, &overlap);
     if (report.final()) record.set_final(true);
-    // The first rank's stay.
+    // The first rank's values win.
     record.mutable_values()->insert(report.values().begin(), report.values().end());
   }
   samples_merged_ += samples + TakeMissedSamples(end_step);
@@ -322,7 +322,7 @@ void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRe
   const proto::NodeCounters& now = report.node();
   const proto::NodeCounters before = std::exchange(it->second, now);
   if (first && report.first_step() > first_step_)
-    return;  // what came before this window is not known
+    return;  // nothing is known before this window
   record->set_bytes_pushed(record->bytes_pushed() +
                            Difference(now.bytes_pushed(), before.bytes_pushed()));
   record->set_bytes_answered(record->bytes_answered() +
@@ -367,7 +367,7 @@ proto::Progress MetricsMerge::GetProgress() const {
         (report.end_step() - std::max(first_step_, rank.from));
     if (eta_s >= 0) {
       const double steps_left = Difference(total_steps_, StepsOf(rank));
-      // The rate of the whole run: one window's would jump.
+      // The rate of the whole run: that of one window would fluctuate.
       eta_s = std::max(eta_s, steps_left * rank.wall_s / rank.steps);
     }
   }

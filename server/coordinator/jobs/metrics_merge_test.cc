@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kSamplesPerEpoch = 1000;
 constexpr uint64_t kTotalSteps = 100;
 
-// A window in which a rank made ten samples a step, of loss 2.
+// A window in which a rank made ten samples a step, with loss 2.
 proto::RankReport Report(uint32_t rank, uint64_t first, uint64_t end) {
   proto::RankReport report;
   report.set_rank(rank);
@@ -68,7 +68,7 @@ TEST(MetricsMerge, WhatIsMeasuredLateIsARecordOfItsOwnWithoutSamples) {
   EXPECT_EQ(records[0].elapsed_s(), 2.5);
   EXPECT_EQ(merge.GetProgress().test_accuracy(), 0.75);
   EXPECT_EQ(merge.GetProgress().samples(), 200);
-  EXPECT_TRUE(merge.Add(measured, 9).empty());  // told again
+  EXPECT_TRUE(merge.Add(measured, 9).empty());  // repeated
   measured.set_rank(1);
   measured.set_first_step(6);
   measured.set_end_step(6);
@@ -108,7 +108,7 @@ TEST(MetricsMerge, ValuesWithoutStepsAreARecordOfTheirOwnOncePerNameAndStep) {
   EXPECT_EQ(merge.GetProgress().values().at("perplexity"), 12.5);
 }
 
-// A window of exchanges, by whose end the rank has made so many local steps.
+// A window of exchanges, by whose end the rank has made `steps` local steps.
 proto::RankReport LocalReport(uint32_t rank, uint64_t first, uint64_t end, uint64_t steps) {
   proto::RankReport report = Report(rank, first, end);
   report.set_local_steps(steps);
@@ -152,7 +152,7 @@ TEST(MetricsMerge, ExchangesStandForTheirLocalStepsWhereRanksDoNotSayThem) {
   EXPECT_EQ(merge.GetProgress().bytes_per_step(), 100);
 }
 
-// A measurement of rank 0, numbered as its process does.
+// A measurement of rank 0, with the number that its process gives it.
 proto::RankReport Measured(uint64_t step, uint64_t number, double value) {
   proto::RankReport report;
   report.set_first_step(step);
@@ -174,10 +174,10 @@ TEST(MetricsMerge, EachNumberedMeasurementIsARecordOnceAlsoOfTheSameNameAndStep)
   add(Measured(0, 1, 9));  // before the first step
   add(Measured(5, 2, 8));
   add(Measured(5, 3, 7));
-  for (const uint64_t repeated : {2, 3}) add(Measured(5, repeated, 1));  // the line broke
+  for (const uint64_t repeated : {2, 3}) add(Measured(5, repeated, 1));  // the connection broke
   add(Measured(5, 4, 7));
   EXPECT_EQ(merge.GetProgress().values().at("perplexity"), 7);
-  add(Measured(4, 5, 6));  // of weights that were kept
+  add(Measured(4, 5, 6));  // about weights that were kept
   EXPECT_EQ(merge.GetProgress().values().at("perplexity"), 7);
   const std::vector<std::pair<uint64_t, double>> each = {{0, 9}, {5, 8}, {5, 7}, {5, 7}, {4, 6}};
   EXPECT_EQ(told, each);
@@ -227,7 +227,7 @@ TEST(MetricsMerge, WhatIsHiddenIsTheExchangeInWhichNobodyWaited) {
   merge.Add(report(0, 20, 7, 1), 2);
   EXPECT_DOUBLE_EQ(merge.Add(report(1, 20, 9, 5), 2).at(0).hidden_share(), 0.75);
   EXPECT_EQ(merge.hidden_share(), 0.75);
-  // Waits outside of any exchange make it no less than nothing.
+  // Waits outside of any exchange do not make it negative.
   merge.Add(report(0, 30, 8, 9), 3);
   EXPECT_DOUBLE_EQ(merge.Add(report(1, 30, 10, 5), 3).at(0).hidden_share(), 0.0);
   merge.Add(report(0, 40, 8, 9), 4);
@@ -247,7 +247,7 @@ TEST(MetricsMerge, AFastRankMayRunAheadAndRecordsStayInOrder) {
   MetricsMerge merge = TwoRanks();
   for (uint64_t end = 10; end <= 30; end += 10) merge.Add(Report(0, end - 10, end), 1);
   EXPECT_EQ(merge.Add(Report(1, 0, 10), 1).at(0).step(), 10);
-  // A window that one rank never reports is closed by that rank's later one.
+  // A window that one rank never reports is closed by that rank's next one.
   const auto records = merge.Add(Report(1, 20, 30), 1);
   ASSERT_EQ(records.size(), 2);
   EXPECT_EQ(records[0].step(), 20);
@@ -355,7 +355,7 @@ TEST(MetricsMerge, EpochsThatARankLearnsOnTheWayShowHowFarItIsAndTheTimeLeft) {
   EXPECT_DOUBLE_EQ(progress.epoch(), 400 / 500.0);
   // Rank 0 made 200 samples in 10 s, rank 1 200 in 5 s.
   EXPECT_DOUBLE_EQ(progress.eta_s(), (4 * 500 - 400) / (20.0 + 40.0));
-  // A script that draws ahead of its steps shows no epoch after the last.
+  // A script that draws ahead of its steps never shows an epoch after the last.
   proto::RankReport ahead = Report(0, 20, 30);
   ahead.set_samples(5000);
   merge.Add(ahead, 3);
@@ -390,7 +390,7 @@ TEST(MetricsMerge, IgnoresRanksThatTheJobDoesNotHave) {
   EXPECT_TRUE(merge.Flush(1).empty());
 }
 
-// A job of 100 steps that goes on with step 60.
+// A job of 100 steps that resumes at step 60.
 MetricsMerge GoesOn() { return MetricsMerge(2, 5, kSamplesPerEpoch, kTotalSteps, 60); }
 
 TEST(MetricsMerge, AJobThatGoesOnHasMadeItsCheckpointsStepsBeforeAnythingIsReported) {
@@ -503,7 +503,7 @@ TEST(RankStates, WhatIsTooLargeIsNotKept) {
 
 // ---- ranks that are restarted ----
 
-// Rank 1 has reported until step 20 and was then made again from step 15 on.
+// Rank 1 has reported until step 20 and was then restarted at step 15.
 TEST(MetricsMergeReplace, StepsThatARankMakesAgainCountOnce) {
   MetricsMerge merge = TwoRanks();
   for (const uint64_t first : {0, 10}) {
@@ -533,7 +533,7 @@ TEST(MetricsMergeReplace, StepsThatNobodyReportsAnyMoreHaveAsManySamplesAsLaterO
   EXPECT_EQ(merge.GetProgress().samples(), 400);
 }
 
-// Rank 1 dies when it has made all its steps, of which the last window is reported at the very end.
+// Rank 1 dies after making all its steps; their last window is reported at the very end.
 TEST(MetricsMergeReplace, StepsThatWereMadeBeforeARankBeganAnewCountWhereItMakesNoMore) {
   MetricsMerge merge = TwoRanks();
   for (const uint32_t rank : {0, 1}) merge.Add(Report(rank, 0, 90), 1);
@@ -658,7 +658,7 @@ TEST(MetricsMergeViews, ARankMayComeBack) {
   EXPECT_EQ(records[0].samples(), 500);
 }
 
-// Three ranks made 50 steps, and one goes on.
+// Three ranks made 50 steps, and one continues.
 TEST(MetricsMergeViews, SamplesBeforeACheckpointAreThoseOfTheRanksOfThatTime) {
   MetricsMerge merge(3, 5, kSamplesPerEpoch, kTotalSteps, 50);
   merge.SetEarlier(150);

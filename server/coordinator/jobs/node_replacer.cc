@@ -20,7 +20,7 @@
 namespace strata::server {
 namespace {
 
-// Returns the newest of a node that was replaced.
+// Returns the newest replacement of a node.
 proto::ReplacementStatus* NewestOf(const JobNode& node, JobEntry* entry) {
   auto* const all = entry->status().mutable_replacements();
   const auto newest = std::find_if(all->rbegin(), all->rend(),
@@ -29,7 +29,7 @@ proto::ReplacementStatus* NewestOf(const JobNode& node, JobEntry* entry) {
   return &*newest;
 }
 
-// Returns the step that the node is known to be in, at least.
+// Returns the least step that the node is known to have reached.
 uint64_t KnownStep(const JobNode& node, const JobEntry& entry) {
   return std::max(node.steps(), entry.metrics().SlowestStep(node.first_rank(), node.ranks()));
 }
@@ -45,8 +45,8 @@ std::string TimeOf(absl::Time time) {
   return absl::FormatTime("%H:%M:%S UTC", time, absl::UTCTimeZone());
 }
 
-// Its processes have not begun to train when its worker is lost, too, or does not have the room
-// that it stands in with: that is no other death of the node.
+// Returns whether the replacement is still starting: its worker is lost, too, or a stand-in lacks
+// the room, before its processes train. That does not count as another death of the node.
 bool IsUnderWay(const NodeReplacer::Loss& loss, const JobNode& node, const Membership& membership) {
   const bool may_fail = !loss.is_own_end || membership.StandsIn(node.daemon());
   return node.replaced() && !node.ready() && may_fail;
@@ -64,8 +64,8 @@ std::string LostWithIt(const proto::Job& job) {
   return lost;
 }
 
-// Drops the oldest replacements beyond those that are kept, but for what counts: those of the last
-// hour, and the newest of each node.
+// Drops the oldest replacements beyond the limit, but keeps those that count: of the last hour, and
+// the newest of each node.
 void DropOld(absl::Time now, JobEntry* entry) {
   constexpr int kKept = 100;
   auto* const all = entry->status().mutable_replacements();
@@ -83,7 +83,7 @@ void DropOld(absl::Time now, JobEntry* entry) {
   }
 }
 
-// Says which nodes do not train, and why; empty: all do.
+// Describes which nodes do not train, and why; empty: all do.
 std::string DescribeReplaced(const Membership& membership, const JobEntry& entry) {
   std::vector<std::string> texts;
   for (const JobNode& node : entry.nodes()) {
@@ -168,8 +168,8 @@ void NodeReplacer::NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, ab
   shown->clear_to();
   DropOld(now, entry);
   if (loss.is_own_end && !is_under_way) node->SetDiedAt(KnownStep(*node, *entry));
-  // Only its processes are gone: its worker has room for it. Where they could not begin, or hung,
-  // another one may do better.
+  // Only its processes are gone, so its worker has room for it. If they failed to start, or hung,
+  // another worker may do better.
   const bool is_at_fault = !node->ready() || loss.hangs;
   node->Prefer(loss.is_own_end && !is_at_fault ? node->daemon() : "");
   if (loss.is_own_end && is_at_fault) node->Avoid(node->daemon());
@@ -260,7 +260,7 @@ void NodeReplacer::OnReady(const proto::NodeReady& message, JobNode* node, JobEn
   const absl::Status same =
       CheckTakesPlace(entry->stored().record(), entry->stored().total_steps(), *node);
   if (!same.ok()) return life_->Fail(std::string(same.message()), entry, now);
-  // It has promised nothing: it may begin clocks that are to have other nodes.
+  // It has promised nothing, so it could begin clocks of the changed set of nodes.
   if (!entry->agreement().is_installing()) return LetRun(node, entry, now);
   node->WaitForChange();
 }
@@ -285,8 +285,8 @@ void NodeReplacer::OnActivity(const proto::NodeActivity& activity, const JobNode
   if (activity.has_rejoined_step()) NoteStep(activity.rejoined_step(), node, entry);
 }
 
-// A rank says with which step it begins. A job of fast steps may be over before its nodes' activity
-// is told.
+// A rank's report says with which step it begins. A job of fast steps may end before its nodes
+// report activity.
 void NodeReplacer::OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry) {
   const bool only_says_where = report.first_step() == report.end_step() && !report.final() &&
                                !report.has_test_accuracy() && !report.has_test_loss() &&

@@ -18,22 +18,22 @@
 
 namespace strata::server {
 
-// The steps of a node that dies in a job that trains on without it (Job.replace): from its loss
-// until processes of its next incarnation train in its place. Where the job does not ask for that,
-// or may not, it fails. Owns what it has said of nodes in the status's reason, by job; what is
-// known of the node is the entry's.
+// Replaces a node that dies in a job that trains on without it (Job.replace): from the loss until
+// processes of its next incarnation train in its place. If the job does not ask for that, or may
+// not, it fails. Owns the text about nodes in the status's reason, by job; the state of a node is
+// the entry's.
 class NodeReplacer {
  public:
   struct Loss {
     std::string reason;  // names the node
-    // Its processes have ended by themselves: where they do that twice at one step, it is the job
-    // that is wrong.
+    // Its processes exited by themselves. If that happens twice in one step, the job itself is at
+    // fault.
     bool is_own_end = false;
-    bool is_death = true;  // a signal ended one of them, or they are gone with their worker
-    bool hangs = false;    // they have not ended: its worker is told to end them
+    bool is_death = true;  // a signal ended one of them, or they were lost with their worker
+    bool hangs = false;    // they have not exited: the worker is told to end them
   };
 
-  // All outlive it.
+  // The arguments outlive this object.
   NodeReplacer(const Membership* membership, const ReachedServers* reached, const JobQueue* queue,
                DaemonCommands* commands, JobAnnouncer* announcer, JobLife* life)
       : membership_(membership),
@@ -43,39 +43,39 @@ class NodeReplacer {
         announcer_(announcer),
         life_(life) {}
 
-  // Takes in what a coordinator before this one has said of nodes. REQUIRES: entry.running().
+  // Restores what a previous coordinator said about nodes. REQUIRES: entry.running().
   void Restore(const JobEntry& entry);
   void ForgetJob(JobId job) { said_.erase(job); }
 
-  // Begins the node again on a worker that has room for it, or else stands in, or lets it wait for
-  // one; else fails the job. The daemon that had it is told to stop it. REQUIRES: entry->running(),
-  // !node->finished().
+  // Restarts the node on a worker that has room for it, or else on a stand-in, or makes it wait for
+  // one; otherwise fails the job. The daemon that had it is told to stop it. REQUIRES:
+  // entry->running(), !node->finished().
   void OnLost(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
-  // Why that would fail the job, in words; empty: the node is begun again.
+  // Returns why OnLost would fail the job; empty: it would restart the node.
   std::string WhyNot(const Loss& loss, const JobNode& node, const JobEntry& entry,
                      absl::Time now) const;
-  // Does so with the node that hangs, by the newest conclusion, if there is one.
+  // Calls OnLost for the node that hangs by the newest conclusion, if there is one.
   void ReplaceHung(JobEntry* entry, absl::Time now);
-  // Begins nodes again that wait for a worker, where there is one now. Fails the job whose node has
-  // waited for too long, unless `may_return`: daemons of before the coordinator's restart may still
-  // come back. Returns whether whoever asks for slots is to wait behind the job.
+  // Restarts waiting nodes for which there is a worker now. Fails a job whose node has waited for
+  // too long, unless `may_return`: daemons from before the coordinator's restart may still come
+  // back. Returns whether later requests for slots must wait behind this job.
   bool PlaceWaiting(bool may_return, JobEntry* entry, absl::Time now);
-  // The newest processes of the node are ready: lets them train, once no change of the nodes is
+  // The node's newest processes are ready: lets them train, as soon as no change of the nodes is
   // being installed. REQUIRES: the entry trains, !node->ready().
   void OnReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry, absl::Time now);
-  // Does so now. REQUIRES: the same, and that it waits for that.
+  // Lets them train now. REQUIRES: as OnReady, and the node waits for that.
   void LetRun(JobNode* node, JobEntry* entry, absl::Time now);
-  // Take in from which step the node went on. REQUIRES: it speaks of its newest processes.
+  // Learn from which step the node continued. REQUIRES: the message is about its newest processes.
   void OnActivity(const proto::NodeActivity& activity, const JobNode& node, JobEntry* entry);
   void OnReport(const proto::RankReport& report, const JobNode& node, JobEntry* entry);
 
  private:
   struct Said {
     uint32_t attempt = 0;  // of the job
-    std::string reason;    // of nodes that are being replaced; empty: nothing
+    std::string reason;    // about nodes that are being replaced; empty: none
   };
 
-  // The result of a look for workers.
+  // The result of a search for workers.
   struct Look {
     std::vector<const JobNode*> begun;
     bool waits_for_slots = false;
@@ -84,11 +84,12 @@ class NodeReplacer {
 
   // Notes the step with which the node continues.
   void NoteStep(uint64_t step, const JobNode& node, JobEntry* entry);
-  // Writes down that the node is lost, and that nobody plays it.
+  // Records that the node is lost and has no daemon.
   void NoteLoss(const Loss& loss, JobNode* node, JobEntry* entry, absl::Time now);
   Look LookForWorkers(JobEntry* entry, absl::Time now) const;
   void TellDaemons(const std::vector<const JobNode*>& begun, const JobEntry& entry);
-  // Has the status's reason say which nodes do not train, and why. Returns whether it has changed.
+  // Updates the status's reason with the nodes that do not train, and why. Returns whether it
+  // changed.
   bool UpdateReason(JobEntry* entry);
 
   const Membership* const membership_;

@@ -69,7 +69,7 @@ absl::StatusOr<proto::FormRing> RingAgreement::Decide(uint64_t clock_before) con
   forming.set_nccl_id(heard_.begin()->second.nccl_id());
   forming.mutable_change()->set_number(number_);
   forming.mutable_change()->set_at_clock(from_clock);
-  // A mean of a step needs all nodes' sums of it, and the last one is made once all have it.
+  // A step's mean needs all nodes' sums, and the last one is made once all have it.
   if (behind <= (forming.is_over() ? 0 : 1)) return forming;
   return absl::InvalidArgumentError(absl::StrFormat(
       "node %d has made %d steps and node %d %d, %s", most->first, clock, least->first,

@@ -38,7 +38,7 @@ uint32_t CountRanks(const JobEntry& entry) {
   return ranks;
 }
 
-// Why nodes are gone that no change has named yet.
+// Returns why nodes are gone that no change has named yet.
 std::string WhyDropped(const JobEntry& entry) {
   std::vector<std::string> reasons;
   for (const JobNode& node : entry.nodes()) {
@@ -59,7 +59,7 @@ std::string DescribeDropped(const JobEntry& entry) {
       Counted(NodesLeft(entry).size(), "node"));
 }
 
-// Returns the nodes that are gone, though all changes so far have them.
+// Returns the nodes that are gone although all changes so far include them.
 std::vector<uint32_t> NotNamedYet(const JobEntry& entry, const Views& views) {
   std::vector<uint32_t> gone;
   for (const JobNode& node : entry.nodes()) {
@@ -117,7 +117,7 @@ void RingKeeper::GoOnWithout(const std::vector<Loss>& losses, JobEntry* entry, a
   }
   if (!NodesLeft(*entry).empty()) return Begin(entry, now);
   if (leads.node() == led) return life_->End(proto::FINISHED, "", entry, now);
-  // Nobody is left who could do what comes after the last step.
+  // Nobody is left for the work after the last step.
   life_->Fail(absl::StrCat(WhyDropped(*entry), "; all other nodes have finished"), entry, now);
 }
 
@@ -144,14 +144,14 @@ void RingKeeper::Step(JobEntry* entry, absl::Time now) {
   if (!Trains(*entry)) return;
   const proto::StoredJob& stored = entry->stored();
   if (!entry->ring().is_asking()) {
-    // A coordinator before this one has asked.
+    // A previous coordinator has asked.
     if (stored.view_proposed() > HighestViewNumber(stored.record())) Begin(entry, now);
     return;
   }
   std::vector<Loss> late;
   for (const uint32_t number : entry->ring().UnansweredSince(now - options_.ring_patience)) {
     JobNode* const node = &entry->nodes()[number];
-    if (!node->present()) continue;  // its worker is on its way back, and has a time of its own
+    if (!node->present()) continue;  // its worker is on its way back, with a deadline of its own
     late.push_back(
         {.node = node,
          .reason = absl::StrFormat("%s has not stopped its all-reduce within %s", node->Describe(),
@@ -211,7 +211,7 @@ void RingKeeper::Decide(JobEntry* entry, absl::Time now) {
   STRATA_REQUIRE(views->Add(*change).ok());
   *record->add_view_changes() = *change;
   *entry->mutable_stored()->mutable_ring() = *decided;
-  entry->mutable_stored()->set_view_told(change->number());  // no server is to have it first
+  entry->mutable_stored()->set_view_told(change->number());  // no server must have it first
   entry->ring().End();
   const uint32_t ranks = CountRanks(*entry);
   entry->status().set_ranks(ranks);

@@ -16,7 +16,7 @@ const proto::JobShardStatus& HomeOf(const JobEntry& entry, ShardId shard) {
   return entry.stored().status().shards(static_cast<int>(shard.value()));
 }
 
-// Returns whether the daemon should hold the second copy that it speaks of, or the next one.
+// Returns whether the daemon should hold the backup, or next backup, in its message.
 bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
               const JobEntry& entry) {
   return entry.stage() == JobStage::kTraining &&
@@ -26,7 +26,7 @@ bool IsBackup(const std::string& daemon, const proto::BackupInstalled& message,
 bool HasCopy(const proto::JobShardStatus& home, const std::string& server) {
   return home.daemon() == server || home.backup() == server || home.next_backup() == server;
 }
-// For a job without second copies: a temporary second copy is lost, or can take over.
+// For a job without backups: a temporary second copy is lost, or can take over.
 bool CanContinueWithout(const std::string& server, const proto::JobStatus& status) {
   return std::none_of(
       status.shards().begin(), status.shards().end(), [&](const proto::JobShardStatus& shard) {
@@ -44,10 +44,10 @@ bool IsNext(const std::string& daemon, uint32_t shard, uint32_t generation, cons
 
 }  // namespace
 
-// `name` is a copy: the entry that it may come from is erased.
+// `name` is a copy, because the entry that it may come from is erased.
 void ShardKeeper::OnServerLost(std::string name, const std::string& reason, JobEntry* entry,
                                absl::Time now) {
-  // Before it trains there is nothing to lose, and its shards may not be there yet.
+  // Before training there is nothing to lose, and its shards may not exist yet.
   if (entry->stage() != JobStage::kTraining) {
     return life_->Fail(reason, entry, now, /*is_death=*/true);
   }
@@ -116,10 +116,10 @@ void ShardKeeper::Forget(const std::vector<DroppedCopy>& copies, JobEntry* entry
   }
 }
 
-// `server` is a copy: the entry that it may come from is erased.
+// `server` is a copy, because the entry that it may come from is erased.
 void ShardKeeper::LetGo(std::string server, JobEntry* entry) {
   if (!entry->RemoveServer(server)) return;
-  // Its shards without chunks are nobody's.
+  // Its shards without chunks have no owner.
   bool has_empty = false;
   for (proto::JobShardStatus& shard : *entry->status().mutable_shards()) {
     if (shard.daemon() != server) continue;
@@ -210,7 +210,7 @@ void ShardKeeper::TellMovedAgain(const std::string& daemon, const JobEntry& entr
       commands_->SendInstallBackup(entry, shard);
     }
     if (plays_a_node || home.daemon() == daemon) commands_->SendMove(entry, shard, daemon);
-    // That it was to forget its copy may be lost.
+    // The command to drop its copy may have been lost.
     if (!HasCopy(home, daemon) && is_server) {
       commands_->SendRemoveShard(entry, {shard, daemon, ShardGeneration(placement, shard)});
     }
@@ -266,7 +266,7 @@ void ShardKeeper::OnShardNotMoved(const std::string& daemon, const proto::ShardN
               entry, now);
 }
 
-// ---- servers that are to be left ----
+// ---- draining servers ----
 
 bool ShardKeeper::IsConnected(const std::string& server) const {
   const Daemon* const found = membership_->Find(server);
@@ -277,7 +277,7 @@ void ShardKeeper::OnNextReport(const std::string& daemon, const proto::BackupRep
                                JobEntry* entry, absl::Time now) {
   const ShardId shard(report.shard());
   if (!IsNext(daemon, report.shard(), report.generation(), *entry)) {
-    // It has not heard that it is to fill none.
+    // It has not heard yet that it must fill none.
     return commands_->SendFillNothing(*entry, report, daemon);
   }
   const bool is_partial = report.chunks_missing() > 0;
@@ -288,7 +288,7 @@ void ShardKeeper::OnNextReport(const std::string& daemon, const proto::BackupRep
                     now);
   }
   const proto::JobShardStatus& home = HomeOf(*entry, shard);
-  // The next primary must hear so at once: the nodes wait for it.
+  // The next primary must learn it at once: the nodes wait for it.
   const std::string& primary = home.replaces_primary() ? home.backup() : home.daemon();
   if (is_partial || !IsConnected(primary)) return;
   HasLeft(TakeNext(shard, entry->mutable_stored()->mutable_record(), &entry->status()), entry, now);
@@ -392,7 +392,7 @@ void ShardKeeper::Fill(ShardStep step, ShardId shard, JobEntry* entry, FillsOfSe
   }
   if (now < jobs_[entry->id()].next_backup_at || (*fills)[filler] >= options_.fills_per_server)
     return;
-  // The server that fills the other copy stays beside it, unless it has the only copy.
+  // The server that fills the other copy stays, unless it has the only copy.
   const std::string beside = step == ShardStep::kAddBackup ? "" : filler;
   const JobPlacer::NewBackup made =
       placer_->PlaceOneBackup(*entry, shard, beside, PassedOver(entry->id(), now), now);

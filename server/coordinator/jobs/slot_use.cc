@@ -12,7 +12,7 @@ bool Holds(const JobEntry& entry, SlotKind kind) {
   return entry.running() && (kind == SlotKind::kAny || entry.on_gpus());
 }
 
-// Why the owner's rights keep the job in the queue; empty: they do not.
+// Returns why the owner's rights keep the job in the queue; empty: they do not.
 std::string WhyMayNot(const QueueRights& rights, const JobEntry& entry) {
   const std::string& owner = entry.stored().status().owner();
   if (absl::FromUnixMillis(entry.stored().status().submitted_ms()) <= rights.revoked_until) {
@@ -69,7 +69,7 @@ std::vector<JobId> EndedTooMany(const std::map<JobId, JobEntry>& jobs, size_t en
     const size_t bytes = user.empty() ? 0 : it->second.stored().ByteSizeLong();
     const bool fits_user = user.empty() || (of_user.jobs < per_user_max &&
                                             of_user.bytes + bytes <= bytes_per_user_max);
-    // The newest of a user's is shown, however large it is.
+    // A user's newest job is kept, however large.
     if (kept >= ended_max || (!fits_user && of_user.jobs > 0)) {
       too_many.push_back(it->first);
       continue;

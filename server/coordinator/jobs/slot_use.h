@@ -17,54 +17,55 @@ namespace strata::server {
 
 enum class SlotKind { kAny, kGpu };
 
-// Returns how many slots of the daemon running jobs hold. A rank on a GPU holds one of both kinds.
+// Returns how many slots of the daemon are held by running jobs. A rank on a GPU holds one of each
+// kind.
 uint32_t SlotsHeldOn(const std::string& daemon, SlotKind kind,
                      const std::map<JobId, JobEntry>& jobs);
 
-// A job as `reader`, whose reason it stands in, may show it to those of its own namespace: "job 3",
-// "a job of another namespace".
+// Returns the name under which `entry` may appear in the reason of `reader`, which users of its
+// namespace see: "job 3", "a job of another namespace".
 std::string NameFor(const JobEntry& reader, const JobEntry& entry);
 
-// Returns who holds slots, in words for `reader`: "job 3 holds 2, job 4 holds 1".
+// Describes for `reader` who holds slots: "job 3 holds 2, job 4 holds 1".
 std::string DescribeHolders(SlotKind kind, const JobEntry& reader,
                             const std::map<JobId, JobEntry>& jobs);
 
-// The rights that decide which of a user's jobs may leave the queue now.
+// Returns the rights that decide which of a user's queued jobs may start now.
 using SlotsOfUser = std::function<QueueRights(const std::string& user)>;
 
-// Jobs that one user may have in the queue, and the bytes that these take in the store.
+// Queued jobs that one user may have, and the bytes that they may take in the store.
 inline constexpr size_t kQueuedPerUserMax = 1000;
 inline constexpr size_t kQueuedBytesPerUserMax = 64 << 20;
-// The same of a user's jobs that have ended: older ones are forgotten, as `ended_max` does.
+// Ended jobs that are kept per user; older ones are forgotten, as with `ended_max`.
 inline constexpr size_t kEndedPerUserMax = 250;
 inline constexpr size_t kEndedBytesPerUserMax = 64 << 20;
 
-// Checks that one more job of the user may wait; empty: the coordinator's, who has no limit of
-// their own. Errors: ResourceExhausted.
+// Checks that the user may queue one more job. An empty user is the coordinator's, without a limit
+// of its own. Errors: ResourceExhausted.
 absl::Status CheckQueueHasRoom(const std::string& user, size_t queued_max,
                                const std::map<JobId, JobEntry>& jobs,
                                size_t per_user_max = kQueuedPerUserMax,
                                size_t bytes_per_user_max = kQueuedBytesPerUserMax);
 
-// The ended jobs to forget, the oldest first: those beyond `ended_max` of all, and
-// beyond what each user may have, but for the coordinator's.
+// Returns the ended jobs to forget, oldest first: those beyond `ended_max` in total, and those
+// beyond each user's limit (which the coordinator's user does not have).
 std::vector<JobId> EndedTooMany(const std::map<JobId, JobEntry>& jobs, size_t ended_max,
                                 size_t per_user_max = kEndedPerUserMax,
                                 size_t bytes_per_user_max = kEndedBytesPerUserMax);
 
-// Which jobs wait for others of the same user, or for their user's rights. For one look at
-// the queue: it asks for each user's rights once, and counts running jobs once.
+// Decides which jobs wait for others of the same user, or for their user's rights. For one pass
+// over the queue: asks for each user's rights once, and counts running jobs once.
 class UserSlots {
  public:
-  // `rights_of` may be empty: nobody has a limit. Both outlive it.
+  // `rights_of` may be empty: no limits. Both outlive this object.
   UserSlots(const SlotsOfUser& rights_of, const std::map<JobId, JobEntry>& jobs)
       : rights_of_(rights_of), jobs_(jobs) {}
 
-  // Why a queued job waits, in words; empty: it need not.
+  // Returns why a queued job waits; empty: it need not.
   std::string WhyWaits(const JobEntry& entry);
-  // Returns whether a running job may take slots besides those that it has.
+  // Returns whether a running job may take more slots.
   bool MayTakeMore(const JobEntry& entry, uint32_t ranks);
-  // So many ranks of a job run from now on.
+  // `ranks` ranks of a job have started.
   void OnStarted(const JobEntry& entry, uint32_t ranks);
 
  private:

@@ -7,7 +7,7 @@
 namespace strata::server {
 namespace {
 
-// Bytes of a batch besides its text: its place in the lists.
+// A batch's overhead in the lists, in bytes.
 constexpr size_t kBatchBytes = 160;
 
 }  // namespace
@@ -20,8 +20,8 @@ void TraceStore::Add(const proto::TraceBatch& batch) {
     trace.complete.insert(batch.host());
     return;
   }
-  trace.complete.erase(batch.host());  // a node that was restarted there has more to say
-  // Without events a batch looks like the next one: how much is lacking is counted again with it.
+  trace.complete.erase(batch.host());  // a node that was restarted there has more to send
+  // Without events all batches look alike: the missing ones are counted on each repeat.
   if (batch.events().empty()) {
     trace.left_out += batch.dropped();
     return;

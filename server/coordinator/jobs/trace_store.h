@@ -17,25 +17,26 @@
 
 namespace strata::server {
 
-// The traces of processes of jobs, until the command line asks for it. In memory only, of
-// bounded size: where there is no room, traces of ended jobs go, those of the lowest numbers first,
-// and where that is not enough, what comes is left out and counted (again each time that it is
-// said: nothing is remembered of it). One owner.
+// Keeps traces of jobs' processes until the command line asks for them. Held in memory, of bounded
+// size: if space runs out, traces of ended jobs are dropped, lowest job ids first; after that,
+// incoming traces are dropped and counted (again on each repeat: nothing of them is remembered).
+// One owner.
 class TraceStore {
  public:
-  // Serialised TraceBatches.
+  // Serialized TraceBatches.
   using Batches = std::vector<std::shared_ptr<const std::string>>;
   static constexpr size_t kJobsMax = 64;
 
-  // `has_ended` tells whether nobody trains the job any more.
+  // `has_ended` returns whether the job has ended.
   explicit TraceStore(std::function<bool(JobId)> has_ended, size_t bytes_max = kTraceBytesMax)
       : has_ended_(std::move(has_ended)), bytes_max_(bytes_max) {}
 
-  // Holds each event once, however often it comes. Its host is the daemon that it came from.
+  // Adds the batch's events; a repeated batch is held once. Its host is the daemon that it came
+  // from.
   void Add(const proto::TraceBatch& batch);
-  // Returns what is held of the job; where something is not, the last batch says how much.
+  // Returns the job's batches. If events were dropped, the last batch says how many.
   Batches Find(JobId job) const;
-  // Returns whether the daemon has said all that there is to say of the job.
+  // Returns whether the daemon has sent its whole trace of the job.
   bool HasAllFrom(JobId job, const std::string& daemon) const;
 
   size_t bytes() const { return bytes_; }
@@ -51,9 +52,9 @@ class TraceStore {
     uint64_t left_out = 0;
   };
 
-  // Returns false when that is more than there is, or than ended jobs but `keep` hold.
+  // Makes room by dropping ended jobs other than `keep`. Returns false if that is not enough.
   bool MakeRoom(size_t bytes, JobId keep);
-  // Drops an ended job's events. Returns false when there is none but `keep`.
+  // Drops one ended job's events. Returns false if there is none besides `keep`.
   bool LetGo(JobId keep);
   void ForgetJobs(JobId keep);
 

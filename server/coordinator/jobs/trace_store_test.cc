@@ -24,7 +24,7 @@ proto::TraceBatch Batch(uint32_t job, uint32_t clock, int events = 1) {
   return batch;
 }
 
-// The clock of each batch's first event; of what is left out, minus the number.
+// The clock of each batch's first event; for dropped events, minus their number.
 std::vector<int> Held(const TraceStore& store, uint32_t job) {
   std::vector<int> clocks;
   for (const auto& text : store.Find(JobId(job))) {

@@ -19,7 +19,8 @@
 namespace strata::server {
 namespace {
 
-// Returns whether all nodes train and continue to: none is restarted, about to leave, or done.
+// Returns whether all nodes train and will continue: none is being restarted, about to leave, or
+// done.
 bool AllTrain(const JobEntry& entry) {
   return std::all_of(entry.nodes().begin(), entry.nodes().end(), [](const JobNode& node) {
     return !node.takes_part() ||
@@ -33,7 +34,7 @@ bool NearsItsEnd(const JobEntry& entry) {
   });
 }
 
-// The number alone: a change that does not come.
+// A change with only a number: one that was cancelled.
 proto::ViewChange Void(const JobEntry& entry) {
   proto::ViewChange change;
   change.set_job_id(entry.id().value());
@@ -101,12 +102,12 @@ std::string ViewKeeper::WhyStays(const std::string& worker, const JobEntry& entr
   return why == it->second.keeps.end() ? "" : why->second;
 }
 
-// ---- nodes that come ----
+// ---- joining nodes ----
 
 void ViewKeeper::AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now) {
   if (entry->stage() != JobStage::kTraining || !entry->has_joiners()) return;
   if (now < Of(*entry).next_joiner_at || NearsItsEnd(*entry)) return;
-  // A node that begins where a worker stands in may fail to, and then needs what room there is.
+  // A node that starts on a stand-in may fail to, and then needs the available room.
   const bool may_need_room =
       std::any_of(entry->nodes().begin(), entry->nodes().end(), [&](const JobNode& node) {
         return node.takes_part() && !node.ready() && membership_->StandsIn(node.daemon());
@@ -387,7 +388,7 @@ void ViewKeeper::TellAgain(const JobNode& node, const JobEntry& entry) {
   }
 }
 
-// ---- nodes that go ----
+// ---- leaving nodes ----
 
 void ViewKeeper::OnLeft(JobNode* node, JobEntry* entry) {
   STRATA_REQUIRE(node->leaves_at().has_value());

@@ -20,24 +20,23 @@
 
 namespace strata::server {
 
-// Nodes that join jobs while they train, as there are workers for them, and leave those that are
-// drained (ranks_max, ranks_min), or are begun again elsewhere (replace). A node that is to join
-// begins its processes first; once they are ready a change is agreed upon (ViewAgreement). Each
-// step is saved before anybody is told. Owns when it asks and begins again, by job; the change that
-// is on its way is the entry's.
+// Changes the nodes of training jobs: nodes join as workers become free, leave draining workers
+// (ranks_max, ranks_min), or are restarted elsewhere (replace). A joining node starts its processes
+// first; once they are ready a change is agreed (ViewAgreement). Each step is saved before anybody
+// is told. Owns the times of questions and restarts, by job; the pending change is the entry's.
 class ViewKeeper {
  public:
   struct Options {
-    // How long nodes may take to say from which clock on a change can come.
+    // How long nodes may take to say at which clock a change can take effect.
     absl::Duration promise_patience = absl::Seconds(10);
-    // Between two questions to those that do not answer.
+    // Interval between questions to those that do not answer.
     absl::Duration ask_every = absl::Seconds(1);
-    // Between a change that was given up and the next one.
+    // Time between a change that was given up and the next one.
     absl::Duration change_pause = absl::Seconds(5);
-    // Between a node that could not join and the next one.
+    // Time between a node that could not join and the next one.
     absl::Duration joiner_pause = absl::Seconds(20);
   };
-  // All outlive it.
+  // The arguments outlive this object.
   ViewKeeper(const Options& options, const Membership* membership, const ReachedServers* reached,
              const JobQueue* queue, DaemonCommands* commands, JobAnnouncer* announcer,
              JobLife* life, NodeReplacer* replacer)
@@ -50,18 +49,18 @@ class ViewKeeper {
         life_(life),
         replacer_(replacer) {}
 
-  // Why nodes of the job stay on a worker that is drained; empty: they do not.
+  // Returns why nodes of the job stay on a draining worker; empty: they do not.
   std::string WhyStays(const std::string& worker, const JobEntry& entry) const;
   void ForgetJob(JobId job) { jobs_.erase(job); }
 
-  // Begins nodes that may join the job on workers that have room, within the rights of its owner.
+  // Starts nodes that may join the job on workers that have room, within the rights of its owner.
   void AddNodes(UserSlots* slots, JobEntry* entry, absl::Time now);
-  // Takes a change of the job's nodes one step further, or begins one.
+  // Advances a change of the job's nodes by one step, or begins one.
   void Step(JobEntry* entry, absl::Time now);
-  // Does so where a node plays on a worker that only stands in.
+  // Begins a change to move nodes off stand-ins.
   void LeaveStandIns(JobEntry* entry, absl::Time now);
 
-  // The processes of a node that is to join are ready, or it cannot join for `reason`. REQUIRES:
+  // The processes of a joining node are ready, or it cannot join for `reason`. REQUIRES:
   // node->joins().
   void OnJoinerReady(const proto::NodeReady& message, JobNode* node, JobEntry* entry,
                      absl::Time now);
@@ -70,9 +69,9 @@ class ViewKeeper {
                   absl::Time now);
   void OnInstalled(const std::string& daemon, const proto::ViewInstalled& message, JobEntry* entry,
                    absl::Time now);
-  // The node has made its last step, and its processes have ended. REQUIRES: node->leaves_at().
+  // The node has made its last step, and its processes have exited. REQUIRES: node->leaves_at().
   void OnLeft(JobNode* node, JobEntry* entry);
-  // Says again to the worker of a node, which is back, what changes there are.
+  // Repeats the changes to the worker of a node that is back.
   void TellAgain(const JobNode& node, const JobEntry& entry);
 
  private:
@@ -80,27 +79,27 @@ class ViewKeeper {
     absl::Time asks_again_at = absl::InfinitePast();
     absl::Time next_change_at = absl::InfinitePast();
     absl::Time next_joiner_at = absl::InfinitePast();
-    uint32_t attempt = 0;                      // that `keeps` is of
-    std::map<std::string, std::string> keeps;  // by drained worker: why nodes stay
+    uint32_t attempt = 0;                      // the attempt that `keeps` is about
+    std::map<std::string, std::string> keeps;  // by draining worker: why nodes stay
   };
 
   OfJob& Of(const JobEntry& entry);
-  // Begins a change if nodes are to join or to leave.
+  // Begins a change if nodes are to join or leave.
   void Begin(JobEntry* entry, absl::Time now);
-  // Returns the nodes that leave; says why others stay that are to.
+  // Returns the nodes that leave; records why others that should leave stay.
   std::vector<uint32_t> ChooseLeavers(uint32_t ranks, JobEntry* entry);
-  // Begins one of the nodes that are to leave, but may not, on another worker, where the job has
-  // nodes that die begun again; says why others stay.
+  // Restarts on another worker one of the nodes that should leave but may not, if the job restarts
+  // nodes that die; records why others stay.
   void MoveOne(JobEntry* entry, absl::Time now);
-  // Asks nodes, and servers, that have not answered, if it is time to.
+  // Asks nodes and servers that have not answered, when it is time.
   void Ask(JobEntry* entry, absl::Time now);
-  // Why the change that nodes are asked about is not to come: a node that was to leave has no
-  // reason to any more; empty: it is to.
+  // Returns why the proposed change is obsolete: a node that was to leave has no reason to any
+  // more. Empty: it is not.
   std::string WhyVoid(const JobEntry& entry) const;
   void Decide(JobEntry* entry, absl::Time now);
-  // All servers have the change.
+  // All servers have installed the change: tells the nodes.
   void Tell(JobEntry* entry, absl::Time now);
-  // The change that nodes are asked about does not come; what they have promised is void.
+  // Cancels the proposed change; the nodes' promises are void.
   void GiveUp(const std::string& why, JobEntry* entry, absl::Time now);
 
   const Options options_;

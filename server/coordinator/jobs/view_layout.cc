@@ -23,7 +23,7 @@ void AddNode(uint32_t first_rank, uint32_t ranks, proto::View* view) {
   node->set_ranks(ranks);
 }
 
-// Adds the places of an elastic job that nobody takes yet.
+// Adds the vacant places of an elastic job.
 void AddAbsent(proto::JobRecord* record) {
   const proto::Job& job = record->job();
   proto::View* const view = record->mutable_view();
@@ -34,7 +34,7 @@ void AddAbsent(proto::JobRecord* record) {
   }
 }
 
-// Has the record say who took part in the job that it goes on from, as that one's does.
+// Copies into the record who participated in the job that it resumes from.
 void TakeHistory(const proto::JobRecord& from, proto::JobRecord* record) {
   const uint32_t began =
       IsElastic(from.job()) ? 0 : record->job().ranks() / record->job().ranks_per_node();
@@ -49,7 +49,7 @@ void TakeHistory(const proto::JobRecord& from, proto::JobRecord* record) {
   }
 }
 
-// Has those of the first `count` nodes go on that do, from the checkpoint's clock.
+// Makes the nodes that continue, among the first `count`, participate from the checkpoint's clock.
 void ChangeTo(size_t count, proto::JobRecord* record) {
   const absl::StatusOr<Views> views = Views::Of(*record);
   STRATA_REQUIRE(views.ok());
@@ -98,7 +98,7 @@ absl::Status CheckHistory(const proto::JobRecord& from, proto::JobRecord record)
   record.mutable_view()->set_number(1);
   AddAbsent(&record);
   TakeHistory(from, &record);
-  // There is to be a number for each change that comes.
+  // Every further change needs a number.
   if (const uint32_t number = HighestViewNumber(record); number > kViewNumberMax) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "change %d of the job's nodes: at most %d are possible", number, kViewNumberMax));

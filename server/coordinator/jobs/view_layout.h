@@ -9,20 +9,21 @@
 
 namespace strata::server {
 
-// Lays a job's nodes out: those of `blocks` begin with it, in order. Where nodes may join the job,
-// all that it may have get their places now, each with as many ranks. Where it goes on from a
-// checkpoint of such a job, `from` of its record, the record has all changes up to the checkpoint
-// and one more if other nodes go on than were there: how many samples the job has taken follows
-// from them. Fills in the view and its changes. REQUIRES: blocks as AllocateRanks makes them; the
-// record's resume goes with `from` (CheckContinues).
+// Lays out a job's nodes: it begins with those of `blocks`, in order. If nodes may join the job,
+// all nodes that it may have get their places now, each with the same number of ranks. If it
+// resumes from a checkpoint of such a job (record `from`), the record gets all changes up to the
+// checkpoint, and one more if the resuming nodes differ: the job's number of samples follows from
+// these. Fills in the view and its changes. REQUIRES: blocks as AllocateRanks makes them; the
+// record's resume fits `from` (CheckContinues).
 void LayOutNodes(const std::vector<RankBlock>& blocks, const proto::JobRecord& from,
                  proto::JobRecord* record);
 
-// Checks that LayOutNodes can take who took part from `from`, the record that a checkpoint holds.
-// REQUIRES: record has resume. Errors: InvalidArgument naming the change, and what it does not fit.
+// Checks that LayOutNodes can take over the participation history of `from`, the record in a
+// checkpoint.
+// REQUIRES: record has resume. Errors: InvalidArgument naming the change, and the conflict.
 absl::Status CheckHistory(const proto::JobRecord& from, proto::JobRecord record);
 
-// Returns the highest number that the view, or a change of it, has.
+// Returns the highest number of the view and its changes.
 uint32_t HighestViewNumber(const proto::JobRecord& record);
 
 }  // namespace strata::server

@@ -109,7 +109,7 @@ TEST(LayOutNodes, AJobWhoseNodesStayedMayGoOnWithNodesThatJoin) {
   EXPECT_EQ(Views::Of(record)->RankStepsBefore(20), 20 * 4u);
 }
 
-// Earlier's record, changed, as LayOutNodes should take it.
+// Calls LayOutNodes's check on a changed Earlier record.
 absl::Status Checked(void (*change)(proto::JobRecord* from), uint64_t clock = 20) {
   proto::JobRecord from = Earlier(), record = Record();
   change(&from);

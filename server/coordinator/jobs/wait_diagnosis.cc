@@ -14,7 +14,7 @@
 namespace strata::server {
 namespace {
 
-// Where, for how long and what: the parts of a Wait's one line.
+// The parts of a Wait's text: where, for how long and what.
 struct Words {
   std::string who;
   bool at_step = true;
@@ -55,7 +55,7 @@ class Diagnosis {
   static std::string NodeName(const NodeScene& node) {
     return absl::StrFormat("node %d (%s)", node.node, node.daemon);
   }
-  // Returns null when the shard has said nothing of the node.
+  // Returns null if the shard has reported nothing about the node.
   static const proto::NodeClock* FindClock(const NodeScene& node, const ShardScene& shard) {
     if (shard.nodes == nullptr) return nullptr;
     for (const proto::NodeClock& clock : *shard.nodes) {
@@ -68,21 +68,21 @@ class Diagnosis {
   }
   bool IsSilent(absl::Time heard_at) const { return now_ - heard_at >= timing_.silent_after; }
   bool Shows(int64_t ms) const { return absl::Milliseconds(ms) >= timing_.show_after; }
-  // Whether it is the rank that holds its job up, by its aggregator's and the kernel's words.
+  // Returns whether this rank blocks its job, by its aggregator's report and the kernel.
   bool StandsStill(const proto::RankActivity& rank) const {
     const bool is_stopped = rank.process_state() == kProcessStopped;
     const auto after = is_stopped ? timing_.show_stopped_after : timing_.show_after;
     return absl::Milliseconds(rank.idle_ms()) >= after;
   }
-  // Since the words of the node's aggregator were true.
+  // Returns the age of the aggregator's report.
   absl::Duration ActivityAge(const NodeScene& node) const {
     return now_ - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
   }
-  // So long had the aggregator said nothing when its daemon was last heard.
+  // Returns how long the aggregator had been silent when its daemon was last heard.
   static absl::Duration QuietTime(const NodeScene& node) {
     return node.heard_at - node.activity_at + absl::Milliseconds(node.activity->silent_ms());
   }
-  // Whether the rank is known to have come further than its node's newest words say.
+  // Returns whether the rank is known to be ahead of its node's newest report.
   bool IsOutdated(const NodeScene& node, const proto::RankActivity& rank) const {
     const bool trains = scene_.phase == JobScene::Phase::kTraining;
     return (trains && InPhase(node, "starting")) || rank.clock() < node.reported_step;
@@ -107,7 +107,7 @@ class Diagnosis {
     return &wait;
   }
 
-  // Whether every shard gets pushes, so that who is slow, or stands still, holds nobody up.
+  // Returns whether every shard gets pushes, so that slow or stopped nodes block nobody.
   bool QuorumContinues() const;
   // Returns when any node last pushed.
   static absl::Time LastPushAt(const ShardScene& shard) {
@@ -121,7 +121,7 @@ class Diagnosis {
   void FindOn(const NodeScene& node);
   void AddSilentDaemon(const NodeScene& node);
   void AddSilentAggregator(const NodeScene& node);
-  // Clocks that every shard has got from the node.
+  // Returns the clocks of the node that every shard has received.
   uint64_t PushedBy(const NodeScene& node) const;
   void AddRank(const NodeScene& node, const proto::RankActivity& rank);
   void FindAtShard(const NodeScene& node, const proto::ShardActivity& line);
@@ -142,7 +142,7 @@ class Diagnosis {
 bool Diagnosis::QuorumContinues() const {
   if (!scene_.has_quorum || scene_.phase != JobScene::Phase::kTraining) return false;
   return std::all_of(scene_.shards.begin(), scene_.shards.end(), [&](const ShardScene& shard) {
-    if (shard.nodes == nullptr) return true;  // holds nothing, or has not said so yet
+    if (shard.nodes == nullptr) return true;  // holds nothing, or has not reported yet
     return !IsSilent(shard.heard_at) && now_ - LastPushAt(shard) < timing_.show_after;
   });
 }
@@ -152,7 +152,7 @@ void Diagnosis::FindInstalling() {
   if (waited < timing_.show_after) return;
   std::string named;
   for (const ShardScene& shard : scene_.shards) {
-    if (shard.installed || shard.daemon == named) continue;  // those of a daemon are in a row
+    if (shard.installed || shard.daemon == named) continue;  // shards of one daemon are consecutive
     named = shard.daemon;
     const std::string doing = IsSilent(shard.heard_at) ? "silent" : "installing the job";
     Add({absl::StrCat("server ", shard.daemon), false, doing}, 0, shard.daemon, 0, waited);
@@ -190,9 +190,9 @@ void Diagnosis::FindOn(const NodeScene& node) {
   for (const proto::ShardActivity& line : node.activity->shards()) FindAtShard(node, line);
 }
 
-// The node's state is not known, so it is named where it may be the one that others wait for.
+// The node's state is unknown, so it is named if it may be the one that others wait for.
 void Diagnosis::AddSilentDaemon(const NodeScene& node) {
-  // With no server, every node waits for each of the others in every clock.
+  // Without a server, every node waits for each of the others in every clock.
   const bool all_reduces =
       scene_.has_aggregators && scene_.shards.empty() && scene_.phase == JobScene::Phase::kTraining;
   uint64_t clock = all_reduces ? node.reported_step : 0;
@@ -212,10 +212,10 @@ void Diagnosis::AddSilentDaemon(const NodeScene& node) {
 
 void Diagnosis::AddSilentAggregator(const NodeScene& node) {
   const proto::NodeActivity& activity = *node.activity;
-  // Its last word may be from before it trained; the coordinator and the shards know better.
+  // Its last report may be from before it trained; the coordinator and the shards know better.
   const bool has_started = scene_.phase == JobScene::Phase::kTraining;
   const uint64_t step = std::max(SlowestStep(activity), PushedBy(node));
-  // It ends once its ranks have let go; what they do then takes time, too.
+  // It ends once its ranks have released it; whatever they do then takes time, too.
   const bool has_ended = activity.process_state() == kProcessGone;
   if (activity.process_state().empty()) {
     Add({NodeName(node), false, "its processes have not started: the run directory is in use"},
@@ -227,7 +227,7 @@ void Diagnosis::AddSilentAggregator(const NodeScene& node) {
          absl::StrCat("silent, its process is ", activity.process_state())},
         node.node, node.daemon, step, ActivityAge(node));
   }
-  // Its words about the ranks are old, the kernel's are not.
+  // Its reports about the ranks are old; the kernel's data is not.
   for (const proto::RankActivity& rank : activity.ranks()) {
     if (has_ended || (!rank.waiting() && rank.process_state() != kProcessRunning))
       AddRank(node, rank);
@@ -249,7 +249,7 @@ void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) 
   const absl::Duration waited = absl::Milliseconds(rank.idle_ms()) + ActivityAge(node);
   const bool runs = rank.process_state() == kProcessRunning || rank.process_state().empty();
   if (InPhase(node, "starting")) {
-    // A program that imports its libraries is busy: nobody is to look for a fault meanwhile.
+    // A program that imports its libraries is busy, which is not a fault.
     constexpr absl::Duration kStartsFor = absl::Seconds(60);
     constexpr int kBusyShare = 4;
     const absl::Duration busy = absl::Milliseconds(rank.cpu_ms());
@@ -263,8 +263,8 @@ void Diagnosis::AddRank(const NodeScene& node, const proto::RankActivity& rank) 
                                    runs ? "" : absl::StrCat(": ", rank.process_state())));
     return;
   }
-  if (rank.process_state() == kProcessGone) return;  // well, or the job would fail
-  // Without an aggregator it is not known how far a rank is within its report's steps.
+  if (rank.process_state() == kProcessGone) return;  // exited normally, or the job would fail
+  // Without an aggregator a rank's progress within its report's steps is unknown.
   if (runs && rank.chunks() == 0) return;
   std::string doing = rank.process_state();
   if (runs) {
@@ -308,8 +308,8 @@ void Diagnosis::FindAtShard(const NodeScene& node, const proto::ShardActivity& l
                                            : "pushes";
 }
 
-// Returns whether the node waits for more pushes than the shard has of it, and neither number
-// moves.
+// Returns whether the node waits for more pushes than the shard has from it, and neither number
+// changes.
 bool Diagnosis::MissesPushes(const NodeScene& node, const proto::ShardActivity& line,
                              const ShardScene& shard, const proto::NodeClock& own) const {
   if (!InPhase(node, "training") || line.unanswered() <= own.unanswered()) return false;
@@ -322,8 +322,8 @@ bool Diagnosis::MissesPushes(const NodeScene& node, const proto::ShardActivity& 
          now_ - shard.nodes_since->at(own_index) >= timing_.show_after;
 }
 
-// Returns whether the shard could have answered the node's oldest request, by what both have said.
-// Their words are of different times; only what has been so long enough counts.
+// Returns whether the shard could have answered the node's oldest request, by the reports of both.
+// These are of different times; only facts that have held long enough count.
 bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
                      const ShardScene& shard) const {
   if (InPhase(node, "seeding")) return true;  // waits for nobody
@@ -339,17 +339,17 @@ bool Diagnosis::Owes(const NodeScene& node, const proto::ShardActivity& line,
     return shard.nodes_at - asked_at >= timing_.show_after;
   }
   if (MissesPushes(node, line, shard, *own)) return true;
-  // A retired node asks for the last weights, which are there once all have retired.
+  // A retired node requests the final weights, which exist once all have retired.
   for (const proto::NodeClock& other : *shard.nodes) {
     if (other.node() == node.node || other.retired()) continue;
-    // With a quorum the clocks of nodes do not tell who waits for whom.
+    // With a quorum the nodes' clocks do not tell who waits for whom.
     const bool may_wait_for_it = scene_.has_quorum || other.clock() + *scene_.staleness <= clock;
     if (own->retired() || may_wait_for_it) return false;
   }
   return said_at - shard.least_since >= timing_.show_after;
 }
 
-// Waits that the reports of aggregators and ranks do not explain.
+// Finds waits that the reports of aggregators and ranks do not explain.
 void Diagnosis::FindLagging() {
   for (const ShardScene& shard : scene_.shards) {
     const absl::Duration waited =
@@ -363,7 +363,7 @@ void Diagnosis::FindLagging() {
     for (const NodeScene& node : scene_.nodes) {
       for (const proto::NodeClock& clock : *shard.nodes) {
         if (clock.node() != node.node || clock.retired()) continue;
-        // With a quorum those that others wait for are those that wait for nothing.
+        // With a quorum, others wait for the nodes that wait for nothing.
         if (scene_.has_quorum ? clock.unanswered() > 0 : clock.clock() > least) continue;
         Add({NodeName(node), true,
              absl::StrFormat("has not pushed chunk %d to server %s (shard %d)", clock.chunk(),
@@ -386,7 +386,7 @@ void Diagnosis::AddServer(const ShardScene& shard, const Owed& owed) {
       owed.nodes[0], shard.daemon, owed.clock, owed.for_time);
 }
 
-// Names the one that a wait is about, whatever it does and however long.
+// Identifies the subject of a wait, whatever it does and however long.
 std::string WaitKey(const proto::Wait& wait) {
   size_t end = wait.text().size();
   for (const char* next : {" at step ", " for ", ": "}) {

@@ -32,7 +32,7 @@ TEST_F(DiagnosisTest, AStoppedRankIsNamedSoonerThanASlowOne) {
   WaitAllBut(3, 0);
   rank(3).set_idle_ms(999);
   rank(3).set_process_state("stopped by a signal");
-  node(1).set_silent_ms(1500);  // what it did since is not known
+  node(1).set_silent_ms(1500);  // its state since then is unknown
   EXPECT_THAT(Texts(), IsEmpty());
   rank(3).set_idle_ms(1000);
   EXPECT_THAT(Texts(), ElementsAre("node 1 (w2) rank 3 at step 57 for 2 s: stopped by a signal"));
@@ -144,7 +144,7 @@ TEST_F(DiagnosisTest, AServerThatSpeaksButHasNotGotAPushIsNamed) {
   line(0).set_oldest_ms(12'000);
   EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 12 s: "
                                    "does not answer node 0's pushes"));
-  // Its word may be older than the push.
+  // Its report may be older than the push.
   shard().nodes_at = kNow - absl::Seconds(11);
   shard().least_since = kNow - absl::Seconds(4);
   EXPECT_THAT(Texts(), IsEmpty());
@@ -157,13 +157,13 @@ TEST_F(DiagnosisTest, AServerThatHasAllPushesOfAClockAndDoesNotAnswerIsNamed) {
   for (proto::NodeClock& clock : clocks_) clock.set_clock(58);
   EXPECT_THAT(Texts(), ElementsAre("server s1 (shard 0, tcp://10.0.0.2:7100) at step 57 for 12 s: "
                                    "does not answer node 0's pushes"));
-  // Answers may be on their way.
+  // Answers may be in flight.
   shard().least_since = kNow - absl::Seconds(1);
   EXPECT_THAT(Texts(), IsEmpty());
 }
 
 TEST_F(DiagnosisTest, PushesOfAllNodesThatDoNotReachTheServerAreFoundByTheirNumber) {
-  // Each node waits for its most urgent chunk; to the server each seems to wait for the other.
+  // Each node waits for its most urgent chunk; the server sees each of them waiting for the other.
   for (int r = 0; r < 4; ++r) rank(r).set_waiting(true);
   for (int n : {0, 1}) {
     line(n).set_unanswered(4);

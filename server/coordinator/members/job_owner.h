@@ -11,10 +11,10 @@
 
 namespace strata::server {
 
-// Whose a job is.
+// The owner of a job.
 struct JobOwner {
   std::string user = {};    // empty: the coordinator's user
-  std::string tenant = {};  // the user's namespace when it was submitted; empty: the default one
+  std::string tenant = {};  // the user's namespace at submission; empty: the default one
 
   bool operator==(const JobOwner&) const = default;
 };
@@ -22,13 +22,13 @@ struct JobOwner {
 // The submitter of a job, and which other jobs they may know of.
 struct Submitter {
   JobOwner owner = {};
-  bool sees_all = true;     // else those of the same namespace
-  uint64_t request_id = 0;  // SubmitRequest's
+  bool sees_all = true;     // otherwise only those of the same namespace
+  uint64_t request_id = 0;  // SubmitRequest.request_id
 
   bool Sees(const std::string& tenant) const { return sees_all || tenant == owner.tenant; }
 };
 
-// NotFound. A job that somebody may not know of reads the same.
+// Returns NotFound. A job that the caller may not know of gives the same error.
 inline absl::Status NoSuchJob(JobId job) {
   return absl::NotFoundError(absl::StrFormat("no job %d", job.value()));
 }
@@ -37,8 +37,8 @@ inline absl::Status NoSuchJob(JobId job) {
 struct QueueRights {
   bool may_submit = true;
   bool may_run_programs = true;
-  uint32_t slots = 0;  // ranks that the user's running jobs may have at once; 0: no limit
-  // Jobs that were submitted until then are of one whose keys were revoked.
+  uint32_t slots = 0;  // limit of ranks at once in the user's running jobs; 0: none
+  // The user's keys were revoked at this time: jobs that were submitted before must not start.
   absl::Time revoked_until = absl::InfinitePast();
 };
 

@@ -14,7 +14,7 @@ namespace strata::server {
 
 namespace {
 
-// Lost daemons are remembered up to this number in all.
+// Lost daemons are remembered up to this number in total.
 constexpr size_t kDaemonsMax = 4096;
 
 absl::Status Refuse(const std::string& reason) { return absl::FailedPreconditionError(reason); }
@@ -58,7 +58,7 @@ absl::Status CheckGpus(const proto::Register& registration) {
   if (registration.gpus().empty()) return absl::OkStatus();
   if (registration.role() != proto::WORKER) return Refuse("it is a server with GPUs");
   if (registration.ranks_per_gpu() == 0) return Refuse("its GPUs take no ranks");
-  // Each factor first: their product may not fit into 32 bits.
+  // Checks each factor first: their product may overflow 32 bits.
   absl::Status counts = CheckCount("GPUs", registration.gpus_size(), kSlotsMax);
   if (counts.ok()) counts = CheckCount("ranks per GPU", registration.ranks_per_gpu(), kSlotsMax);
   if (counts.ok()) counts = CheckCount("GPU slots", CountGpuSlots(registration), kSlotsMax);

@@ -17,12 +17,12 @@
 
 namespace strata::server {
 
-// The highest attempt of every daemon process that has registered, so that a copy of an earlier
-// registration is known as one, also long after that process and after the coordinator's restart.
-// Bounded: the process that registered longest ago is forgotten first. One owner.
+// The highest attempt of every daemon process that has registered. It identifies copies of earlier
+// registrations, even long after the process ended and after a restart of the coordinator. Bounded:
+// the process that registered longest ago is forgotten first. One owner.
 class SeenRegistrations {
  public:
-  // More than the daemons that a coordinator remembers, several times.
+  // Several times the number of daemons that a coordinator remembers.
   static constexpr size_t kMax = 16384;
   struct Entry {
     uint64_t daemon_id = 0;
@@ -31,12 +31,12 @@ class SeenRegistrations {
 
   explicit SeenRegistrations(size_t max = kMax) : max_(max) {}
 
-  // Takes in what the store held, the oldest first. REQUIRES: nothing was noted before.
+  // Restores the stored entries, oldest first. REQUIRES: nothing was noted before.
   void Restore(const std::vector<Entry>& entries);
-  // Returns 0 when no attempt of the process is known.
+  // Returns 0 if no attempt of the process is known.
   uint32_t NewestAttempt(uint64_t daemon_id) const;
   void Note(uint64_t daemon_id, uint32_t attempt);
-  // Returns what the store does not have yet, the oldest first; until Saved.
+  // Returns the entries that the store lacks, oldest first, until Saved.
   std::vector<Entry> Unsaved() const;
   void Saved() { unsaved_.clear(); }
 
@@ -53,27 +53,27 @@ class SeenRegistrations {
   std::set<uint64_t> unsaved_;              // orders
 };
 
-// One connection of a daemon, from its start to its end; never used again.
+// One connection of a daemon; ids are never reused.
 using SessionId = Id<struct SessionIdTag, uint64_t>;
 
 // Returns `at` moved forward by a gap that ends now, but not past now; infinite times stay.
 absl::Time Excused(absl::Time at, absl::Duration gap, absl::Time now);
 
-// A daemon that has registered at some time. Its name is its identity; `daemon_id` tells one
-// process of that name from the next.
+// A daemon that has registered at some time. Its name is its identity; `daemon_id` distinguishes
+// the processes that have had that name.
 struct Daemon {
   proto::Register registration;
   SessionId session;   // 0: not connected
-  uint64_t order = 0;  // of first registration
+  uint64_t order = 0;  // of the first registration
   bool alive = false;
   absl::Time heard_at;
-  proto::Heartbeat report;  // the newest; resources and refusals only
+  proto::Heartbeat report;  // the newest; only resources and refusals
   absl::Time disconnected_at = absl::InfiniteFuture();
-  bool has_ended = false;  // the process, for all that is known
+  bool has_ended = false;  // the process is believed to have ended
 };
 
-// Checks that a coordinator takes in daemons with this version of the protocol: "it", "this
-// strata". Errors: FailedPrecondition, and what to install where.
+// Checks that the coordinator accepts daemons of this protocol version. `who`: "it", "this strata".
+// Errors: FailedPrecondition, with what to install where.
 absl::Status CheckProtocol(const char* who, uint32_t version);
 
 // Returns how many ranks may compute on the worker's GPUs at once.
@@ -84,12 +84,12 @@ uint32_t CountGpuSlots(const proto::Register& registration);
 class Membership {
  public:
   struct Options {
-    // A daemon that says nothing for so long is lost.
+    // A daemon that is silent for this long is lost.
     absl::Duration dead_after = absl::Seconds(5);
-    // A daemon whose connection has ended is lost unless it registers again in this time.
+    // A daemon whose connection ended is lost unless it registers again within this time.
     absl::Duration reconnect_grace = absl::Seconds(2);
   };
-  // A daemon that was alive and is no more.
+  // A daemon that was alive and is lost.
   struct Lost {
     std::string name;
     proto::Role role;
@@ -97,48 +97,49 @@ class Membership {
     SessionId session;  // to be closed; 0: none
   };
   struct Joined {
-    bool returned = false;   // the same process as before
+    bool returned = false;   // it is the same process as before
     SessionId replaced;      // its former connection, to be closed; 0: none
     std::vector<Lost> lost;  // the process that had the name before
   };
 
   Membership(Options options, std::string cluster_id);
 
-  // Takes a daemon in. Errors, each with the reason for its user: FailedPrecondition (protocol
-  // version, cluster, a name in use, what is missing or more than there may be), AlreadyExists (a
-  // copy of a registration that was seen before; nothing changes for the daemon that it is a copy
-  // of).
+  // Registers a daemon. Errors, each with the reason for the user: FailedPrecondition (protocol
+  // version, cluster, name in use, missing fields, limits exceeded), AlreadyExists (a copy of an
+  // earlier registration; the registered daemon is unaffected).
   absl::StatusOr<Joined> Register(SessionId session, const proto::Register& registration,
                                   absl::Time now);
-  // Returns the name of the daemon on `session`, which was heard now; empty when none has
-  // registered on it.
+  // Notes that `session` was heard now. Returns its daemon's name; empty if none has registered on
+  // it.
   std::string Heard(SessionId session, absl::Time now);
-  // Keeps what the daemon says of itself; no more of it than fits. REQUIRES: it has registered.
+  // Keeps the daemon's report, truncated to the limits. REQUIRES: it has registered.
   void Report(const std::string& name, const proto::Heartbeat& heartbeat);
-  // Returns whose connection has ended; null: nobody's.
+  // Returns the daemon whose connection ended; null: none.
   const Daemon* Disconnected(SessionId session, absl::Time now);
-  // The process of this id, which is not connected, is known to have ended: it is not waited for.
+  // The process of this id, which is not connected, has ended: stops waiting for it.
   void Ended(const std::string& name, uint64_t daemon_id);
-  // The caller slept through the last `gap` and could hear nothing: nobody was silent or away then.
+  // The caller was paused for the last `gap` and could hear nothing: nobody counts as silent or
+  // absent for that time.
   void Excuse(absl::Duration gap, absl::Time now);
-  // Returns who is lost by now; each is told once.
+  // Returns the daemons that are lost by now; each is returned once.
   std::vector<Lost> Tick(absl::Time now);
 
-  // The registrations of all daemons there ever were, for the store.
+  // The registrations of all daemons so far, for the store.
   SeenRegistrations& seen() { return seen_; }
-  // Returns null when the daemon is unknown.
+  // Returns null if the daemon is unknown.
   const Daemon* Find(const std::string& name) const;
-  // Daemons that take nothing new, by name, whether they are there or not.
+  // Daemons that take nothing new, by name, whether connected or not.
   void SetDraining(std::set<std::string> names) { draining_ = std::move(names); }
   const std::set<std::string>& draining() const { return draining_; }
-  // The same of one process, which is about to end: until another one has its name.
+  // The same for one process, which is about to stop; ends when another process registers under its
+  // name.
   void SetLeaving(const std::string& name);
-  // Both of these, and a worker that only stands in.
+  // Drained, about to stop, or a stand-in.
   bool IsDraining(const std::string& name) const;
-  // A worker that takes nodes of others that have died, where no other one has room, and nothing
-  // else (Register.stands_in); not one that is drained, or about to end.
+  // Returns whether the worker is a stand-in: it takes only nodes that died elsewhere and for which
+  // no other worker has room (Register.stands_in). False if it is drained or about to stop.
   bool StandsIn(const std::string& name) const;
-  // "worker w2 is being drained", "worker w9 only stands in". REQUIRES: a worker that is draining.
+  // "worker w2 is being drained", "worker w9 only stands in". REQUIRES: the worker is draining.
   std::string WhyDraining(const std::string& worker) const;
   // Both return daemons in the order of their first registration.
   std::vector<const Daemon*> All() const;
@@ -153,7 +154,7 @@ class Membership {
   uint64_t next_order_ = 1;
   SeenRegistrations seen_;
   std::map<std::string, Daemon> daemons_;      // by name
-  std::map<SessionId, std::string> sessions_;  // live ones
+  std::map<SessionId, std::string> sessions_;  // connected daemons
   std::set<std::string> draining_;
 };
 

@@ -179,7 +179,7 @@ TEST_F(MembershipTest, ACopyOfARegistrationIsRefusedAndChangesNothing) {
   EXPECT_TRUE(is_copy(2));
   EXPECT_EQ(membership_.Heard(SessionId(2), Now()), "w1");
   EXPECT_EQ(membership_.Heard(SessionId(3), Now()), "");
-  // Nor once the daemon is away, or lost, or another has its name.
+  // Nor once the daemon is away, or lost, or another process has its name.
   membership_.Disconnected(SessionId(2), Now());
   EXPECT_TRUE(is_copy(2));
   now_ms_ += 2000;
@@ -234,7 +234,7 @@ TEST_F(MembershipTest, TheSameProcessOnANewConnectionReplacesTheOldOne) {
   EXPECT_EQ(joined->replaced, SessionId(1));
   EXPECT_EQ(membership_.Heard(SessionId(1), Now()), "");
   EXPECT_EQ(membership_.Heard(SessionId(2), Now()), "w1");
-  membership_.Disconnected(SessionId(1), Now());  // the old one's end comes late
+  membership_.Disconnected(SessionId(1), Now());  // the end of the old connection comes late
   now_ms_ += 3000;
   EXPECT_TRUE(membership_.Tick(Now()).empty());
 }
@@ -280,7 +280,7 @@ TEST_F(MembershipTest, AProcessThatIsKnownToHaveEndedIsNotWaitedFor) {
   const auto lost = membership_.Tick(Now());
   ASSERT_EQ(lost.size(), 1);
   EXPECT_EQ(lost[0].why, "its process has ended");
-  // Whoever registers is there.
+  // A daemon that registers is present.
   Join(2, Worker("w1", 1, 2));
   EXPECT_TRUE(membership_.Tick(Now()).empty());
 }

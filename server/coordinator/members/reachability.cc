@@ -11,9 +11,9 @@
 namespace strata::server {
 namespace {
 
-// How often all pairs are looked at, unless somebody joins.
+// Interval of looking at all pairs, unless somebody joins.
 constexpr absl::Duration kLookEvery = absl::Seconds(1);
-// Bytes that a worker may say in one line.
+// Limit of a worker's error text.
 constexpr size_t kErrorBytesMax = 300;
 
 std::vector<std::string> ShardAddresses(const proto::Register& server) {
@@ -86,7 +86,7 @@ bool Reachability::OnPeersTried(const std::string& worker, const proto::PeersTri
   if (pairs == pairs_.end()) return false;
   for (const proto::PeerReach& peer : tried.peers()) {
     const auto it = pairs->second.find(peer.address());
-    // An address that is no longer asked for, or has changed hands since.
+    // The address is no longer requested, or belongs to another server by now.
     if (it == pairs->second.end() || it->second.server != peer.name()) continue;
     Pair& pair = it->second;
     pair.asked_at = now;  // the next try counts from the end of this one

@@ -12,17 +12,17 @@
 
 namespace strata::server {
 
-// Knows which worker can connect to which shard. Every live worker is asked to try every live
-// server's addresses when either joins, again and again where it failed, and now and then where it
-// did not. A pure state machine over the membership. One owner.
+// Knows which worker can connect to which shard. When a worker or server joins, every live worker
+// is asked to try every live server's addresses; failed tries are repeated often, successful ones
+// now and then. A pure state machine over the membership. One owner.
 class Reachability {
  public:
   struct Options {
-    // The time from a failed try to the next, so that a repaired link heals.
+    // Interval after a failed try, so that a repaired link is noticed.
     absl::Duration retry_after = absl::Seconds(2);
-    // The time from a good try to the next.
+    // Interval after a successful try.
     absl::Duration repeat_after = absl::Seconds(30);
-    // A worker that has not answered its first try by then is not waited for: nothing is known.
+    // How long to wait for a worker's first answer; after that its reachability counts as unknown.
     absl::Duration answer_patience = absl::Seconds(5);
   };
   // The addresses that one worker is asked to try.
@@ -32,33 +32,35 @@ class Reachability {
   };
   enum class State { kReached, kTrying, kFailed };
   struct Verdict {
-    State state = State::kReached;  // also when nothing is known
-    std::string text;               // why not kReached; one line that names both and the address
+    State state = State::kReached;  // also if nothing is known
+    std::string text;               // why it is not kReached; one line that names both and the
+                                    // address
   };
 
   // `membership` outlives it.
   Reachability(Options options, const Membership* membership);
 
-  // Drops what was known of this daemon, which is out of date.
+  // Drops outdated knowledge about this daemon.
   void Forget(const std::string& daemon);
-  // Returns what to ask for now.
+  // Returns the tries to request now.
   std::vector<Try> Due(absl::Time now);
-  // Logs what has changed; returns false when nothing has.
+  // Logs changes; returns whether there were any.
   bool OnPeersTried(const std::string& worker, const proto::PeersTried& tried, absl::Time now);
 
-  // Returns the worst verdict of all shards of the server, which counts as not reached, too, where
-  // it speaks another version of the protocol.
+  // Returns the worst verdict over the server's shards. A server of another protocol version counts
+  // as not reached.
   Verdict Between(const std::string& worker, const std::string& server, absl::Time now) const;
-  // Returns the shards that the worker has tried, by address.
+  // Returns the worker's results for the shards that it has tried, by address.
   std::vector<proto::PeerReach> Tried(const std::string& worker) const;
 
  private:
   struct Pair {
     std::string server;
     absl::Time first_asked_at;
-    absl::Time asked_at;               // or answered
+    absl::Time asked_at;               // or answered at
     bool is_waiting = true;            // for an answer
-    std::optional<std::string> error;  // of the newest answer, empty: reached; none: no answer yet
+    std::optional<std::string> error;  // of the newest answer; empty: reached; absent: no answer
+                                       // yet
   };
 
   bool IsDue(const Pair& pair, absl::Time now) const;

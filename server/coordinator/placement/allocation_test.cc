@@ -144,7 +144,7 @@ TEST(AllocateRanks, CountsWhatAWorkerHasFreeForAWish) {
 
 using proto::Job;
 
-// The protection that a job gets for what it asks; "refused" where it is.
+// Returns the protection that a job gets for its request, or "refused".
 std::string Settled(const ProtectionRules& rules, Job::Protection asked) {
   Job job;
   job.set_protection(asked);

@@ -34,7 +34,7 @@ std::vector<double> ShardWeights(const std::vector<ServerShards>& servers) {
   return weights;
 }
 
-// How many chunks each shard has: by largest remainder, among equals the first.
+// Returns each shard's number of chunks: by largest remainder, ties to the first.
 std::vector<uint64_t> ApportionChunks(const std::vector<double>& weights, uint64_t chunks) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<uint64_t> counts;
@@ -57,8 +57,8 @@ std::vector<uint64_t> ApportionChunks(const std::vector<double>& weights, uint64
   return counts;
 }
 
-// Chunk j of the count of a shard stands at (j + 1/2) / count of the way; among equals the first
-// shard comes first.
+// Chunk j of a shard's `count` chunks is placed at (j + 1/2) / count of the sequence; ties to the
+// first shard.
 std::vector<uint32_t> Interleaved(const std::vector<uint64_t>& counts) {
   struct ChunkPosition {
     double at;
@@ -80,7 +80,7 @@ std::vector<uint32_t> Interleaved(const std::vector<uint64_t>& counts) {
 // Chunks on each thread of each server.
 using Loads = std::vector<std::vector<uint64_t>>;
 
-// Among equals the next one is taken: so servers that are alike back each other in a circle.
+// Ties go to the next server: so equal servers back each other in a circle.
 std::optional<BackupPlace> LeastLoaded(const std::vector<ServerShards>& servers,
                                        const BackupPlace& first, const Loads& loads) {
   std::optional<BackupPlace> best;
@@ -163,7 +163,7 @@ absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers) {
     return HostOf(server) == host;
   });
   if (!is_one) return absl::OkStatus();
-  // A host has no name that its user knows.
+  // Users do not know hosts by name.
   return absl::FailedPreconditionError(
       absl::StrCat("replicas: a second copy lies on another host, but all servers are on one: ",
                    NameServers(servers)));
@@ -183,7 +183,7 @@ absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
       loads[server][thread] += chunks[shards[thread]];
     }
   }
-  // The largest first: the rest then fills what they leave uneven.
+  // Largest first: the others then even out the rest.
   std::vector<size_t> order(chunks.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -213,7 +213,7 @@ std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardI
   for (size_t server = 0; server < servers.size(); ++server) {
     if (HostOf(servers[server]) == host) continue;
     for (size_t i = 0; i < servers[server].ports.size(); ++i) {
-      // Shards of one job that come to one server one after the other spread over its threads.
+      // Shards of one job that go to one server in succession are spread over its threads.
       const size_t thread = (shard.value() + i) % servers[server].ports.size();
       const uint64_t chunks = chunks_on[{servers[server].daemon, static_cast<uint32_t>(thread)}];
       if (best && chunks >= least) continue;

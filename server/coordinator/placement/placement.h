@@ -14,17 +14,18 @@
 
 namespace strata::server {
 
-// A server's shards as a placement sees them.
+// A server's shards, as input to a placement.
 struct ServerShards {
   std::string daemon;
   std::string address;
   std::vector<uint32_t> ports;  // one per shard
-  std::string host;             // the same for daemons of one machine; empty: unknown
+  std::string host;             // equal for daemons on one machine; empty: unknown
   double link_bytes_per_s = 0;  // 0: unknown
-  double share = 0;             // of the model; a job's are all 0 where shards are to hold the same
+  double share = 0;             // fraction of the model; if all of a job's are 0, all shards get
+                                // equal amounts
 };
 
-// "tcp://HOST:PORT" of the server's shard.
+// Returns "tcp://HOST:PORT" of the server's shard.
 std::string ShardEndpoint(const ServerShards& server, size_t shard);
 
 // The servers and shards that hold a job's chunks.
@@ -34,46 +35,45 @@ struct JobPlacement {
   std::vector<std::vector<uint32_t>> shards_of_server;
 };
 
-// Spreads the chunks over all shards of all servers, each server's share evenly over its own: by
-// largest remainder, and so that of any run of chunks each shard has its share, as nearly as whole
-// chunks allow: a node that pushes them in order keeps all shards busy. With equal shares chunk c
-// lives on shard c mod shards. `chunk_elements` 0 stands for the default of this many elements and
-// shards. No servers: no shards (exchange NONE). Errors: InvalidArgument when there would be too
-// many chunks or shards.
+// Spreads the chunks over all shards of all servers, each server's share evenly over its own
+// shards, by largest remainder. Any run of chunks is spread in the same proportions, as nearly as
+// whole chunks allow, so a node that pushes chunks in order keeps all shards busy. With equal
+// shares chunk c lives on shard c mod shards. `chunk_elements` 0 stands for the default for this
+// many elements and shards. Without servers there are no shards (exchange NONE). Errors:
+// InvalidArgument when there would be too many chunks or shards.
 absl::StatusOr<JobPlacement> PlaceChunks(uint64_t elements, uint32_t chunk_elements,
                                          const std::vector<ServerShards>& servers);
 
-// The chunk size of a job whose gradients lie on devices: that default, but 2 MiB at least where
-// each shard then has eight chunks. A chunk costs the aggregator a dozen calls of the device's
-// driver, some 50 us on an H200's host, however short it is.
+// Returns the chunk size for a job whose gradients are on devices: the default, but at least 2 MiB
+// if each shard still has eight chunks then. A chunk of any size costs the aggregator a dozen
+// driver calls, some 50 us on an H200's host.
 uint32_t DeviceChunkElements(uint64_t elements, uint32_t shards);
 
-// Where a shard of a job lies a second time.
+// The place of a shard's backup.
 struct BackupPlace {
   size_t server = 0;
-  size_t thread = 0;  // which of the server's shards holds it besides its own
+  size_t thread = 0;  // the server's shard that holds it besides its own
 
   bool operator==(const BackupPlace&) const = default;
 };
 
-// Chooses a second place for each of a job's shards: on another host than the first, and so that
-// the threads of all servers hold about as many chunks, first and second copies together. None for
-// shards without a chunk. `placement` was made of the first of `servers`; the others hold second
-// copies alone. The same input gives the same answer. Errors: FailedPrecondition: all servers are
-// on one host; it names them.
+// Chooses a place for the backup of each of a job's shards: on another host than the primary, such
+// that the threads of all servers hold about the same number of chunks, counting both copies. None
+// for shards without a chunk. `placement` covers the first of `servers`; the others hold only
+// backups. Deterministic. Errors: FailedPrecondition: all servers are on one host; it names them.
 absl::StatusOr<std::vector<std::optional<BackupPlace>>> PlaceBackups(
     const JobPlacement& placement, const std::vector<ServerShards>& servers);
 
-// Chooses a place for the second copy of one shard of a running job, which has lost its own: on
-// another host than `host`, where its first copy lies, and where the job has fewest chunks as yet.
-// None: no server of these is on another host.
+// Chooses a place for a new backup of one shard of a running job: on another host than `host`,
+// which has its primary, and where the job has fewest chunks so far. None: none of these servers is
+// on another host.
 std::optional<BackupPlace> PlaceOneBackup(const proto::JobStatus& status, ShardId shard,
                                           const std::string& host,
                                           const std::vector<ServerShards>& servers);
-// Checks that second copies can lie somewhere. Errors: FailedPrecondition naming the servers, which
-// are all on one host. REQUIRES: there is a server.
+// Checks that backups can be placed. Errors: FailedPrecondition naming the servers, which are all
+// on one host. REQUIRES: there is a server.
 absl::Status CheckTwoHosts(const std::vector<ServerShards>& servers);
-// The host of a server; those whose host is not known are on one where they have one address.
+// Returns the host of a server; servers of unknown host and equal address count as one host.
 const std::string& HostOf(const ServerShards& server);
 
 }  // namespace strata::server

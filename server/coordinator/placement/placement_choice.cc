@@ -18,17 +18,17 @@ namespace {
 
 using Wish = proto::Job::Placement;
 
-// Shares and steps that differ by less are the same.
+// Shares and steps that differ by less count as equal.
 constexpr double kSame = 1e-6;
 constexpr size_t kNamesMax = 3;
 
-// All hosts of a job and of the servers that it may use.
+// All hosts of a job and of its candidate servers.
 struct Hosts {
-  std::vector<LinkHost> links;     // has_shards as the hosts are, rates from 1 on if unknown
+  std::vector<LinkHost> links;     // rates are 1 if unknown
   std::vector<uint32_t> shards;    // by host
   std::vector<size_t> of_server;   // index into links, by server
   std::vector<double> known_rate;  // 0: unknown
-  bool rates_known = false;        // of all
+  bool rates_known = false;        // for all hosts
 };
 
 class HostTable {
@@ -83,7 +83,7 @@ bool Allows(Wish wish, const LinkHost& host) {
 struct Option {
   Wish wish = proto::Job::AUTO;
   LinkShares shares;
-  size_t hosts_used = 0;  // that hold chunks or run nodes
+  size_t hosts_used = 0;  // hosts that hold chunks or run nodes
 };
 
 bool HasServers(const Hosts& hosts, bool on_nodes) {
@@ -92,7 +92,7 @@ bool HasServers(const Hosts& hosts, bool on_nodes) {
   });
 }
 
-// Returns nothing where servers that the wish needs are missing.
+// Returns nullopt if servers that the wish needs are missing.
 std::optional<Option> EvaluateWish(Wish wish, const Hosts& hosts) {
   if (wish != proto::Job::DEDICATED && !HasServers(hosts, true)) return std::nullopt;
   if (wish != proto::Job::ON_WORKERS && !HasServers(hosts, false)) return std::nullopt;
@@ -135,7 +135,7 @@ std::string SharesText(const Hosts& hosts, const Option& option, bool on_nodes) 
                       count == 1 || least_text != most_text ? "" : " each");
 }
 
-// The time that a step takes the last link.
+// The time per step of the slowest link.
 std::string StepText(const Hosts& hosts, const Option& option, uint64_t model_bytes) {
   if (!hosts.rates_known) return absl::StrFormat("%.2f", option.shares.step);
   const double seconds = option.shares.step * model_bytes;
@@ -224,8 +224,8 @@ uint32_t NodesOn(const std::vector<LinkHost>& hosts) {
   return nodes;
 }
 
-// A host whose load grows with its share: at `level` of load / rate it holds
-// (level - start) * slope, nothing below the start.
+// A host whose load grows with its share: at `level` of load / rate it holds (level - start) *
+// slope, nothing below the start.
 struct Filling {
   size_t host = 0;
   double start = 0;
@@ -240,7 +240,7 @@ double SumAt(const std::vector<Filling>& fillings, double level) {
   return sum;
 }
 
-// The level at which they hold everything; infinite where there are none.
+// The level at which they hold everything; infinite if there are none.
 double LevelOfAll(std::vector<Filling> fillings) {
   std::sort(fillings.begin(), fillings.end(),
             [](const Filling& a, const Filling& b) { return a.start < b.start; });
@@ -314,7 +314,7 @@ LinkShares BalanceLinks(const std::vector<LinkHost>& hosts) {
   result.of_host.assign(hosts.size(), 0);
   std::vector<Filling> fillings;
   double floor = 0;        // what the nodes' own links need at least
-  double indifferent = 0;  // rates of the hosts of half of the nodes
+  double indifferent = 0;  // sum of rates of the hosts with exactly half of the nodes
   size_t of_most = hosts.size();
   for (size_t i = 0; i < hosts.size(); ++i) {
     const LinkHost& host = hosts[i];

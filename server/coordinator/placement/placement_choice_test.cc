@@ -61,7 +61,7 @@ std::vector<std::string> NamesOf(const PlacementChoice& choice) {
   return names;
 }
 
-// The load of each host's link each way in a step, in models, counted from where the chunks are:
+// The load of each host's link in each direction per step, in models, counted from the chunks:
 // every node exchanges each of them with its shard.
 std::map<std::string, double> ChoiceLoadsOf(const PlacementChoice& choice, const Cluster& cluster,
                                             uint32_t chunks) {
@@ -215,8 +215,8 @@ double Sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// Returns whether shares exist with which no link has more than `step` of load / rate: from each
-// host's least and greatest share, with no thought of an order among them.
+// Returns whether some shares keep every link at or below `step` of load / rate: from each host's
+// least and greatest share, without assuming an order.
 bool IsPossible(const std::vector<LinkHost>& hosts, double step) {
   double nodes = 0, least = 0, most = 0;
   for (const LinkHost& host : hosts) nodes += host.nodes;

@@ -116,7 +116,7 @@ TEST(DeviceChunkElements, AreTwoMebibytesWhereEachShardHasEight) {
   EXPECT_EQ(DeviceChunkElements(200'000, 1), 24'992u);  // of cache lines
 }
 
-// Server i with so many shards, on host "hostI" or the given one.
+// Server i with `threads` shards, on host "hostI" or the given one.
 ServerShards Server(size_t i, size_t threads, const std::string& host = "", double share = 0) {
   ServerShards server;
   server.daemon = absl::StrCat("s", i);
@@ -131,7 +131,7 @@ JobPlacement PlacedOn(const std::vector<ServerShards>& servers, uint32_t chunks)
   return *PlaceChunks(uint64_t{chunks} * 256, 256, servers);
 }
 
-// Chunks of first and second copies on each thread, in order.
+// Chunks of primaries and backups on each thread, in order.
 std::vector<uint64_t> Loads(const JobPlacement& placement, const std::vector<ServerShards>& servers,
                             const std::vector<std::optional<BackupPlace>>& backups) {
   std::vector<uint64_t> chunks(backups.size(), 0), loads;

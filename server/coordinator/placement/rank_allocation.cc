@@ -15,7 +15,7 @@
 namespace strata::server {
 namespace {
 
-// A resource of which each rank takes a piece, and how much of it the workers have.
+// A resource of which each rank needs one unit, and the workers' supply of it.
 struct Supply {
   const char* name;  // "GPU slot"
   std::vector<WorkerSlots> workers;
@@ -49,8 +49,8 @@ Supply SlotsWithGpu(const std::vector<WorkerSlots>& workers) {
   return supply;
 }
 
-// As Place, where each node has its number of ranks: the largest first, on the workers that have
-// most, for then all fit if they can.
+// Like Place, with a given number of ranks per node: largest first, on the workers with most, so
+// that all fit if they can.
 template <typename Available>
 std::vector<RankBlock> PlaceNodes(const RankWish& wish, const std::vector<WorkerSlots>& workers,
                                   const Available& available) {
@@ -76,8 +76,8 @@ std::vector<RankBlock> PlaceNodes(const RankWish& wish, const std::vector<Worker
   return blocks;
 }
 
-// Where the ranks would go if `available(worker)` slots were free; fewer than `ranks` when they do
-// not all fit.
+// Returns where the ranks would go if `available(worker)` slots were free; fewer than `ranks` if
+// they do not all fit.
 template <typename Available>
 std::vector<RankBlock> Place(const RankWish& wish, const std::vector<WorkerSlots>& workers,
                              const Available& available) {
@@ -142,7 +142,7 @@ std::string Capacity(const Supply& supply) {
          (slots == 0 ? "; `strata devices` there says why, unless --gpus does" : "");
 }
 
-// "needs 4 workers (ranks_per_node: 1); there are 2": too few that could take a node.
+// "needs 4 workers (ranks_per_node: 1); there are 2": too few workers that could take a node.
 std::string TooFewWorkers(const RankWish& wish, const Supply& supply) {
   const uint32_t each = std::min(wish.ranks, wish.ranks_per_node);
   const uint32_t nodes = (wish.ranks + wish.ranks_per_node - 1) / wish.ranks_per_node;
@@ -197,8 +197,8 @@ RankAllocation Allocate(const RankWish& wish, const Supply& supply) {
   return result;
 }
 
-// What is told is the one thing that there is too little of; slots with a GPU slot only where there
-// are enough of each, but not on the same nodes.
+// Names the one resource that is short; slots with a GPU slot only if there are enough of each, but
+// not on the same nodes.
 RankAllocation AllocateAmong(const RankWish& wish, const std::vector<WorkerSlots>& workers) {
   if (!wish.on_gpus) return Allocate(wish, Slots(workers));
   RankAllocation both = Allocate(wish, SlotsWithGpu(workers));

@@ -15,7 +15,7 @@ struct WorkerSlots {
   std::string daemon;
   uint32_t slots = 0;
   uint32_t used = 0;
-  bool alive = true;  // a lost one counts for what could fit one day
+  bool alive = true;  // a lost one counts towards future capacity only
   uint32_t gpu_slots = 0;
   uint32_t gpu_slots_used = 0;
   uint32_t protocol = kProtocolVersion;
@@ -25,14 +25,13 @@ struct WorkerSlots {
 struct RankWish {
   uint32_t ranks = 1;
   uint32_t ranks_per_node = 0;  // 0: as many as a node has free
-  bool on_gpus = false;         // each rank takes a GPU slot of its node besides
-  // The ranks of each logical node, where they are to be just these; empty: they follow from the
-  // rest.
+  bool on_gpus = false;         // each rank also takes a GPU slot of its node
+  // Exact ranks of each logical node; empty: they follow from the other fields.
   std::vector<uint32_t> of_nodes;
 };
 RankWish ToRankWish(const proto::Job& job);
 
-// Returns how many ranks of such a wish a worker could take now.
+// Returns how many ranks of such a wish the worker could take now.
 uint32_t FreeFor(const RankWish& wish, const WorkerSlots& worker);
 
 // The ranks of one logical node.
@@ -40,7 +39,7 @@ struct RankBlock {
   std::string daemon;
   uint32_t first_rank = 0;
   uint32_t ranks = 0;
-  uint32_t protocol = kProtocolVersion;  // that all of an allocation speak
+  uint32_t protocol = kProtocolVersion;  // protocol version, the same for the whole allocation
 };
 
 struct RankAllocation {
@@ -51,18 +50,18 @@ struct RankAllocation {
     kNeverFits,      // not even on all known nodes
   };
   Outcome outcome = Outcome::kFits;
-  std::vector<RankBlock> blocks;  // logical nodes in order, contiguous global ranks
-  std::string reason;             // unless it fits
-  bool lacks_gpus = false;        // that is why
+  std::vector<RankBlock> blocks;  // logical nodes in order, with contiguous global ranks
+  std::string reason;             // set unless it fits
+  bool lacks_gpus = false;        // `reason` is a lack of GPUs
 };
 
-// Gives the wish's ranks to `workers`, in their order: all free slots of each in turn, or with
-// `ranks_per_node` > 0 just so many on each node that has them free (the last node the rest). With
-// `of_nodes` the largest nodes get the workers with the most free slots. A worker plays at most one
-// logical node of a job. All speak one version of the protocol, the newest of which enough are
-// free; where all workers together had room, the wish is never said to fit nowhere: in the middle
-// of an upgrade more of one version are to come. REQUIRES: ranks >= 1, the sum of `of_nodes`, if
-// there are any.
+// Assigns the wish's ranks to `workers` in order: all free slots of each in turn, or with
+// `ranks_per_node` > 0 exactly that many per node that has them free (the last node gets the rest).
+// With `of_nodes`, the largest nodes get the workers with the most free slots. A worker gets at
+// most one logical node of a job. All workers speak one protocol version, the newest with enough
+// free slots. If all workers together would have room, the result is never kNeverFits: in the
+// middle of an upgrade more workers of one version will come. REQUIRES: ranks >= 1; the sum of
+// `of_nodes`, if there are any.
 RankAllocation AllocateRanks(const RankWish& wish, const std::vector<WorkerSlots>& workers);
 
 }  // namespace strata::server

@@ -47,7 +47,7 @@ RankAllocation ReachedServers::Allocate(const RankWish& wish,
   };
   RankAllocation best = allocate_on(servers);
   if (best.outcome == RankAllocation::Outcome::kFits) return best;
-  std::pair<size_t, uint32_t> most = {0, 0};  // servers, and the protocol's version
+  std::pair<size_t, uint32_t> most = {0, 0};  // servers, and the protocol version
   for (const Daemon* server : servers) {
     RankAllocation allocation = allocate_on({server});
     if (allocation.outcome != RankAllocation::Outcome::kFits) continue;
@@ -70,8 +70,8 @@ std::vector<std::string> BlockDaemons(const std::vector<RankBlock>& blocks) {
 namespace {
 
 struct Reach {
-  std::string why_not;   // the worker does not do for the servers now; empty: it reaches them all
-  bool is_tried = true;  // or else it may soon
+  std::string why_not;   // why the worker cannot use the servers now; empty: it reaches them all
+  bool is_tried = true;  // false: it may reach them soon
 };
 
 Reach ReachOf(const SpareWish& wish, const std::string& worker, const ReachedServers& reached,

@@ -13,16 +13,16 @@
 
 namespace strata::server {
 
-// Finds which live servers workers have in common, and on which workers a job has most of them: a
-// server that a worker cannot reach holds no job up that has another. Pure; reads membership and
-// reachability and owns nothing.
+// Finds the live servers that workers have in common, and the workers on which a job has most of
+// them: a job that has another server does not wait for one that a worker cannot reach. Pure; reads
+// membership and reachability and owns nothing.
 class ReachedServers {
  public:
-  // The live servers, by what some workers reach of them.
+  // The live servers, grouped by whether workers reach them.
   struct Common {
     std::vector<const Daemon*> reached;                         // by all of the workers
-    std::string pending;                                        // why more may soon be
-    std::vector<std::pair<std::string, std::string>> left_out;  // names, and why
+    std::string pending;                                        // why more may follow soon
+    std::vector<std::pair<std::string, std::string>> left_out;  // names and reasons
   };
 
   // `membership` and `reachability` outlive it.
@@ -30,10 +30,9 @@ class ReachedServers {
       : membership_(membership), reachability_(reachability) {}
 
   Common ByAll(const std::vector<std::string>& workers, absl::Time now) const;
-  // Gives the ranks to workers that reach all servers; where there are too few of those, to the
-  // workers that have the most servers in common, and among equals to those that speak the newest
-  // version of the protocol. The outcome is not kFits when nowhere enough
-  // workers have one in common.
+  // Assigns the ranks to workers that reach all servers. If there are too few, to the workers with
+  // the most servers in common, and among equals to those of the newest protocol version. The
+  // outcome is not kFits if nowhere enough workers have a server in common.
   RankAllocation Allocate(const RankWish& wish, const std::vector<WorkerSlots>& workers,
                           absl::Time now) const;
 
@@ -45,26 +44,26 @@ class ReachedServers {
 // Returns the daemons of the blocks, in their order.
 std::vector<std::string> BlockDaemons(const std::vector<RankBlock>& blocks);
 
-// The needs of a node of a running job that has lost its worker.
+// The requirements of a running job's node that has lost its worker.
 struct SpareWish {
   uint32_t ranks = 1;
   bool on_gpus = false;
-  std::vector<std::string> servers;  // that it is to reach, all of them
-  std::string first;                 // taken before all others, where it fits; empty: none is
-  std::string last;                  // taken where no other fits; empty: none is
+  std::vector<std::string> servers;  // servers that it must reach
+  std::string first;                 // preferred if it fits; empty: none
+  std::string last;                  // only if no other fits; empty: none
 };
 
 struct SpareWorker {
-  std::string daemon;  // empty: there is none now, for `reason`
+  std::string daemon;  // empty: none now, for `reason`
   std::string reason;
-  // There will be one once running jobs have ended: who asks for slots later waits behind it.
+  // There will be one once running jobs have ended: later requests for slots wait behind this one.
   bool waits_for_slots = false;
-  // One that has the slots free, and is not the last choice, has yet to say what it reaches.
+  // A suitable worker, other than the last choice, has yet to report what it reaches.
   bool waits_for_reach = false;
 };
 
-// Chooses a worker that has the slots free and reaches the servers, in the order of `workers`, of
-// which none plays another node of the job. Pure.
+// Chooses a worker that has the slots free, reaches the servers and has no other node of the job,
+// in the order of `workers`. Pure.
 SpareWorker ChooseSpareWorker(const SpareWish& wish, std::vector<WorkerSlots> workers,
                               const ReachedServers& reached, absl::Time now);
 

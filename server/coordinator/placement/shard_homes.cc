@@ -8,14 +8,14 @@
 namespace strata::server {
 namespace {
 
-// Above all that were given out for the shard.
+// Higher than all generations of the shard so far.
 uint32_t NewGeneration(int shard, const proto::JobRecord& record, const proto::JobStatus& status) {
   const ShardId id(static_cast<uint32_t>(shard));
   return 1 +
          std::max(ShardGeneration(record.placement(), id), status.shards(shard).next_generation());
 }
 
-// Jobs without second copies have no room for what is said of each shard.
+// Records of jobs without backups lack the per-shard fields.
 void MakeRoom(proto::JobRecord* record) {
   proto::Placement* const placement = record->mutable_placement();
   while (placement->shard_generations_size() < placement->shard_endpoints_size()) {
@@ -33,7 +33,8 @@ void ForgetNext(proto::JobShardStatus* shard) {
   shard->clear_replaces_primary();
 }
 
-// The shard has the copy alone that its status names. Adds the one that was to be its backup next.
+// The shard has only the copy in its status. Adds the copy that was to be its next backup to the
+// dropped ones.
 void ContinueWithoutBackup(int shard, proto::JobRecord* record, proto::JobStatus* status,
                            std::vector<DroppedCopy>* dropped) {
   proto::Placement* const placement = record->mutable_placement();
@@ -47,7 +48,7 @@ void ContinueWithoutBackup(int shard, proto::JobRecord* record, proto::JobStatus
   status->mutable_shards(shard)->clear_backup_is_partial();
 }
 
-// The backup takes the place of the primary.
+// Makes the backup the primary.
 void MakePrimary(int shard, proto::JobRecord* record, proto::JobShardStatus* home) {
   proto::Placement* const placement = record->mutable_placement();
   placement->set_shard_endpoints(shard, placement->backup_endpoints(shard));
@@ -61,7 +62,7 @@ ShardStep StepWithNext(const proto::JobShardStatus& shard, bool primary_leaves, 
   return is_wanted && !next_leaves ? ShardStep::kNone : ShardStep::kDropNext;
 }
 
-// For a job without second copies: a copy that it has is there to take over.
+// For a job without backups: a second copy exists only to take over.
 ShardStep StepOfOnlyCopy(const proto::JobShardStatus& shard, bool primary_leaves,
                          bool backup_leaves) {
   if (shard.backup().empty()) return primary_leaves ? ShardStep::kAddBackup : ShardStep::kNone;
@@ -177,7 +178,7 @@ DroppedCopy TakeNext(ShardId shard, proto::JobRecord* record, proto::JobStatus* 
 DroppedCopy DropNext(ShardId shard, proto::JobStatus* status) {
   proto::JobShardStatus* const home = status->mutable_shards(static_cast<int>(shard.value()));
   STRATA_REQUIRE(!home->next_backup().empty());
-  // It is of that generation itself.
+  // It belongs to the current generation itself.
   DroppedCopy dropped{shard, home->next_backup(), home->next_generation() + 1};
   ForgetNext(home);
   return dropped;

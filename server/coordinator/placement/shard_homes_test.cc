@@ -16,7 +16,7 @@ using ::testing::Pair;
 using testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-// Shard i lies on server si and, a second time, on the next of three.
+// Shard i is on server si; its backup is on the next of three.
 struct ShardHomesJob {
   proto::JobRecord record;
   proto::JobStatus status;
@@ -142,7 +142,7 @@ TEST(ShardHomes, APartialBackupTakesNothingOver) {
   ShardHomesJob without = job;
   const ServerLoss loss = TakeFrom("s2", &without.record, &without.status);
   EXPECT_THAT(loss.lost, ElementsAre(ShardId(1)));
-  // Its own loss is none.
+  // Losing the partial backup itself loses nothing.
   const ServerLoss own = TakeFrom("s9", &job.record, &job.status);
   EXPECT_THAT(own.moved, ElementsAre(ShardId(1)));
   EXPECT_THAT(own.lost, IsEmpty());

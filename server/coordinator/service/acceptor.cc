@@ -18,7 +18,7 @@
 namespace strata::server {
 namespace {
 
-// Until a connection is tried to be taken again that could not be.
+// Pause before accepting again after a failure.
 constexpr int kPauseMs = 50;
 
 absl::Status Refuse(const std::string& address, const std::string& why) {
@@ -38,7 +38,7 @@ void SetPort(sockaddr* address, int port) {
   if (address->sa_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(address)->sin6_port = network;
 }
 
-// errno, 0: listens.
+// Returns errno, or 0: it listens.
 int ListenAt(const addrinfo& at, UniqueFd* listener) {
   listener->Reset(socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener->valid()) return errno;
@@ -107,7 +107,7 @@ void Acceptor::Run() {
 bool Acceptor::AcceptFrom(int listener) {
   UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.valid()) {
-    // Whoever wanted to connect may have left again.
+    // The client may have disconnected already.
     return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
   }
   if (fd.get() >= descriptors_max_) {
@@ -119,7 +119,7 @@ bool Acceptor::AcceptFrom(int listener) {
     callbacks_.stranger();
     return true;
   }
-  const int on = 1;  // of TCP alone
+  const int on = 1;  // TCP only
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   callbacks_.take(std::move(fd), is_own);
   return true;

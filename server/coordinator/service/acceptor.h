@@ -15,36 +15,36 @@
 
 namespace strata::server {
 
-// Takes the coordinator's connections in place of gRPC, which takes all that come until the process
-// has no descriptors left, and from then on none. This one ends at once what is too much, and at a
-// Unix socket those of other users.
+// Accepts the coordinator's connections instead of gRPC, which accepts until the process runs out
+// of descriptors and nothing afterwards. The acceptor closes excess connections at once and, on a
+// Unix socket, those of other users.
 //
 // Threads: one; the callbacks are called on the acceptor's.
 class Acceptor {
  public:
   struct Options {
     std::string listen;  // "HOST:PORT", "unix:/PATH"
-    // Besides HOST:PORT, where it can be had: the path of a Unix socket. Empty: none.
+    // With HOST:PORT: the path of an additional Unix socket, skipped if it is in use. Empty: none.
     std::string also = {};
-    // Descriptors below this are for connections that are taken: the process opens the lowest one
-    // that is free.
+    // Descriptors below this number are for accepted connections: the process always opens the
+    // lowest free one.
     int descriptors_max = 0;
   };
   struct Callbacks {
-    // `is_own`: it came by the Unix socket.
+    // `is_own`: it came through the Unix socket.
     std::function<void(UniqueFd, bool is_own)> take;
     std::function<void()> refused;
-    std::function<void()> stranger;  // refused: it was another user's
+    std::function<void()> stranger;  // a connection was refused as another user's
   };
 
   // Errors: see ListenOn and UnixListener; ResourceExhausted (no descriptors).
   static absl::StatusOr<std::unique_ptr<Acceptor>> Create(const Options& options);
   ~Acceptor();  // stops
 
-  // 0: it has none, or none any more.
+  // 0: it has none, or was stopped
   int port() const;
   void Start(Callbacks callbacks);
-  // Ends the thread, and nobody listens any more. Idempotent.
+  // Ends the thread and stops listening. Idempotent.
   void Stop();
 
  private:
@@ -52,7 +52,7 @@ class Acceptor {
       : descriptors_max_(descriptors_max), stop_(std::move(stop)) {}
 
   void Run();
-  // Returns false when the process or the host is out of descriptors or memory now.
+  // Returns false if the process or the host is out of descriptors or memory now.
   bool AcceptFrom(int listener);
 
   const int descriptors_max_;
@@ -64,11 +64,12 @@ class Acceptor {
 };
 
 // Returns sockets that listen on "HOST:PORT", one for each of the host's addresses, all on one
-// port; port 0 stands for any free one. They do not block. Errors name the address: InvalidArgument
-// (not HOST:PORT, unknown host, not this host's), AlreadyExists (port in use), PermissionDenied.
+// port; port 0 stands for any free one. They are non-blocking. Errors name the address:
+// InvalidArgument (not HOST:PORT, unknown host, not this host's), AlreadyExists (port in use),
+// PermissionDenied.
 absl::StatusOr<std::vector<UniqueFd>> ListenOn(const std::string& address);
 
-// Returns the port of a listening socket; 0 when it has none.
+// Returns the port of a listening socket; 0 if it has none.
 int BoundPort(const UniqueFd& listener);
 
 }  // namespace strata::server

@@ -53,7 +53,7 @@ class AcceptorTest : public ::testing::Test {
                             ++strangers_;
                           }});
   }
-  // Waits until so many connections were taken and refused in all.
+  // Waits until so many connections were taken and refused in total.
   bool Await(size_t taken, int refused) {
     absl::MutexLock lock(&mutex_);
     const auto is_so = [&] { return taken_.size() == taken && refused_ == refused; };
@@ -71,8 +71,8 @@ class AcceptorTest : public ::testing::Test {
 };
 
 TEST_F(AcceptorTest, TakesConnectionsUpToTheLimitAndAgainOnceSomeHaveEnded) {
-  // Both ends are this process's: with the listener and the doorbell, three connections and one end
-  // of a fourth take nine.
+  // Both ends belong to this process: with the listener and the doorbell, three connections and one
+  // end of a fourth take nine.
   const int lowest = UniqueFd(dup(STDERR_FILENO)).get();
   Start(lowest + 9);
   std::vector<UniqueFd> peers;
@@ -102,7 +102,7 @@ TEST_F(AcceptorTest, TakesConnectionsAgainAfterTheProcessHadNoDescriptors) {
   address.sin_port = htons(static_cast<uint16_t>(acceptor_->port()));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(second.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  absl::SleepFor(absl::Milliseconds(200));  // it tries in vain
+  absl::SleepFor(absl::Milliseconds(200));  // it keeps failing
   {
     absl::MutexLock lock(&mutex_);
     EXPECT_EQ(taken_.size(), 1u);
@@ -162,7 +162,7 @@ TEST_F(AcceptorOfOneUserTest, ASocketBesidesAPortIsTakenWhereItIsFree) {
   EXPECT_TRUE(DialUnix(path_).ok()) << "it is still there";
 }
 
-// Whoever gets past the file's mode is told apart by what the kernel says of it.
+// The kernel identifies peers that get past the file's mode.
 TEST_F(AcceptorOfOneUserTest, EndsThoseOfAnotherUser) {
   ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);
   ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
@@ -206,7 +206,7 @@ TEST(ListenOn, NamesAnAddressThatIsNone) {
               absl::InvalidArgumentError(std::string("cannot listen on ") + address +
                                          ": expected HOST:PORT"));
   }
-  // An address of the documentation's network: no host has it.
+  // An address of the documentation network: no host has it.
   EXPECT_EQ(ListenOn("192.0.2.1:0").status().code(), absl::StatusCode::kInvalidArgument);
 }
 

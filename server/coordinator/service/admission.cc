@@ -22,7 +22,7 @@ absl::StatusOr<Gate::Pass> Gate::Enter(const std::string& who) {
   }
   const absl::Status refusal = absl::ResourceExhaustedError(absl::StrFormat(
       "the coordinator has %d %s open, which is its limit (%s)", open_max_, what_, option_));
-  // A storm of them is not worth a line each.
+  // Logs only at powers of two, in case there are very many.
   if ((refused & (refused - 1)) == 0) {
     LogWarning("refused %s: %s (%d refused)", who, refusal.message(), refused);
   }

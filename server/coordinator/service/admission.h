@@ -18,10 +18,11 @@
 
 namespace strata::server {
 
-// How many of one kind may be open at once; further ones are refused and counted. Thread-safe.
+// Limits how many of one kind may be open at once; further ones are refused and counted.
+// Thread-safe.
 class Gate {
  public:
-  // Something open, which counts until it is destroyed.
+  // An open one; it counts until it is destroyed.
   class Pass {
    public:
     explicit Pass(Gate* gate) : gate_(gate) {}
@@ -35,7 +36,7 @@ class Gate {
     Gate* gate_;
   };
 
-  // `what` and `option` name it: "sessions of daemons", "--sessions".
+  // `what` names the kind, `option` its flag: "sessions of daemons", "--sessions".
   Gate(std::string what, std::string option, uint32_t open_max)
       : what_(std::move(what)), option_(std::move(option)), open_max_(open_max) {}
 
@@ -57,10 +58,10 @@ class Gate {
   uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Messages of one session that the coordinator's loop has not got to. Thread-safe.
+// Messages of one session that the coordinator's loop has not processed. Thread-safe.
 class InHand {
  public:
-  // Counts one more; waits while kInHandPerSessionMax are in hand.
+  // Counts one more; waits while kInHandPerSessionMax are pending.
   void Add();
   void Done();
 
@@ -75,15 +76,15 @@ class InHand {
 // Returns the coordinator's own resources and refusals, as ListNodes shows them.
 proto::DaemonStatus CoordinatorStatus(Gate* sessions, Gate* calls);
 
-// Messages to write to one stream. Bounded in messages and, where they have a size, in bytes: a
-// peer that does not read loses its stream. Thread-safe.
+// Messages to write to one stream. Bounded in messages and, if they have a size, in bytes: a peer
+// that does not read loses its stream. Thread-safe.
 template <typename T>
 class MessageQueue {
  public:
   explicit MessageQueue(size_t capacity, size_t bytes_max = kQueuedBytesMax)
       : capacity_(capacity), bytes_max_(bytes_max) {}
 
-  // Does nothing after Close. A full queue closes and drops what it holds.
+  // Does nothing after Close. A full queue closes and drops its content.
   void Push(T message) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return;
@@ -98,8 +99,7 @@ class MessageQueue {
     }
   }
 
-  // Returns the next message and waits for one up to `timeout`. Returns nothing when time is up or
-  // IsDone.
+  // Returns the next message, waiting up to `timeout`; nullopt on timeout or if IsDone.
   std::optional<T> Pop(absl::Duration timeout) {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(this, &MessageQueue::HasNews), timeout);
@@ -110,13 +110,13 @@ class MessageQueue {
     return message;
   }
 
-  // Ends the queue; what is queued can still be taken.
+  // Ends the queue; queued messages can still be taken.
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
   }
 
-  // Returns whether the queue is closed and all has been taken.
+  // Returns whether the queue is closed and empty.
   bool IsDone() {
     absl::MutexLock lock(&mutex_);
     return closed_ && messages_.empty();

@@ -13,7 +13,7 @@
 
 namespace strata::server {
 
-// Work that may block, each piece on a thread of its own.
+// Runs work that may block, each piece on a thread of its own.
 //
 // Threads: one.
 class BackgroundWork {
@@ -24,7 +24,7 @@ class BackgroundWork {
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
   void Do(std::function<void()> work);
-  // Waits for the work in hand.
+  // Waits for unfinished work.
   void WaitForAll();
 
  private:
@@ -36,14 +36,14 @@ class BackgroundWork {
   std::list<Piece> pieces_;
 };
 
-// Does the work in stores for jobs, each piece on a thread of its own: a store that stalls holds up
-// its own job alone, and the coordinator never.
+// Runs jobs' store work, each piece on a thread of its own: a stalled store blocks only its own
+// job, never the coordinator.
 //
 // Threads: one; the callbacks come from others.
 class CheckpointKeeper {
  public:
   explicit CheckpointKeeper(StoreOpener open) : open_(std::move(open)) {}
-  // Waits for the work in hand. Idempotent.
+  // Waits for unfinished work. Idempotent.
   void Stop() { work_.WaitForAll(); }
 
   void Find(const CheckpointQuery& query,

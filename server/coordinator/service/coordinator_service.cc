@@ -24,13 +24,13 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr size_t kSessionMessagesMax = kQueuedMessagesMax;
-// How long a daemon whose connection is to end may take to end it itself.
+// How long a daemon may take to close a connection that is to end.
 constexpr absl::Duration kCloseGrace = absl::Milliseconds(500);
 
-// Where the calls stand in proto/control.proto, as gRPC counts them.
+// The order of the calls in proto/control.proto, as gRPC numbers them.
 enum Method { kSubmit = 1, kCancel, kListJobs, kGetJob, kListNodes, kFollow, kGetTrace, kDrain };
 
-// How often it is written down who has new certificates.
+// How often new certificates are saved.
 constexpr absl::Duration kSaveEvery = absl::Seconds(1);
 
 uint64_t RandomToken() {
@@ -47,7 +47,7 @@ bool MaySee(const Caller& caller, const JobOwner& owner) {
   return Decide(caller, Call::kGetJob, SideOf(caller, owner)) == Verdict::kYes;
 }
 
-// Leaves out what the jobs and calls of all users add up to.
+// Removes the totals of all users' jobs and calls.
 void LeaveOutUse(proto::ListNodesReply* reply) {
   const auto leave_out = [](proto::DaemonStatus* status) {
     status->clear_resources();
@@ -65,9 +65,9 @@ std::vector<std::string> ShardAddresses(const proto::Register& server) {
 }
 
 constexpr size_t kFollowEventsMax = 16384;
-// How often a follower's thread looks whether the follower is still there.
+// How often a follower's thread checks whether the follower is still connected.
 constexpr absl::Duration kFollowerCheck = absl::Milliseconds(500);
-// How often it is looked whether a trace is complete.
+// How often to check whether a trace is complete.
 constexpr absl::Duration kTraceCheck = absl::Milliseconds(100);
 
 bool IsLast(const proto::FollowEvent& event) {
@@ -125,7 +125,7 @@ absl::Status CoordinatorService::Start() {
 
 void CoordinatorService::CountRefusedConnection() {
   const uint64_t refused = ++refused_connections_;
-  // A storm of them is not worth a line each.
+  // Logs only at powers of two, in case there are very many.
   if ((refused & (refused - 1)) != 0) return;
   LogWarning("refused a connection: all that sessions and calls may take are open (%d refused)",
              refused);
@@ -245,7 +245,7 @@ bool CoordinatorService::KnowsLaterLeader(const Member& member,
                           absl::StrCat(NameOf(registration), ": knows a leader of epoch ",
                                        registration.epoch(), ", this one's is ", leading_.epoch));
   if (leading_.on_later_epoch) leading_.on_later_epoch();
-  // It looks for the one that leads; a refusal would end it.
+  // It looks for the leader; a refusal would end it.
   member.queue->Close();
   return true;
 }
@@ -277,7 +277,7 @@ void CoordinatorService::Stop() {
   loop_.Stop();
   access_->SaveRenewals().IgnoreError();  // they renew again
   port_watch_.Stop();
-  keeper_.Stop();  // what it still has to say is not heard
+  keeper_.Stop();  // later messages are ignored
 }
 
 void CoordinatorService::LearnPorts(const Daemon& server) {
@@ -368,7 +368,7 @@ grpc::Status CoordinatorService::StreamedListNodes(
     OneRequest<proto::ListNodesRequest, proto::ListNodesReply>* stream) {
   const auto list = [&](const Guest& guest, const auto& request, auto* reply) {
     *reply = core_.ListNodes(clock_.Now(), request.after(), kPageBytesMax);
-    // Daemons are everybody's, what runs on them is not.
+    // Everybody may see daemons, but not what runs on them.
     const auto is_hidden = [&](uint32_t job) {
       const std::optional<JobOwner> owner = core_.OwnerOf(JobId(job));
       return !owner.has_value() || !MaySee(guest.caller, *owner);
@@ -524,8 +524,8 @@ void CoordinatorService::DropFollower(JobId job, const std::shared_ptr<FollowQue
   });
 }
 
-// Waits until the job has ended and its daemons have said all, as a follower whom every news of the
-// job wakes, and the end of the coordinator, too.
+// Waits until the job has ended and its daemons have sent their whole trace. Acts as a follower,
+// which is woken by every event of the job and by the coordinator's end.
 grpc::Status CoordinatorService::StreamedGetTrace(
     grpc::ServerContext* context,
     OneRequestStream<proto::GetTraceRequest, proto::TraceBatch>* stream) {
@@ -586,7 +586,7 @@ void CoordinatorService::Notify(JobId job, const proto::FollowEvent& event) {
   }
 }
 
-// ---- calls that end or move what runs ----
+// ---- calls that end or move jobs ----
 
 grpc::Status CoordinatorService::StreamedCancel(
     grpc::ServerContext* context, OneRequest<proto::CancelRequest, proto::CancelReply>* stream) {

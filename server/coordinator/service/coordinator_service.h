@@ -36,13 +36,13 @@ class ControlLoop {
   ~ControlLoop() { Stop(); }
 
   void Start();
-  // Runs what was posted before, then ends. Idempotent.
+  // Runs the closures posted so far, then ends. Idempotent.
   void Stop();
 
-  // Runs the closure on the loop's thread. Errors: those of ClosureQueue::Post; the closure will
-  // not run.
+  // Runs the closure on the loop's thread. Errors: those of ClosureQueue::Post; the closure does
+  // not run then.
   absl::Status Post(ClosureQueue::Closure closure) { return queue_.Post(std::move(closure)); }
-  // Posts and waits until the closure has run; never from the loop's thread.
+  // Posts the closure and waits until it has run; never from the loop's thread.
   absl::Status Run(const std::function<void()>& closure);
 
  private:
@@ -58,33 +58,34 @@ class ControlLoop {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Stands between gRPC and the core: each call's thread posts to the control loop, which alone
+// Stands between gRPC and the core. Each call's thread posts to the control loop, which alone
 // touches core and store; what the core sends goes through a queue per stream to that stream's
 // thread.
 class CoordinatorService final : public proto::Coordinator::Service, private CoordinatorActions {
  public:
-  // Set for a coordinator that leads for as long as others let it.
+  // Set for a coordinator that competes for leadership.
   struct Leading {
-    uint64_t epoch = 0;           // how often the leader has changed; 0: it is the only one
-    std::function<bool()> leads;  // now; empty: for ever. Any thread calls it.
-    // A daemon knows a later leader.
+    uint64_t epoch = 0;           // number of leader changes; 0: there is a single coordinator
+    std::function<bool()> leads;  // returns whether it leads now; empty: always. Any thread calls
+                                  // it.
+    // A daemon knows of a later leader.
     std::function<void()> on_later_epoch;
   };
-  // `store`, `access` and `audit` outlive the service.
-  // `open_store` opens what jobs' checkpoint.dir name.
+  // `store`, `access` and `audit` outlive the service. `open_store` opens what jobs' checkpoint.dir
+  // names.
   CoordinatorService(CoordinatorCore::Options options, const CoordinatorLimits& limits,
                      JobStore* store, Access* access, AuditLog* audit, StoreOpener open_store,
                      Leading leading);
 
-  // Takes in what the store holds and runs the control loop.
+  // Restores the store's content and starts the control loop.
   absl::Status Start();
   // Ends all followers' streams, so that the gRPC server can shut down.
   void EndFollowers();
-  // Counts a connection for which there was no room. Any thread may call it.
+  // Counts a connection that was refused for lack of room. Any thread may call it.
   void CountRefusedConnection();
-  // One was refused because it was another user's.
+  // Counts a connection that was refused as another user's.
   void CountStranger();
-  // Ends the sessions of those who are no longer members. Any thread may call it.
+  // Ends the sessions of former members. Any thread may call it.
   void EndRevokedSessions();
   // See LogsService::Look.
   absl::Status LookForLogs(const Guest& guest, JobId job, LogScene* scene);
@@ -98,7 +99,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
       grpc::ServerReaderWriter<proto::CoordinatorMessage, proto::DaemonMessage>* stream) override;
 
  private:
-  // The calls with one request; see OneRequest.
+  // The calls with a single request; see OneRequest.
   grpc::Status StreamedSubmit(grpc::ServerContext* context,
                               OneRequest<proto::SubmitRequest, proto::SubmitReply>* stream);
   grpc::Status StreamedCancel(grpc::ServerContext* context,
@@ -122,7 +123,7 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   using SessionQueue = MessageQueue<proto::CoordinatorMessage>;
   using FollowQueue = MessageQueue<proto::FollowEvent>;
 
-  // A session's call while it is there.
+  // The call of an open session.
   class OpenLine {
    public:
     explicit OpenLine(grpc::ServerContext* context) : context_(context) {}
@@ -140,31 +141,31 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
     absl::Mutex mutex_;
     grpc::ServerContext* context_ ABSL_GUARDED_BY(mutex_);
   };
-  // One whom the coordinator talks with.
+  // The peer of a session.
   struct Member {
     Caller caller;
     std::string peer;
     std::shared_ptr<SessionQueue> queue;
     std::shared_ptr<OpenLine> line;
-    std::string registers_as = {};  // what it has called itself: "worker w1"
+    std::string registers_as = {};  // the name that it registered: "worker w1"
   };
 
-  // On the loop's thread, now and then.
+  // Called regularly on the loop's thread.
   void Tick();
 
-  // Returns whether a daemon's message is within its bounds; else the daemon is sent away.
+  // Returns whether a daemon's message is within its limits; otherwise its session is ended.
   bool IsBounded(const Member& member, const proto::DaemonMessage& message);
 
-  // Whether the message is for the coordinator's core: not a registration under another's name, and
-  // no request for a certificate, which is answered here.
+  // Returns whether the message is for the core: neither a registration under another's name nor a
+  // request for a certificate, which is answered here.
   bool IsForCore(const Member& member, const proto::DaemonMessage& message);
 
-  // Returns whether what a daemon says is of a later leader's time: then it is sent away.
+  // Returns whether the daemon has seen a later leader; its session is ended then.
   bool KnowsLaterLeader(const Member& member, const proto::Register& registration);
-  // A deposed leader says nothing: what it would say may not be what was saved.
+  // A deposed leader sends nothing: its state may differ from what was saved.
   bool leads() const { return !leading_.leads || leading_.leads(); }
 
-  // Any thread but the loop's may call it.
+  // May be called on any thread but the loop's.
   void DropFollower(JobId job, const std::shared_ptr<FollowQueue>& queue);
 
   // CoordinatorActions; called on the loop's thread.
@@ -184,8 +185,8 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   void FindCheckpoint(const CheckpointQuery& query) override;
   void KeepCheckpoint(const CheckpointToKeep& checkpoint) override;
 
-  // Reads the request of one who may, unless too many calls are open, runs `ask` on the loop's
-  // thread and waits.
+  // Reads the request of a permitted caller, unless too many calls are open, runs `ask` on the
+  // loop's thread and waits.
   template <typename Request, typename Reply>
   grpc::Status Ask(
       grpc::ServerContext* context, OneRequest<Request, Reply>* stream, Call call,
@@ -215,12 +216,12 @@ class CoordinatorService final : public proto::Coordinator::Service, private Coo
   CoordinatorCore core_;
   std::map<SessionId, Member> sessions_;
   absl::Time renewals_saved_ = absl::InfinitePast();
-  // By job; whether they want the ranks' reports, too.
+  // By job; the value says whether the follower wants the ranks' reports, too.
   std::map<JobId, std::map<std::shared_ptr<FollowQueue>, bool>> followers_;
 
   CheckpointKeeper keeper_;
   PortWatch port_watch_;
-  ControlLoop loop_;  // ends before what its thread uses
+  ControlLoop loop_;  // destroyed before what its thread uses
 };
 
 }  // namespace strata::server

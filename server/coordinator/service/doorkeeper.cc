@@ -17,7 +17,7 @@ namespace strata::server {
 
 namespace {
 
-// All certificates that the other side has shown, its own first.
+// Returns all certificates that the peer has shown, its own first.
 absl::StatusOr<std::vector<keys::Certificate>> ChainOf(const grpc::AuthContext& context) {
   std::vector<keys::Certificate> chain;
   for (const char* property :
@@ -101,7 +101,7 @@ absl::Status Doorkeeper::MayNow(const Guest& guest, Call call, JobId job,
     Refuse(*now, guest.peer, CallName(call), job.value(), may);
     return may;
   }
-  // A caller who may know of all jobs was refused nothing.
+  // A caller who may know of all jobs was not refused anything.
   return owner.has_value() ? absl::OkStatus() : NoSuchJob(job);
 }
 
@@ -115,7 +115,7 @@ void Doorkeeper::Refuse(const Caller& caller, const std::string& peer, const std
                  .detail = std::string(why.message())},
                 absl::Now());
   const uint64_t refused = caller.is_user() ? ++refused_users_ : ++refused_;
-  // A storm of them is not worth a line each.
+  // Logs only at powers of two, in case there are very many.
   if ((refused & (refused - 1)) != 0) return;
   LogWarning("refused a call from %s: %s (%d refused)", peer, std::string(why.message()), refused);
 }
@@ -135,7 +135,7 @@ void Doorkeeper::Note(const Caller& caller, const std::string& peer, const std::
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  // gRPC and Abseil number their codes alike.
+  // gRPC and Abseil use the same numeric codes.
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 

@@ -27,16 +27,16 @@
 
 namespace strata::server {
 
-// How long a call may take to say what it asks for.
+// How long a call may take to send its request.
 inline constexpr absl::Duration kRequestPatience = absl::Seconds(10);
-// Calls of one member that may be open without having said it.
+// Open calls of one member that have not sent their request.
 inline constexpr uint32_t kSilentCallsMax = 16;
 
-// The calls that have not said yet what they ask for, by who makes them. Thread-safe.
+// The calls that have not sent their request yet, by caller. Thread-safe.
 class SilentCalls {
  public:
-  // One of them, until it is destroyed. Where that takes longer than kRequestPatience the call is
-  // cancelled, so that who reads its request is told that there is none.
+  // One such call, until it is destroyed. After kRequestPatience it is cancelled, so that its
+  // reader fails.
   class Call {
    public:
     Call(SilentCalls* calls, std::string who, grpc::ServerContext* context);
@@ -47,7 +47,7 @@ class SilentCalls {
    private:
     struct Reach {
       absl::Mutex mutex;
-      grpc::ServerContext* context ABSL_GUARDED_BY(mutex);  // null: the call is silent no more
+      grpc::ServerContext* context ABSL_GUARDED_BY(mutex);  // null: the request has arrived
     };
     SilentCalls* const calls_;
     const std::string who_;
@@ -55,7 +55,8 @@ class SilentCalls {
     grpc::Alarm alarm_;
   };
 
-  // `context` outlives what is returned. Errors: ResourceExhausted: that one has kSilentCallsMax.
+  // `context` outlives the result. Errors: ResourceExhausted: the caller has kSilentCallsMax
+  // already.
   absl::StatusOr<std::unique_ptr<Call>> Begin(const std::string& who, grpc::ServerContext* context);
 
  private:
@@ -65,15 +66,15 @@ class SilentCalls {
   std::map<std::string, uint32_t> open_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One who was let in, for as long as the call lasts.
+// An admitted caller, for the duration of the call.
 struct Guest {
   Caller caller;
   std::string peer;
-  std::unique_ptr<SilentCalls::Call> silent = {};  // while the request is awaited
-  std::optional<Gate::Pass> pass = {};             // once it is there
+  std::unique_ptr<SilentCalls::Call> silent = {};  // set while waiting for the request
+  std::optional<Gate::Pass> pass = {};             // set once the request has arrived
 };
 
-// Lets in who may make a call, counts who may not, and writes both down.
+// Admits permitted calls, counts refused ones, and writes both to the audit log.
 //
 // Threads: any.
 class Doorkeeper {
@@ -81,18 +82,17 @@ class Doorkeeper {
   // Both outlive it.
   Doorkeeper(const Access* access, AuditLog* audit) : access_(access), audit_(audit) {}
 
-  // Returns who makes a call, where they may make it; their request may be read then. A connection
-  // without TLS is the Unix socket's, whose other end the acceptor has looked at, or that of a
-  // coordinator which takes everybody. Errors: Unauthenticated, PermissionDenied, each in one line;
-  // they are counted. ResourceExhausted: too many of one member's calls say nothing.
+  // Returns the caller of a permitted call; its request may be read then. A connection without TLS
+  // comes through the Unix socket, whose peer the acceptor has checked, or to a coordinator that
+  // accepts everybody. Errors, one line each, counted: Unauthenticated, PermissionDenied.
+  // ResourceExhausted: too many of the member's calls are silent.
   absl::StatusOr<Guest> Greet(grpc::ServerContext* context, Call call);
-  // Gives a guest whose request is there a place. Errors: as Greet, for what they may now.
-  // ResourceExhausted: as many as may are inside; who may not make the call, or says nothing, takes
-  // no place from them.
+  // Admits a guest whose request has arrived through `gate`. Errors: as Greet, by current rights.
+  // ResourceExhausted: the gate is full; forbidden or silent calls take no place in it.
   absl::Status Seat(Guest* guest, Call call, Gate* gate);
-  // Both, of a call that needs no request to begin.
+  // Greet and Seat, for a call that needs no request to begin.
   absl::StatusOr<Guest> LetIn(grpc::ServerContext* context, Call call, Gate* gate);
-  // Both, with the request read between them. Errors besides: those of ReadRequest.
+  // Greet and Seat, with the request read in between. Further errors: those of ReadRequest.
   template <typename Stream, typename Request>
   absl::StatusOr<Guest> LetIn(grpc::ServerContext* context, Call call, Gate* gate, Stream* stream,
                               Request* request) {
@@ -102,32 +102,33 @@ class Doorkeeper {
     if (status.ok()) status = Seat(&*guest, call, gate);
     return status.ok() ? std::move(guest) : status;
   }
-  // Whether a guest may make the call about that job, now. `owner`: nullopt: there is no such job.
-  // Errors: NoSuchJob, also of a job that the guest may not know of, and counted alike, so that no
-  // counter tells the two apart; PermissionDenied: they may not, or no longer; counted.
+  // Checks that a guest may make the call about that job now. `owner`: nullopt: there is no such
+  // job. Errors: NoSuchJob, also for a job that the guest may not know of, and counted the same
+  // way, so that no counter distinguishes the two; PermissionDenied, counted: they may not, or no
+  // longer.
   absl::Status MayNow(const Guest& guest, Call call, JobId job,
                       const std::optional<JobOwner>& owner);
 
-  // Counts a call that was refused further inside, and logs it unless there were many.
+  // Counts a call that was refused later, and logs it unless there are too many.
   void Refuse(const Caller& caller, const std::string& peer, const std::string& what, uint32_t job,
               const absl::Status& why);
   void Refuse(const Guest& guest, const std::string& what, const absl::Status& why) {
     Refuse(guest.caller, guest.peer, what, 0, why);
   }
-  // Writes down what those who may ask for it asked for in vain.
+  // Logs a permitted request that failed.
   void NoteRefused(const Caller& caller, const std::string& peer, const std::string& what,
                    const std::string& why);
   void NoteRefused(const Guest& guest, const std::string& what, const absl::Status& why) {
     NoteRefused(guest.caller, guest.peer, what, std::string(why.message()));
   }
-  // Writes down what was done.
+  // Logs a completed action.
   void Note(const Caller& caller, const std::string& peer, const std::string& what, uint32_t job,
             const std::string& detail);
   void Note(const Guest& guest, const std::string& what, const std::string& detail) {
     Note(guest.caller, guest.peer, what, 0, detail);
   }
 
-  // Calls that were refused: of those who have no certificate for them, and of users by the policy.
+  // Refused calls: without the required certificate, and of users by the policy.
   uint64_t refused() const { return refused_; }
   uint64_t refused_users() const { return refused_users_; }
 

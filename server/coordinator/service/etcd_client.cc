@@ -31,7 +31,7 @@ constexpr int kPingMs = 10'000;
 constexpr absl::Duration kPause = absl::Milliseconds(100);  // between two rounds
 constexpr absl::Duration kConnectLook = absl::Milliseconds(50);
 constexpr absl::Duration kLook = absl::Milliseconds(20);  // at a stop token
-// Calls end by then and not at the last moment, so that the last try has time.
+// The least time for a try; none starts later before the deadline.
 constexpr absl::Duration kTryMin = absl::Milliseconds(10);
 
 grpc::ChannelArguments Arguments() {
@@ -62,7 +62,7 @@ void LetConnect(grpc::Channel& channel, absl::Duration at_most) {
   channel.WaitForConnected(absl::ToChronoTime(absl::Now() + at_most));
 }
 
-// "connection refused" of what gRPC says about it.
+// Extracts "connection refused" from gRPC's text.
 std::string Reason(const grpc::Status& status, absl::Duration waited) {
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::StrCat("no answer within ",
@@ -94,11 +94,11 @@ absl::Status Refusal(const std::string& member, const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     absl::StrAppend(&text, ": is that an etcd of version 3.4 or later?");
   }
-  // gRPC and Abseil number their codes alike.
+  // gRPC and Abseil use the same numeric codes.
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), text);
 }
 
-// One message each way over a stream.
+// Sends one message and receives one over a stream.
 grpc::Status AskOnce(etcdserverpb::Lease::Stub& stub, grpc::ClientContext* context,
                      const etcdserverpb::LeaseKeepAliveRequest& request,
                      etcdserverpb::LeaseKeepAliveResponse* reply) {
@@ -181,7 +181,7 @@ absl::Status EtcdClient::Call(const EtcdPatience& patience, const Attempt& attem
   const auto is_stopped = [&] { return patience.stop.stop_requested() || stop_.stop_requested(); };
   const RealClock clock;
   const absl::Time until = clock.Now() + std::min(deadline_, patience.deadline);
-  std::map<size_t, std::string> reasons;  // by member, the first one
+  std::map<size_t, std::string> reasons;  // each member's first error
   while (true) {
     for (size_t left = members_.size(); left > 0; --left) {
       const size_t at = current_.load() % members_.size();
@@ -201,7 +201,7 @@ absl::Status EtcdClient::Call(const EtcdPatience& patience, const Attempt& attem
       if (is_stopped()) return absl::CancelledError(name_ + ": stopped");
       if (!IsForTheNext(status)) return Refusal(member.endpoint, status);
       reasons.emplace(at, absl::StrCat(member.endpoint, ": ", Reason(status, share)));
-      size_t expected = at;  // another thread may have gone on already
+      size_t expected = at;  // another thread may have advanced it already
       current_.compare_exchange_strong(expected, (at + 1) % members_.size());
       if (clock.Now() + kTryMin > until) break;
     }

@@ -21,40 +21,40 @@ class Status;
 
 namespace strata::server {
 
-// Returns the members of an etcd from "HOST:PORT,HOST:PORT". Errors: InvalidArgument naming what is
-// not a HOST:PORT.
+// Parses the members of an etcd from "HOST:PORT,HOST:PORT". Errors: InvalidArgument naming the part
+// that is not a HOST:PORT.
 absl::StatusOr<std::vector<std::string>> ParseEndpoints(const std::string& text);
 
 // Files in PEM; all empty: nothing is encrypted.
 struct EtcdTls {
   std::string ca_file;  // signed the certificates of etcd's members
-  // The certificate and key that this client shows where etcd asks for them; both or neither.
+  // The certificate and key that this client shows if etcd asks for them; both or neither.
   std::string cert_file;
   std::string key_file;
 };
 
-// When one call ends that is not answered.
+// When an unanswered call ends.
 struct EtcdPatience {
-  absl::Duration deadline = absl::InfiniteDuration();  // where it is shorter than the client's
+  absl::Duration deadline = absl::InfiniteDuration();  // if shorter than the client's
   std::stop_token stop = {};
 };
 
-// Calls to an etcd of one or more members. A member that does not answer is left for the next one,
-// round and round until a call's deadline; the one that answered is asked first the next time. So a
-// change may reach etcd twice, or after its call has failed: changes must bear that.
+// Calls an etcd of one or more members. If a member does not answer, the next one is tried, round
+// robin until the call's deadline; the one that answered is tried first the next time. So a change
+// may reach etcd twice, or after its call has failed: changes must tolerate that.
 //
 // Threads: any. Errors name the members: Unavailable (none answers, and why), Cancelled (by a stop
-// token), ResourceExhausted (etcd is full), and what else etcd says.
+// token), ResourceExhausted (etcd is full), and etcd's others.
 class EtcdClient {
  public:
   struct Options {
     std::string endpoints;  // "HOST:PORT,HOST:PORT"
     EtcdTls tls;
-    absl::Duration deadline = absl::Seconds(5);  // of each call
-    std::stop_token stop = {};                   // ends all calls, also later ones
+    absl::Duration deadline = absl::Seconds(5);  // per call
+    std::stop_token stop = {};                   // cancels all calls, also later ones
   };
-  // Connects when first used. Errors: InvalidArgument (endpoints, or files that do not fit
-  // together), and those of files, each naming what is wrong.
+  // Connects on first use. Errors: InvalidArgument (endpoints, or inconsistent files), and those of
+  // files, each naming the culprit.
   static absl::StatusOr<std::unique_ptr<EtcdClient>> Open(const Options& options);
   ~EtcdClient();
 
@@ -68,18 +68,17 @@ class EtcdClient {
 
   struct Lease {
     int64_t id = 0;
-    absl::Duration ttl;  // what etcd granted; it has a minimum
+    absl::Duration ttl;  // as granted by etcd, which has a minimum
   };
   absl::StatusOr<Lease> GrantLease(absl::Duration ttl, const EtcdPatience& patience);
-  // Returns the time that the lease has from now on. Errors: also NotFound (there is no such lease
-  // any more).
+  // Refreshes the lease; returns its time to live. Further errors: NotFound (the lease has ended).
   absl::StatusOr<absl::Duration> KeepAlive(int64_t lease, const EtcdPatience& patience);
-  // Takes away what the lease holds.
+  // Revokes the lease and deletes its keys.
   absl::Status RevokeLease(int64_t lease, const EtcdPatience& patience);
 
-  // Returns once the key may have gone after `revision`. Asks one member only, and as long as
-  // `patience` says. Errors: DeadlineExceeded (not in time), those of any call; look at the key
-  // anew then.
+  // Returns once the key may have been deleted after `revision`. Asks one member only, for as long
+  // as `patience` says. Errors: DeadlineExceeded (not in time), those of any call; read the key
+  // again then.
   absl::Status AwaitDeletion(const std::string& key, int64_t revision,
                              const EtcdPatience& patience);
 
@@ -98,15 +97,15 @@ class EtcdClient {
   std::atomic<size_t> current_ = 0;  // the member to ask first
 };
 
-// The content of an EtcdTls's files.
+// The contents of an EtcdTls's files.
 struct EtcdTlsContent {
   std::string ca;
   std::string cert;
   std::string key;
 };
 
-// Errors: InvalidArgument (files that do not fit together, or have no PEM of their kind), those of
-// FileError, those of keys::ReadPrivateFile about the key; each names the file.
+// Errors: InvalidArgument (inconsistent files, or no PEM of the expected kind), those of FileError,
+// those of keys::ReadPrivateFile about the key; each names the file.
 absl::StatusOr<EtcdTlsContent> ReadEtcdTls(const EtcdTls& tls);
 
 // Requests of etcd in one line each.
@@ -140,7 +139,7 @@ inline etcdserverpb::RequestOp Delete(const std::string& key, const std::string&
   return op;
 }
 
-// Revision 0: there is no such key.
+// Revision 0: the key does not exist.
 inline etcdserverpb::Compare CreatedAt(const std::string& key, int64_t revision) {
   etcdserverpb::Compare compare;
   compare.set_target(etcdserverpb::Compare::CREATE);
@@ -157,12 +156,12 @@ inline etcdserverpb::Compare ChangedAt(const std::string& key, int64_t revision)
   return compare;
 }
 
-// The only key of a response's range; null: there is none.
+// Returns the only key of a response's range; null: there is none.
 inline const mvccpb::KeyValue* OnlyKey(const etcdserverpb::RangeResponse& range) {
   return range.kvs_size() == 0 ? nullptr : &range.kvs(0);
 }
 
-// Likewise of the range that number `index` of a transaction read.
+// The same for the range that operation `index` of a transaction read.
 inline const mvccpb::KeyValue* OnlyKey(const etcdserverpb::TxnResponse& txn, int index) {
   return index < txn.responses_size() ? OnlyKey(txn.responses(index).response_range()) : nullptr;
 }

@@ -148,7 +148,7 @@ TEST_F(EtcdClientTest, WhoWaitsForADeletionIsToldOfIt) {
   ASSERT_TRUE(client_->Txn(request).ok());
   waits.join();
   EXPECT_TRUE(told.ok()) << told;
-  // Also of one that was before it asked.
+  // Also a deletion before the call.
   EXPECT_TRUE(client_->AwaitDeletion("w", made, {.deadline = kLong}).ok());
 }
 

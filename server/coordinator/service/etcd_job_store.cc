@@ -20,7 +20,7 @@
 namespace strata::server {
 namespace {
 
-// Where etcd drops its history while it is read.
+// Attempts, if etcd compacts its history during a read.
 constexpr int kLoadsMax = 3;
 
 std::string RandomName() {
@@ -35,7 +35,7 @@ class EtcdJobStore final : public JobStore {
         keys_(writer->leadership().cluster),
         writer_(std::move(writer)) {}
 
-  // Makes the state where there is none, and reads what stands in it once.
+  // Creates the state if there is none, and reads it once.
   absl::Status Prepare() {
     const auto meta = writer_->Read({Get(keys_.Schema()), Get(keys_.ClusterId()),
                                      Get(keys_.LastJobId()), Get(keys_.LastWrite())});
@@ -58,7 +58,7 @@ class EtcdJobStore final : public JobStore {
   absl::Status Save(const proto::StoredJob& job) override {
     const JobId id(job.record().job_id());
     std::vector<etcdserverpb::RequestOp> more;
-    // The id counts as given away exactly when the job is there.
+    // The id counts as used exactly when the job exists.
     const uint32_t last = std::max(last_job_id_, id.value());
     if (last != last_job_id_) more.push_back(Put(keys_.LastJobId(), absl::StrCat(last)));
     const absl::Status saved =
@@ -116,7 +116,7 @@ class EtcdJobStore final : public JobStore {
 
   absl::StatusOr<std::vector<proto::StoredJob>> LoadOnce() {
     std::vector<proto::StoredJob> jobs;
-    int64_t revision = 0;  // all of it is read as of one moment
+    int64_t revision = 0;  // everything is read at one revision
     const absl::Status read =
         ReadAll(client_.get(), keys_.Jobs(), &revision, [&](const mvccpb::KeyValue& kv) {
           absl::StatusOr<proto::StoredJob> job = ReadJob(kv, revision);
@@ -173,7 +173,7 @@ class EtcdJobStore final : public JobStore {
     return job;
   }
 
-  // A change whose call has failed is in what is read, or will never be.
+  // A failed change is either in what is read, or never takes effect.
   absl::Status LoadSeenBlocks() {
     is_seen_known_ = false;
     if (const absl::Status settled = writer_->Settle(); !settled.ok()) return settled;
@@ -198,18 +198,19 @@ class EtcdJobStore final : public JobStore {
   std::string cluster_id_;
   uint32_t last_job_id_ = 0;
   SeenBlocks seen_;
-  bool is_seen_known_ = false;  // seen_ is what etcd has
+  bool is_seen_known_ = false;  // seen_ equals etcd's content
 };
 
 }  // namespace
 
 absl::Status CheckKeysAreOwn(EtcdClient* client, const EtcdKeys& keys) {
-  etcdserverpb::TxnRequest request;  // as of one moment: another one may just make the state
+  etcdserverpb::TxnRequest request;  // at one revision: another coordinator may be creating the
+                                     // state
   *request.add_success() = Get(keys.Schema());
   etcdserverpb::RequestOp* const all = request.add_success();
   *all = Get(keys.prefix(), EtcdKeys::EndOf(keys.prefix()));
   all->mutable_request_range()->set_keys_only(true);
-  all->mutable_request_range()->set_limit(2);  // one that is not the leader's is enough
+  all->mutable_request_range()->set_limit(2);  // one foreign key is enough
   const auto read = client->Txn(request);
   if (!read.ok()) return read.status();
   if (OnlyKey(*read, 0) != nullptr || read->responses_size() < 2) return absl::OkStatus();

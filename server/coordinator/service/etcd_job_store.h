@@ -11,17 +11,17 @@
 
 namespace strata::server {
 
-// Checks that a cluster is below its prefix, or nothing, but for the key of a leader that is about
-// to make it. Errors: FailedPrecondition naming a key of something else; those of EtcdClient.
+// Checks that the prefix holds a cluster, or nothing but the key of a leader that is about to
+// create one. Errors: FailedPrecondition naming a foreign key; those of EtcdClient.
 absl::Status CheckKeysAreOwn(EtcdClient* client, const EtcdKeys& keys);
 
-// Opens the coordinator's state on etcd, for the coordinator that leads the cluster: all others
-// see what it has saved once they lead. Makes the state where there is none.
+// Opens the coordinator's state on etcd, for the coordinator that leads the cluster: the others see
+// what it has saved once they lead. Creates the state if there is none.
 //
 // Errors, also of the store, name etcd's members and the key: Unavailable (etcd does not answer),
-// FailedPrecondition (another coordinator leads; written by a newer version; keys of something
-// else), DataLoss (damaged). A change whose call has failed may have been made; it never comes
-// after a later one. `writer`: the only one of this leader.
+// FailedPrecondition (another coordinator leads; written by a newer version; foreign keys),
+// DataLoss (damaged). A change whose call has failed may have been made; it never comes after a
+// later one. `writer`: the only one of this leader.
 absl::StatusOr<std::unique_ptr<JobStore>> OpenEtcdJobStore(std::shared_ptr<EtcdClient> client,
                                                            std::shared_ptr<FencedWriter> writer);
 

@@ -64,7 +64,7 @@ class EtcdJobStoreTest : public ::testing::Test {
   absl::StatusOr<std::unique_ptr<JobStore>> TryOpen(const std::string& cluster = "c") {
     return OpenStore(client_, Lead(cluster));
   }
-  // As another coordinator would that leads from now on.
+  // Opens the store as another coordinator would that leads from now on.
   std::unique_ptr<JobStore> Open(const std::string& cluster = "c") {
     auto store = TryOpen(cluster);
     EXPECT_TRUE(store.ok()) << store.status();
@@ -200,7 +200,7 @@ TEST_F(EtcdJobStoreTest, RegistrationsAreThereForTheNextLeaderTheNewestLastUpToT
     std::vector<SeenRegistrations::Entry> many;
     for (uint64_t id = 1; id < SeenRegistrations::kMax; ++id) many.push_back({100 + id, 1});
     ASSERT_TRUE(store->SaveSeen(many).ok());
-    // Until all is written again.
+    // Until everything is rewritten.
     for (auto& entry : many) entry.attempt = 2;
     ASSERT_TRUE(store->SaveSeen(many).ok());
   }
@@ -368,7 +368,7 @@ TEST_F(EtcdJobStoreTest, ALeaderThatIsKilledIsFollowedByAnotherThatSeesAllItsJob
   EXPECT_EQ((*store)->next_job_id(), 3);
 }
 
-// Leads, saves what the test expects, says so, and waits to be killed.
+// Leads, saves what the test expects, reports that, and waits to be killed.
 int Contend(const std::string& endpoint) {
   auto client = EtcdClient::Open({.endpoints = endpoint, .tls = {}});
   if (!client.ok()) return 1;

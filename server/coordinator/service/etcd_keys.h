@@ -12,10 +12,10 @@
 namespace strata::server {
 
 // The keys of one cluster, all below strata/CLUSTER/. Numbers in them have a fixed width, so that
-// keys stand in the order of the numbers. Pure.
+// keys sort by number. Pure.
 class EtcdKeys {
  public:
-  // Errors: InvalidArgument: the name must be of 1 to 64 letters, digits, '.', '_' and '-'.
+  // Errors: InvalidArgument: the name must have 1 to 64 letters, digits, '.', '_' and '-'.
   static absl::Status CheckCluster(const std::string& cluster);
   // REQUIRES: CheckCluster(cluster).ok().
   explicit EtcdKeys(const std::string& cluster);
@@ -24,12 +24,12 @@ class EtcdKeys {
 
   std::string Leader() const { return prefix_ + "leader"; }
   std::string Schema() const { return prefix_ + "schema"; }
-  // Which authority's keys the members have.
+  // The authority of the members' keys.
   std::string Authority() const { return prefix_ + "authority"; }
   std::string KeyBook() const { return prefix_ + "key_book"; }
   std::string ClusterId() const { return prefix_ + "cluster_id"; }
   std::string LastJobId() const { return prefix_ + "last_job_id"; }
-  // Which daemons are out of service.
+  // The daemons that are out of service.
   std::string Draining() const { return prefix_ + "draining"; }
   // Written by every change.
   std::string LastWrite() const { return prefix_ + "last_write"; }
@@ -38,21 +38,21 @@ class EtcdKeys {
   std::string Job(JobId job) const;
   std::optional<JobId> JobOf(absl::string_view key) const;
 
-  // Parts of a job that is too large for one value. A set of parts is written once and never
+  // Parts of jobs that are too large for one value. A set of parts is written once and never
   // changed.
   std::string PartsOfAll() const { return prefix_ + "parts/"; }
   std::string Parts(JobId job) const;
   std::string PartsOfKeyBook() const { return PartsOfAll() + "key_book/"; }
-  // Keys below a prefix such as one of them.
+  // The keys of one set below such a prefix.
   static std::string PartSetIn(const std::string& parts, const std::string& set);
   static std::string PartIn(const std::string& parts, const std::string& set, uint32_t number);
 
-  // Registrations that were seen.
+  // Registrations that have been seen.
   std::string SeenBlocks() const { return prefix_ + "seen/"; }
   std::string SeenBlock(uint64_t number) const;
   std::optional<uint64_t> SeenBlockOf(absl::string_view key) const;
 
-  // The end of the range of all keys that begin with a prefix. REQUIRES: it ends with '/'.
+  // The end of the range of all keys that begin with `prefix`. REQUIRES: it ends with '/'.
   static std::string EndOf(std::string prefix);
 
  private:

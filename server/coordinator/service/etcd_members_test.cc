@@ -29,20 +29,20 @@ class EtcdCluster {
  public:
   static constexpr int kMembers = 3;
 
-  // Waits until it answers. Errors: names what is wrong.
+  // Waits until it answers. Errors name the cause.
   static absl::StatusOr<std::unique_ptr<EtcdCluster>> Start(const std::string& folder);
 
   std::string endpoints() const;  // of all
-  // After SIGSTOP all of its threads stand still.
+  // After SIGSTOP all of its threads are paused.
   void Signal(int member, int signal);
-  // As by a crash; Restart begins it again with its data.
+  // Kills the member; Restart starts it again with its data.
   void Kill(int member) { processes_[member].reset(); }
   absl::Status Restart(int member);
 
  private:
   explicit EtcdCluster(std::string folder) : folder_(std::move(folder)) {}
   absl::Status Begin();
-  // Until a change goes through, or it does not for a minute.
+  // Waits up to a minute until a change goes through.
   absl::Status AwaitAnswer();
 
   const std::string folder_;
@@ -148,7 +148,7 @@ class EtcdMembersTest : public ::testing::Test {
     auto etcd = EtcdCluster::Start(absl::StrCat(::testing::TempDir(), "/etcd-members"));
     ASSERT_TRUE(etcd.ok()) << etcd.status();
     etcd_ = *std::move(etcd);
-    // Members elect within a second or two, and a first try may go to the one that is lost.
+    // Members elect within a second or two, and a first try may go to the lost one.
     auto state = EtcdState::Open(
         {.endpoints = etcd_->endpoints(), .cluster = "c", .failover = absl::Seconds(20)});
     ASSERT_TRUE(state.ok()) << state.status();
@@ -174,7 +174,7 @@ TEST_F(EtcdMembersTest, WritesGoOnWithoutAnyOneMemberWhetherItIsDeadOrStandsStil
     const absl::Status saved = store_->Save(Job(++id));
     EXPECT_TRUE(saved.ok()) << member << " dead: " << saved;
     ASSERT_TRUE(etcd_->Restart(member).ok());
-    // It is back before the next one goes.
+    // It is back before the next one goes away.
     ASSERT_TRUE(store_->Save(Job(++id)).ok());
     etcd_->Signal(member, SIGSTOP);
     const absl::Status stopped = store_->Save(Job(++id));

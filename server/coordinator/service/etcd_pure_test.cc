@@ -97,7 +97,7 @@ TEST(LeaseTimingTest, TheHolderStopsBeforeTheLeaseDoes) {
 TEST(LeaseTimingTest, ARefreshCountsFromWhenItWasSent) {
   LeaseTiming timing(kTtl, kSent);
   EXPECT_EQ(timing.next_refresh(), kSent + absl::Seconds(1));
-  // Whenever its answer came.
+  // Independent of when its answer came.
   timing.Refreshed(kTtl, kSent + absl::Seconds(1));
   EXPECT_EQ(timing.end(), kSent + absl::Milliseconds(3500));
   EXPECT_EQ(timing.next_refresh(), kSent + absl::Seconds(2));
@@ -257,7 +257,7 @@ TEST(SeenBlocksTest, TheOldestAreForgottenAndTheLogStaysShort) {
   SeenBlocks blocks;
   Stored stored;
   stored.Take(blocks.Append(Range(1, kMax, 1)));
-  // The same hundred over and over, which push nobody out.
+  // The same hundred over and over, which evict nobody.
   for (uint32_t attempt = 2; attempt < 600; ++attempt) {
     stored.Take(blocks.Append(Range(1, 100, attempt)));
     EXPECT_LE(stored.values().size(), SeenBlocks::kLogMax / SeenBlocks::kBlockEntries + 1);

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<EtcdState>> EtcdState::Open(Options options) {
   if (!client.ok()) return client.status();
   std::unique_ptr<EtcdState> state(new EtcdState(std::move(options), *std::move(lease_client),
                                                  *std::move(client), std::move(stop)));
-  // One that could never lead is not to stand by.
+  // A coordinator that could never lead must not stand by.
   const auto recorded = state->lease_client_->Range(RangeOf(state->keys_.Authority()));
   if (!recorded.ok()) return recorded.status();
   const absl::Status may = state->CheckRootsNow(OnlyKey(*recorded));

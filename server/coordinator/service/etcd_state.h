@@ -21,13 +21,13 @@
 
 namespace strata::server {
 
-// All that one of several coordinators of a cluster has to do with etcd: it waits to lead, and then
-// reads and changes what they all share. Its lease is refreshed over connections of its own, so
-// that no large change keeps it from that.
+// All dealings with etcd of one of several coordinators of a cluster: it campaigns to lead, and
+// then reads and changes the shared state. Its lease is refreshed over separate connections, so
+// that large changes do not delay that.
 //
-// A change is waited for until etcd answers or the lease has ended, and with it this coordinator:
-// an etcd that is away costs no job anything. Where etcd refreshes leases and makes no changes, as
-// with a disk that stands still, a change fails after twice `failover`.
+// A change waits until etcd answers or the lease has ended, and this coordinator's leadership with
+// it: jobs do not notice an etcd outage. If etcd refreshes leases but makes no changes, as with a
+// stalled disk, a change fails after twice `failover`.
 //
 // Threads: any for leads, leader, Doubt and SaveBook; one for the others.
 class EtcdState {
@@ -39,19 +39,19 @@ class EtcdState {
     std::vector<std::string> roots;  // see RootsValue
     absl::Duration failover = absl::Seconds(3);
   };
-  // Errors: InvalidArgument (endpoints, cluster's name, files of keys), Unavailable (etcd does not
-  // answer), FailedPrecondition (the cluster has other keys, or what is there is no cluster),
-  // DataLoss (its id is damaged), each naming what is wrong.
+  // Errors, each naming the culprit: InvalidArgument (endpoints, cluster's name, files of keys),
+  // Unavailable (etcd does not answer), FailedPrecondition (the cluster has other keys, or the
+  // prefix holds something else), DataLoss (its id is damaged).
   static absl::StatusOr<std::unique_ptr<EtcdState>> Open(Options options);
-  // Ends what is under way, gives up leading, or waiting to.
+  // Ends pending calls and gives up leadership or candidacy.
   ~EtcdState();
 
   const std::string& cluster() const { return options_.cluster; }
-  // The cluster that is there, as of Open and then of OpenStore.
+  // The cluster found by Open and later by OpenStore.
   const ClusterInEtcd& found() const { return found_; }
 
-  // Begins to wait to lead. `on_deposed`: see LeaderLease; all calls have ended by then, or do so
-  // at once. Errors: those of LeaderLease::Start.
+  // Starts to campaign for leadership. `on_deposed`: see LeaderLease; all calls have ended by then,
+  // or end at once. Errors: those of LeaderLease::Start.
   absl::Status Campaign(const std::string& address,
                         std::function<void(const absl::Status& why)> on_deposed);
   // See LeaderLease. REQUIRES: Campaign was ok.
@@ -63,11 +63,11 @@ class EtcdState {
   // Opens the shared state, for the leader. Errors: those of OpenEtcdJobStore; FailedPrecondition:
   // the cluster has other keys.
   absl::StatusOr<std::unique_ptr<JobStore>> OpenStore(const Leadership& leadership);
-  // REQUIRES of both: OpenStore was ok. nullopt: there is none yet. Errors: those of a JobStore.
+  // REQUIRES for both: OpenStore was ok. nullopt: there is none yet. Errors: those of a JobStore.
   absl::StatusOr<std::optional<proto::KeyBookRecord>> LoadBook();
   absl::Status SaveBook(const proto::KeyBookRecord& book);
 
-  // Ends calls about what is shared, also later ones.
+  // Ends calls about the shared state, also later ones.
   void StopCalls() { stop_.request_stop(); }
 
  private:

@@ -10,7 +10,7 @@
 namespace strata::server {
 namespace {
 
-// Another change than the expected one was the last at most once for each call that failed.
+// Each failed call can have changed the expected last write at most once.
 constexpr int kTriesMax = 10;
 
 }  // namespace

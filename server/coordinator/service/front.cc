@@ -21,15 +21,14 @@ namespace {
 constexpr std::chrono::milliseconds kShutdownGrace(300);
 constexpr int kKeepaliveMs = 5000;
 constexpr int kPingIntervalMsMin = 1000;
-// How long the beginning of HTTP/2 may take.
+// How long the HTTP/2 handshake may take.
 constexpr int kHandshakeMs = 10000;
 constexpr int kStreamsPerConnectionMax = 64;
 
-// Connections of those without a certificate are taken, too: they may join, and others are told
-// what is wrong with theirs, call by call (`Admit`). That the other side has its certificate's key,
-// TLS itself sees to.
+// Accepts peers without a certificate, too: they may join, and others are told per call what is
+// wrong with theirs (`Admit`). TLS itself verifies that the peer holds its certificate's key.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const keys::KeyFile& own) {
-  // A joiner knows the authority by its fingerprint alone, so it is shown, too.
+  // A joining member knows only the authority's fingerprint, so the authority is shown, too.
   const auto provider = std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
       own.RootsPem(), std::vector<grpc::experimental::IdentityKeyCertPair>{
                           {own.key.ToPem(), own.ChainPem() + own.RootsPem()}});
@@ -40,7 +39,7 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const keys::KeyFile& o
   return grpc::experimental::TlsServerCredentials(options);
 }
 
-// Says the same to everybody.
+// Gives everybody the same answer.
 class Refuser final : public grpc::CallbackGenericService {
  public:
   explicit Refuser(std::function<std::string()> text) : text_(std::move(text)) {}
@@ -53,7 +52,7 @@ class Refuser final : public grpc::CallbackGenericService {
       }
       void OnDone() override { const std::unique_ptr<Reactor> ends(this); }
     };
-    return std::make_unique<Reactor>(text_()).release();  // it ends itself
+    return std::make_unique<Reactor>(text_()).release();  // it deletes itself
   }
 
  private:
@@ -96,8 +95,8 @@ class GrpcFront final : public Front {
   }
 
   void Take(UniqueFd fd, bool is_own) override {
-    // As gRPC does for the connections that it takes itself: what a peer that has vanished does not
-    // confirm.
+    // The same timeout that gRPC sets on connections that it accepts itself: for data that a
+    // vanished peer does not acknowledge.
     setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms_, sizeof(silence_ms_));
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd.Release();

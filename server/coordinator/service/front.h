@@ -18,30 +18,29 @@ class Service;
 
 namespace strata::server {
 
-// The coordinator's gRPC server, which is given its connections.
+// The coordinator's gRPC server; connections are handed to it.
 //
 // Threads: Take from one at a time and not after Stop, the others from one.
 class Front {
  public:
   struct Options {
-    // The keys shown to peers that come by TCP; none: nothing is encrypted.
+    // The keys shown to peers on TCP; absent: nothing is encrypted.
     std::optional<keys::KeyFile> own = {};
-    // A connection over which nothing has been asked for so long is ended.
+    // A connection without a request for this long is closed.
     absl::Duration idle_after = absl::Seconds(30);
-    absl::Duration silence = absl::Seconds(5);  // for so long a peer may confirm nothing
+    absl::Duration silence = absl::Seconds(5);  // how long a peer may leave data unacknowledged
   };
   // Serves with `services`, which outlive it. Errors: Internal.
   static absl::StatusOr<std::unique_ptr<Front>> Serve(const Options& options,
                                                       const std::vector<grpc::Service*>& services);
-  // Answers to each call, whatever it is, with Unavailable and what `text` then returns; that may
-  // be called by any thread.
+  // Answers every call with Unavailable and the result of `text`, which any thread may call.
   static absl::StatusOr<std::unique_ptr<Front>> Refuse(const Options& options,
                                                        std::function<std::string()> text);
   virtual ~Front() = default;  // stops
 
-  // `is_own`: it came by the Unix socket of this user.
+  // `is_own`: it came through this user's Unix socket.
   virtual void Take(UniqueFd fd, bool is_own) = 0;
-  // Ends all connections, after a short time in which calls may end by themselves. Idempotent.
+  // Closes all connections after a short grace period for open calls. Idempotent.
   virtual void Stop() = 0;
 };
 

@@ -29,8 +29,8 @@ constexpr char kFirstTables[] =
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, state TEXT NOT NULL,"
     " reason TEXT NOT NULL, data BLOB NOT NULL);";
 
-// Columns that came while the number was 1, so a state of 1 may have them. Registrations by
-// recency: a row that is replaced gets a new row id.
+// Columns that were added while the version was 1, so a state of version 1 may have them.
+// Registrations by recency: a replaced row gets a new row id.
 constexpr char kTablesSince1[] =
     "CREATE TABLE IF NOT EXISTS registrations (daemon_id INTEGER NOT NULL UNIQUE,"
     " attempt INTEGER NOT NULL);"
@@ -55,23 +55,23 @@ class SqliteJobStore final : public JobStore {
   SqliteJobStore(std::string file, UniqueFd lock, Database database)
       : file_(std::move(file)), lock_(std::move(lock)), database_(std::move(database)) {}
 
-  // Brings the database into shape and reads what stands in it once.
+  // Upgrades the database and reads it once.
   absl::Status Prepare() {
-    // Else SQLite, as it closes what is refused, puts the log of writes into the file.
+    // Otherwise SQLite would move the log of writes into the file when it closes a refused state.
     KeepLogAtClose(true);
     const absl::StatusOr<int> version = CheckIsOwn();
     if (!version.ok()) return version.status();
     KeepLogAtClose(false);
     const absl::StatusOr<std::string> journal = ReadText("PRAGMA journal_mode = WAL");
     if (!journal.ok()) return journal.status();
-    // Where the file system cannot do it, that is no error to SQLite.
+    // SQLite reports no error if the file system cannot do it.
     if (*journal != "wal") {
       return absl::InternalError(
           absl::StrFormat("%s: cannot write ahead (WAL) on this file system: its journal mode "
                           "stays \"%s\"",
                           file_, *journal));
     }
-    // Deleted content of a job's record, its secret too, is overwritten.
+    // Overwrites deleted content of a job's record, including its secret.
     for (const char* setting : {"PRAGMA synchronous = FULL", "PRAGMA secure_delete = ON"}) {
       if (const absl::Status set = Run(setting); !set.ok()) return set;
     }
@@ -121,7 +121,7 @@ class SqliteJobStore final : public JobStore {
       if (saved.ok() && job.status().ended_ms() > 0) EmptyLog();
       return saved;
     }
-    // The id counts as given away exactly when the job is there.
+    // The id counts as used exactly when the job exists.
     const std::string text = absl::StrCat(next);
     const absl::Status status = InTransaction([&] {
       BindText(save_next_.get(), 1, text);
@@ -132,7 +132,7 @@ class SqliteJobStore final : public JobStore {
     return status;
   }
 
-  // The log of writes is emptied then, once nobody reads it. It fills again.
+  // Empties the log of writes once nobody reads it. It fills again.
   void EmptyLog() {
     sqlite3_wal_checkpoint_v2(database_.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr,
                               nullptr);
@@ -226,7 +226,7 @@ class SqliteJobStore final : public JobStore {
     return Statement(statement);
   }
 
-  // Runs a statement that returns no rows, and makes it ready for the next time.
+  // Runs a statement that returns no rows, and resets it.
   absl::Status Step(sqlite3_stmt* statement) {
     const int code = sqlite3_step(statement);
     const absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : Error(code);
@@ -250,7 +250,7 @@ class SqliteJobStore final : public JobStore {
     sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep ? 1 : 0, nullptr);
   }
 
-  // Before anything is changed. Returns the number of its schema; 0: it is empty.
+  // Called before any change. Returns the schema version; 0: the database is empty.
   absl::StatusOr<int> CheckIsOwn() {
     const absl::StatusOr<std::string> text = ReadText("PRAGMA user_version");
     if (!text.ok()) return text.status();
@@ -271,7 +271,7 @@ class SqliteJobStore final : public JobStore {
         file_, *table));
   }
 
-  // Brings tables of schema `version`, or none (0), to this one's.
+  // Upgrades tables of schema `version`, or none (0), to the current one.
   absl::Status Raise(int version) {
     if (version == kSchemaVersion) return absl::OkStatus();
     return InTransaction([&] {
@@ -321,7 +321,7 @@ class SqliteJobStore final : public JobStore {
   const std::string file_;
   const UniqueFd lock_;
   const Database database_;
-  Statement save_;  // statements end before their database does
+  Statement save_;  // statements must end before their database
   Statement save_next_;
   Statement remove_;
   Statement save_seen_;
@@ -331,8 +331,8 @@ class SqliteJobStore final : public JobStore {
   uint32_t next_job_id_ = 1;
 };
 
-// It holds what daemons prove themselves with. SQLite gives new files beside it the same mode;
-// those that are there may be of a coordinator that did not know of this.
+// It holds daemons' credentials. SQLite gives new files beside it the same mode; existing ones may
+// come from a coordinator that did not set it.
 absl::Status MakeOwnFile(const std::string& file) {
   const UniqueFd fd(open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   if (!fd.valid() || fchmod(fd.get(), 0600) != 0) return FileError(errno, file);

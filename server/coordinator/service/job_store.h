@@ -15,9 +15,9 @@
 
 namespace strata::server {
 
-// The coordinator's state on disk: DIR/coordinator.sqlite, written ahead (WAL) and synced at every
-// change, so that what Save has confirmed outlives a crash of process and host. DIR/lock is held
-// while the store is open: one coordinator per directory.
+// The coordinator's state on disk: DIR/coordinator.sqlite, with a write-ahead log (WAL) and synced
+// at every change, so that what Save has confirmed survives a crash of process and host. DIR/lock
+// is held while the store is open: one coordinator per directory.
 //
 // Threads: one at a time. Errors name the file: Unavailable (another coordinator has the
 // directory), DataLoss (not a database, or damaged), FailedPrecondition (written by a newer
@@ -25,20 +25,19 @@ namespace strata::server {
 class JobStore {
  public:
   static constexpr char kFile[] = "coordinator.sqlite";  // in the directory
-  // The state's number, also of one in etcd. An older coordinator must not take what it would read
-  // only half of: it goes up with each change of the tables, or of what they hold, that one of
-  // before would overlook. 2: jobs have the protocol version that they stay on, and daemons may be
-  // out of service.
+  // The schema version, also of a state in etcd. It is raised with each change of the tables or
+  // their content that an older coordinator would miss, so that it refuses the state. 2: jobs have
+  // the protocol version that they stay on, and daemons may be out of service.
   static constexpr int kSchemaVersion = 2;
-  static constexpr int kOldestSchemaVersion = 1;  // that is taken over
+  static constexpr int kOldestSchemaVersion = 1;  // the oldest that is upgraded
 
   virtual ~JobStore() = default;
-  // Creates directory and database where there are none.
+  // Creates directory and database if they do not exist.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
-  // A random id, made when the database was.
+  // A random id, created with the database.
   virtual const std::string& cluster_id() const = 0;
-  // An id above every one that was ever saved.
+  // An id above every id that was ever saved.
   virtual uint32_t next_job_id() const = 0;
   // Returns all jobs by id.
   virtual absl::StatusOr<std::vector<proto::StoredJob>> Load() = 0;
@@ -48,18 +47,17 @@ class JobStore {
 
   // Returns the newest registrations of daemons, up to SeenRegistrations::kMax, the oldest first.
   virtual absl::StatusOr<std::vector<SeenRegistrations::Entry>> LoadSeen() = 0;
-  // Saves all of them in one transaction.
+  // Saves them in one transaction.
   virtual absl::Status SaveSeen(const std::vector<SeenRegistrations::Entry>& seen) = 0;
 
-  // The names of the daemons that are out of service; what is saved takes the place of all of
-  // before.
+  // The names of the daemons that are out of service; saving replaces all previous names.
   virtual absl::StatusOr<std::vector<std::string>> LoadDraining() = 0;
   virtual absl::Status SaveDraining(const std::vector<std::string>& daemons) = 0;
 };
 
-// Makes a coordinator's state directory where there is none, and takes DIR/lock, which is held
-// until the descriptor is closed: one coordinator per directory. Errors name it: Unavailable
-// (another one has it), those of MakeOwnFolders, Internal.
+// Creates a coordinator's state directory if needed, and takes DIR/lock, which is held until the
+// descriptor is closed: one coordinator per directory. Errors name it: Unavailable (another one has
+// it), those of MakeOwnFolders, Internal.
 absl::StatusOr<UniqueFd> LockState(const std::string& directory);
 
 }  // namespace strata::server

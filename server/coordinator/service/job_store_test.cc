@@ -45,13 +45,13 @@ class JobStoreTest : public ::testing::Test {
         << sqlite3_errmsg(database);
     sqlite3_close(database);
   }
-  // The content of the folder's file; empty where it is not there.
+  // The content of the folder's file; empty if it does not exist.
   std::string Content(const std::string& name = JobStore::kFile) const {
     std::ifstream file(directory_ + "/" + name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
   }
-  // Makes the state of schema 1 as its first coordinators left it: of the tables that came while
-  // the number was 1, it has none.
+  // Makes the state of schema 1 as its first coordinators left it: without the tables that were
+  // added while the version was 1.
   void MakeSchema1(const std::vector<proto::StoredJob>& jobs) const {
     std::filesystem::create_directories(directory_);
     Run("PRAGMA journal_mode = WAL;"
@@ -235,7 +235,7 @@ TEST_F(JobStoreTest, ANewerVersionsStateIsRefusedAndStaysAsItIs) {
   }
 }
 
-// As a coordinator that was killed leaves it: SQLite would put the log into the file.
+// As a killed coordinator leaves it: SQLite would move the log into the file.
 TEST_F(JobStoreTest, ANewerVersionsStateKeepsItsLogOfWrites) {
   ASSERT_TRUE(Open()->Save(Job(1, "a")).ok());
   const std::string log = absl::StrCat(JobStore::kFile, "-wal");
@@ -277,7 +277,8 @@ TEST_F(JobStoreTest, ADamagedDatabaseIsNamed) {
 }
 
 TEST_F(JobStoreTest, AFileSystemWithoutWalIsRefused) {
-  // As such a file system: no shared memory, so SQLite keeps the journal mode and reports no error.
+  // Simulates such a file system: no shared memory, so SQLite keeps the journal mode and reports no
+  // error.
   sqlite3_vfs* usual = sqlite3_vfs_find(nullptr);
   ASSERT_EQ(sqlite3_vfs_register(sqlite3_vfs_find("unix-none"), /*makeDflt=*/1), SQLITE_OK);
   const absl::Status status = JobStore::Open(directory_).status();
@@ -293,7 +294,7 @@ TEST_F(JobStoreTest, WhatItHoldsIsForThisUserAlone) {
     return static_cast<unsigned>(std::filesystem::status(path).permissions());
   };
   std::filesystem::create_directories(directory_);
-  // As a coordinator that did not know of this has left it.
+  // As a coordinator left it that did not set the mode.
   std::ofstream(Database()).close();
   std::filesystem::permissions(Database(), std::filesystem::perms(0644));
   std::filesystem::permissions(directory_, std::filesystem::perms(0755));

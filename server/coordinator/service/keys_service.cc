@@ -27,7 +27,7 @@ std::string TokenText(const proto::MakeTokenRequest& request) {
                       request.has_grant() ? GrantText(request.grant()) : "");
 }
 
-// Whose certificate was issued.
+// Describes the holder of an issued certificate.
 std::string IssuedText(const proto::IssuedCertificate& issued) {
   const auto chain = keys::CertificatesFromPem(issued.chain_pem());
   const auto identity =
@@ -35,8 +35,8 @@ std::string IssuedText(const proto::IssuedCertificate& issued) {
   return identity.ok() ? keys::IdentityText(*identity) : "";
 }
 
-// A joiner's request. It comes in the call's metadata, of which gRPC takes some KiB, as anybody
-// may send it.
+// Reads a joining member's request. It is in the call's metadata, which gRPC limits to a few KiB,
+// because anybody may send it.
 absl::StatusOr<proto::JoinRequest> JoinRequestOf(const grpc::ServerContext& context) {
   const auto found = context.client_metadata().find(control::kJoinMetadata);
   proto::JoinRequest request;
@@ -65,7 +65,7 @@ grpc::Status KeysService::StreamedJoin(
   }
   LogInfo("a %s joins from %s", asked->role(), context->peer());
   doorkeeper_->Note(*guest, CallName(Call::kJoin), IssuedText(*issued));
-  // A reply comes after a message. This one is empty, and who sends a large one has had a token.
+  // A reply must follow a message. This one is empty; a peer that sends a large one had a token.
   proto::JoinRequest empty;
   return End(stream, ToGrpc(ReadRequest(stream, &empty)), *issued);
 }

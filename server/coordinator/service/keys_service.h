@@ -16,7 +16,8 @@ namespace strata::server {
 // The gRPC service about keys.
 class KeysService final : public proto::Keys::Service {
  public:
-  // All outlive the service. `gate` is that of calls; `on_revoked` is called after each revocation.
+  // The arguments outlive the service. `gate` limits calls; `on_revoked` is called after each
+  // revocation.
   KeysService(Access* access, Doorkeeper* doorkeeper, Gate* gate, std::function<void()> on_revoked)
       : access_(access), doorkeeper_(doorkeeper), gate_(gate), on_revoked_(std::move(on_revoked)) {
     MarkMethodStreamed(/*Join=*/0, HandlerOf(this, &KeysService::StreamedJoin));
@@ -39,7 +40,7 @@ class KeysService final : public proto::Keys::Service {
   grpc::Status StreamedRevoke(grpc::ServerContext* context,
                               OneRequest<proto::RevokeRequest, proto::RevokeReply>* stream);
 
-  // Reads the request of one who may, and runs `ask`.
+  // Reads the request of a permitted caller, and runs `ask`.
   template <typename Request, typename Reply>
   grpc::Status Ask(
       grpc::ServerContext* context, OneRequest<Request, Reply>* stream, Call call,

@@ -10,7 +10,7 @@
 namespace strata::server {
 namespace {
 
-// After an error that may be over soon.
+// Pause after an error that may be transient.
 constexpr absl::Duration kLeaderLeasePause = absl::Milliseconds(200);
 constexpr absl::Duration kGiveUpWithin = absl::Milliseconds(500);
 
@@ -44,7 +44,8 @@ LeaderLease::LeaderLease(std::shared_ptr<EtcdClient> client, Options options)
     : client_(std::move(client)), options_(std::move(options)), keys_(options_.cluster) {}
 
 LeaderLease::~LeaderLease() {
-  thread_.request_stop();  // before it wakes up and asks why; it is joined before the rest goes
+  thread_.request_stop();  // wakes the thread before it asks why; it is joined before the other
+                           // members are destroyed
   absl::MutexLock lock(&mutex_);
   stop_ = true;
   stage_ = Stage::kOver;
@@ -126,7 +127,7 @@ void LeaderLease::Run(const std::stop_token& stop) {
     absl::MutexLock lock(&mutex_);
     stage_ = Stage::kOver;
   }
-  // Where it is gone already, nothing is lost.
+  // If it is gone already, nothing is lost.
   if (stop.stop_requested() || absl::IsFailedPrecondition(why)) {
     client_->RevokeLease(held->lease, {.deadline = kGiveUpWithin}).IgnoreError();
   }
@@ -140,7 +141,7 @@ absl::StatusOr<std::optional<LeaderLease::Held>> LeaderLease::Campaign(
   const mvccpb::KeyValue* leader = OnlyKey(*range);
   SetLeader(leader == nullptr ? "" : leader->value());
   if (leader == nullptr) return Take(stop);
-  // A member that stands still says nothing: etcd is asked again after each TTL.
+  // A paused member says nothing, so etcd is asked again after each TTL.
   const absl::Status gone = client_->AwaitDeletion(keys_.Leader(), range->header().revision(),
                                                    {.deadline = options_.ttl, .stop = stop});
   if (!gone.ok() && !absl::IsDeadlineExceeded(gone)) SleepUntil(clock_.Now() + kLeaderLeasePause);
@@ -162,7 +163,7 @@ absl::StatusOr<std::optional<LeaderLease::Held>> LeaderLease::Take(const std::st
     revision = txn->header().revision();
   } else if (txn.ok()) {
     const mvccpb::KeyValue* leader = OnlyKey(*txn, 0);
-    // It is this lease's where the change was done by a try that was not answered.
+    // The key is this lease's if an unanswered try made the change.
     if (leader != nullptr && leader->lease() == lease->id) revision = leader->create_revision();
     if (leader != nullptr) SetLeader(leader->value());
   }
@@ -199,7 +200,7 @@ absl::Status LeaderLease::Refresh(Held& held, const std::stop_token& stop) {
     held.timing.Failed(now);
     return ttl.status();
   }
-  // Too late: who has stopped to lead does not begin again.
+  // Too late: a coordinator that has stopped leading does not start again.
   if (held.timing.IsOver(now)) return absl::UnavailableError("its answer came too late");
   held.timing.Refreshed(*ttl, sent);
   {
@@ -207,7 +208,7 @@ absl::Status LeaderLease::Refresh(Held& held, const std::stop_token& stop) {
     end_ = held.timing.end();
   }
   const absl::Status key = CheckKey(held, stop);
-  // The lease is there; the key may not be.
+  // The lease exists; the key may not.
   return absl::IsFailedPrecondition(key) ? key : absl::OkStatus();
 }
 

@@ -21,17 +21,18 @@
 
 namespace strata::server {
 
-// When to refresh a lease, and until when its holder may believe in it. etcd counts the TTL
-// from a refresh's arrival, the holder from before it was sent, and it stops a sixth of the TTL
-// earlier: clocks that run at rates up to a sixth apart do not make it believe for too long.
+// When to refresh a lease, and how long its holder may rely on it. etcd counts the TTL from the
+// arrival of a refresh; the holder counts from before sending it, and stops a sixth of the TTL
+// earlier. So clock rates may differ by up to a sixth without the holder relying on it for too
+// long.
 //
 // Times are of a clock that never goes back. Pure.
 class LeaseTiming {
  public:
-  static constexpr int kRefreshes = 3;  // in one TTL
-  static constexpr int kMargin = 6;     // of the TTL, which the holder gives away
+  static constexpr int kRefreshes = 3;  // per TTL
+  static constexpr int kMargin = 6;     // safety margin, as a divisor of the TTL
 
-  // `sent`: when the request was sent that etcd granted `ttl` for.
+  // `sent`: when the request was sent for which etcd granted `ttl`.
   LeaseTiming(absl::Duration ttl, absl::Time sent) { Refreshed(ttl, sent); }
 
   void Refreshed(absl::Duration ttl, absl::Time sent) {
@@ -43,7 +44,7 @@ class LeaseTiming {
   void Failed(absl::Time now) { next_refresh_ = now + ttl_ / 30; }
 
   absl::Time next_refresh() const { return next_refresh_; }
-  // How long a refresh that is sent now may take, so that there is time for another.
+  // Returns how long a refresh sent now may take, leaving time for another.
   absl::Duration PatienceAt(absl::Time now) const {
     return std::max(absl::ZeroDuration(), std::min(ttl_ / kRefreshes, end_ - now));
   }
@@ -56,44 +57,45 @@ class LeaseTiming {
   absl::Time next_refresh_;
 };
 
-// One time of leading a cluster. No two have the same number, and a later one has a higher one.
+// One term of leading a cluster. Numbers are unique and increase.
 struct Leadership {
   std::string cluster;
   int64_t create_revision = 0;  // of the leader's key
 };
 
 // Leads a cluster once: waits until nobody does, leads, and is deposed at the latest when its lease
-// is no longer refreshed. The leader's key holds the leader's address and goes away with its lease.
-// A leader by this class's word may be wrong when its host sleeps: what must not happen
-// twice is a change that compares the leader's key (FencedWriter).
+// is no longer refreshed. The leader's key holds the leader's address and disappears with its
+// lease. leads() may be wrong if its host sleeps: a change that must not happen twice has to
+// compare the leader's key (FencedWriter).
 //
 // Threads: any; it has one of its own.
 class LeaderLease {
  public:
   struct Options {
     std::string cluster;
-    std::string address;                    // under which daemons and commands reach this one
-    absl::Duration ttl = absl::Seconds(3);  // after a leader's death, until another one may lead
-    // Called once, by the lease's thread, when it leads no longer. It must not block for long, and
-    // not destroy the lease. Not called by the destructor.
+    std::string address;                    // where daemons and commands reach this coordinator
+    absl::Duration ttl = absl::Seconds(3);  // time after a leader's death until another one may
+                                            // lead
+    // Called once, on the lease's thread, when the lead is lost. It must not block for long, nor
+    // destroy the lease. The destructor does not call it.
     std::function<void(const absl::Status& why)> on_deposed;
   };
-  // Begins to wait. Errors: InvalidArgument (names), Unavailable (etcd does not answer).
+  // Starts waiting. Errors: InvalidArgument (names), Unavailable (etcd does not answer).
   static absl::StatusOr<std::unique_ptr<LeaderLease>> Start(std::shared_ptr<EtcdClient> client,
                                                             Options options);
-  // Gives up leading, or waiting to: another one leads at once.
+  // Gives up leadership or candidacy: another one leads at once.
   ~LeaderLease();
   LeaderLease(const LeaderLease&) = delete;
   LeaderLease& operator=(const LeaderLease&) = delete;
 
-  // Waits until it leads. Errors: DeadlineExceeded naming who does (not in time),
-  // FailedPrecondition (it has led already).
+  // Waits until it leads. Errors: DeadlineExceeded (not in time) naming the leader,
+  // FailedPrecondition (its term is over).
   absl::StatusOr<Leadership> AwaitElection(absl::Duration at_most);
   // Returns whether it leads now, by its own clock.
   bool leads() const;
-  // Asks etcd at once whether it still leads: somebody has heard of a later leader.
+  // Asks etcd at once whether it still leads, because somebody knows of a later leader.
   void Doubt();
-  // Returns the address of who led when etcd was last asked; empty: nobody did.
+  // Returns the leader's address when etcd was last asked; empty: nobody led.
   std::string leader() const;
 
  private:
@@ -106,16 +108,16 @@ class LeaderLease {
 
   LeaderLease(std::shared_ptr<EtcdClient> client, Options options);
   void Run(const std::stop_token& stop);
-  // Returns nothing where another one leads.
+  // Returns nullopt if another coordinator leads.
   absl::StatusOr<std::optional<Held>> Campaign(const std::stop_token& stop);
   absl::StatusOr<std::optional<Held>> Take(const std::stop_token& stop);
   void SetLeader(const std::string& address);
-  // Returns why it leads no longer.
+  // Holds the lead; returns why it was lost.
   absl::Status Hold(Held& held, const std::stop_token& stop);
   absl::Status Refresh(Held& held, const std::stop_token& stop);
-  // Errors: FailedPrecondition: the key is another one's, or gone.
+  // Errors: FailedPrecondition: the key is gone or belongs to another coordinator.
   absl::Status CheckKey(const Held& held, const std::stop_token& stop);
-  // Wakes up early where it is doubted. Returns false when it is to stop.
+  // Wakes up early if the lead is doubted. Returns false when it must stop.
   bool SleepUntil(absl::Time until);
 
   const std::shared_ptr<EtcdClient> client_;
@@ -127,9 +129,9 @@ class LeaderLease {
   bool is_doubted_ ABSL_GUARDED_BY(mutex_) = false;
   Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kWaits;
   Leadership leadership_ ABSL_GUARDED_BY(mutex_);
-  absl::Time end_ ABSL_GUARDED_BY(mutex_);  // of the belief to lead
+  absl::Time end_ ABSL_GUARDED_BY(mutex_);  // until when it may rely on its lead
   std::string leader_ ABSL_GUARDED_BY(mutex_);
-  std::jthread thread_;  // the last: it uses all of it
+  std::jthread thread_;  // last member: it uses the others
 };
 
 // Returns the address of the coordinator that leads a cluster. Errors: NotFound (none does), those

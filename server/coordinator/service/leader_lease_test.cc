@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kTtl = absl::Seconds(3);
 constexpr absl::Duration kLeaderLeaseLong = absl::Seconds(60);
 
-// A lease and what it said at its end.
+// A lease and its final status.
 struct Contender {
   Contender(std::shared_ptr<EtcdClient> client, const std::string& address) {
     auto started =
@@ -96,7 +96,7 @@ TEST_F(LeaderLeaseTest, OneThatCannotRefreshIsDeposedBeforeItsLeaseEnds) {
               HasSubstr("strata/c/leader: the lease could not be refreshed in time: etcd at "));
   EXPECT_THAT(std::string(a.why.message()), HasSubstr("no answer within"));
   etcd_->Signal(SIGCONT);
-  // It leads never again; another one does.
+  // It never leads again; another one does.
   EXPECT_EQ(a.lease->AwaitElection(kLeaderLeaseLong).status(),
             absl::FailedPreconditionError("strata/c/leader: this coordinator leads no longer"));
   Contender b(client_, "b:7070");

@@ -15,9 +15,9 @@
 namespace strata::server {
 namespace {
 
-// How often it is looked whether who reads still may, and whether the job has ended.
+// How often to check whether the reader still has the right, and whether the job has ended.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
-// How often it is looked whether a worker is still a member: there may be a thousand.
+// How often to check whether a worker is still a member: there may be a thousand.
 constexpr absl::Duration kLookAtWorkersEvery = absl::Seconds(5);
 // Unread bytes of LogParts of one worker; see proto::LogWanted::arrived_bytes.
 constexpr size_t kTellArrivedBytes = 64 << 10;
@@ -67,7 +67,7 @@ absl::Status LogsService::Open(uint64_t id, const Guest& guest, const Stream& st
   if (ending_) return Ending();
   for (const auto& [other, its] : streams_) {
     if (its.worker != stream.worker) continue;
-    // One that is let in late may be of a connection that has ended meanwhile.
+    // A stream that was admitted late may belong to a connection that has ended meanwhile.
     if (other > id) return absl::UnavailableError("there is a newer one");
     its.queue->Close();
   }
@@ -105,9 +105,9 @@ grpc::Status LogsService::Offer(
   if (!opened.ok()) return ToGrpc(opened);
   std::thread writer([&] {
     Write(*guest, queue.get(), stream);
-    context->TryCancel();  // whoever reads hears of it
+    context->TryCancel();  // the reader is told
   });
-  size_t arrived = 0;  // and not told yet
+  size_t arrived = 0;  // and not acknowledged yet
   while (stream->Read(&part)) {
     FitProse(&part);
     if (const absl::Status bounded = CheckBounds(part); !bounded.ok()) {
@@ -126,7 +126,7 @@ grpc::Status LogsService::Offer(
     part.Clear();
   }
   queue->Close();
-  // The writer may be at a message that the worker does not take.
+  // The writer may be blocked on a message that the worker does not take.
   context->TryCancel();
   {
     absl::MutexLock lock(&mutex_);
@@ -203,7 +203,7 @@ grpc::Status LogsService::Show(grpc::ServerContext* context, const Guest& guest,
       Flush();
       if (!lines.has_value() && readings_.IsDone(reading)) return grpc::Status::OK;
     }
-    // Only once it has gone may more come: a reader who takes nothing holds the workers back.
+    // More may come only once it is written: a reader that takes nothing makes the workers wait.
     if (lines.has_value() && !stream->Write(*lines)) break;
   }
   return grpc::Status::CANCELLED;

@@ -21,14 +21,14 @@
 
 namespace strata::server {
 
-// The gRPC service about logs: a thread per reader, and two per worker that offers to read.
+// The gRPC service for logs: one thread per reader, two per worker that offers to read.
 class LogsService final : public proto::Logs::Service {
  public:
-  // Returns what the coordinator's core knows of a job, for a guest who may read its logs now. Any
-  // thread calls it. Errors: those of Doorkeeper::MayNow; Unavailable: the coordinator stops.
+  // Returns what the core knows of a job, for a guest who may read its logs now. Called on any
+  // thread. Errors: those of Doorkeeper::MayNow; Unavailable: the coordinator stops.
   using Look = std::function<absl::Status(const Guest& guest, JobId job, LogScene* scene)>;
 
-  // `call_gate`: that of all calls. The pointers outlive the service.
+  // `call_gate`: shared with all calls. The pointers outlive the service.
   LogsService(const Access* access, Doorkeeper* doorkeeper, Gate* call_gate,
               const CoordinatorLimits& limits, Look look)
       : access_(access),
@@ -56,14 +56,14 @@ class LogsService final : public proto::Logs::Service {
 
   // Errors: PermissionDenied: it is another worker's name; Unavailable: End was called.
   absl::Status Open(uint64_t id, const Guest& guest, const Stream& stream);
-  // Writes what the stream's worker is to do, until its queue ends or it counts no longer.
+  // Writes requests to the stream's worker until its queue ends or it is not a member any more.
   void Write(const Guest& guest, WantedQueue* queue,
              grpc::ServerReaderWriter<proto::LogWanted, proto::LogPart>* stream);
-  // `job`: as it was when the reading began.
+  // `job`: its status when the reading began.
   grpc::Status Show(grpc::ServerContext* context, const Guest& guest,
                     const proto::ReadLogs& request, const proto::JobStatus& job, uint64_t reading,
                     OneRequestStream<proto::ReadLogs, proto::LogLines>* stream);
-  // Hands to the streams what the core wants sent.
+  // Passes the core's outgoing messages to the streams.
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Access* const access_;

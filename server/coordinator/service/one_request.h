@@ -18,10 +18,10 @@
 
 namespace strata::server {
 
-// A call that has one request, as its method sees it before anything is read: gRPC reads and parses
-// the request first for other methods, up to the largest message, from whoever has connected. On
-// the wire it is the same. So the service asks who calls, takes the request's bytes, and parses
-// only as many as a request of its type may have.
+// A unary call that hands control to its method before the request is read. For ordinary methods
+// gRPC first reads and parses the request, up to the largest message, from anybody who has
+// connected. Here the service checks the caller first, then takes the request's bytes and parses
+// only as many as its type may have. The wire format is the same.
 template <typename Request, typename Reply,
           typename Streamer = grpc::ServerUnaryStreamer<grpc::ByteBuffer, Reply>>
 class OneRequest {
@@ -31,8 +31,8 @@ class OneRequest {
   // `streamer` outlives it.
   explicit OneRequest(Streamer* streamer) : streamer_(streamer) {}
 
-  // Errors: InvalidArgument: there is none, it is damaged, or it is beyond a bound, which the text
-  // names. One that is larger than gRPC's largest message ends the call by itself.
+  // Errors: InvalidArgument: there is none, it is damaged, or it exceeds a limit, which the text
+  // names. A request larger than gRPC's largest message ends the call by itself.
   absl::Status Read(Request* request) {
     grpc::ByteBuffer bytes;
     grpc::Slice whole;
@@ -50,13 +50,13 @@ class OneRequest {
   Streamer* const streamer_;
 };
 
-// The same of a call whose replies are a stream.
+// The same for a call whose replies are a stream.
 template <typename Request, typename Event>
 using OneRequestStream =
     OneRequest<Request, Event, grpc::ServerSplitStreamer<grpc::ByteBuffer, Event>>;
 
-// Has `method` of `service` answer the calls that a gRPC service hands to the handler, which that
-// service owns: MarkMethodStreamed takes it.
+// Returns a handler for MarkMethodStreamed, by which `method` of `service` answers the calls. The
+// gRPC service owns it.
 template <typename Service, typename Request, typename Reply, typename Streamer>
 grpc::internal::MethodHandler* HandlerOf(
     Service* service,
@@ -77,7 +77,7 @@ template <typename Request, typename Reply, typename Streamer>
 absl::Status ReadRequest(OneRequest<Request, Reply, Streamer>* call, Request* request) {
   return call->Read(request);
 }
-// Reads the first message of a stream. Errors: the same.
+// Reads the first message of a stream. Errors: as above.
 template <typename Sent, typename Received>
 absl::Status ReadRequest(grpc::ServerReaderWriter<Sent, Received>* stream, Received* request) {
   if (!stream->Read(request)) {
@@ -86,7 +86,7 @@ absl::Status ReadRequest(grpc::ServerReaderWriter<Sent, Received>* stream, Recei
   return CheckBounds(*request);
 }
 
-// Ends the call with `status`, after the reply where it is a good one.
+// Ends the call with `status`, after the reply if the status is ok.
 template <typename Request, typename Reply>
 grpc::Status End(OneRequest<Request, Reply>* call, const grpc::Status& status, const Reply& reply) {
   // Nobody waits for a reply that cannot be written.

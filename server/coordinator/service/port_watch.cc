@@ -15,7 +15,7 @@ namespace strata::server {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Milliseconds(300);
-// A process that ends closes its ports one after the other, and its control connection among them.
+// A process that exits closes its ports one after the other, and its control connection among them.
 constexpr int kPausesMs[] = {0, 20, 50, 100, 200, 400};
 
 enum class Ports { kClosed, kOpen, kUnclear };
@@ -33,7 +33,7 @@ Ports LookAt(const std::vector<std::string>& addresses, int stop_fd) {
   return is_open ? Ports::kOpen : Ports::kUnclear;
 }
 
-// Returns false where the watch is to end.
+// Returns false if the watch is stopped.
 bool Pause(int milliseconds, int stop_fd) {
   pollfd stop = {.fd = stop_fd, .events = POLLIN, .revents = 0};
   return poll(&stop, 1, milliseconds) == 0;
@@ -63,7 +63,7 @@ void PortWatch::Look(uint64_t process, const std::vector<std::string>& addresses
     for (const int pause : kPausesMs) {
       if (!Pause(pause, stop_.get())) return;
       ports = LookAt(addresses, stop_.get());
-      // Where they are open now they may be about to close.
+      // Open ports may be about to close.
       if (ports == Ports::kClosed) break;
     }
     if (ports != Ports::kClosed) return;
@@ -77,7 +77,7 @@ void PortWatch::Look(uint64_t process, const std::vector<std::string>& addresses
 
 void PortWatch::Stop() {
   const uint64_t one = 1;
-  // That it cannot be written means that it has been.
+  // A failed write means that it is signalled already.
   (void)!write(stop_.get(), &one, sizeof(one));
   work_.WaitForAll();
 }

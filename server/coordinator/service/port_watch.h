@@ -14,8 +14,8 @@
 
 namespace strata::server {
 
-// Looks whether anybody listens on ports whose process may have ended. A host that refuses a
-// connection is there, and its process is not: that is known long before silence would show it.
+// Checks whether anybody still listens on ports whose process may have ended. If a host refuses a
+// connection, the host is alive and the process is gone, which shows long before silence would.
 //
 // Threads: one; the callbacks come from others.
 class PortWatch {
@@ -23,20 +23,20 @@ class PortWatch {
   PortWatch();
   ~PortWatch() { Stop(); }
 
-  // The process of this number listens at these addresses ("tcp://HOST:PORT"): looks whether they
+  // The process of this number listens at these addresses ("tcp://HOST:PORT"). Checks whether they
   // can be reached from here, which in some networks they cannot.
   void Learn(uint64_t process, const std::vector<std::string>& addresses);
-  // Calls `closed` once all of these refuse connections. Not at all where they could not be reached
-  // before, where one of them takes connections, or where that is not clear within about a second.
+  // Calls `closed` once all of these refuse connections. Never calls it if they were not reachable
+  // before, if one of them accepts connections, or if the result is unclear after about a second.
   void Look(uint64_t process, const std::vector<std::string>& addresses,
             std::function<void()> closed);
-  // Waits for what is under way.
+  // Waits for pending checks.
   void WaitForAll() { work_.WaitForAll(); }
-  // Ends what is under way. Idempotent.
+  // Ends pending checks. Idempotent.
   void Stop();
 
  private:
-  const UniqueFd stop_;  // an event descriptor, readable from Stop on
+  const UniqueFd stop_;  // an event descriptor, readable after Stop
   absl::Mutex mutex_;
   std::set<uint64_t> reached_ ABSL_GUARDED_BY(mutex_);  // processes
   BackgroundWork work_;                                 // uses the above

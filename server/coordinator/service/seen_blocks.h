@@ -12,23 +12,23 @@
 
 namespace strata::server {
 
-// Registrations as a log in numbered blocks, so that one more of them writes one small value. An
-// entry takes the place of an earlier one of its daemon; what that leaves behind is dropped when
-// all is written again, in blocks of higher numbers. Pure; a value.
+// A log of registrations in numbered blocks, so that one more registration writes one small value.
+// An entry replaces earlier ones of its daemon; the obsolete entries are dropped when everything is
+// rewritten in blocks of higher numbers. Pure; a value.
 class SeenBlocks {
  public:
   using Entry = SeenRegistrations::Entry;
   static constexpr size_t kBlockEntries = 256;
-  // Entries above which all is written again.
+  // Entries above which everything is rewritten.
   static constexpr size_t kLogMax = 2 * SeenRegistrations::kMax;
 
   // The effect of one append.
   struct Change {
-    std::map<uint64_t, std::string> blocks;  // by number: written
-    uint64_t first = 0;                      // blocks below it are deleted
+    std::map<uint64_t, std::string> blocks;  // by number: to write
+    uint64_t first = 0;                      // blocks below it are to be deleted
   };
 
-  // Takes in a block that was written. REQUIRES: numbers ascend. Errors: DataLoss.
+  // Adds a stored block. REQUIRES: numbers ascend. Errors: DataLoss.
   absl::Status Restore(uint64_t number, const std::string& value);
   // Only the last SeenRegistrations::kMax entries count.
   Change Append(std::vector<Entry> entries);

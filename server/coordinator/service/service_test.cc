@@ -34,7 +34,7 @@ class FencedWriterTest : public ::testing::Test {
     proxy_ = std::make_unique<EtcdProxy>(etcd_->endpoint());
   }
 
-  // Makes an address the leader's, in the place of another one.
+  // Makes `address` the leader, replacing the previous one.
   Leadership Lead(const std::string& address) {
     etcdserverpb::TxnRequest request;
     *request.add_success() = Delete(keys_.Leader());
@@ -135,8 +135,8 @@ TEST_F(FencedWriterTest, ALateChangeBeforeTheNextOneIsBorne) {
 
 constexpr uint64_t kProcess = 7;
 
-// A port of this host that stays ours also while nobody listens there: another process that got it
-// would answer in our place.
+// A port of this host that stays reserved while nobody listens: another process that got it would
+// answer instead.
 class Port {
  public:
   Port() : held_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -13,7 +13,7 @@
 namespace strata::server {
 namespace {
 
-// The limit of one answer: with the largest values it stays below what a message may have.
+// The limit of one answer: with the largest values it stays below gRPC's message limit.
 constexpr int64_t kPageKeys = 56;
 static_assert(kPageKeys * (SplitValue::kPartBytes + 4096) < kControlMessageBytesMax);
 
@@ -34,8 +34,7 @@ absl::Status PutSplit(FencedWriter* writer, const SplitPlace& place, const std::
         writer->Write({Put(EtcdKeys::PartIn(place.parts, set, i), value.parts[i])});
     if (!put.ok()) return put;
   }
-  // From here on the value is what the new parts say; those of before go, also of a change that was
-  // not finished.
+  // The new parts count from now on; old ones are deleted, also those of an unfinished change.
   more.push_back(Put(place.key, value.head));
   const std::string end = EtcdKeys::EndOf(place.parts);
   if (value.parts.empty()) {
@@ -83,7 +82,7 @@ absl::Status ReadAll(EtcdClient* client, const std::string& prefix, int64_t* rev
       if (const absl::Status taken = take(kv); !taken.ok()) return taken;
     }
     if (!page->more() || page->kvs_size() == 0) return absl::OkStatus();
-    // The next key after the last one.
+    // The key right after the last one.
     request.set_key(page->kvs(page->kvs_size() - 1).key() + std::string(1, '\0'));
   }
 }

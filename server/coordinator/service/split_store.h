@@ -15,45 +15,45 @@
 
 namespace strata::server {
 
-// Bytes as values of etcd, none of which is too large for it (1.5 MiB a request). Pure.
+// Data split into values small enough for etcd (1.5 MiB per request). Pure.
 struct SplitValue {
   static constexpr size_t kPartBytes = 1 << 20;
 
   std::string head;                // a StoredHead
-  std::vector<std::string> parts;  // none: all of it is in the head
+  std::vector<std::string> parts;  // empty: the head holds everything
 };
 
-// `part_set`: the name that the parts get, if there are any.
+// `part_set`: the name for the parts, if there are any.
 SplitValue Split(const std::string& data, const std::string& part_set);
 
 // Errors of both: DataLoss, without the key's name.
 absl::StatusOr<proto::StoredHead> ParseHead(const std::string& value);
-// `parts`: all of them one after the other, where the head has any.
+// `parts`: their concatenation, if the head has any.
 absl::StatusOr<std::string> Join(const proto::StoredHead& head, const std::string& parts);
 
-// Values of any size in etcd: what is too large for one lies in parts, which are read once the
-// value of the key names them. A set of parts is written once and never changed.
+// Values of any size in etcd: a large value is stored in parts, which are read via the value of the
+// key that names them. A set of parts is written once and never changed.
 
-// Where such a value lies.
+// The location of such a value.
 struct SplitPlace {
   std::string key;
-  std::string parts;  // prefix that is the value's alone; ends with '/'
+  std::string parts;  // prefix for the parts of this value alone; ends with '/'
 };
 
-// Makes `data` the value there, with `more` in the same change: all of it or nothing counts.
-// Errors: those of FencedWriter::Write.
+// Sets the value there to `data`, and applies `more` in the same change, all or nothing. Errors:
+// those of FencedWriter::Write.
 absl::Status PutSplit(FencedWriter* writer, const SplitPlace& place, const std::string& data,
                       std::vector<etcdserverpb::RequestOp> more = {});
-// Takes the value away.
+// Deletes the value.
 absl::Status DeleteSplit(FencedWriter* writer, const SplitPlace& place);
 
-// Returns the bytes whose head was read as of `revision`. Errors: DataLoss naming etcd and the key;
-// those of EtcdClient: OutOfRange: etcd has dropped what it was then.
+// Returns the bytes whose head was read at `revision`. Errors: DataLoss naming etcd and the key;
+// those of EtcdClient: OutOfRange: etcd has compacted that revision.
 absl::StatusOr<std::string> GetSplit(EtcdClient* client, const mvccpb::KeyValue& head,
                                      const std::string& parts, int64_t revision);
 
-// Calls `take` with all keys below a prefix in their order, as of `*revision`; 0: as of now, which
-// is put there.
+// Calls `take` with all keys below a prefix, in order, at `*revision`; if that is 0, at the current
+// revision, which it is set to.
 absl::Status ReadAll(EtcdClient* client, const std::string& prefix, int64_t* revision,
                      const std::function<absl::Status(const mvccpb::KeyValue&)>& take);
 

@@ -36,13 +36,14 @@ size_t HeldMax(proto::Addition::Order order, size_t leaves) {
 
 namespace {
 
-// A subtree's leaves, [begin, end), and where they are split.
+// A subtree's leaves, [begin, end), and the split between its children.
 struct Range {
   size_t begin, end;
   size_t middle() const { return begin + kernels::SumTreeSplit(end - begin); }
 };
 
-// The smallest subtree of [0, leaves) that holds [begin, end) and more. REQUIRES: one exists.
+// Returns the smallest subtree of [0, leaves) that strictly contains [begin, end). REQUIRES: one
+// exists.
 Range ParentOf(size_t begin, size_t end, size_t leaves) {
   STRATA_REQUIRE(end - begin < leaves);
   Range at = {0, leaves};
@@ -54,7 +55,7 @@ Range ParentOf(size_t begin, size_t end, size_t leaves) {
   }
 }
 
-// Returns whether [begin, end) is a subtree of [0, leaves), perhaps a single leaf.
+// Returns whether [begin, end) is a subtree of [0, leaves), possibly a single leaf.
 bool IsSubtree(size_t begin, size_t end, size_t leaves) {
   if (begin >= end || end > leaves) return false;
   Range at = {0, leaves};
@@ -85,7 +86,7 @@ std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
     if (sibling == parts_.end() || sibling->second.end != sibling_end) break;
     Part& other = sibling->second;
     Part sum;
-    // Neither is written to, so both are still there if the sum is not finite.
+    // Neither is overwritten, so both are still there if the sum is not finite.
     const bool by_sum = part.value.unchecked && other.value.unchecked;
     if (by_sum) sum = is_left ? Combine(part, other) : Combine(other, part);
     if (!sum.finite) {
@@ -96,7 +97,7 @@ std::vector<size_t> TreeAccumulator::Add(size_t leaf, Addend value) {
       if (part_is_bad) return bad;
       if (other_is_bad) break;
     }
-    // Finite leaves whose sum is not: it overflowed, and stays what it is.
+    // The leaves are finite but their sum overflowed; it stays as it is.
     if (!by_sum) {
       sum = is_left ? Combine(std::move(part), std::move(other))
                     : Combine(std::move(other), std::move(part));
@@ -170,7 +171,7 @@ size_t TreeAccumulator::held_bytes() const {
   return bytes;
 }
 
-// A sum of two has the same bits either way. An encoded one is decoded in the same pass.
+// The sum of two has the same bits in either order. An encoded one is decoded in the same pass.
 bool TreeAccumulator::Sum(const Addend& left, const Addend& right, float* out) const {
   if (!left.encoded && !right.encoded) {
     const float* const inputs[] = {left.bytes.floats(), right.bytes.floats()};
@@ -187,7 +188,7 @@ bool TreeAccumulator::Sum(const Addend& left, const Addend& right, float* out) c
   return true;
 }
 
-// Adjacent subtrees; an empty one adds nothing.
+// Adds adjacent subtrees; an empty one adds nothing.
 TreeAccumulator::Part TreeAccumulator::Combine(Part left, Part right) {
   const size_t end = right.end;
   if (left.value.empty()) return right;

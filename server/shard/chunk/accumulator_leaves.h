@@ -9,7 +9,7 @@
 
 namespace strata::server {
 
-// Makes what nodes bring, for tests of accumulators, so that the sum's bits depend on its order.
+// Makes nodes' values for tests of accumulators, such that the sum's bits depend on its order.
 inline std::vector<std::vector<float>> MakeLeaves(size_t count, size_t elements) {
   std::mt19937 random(count);
   std::uniform_real_distribution<float> values(-100.0f, 100.0f);
@@ -20,7 +20,7 @@ inline std::vector<std::vector<float>> MakeLeaves(size_t count, size_t elements)
   return leaves;
 }
 
-// Bytes over the vector's memory, which the test keeps.
+// A view of the vector's memory, which the test keeps.
 inline Bytes View(const std::vector<float>& values) {
   return Bytes(nullptr, reinterpret_cast<const std::byte*>(values.data()),
                values.size() * sizeof(float));

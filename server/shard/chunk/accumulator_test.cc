@@ -96,8 +96,8 @@ Addend Unchecked(const std::vector<float>& values) {
   return addend;
 }
 
-// Whatever comes first and whichever leaves are bad: they are found by the end, the others' sum is
-// not touched by them, and once they came again the sum has the bits of the tree.
+// In every order of arrival and for all sets of bad leaves: they are found by the end, do not
+// affect the sum of the others, and once they have come again the sum has the bits of the tree.
 TEST(TreeAccumulator, TakesOutLeavesThatAreNotFiniteInEveryOrder) {
   BufferPool pool;
   for (size_t count = 1; count <= 5; ++count) {
@@ -156,7 +156,7 @@ TEST(TreeAccumulator, ALeafBesideEmptyOnesIsCheckedBeforeTheSumIsGiven) {
 
 constexpr size_t kElements = 100;
 
-// Element by element, from the leaf after the slice's own on.
+// Sums element by element, starting at the leaf after the slice's own.
 std::vector<float> ByHand(const std::vector<std::vector<float>>& leaves) {
   const auto n = static_cast<uint32_t>(leaves.size());
   std::vector<float> sum(kElements);

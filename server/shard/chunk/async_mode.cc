@@ -14,14 +14,14 @@
 #include "server/shard/chunk/chunk_parts.h"
 #include "server/shard/chunk/consistency_modes.h"
 
-// async: each push is applied by itself when it comes, and answered at once.
+// async: each push is applied on arrival, and answered at once.
 
 namespace strata::server {
 
 namespace {
 
-// Corrects a gradient for the updates since its node was given weights: g + lambda g g (w - w_base)
-// (Zheng et al. 2017). There is one per chunk.
+// Corrects a gradient for the updates since its node's weights were given: g + lambda g g (w -
+// w_base) (Zheng et al. 2017). There is one per chunk.
 //
 // Threads: one.
 class DelayCompensator {
@@ -48,7 +48,7 @@ class DelayCompensator {
   const ChunkParts chunk_;
   const DelayCompensation how_;
   GivenWeights given_;
-  std::shared_ptr<float> mean_square_;  // where it is adaptive
+  std::shared_ptr<float> mean_square_;  // if adaptive
 };
 
 void DelayCompensator::OnSeed() {
@@ -117,7 +117,7 @@ class AsyncChunk final : public ChunkMode {
   }
 
   PushResult Check(const Push& push) const override {
-    // One that joins was given weights that are not kept: its first push is taken as it is.
+    // The weights given to a joining node are not kept, so its first push is not corrected.
     if (!compensator_ || chunk_.nodes.IsNew(push.node)) return {};
     const uint64_t given = compensator_->GivenTo(push.node).version;
     if (push.base_version == given) return {};
@@ -169,7 +169,7 @@ class AsyncChunk final : public ChunkMode {
   size_t bytes() const override { return compensator_ ? compensator_->bytes() : 0; }
 
  private:
-  // Factor of the learning rate for the node's last push.
+  // Returns the factor of the learning rate for the node's last push.
   double Damping(size_t node) const {
     const uint32_t versions_behind = chunk_.nodes[node].versions_behind;
     return damps_ && versions_behind > 1 ? 1.0 / versions_behind : 1.0;

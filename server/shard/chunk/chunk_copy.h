@@ -14,45 +14,45 @@
 
 namespace strata::server {
 
-// All that a chunk is at one moment, with what it has of clocks that are not complete: another copy
-// of it goes on from there as this one does. Vectors are handed on, not copied: none of them
-// changes any more.
+// The full state of a chunk at one moment, including incomplete clocks: another copy continues from
+// it in the same way. Vectors are shared, not copied: they do not change any more.
 struct ChunkCopy {
   proto::ChunkCopy head;
-  std::vector<Bytes> vectors;  // by their number, less 1
+  std::vector<Bytes> vectors;  // indexed by number - 1
 
-  // Returns the number of a vector that is to go along; 0: it is empty. The same memory goes once.
+  // Adds a vector and returns its number; 0: it is empty. The same memory is added once.
   uint32_t Add(const Bytes& vector);
   void Add(const std::vector<SumPart>& parts,
            google::protobuf::RepeatedPtrField<proto::CopiedPart>* to);
-  uint64_t bytes() const;  // of all vectors
+  uint64_t bytes() const;  // total of all vectors
 };
 
-// Reads a copy that a peer has said: whatever it is, nothing breaks. The first thing that is wrong
-// stays as status(), and what is read then is empty.
+// Reads a copy received from a peer; any content is safe. The first error stays in status(); reads
+// after it return empty values.
 //
 // Threads: one.
 class ChunkCopyReader {
  public:
-  // Both outlive it; the chunk has so many elements.
+  // Both outlive this object; the chunk has `elements` elements.
   ChunkCopyReader(const ChunkCopy& copy, const kernels::Kernels& kernels, uint32_t elements)
       : copy_(copy), kernels_(kernels), elements_(elements) {}
 
   const proto::ChunkCopy& head() const { return copy_.head; }
-  // fp32, as many as the chunk has elements; empty: there is none, which `what` may be.
+  // Returns fp32 values, one per element of the chunk; empty: absent, which is permitted for
+  // `what`.
   Bytes Floats(uint32_t number, const char* what);
-  // The same, and there is one.
+  // The same, but it must be present.
   Bytes SomeFloats(uint32_t number, const char* what);
-  // As it is.
+  // Returns the vector unchecked.
   Bytes Vector(uint32_t number, const char* what);
-  // Parts of a sum, with values that are right by themselves.
+  // Returns parts of a sum, each of which is valid.
   std::vector<SumPart> Parts(const google::protobuf::RepeatedPtrField<proto::CopiedPart>& parts);
 
   void Fail(std::string what);
   void Fail(const absl::Status& status) {
     if (!status.ok()) Fail(std::string(status.message()));
   }
-  // Errors: InvalidArgument naming what is wrong.
+  // Errors: InvalidArgument naming the first error.
   const absl::Status& status() const { return status_; }
   bool ok() const { return status_.ok(); }
 

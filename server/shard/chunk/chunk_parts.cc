@@ -18,7 +18,7 @@ uint64_t ChunkNodes::Gate() const {
 uint64_t ChunkNodes::MinClock() const {
   uint64_t most = 0;
   for (const NodeProgress& node : nodes_) {
-    // A node that joins may do so past the end of the job.
+    // A joining node may do so past the end of the job.
     if (node.joined_at > 0 && node.received == node.joined_at) continue;
     if (!node.retired) return Gate();
     most = std::max(most, node.received);
@@ -53,7 +53,7 @@ uint64_t ChunkNodes::AppliedBy(size_t node, uint64_t clock) const {
 }
 
 void ChunkCuts::OnClockOf(uint64_t clock, const ChunkNodes& nodes) {
-  // Once all nodes have retired there is nothing left to go on with.
+  // Once all nodes have retired there is nothing to resume.
   if (every_ == 0 || clock < next_ || clock == kClockInfinity) return;
   std::vector<uint64_t> applied;
   for (size_t node = 0; node < nodes.size(); ++node)

@@ -15,13 +15,13 @@
 
 namespace strata::server {
 
-// The number of pushes of a node that holds nobody up.
+// The push count of a node that blocks nobody.
 inline constexpr uint64_t kClockInfinity = std::numeric_limits<uint64_t>::max();
 
-// How far one node is with one chunk.
+// The progress of one node with one chunk.
 struct NodeProgress {
   uint64_t received = 0;  // pushes, contiguous from clock 0
-  bool waiting = false;   // the last push is not answered
+  bool waiting = false;   // the last push is unanswered
   bool retired = false;
   // About the last push:
   uint32_t incarnation = 0;
@@ -29,13 +29,13 @@ struct NodeProgress {
   uint32_t samples = 0;
   float rate = 0;
   uint32_t versions_behind = 0;  // updates since the weights that it was computed with
-  // A CUT that is not answered:
+  // An unanswered CUT:
   bool cut_waiting = false;
   uint64_t cut_clock = 0;
-  uint64_t joined_at = 0;  // the clock of its first push; 0: it is in the job from the start
+  uint64_t joined_at = 0;  // the clock of its first push; 0: in the job from the start
 };
 
-// How far all nodes are with one chunk, by their index.
+// The progress of all nodes with one chunk, by their index.
 //
 // Threads: one.
 class ChunkNodes {
@@ -46,22 +46,22 @@ class ChunkNodes {
   NodeProgress& operator[](size_t node) { return nodes_[node]; }
   const NodeProgress& operator[](size_t node) const { return nodes_[node]; }
 
-  // Returns the least number of pushes received from any node that has not retired, and
-  // kClockInfinity if all nodes have.
+  // Returns the least number of pushes received from any node that has not retired; kClockInfinity
+  // if all have.
   uint64_t Gate() const;
-  // Returns the same, but once all nodes have retired that have pushed since they joined the job,
-  // the most pushes received from any of them.
+  // Like Gate, but once all nodes have retired that have pushed since they joined, returns the
+  // greatest number of pushes received from any of them.
   uint64_t MinClock() const;
-  // Makes the node's last push, number `clock`, one that was not received.
+  // Reverts the node's last push, number `clock`, to not received.
   // REQUIRES: it is the node's last one.
   void Withdraw(size_t node, uint64_t clock);
-  // The node takes part from this clock on, as if it had pushed all those before. One that has
-  // joined at this clock or a later one stays as it is.
+  // The node participates from this clock on, as if it had pushed all earlier ones. No effect if it
+  // has joined at this clock or a later one.
   void Join(size_t node, uint64_t clock);
-  // It has joined the job, and none of its pushes has been answered.
+  // Returns whether it has joined the job and none of its pushes has been answered.
   bool IsNew(size_t node) const;
-  // Returns how many pushes of the node are in weights that have those of all nodes before `clock`,
-  // where pushes are applied when they come. One that is not in the job has as many as others.
+  // Returns how many pushes of the node are in weights that include those of all nodes before
+  // `clock`, if pushes are applied on arrival. A node outside the job counts like the others.
   uint64_t AppliedBy(size_t node, uint64_t clock) const;
 
  private:
@@ -90,13 +90,13 @@ class StalenessGate {
   uint64_t bound_;
 };
 
-// Takes the images of one chunk at every Nth clock, of its own accord: all chunks of a job are cut
-// at the same clocks without a word between shards.
+// Takes the images of one chunk at every Nth clock by itself: all chunks of a job are cut at the
+// same clocks without communication between shards.
 //
 // Threads: one.
 class ChunkCuts {
  public:
-  // `every`: clocks from one image to the next; 0: none is taken. `weights` outlive it.
+  // `every`: clocks between images; 0: none are taken. `weights` outlive it.
   ChunkCuts(uint64_t every, const numerics::WeightState& weights)
       : every_(every), next_(every), weights_(weights) {}
 
@@ -105,14 +105,14 @@ class ChunkCuts {
     if (every_ > 0) next_ = (clock / every_ + 1) * every_;
   }
 
-  // The pushes of all clocks before `clock` are in the weights, and no others.
+  // The weights contain exactly the pushes of all clocks before `clock`.
   void OnClock(uint64_t clock) { CutUpTo(clock, {}); }
-  // The same, and all that has been received is in them. Clocks may be left out: where nodes retire
-  // the slowest is another one.
+  // The same, but they contain everything received. Clocks may be skipped: when nodes retire,
+  // another one becomes the slowest.
   void OnClockOf(uint64_t clock, const ChunkNodes& nodes);
 
-  // Returns what was cut since the last call. As yet the images say no range of the arena, and have
-  // weights alone.
+  // Returns the images since the last call. They have only weights so far, and no range of the
+  // arena.
   std::vector<ChunkImage> Take() { return std::exchange(images_, {}); }
   bool empty() const { return images_.empty(); }
   // The newest clock at which one was due; 0: none was.
@@ -127,16 +127,16 @@ class ChunkCuts {
   std::vector<ChunkImage> images_;
 };
 
-// All of a clock, as it was applied to a chunk.
+// A whole clock, as it was applied to a chunk.
 struct ClockSum {
   uint64_t clock = 0;
   Bytes sum;  // fp32; empty: no node had one
   uint64_t samples = 0;
-  float rate = 0;  // that the nodes say of the clock, if they do
+  float rate = 0;  // learning rate from the nodes' programs, if they give it
 };
 
-// The sums of clocks of one chunk, kept for a backup that applies them, too. A mode that adds the
-// pushes of a clock says each.
+// The sums of clocks of one chunk, kept for a backup that applies them, too. A mode that sums the
+// pushes of a clock reports each sum.
 //
 // Threads: one.
 class ClockSums {
@@ -145,7 +145,7 @@ class ClockSums {
   void OnApplied(ClockSum sum) {
     if (keeps_) sums_.push_back(std::move(sum));
   }
-  // Returns those since the last call, in order.
+  // Returns the sums since the last call, in order.
   std::vector<ClockSum> Take() { return std::exchange(sums_, {}); }
 
  private:
@@ -158,7 +158,7 @@ struct WeightVersion {
   Bytes weights;
 };
 
-// The weights of one chunk that each node was given last, for modes that continue from these.
+// The weights of one chunk that each node was given last, for modes that use them later.
 //
 // Threads: one.
 class GivenWeights {
@@ -175,7 +175,7 @@ class GivenWeights {
   void AddTo(ChunkCopy* copy) const;
   void Restore(ChunkCopyReader* reader);
 
-  // Returns the bytes of those that are not the newest: each of them is held for one node, or few.
+  // Returns the bytes of those that are not the newest: each is held for one node, or few.
   size_t bytes(const numerics::WeightState& newest) const;
 
  private:

@@ -44,7 +44,7 @@ absl::Status ChunkState::Restore(const ChunkImage& image) {
   copies_.Seed(image.copy.empty() ? weights_.weights() : image.copy, weights_.version());
   const bool same_nodes = image.applied.size() == nodes_.size();
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    if (nodes_[node].joined_at > 0) continue;  // it comes later
+    if (nodes_[node].joined_at > 0) continue;  // it joins later
     nodes_[node].received = same_nodes ? image.applied[node] : image.clock;
   }
   cuts_.GoOnFrom(image.clock);
@@ -86,12 +86,12 @@ PulledWeights ChunkState::WeightsOf(size_t node, uint64_t clock) const {
   using State = PulledWeights::State;
   STRATA_REQUIRE(weights_.seeded());
   if (nodes_[node].received < clock) return {};
-  // Its next push may come once the last one is answered, as ever.
+  // As always, its next push may come once the last one is answered.
   if (nodes_[node].received == clock && nodes_[node].waiting) return {State::kNotYet, {}, 0};
   const bool begins = nodes_.IsNew(node) && nodes_[node].received == clock;
   if (begins && !mode_->MayAnswer(node, nodes_.Gate())) return {State::kNotYet, {}, 0};
   const bool is_exact = rules_.mode->answers_alike();
-  // Clocks that have been applied. Versions may count from elsewhere.
+  // Clocks that have been applied. Versions may have another origin.
   const uint64_t applied = is_exact ? nodes_.MinClock() : clock;
   if (applied > clock + 1) return {};
   const bool is_of_now = applied <= clock;
@@ -144,7 +144,7 @@ absl::Status ChunkState::Follow(const ClockSum& clock, std::vector<DueAnswer>* d
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const uint64_t joined_at = nodes_[i].joined_at;
     if (nodes_[i].retired || joined_at > clock.clock) continue;
-    // Nothing is known of the push itself: the process that repeats it is answered in any case.
+    // The push itself is unknown: a process that repeats it is answered in any case.
     nodes_[i] = {.received = clock.clock + 1, .waiting = true, .joined_at = joined_at};
   }
   first_ = Bytes();
@@ -167,8 +167,8 @@ PushResult ChunkState::OnDuplicate(const Push& push, std::vector<DueAnswer>* due
     CollectDue(due);
     return {.duplicate = true};
   }
-  // A push before the last was answered, or the process would not have pushed again; a new process
-  // that starts over wants its answer.
+  // A push before the last was answered, or the process would not have pushed again; but a new
+  // process that starts over needs its answer.
   if ((is_last && !node.waiting) || (!is_last && !same_process)) {
     due->push_back({.node = push.node, .clock = push.clock, .staleness = 0});
     if (is_last) due->back() = AnswerTo(push.node, nodes_.Gate());
@@ -307,7 +307,7 @@ ChunkCopy ChunkState::Copy(bool whole_clocks) {
   const uint64_t gate = nodes_.Gate();
   for (size_t i = 0; i < nodes_.size(); ++i) {
     NodeProgress node = nodes_[i];
-    // Its push of an incomplete clock is not there.
+    // Its push of an incomplete clock is not in the copy.
     if (whole_clocks && !node.retired && node.received > gate) {
       node = {.received = std::max(gate, node.joined_at), .joined_at = node.joined_at};
     }

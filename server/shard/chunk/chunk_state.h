@@ -20,29 +20,30 @@ namespace strata::server {
 
 // The rules that all chunks of a job share.
 struct ChunkRules {
-  size_t nodes = 0;            // they are indices in order of their first rank
-  std::vector<size_t> absent;  // of those, who is not in the job when it begins
+  size_t nodes = 0;            // indices in order of their first rank
+  std::vector<size_t> absent;  // indices of nodes that are not in the job at its start
   std::shared_ptr<const ConsistencyMode> mode;
   numerics::UpdateRule update;
-  wire::Codec push_codec = wire::Codec::kNone;  // of sums that are not empty
-  bool takes_sparse = false;                    // sums may be sparse besides
+  wire::Codec push_codec = wire::Codec::kNone;  // for sums that are not empty
+  bool takes_sparse = false;                    // sums may also be sparse
   AnswerRules answers;
-  bool takes_first_weights = false;  // only the first node offers them, and the others ask for them
+  bool takes_first_weights = false;  // only the first node offers first weights, and the others
+                                     // request them
   bool says_rates = false;           // each push comes with the learning rate of its step
-  uint64_t cut_every = 0;            // clocks from one image of a chunk to the next; 0: none
-  bool keeps_previous = false;       // the weights of before the last clock
+  uint64_t cut_every = 0;            // clocks between images of a chunk; 0: none
+  bool keeps_previous = false;       // keeps the weights before the last clock
 };
 
-// The weights of a clock for a process that has taken its node's place.
+// The weights of a clock for a replacement process.
 struct PulledWeights {
   enum class State { kHere, kNotYet, kNowhere };
   State state = State::kNowhere;
   WeightVersion weights;
-  uint64_t base = 0;  // answers that they have, where answers are encoded
+  uint64_t base = 0;  // number of answers in them, if answers are encoded
 };
 
-// One chunk: watermark per node, weights, and who waits for an answer. The weights and the
-// watermark change together, so each push is applied exactly once. The job's mode says when a
+// One chunk: a watermark per node, the weights, and the nodes that wait for an answer. Weights and
+// watermark change together, so each push is applied exactly once. The job's mode decides when a
 // push is applied and answered.
 //
 // A node has at most one unanswered push per chunk (pipeline depth 0).
@@ -50,60 +51,60 @@ struct PulledWeights {
 // Threads: one.
 class ChunkState {
  public:
-  // All of it outlives this; `scratch` is the thread's.
+  // The arguments outlive this object; `scratch` is the thread's.
   ChunkState(const kernels::Kernels& kernels, BufferPool& pool, numerics::EncoderScratch* scratch,
              const ChunkRules& rules, uint32_t elements, std::vector<OptimizerRun> runs);
   ChunkState(const ChunkState&) = delete;
   ChunkState& operator=(const ChunkState&) = delete;
 
-  // Takes the first weights, which are finite. REQUIRES: !weights().seeded(), `elements` fp32.
+  // Sets the first weights, which are finite. REQUIRES: !weights().seeded(), `elements` fp32.
   void Seed(const Bytes& weights, uint64_t checksum);
-  // Goes on from an image in place of first weights: each node from its first push that is not in
-  // the weights. Where the image is of another number of nodes, that is from the image's clock on.
-  // All of it is copied. Errors: InvalidArgument naming what differs. REQUIRES:
+  // Continues from an image instead of first weights: each node from its first push that is not in
+  // the weights. If the image has another number of nodes, all continue from the image's clock.
+  // Everything is copied. Errors: InvalidArgument naming what differs. REQUIRES:
   // !weights().seeded().
   absl::Status Restore(const ChunkImage& image);
-  // Returns the weights that a node is to begin with, which asks for them, and their version: the
-  // first ones, as long as some node has not pushed. Else those of now: the node goes on from an
-  // image or has joined the job, or its process has taken another one's place, whose first answer
-  // is whole. Where answers are encoded, what they go on from; where a node computes with no others
-  // than it was given, those. REQUIRES: seeded.
+  // Returns the weights that a node begins with, on request, and their version: the first ones
+  // until every node has pushed; otherwise the current ones, because the node resumes from an
+  // image, has joined the job, or has a new process, whose first answer is whole. If answers are
+  // encoded, returns the node's copy, which answers add to; if nodes compute only with weights
+  // given to them, the ones given last. REQUIRES: seeded.
   WeightVersion WeightsToBeginWith(size_t node) const;
 
-  // Returns all that the chunk is, see ChunkCopy. `whole_clocks`: for another copy that is told of
-  // whole clocks alone, see Follow, and so without what is there of incomplete ones.
+  // Returns the full state of the chunk, see ChunkCopy. `whole_clocks`: for a copy that receives
+  // only whole clocks (see Follow), omits incomplete ones.
   ChunkCopy Copy(bool whole_clocks);
-  // Goes on from another copy of the chunk. Errors: InvalidArgument naming what does not fit; this
-  // one is of no more use then. REQUIRES: nothing has come.
+  // Continues from another copy of the chunk. Errors: InvalidArgument naming the conflict; this
+  // chunk is unusable then. REQUIRES: nothing has been received.
   absl::Status TakeCopy(const ChunkCopy& copy);
 
-  // Returns the weights that the node makes its step of `clock` with once more. Where all nodes are
-  // answered alike, they are those of before this clock: of now, or of the version before. Else
-  // they are what WeightsToBeginWith returns. Not yet: the push before is not answered, or would
-  // not be, of a node that joins. Nowhere: the node has pushed less, or they are gone. REQUIRES:
+  // Returns the weights with which the node repeats its step of `clock`. If all nodes get the same
+  // answers, these are the weights before this clock: the current or the previous version.
+  // Otherwise what WeightsToBeginWith returns. kNotYet: the previous push is unanswered, or, for a
+  // joining node, would be. kNowhere: the node has pushed less, or the weights are gone. REQUIRES:
   // seeded.
   PulledWeights WeightsOf(size_t node, uint64_t clock) const;
 
-  // Returns the images that were cut since the last call, by clock; `begin` is not known here.
-  // REQUIRES: the answers that were due are encoded.
+  // Returns the images that were cut since the last call, by clock; `begin` is not set.
+  // REQUIRES: the due answers are encoded.
   std::vector<ChunkImage> TakeImages();
 
   const numerics::WeightState& weights() const { return weights_; }
   NodeCopies& copies() { return copies_; }
 
-  // REQUIRES: weights().seeded(). Appends the answers that are due now, to this node and to others,
-  // also where the push itself is refused.
+  // REQUIRES: weights().seeded(). Appends the answers that are due now, to this node and others,
+  // even if the push itself is refused.
   PushResult OnPush(Push push, std::vector<DueAnswer>* due);
-  // Takes in all of a clock as another copy of the chunk has done; see ClockSums. Errors:
-  // InvalidArgument: it is not the next one. REQUIRES: weights().seeded(), no push has been taken
-  // since the last clock.
+  // Applies a whole clock as another copy of the chunk has done; see ClockSums. Errors:
+  // InvalidArgument: it is not the next one. REQUIRES: weights().seeded(), no push has been
+  // received since the last clock.
   absl::Status Follow(const ClockSum& clock, std::vector<DueAnswer>* due);
-  // The sums that have been applied since they are kept; see ClockSums.
+  // The applied sums, once they are kept; see ClockSums.
   ClockSums& sums() { return sums_; }
   // The node joins the job with push number `clock`; see ChunkNodes. REQUIRES: no node has pushed
-  // that one.
+  // that clock.
   void Join(size_t node, uint64_t clock) { nodes_.Join(node, clock); }
-  // The node pushes no more: it holds nobody up.
+  // The node pushes no more, and blocks nobody.
   void OnRetire(size_t node, absl::Time now, std::vector<DueAnswer>* due);
   // When OnTime is due; InfiniteFuture: never.
   absl::Time deadline() const { return mode_->deadline(); }
@@ -111,8 +112,8 @@ class ChunkState {
   // CUT is answered once every node has retired.
   void OnCut(size_t node, uint64_t clock, std::vector<DueAnswer>* due);
 
-  // Returns what an answer to the node is to hold: the newest weights, or for one that asks again
-  // those that it was given, if its mode computes with no others.
+  // Returns the weights for an answer to the node: the newest, or for a repeated request those that
+  // the node was given, if its mode computes only with these.
   WeightVersion WeightsFor(const DueAnswer& answer) const;
 
   // The newest clock at which an image was due; 0: none was.
@@ -120,7 +121,7 @@ class ChunkState {
 
   // Pushes received from a node, contiguous from clock 0.
   uint64_t Received(size_t node) const { return nodes_[node].received; }
-  // The node's last push waits for its answer.
+  // Returns whether the node's last push is unanswered.
   bool IsWaiting(size_t node) const { return nodes_[node].waiting; }
   bool IsRetired(size_t node) const { return nodes_[node].retired; }
   // See ChunkNodes.
@@ -136,14 +137,14 @@ class ChunkState {
  private:
   PushResult OnDuplicate(const Push& push, std::vector<DueAnswer>* due);
   PushResult Check(const Push& push) const;
-  // Decodes later. Where nobody is answered before a clock is complete, fp32 is checked when it is
-  // added. Errors: MALFORMED, or of fp32 NOT_FINITE.
+  // Makes the addend; decoding happens later. If nobody is answered before a clock is complete,
+  // fp32 is checked when it is added. Errors: MALFORMED, or for fp32 NOT_FINITE.
   PushResult CheckSum(const Push& push, Addend* addend) const;
   void CollectDue(std::vector<DueAnswer>* due);
-  // The weights may hold all of one clock more, where pushes are applied on arrival.
+  // If pushes are applied on arrival, the weights may now contain one whole clock more.
   void CutIfDue();
   DueAnswer AnswerTo(size_t node, uint64_t gate) const;
-  // A node without a copy of its own, that answers could add to.
+  // Returns whether the node is new and has no copy of its own that answers could add to.
   bool IsNewWithoutCopy(size_t node) const {
     return nodes_.IsNew(node) && !rules_.mode->answers_alike();
   }
@@ -156,7 +157,7 @@ class ChunkState {
   ChunkCuts cuts_;
   ClockSums sums_;
   const std::unique_ptr<ChunkMode> mode_;  // works on weights_ and nodes_
-  Bytes first_;  // where nodes ask for them, until all have pushed; else empty
+  Bytes first_;  // if nodes request them, until all have pushed; otherwise empty
 };
 
 }  // namespace strata::server

@@ -43,8 +43,8 @@ Bytes Ones() {
                kOnes.size() * sizeof(float));
 }
 
-// In sync at most half of the nodes' sums are held, whatever the order; in lazy, as much per clock
-// that may be incomplete.
+// sync holds at most half of the nodes' sums in any order; lazy holds as much for each clock that
+// may be incomplete.
 TEST(ChunkState, HeldGradientsAreBoundedByNodesAndStaleness) {
   for (size_t nodes : {2, 3, 8, 13}) {
     for (uint32_t staleness : {0, 1, 4}) {
@@ -130,7 +130,7 @@ TEST(ChunkState, OlderDuplicatesStaySilentAndTheLastOneIsAnsweredWhenDue) {
   EXPECT_EQ(chunk.MinClock(), 1u);
 }
 
-// A repetition may take another way than what it repeats.
+// A repeated push may come by another transport than the original.
 TEST(ChunkState, ADuplicateIsAConflictOnlyIfBothChecksumsAreKnownAndDiffer) {
   BufferPool pool;
   numerics::EncoderScratch scratch;
@@ -152,19 +152,19 @@ TEST(ChunkState, ADuplicateIsAConflictOnlyIfBothChecksumsAreKnownAndDiffer) {
   EXPECT_EQ(push(1, 0, 6), wire::ErrorCode::kConflict);
 }
 
-// A chunk that another one is copied to in the midst of a job: whatever comes afterwards, both do
-// the same, bit for bit.
+// A chunk that is copied in the middle of a job: afterwards original and copy behave identically,
+// bit for bit.
 
 constexpr uint32_t kElements = 37;
 constexpr size_t kNodes = 3;
 constexpr uint64_t kClocks = 12;
 constexpr int kSeeds = 60;
 
-// How a job is in which a chunk lies.
+// The settings of a chunk's job.
 struct Case {
   std::string name, consistency;
   numerics::Compression answers = numerics::Compression::kNone;
-  bool whole_clocks = false;  // the copy is told of these alone
+  bool whole_clocks = false;  // the copy receives only whole clocks
   proto::Addition::Order order = proto::Addition::TREE;
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
@@ -198,7 +198,7 @@ ChunkRules RulesOf(const Case& one) {
   return rules;
 }
 
-// The answers to one event: a line for each, and the bytes of its weights.
+// The answers to one event: one line each, and the bytes of the weights.
 struct Seen {
   std::string lines;
   std::vector<std::string> weights;
@@ -211,7 +211,7 @@ std::string TextOf(const Bytes& bytes) {
 
 class World {
  public:
-  // `may_break`: its weights may become such that they cannot be encoded.
+  // `may_break`: the weights may become impossible to encode.
   explicit World(const ChunkRules& rules, bool may_break = false)
       : rules_(rules),
         may_break_(may_break),
@@ -270,7 +270,7 @@ class World {
   ChunkState chunk_;
 };
 
-// A copy after its way over a line.
+// A copy that was serialized and parsed.
 ChunkCopy ThroughBytes(const ChunkCopy& copy) {
   ChunkCopy read;
   EXPECT_TRUE(read.head.ParseFromString(copy.head.SerializeAsString()));
@@ -290,7 +290,7 @@ std::string AllOf(const ChunkCopy& copy) {
 
 class ChunkCopies : public testing::TestWithParam<Case> {};
 
-// One job: pushes, repetitions by other processes, time and ends in an order from a seed.
+// One job: pushes, repetitions by other processes, time and ends in a seeded random order.
 class Course {
  public:
   Course(const Case& one, uint32_t seed)
@@ -340,7 +340,7 @@ class Course {
     if (chunk.IsRetired(node)) return;
     const uint64_t clock = chunk.Received(node);
     const bool again = clock > 0 && random_() % 6 == 0;
-    if (again) incarnation_[node] += random_() % 2;  // perhaps of another process
+    if (again) incarnation_[node] += random_() % 2;  // possibly by another process
     if (!again && clock == kClocks && !chunk.IsWaiting(node)) {
       return Do([&](World& world) { return world.Retire(node, now_); });
     }
@@ -396,7 +396,7 @@ TEST_P(ChunkCopies, DoTheSameAsTheFirst) {
   }
 }
 
-// A chunk in the midst of a job, as a peer may say it.
+// A chunk in the middle of a job, as a peer may send it.
 ChunkCopy InTheMidst(const Case& one) {
   World world(RulesOf(one));
   world.chunk().Seed(Random(1), 77);
@@ -463,7 +463,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Elastic", "async { elastic { moving_rate: 0.9 } }"}),
     [](const auto& info) { return info.param.name; });
 
-// A chunk that continues from its image ends with the bits of the chunk that was cut.
+// A chunk that resumes from its image ends with the bits of the original.
 
 constexpr uint32_t kImageElements = 37;
 constexpr size_t kImageNodes = 3;
@@ -476,19 +476,19 @@ Bytes ImageRandom(uint64_t seed) {
   return FloatBytes(std::move(values));
 }
 
-// An image after its way through a checkpoint.
+// An image after a round trip through a checkpoint.
 ChunkImage ThroughFile(const ChunkImage& image) {
   const auto read = ParseImageFile(OwnBytes(Joined(MakeImageFile({&image, 1}))), "f");
   EXPECT_TRUE(read.ok()) << read.status();
   return read->front();
 }
 
-// How a job is in which a chunk lies.
+// The settings of a chunk's job.
 struct ImageCase {
   std::string name, consistency;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   numerics::Compression answers = numerics::Compression::kNone;
-  bool exact = true;  // nodes that were given other weights than those of the cut change nothing
+  bool exact = true;  // nodes that were given other weights than the image's make no difference
 };
 void PrintTo(const ImageCase& one, std::ostream* out) { *out << one.name; }
 
@@ -528,7 +528,7 @@ class ImageWorld {
     chunk_->OnRetire(node, absl::UnixEpoch(), &due);
     EXPECT_TRUE(Answer(due));
   }
-  // Nodes begin, or begin again.
+  // All nodes begin, or begin again.
   void Begin() { given_.assign(rules_.nodes, chunk_->weights().version()); }
 
  private:
@@ -558,15 +558,15 @@ Push Next(ImageWorld& world, size_t node, std::mt19937& random) {
           .sum = ImageRandom(1000 * node + clock)};
 }
 
-// All images of a run, and the pushes that came after each of them: those that its nodes have to
-// make again come first.
+// All images of a run, and the pushes after each of them, beginning with those that its nodes must
+// repeat.
 struct ImageCourse {
   std::vector<ChunkImage> images;
   std::vector<Push> pushes;
   Bytes last, last_copy;
 };
 
-// Pushes of all nodes come in a random order until each has made so many, and then retires.
+// All nodes push in a random order until each has made its number of pushes, and then retires.
 void Drive(ImageWorld& world, ImageCourse* course, uint64_t clocks = kImageClocks,
            uint32_t seed = 7) {
   std::mt19937 random(seed);
@@ -608,7 +608,7 @@ class ChunkImages : public ::testing::TestWithParam<ImageCase> {};
 
 TEST_P(ChunkImages, AreTakenAtEveryNthClockAndGoOnWithTheSameBits) {
   const ImageCourse course = RunJob(GetParam());
-  // A quorum's clocks are more than its nodes' pushes.
+  // A quorum has more clocks than its nodes have pushes.
   ASSERT_GE(course.images.size(), (kImageClocks - 1) / kEvery);
   for (size_t i = 0; i < course.images.size(); ++i) {
     const ChunkImage image = ThroughFile(course.images[i]);
@@ -634,7 +634,7 @@ TEST_P(ChunkImages, AreTakenAtEveryNthClockAndGoOnWithTheSameBits) {
     EXPECT_TRUE(Same(resumed.chunk().weights().weights(), course.last)) << "from " << image.clock;
     EXPECT_TRUE(Same(resumed.chunk().WeightsToBeginWith(0).weights, course.last_copy))
         << "from " << image.clock;
-    // The next cuts are those that come after the image.
+    // The next cuts are those after the image.
     const std::vector<ChunkImage> later = resumed.chunk().TakeImages();
     ASSERT_EQ(later.size(), course.images.size() - i - 1);
     for (size_t k = 0; k < later.size(); ++k) {
@@ -661,8 +661,7 @@ std::vector<ImageCase> Cases() {
        OptimizerKind::kSgd, numerics::Compression::kNone, /*exact=*/false},
       {"Elastic", "async { elastic { every_steps: 1 moving_rate: 0.3 } }", OptimizerKind::kSgd,
        numerics::Compression::kNone, /*exact=*/false},
-      {"Quorum", "lazy { quorum { nodes: 2 } }", OptimizerKind::kAdamW,
-       numerics::Compression::kNone,
+      {"Quorum", "lazy { quorum { nodes: 2 } }", OptimizerKind::kAdamW, numerics::Compression::kNone,
        /*exact=*/false},
   };
   for (const OptimizerKind kind :
@@ -672,8 +671,7 @@ std::vector<ImageCase> Cases() {
   }
   for (const numerics::Compression codec :
        {numerics::Compression::kFloat16, numerics::Compression::kBFloat16,
-        numerics::Compression::kInt8, numerics::Compression::kOneBit,
-        numerics::Compression::kTopK}) {
+        numerics::Compression::kInt8, numerics::Compression::kOneBit, numerics::Compression::kTopK}) {
     cases.push_back({"Codec" + std::to_string(static_cast<int>(codec)), "sync {}",
                      OptimizerKind::kAdamW, codec});
   }
@@ -682,7 +680,7 @@ std::vector<ImageCase> Cases() {
   return cases;
 }
 
-// Pushes that come too late for the last clock of all are in the weights once all have retired.
+// Pushes that miss the last clock are in the weights once all nodes have retired.
 TEST(QuorumImages, TheEndIsCutInWhateverOrderPushesCome) {
   const ImageCase quorum = {"Quorum", "lazy { quorum { nodes: 2 } }"};
   for (uint32_t seed = 0; seed < 100; ++seed) {
@@ -700,7 +698,7 @@ TEST(QuorumImages, TheEndIsCutInWhateverOrderPushesCome) {
 INSTANTIATE_TEST_SUITE_P(Jobs, ChunkImages, ::testing::ValuesIn(Cases()),
                          [](const auto& one) { return one.param.name; });
 
-// A cut costs one copy of the optimizer's state and none of the weights.
+// A cut copies the optimizer's state once and the weights not at all.
 TEST(ChunkImage, WeightsAreHandedOnAndStateIsCopied) {
   ImageWorld world({"", "sync {}"}, 1);
   world.chunk().Seed(ImageRandom(1), 1);
@@ -716,7 +714,7 @@ TEST(ChunkImage, WeightsAreHandedOnAndStateIsCopied) {
   EXPECT_TRUE(std::equal(before.begin(), before.end(), images[0].weights.state[0].floats()));
 }
 
-// Clocks that complete together, because the node that all waited for has retired, are all cut.
+// Clocks that complete together, because the slowest node has retired, are all cut.
 TEST(ChunkImage, NoClockIsMissedWhereSeveralCompleteAtOnce) {
   ImageWorld world({"", "lazy { staleness: 12 }"}, 2);
   world.chunk().Seed(ImageRandom(1), 1);

@@ -1,4 +1,5 @@
-// sync and lazy(s): pushes are added per clock, and a clock is applied when all nodes' are there.
+// sync and lazy(s): pushes are summed per clock, and a clock is applied when all nodes' pushes have
+// come.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,21 +17,22 @@ namespace {
 
 using Order = proto::Addition::Order;
 
-// Returns whether a sum is empty or of zeros of either sign, as that of a node without samples.
+// Returns whether a sum is empty or has only zeros of either sign, like that of a node without
+// samples.
 bool IsZero(const Bytes& sum) {
   return std::all_of(sum.floats(), sum.floats() + sum.float_count(),
                      [](float x) { return x == 0; });
 }
 
-// A node has at most one unanswered push per chunk (pipeline depth 0), so at any time at most
-// staleness bound + 1 clocks are incomplete.
+// A node has at most one unanswered push per chunk (pipeline depth 0), so at most staleness bound +
+// 1 clocks are incomplete at a time.
 class ClockedChunk final : public ChunkMode {
  public:
   ClockedChunk(const ChunkParts& chunk, StalenessGate gate, Order order)
       : chunk_(chunk), gate_(gate), order_(order) {}
 
-  // The update of a clock has one rate, which all nodes say. What a lossy codec still owes may come
-  // with a push without samples.
+  // The update of a clock has one rate, on which all nodes agree. What a lossy codec still owes may
+  // come in a push without samples.
   PushResult Check(const Push& push) const override {
     if (push.samples == 0 && push.codec == wire::Codec::kNone && !IsZero(push.sum)) {
       return RefusePush(wire::ErrorCode::kMalformed, "sample_count is 0, but the sum is not");
@@ -113,7 +115,7 @@ class ClockedChunk final : public ChunkMode {
     std::unique_ptr<Accumulator> sum;
     uint64_t samples = 0;
     float rate = 0;
-    size_t said_by = 0;  // node
+    size_t said_by = 0;  // the node that gave the rate
   };
 
   std::unique_ptr<Accumulator> NewSum() const {
@@ -166,7 +168,7 @@ class ClockedMode final : public ConsistencyMode {
   void AddHeldSums(const ShardSize& size, MemoryFormula* need) const override {
     if (size.nodes == 1) return;
     const uint64_t leaves = HeldMax(order_, size.nodes);
-    // The lowest chunk of all that are incomplete lacks a node.
+    // The lowest incomplete chunk lacks a node's push.
     AddWaitingPushes(size, leaves, 1, need);
     if (gate_.bound() == 0) return;
     need->Add(absl::StrFormat("clocks ahead %d x %d x %s", gate_.bound(), leaves,

@@ -24,7 +24,7 @@
 
 namespace strata::server {
 
-// Parts of a job's memory formula (shard_budget.h) that several modes have.
+// Parts of a job's memory formula (shard_budget.h) that several modes share.
 
 // The sizes of a shard's part of a job.
 struct ShardSize {
@@ -37,8 +37,8 @@ struct ShardSize {
 // Adds the memory for the weights that each node was given last.
 void AddGivenWeights(const ShardSize& size, MemoryFormula* need);
 
-// Adds the memory for pushes that wait for those of other nodes, where a sum of all holds at most
-// `leaves` of them at a time: (nodes x window - saved) chunks, but no more than `leaves` vectors.
+// Adds the memory for pushes that wait for other nodes', if a sum over all holds at most `leaves`
+// of them at a time: (nodes x window - saved) chunks, but at most `leaves` vectors.
 void AddWaitingPushes(const ShardSize& size, uint64_t leaves, uint64_t saved, MemoryFormula* need);
 
 // A node's sum for one chunk and clock.
@@ -48,11 +48,11 @@ struct Push {
   uint64_t clock = 0;
   uint64_t base_version = 0;
   uint32_t samples = 0;
-  float rate = 0;         // of its step, where the job's program says rates
-  uint64_t checksum = 0;  // 0: none is known: it came by reference or sealed
+  float rate = 0;         // of its step, if the job's program gives rates
+  uint64_t checksum = 0;  // 0: unknown, because it came by reference or sealed
   wire::Codec codec = wire::Codec::kNone;
   Bytes sum;           // encoded; empty: adds nothing
-  absl::Time came_at;  // a quorum's grace counts from it
+  absl::Time came_at;  // start of a quorum's grace
 };
 
 inline Push PushOf(const wire::Frame& frame, size_t node, absl::Time came_at) {
@@ -72,9 +72,9 @@ inline Push PushOf(const wire::Frame& frame, size_t node, absl::Time came_at) {
 // The outcome of a push.
 struct PushResult {
   wire::ErrorCode error = wire::ErrorCode::kNone;
-  std::string reason;      // where there is an error
-  bool duplicate = false;  // seen before, not applied again
-  bool unchanged = false;  // and all else is as it was, too
+  std::string reason;      // set with an error
+  bool duplicate = false;  // received before, not applied again
+  bool unchanged = false;  // and nothing else has changed, either
 };
 
 inline PushResult RefusePush(wire::ErrorCode error, std::string reason) {
@@ -82,7 +82,7 @@ inline PushResult RefusePush(wire::ErrorCode error, std::string reason) {
 }
 
 // An answer that is due now: to the push of `clock`, or to CUT(clock). ERROR: a push of `clock`
-// that was received turned out not to be finite, and counts as not received.
+// turned out not to be finite, and counts as not received.
 struct DueAnswer {
   wire::Op op = wire::Op::kAnswer;
   size_t node = 0;
@@ -103,51 +103,50 @@ struct ChunkParts {
   ClockSums& sums;
 };
 
-// How one chunk's pushes are applied, and when they are answered. ChunkState calls it in this
-// order: it finds that a push is new and right, asks Check, counts the push in ChunkNodes, calls
-// Take, and then asks of each node that waits whether it may be answered. A mode that adds the
-// pushes of a clock tells ChunkCuts of each clock that it has applied, and ClockSums if all nodes
-// are answered with the same versions.
+// Defines how one chunk's pushes are applied, and when they are answered. ChunkState finds that a
+// push is new and valid, calls Check, counts the push in ChunkNodes, calls Take, and then asks for
+// each waiting node whether it may be answered. A mode that sums the pushes of a clock reports each
+// applied clock to ChunkCuts, and to ClockSums if all nodes are answered with the same versions.
 //
 // Threads: one.
 class ChunkMode {
  public:
   virtual ~ChunkMode() = default;
 
-  // The chunk has its first weights, or those of an image.
+  // The chunk got its first weights, or those of an image.
   virtual void OnSeed() {}
-  // Returns the mode's memory of past gradients, as images keep it; empty: none. It is copied.
+  // Returns the mode's memory of past gradients, for images; empty: none. It is copied.
   virtual Bytes MeanSquare() const { return Bytes(); }
-  // Continues from that of an image. REQUIRES: after OnSeed, as long as the chunk, or empty.
+  // Restores that of an image. REQUIRES: after OnSeed; as long as the chunk, or empty.
   virtual void RestoreMeanSquare(const Bytes& mean_square) {}
-  // Adds all that the mode knows of this chunk, see ChunkCopy.
+  // Adds the mode's state of this chunk, see ChunkCopy.
   virtual void AddTo(ChunkCopy* copy) {}
-  // Continues from what another copy knows. REQUIRES: after OnSeed, with the nodes as they are
-  // there.
+  // Continues from another copy's state. REQUIRES: after OnSeed, with the nodes' state of that
+  // copy.
   virtual void Restore(ChunkCopyReader* reader) {}
-  // Returns the error for a push that does not fit what its node was given.
+  // Returns the error for a push that does not match what its node was given.
   virtual PushResult Check(const Push& push) const { return {}; }
-  // Takes a push in, now or when others are there. Appends ERRORs to pushes of other nodes that
-  // turn out not to be finite, and returns that of this push.
+  // Takes a push, and applies it now or when others have come. Appends ERRORs for other nodes'
+  // pushes that turn out not to be finite, and returns that of this push.
   virtual PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) = 0;
-  // A node has retired, as ChunkNodes says.
+  // A node has retired; ChunkNodes shows it.
   virtual void OnRetire(absl::Time now, std::vector<DueAnswer>* due) {}
 
-  // Applies all of a clock as another copy of the chunk has done, which has added it. REQUIRES: the
-  // mode answers all nodes alike, and no push waits here.
+  // Applies a whole clock that another copy of the chunk has summed. REQUIRES: the mode answers all
+  // nodes alike, and no push waits here.
   virtual void Follow(const ClockSum& clock) {}
 
   // Returns whether the node's last push may be answered; `gate` is ChunkNodes::Gate().
   virtual bool MayAnswer(size_t node, uint64_t gate) const = 0;
-  // The staleness that stands in the answer to it.
+  // The staleness that the answer reports.
   virtual uint32_t StalenessOf(size_t node, uint64_t gate) const = 0;
   // The node is answered with the newest weights.
   virtual void OnAnswered(size_t node) {}
-  // Returns what a node that asks again gets: the weights of its last answer, because it computes
-  // with no others. Null: the newest.
+  // Returns the weights for a repeated request: those of the node's last answer, because it
+  // computes only with these. Null: the newest.
   virtual const WeightVersion* GivenTo(size_t node) const { return nullptr; }
-  // A new process repeats its node's last push. Returns true if that kept the process before
-  // waiting, and no longer does so.
+  // A new process repeats its node's last push. Returns true if the previous process was kept
+  // waiting for it and the node no longer is.
   virtual bool StopWaiting(size_t node) { return false; }
 
   // When OnTime is due; InfiniteFuture: never.
@@ -156,11 +155,11 @@ class ChunkMode {
 
   // Gradient buffers held for incomplete clocks.
   virtual size_t held() const { return 0; }
-  // All that the mode holds for this chunk.
+  // Bytes that the mode holds for this chunk.
   virtual size_t bytes() const { return 0; }
 };
 
-// A mode of consistency with a job's settings; it makes the ChunkMode of each chunk.
+// A consistency mode with a job's settings; it makes the ChunkMode of each chunk.
 //
 // Threads: one.
 class ConsistencyMode {
@@ -169,32 +168,32 @@ class ConsistencyMode {
 
   // Returns whether all nodes are answered with the same versions: those after each clock.
   virtual bool answers_alike() const { return false; }
-  // Returns whether each push is applied when it comes, and not with those of other nodes.
+  // Returns whether each push is applied on arrival, and not together with other nodes'.
   virtual bool applies_on_arrival() const { return false; }
-  // Adds the memory for weights that are kept for single nodes, and what comes with them.
+  // Adds the memory for weights that are kept per node, and for the related state.
   virtual void AddNodeVersions(const ShardSize& size, MemoryFormula* need) const {}
   // Adds the memory for pushes that wait for others.
   virtual void AddHeldSums(const ShardSize& size, MemoryFormula* need) const {}
-  // All of `chunk` outlives the result.
+  // `chunk` outlives the result.
   virtual std::unique_ptr<ChunkMode> CreateForChunk(const ChunkParts& chunk) const = 0;
 };
 
-// Applies the mean gradient of a clock, or counts the version if no node had a sample. `rate`: what
-// the nodes say of the clock, if they do.
+// Applies the mean gradient of a clock, or only counts the version if no node had a sample. `rate`:
+// the nodes' rate for the clock, if they give one.
 void ApplyClock(const ChunkParts& chunk, const Bytes& sum, uint64_t samples, double rate);
 
 // The ranks of a job's nodes, in order of their first rank.
 struct NodeRanks {
-  // How many take part in a clock.
+  // Returns how many ranks participate in a clock.
   uint32_t At(uint64_t clock) const { return views ? views->RanksAt(clock) : total; }
 
   std::vector<uint32_t> of_node;
   uint32_t total = 0;
-  std::shared_ptr<const Views> views;  // null: all of them in each clock
+  std::shared_ptr<const Views> views;  // null: all participate in every clock
 };
 
-// Returns the mode of a job whose defaults are filled in.
-// Errors: InvalidArgument, naming the field, where a setting does not go with so many nodes.
+// Returns the mode of a job whose defaults are filled in. Errors: InvalidArgument, naming the
+// field, if a setting does not fit the number of nodes.
 absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateConsistencyMode(const proto::Job& job,
                                                                        const NodeRanks& ranks);
 
@@ -203,15 +202,15 @@ absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateConsistencyMode(const pro
 // sync, lazy(s): the nodes' sum, once per clock; answered within s clocks of the slowest node. So
 // sync is lazy with s = 0, bit for bit.
 std::unique_ptr<ConsistencyMode> CreateClockedMode(const proto::Job& job, const NodeRanks& ranks);
-// lazy(s, on arrival): each push when it comes; answered within s clocks of the slowest node.
+// lazy(s, on arrival): each push on arrival; answered within s clocks of the slowest node.
 std::unique_ptr<ConsistencyMode> CreateGatedArrivalMode(const proto::Job& job,
                                                         const NodeRanks& ranks);
 // lazy(0, quorum): the nodes' sum, once per clock, which closes when enough nodes wait in it.
 absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateQuorumMode(const proto::Job& job,
                                                                   const NodeRanks& ranks);
-// async: each push when it comes, damped or compensated for its delay; answered at once.
+// async: each push on arrival, damped or compensated for its delay; answered at once.
 std::unique_ptr<ConsistencyMode> CreateAsyncMode(const proto::Job& job, const NodeRanks& ranks);
-// async(elastic): each push draws the weights here to the node's; answered at once.
+// async(elastic): each push pulls the weights here towards the node's; answered at once.
 absl::StatusOr<std::unique_ptr<ConsistencyMode>> CreateElasticMode(const proto::Job& job,
                                                                    const NodeRanks& ranks);
 

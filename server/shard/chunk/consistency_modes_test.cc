@@ -111,7 +111,7 @@ TEST(ConsistencyModes, LazyAnswersUpToItsBoundAheadOfTheSlowest) {
   EXPECT_EQ(lazy.Staleness(3, 7, 99), 0u);
 }
 
-// A clock of its own each, so that nothing is added to anything.
+// Each has a clock of its own, so that nothing is summed.
 TEST(ConsistencyModes, LazyHoldsOneMoreOpenClockThanItsBound) {
   OneWeight lazy("lazy { staleness: 3 }", 2);
   const float gradient = 1.0f;
@@ -251,7 +251,8 @@ TEST(QuorumClock, EmptyPushesCountAndAddNothing) {
   EXPECT_TRUE(clock.Close().empty());
 }
 
-// The bits of a sum of all nodes in time are sync's; of some, they do not depend on who came first.
+// With all nodes in time the sum has sync's bits; with some, it does not depend on the order of
+// arrival.
 TEST(QuorumClock, TheSumDoesNotDependOnTheOrderOfArrival) {
   constexpr size_t kNodes = 7, kMany = 65;
   const std::vector<std::vector<float>> leaves = MakeLeaves(2 * kNodes, kMany);

@@ -1,4 +1,4 @@
-// async(elastic): pushes are nodes' weights, and draw the center, which is kept here, to them
+// async(elastic): pushes are nodes' weights, and pull the center, which is kept here, towards them
 // (elastic averaging: Zhang et al. 2015).
 #include <cstdint>
 #include <memory>

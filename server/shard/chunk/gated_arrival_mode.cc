@@ -1,5 +1,4 @@
-// lazy(s, on arrival): each push is applied by itself when it comes, and its answer waits for the
-// slowest node.
+// lazy(s, on arrival): each push is applied on arrival, and its answer waits for the slowest node.
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -16,7 +15,7 @@ namespace {
 struct ArrivalRules {
   NodeRanks ranks;
   uint32_t batch_per_rank = 0;  // 0: known only from the pushes (programs)
-  bool pushes_changes = false;  // of nodes' weights, over local steps, in place of gradients
+  bool pushes_changes = false;  // changes of nodes' weights over local steps, instead of gradients
 };
 
 class GatedArrivalChunk final : public ChunkMode {
@@ -30,8 +29,8 @@ class GatedArrivalChunk final : public ChunkMode {
       chunk_.weights.Skip();
     } else {
       const double samples = push.samples;
-      // The rate takes the share, not the gradient: weight decay and Adam's step, which do not
-      // follow the gradient's scale, then count once per clock, too.
+      // The share scales the rate, not the gradient: weight decay and Adam's step, which do not
+      // scale with the gradient, then also count once per clock.
       chunk_.weights.Apply(sum.Decoded(chunk_.pool), static_cast<float>(1.0 / samples),
                            push.samples, {.said = push.rate, .damping = ShareOfClock(push)});
     }

@@ -16,7 +16,7 @@ NodeCopies::NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels
 
 void NodeCopies::Seed(const Bytes& first_weights, uint64_t version) {
   for (Copy& copy : copies_) {
-    // The options are those of a valid job, the weights are finite: neither fails.
+    // Neither fails: the options are those of a valid job, and the weights are finite.
     copy.encoder =
         *numerics::Encoder::Create(rules_.compression, first_weights.float_count(), kernels_);
     copy.encoder
@@ -44,7 +44,7 @@ absl::StatusOr<NodeCopies::Answer> NodeCopies::Next(size_t node, const Bytes& we
   if (!payload.ok()) return payload.status();
   copy.last = {copy.encoder->codec(), *std::move(payload), copy.answers++, version};
   if (rules_.shared) return copy.last;
-  // Nobody else is given it.
+  // No other node gets it.
   return Answer{copy.last.codec, std::exchange(copy.last.payload, Bytes()), copy.last.base,
                 version};
 }

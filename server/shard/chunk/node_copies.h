@@ -16,56 +16,56 @@
 
 namespace strata::server {
 
-// How a job's answers are encoded.
+// The encoding of a job's answers.
 struct AnswerRules {
-  numerics::CompressionOptions compression;  // kNone: not at all
-  // All nodes are always answered with the same versions, so that one copy is every node's.
+  numerics::CompressionOptions compression;  // kNone: answers are not encoded
+  // All nodes always get the same versions, so they share one copy.
   bool shared = false;
-  bool keeps_previous = false;  // of a shared copy: what it was before the newest answer
+  bool keeps_previous = false;  // keeps a shared copy's state before the newest answer
 };
 
-// Keeps the weights of one chunk that the nodes have, bit for bit, where answers are encoded: each
-// answer is the payload of what a node's copy lacks, and changes it by what that decodes to. So
-// nothing drifts, and what one answer leaves out is part of the next.
+// Keeps the nodes' weights of one chunk, bit for bit, if answers are encoded: each answer is the
+// payload of what a node's copy lacks, and changes the copy by the decoded payload. So nothing
+// drifts, and what one answer leaves out is part of the next.
 //
-// A payload is given once, and only a node that has the copy before it can use it. A node that may
-// not have it (an answer may be lost, a process may have restarted) is given its whole copy, which
-// changes nothing: whatever a node has taken meanwhile, it has the copy afterwards.
+// A payload is given once, and only a node that has the preceding copy can use it. A node that may
+// not have it (an answer may be lost, a process may have restarted) gets its whole copy, which
+// changes nothing: whatever the node has received meanwhile, it has the copy afterwards.
 //
 // Threads: one.
 class NodeCopies {
  public:
-  // All outlive this; `scratch` is the thread's.
+  // The arguments outlive this object; `scratch` is the thread's.
   NodeCopies(const AnswerRules& rules, const kernels::Kernels& kernels, BufferPool& pool,
              numerics::EncoderScratch* scratch, size_t nodes);
 
-  // Returns whether answers are encoded: else there is nothing to call here.
+  // Returns whether answers are encoded; otherwise there is nothing to call here.
   bool encodes() const { return rules_.compression.compression != numerics::Compression::kNone; }
-  // Takes what every node begins with, finite fp32, and the version of the weights that it is.
+  // Sets the weights that every node begins with (finite fp32), and their version.
   void Seed(const Bytes& first_weights, uint64_t version);
 
   struct Answer {
     wire::Codec codec = wire::Codec::kNone;
     Bytes payload;
-    uint64_t base = 0;     // answers that a copy has, to which this adds or which this is
-    uint64_t version = 0;  // of the weights that were encoded
+    uint64_t base = 0;     // number of answers in the copy to which this adds, or which this is
+    uint64_t version = 0;  // of the encoded weights
   };
-  // Returns the next answer of the node, with the weights of `version`; where copies are shared,
-  // this is the same one for all nodes that are answered with that version.
-  // Errors: InvalidArgument: the weights are not finite, or too far from the copy for the codec.
+  // Returns the node's next answer, with the weights of `version`; shared copies give the same one
+  // to all nodes that are answered with that version. Errors: InvalidArgument: the weights are not
+  // finite, or too far from the copy for the codec.
   absl::StatusOr<Answer> Next(size_t node, const Bytes& weights, uint64_t version);
-  // The node has no copy: its next answer is the weights as they are, and makes one. REQUIRES:
-  // copies are not shared.
+  // The node has no copy: its next answer is the plain weights, and makes one. REQUIRES: copies are
+  // not shared.
   void StartOver(size_t node) {
     if (encodes()) copies_[node].begins_anew = true;
   }
-  // Returns all of the node's copy.
+  // Returns the node's whole copy.
   Answer WholeCopy(size_t node) const;
-  // Returns all of the shared copy as it was before the newest answer. No payload: that is not
-  // kept, or there was no answer.
+  // Returns the whole shared copy before the newest answer. Without payload: it is not kept, or
+  // there was no answer.
   const Answer& previous() const { return previous_; }
 
-  // The nodes' copies, for another copy of the chunk.
+  // Adds the nodes' copies to a copy of the chunk.
   void AddTo(ChunkCopy* copy) const;
   // REQUIRES: Seed has been called.
   void Restore(ChunkCopyReader* reader);
@@ -77,7 +77,7 @@ class NodeCopies {
     std::unique_ptr<numerics::Encoder> encoder;
     Answer last;
     uint64_t answers = 0;
-    bool begins_anew = false;  // from StartOver to the answer, which follows it
+    bool begins_anew = false;  // from StartOver to the answer after it
   };
   const Copy& CopyFor(size_t node) const { return copies_[rules_.shared ? 0 : node]; }
 

@@ -24,7 +24,7 @@ Floats Weights(float step) {
   return weights;
 }
 
-// A node: takes answers as they come.
+// A node that decodes answers as they come.
 struct Receiver {
   Floats weights;
 

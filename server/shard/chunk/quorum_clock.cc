@@ -33,12 +33,12 @@ void QuorumClock::JoinLate(size_t node, Addend sum, const Share& share) {
   samples_ += share.samples;
   late_rates_[node] += double{share.rate} * share.samples;
   const auto [at, is_first] = late_.try_emplace(node, std::move(sum));
-  // try_emplace has left `sum` alone where there was one.
+  // try_emplace has not consumed `sum` if there was an entry.
   if (!is_first) at->second = Addend(Sum(at->second.Decoded(pool_), sum.Decoded(pool_)));
 }
 
 // A product of a rate's 24 bits with a count, and a sum of such products, is exact up to 2^29
-// samples: nodes that say the same rate have that one, bit for bit.
+// samples: if all nodes give the same rate, the mean is that rate, bit for bit.
 double QuorumClock::MeanRate() const {
   if (samples_ == 0) return 0;
   const double in_time = std::accumulate(rates_.begin(), rates_.end(), 0.0);

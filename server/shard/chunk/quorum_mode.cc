@@ -1,4 +1,4 @@
-// lazy(0, quorum): pushes are added in the chunk's open clock, which some nodes close.
+// lazy(0, quorum): pushes are summed in the chunk's open clock, which some of the nodes close.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -13,16 +13,16 @@ namespace strata::server {
 namespace {
 
 struct QuorumRules {
-  uint32_t nodes = 0;    // that close a clock
-  absl::Duration grace;  // for which it then waits for the others
+  uint32_t nodes = 0;    // number of nodes that close a clock
+  absl::Duration grace;  // additional time for the other nodes
 };
 
-// The chunk has one open clock, whose number is the weights' version. A push that was computed for
-// it (base_version) waits in it; one of an earlier clock joins it too and is answered at once. It
-// closes when the quorum waits in it, or all that have not retired, if they are fewer, and then the
-// grace is over or each of those has come. Nobody else may wait: chunks have different quorums, and
-// each node could wait for one of the others. So a process that replaces another one, whose push
-// waits, does not.
+// The chunk has one open clock, whose number is the version of the weights. A push computed for it
+// (base_version) waits in it; one of an earlier clock joins it too, but is answered at once. The
+// clock closes when the quorum waits in it (or all nodes that have not retired, if they are fewer)
+// and either the grace is over or all others have pushed. Late nodes must not wait: chunks have
+// different quorums, and nodes could wait for each other in a circle. So a process that replaces
+// one whose push waits does not wait, either.
 class QuorumChunk final : public ChunkMode {
  public:
   QuorumChunk(const ChunkParts& chunk, const QuorumRules& rules)
@@ -34,7 +34,7 @@ class QuorumChunk final : public ChunkMode {
   PushResult Take(const Push& push, Addend sum, std::vector<DueAnswer>* due) override {
     const bool in_time = push.base_version == chunk_.weights.version();
     held_[push.node] = in_time;
-    // The push of the process before may be in the same clock.
+    // The previous process's push may be in the same clock.
     if (in_time && !clock_.Waits(push.node)) {
       clock_.Join(push.node, std::move(sum), {push.samples, push.rate});
     } else {
@@ -102,7 +102,7 @@ class QuorumChunk final : public ChunkMode {
     const uint64_t samples = clock_.samples();
     const double rate = clock_.MeanRate();
     ApplyClock(chunk_, clock_.Close(), samples, rate);
-    // By the slowest node, not by updates: all nodes go on from a clock that they have come to.
+    // By the slowest node, not by updates: all nodes resume at a clock that they have reached.
     // Pushes that were late in the last clock are in the weights only once all have retired.
     chunk_.cuts.OnClockOf(chunk_.nodes.MinClock(), chunk_.nodes);
   }

@@ -19,43 +19,43 @@ namespace strata::worker {
 absl::Status CheckSameLayout(RankId first, const proto::Layout& a, RankId other,
                              const proto::Layout& b);
 
-// The state of each chunk on its course through a clock: published by every rank →
-// submitted → summed → weights landed; and about ranks that have left. A pure state machine.
+// The state of each chunk within a clock (published by every rank → submitted → summed → weights
+// landed), and of ranks that have left. A pure state machine.
 class AggregatorCore {
  public:
   AggregatorCore(RankId first_rank, uint32_t local_ranks, uint32_t chunks);
 
-  // The job resumes with the step `clock`, as if those before it had been made. REQUIRES: nothing
-  // has been.
+  // The job resumes at step `clock`, as if earlier steps had been made. REQUIRES: no step has been
+  // made.
   void BeginAt(uint64_t clock);
 
   uint32_t chunks() const { return static_cast<uint32_t>(chunks_.size()); }
-  // True if the chunk waits for ranks to publish it: then look at what they have published.
+  // Returns whether the chunk waits for ranks to publish it.
   bool collecting(ChunkId chunk) const { return !chunks_[chunk.value()].submitted; }
 
   // The clock whose gradients the chunk waits for, or that is submitted.
   uint64_t clock(ChunkId chunk) const { return chunks_[chunk.value()].clock; }
 
-  // `ready[r]`: steps in which local rank r has published the chunk. True if all ranks have
-  // published the clock that is due, so that the chunk may be submitted. Errors: InvalidArgument
+  // `ready[r]`: number of steps in which local rank r has published the chunk. Returns true if all
+  // ranks have published the due clock, so that the chunk may be submitted. Errors: InvalidArgument
   // (a rank continues after another has left), naming both.
   absl::StatusOr<bool> OnReady(ChunkId chunk, absl::Span<const uint64_t> ready);
 
-  // `published[r]`: chunks, over all steps, whose gradients local rank r has computed; where ranks
-  // add up themselves, more than OnReady is told of. Errors: as OnReady's.
+  // `published[r]`: chunks, over all steps, whose gradients local rank r has computed; if ranks sum
+  // by themselves, more than in OnReady. Errors: as for OnReady.
   absl::Status OnPublished(absl::Span<const uint64_t> published) const;
-  // `rates[r]`: what local rank r says is the learning rate of the step, 0 where the program says
-  // none; once per step. Errors: InvalidArgument naming two ranks that differ.
+  // `rates[r]`: local rank r's learning rate for the step, 0 if the program gives none; once per
+  // step. Errors: InvalidArgument naming two ranks that differ.
   absl::Status OnRates(uint64_t step, absl::Span<const float> rates) const;
 
-  // The sum of the chunk's due clock has been made. `complete[r]`: steps of which local rank r has
-  // published every chunk. Returns what to store in consumed[chunk].
+  // The chunk's due clock has been summed. `complete[r]`: number of steps of which local rank r has
+  // published every chunk. Returns the value for consumed[chunk].
   uint64_t OnSummed(ChunkId chunk, absl::Span<const uint64_t> complete);
-  // The answer to `clock` is in the arena. Returns what to store in landed[chunk].
+  // The answer to `clock` is in the arena. Returns the value for landed[chunk].
   uint64_t OnLanded(ChunkId chunk, uint64_t clock);
 
-  // A rank makes no more than `steps` steps. Errors: InvalidArgument (ranks with different
-  // numbers, naming both).
+  // A rank makes `steps` steps in total. Errors: InvalidArgument (ranks with different numbers,
+  // naming both).
   absl::Status OnLeave(uint32_t local_rank, uint64_t steps);
   // The number of steps once all ranks have left.
   std::optional<uint64_t> steps() const;

@@ -15,9 +15,9 @@
 
 namespace strata::worker {
 
-// Returns what the node's sum of a step counts for. Ranks that say rates say the same
-// (AggregatorCore::OnRates). REQUIRES: every rank has published something of the step, which makes
-// what it has said before visible.
+// Returns the facts of a step for the node's sum. Ranks that give rates give the same
+// (AggregatorCore::OnRates). REQUIRES: every rank has published part of the step, which makes its
+// earlier writes visible.
 inline StepFacts FactsOfStep(const NodeMemory& memory, uint64_t step) {
   const size_t slot = step % kSampleSlots;
   StepFacts facts = {.rate = memory.rank(0).rates[slot].load(std::memory_order_relaxed)};
@@ -32,25 +32,25 @@ inline StepFacts FactsOfStep(const NodeMemory& memory, uint64_t step) {
 // Threads: one.
 class Arenas : public ExchangeNode {
  public:
-  // First weights and final ones belong to no step: nobody is told of them.
+  // First and final weights belong to no step, so the number of ranks is ignored.
   absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) final {
     return TakeFinalWeights(chunk, weights);
   }
 
-  // All ranks have published the chunk for `clock`. True: it may be submitted to the exchange;
-  // false: once Poll names it. Errors: those of Poll.
+  // All ranks have published the chunk for `clock`. Returns true if it may be submitted to the
+  // exchange now; false: once Poll names it. Errors: those of Poll.
   virtual absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) = 0;
-  // Moves on what is not done at once: shows ranks what has landed, and appends chunks that may be
-  // submitted now. Errors: Internal with the device and the cause.
+  // Makes progress on asynchronous work: shows ranks the landed weights, and appends chunks that
+  // may be submitted now. Errors: Internal with the device and the cause.
   virtual absl::Status Poll(std::vector<ChunkId>* summed) = 0;
-  // True if Poll has something to report, now or later.
+  // Returns whether Poll has something to report, now or later.
   virtual bool busy() const = 0;
 
-  // Every chunk's first weights are confirmed: the step that it begins with (AggregatorCore::clock)
-  // may read them.
+  // Every chunk's first weights are confirmed: the first step (AggregatorCore::clock) may read
+  // them.
   virtual void LandFirstWeights() = 0;
-  // Adds where a rank finds its part of them, if not in the memory that it has already. Errors:
-  // those of device::Device::Share.
+  // Adds where a rank finds its part of the arenas, unless that is in the memory it already has.
+  // Errors: those of device::Device::Share.
   virtual absl::Status Describe(uint32_t local_rank, proto::Started* started) = 0;
 
   // Host bytes in pooled buffers, including idle ones.

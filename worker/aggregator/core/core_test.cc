@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kRanks = 3;
 constexpr uint32_t kChunkElements = 200000;
-constexpr uint64_t kElements = 2500007;  // 13 chunks, and more than caches keep
+constexpr uint64_t kElements = 2500007;  // 13 chunks, and larger than caches
 
 // The arenas of a node whose ranks have published gradients of `clock` 0 and sleep for weights.
 class NodeArenasTest : public testing::Test {
@@ -70,7 +70,7 @@ TEST_F(NodeArenasTest, HelpersAddToTheSameBits) {
 TEST_F(NodeArenasTest, SumsThatAreTheNextWeightsAreShownToTheRanks) {
   ForkJoin helpers(1);
   NodeArenas arenas = Arenas(&helpers, 2);
-  arenas.SumIntoWeights(ChunkId(4), 9, 0);  // the short one at the end, too
+  arenas.SumIntoWeights(ChunkId(4), 9, 0);  // including the short one at the end
   arenas.SumIntoWeights(ChunkId(0), 4, 0);
   for (uint32_t c = 0; c < map_.chunks(); ++c) {
     EXPECT_TRUE(IsSum(memory_->weights() + map_.OffsetOf(ChunkId(c)), ChunkId(c))) << c;
@@ -78,7 +78,7 @@ TEST_F(NodeArenasTest, SumsThatAreTheNextWeightsAreShownToTheRanks) {
     EXPECT_EQ(memory_->landed(c).load(), 2);
   }
   EXPECT_EQ(core_.under_way(), 0);
-  EXPECT_GT(memory_->rank(0).bell.load(), 0);  // who slept for the last chunk was woken
+  EXPECT_GT(memory_->rank(0).bell.load(), 0);  // the rank that slept for the last chunk was woken
 }
 
 TEST_F(NodeArenasTest, MeansThatAreTheNextWeightsHaveTheBitsOfTheOptimizersMean) {
@@ -106,7 +106,7 @@ TEST_F(NodeArenasTest, AMeanThatIsNotFiniteIsAnErrorThatNamesItsChunk) {
 }
 
 TEST(HelpersForTest, AreThereWhereSumsAndCoresAre) {
-  EXPECT_EQ(HelpersFor(1, 8), 0);  // one rank's gradients are no sum
+  EXPECT_EQ(HelpersFor(1, 8), 0);  // one rank's gradients need no sum
   EXPECT_EQ(HelpersFor(4, 1), 0);
   EXPECT_EQ(HelpersFor(2, 2), 1);
   EXPECT_EQ(HelpersFor(8, 64), 3);
@@ -249,7 +249,7 @@ TEST(RankWatch, CountsFromTheLookThatFoundARankFurther) {
   EXPECT_EQ(seen.idle_ms(), 3000);
   seen = watch.Look(1, {.steps = 57, .published = 13}, 61, kStart + absl::Seconds(6));
   EXPECT_EQ(seen.idle_ms(), 0);
-  // The other rank has not moved at all.
+  // The other rank has made no progress at all.
   EXPECT_EQ(watch.Look(0, {}, 61, kStart + absl::Seconds(6)).idle_ms(), 6000);
 }
 

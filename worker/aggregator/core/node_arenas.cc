@@ -13,18 +13,18 @@
 namespace strata::worker {
 namespace {
 
-// Bytes that one thread adds at a time, small enough that a late helper finds some left.
+// Bytes that one thread sums at a time, small enough that a late helper still finds work.
 constexpr size_t kPartElements = 65536;
 // Elements that are summed and then scaled at a time: 32 KiB.
 constexpr size_t kPieceElements = 8192;
-// Sending and receiving keep one core busy meanwhile: with a helper there, steps take longer.
+// Sending and receiving keep one core busy meanwhile: with a helper on it, steps take longer.
 constexpr uint32_t kExchangeCores = 1;
-// More threads than these do not make the memory any faster.
+// More threads than these do not speed up memory.
 constexpr uint32_t kHelpersMax = 3;
 
 }  // namespace
 
-// One rank's gradients are no sum.
+// One rank's gradients need no sum.
 uint32_t HelpersFor(uint32_t local_ranks, uint32_t cores) {
   return local_ranks > 1 ? std::min(cores - 1, kHelpersMax) : 0;
 }

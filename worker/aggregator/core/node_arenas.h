@@ -15,31 +15,30 @@
 
 namespace strata::worker {
 
-// How many threads are of use to help to add on a node with so many cores.
+// Returns how many helper threads are useful for summing on a node with this many cores.
 uint32_t HelpersFor(uint32_t local_ranks, uint32_t cores);
 
 struct NodeArenasOptions {
-  // Gives send buffers; null: the allocator does.
+  // Provides send buffers; null: the allocator does.
   std::shared_ptr<BlockSource> source;
-  // A node's only rank's gradients are handed out where they lie, without a copy. Requires that
-  // nobody reads them any more once the chunk's next weights are taken: a rank may write to them
-  // from then on.
+  // Lends the gradients of a node's only rank in place, without a copy. Requires that nobody reads
+  // them once the chunk's next weights are taken: the rank may write them from then on.
   bool lends_gradients = false;
-  // Threads that add on cores where no rank runs; null: none. They outlive the arenas.
+  // Threads that sum on cores where no rank runs; null: none. They outlive the arenas.
   ForkJoin* helpers = nullptr;
-  uint32_t cores = 1;  // that ranks, caller and helpers share
+  uint32_t cores = 1;  // shared by ranks, caller and helpers
 };
 
-// The node's arenas as the exchange sees them: sums gradients over the ranks straight into a send
+// The node's arenas as the exchange sees them: sums gradients over the ranks directly into a send
 // buffer, lands weights in place, and wakes ranks that sleep for them.
 //
 // Weights may land in place in every mode: a chunk's answer comes between its publication by all
-// local ranks, who then read it no more in their step, and the next step's wait for it.
+// local ranks, which do not read it again in their step, and the next step's wait for it.
 //
 // Threads: one.
 class NodeArenas final : public Arenas {
  public:
-  // All outlive this; `core` and `memory` hold as many chunks as `map`.
+  // The arguments outlive this; `core` and `memory` hold the same number of chunks as `map`.
   NodeArenas(NodeMemory* memory, AggregatorCore* core, const ChunkMap& map,
              const kernels::Kernels& kernels, const NodeArenasOptions& options = {});
 
@@ -51,14 +50,14 @@ class NodeArenas final : public Arenas {
   absl::Status Landed(ChunkId chunk, uint64_t clock) override;
   absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) override;
 
-  // The sums of `clock` as the chunks' next weights, where no other node adds to them, in place of
-  // TakeSum, TakeWeights and Landed. The chunks follow one another.
+  // Writes the sums of `clock` as the chunks' next weights, if no other node adds to them; replaces
+  // TakeSum, TakeWeights and Landed. The chunks are consecutive.
   void SumIntoWeights(ChunkId first, uint32_t chunks, uint64_t clock);
-  // Likewise the mean over the step's samples, with the bits that OptimizerKind::kMean gives.
-  // Errors: Internal: a gradient is not finite, or their sum.
+  // The same with the mean over the step's samples, with the bits of OptimizerKind::kMean. Errors:
+  // Internal: a gradient or the sum is not finite.
   absl::Status MeanIntoWeights(ChunkId chunk, uint64_t clock);
 
-  // Sums are made as they are taken, and all else is done at once.
+  // Sums are made when they are taken, and everything else is synchronous.
   absl::StatusOr<bool> BeginSum(ChunkId chunk, uint64_t clock) override { return true; }
   absl::Status Poll(std::vector<ChunkId>* summed) override { return absl::OkStatus(); }
   bool busy() const override { return false; }
@@ -69,19 +68,19 @@ class NodeArenas final : public Arenas {
   size_t buffer_bytes() const override { return pool_.allocated_bytes(); }
 
  private:
-  // Looks up the gradients from the chunk on, who has brought them, and what they count for.
+  // Collects the chunk's gradients, its contributors, and the facts of the step.
   StepFacts Collect(ChunkId chunk, uint64_t clock);
   Bytes SumOf(ChunkId chunk);
   using SumKernel = decltype(kernels::Kernels::sum);
-  // The sum of what was collected, by so many helpers at most.
+  // Sums what was collected, with at most `idle_cores` helpers.
   void AddUp(SumKernel sum, uint32_t idle_cores, float* out, size_t count);
-  // Cuts what was collected into parts and calls `add(inputs, offset, elements)` for each, on this
-  // thread and as many helpers as there are idle cores.
+  // Splits what was collected into parts and calls `add(inputs, offset, elements)` for each, on
+  // this thread and on as many helpers as there are idle cores.
   template <typename Add>
   void InParts(uint32_t idle_cores, size_t count, const Add& add);
-  // The ranks have no more to do with the chunk's gradients, and find its next weights.
+  // The chunk's gradients are consumed and its next weights are there: shows that to the ranks.
   void Land(ChunkId chunk, uint64_t clock);
-  // How many cores ranks that sleep, and `others`, leave.
+  // Returns how many cores are left by sleeping ranks and `others`.
   uint32_t IdleCores(uint32_t others) const;
 
   NodeMemory* const memory_;
@@ -89,7 +88,7 @@ class NodeArenas final : public Arenas {
   const ChunkMap map_;
   const kernels::Kernels& kernels_;
   const bool lends_gradients_;
-  const SumKernel into_arena_;  // what writes weights there
+  const SumKernel into_arena_;  // for writing weights there
   ForkJoin* const helpers_;
   const uint32_t cores_;
   BufferPool pool_;

@@ -1,7 +1,7 @@
 // The node level: gradients of 2 and 4 ranks summed and the result visible to all of them, in the
-// node's shared memory, beside the time that a plain pass over the same bytes takes (each gradient
-// read once, the weights written once), both timed alternately in one run. `plain_ratio` (plain /
-// ours) is what counts. Values are checked first. One thread, no exchange between sum and weights.
+// node's shared memory, beside the time of a plain pass over the same bytes (each gradient read
+// once, the weights written once), both timed alternately in one run. `plain_ratio` (plain / ours)
+// is what counts. Values are checked first. One thread, no exchange between sum and weights.
 //
 //   bazel run -c opt //worker/aggregator/core:node_arenas_benchmark
 #include <benchmark/benchmark.h>
@@ -22,7 +22,7 @@ constexpr uint32_t kChunkElements = 262144;  // 1 MiB
 
 float GradientOf(uint32_t rank, uint64_t i) { return static_cast<float>((i * 7 + rank) % 1000); }
 
-// One pass of the aggregator over each chunk, in which the sum stands for the answer.
+// One pass of the aggregator over each chunk; the sum serves as the answer.
 void Pass(const ChunkMap& map, uint64_t clock, AggregatorCore* core, NodeArenas* arenas) {
   const std::vector<uint64_t> ready(64, clock + 1);
   for (uint32_t c = 0; c < map.chunks(); ++c) {

@@ -15,7 +15,7 @@
 namespace strata::worker {
 namespace {
 
-// `window`: bytes of the chunks under way.
+// `window`: bytes of the chunks in flight.
 void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t window,
              MemoryFormula* need) {
   const auto vectors = static_cast<uint64_t>(StateVectors(SharedOptimizer(job).kind)) +
@@ -35,7 +35,7 @@ void AddRing(const proto::Job& job, uint32_t nodes, uint64_t arena, uint64_t win
             SaturatingProduct(2, arena));
 }
 
-// Optimizer state of weights that are the node's own; with the updates that elements have missed.
+// Optimizer state of weights that the node itself owns, plus the updates that elements have missed.
 uint64_t OwnVectors(const proto::Job& job) {
   const OptimizerKind kind = MakeOptimizerParams(job.optimizer()).kind;
   const bool may_miss = AppliesOnNodes(job) && job.has_program() && MayMarkAbsent(job);
@@ -93,7 +93,8 @@ void AddCuts(const proto::Job& job, uint64_t arena, MemoryFormula* need) {
             SaturatingProduct(kCutsHeldMax * vectors, arena));
 }
 
-// Weights, gradients and the counts beside them; with device: GPU nobody touches the gradients'.
+// Weights, gradients and the counts beside them; with device: GPU the gradients' pages are never
+// touched.
 void AddSharedMemory(const proto::Job& job, uint64_t elements, uint32_t local_ranks,
                      MemoryFormula* need) {
   const NodeOffsets offsets(elements, local_ranks);
@@ -111,7 +112,7 @@ void AddSharedMemory(const proto::Job& job, uint64_t elements, uint32_t local_ra
 
 MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t elements,
                              uint32_t local_ranks, const proto::Placement& placement) {
-  // Beyond that, offsets do not fit 64 bits any more.
+  // Beyond that, offsets overflow 64 bits.
   constexpr uint64_t kElementsMax = uint64_t{1} << 48;
   MemoryFormula need;
   const uint64_t arena = SaturatingProduct(elements, sizeof(float));

@@ -8,44 +8,46 @@
 
 namespace strata::worker {
 
-// The most of a node's memory that a job takes for the exchange, with g ranks, an arena of M bytes,
-// S shards, window W and chunks of C bytes:
+// The maximum of a node's memory that a job takes for the exchange, with g ranks, an arena of M
+// bytes, S shards, window W and chunks of C bytes:
 //
 //   shared memory   (1 + g) x M: weights and each rank's gradients; and the counts beside them
 //   first weights   g x M: each rank's own, until training begins
-//   messages        2 x S x W x C: sums and answers on their way; no more than 2 x M
+//   messages        2 x S x W x C: sums and answers in flight; at most 2 x M
 //
-//   not sent        where pushes are encoded: M, of DGC 2 x M
-//   work space      of TOP_K and DGC: 4 x C
-//   local steps     (2 + V) x M: the node's own weights, those that its change is counted from, and
-//                   the optimizer's state; and C for the chunk that is being updated. With
-//                   significance M more: what was not pushed
-//   second buffer   of double buffering 2 x M: sums that wait for the answer before, and answers
+//   not sent        if pushes are encoded: M, for DGC 2 x M
+//   work space      for TOP_K and DGC: 4 x C
+//   local steps     (2 + V) x M: the node's own weights, the base of its change, and the
+//   optimizer's
+//                   state; and C for the chunk that is being updated. With significance M more:
+//                   what
+//                   was not pushed
+//   second buffer   for double buffering 2 x M: sums that wait for the previous answer, and answers
 //                   that wait for the ranks
-//   trace           where the job is traced: the aggregator's
+//   trace           if the job is traced: the aggregator's
 //
 // Memory that the ranks compute with (activations, data) is theirs and not counted.
 //
-// With exchange: RING, of n nodes and an optimizer with V state vectors, in place of messages:
+// With exchange: RING, of n nodes and an optimizer with V state vectors, instead of messages:
 //
-//   own slices      (1 + V) x M / n: weights and optimizer state; one more where they are encoded
-//   under way       4 x W x C: chunks' sums, what comes of them and goes out; no more than 4 x M
-//   new ring        where nodes that are lost are dropped 2 x M: sums and means of the step in
-//   hand,
-//                   and the means of the one before until those come
+//   own slices      (1 + V) x M / n: weights and optimizer state; one more if they are encoded
+//   under way       4 x W x C: chunks' sums, incoming and outgoing data; at most 4 x M
+//   new ring        if lost nodes are dropped 2 x M: sums and means of the current step, and the
+//                   means of the previous one until those come
 //
-// With device: GPU, what lies on GPUs is not of this memory (gpu_budget.h). Of the node's then are
+// With device: GPU, data on GPUs is not part of this memory (gpu_budget.h). The node's memory is
+// then
 //
 //   shared memory   M: the first weights; and the counts
 //   first weights   g x M, as above
 //   pinned memory   2 x M: sums from their copy to the host until they are answered, and answers
 //                   until they are copied to the GPUs
-//   answers         S x W x C: on their way; no more than M
+//   answers         S x W x C: in flight; at most M
 //
-// and with exchange: NCCL the first two alone. What was not sent is the GPU's, where pushes are
-// encoded there.
+// and with exchange: NCCL only the first two. What was not sent is on the GPU if pushes are encoded
+// there.
 //
-// `placement` may be empty: where it is not known yet, there are no messages either.
+// `placement` may be empty while it is unknown; then there are no messages either.
 MemoryFormula NodeMemoryNeed(const proto::Job& job, uint32_t nodes, uint64_t elements,
                              uint32_t local_ranks, const proto::Placement& placement);
 

@@ -125,7 +125,7 @@ TEST(NodeBudget, OfAJobOnGpusIsFirstWeightsAndPinnedMemoryAndAnswers) {
   EXPECT_EQ(need.parts[2].bytes, 2u << 20);
   EXPECT_EQ(need.parts[3].bytes, 3u * 4 * (16 << 10));
   EXPECT_EQ(need.parts[0].what, "shared memory 1.0 MiB and its counts");
-  // Layers work on the host, and what they push is encoded there.
+  // Layers run on the host, and their pushes are encoded there.
   job.mutable_push()->set_codec(proto::Encoding::FP16);
   job.mutable_consistency()->set_preset("delay1");
   FillDefaults(&job);

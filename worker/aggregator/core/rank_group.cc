@@ -14,7 +14,7 @@
 namespace strata::worker {
 namespace {
 
-// Connections that have not said Attach, besides those of ranks that are still to say it.
+// Connections that have not sent Attach, besides those of ranks that are still to do so.
 constexpr size_t kStrangersMax = 64;
 
 proto::AggregatorMessage Stopped(const std::string& reason) {
@@ -23,12 +23,12 @@ proto::AggregatorMessage Stopped(const std::string& reason) {
   return message;
 }
 
-// Returns the optimizer that the rank's program names.
+// Returns the optimizer of the rank's program, as text.
 std::string Named(const proto::Offer& offer) {
   return offer.has_optimizer() ? OptimizerText(offer.optimizer()) : "none";
 }
 
-// Returns how what a rank is about to train differs from what another one is; empty: it does not.
+// Describes how the training of two ranks differs; empty: it does not.
 std::string Difference(const std::string& rank, const proto::Offer& a, const std::string& other,
                        const proto::Offer& b) {
   if (a.takes_first_weights() != b.takes_first_weights()) {
@@ -133,7 +133,7 @@ absl::Status RankGroup::ReceiveAttach(size_t index) {
   if (received.ok() && !*received) return absl::OkStatus();
   std::unique_ptr<FramedChannel> channel = std::move(newcomers_[index]);
   newcomers_.erase(newcomers_.begin() + static_cast<ptrdiff_t>(index));
-  if (!received.ok() || !message.has_attach()) {  // no rank: closed
+  if (!received.ok() || !message.has_attach()) {  // not a rank: closed
     ++refused_;
     return absl::OkStatus();
   }
@@ -203,7 +203,7 @@ absl::Status RankGroup::OnOffer(uint32_t local_rank, const proto::Offer& offer) 
     offer_ = offer;
     return absl::OkStatus();
   }
-  if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // local rank 0's
+  if (!offer.nccl_id().empty()) offer_.set_nccl_id(offer.nccl_id());  // from local rank 0
   const std::string difference =
       Difference(absl::StrCat("rank ", IdOf(local_rank).value()), offer,
                  absl::StrCat("rank ", IdOf(*first_offered_).value()), offer_);
@@ -218,7 +218,7 @@ absl::Status RankGroup::SendMemory(int memory, int doorbell) {
   return absl::OkStatus();
 }
 
-// A rank that cannot be written to is noticed when it is read from.
+// A failed write shows when the rank is read from.
 void RankGroup::SendAll(const proto::AggregatorMessage& message) {
   for (Rank& rank : ranks_) {
     if (rank.channel) rank.channel->Send(message).IgnoreError();

@@ -20,14 +20,14 @@
 
 namespace strata::worker {
 
-// Descriptors to read from, behind one that is readable when any of them is: so that a loop which
-// can wait at one descriptor waits at all. Threads: one.
+// A set of descriptors to read from, with one descriptor that is readable when any of them is: a
+// loop that can wait for one descriptor thus waits for all. Threads: one.
 class PollSet {
  public:
   PollSet() : fd_(epoll_create1(EPOLL_CLOEXEC)) {}
 
   int fd() const { return fd_.get(); }
-  // Until the descriptor is closed.
+  // Added until the descriptor is closed.
   void Add(int fd) {
     epoll_event event = {};
     event.events = EPOLLIN;
@@ -36,8 +36,7 @@ class PollSet {
   }
   void Remove(int fd) { epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-  // Returns those that are readable or closed by the other side; waits up to timeout_ms for the
-  // first.
+  // Returns those that are readable or closed by the peer; waits up to timeout_ms for the first.
   std::vector<int> Readable(int timeout_ms) {
     epoll_event events[64];
     const int count = epoll_wait(fd_.get(), events, 64, timeout_ms);
@@ -50,8 +49,8 @@ class PollSet {
   const UniqueFd fd_;
 };
 
-// The aggregator's talk with the ranks of its node: they attach with their tensors, offer first
-// weights, and leave. What they must agree on is checked here.
+// The aggregator's conversation with the ranks of its node: they attach with their tensors, offer
+// first weights, and leave. It checks what they must agree on.
 //
 // Threads: one. Nothing blocks.
 class RankGroup {
@@ -61,8 +60,8 @@ class RankGroup {
 
   // Readable when Receive has something to do.
   int fd() const { return poll_.fd(); }
-  // Takes in what has come. Errors: InvalidArgument (ranks that differ), Unavailable (a rank that
-  // is gone before Release: `lost`), each naming the rank.
+  // Handles received messages. Errors, each naming the rank: InvalidArgument (ranks that differ),
+  // Unavailable (a rank that is gone before Release: `lost`).
   absl::Status Receive();
   const std::optional<uint32_t>& lost() const { return lost_; }  // local rank
 
@@ -76,7 +75,7 @@ class RankGroup {
   absl::Status SendMemory(int memory, int doorbell);
 
   bool all_offered() const { return Count(&Rank::offered) == ranks_.size(); }
-  // The rank has said all that it can say before others do.
+  // Returns whether the rank has sent everything that it can before others do.
   bool waits(uint32_t local_rank) const {
     const Rank& rank = ranks_[local_rank];
     return rank.attached && (rank.offered || !rank.has_memory);
@@ -88,20 +87,20 @@ class RankGroup {
   }
   // By local rank.
   void SendStarted(absl::Span<const proto::Started> started);
-  // Other nodes take part from a clock on. REQUIRES: after SendStarted, before Release.
+  // Announces a change of the participating nodes. REQUIRES: after SendStarted, before Release.
   void SendChange(const proto::ViewChange& change);
-  // Tells a rank the ring that it continues in. REQUIRES: likewise.
+  // Tells a rank the ring in which it continues. REQUIRES: likewise.
   void SendRing(uint32_t local_rank, const proto::RankRing& ring);
 
-  // Steps by local rank, of those that have left.
+  // Steps made, by local rank, for those that have left.
   const std::vector<std::optional<uint64_t>>& left() const { return left_; }
-  // Each local rank's last word on where it has stopped for another ring; number 0: none.
+  // Each local rank's latest report of where it has stopped for another ring; number 0: none.
   const std::vector<proto::RankStopped>& stopped() const { return stopped_; }
-  // The final weights are there; from now on ranks may go.
+  // The final weights are there; from now on ranks may leave.
   void Release();
   bool all_gone() const;
 
-  // Connections that were no rank's: they said something else than Attach, or with another token.
+  // Connections that were not ranks': they sent something other than Attach, or another token.
   uint64_t refused() const { return refused_; }
 
   // Tells every rank why the job ends.
@@ -130,7 +129,7 @@ class RankGroup {
   const proto::Launch launch_;
   const UniqueFd listener_;
   PollSet poll_;
-  std::vector<std::unique_ptr<FramedChannel>> newcomers_;  // have not said Attach yet
+  std::vector<std::unique_ptr<FramedChannel>> newcomers_;  // have not sent Attach yet
   std::vector<Rank> ranks_;                                // by local rank
   std::vector<std::optional<uint64_t>> left_;
   std::vector<proto::RankStopped> stopped_;

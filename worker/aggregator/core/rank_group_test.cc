@@ -60,7 +60,7 @@ class RankGroupTest : public testing::Test {
     message.mutable_attach()->mutable_layout()->set_elements(4);
     return message;
   }
-  // The error of two ranks that offer this, in this order.
+  // Returns the error for two ranks with these offers, in this order.
   std::string Difference(const proto::Offer& first, const proto::Offer& second) {
     Create(2);
     FramedChannel ranks[] = {FramedChannel(Connect()), FramedChannel(Connect())};
@@ -78,7 +78,7 @@ class RankGroupTest : public testing::Test {
     }
     return std::string(status.message());
   }
-  // Receives until so many have been refused.
+  // Receives until this many have been refused.
   void AwaitRefused(uint64_t count) {
     const absl::Time deadline = absl::Now() + kDeadline;
     while (ranks_->refused() < count && absl::Now() < deadline) {
@@ -133,7 +133,7 @@ TEST_F(RankGroupTest, Rank0sNcclIdIsTheNodesWhoeverOffersFirst) {
     message.mutable_offer()->set_total_steps(9);
     if (r == 0) message.mutable_offer()->set_nccl_id("id");
     ASSERT_TRUE(ranks[r].Send(message).ok());
-    ASSERT_EQ(ranks_->Receive(), absl::OkStatus());  // it has come: the socket is local
+    ASSERT_EQ(ranks_->Receive(), absl::OkStatus());  // it has arrived: the socket is local
   }
   const absl::Time deadline = absl::Now() + kDeadline;
   while (!ranks_->all_offered() && absl::Now() < deadline) {

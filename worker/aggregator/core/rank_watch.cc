@@ -24,7 +24,7 @@ proto::RankActivity RankWatch::Look(uint32_t local_rank, const Progress& progres
 RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
                                     uint64_t least_landed) {
   RankWatch::Progress progress;
-  // In this order: a rank raises `complete` before it publishes a step's last chunks.
+  // Read in this order: a rank raises `complete` before it publishes a step's last chunks.
   const uint64_t published = memory.rank(local_rank).published.load();
   progress.steps = memory.rank(local_rank).complete.load();
   const uint64_t before = progress.steps * chunks;

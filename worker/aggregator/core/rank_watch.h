@@ -12,13 +12,13 @@
 
 namespace strata::worker {
 
-// Notes since when each rank of a node has been where it is. Looks now and then, so times are as
-// exact as the looks are frequent.
+// Records since when each rank of a node has made no progress. It polls, so times are only as exact
+// as the polls are frequent.
 //
 // Threads: one. Time comes with the calls.
 class RankWatch {
  public:
-  // How far a rank was found.
+  // A rank's progress at a poll.
   struct Progress {
     uint64_t steps = 0;      // of which it has published every chunk
     uint32_t published = 0;  // chunks of the next step
@@ -29,7 +29,7 @@ class RankWatch {
 
   RankWatch(RankId first_rank, uint32_t local_ranks, absl::Time now);
 
-  // `chunks`: of the job; 0: not known yet.
+  // `chunks`: of the job; 0: unknown so far.
   proto::RankActivity Look(uint32_t local_rank, const Progress& progress, uint32_t chunks,
                            absl::Time now);
 
@@ -43,19 +43,19 @@ class RankWatch {
   std::vector<Rank> ranks_;  // by local rank
 };
 
-// Returns how far a rank that trains is, from what it shares with its aggregator. `least_landed`:
-// see LeastLanded.
+// Returns the progress of a training rank, from the memory that it shares with its aggregator.
+// `least_landed`: see LeastLanded.
 RankWatch::Progress MeasureProgress(const NodeMemory& memory, uint32_t local_rank, uint32_t chunks,
                                     uint64_t least_landed);
-// The step that all chunks' weights have come for, as a count. Looks at every chunk.
+// Returns the number of steps for which all chunks' weights have landed. Looks at every chunk.
 uint64_t LeastLanded(const NodeMemory& memory, uint32_t chunks);
 
-// Adds up for how long something has been under way.
+// Sums up the time for which something has been in progress.
 //
 // Threads: one.
 class BusyTime {
  public:
-  // Says if it is under way from `now` on. REQUIRES: `now` does not go back.
+  // Sets whether it is in progress from `now` on. REQUIRES: `now` does not go back.
   void Set(bool busy, absl::Time now) {
     if (busy == busy_) return;
     STRATA_REQUIRE(now >= since_);

@@ -10,11 +10,11 @@ std::optional<uint64_t> ViewGate::Promise(uint32_t number, Close close, uint64_t
   if (number <= std::max(heard_, views_.number())) return std::nullopt;
   if (promised_ && promised_->number > number) return std::nullopt;
   if (promised_ && promised_->number == number) return promised_->from_clock;
-  // Nodes that join with the newest change make a step of it, too, before the next change.
-  // Nothing changes at clock 0.
+  // Nodes that join with the newest change make at least one step before the next change. Nothing
+  // changes at clock 0.
   uint64_t from = std::max(close(open_until()), views_.newest_clock()) + margin;
   from = std::max<uint64_t>(from, 1);
-  // A rank may have gone on meanwhile.
+  // A rank may have advanced meanwhile.
   for (uint64_t told = close(from); told > from; told = close(from)) from = told + margin;
   promised_ = {.number = number, .from_clock = from};
   return from;

@@ -13,31 +13,32 @@
 
 namespace strata::worker {
 
-// How far a node's ranks may go while a change of the job's nodes is agreed upon: it promises not
-// to begin a clock before it hears of the outcome, so that the change can come with that clock.
-// Ranks ask who makes a step before they begin it, or draw data for it; none of these steps changes
-// its nodes any more.
+// Limits how far a node's ranks may go while a change of the job's nodes is being agreed: the node
+// promises not to begin a clock before it learns the outcome, so that the change can take effect at
+// that clock. Ranks ask who makes a step before they begin it, or draw data for it; the nodes of
+// such a step do not change any more.
 //
 // Threads: one.
 class ViewGate {
  public:
-  // The clocks for which ranks continue while a change is agreed upon, which takes two round trips
-  // and a write to the disk. The change comes as much later. 0 if ranks wait meanwhile.
+  // The number of clocks that ranks may still begin while a change is being agreed, which takes two
+  // round trips and a disk write. The change takes effect that much later. 0 if ranks wait
+  // meanwhile.
   static constexpr uint64_t kMargin = 4;
   static constexpr uint64_t kNoMargin = 0;
   static constexpr uint64_t kOpen = std::numeric_limits<uint64_t>::max();
 
   explicit ViewGate(Views views) : views_(std::move(views)) {}
 
-  // Ranks are told of no step from `until` on; returns how many steps, from the first on, any of
-  // them has been told of, or is being.
+  // Ranks are told of no step from `until` on. Returns how many steps, from the first on, any of
+  // them has been told of, or is about to be.
   using Close = absl::FunctionRef<uint64_t(uint64_t until)>;
-  // Returns the clock from which on the job can have other nodes, as `number` is to say: the same
-  // one each time it is asked. None: that is old news.
+  // Returns the clock from which on the job can have other nodes, in answer to change `number`: the
+  // same one each time. None: the question is outdated.
   std::optional<uint64_t> Promise(uint32_t number, Close close, uint64_t margin = kMargin);
-  // The change is decided, or was given up; `told`: steps that any rank has been told of. Old news
-  // changes nothing. Errors: InvalidArgument (see Views); FailedPrecondition: it comes with a clock
-  // that ranks may have begun.
+  // The change was decided or given up; `told`: steps that any rank has been told of. Outdated news
+  // changes nothing. Errors: InvalidArgument (see Views); FailedPrecondition: it takes effect at a
+  // clock that ranks may have begun.
   absl::Status Take(const proto::ViewChange& change, uint64_t told);
 
   // Ranks are told of steps before this one.
@@ -51,7 +52,7 @@ class ViewGate {
   };
 
   Views views_;
-  uint32_t heard_ = 0;                // the newest number of which the outcome is known
+  uint32_t heard_ = 0;                // the newest number whose outcome is known
   std::optional<Promised> promised_;  // until the outcome is known
 };
 

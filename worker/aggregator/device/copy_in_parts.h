@@ -13,13 +13,13 @@ namespace strata::worker {
 // Bytes that one thread copies at a time.
 inline constexpr size_t kCopiedPartBytes = size_t{128} << 10;
 
-// How many threads are of use to help, on a node with so many cores, whose ranks each keep one
-// busy, as the caller does. With more the memory, and not they, is what takes its time.
+// Returns how many helper threads are useful on a node with this many cores; each rank and the
+// caller keep one core busy. With more threads memory is the bottleneck.
 inline uint32_t CopyHelpersFor(uint32_t local_ranks, uint32_t cores) {
   return std::min(3u, cores > local_ranks + 1 ? cores - local_ranks - 1 : 0u);
 }
 
-// As CopyBytes, by this thread and `helpers` together; null: by this thread.
+// CopyBytes, by this thread and `helpers` together; null: by this thread alone.
 inline void CopyInParts(CopyReason reason, std::byte* to, const std::byte* from, size_t bytes,
                         ForkJoin* helpers) {
   const auto parts = static_cast<uint32_t>((bytes + kCopiedPartBytes - 1) / kCopiedPartBytes);

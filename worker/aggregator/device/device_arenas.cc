@@ -25,9 +25,8 @@ namespace {
 
 using device::Memory;
 
-// Queues the addition of the payload, which lies at `at` on the device, to as many weights there as
-// it has elements. `verdict`: on the device; what comes there is not looked at. Errors: those of
-// device::Stream.
+// Queues adding the payload at `at` on the device to the weights there. `verdict`: on the device;
+// its result is ignored. Errors: those of device::Stream.
 absl::Status DecodePayload(const device::DeviceKernels& kernels, device::Stream& stream,
                            const numerics::CheckedPayload& payload, const std::byte* at,
                            float* weights, device::Verdict* verdict) {
@@ -311,7 +310,7 @@ absl::StatusOr<bool> DeviceArenas::IsDone(const Queued& queued) const {
 }
 
 absl::Status DeviceArenas::Poll(std::vector<ChunkId>* summed) {
-  // Each device's sums, and landings, are in the order of their streams, not of each other.
+  // Each device's sums, and landings, complete in the order of its streams, but not across devices.
   absl::InlinedVector<bool, 16> waits(devices_.size() + 2);
   for (auto queued = queued_.begin(); queued != queued_.end();) {
     const size_t order = queued->what == Queued::What::kSum      ? TurnOf(queued->chunk)
@@ -379,7 +378,7 @@ DeviceArenas::Upload DeviceArenas::StageWeights(const Bytes& weights) {
   return {.buffer = buffer, .bytes = bytes};
 }
 
-// Each device decodes for itself: what is encoded is shorter than what is not.
+// Each device decodes for itself, because encoded data is shorter.
 absl::Status DeviceArenas::AddToWeights(ChunkId chunk, uint32_t first_element,
                                         const numerics::CheckedPayload& delta) {
   const absl::Span<const std::byte> payload = delta.payload();
@@ -417,7 +416,7 @@ absl::Status DeviceArenas::QueueWeights(Queued queued) {
   for (UsedDevice& used : devices_) {
     if (status.ok()) status = Mark(&used, *used.up, *used.up_told, &queued);
   }
-  // Also after an error: what a device may still read stays.
+  // Even after an error: memory that a device may still read must stay.
   queued_.push_back(std::move(queued));
   return status;
 }

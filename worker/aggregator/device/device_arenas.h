@@ -28,41 +28,42 @@
 namespace strata::worker {
 
 struct DeviceArenasOptions {
-  // By local rank: the device that it computes on. Several ranks may have one.
+  // By local rank: the device that it computes on. Several ranks may share one.
   std::vector<std::shared_ptr<device::Device>> devices;
-  // Called from threads of the devices' when Poll has something to do.
+  // Called from the devices' threads when Poll has something to do.
   std::function<void()> wake;
-  // Ranks, each with a device of its own, have added up a chunk's gradients before BeginSum: in
-  // place of those of the rank whose device has the chunk's turn.
+  // Ranks, each with a device of its own, have summed a chunk's gradients before BeginSum; the sum
+  // replaces the gradients of the rank whose device has the chunk's turn.
   bool ranks_add_up = false;
-  // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum gives
-  // their payloads. Null: it gives fp32. Not used after Create.
+  // Sums are encoded on the device, as this node of the job encodes its pushes, and TakeSum returns
+  // their payloads. Null: it returns fp32. Not used after Create.
   const proto::JobRecord* encodes_for = nullptr;
   NodeId node{0};
-  // The log of what the devices do; outlives the arenas. Null: no event is timed.
+  // Records the devices' work; outlives the arenas. Null: no events are timed.
   TraceLog* trace = nullptr;
-  // Where sums come to lie on the host, if it can be pinned: memory that the exchange may show to
-  // peers of this host. Null: the devices' own.
+  // Host memory for sums, if it can be pinned: memory that the exchange may share with peers on
+  // this host. Null: the devices' own.
   std::shared_ptr<BlockSource> source = nullptr;
-  // Help to copy what comes from the network; outlive the arenas. Null: there are none.
+  // Help to copy data from the network; outlive the arenas. Null: none.
   ForkJoin* helpers = nullptr;
 };
 
 // The node's arenas in the memory of its devices: one of weights on each device, one of gradients
-// for each rank on its own. Devices take turns, chunk by chunk: one adds up a chunk's gradients in
-// place of those of its own first rank. It reads the others' memory over NVLink or PCIe, or copies
-// it where it cannot. The sum, encoded if so wanted, is copied into pinned host memory, which goes
-// to the network as it is. What comes is copied, or decoded there, into every device's weights.
-// Nothing here waits but Create: all else is queued, and Poll tells what is done. Who may touch
-// which chunk when is as with NodeArenas; `memory`'s own arena of weights holds the first ones.
+// for each rank on its own. Devices take turns by chunk: one sums a chunk's gradients in place of
+// those of its own first rank. It reads the others' memory over NVLink or PCIe, or copies it if it
+// cannot. The sum, encoded if requested, is copied into pinned host memory, from which it is sent
+// as it is. Received data is copied, or decoded there, into every device's weights. Nothing here
+// blocks but Create: everything else is queued, and Poll reports what is done. The rules on who may
+// touch which chunk when are those of NodeArenas; `memory`'s own arena of weights holds the first
+// ones.
 //
-// A device's error comes out of the call that meets it; what was queued before fails Poll.
+// A device's error is returned by the call that meets it; errors of queued work by Poll.
 //
 // Threads: one.
 class DeviceArenas final : public Arenas {
  public:
-  // Begins with the weights in `memory`, which with `core` outlives this. Errors: those of
-  // device::Device, ResourceExhausted among them.
+  // Starts with the weights in `memory`, which with `core` outlives this. Errors: those of
+  // device::Device, including ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<DeviceArenas>> Create(NodeMemory* memory,
                                                               AggregatorCore* core,
                                                               const ChunkMap& map,
@@ -104,21 +105,23 @@ class DeviceArenas final : public Arenas {
   // A device that at least one rank computes on.
   struct UsedDevice {
     std::shared_ptr<device::Device> device;
-    size_t first_rank;                                   // local, of those that compute on it
-    std::unique_ptr<device::Stream> add;                 // which encodes, too
+    size_t first_rank;                                   // the lowest local rank that computes on
+                                                         // it
+    std::unique_ptr<device::Stream> add;                 // also encodes
     std::unique_ptr<device::Stream> down, up;            // sums to the host; weights to the device
-    std::unique_ptr<device::Stream> down_told, up_told;  // wake: a call holds up what follows it
-    std::unique_ptr<device::Event> added;                // of the sum that goes down next
+    std::unique_ptr<device::Stream> down_told, up_told;  // for wake-ups, which are host functions
+                                                         // and delay later work of their stream
+    std::unique_ptr<device::Event> added;                // of the sum that is copied next
     device::Memory weights;
-    device::Memory payload;     // encoded weights on their way, before they are decoded
-    device::Memory verdict;     // of sums; nobody reads it, for shards look again
-    std::vector<bool> reaches;  // by local rank: whether its kernels reach the gradients
-    device::Memory copies;      // of a chunk's gradients that they do not reach
-    std::unique_ptr<DeviceEncoder> encoder;  // null: sums go as they are
+    device::Memory payload;     // encoded weights before they are decoded
+    device::Memory verdict;     // of sums; not read, because shards check again
+    std::vector<bool> reaches;  // by local rank: whether its kernels can access the gradients
+    device::Memory copies;      // of gradients of a chunk that they cannot access
+    std::unique_ptr<DeviceEncoder> encoder;  // null: sums are not encoded
     std::vector<std::unique_ptr<device::Event>> free_events;
-    size_t add_lane = 0, down_lane = 0, up_lane = 0;  // of trace_
+    size_t add_lane = 0, down_lane = 0, up_lane = 0;  // lanes of trace_
   };
-  // Something that a device does, to be heard of in Poll.
+  // Queued work of a device, whose completion Poll reports.
   struct Queued {
     enum class What { kSum, kLanded, kFinal } what;
     ChunkId chunk{0};
@@ -127,18 +130,18 @@ class DeviceArenas final : public Arenas {
       UsedDevice* used;
       std::unique_ptr<device::Event> event;
     };
-    std::vector<Mark> marks;                        // all of them reached: it is done
+    std::vector<Mark> marks;                        // complete once all of them are reached
     std::vector<std::shared_ptr<const void>> kept;  // memory that it reads or writes
     std::vector<DeviceTrace::Spans> spans;
   };
-  // Host bytes on their way to the devices.
+  // Host bytes to be copied to the devices.
   struct Upload {
     std::shared_ptr<std::byte> buffer;
     size_t bytes = 0;
-    const numerics::CheckedPayload* delta = nullptr;  // the bytes are its payload; null: weights
+    const numerics::CheckedPayload* delta = nullptr;  // `bytes` is its payload; null: weights
   };
   struct Summed {
-    std::shared_ptr<std::byte> encoded;  // what becomes `bytes` once it is there
+    std::shared_ptr<std::byte> encoded;  // replaces `bytes` once it is copied there
     Bytes bytes;
     StepFacts step;
   };
@@ -155,20 +158,20 @@ class DeviceArenas final : public Arenas {
 
   absl::Status Init(const DeviceArenasOptions& options);
   absl::Status AddDevice(const std::shared_ptr<device::Device>& device, size_t first_rank);
-  // Memory for adding and encoding, once all devices are there.
+  // Allocates memory for summing and encoding, once all devices are open.
   absl::Status PrepareSums(uint32_t used, const DeviceArenasOptions& options);
   size_t TurnOf(ChunkId chunk) const { return chunk.value() % devices_.size(); }
   UsedDevice& AdderOf(ChunkId chunk) { return devices_[TurnOf(chunk)]; }
   absl::Status StartTrace(TraceLog* log);
-  // The first weights, from the host's arena.
+  // Copies the first weights from the host's arena.
   absl::Status FillWeights();
   // Returns where the chunk's part of an arena begins.
   std::byte* At(const device::Memory& arena, ChunkId chunk, uint32_t first_element = 0) const;
-  // Queues what a chunk's sum takes, after what is queued in the stream already.
+  // Queues a chunk's sum, after the stream's earlier work.
   absl::Status QueueSum(ChunkId chunk, uint64_t clock);
   // Queues the addition itself.
   absl::Status QueueAddition(UsedDevice& used, ChunkId chunk, float* sum);
-  // Queues the sum's way to the host, while the next one is added.
+  // Queues the sum's copy to the host, which overlaps with the next addition.
   absl::Status QueueCopy(UsedDevice& used, const DeviceEncoder::Outcome& outcome, Queued* queued);
   // Queues the upload to all devices.
   absl::Status QueueUpload(ChunkId chunk, uint32_t first_element, const Upload& upload,
@@ -176,14 +179,14 @@ class DeviceArenas final : public Arenas {
   Upload StageWeights(const Bytes& weights);
   // Its result may be taken.
   absl::Status TakeOver(ChunkId chunk, uint64_t clock);
-  // Marks the end of what all devices have to do with weights now.
+  // Marks the end of all devices' queued work on weights.
   absl::Status QueueWeights(Queued queued);
-  // Marks the end of what `stream` has to do now; `told` wakes Poll's caller then.
+  // Marks the end of the queued work of `stream`; `told` then wakes Poll's caller.
   absl::Status Mark(UsedDevice* used, device::Stream& stream, device::Stream& told, Queued* queued);
   absl::StatusOr<bool> IsDone(const Queued& queued) const;
-  // Tells of it what there is to tell.
+  // Reports the completed work.
   absl::Status Finish(Queued* queued, std::vector<ChunkId>* summed);
-  // The spans of the step that the chunk is in; empty where there is no trace.
+  // Returns spans for the chunk's current step; empty without a trace.
   absl::StatusOr<DeviceTrace::Spans> Trace(size_t lane, ChunkId chunk);
 
   NodeMemory* const memory_;
@@ -193,8 +196,8 @@ class DeviceArenas final : public Arenas {
   ForkJoin* const helpers_;
   BufferPool pool_;
   bool ranks_add_up_ = false;
-  std::unique_ptr<DeviceTrace> trace_;     // null: no trace
-  std::vector<UsedDevice> devices_;        // the first rank's first
+  std::unique_ptr<DeviceTrace> trace_;     // null: not traced
+  std::vector<UsedDevice> devices_;        // in order of their first ranks
   std::vector<size_t> device_of_;          // by local rank
   std::vector<device::Memory> gradients_;  // by local rank
   size_t device_bytes_ = 0;

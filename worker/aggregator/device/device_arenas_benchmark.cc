@@ -1,8 +1,8 @@
-// The time for a node to add its ranks' gradients on one device and to have the sum on the host,
-// and to bring weights back, beside the device's own copies to and from pinned memory: for
-// tests/gpu/run.sh of a bundle. The sums and the weights are held against the CPU's.
-// usage: device_arenas_benchmark PLUGIN [--mib N] [--ranks N] [--chunk-mib N]; exit status 77:
-// there is no device.
+// The time for a node to sum its ranks' gradients on one device and to have the sum on the host,
+// and to bring weights back, beside the device's own copies to and from pinned memory; for a
+// bundle's tests/gpu/run.sh. The sums and the weights are compared with the CPU's. usage:
+// device_arenas_benchmark PLUGIN [--mib N] [--ranks N] [--chunk-mib N]; exit status 77: there is no
+// device.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
@@ -35,8 +35,7 @@ struct Options {
   uint32_t chunk_mib = 4;
 };
 
-// A node whose ranks have gradients on the device that are whole numbers, so that their sum is
-// exact.
+// A node whose ranks have whole numbers as gradients on the device, so that their sum is exact.
 class Node {
  public:
   Node(std::shared_ptr<device::Device> device, const Options& options)
@@ -45,11 +44,11 @@ class Node {
         map_(options.mib << 18, options.chunk_mib << 18) {}
 
   absl::Status Prepare();
-  // Seconds.
+  // Returns seconds.
   absl::StatusOr<double> Copy(bool to_host);
   absl::StatusOr<double> Sum(uint64_t clock);
   absl::StatusOr<double> Land(uint64_t clock);
-  // The newest sums and weights.
+  // Checks the newest sums and weights.
   absl::Status Verify();
 
  private:
@@ -116,7 +115,7 @@ absl::Status Node::Settle(std::vector<ChunkId>* summed) {
 
 absl::StatusOr<double> Node::Sum(uint64_t clock) {
   for (uint32_t r = 0; r < ranks_;
-       ++r) {  // the first rank's arena holds the sums of the clock before
+       ++r) {  // the first rank's arena holds the sums of the previous clock
     auto* const gradients = reinterpret_cast<float*>(pinned_.get());
     for (uint64_t i = 0; i < map_.elements(); ++i) gradients[i] = Gradient(i, r);
     absl::Status status = stream_->Copy(arenas_->GradientsForTest(r).get(), pinned_.get(), bytes());
@@ -140,7 +139,7 @@ absl::StatusOr<double> Node::Sum(uint64_t clock) {
   return seconds;
 }
 
-// The sums as weights: they lie in pinned memory, as what comes from the network does not.
+// Uses the sums as weights: they are in pinned memory, unlike data from the network.
 absl::StatusOr<double> Node::Land(uint64_t clock) {
   std::vector<ChunkId> none;
   const absl::Time begin = absl::Now();

@@ -32,7 +32,7 @@ constexpr uint64_t kElements = 3 * kChunkElements + 77;
 
 struct Layout {
   std::vector<uint32_t> devices;  // by rank
-  bool peers = true;              // whether their kernels reach each other's memory
+  bool peers = true;              // whether their kernels can access each other's memory
 };
 
 // A node whose ranks compute on devices and have published gradients of clock 0.
@@ -62,7 +62,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
     devices_ = options.devices;
   }
 
-  // A rank's part of its arena on its device, as in a process of its own, but without Open.
+  // Returns the weights of a rank on its device, as in a process of its own, but without Open.
   std::vector<float> WeightsOf(uint32_t rank) {
     return Download(arenas_->WeightsForTest(rank), rank);
   }
@@ -74,7 +74,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
     return values;
   }
 
-  // Random gradients in every rank's arena; their sum.
+  // Writes random gradients into every rank's arena; returns their sum.
   std::vector<float> Publish(uint64_t clock) { return Publish(clock, &core_); }
   std::vector<float> Publish(uint64_t clock, AggregatorCore* core) {
     std::mt19937 random(static_cast<uint32_t>(clock) + 1);
@@ -99,7 +99,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
     return sum;
   }
 
-  // A wake comes soon after what it tells of, which Poll may have found meanwhile.
+  // A wake-up follows soon after its event, which Poll may have found meanwhile.
   bool IsWoken() const {
     const absl::Time until = absl::Now() + absl::Minutes(1);
     while (!woken_.Drain()) {
@@ -109,7 +109,7 @@ class DeviceArenasTest : public testing::TestWithParam<Layout> {
     return true;
   }
 
-  // Polls until nothing is queued; the chunks that were summed.
+  // Polls until nothing is queued; returns the chunks that were summed.
   std::vector<uint32_t> Settle() {
     std::vector<ChunkId> summed;
     while (arenas_->busy()) {
@@ -191,7 +191,7 @@ TEST_P(DeviceArenasTest, AJobThatGoesOnLandsItsFirstWeightsForTheStepThatItBegin
   EXPECT_EQ(memory_->landed(1).load(), 8);
 }
 
-// CUDA holds up what comes in a stream after a host function until that has returned.
+// CUDA delays work in a stream after a host function until that has returned.
 TEST_P(DeviceArenasTest, AWakeThatTakesItsTimeHoldsNothingUp) {
   absl::Notification goes_on;
   const auto wake = [&] { goes_on.WaitForNotificationWithTimeout(absl::Minutes(1)); };
@@ -374,7 +374,7 @@ TEST_P(DeviceArenasOnFake, ADeviceThatIsTooSmallIsNamedWithWhatWasAsked) {
   EXPECT_EQ(device::TestDeviceBytes(), 0u);
 }
 
-// One rank; three on one device; on two by turns, which reach each other, or do not.
+// One rank; three on one device; on two alternating devices with and without mutual access.
 const auto kLayouts = testing::Values(Layout{{0}}, Layout{{0, 0, 0}}, Layout{{1, 0, 1, 0}},
                                       Layout{{1, 0, 1, 0}, false});
 std::string NameOf(const testing::TestParamInfo<Layout>& info) {

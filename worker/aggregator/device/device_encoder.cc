@@ -15,8 +15,8 @@
 namespace strata::worker {
 namespace {
 
-// Where the payload begins behind the verdict, on the device and on the host: where kernels write
-// fastest.
+// Offset of the payload after the verdict, on the device and on the host: alignment for the fastest
+// kernel writes.
 constexpr size_t kPayloadAt = 64;
 constexpr size_t kSparseHead = sizeof(uint32_t);
 
@@ -65,7 +65,7 @@ absl::Status DeviceEncoder::Allocate(device::Device* device, device::Stream* str
     absl::StatusOr<device::Memory> outcome = device->Allocate(outcome_bytes, "encoded gradients");
     if (!outcome.ok()) return outcome.status();
     turn.memory = *std::move(outcome);
-    // More is copied than a payload may fill.
+    // More is copied than the payload may fill.
     absl::Status status = stream->Fill(turn.memory.get(), 0, outcome_bytes);
     if (!status.ok()) return status;
     absl::StatusOr<std::unique_ptr<device::Event>> copied = device->NewEvent();

@@ -1,8 +1,7 @@
-// The time to encode a node's gradient sums on a device and to have the payloads on the host,
-// for every codec, beside the least that it can take: the copy of as many bytes to pinned memory,
-// or the device's memory traffic (sums and state read, state and payloads written, payloads read),
-// whichever takes longer. For tests/gpu/run.sh of a bundle. The payloads are held against the
-// CPU's encoder first.
+// The time to encode a node's gradient sums on a device and to have the payloads on the host, for
+// every codec, beside the lower bound: the copy of as many bytes to pinned memory, or the device's
+// memory traffic (sums and state read, state and payloads written, payloads read), whichever takes
+// longer. For a bundle's tests/gpu/run.sh. The payloads are compared with the CPU's encoder first.
 // usage: device_encoder_benchmark PLUGIN [--mib N] [--chunk-mib N]; exit status 77: there is no
 // device.
 #include <CLI/CLI.hpp>
@@ -32,7 +31,7 @@ namespace {
 using device::Median;
 
 constexpr int kRounds = 9;
-constexpr int kVerified = 2;  // steps; the second one has something that was not sent before
+constexpr int kVerified = 2;  // steps; the second one has a remainder from the first
 
 struct Options {
   std::string plugin;
@@ -44,7 +43,7 @@ struct Codec {
   const char* name;
   proto::Encoding::Codec codec;
   double density = 0;
-  // Bytes of each element read or written at least: the sum, and the residual before and after.
+  // Minimum of bytes read or written per element: the sum, and the residual before and after.
   int bytes = 12;
 };
 
@@ -65,14 +64,14 @@ proto::JobRecord RecordOf(const Codec& codec) {
   return record;
 }
 
-// A node's sums on a device and their payloads' way to the host.
+// A node's sums on a device and their payloads on the host.
 class Node {
  public:
   Node(std::shared_ptr<device::Device> device, const Options& options)
       : device_(std::move(device)), map_(options.mib << 18, options.chunk_mib << 18) {}
 
   absl::Status Prepare();
-  // The bound as a share of what it takes.
+  // Returns the bound as a share of the measured time.
   absl::StatusOr<double> Measure(const Codec& codec);
 
  private:
@@ -82,7 +81,7 @@ class Node {
   }
   // Queues all chunks.
   absl::Status Encode();
-  // Bytes of all payloads together.
+  // Returns the total bytes of all payloads.
   absl::StatusOr<size_t> Verify(PushEncoder* on_host);
   absl::StatusOr<double> Seconds(const std::function<absl::Status()>& queue);
 
@@ -91,7 +90,7 @@ class Node {
   std::vector<float> host_sums_;
   std::unique_ptr<device::Stream> stream_, copies_;
   std::unique_ptr<device::Event> encoded_, copied_;  // of the last chunk
-  device::Memory sums_, copy_, pinned_;              // `copy_`: what copies on the device write
+  device::Memory sums_, copy_, pinned_;              // `copy_`: written by copies on the device
   std::unique_ptr<DeviceEncoder> encoder_;
   std::vector<std::shared_ptr<std::byte>> payloads_;  // by chunk, in `pinned_`
 };
@@ -191,7 +190,7 @@ absl::StatusOr<double> Node::Measure(const Codec& codec) {
     if (!size.ok()) return size.status();
     sent = *size;
   }
-  // Copies read and write; those of a whole vector are scaled to the bytes that there are.
+  // Copies read and write; the copies of a whole vector are scaled to the actual bytes.
   const double traffic = static_cast<double>(codec.bytes) * static_cast<double>(map_.elements()) +
                          2 * static_cast<double>(sent);
   const double scale = traffic / (2 * static_cast<double>(bytes()));

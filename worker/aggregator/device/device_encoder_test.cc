@@ -58,7 +58,7 @@ class DeviceEncoderTest : public testing::TestWithParam<proto::Encoding> {
     return *std::move(encoder);
   }
 
-  // Payloads of all chunks: all are queued before the first of them is looked at.
+  // Returns the payloads of all chunks, which are all queued before the first is examined.
   std::vector<absl::StatusOr<Bytes>> Encode(DeviceEncoder* encoder, const std::vector<float>& sum,
                                             uint32_t samples) {
     std::vector<std::shared_ptr<std::byte>> hosts;

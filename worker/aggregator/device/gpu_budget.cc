@@ -13,16 +13,16 @@
 namespace strata::worker {
 namespace {
 
-// Beyond that, sizes do not fit 64 bits any more.
+// Beyond that, sizes overflow 64 bits.
 constexpr uint64_t kElementsMax = uint64_t{1} << 48;
-// Where a payload begins behind its verdict, and the space that a stream's kernels ask for at most:
-// DeviceEncoder and CudaStream know better, and take no more than this.
+// Offset of a payload after its verdict, and the maximum scratch space of a stream's kernels:
+// DeviceEncoder and CudaStream determine the exact values, which are no larger.
 constexpr uint64_t kBeforePayload = 64;
 constexpr uint64_t kWorkSpaceBytesMax = 128 << 10;
 // The values that ranks compare when a step begins: nccl::RankSums.
 constexpr uint64_t kAgreedBytes = 3 * sizeof(uint64_t);
 
-// One of `of` GPUs, which has so many of the node's ranks.
+// One of `of` GPUs, with the number of the node's ranks on it.
 struct GpuShare {
   uint64_t index, of;
   uint64_t ranks, ranks_of_node;
@@ -98,7 +98,7 @@ MemoryFormula MemoryOf(const proto::Job& job, uint64_t elements, const GpuShare&
 std::map<uint32_t, MemoryFormula> MemoryByGpu(const proto::Job& job, uint64_t elements,
                                               const std::vector<uint32_t>& gpus,
                                               const proto::Placement& placement) {
-  std::vector<uint32_t> used;  // in the order in which their turn comes
+  std::vector<uint32_t> used;  // in the order of their turns
   std::map<uint32_t, uint64_t> ranks;
   for (const uint32_t gpu : gpus) {
     if (++ranks[gpu] == 1) used.push_back(gpu);

@@ -1,4 +1,4 @@
-// The formula, and what arenas on the fake devices really take.
+// The formula, and the actual memory of arenas on the fake devices.
 #include "worker/aggregator/device/gpu_budget.h"
 
 #include <memory>
@@ -36,7 +36,7 @@ proto::Job GpuJob(proto::Encoding::Codec codec = proto::Encoding::FP32) {
 
 struct Layout {
   std::vector<uint32_t> gpus;  // by rank
-  bool peers = true;           // whether their kernels reach each other's memory
+  bool peers = true;           // whether their kernels can access each other's memory
 };
 
 class GpuBudgetTest : public testing::TestWithParam<Layout> {
@@ -46,7 +46,7 @@ class GpuBudgetTest : public testing::TestWithParam<Layout> {
   }
   ~GpuBudgetTest() override { fake_cuda::Configure({}); }
 
-  // Arenas of such a job, once each chunk has been added up.
+  // Arenas of such a job, once each chunk has been summed.
   std::unique_ptr<DeviceArenas> Work(const proto::JobRecord& record, bool encodes) {
     const auto found = *cuda::FindDevices();
     const std::vector<std::shared_ptr<device::Device>> used = {*found->Use(0), *found->Use(1)};
@@ -70,8 +70,8 @@ class GpuBudgetTest : public testing::TestWithParam<Layout> {
     return arenas;
   }
 
-  // Upper bounds: space for kernels of GPUs with more multiprocessors, and for gradients that
-  // have to be copied where kernels do not reach them.
+  // Upper bounds: space for kernels of GPUs with more multiprocessors, and for gradients that must
+  // be copied if kernels cannot access them.
   static uint64_t SpareOf(const MemoryFormula& need) {
     uint64_t spare = 0;
     for (const MemoryFormula::Part& part : need.parts) {
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GpuBudgetTest,
                          testing::Values(Layout{{0}}, Layout{{0, 0, 0}}, Layout{{1, 0, 1, 0, 1}},
                                          Layout{{1, 0, 1, 0}, false}));
 
-// 1 MiB of weights, which lie in 2 MiB, 4 ranks on 2 GPUs, 64 chunks of 16 KiB.
+// 1 MiB of weights, which take 2 MiB, 4 ranks on 2 GPUs, 64 chunks of 16 KiB.
 TEST(GpuBudget, OfSeveralGpusIsThatOfEach) {
   const proto::Job job = GpuJob(proto::Encoding::DGC);
   const MemoryFormula all = MemoryOfGpus(job, 1 << 18, 2, 4, Placement(4096));
@@ -130,7 +130,7 @@ TEST(GpuBudget, OfSeveralGpusIsThatOfEach) {
       << "two ranks more, whose gradients need not be copied";
 }
 
-// Nobody copies gradients then; each rank has a verdict for each of the 64 chunks.
+// Gradients are not copied then; each rank has a verdict for each of the 64 chunks.
 TEST(GpuBudget, WhereRanksAddUpByNcclHasTheirVerdicts) {
   proto::Job job = GpuJob();
   job.set_node_sum(proto::NodeSum::NCCL);
@@ -146,7 +146,7 @@ TEST(GpuBudget, HasNothingOfChunksWhereThePlacementIsNotKnown) {
   EXPECT_EQ(need.total(), 6u << 20);
 }
 
-// Layers work with sums in fp32, and push what is encoded on the host.
+// Layers work with sums in fp32, and their pushes are encoded on the host.
 TEST(GpuBudget, HasNoEncoderWhereLayersComeBefore) {
   proto::Job job = GpuJob(proto::Encoding::FP16);
   EXPECT_EQ(MemoryOfGpus(job, 1 << 18, 1, 1, Placement(4096)).parts.size(), 5u);

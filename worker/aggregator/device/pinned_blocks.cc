@@ -4,7 +4,7 @@
 
 namespace strata::worker {
 
-// Its owner lets go of it before the source has it back, and may clear its pages.
+// It is unpinned before the source gets it back, which may clear its pages.
 device::Memory PinnedBlocks::TakeFromSource(size_t bytes) {
   std::byte* const block = source_ == nullptr ? nullptr : source_->Take(bytes);
   if (block == nullptr) return nullptr;

@@ -12,8 +12,8 @@
 
 namespace strata::worker {
 
-// Host memory that a device's copies reach without a detour: `source`'s, which peers of this host
-// may be shown, while it has some that can be pinned, and else the device's own.
+// Host memory that a device can copy to and from directly: `source`'s, which may be shared with
+// peers on this host, as long as it has some that can be pinned, and otherwise the device's own.
 class PinnedBlocks final : public BlockSource {
  public:
   // `source` may be null.

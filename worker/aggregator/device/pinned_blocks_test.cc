@@ -11,7 +11,7 @@
 namespace strata::worker {
 namespace {
 
-// Has so many blocks.
+// A source with a limited number of blocks.
 class FewBlocks final : public BlockSource {
  public:
   explicit FewBlocks(int left) : left_(left) {}

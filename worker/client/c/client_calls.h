@@ -26,35 +26,35 @@
 
 namespace strata::client {
 
-// The rank's GPU as a program uses it that does not call CUDA itself: the stream that it computes
-// in, copies, memory. The device is taken into use by the first call that needs it.
+// The rank's GPU for a program that does not call CUDA itself: the stream that it computes in,
+// copies, memory. The first call that needs the device opens it.
 //
-// Threads: one at a time. Errors of all calls, besides: FailedPrecondition (the rank has no
-// device), those of the device.
+// Threads: one at a time. Further errors of all calls: FailedPrecondition (the rank has no device),
+// those of the device.
 class ProgramDevice {
  public:
   // `launch` outlives this.
   explicit ProgramDevice(const proto::Launch& launch) : launch_(launch) {}
 
-  // The device's number; -1: the job wants none.
+  // The device's number; -1: the job uses none.
   int32_t index() const;
 
   // See strata_compute_in.
   absl::Status ComputeIn(void* cuda_stream, ClientDevices& devices);
   // The stream that copies are made in.
   absl::StatusOr<void*> StreamInUse();
-  // See strata_copy. Errors, besides: InvalidArgument (`ready_in` is no stream of the device).
+  // See strata_copy. Further errors: InvalidArgument (`ready_in` is not a stream of the device).
   absl::Status Copy(void* to, const void* from, size_t bytes, void* ready_in);
-  // Returns memory that lives as long as this.
+  // Returns memory that lives as long as this object.
   absl::StatusOr<void*> Allocate(size_t bytes);
 
  private:
-  // Takes the device into use, and makes a stream of it.
+  // Opens the device, and creates a stream.
   absl::Status Open();
   device::Stream& InUse() const { return adopted_ != nullptr ? *adopted_ : *own_; }
 
   const proto::Launch& launch_;
-  std::shared_ptr<device::Device> device_;  // null: not in use yet
+  std::shared_ptr<device::Device> device_;  // null: not open yet
   std::unique_ptr<device::Stream> own_;
   std::unique_ptr<device::Stream> adopted_;  // the program's; null: none
   std::unique_ptr<device::Event> ready_;
@@ -63,7 +63,7 @@ class ProgramDevice {
 
 }  // namespace strata::client
 
-// A client as C has it.
+// The client behind the C API.
 struct strata_client {
   ~strata_client() {
     if (client != nullptr) device->ComputeIn(nullptr, client->devices()).IgnoreError();
@@ -75,7 +75,7 @@ struct strata_client {
       std::make_unique<strata::client::ProgramDevice>(launch);
   std::string job_json;
   std::vector<std::pair<std::string, uint64_t>> tensors;  // name, elements
-  strata::Bytes state;                                    // that strata_read_state gave
+  strata::Bytes state;                                    // returned by strata_read_state
   pid_t process = getpid();
   std::atomic<bool> busy{false};
   bool has_started = false;
@@ -85,8 +85,8 @@ struct strata_client {
 
 namespace strata::client {
 
-// Returns a struct of the C ABI as this library knows it: the fields that the caller's has, by its
-// `size`, which is the first one; zeros for those that were added since.
+// Returns a struct of the C ABI in this library's version: the fields that the caller's has, by its
+// `size`, which is the first field; zeros for those added since.
 template <typename Struct>
 Struct Sized(const Struct& from) {
   Struct full = {};
@@ -94,7 +94,7 @@ Struct Sized(const Struct& from) {
   return full;
 }
 
-// Writes such a struct to the caller's, as far as its `size` says that it goes.
+// Writes such a struct to the caller's, up to the caller's `size`.
 template <typename Struct>
 void WriteSized(Struct from, Struct* to) {
   from.size = to->size;
@@ -106,7 +106,7 @@ std::string& ErrorText();
 // Returns the code of a status, and remembers the text of an error.
 strata_code Take(const absl::Status& status);
 
-// Runs one call of the client, of which no other is under way.
+// Runs one call of the client; no other may be running.
 template <typename Call>
 strata_code Run(strata_client* client, const char* name, const Call& call) {
   if (client == nullptr) {

@@ -7,12 +7,12 @@
 
 namespace strata::client {
 
-// Writes as many `values` times `scale` to `to`. Errors: InvalidArgument: no such dtype, or the
-// first value that is NaN, infinite or too large for fp32, by its index; `to` holds nothing in
-// particular then.
+// Writes `values` times `scale` to `to`, one per element. Errors, after which `to` is unspecified:
+// InvalidArgument: no such dtype, or, by its index, the first value that is NaN, infinite or too
+// large for fp32.
 absl::Status ToFloats(const void* values, strata_dtype dtype, double scale, absl::Span<float> to);
-// Writes `from` to as many values, rounded to nearest, ties to even, infinite where a
-// value is too large. Errors: InvalidArgument: no such dtype.
+// Writes `from` in the given type, rounded to nearest, ties to even, infinite if a value is too
+// large. Errors: InvalidArgument: no such dtype.
 absl::Status FromFloats(absl::Span<const float> from, strata_dtype dtype, void* to);
 
 }  // namespace strata::client

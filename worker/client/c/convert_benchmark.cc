@@ -1,6 +1,6 @@
-// How fast tensors of a program become gradients, and weights its tensors: GB of fp32 a second,
-// beside memcpy of as many fp32. Results are held against a plain loop first.
-// usage: convert_benchmark [--mib N]
+// Measures how fast a program's tensors become gradients, and weights its tensors: GB of fp32 per
+// second, beside memcpy of the same fp32 size. Results are compared with a plain loop first. usage:
+// convert_benchmark [--mib N]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ size_t SizeOf(strata_dtype dtype) {
   return dtype == STRATA_FLOAT64 ? 8 : dtype == STRATA_FLOAT32 ? 4 : 2;
 }
 
-// The median of some rounds, in GB of fp32 a second.
+// Returns the median of several rounds, in GB of fp32 per second.
 double Measure(size_t elements, const std::function<void()>& call) {
   std::vector<double> seconds;
   for (int i = 0; i < kRounds; ++i) {

@@ -48,7 +48,7 @@ TEST(Convert, Fp32BecomesEveryType) {
   EXPECT_EQ(brains, (std::vector<uint16_t>{0x3f80, 0xc020, 0}));
 }
 
-// All values of the 16-bit types are fp32, too; between two of them the even one is nearest.
+// All values of the 16-bit types are exact in fp32; between two of them the even one is nearest.
 TEST(Convert, HalvesAndBrainsComeBackAndRoundToNearest) {
   for (const strata_dtype dtype : {STRATA_FLOAT16, STRATA_BFLOAT16}) {
     const uint32_t infinite = dtype == STRATA_FLOAT16 ? 0x7c00 : 0x7f80;
@@ -63,7 +63,7 @@ TEST(Convert, HalvesAndBrainsComeBackAndRoundToNearest) {
       ASSERT_EQ(ToFloats(pair, dtype, -1, absl::MakeSpan(values)), absl::OkStatus());
       const float middle = values[0] / 2 + values[1] / 2;
       ASSERT_EQ(FromFloats(absl::MakeConstSpan(&middle, 1), dtype, back), absl::OkStatus());
-      // A tie that fp32 itself has rounded away is none.
+      // A tie that fp32 has already rounded away is not one.
       if (middle != values[0] && middle != values[1]) {
         ASSERT_EQ(back[0], 0x8000 | (bits % 2 == 0 ? bits : bits + 1)) << bits;
       }
@@ -75,7 +75,7 @@ TEST(Convert, HalvesAndBrainsComeBackAndRoundToNearest) {
   }
 }
 
-// Whole vectors, what lies before and after them, and what is written past the caches.
+// Whole vectors, their unaligned heads and tails, and non-temporal stores.
 TEST(Convert, EveryElementIsThatOfAPlainLoopWhereverItLies) {
   const size_t far = (size_t{9} << 20) / sizeof(uint16_t);
   for (const size_t n : {size_t{1}, size_t{31}, size_t{67}, far}) {

@@ -32,7 +32,7 @@ void OnExit(int status, void* argument) {
 }  // namespace
 
 void AtGoodExit(std::function<absl::Status()> call) {
-  // Outlives all destructors of static objects: it is used among them.
+  // Outlives all destructors of static objects, because it is used among them.
   static GoodExit* const good = [] {
     auto* const made = std::make_unique<GoodExit>().release();
     on_exit(OnExit, made);
@@ -44,11 +44,11 @@ void AtGoodExit(std::function<absl::Status()> call) {
 
 namespace {
 
-// Each list that was ever set stays, for a fault on another thread may be reading it.
+// Old lists are never freed, because a fault on another thread may be reading one.
 std::atomic<const std::vector<GuardedRange>*> guarded{nullptr};
 struct sigaction former;
 
-// Only calls that a signal handler may make.
+// Uses only calls that a signal handler may make.
 void Print(const char* text) {
   const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(written);
@@ -63,7 +63,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
     if (address < begin || address >= begin + range.bytes) continue;
     Print("strata: the program wrote to \"");
     Print(range.name.c_str());
-    // A write of one rank belongs to no step, so that nobody could say when others see it.
+    // A write by one rank belongs to no step, so it is undefined when others see it.
     Print(
         "\", whose weights are the job's: they change by gradients alone; set weights before"
         " training starts, or have the optimizer on the ranks\n");
@@ -73,7 +73,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
     former.sa_sigaction(signal, info, context);
     return;
   }
-  // The instruction is tried again, and ends the process as it would have.
+  // The instruction is executed again, and ends the process as it would have.
   struct sigaction original = former;
   if (original.sa_handler == SIG_IGN) original.sa_handler = SIG_DFL;
   sigaction(signal, &original, nullptr);

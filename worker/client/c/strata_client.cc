@@ -86,7 +86,7 @@ absl::Status ExpectTensor(const strata_client& client, int32_t tensor, const cha
   return absl::InvalidArgumentError(absl::StrCat(name, ": no tensor ", tensor));
 }
 
-// True if the host may touch the tensors.
+// Checks that the host may access the tensors.
 absl::Status ExpectOnHost(strata_client* client, const char* name) {
   if (client->client->devices().device() == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -122,7 +122,7 @@ absl::Status ReadWeights(strata_client* client, int32_t tensor, void* to, strata
   return strata::client::FromFloats(client->client->Weights(tensor), dtype, to);
 }
 
-// True if the job has begun, and so has its nodes, and the caller has room for the answer.
+// Checks that the job and its nodes have started, and that the caller has room for the answer.
 absl::Status ExpectStarted(const strata_client& client, const void* answer, const char* name) {
   if (answer == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, ": ranks: is null"));
   if (client.has_started) return absl::OkStatus();
@@ -157,10 +157,10 @@ void strata_close(strata_client* client) {
   if (client == nullptr) return;
   if (client->guards_weights) strata::client::GuardWrites({});
   if (client->finishes_at_exit) strata::client::AtGoodExit(nullptr);
-  // Another thread is in a call, and the process about to end: what it uses stays.
+  // Another thread is in a call, and the process is about to exit: what that uses must stay.
   if (client->busy.exchange(true)) return;
   const std::unique_ptr<strata_client> owned(client);
-  // The parent's connections are not this process's to end with a message, nor is its device.
+  // The parent's connections and device are not this process's to close.
   if (owned->process == getpid()) return;
   static_cast<void>(owned->client.release());
   static_cast<void>(owned->device.release());
@@ -330,7 +330,8 @@ strata_code strata_keep_weights(strata_client* client) {
 strata_code strata_finish_at_exit(strata_client* client) {
   return Run(client, "strata_finish_at_exit", [&] {
     client->client->OnWait(nullptr);
-    // Without strata_finish, which keeps an error's text where a process at its end has it no more.
+    // Not through strata_finish, which keeps an error's text; a process at its exit may no longer
+    // have that.
     strata::client::AtGoodExit([client] {
       return client->busy ? absl::FailedPreconditionError("another thread is in a call of the job")
                           : client->client->Finish();
@@ -386,7 +387,7 @@ strata_code strata_send_state(strata_client* client, uint64_t step, const strata
 }
 
 void strata_fail(strata_client* client, const char* reason) {
-  // Also while another thread is in a call, which may be waiting for ever: it only sends.
+  // Even while another thread is in a call, which may wait forever: this only sends.
   if (client != nullptr && client->process == getpid()) client->client->Fail(reason);
 }
 

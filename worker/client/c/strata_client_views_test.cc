@@ -19,7 +19,7 @@
 namespace strata::client {
 namespace {
 
-// Of a rank that joins at step 3. Once `leaves_at` is there, its node is to leave at that step.
+// The link of a rank that joins at step 3. Once `leaves_at` is set, its node leaves at that step.
 class ChangingLink final : public RankLink {
  public:
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override {
@@ -66,7 +66,7 @@ class ChangingLink final : public RankLink {
   std::vector<float> memory_;
 };
 
-// Rank 3, the second one of node 1: nodes 0 and 2 have two ranks each, too, and node 2 never comes.
+// Rank 3, the second one of node 1; nodes 0 and 2 also have two ranks each, and node 2 never joins.
 class StrataClientViewsTest : public testing::Test {
  protected:
   StrataClientViewsTest() {
@@ -151,7 +151,7 @@ TEST_F(StrataClientViewsTest, AreThereFromTheStartOn) {
   EXPECT_EQ(strata_ranks_at_if_known(&client_, 3, &known, &ranks_), STRATA_STOPPED);
 }
 
-// A program that was built with a header whose struct ends earlier.
+// A program built with a header whose struct is shorter.
 TEST_F(StrataClientViewsTest, WriteNoFieldThatTheCallerDoesNotHave) {
   Start();
   ranks_ = {.size = offsetof(strata_step_ranks, rank_steps_before), .rank_steps_before = 77};

@@ -1,4 +1,5 @@
-// Compiled once per instruction set (foreach_target); others see only the dispatchers at the end.
+// Compiled once per instruction set (foreach_target); other files see only the dispatchers at the
+// end.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/client/c/vectors.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -29,7 +30,7 @@ HWY_INLINE T Load(const T* from) {
   return value;
 }
 
-// Writes n elements: `vector_at(i)` gives as many as D has lanes, `one_at(i)` a single one.
+// Writes n elements: `vector_at(i)` gives one vector of D's lanes, `one_at(i)` a single element.
 template <bool kFar, class D, class T, class VectorAt, class OneAt>
 HWY_INLINE void Fill(D d, T* to, size_t n, const VectorAt& vector_at, const OneAt& one_at) {
   const size_t lanes = hn::Lanes(d);
@@ -59,7 +60,7 @@ HWY_INLINE void FillNearOrFar(D d, T* to, size_t n, const VectorAt& vector_at,
   }
 }
 
-// The same, and whether all of them are finite: those whose exponent's bits are not all ones.
+// The same; also returns whether all of them are finite, i.e. no exponent has all bits set.
 template <class D, class VectorAt, class OneAt>
 HWY_INLINE bool FillFinite(D d, float* to, size_t n, const VectorAt& vector_at,
                            const OneAt& one_at) {

@@ -30,10 +30,10 @@ namespace {
 // Links wait in turns of up to 100 ms, or a few microseconds; the program's answer may take as
 // long.
 constexpr absl::Duration kBetweenQuestions = absl::Milliseconds(50);
-// For states on their way to the store when the job ends, or has failed: its daemon waits for the
-// processes a short time only then.
+// For states that are still being written when the job ends, or has failed: after a failure its
+// daemon waits for the processes only briefly.
 constexpr absl::Duration kLastStates = absl::Minutes(2), kLastStatesOfFailed = absl::Seconds(1);
-// A process makes fewer reports than 2 to this.
+// A process makes fewer reports than 2 to this power.
 constexpr int kReportsBits = 40;
 
 }  // namespace
@@ -50,7 +50,7 @@ ArenaClient::ArenaClient(proto::Launch launch, std::shared_ptr<AgentChannel> age
   if (link_ != nullptr) link_->AskInWaits([this] { return AskProgram(); });
 }
 
-// Of a job that fails, too, the trace is worth a look.
+// The trace of a failed job is useful, too.
 ArenaClient::~ArenaClient() { SendTrace(); }
 
 void ArenaClient::SendTrace() {
@@ -248,7 +248,7 @@ absl::Status ArenaClient::Await(ChunkId chunk) {
   const absl::Time begin = trace_->Now();
   absl::Status status = ReportFailure(link_->AwaitWeights(chunk, step_));
   const absl::Time end = trace_->Now();
-  // Most chunks are there.
+  // Most chunks have landed already.
   if (end - begin >= absl::Microseconds(1)) {
     trace_->Note(proto::TraceEvent::WAIT, chunk, step_, begin, end);
   }
@@ -261,7 +261,7 @@ absl::Status ArenaClient::Fetch(int tensor) {
   {
     Stopwatch watch(&waited_, &clock_);
     const uint32_t last = book_->LastChunk(tensor).value();
-    // Downwards: the chunks of the first layers, which lie last, are answered first.
+    // Downwards: the chunks of the first layers, which are last, are answered first.
     for (uint32_t c = last + 1; c-- > book_->FirstChunk(tensor).value();) {
       if (absl::Status status = Await(ChunkId(c)); !status.ok()) return status;
     }
@@ -310,7 +310,7 @@ absl::Status ArenaClient::Publish(int tensor) {
     if (!status.ok()) return status;
   }
   if (marks_absent_ && access_.device() == nullptr) {
-    // A gradient that is there has no -0.0.
+    // A published gradient has no -0.0.
     for (float& x : view_.gradients.subspan(entry.offset, entry.count)) x += 0.0f;
   }
   return PublishFetched(tensor);
@@ -341,7 +341,7 @@ absl::Status ArenaClient::FinishStep() {
   return absl::OkStatus();
 }
 
-// In turns, so that the program can end it; once a step, also where it did.
+// In short sleeps, so that the program can interrupt it; once a step, even if interrupted.
 absl::Status ArenaClient::Straggle() {
   if (std::exchange(straggled_, true)) return absl::OkStatus();
   const absl::Time now = absl::Now();
@@ -473,7 +473,7 @@ bool MayBeInName(char c) {
          kOtherCharacters.find(c) != absl::string_view::npos;
 }
 
-// Returns the first bytes of UTF-8 text; no character is cut in two.
+// Returns the first bytes of UTF-8 text, without splitting a character.
 std::string Start(const std::string& text, size_t bytes_max) {
   size_t end = std::min(text.size(), bytes_max);
   while (end > 0 && end < text.size() && (text[end] & 0xc0) == 0x80) --end;

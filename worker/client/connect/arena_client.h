@@ -30,16 +30,16 @@
 
 namespace strata::client {
 
-// How a rank's arenas are written to and read from: by the host's own instructions or, where they
-// lie on a device, through a stream.
+// Reads and writes a rank's arenas: by the host itself or, if they are on a device, through a
+// stream.
 //
 // Threads: one.
 class ArenaAccess {
  public:
-  // Says that they lie on `device` from now on. Errors: Device::NewStream's.
+  // The arenas are on `device` from now on. Errors: Device::NewStream's.
   absl::Status MoveTo(std::shared_ptr<device::Device> device);
-  // Queues work in `stream` from now on, which outlives the next call of this: it is not done when
-  // a call returns. Null: it is. REQUIRES: MoveTo, or null.
+  // Queues work in `stream`, which outlives the next call of this; calls then return before it is
+  // done. Null: calls complete it. REQUIRES: MoveTo, or null.
   void QueueIn(device::Stream* stream) {
     STRATA_REQUIRE(stream == nullptr || device_ != nullptr);
     stream_ = stream;
@@ -48,12 +48,12 @@ class ArenaAccess {
   device::Device* device() const { return device_.get(); }
   device::Stream* stream() const { return stream_; }
 
-  // One of the two may be memory of the host in any case.
+  // One of the two may always be host memory.
   absl::Status Copy(float* to, const float* from, size_t count);
   absl::Status Clear(absl::Span<float> values);
-  // Writes -0.0, which says that there is no gradient: see JobRecord.marks_absent.
+  // Writes -0.0, the mark of an absent gradient: see JobRecord.marks_absent.
   absl::Status FillAbsent(absl::Span<float> values);
-  // Blocks until what was queued is done.
+  // Blocks until all queued work is done.
   absl::Status Settle();
 
  private:
@@ -63,17 +63,17 @@ class ArenaAccess {
   std::shared_ptr<device::Device> device_;  // null: the host's memory
   std::unique_ptr<device::Stream> own_;     // with device_
   device::Stream* stream_ = nullptr;
-  std::vector<float> absent_;  // what FillAbsent copies to a device
+  std::vector<float> absent_;  // the source of FillAbsent on a device
 };
 
-// True if these may be a report's values. Errors: InvalidArgument naming the value.
+// Checks a report's values. Errors: InvalidArgument naming the value.
 absl::Status CheckValues(const std::map<std::string, double>& values);
 
-// Copies what the program says of a window of steps. What the client counts is its own to add.
+// Copies the program's report of a window of steps. The client adds its own counters.
 void CopyReport(const Report& report, proto::RankReport* out);
 
-// Client over any RankLink: keeps the order of calls, lays tensors into the arena, copies COPIED
-// ones, and turns tensors into chunks.
+// Client over any RankLink: enforces the order of calls, lays out tensors in the arena, copies
+// COPIED ones, and maps tensors to chunks.
 //
 // Threads: one. Calls out of order are FailedPrecondition and change nothing.
 class ArenaClient final : public Client, private ClientDevices, private ClientTrace {
@@ -135,32 +135,32 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
   absl::Status ExpectTensor(int tensor, const char* call) const;
   // The common part of BeginStep and BeginStepAt.
   absl::Status Begin(const char* call, uint32_t samples, float rate);
-  // Errors: FailedPrecondition: the program cannot have its tensors where the job has them.
+  // Errors: FailedPrecondition: the program does not support tensors where the job has them.
   absl::Status CheckPlace();
-  // Tells the daemon why this rank fails, if `status` is an error of its own: Unavailable is the
-  // failure of others, Cancelled the program's wish. What is on its way to the store is waited for
-  // a moment then. Returns `status`.
+  // Reports to the daemon why this rank fails, if `status` is an error of its own: Unavailable is
+  // the failure of others, Cancelled the program's wish. Briefly waits for pending writes to the
+  // store then. Returns `status`.
   absl::Status ReportFailure(absl::Status status);
   // A call that the program interrupted halfway leaves the link unusable.
   absl::Status BrokenIfInterrupted(absl::Status status);
   // Asks the program, unless it was asked a moment ago.
   absl::Status AskProgram();
-  // Waits for the tensor's chunks and brings a COPIED one's weights to the caller, once a step.
+  // Waits for the tensor's chunks and copies a COPIED one's weights to the caller, once a step.
   absl::Status Fetch(int tensor);
   absl::Status Await(ChunkId chunk);
   // The step's forward pass begins with its first wait, unless it has begun.
   void BeginForward() {
     if (trace_ && forward_at_ == absl::InfinitePast()) forward_at_ = trace_->Now();
   }
-  // Stands still as the job says (debug.delays).
+  // Sleeps as the job says (debug.delays).
   absl::Status Straggle();
-  // Notes the step in the trace, which wants it.
+  // Records the step in the trace, if it is traced.
   void NoteStep();
-  // Sends all that the trace has.
+  // Sends all recorded events.
   void SendTrace();
   absl::Status PublishFetched(int tensor);
   absl::Status CopyWeightsOut(int tensor);
-  // Moves to the arenas that the link has on a device, if it has.
+  // Moves to the link's arenas on a device, if it has any.
   absl::Status MoveToDevice();
 
   const proto::Launch launch_;
@@ -169,37 +169,37 @@ class ArenaClient final : public Client, private ClientDevices, private ClientTr
 
   Phase phase_ = Phase::kRegistering;
   bool accepts_device_ = false;
-  std::function<bool()> interrupted_;  // null: nobody is asked
+  std::function<bool()> interrupted_;  // null: never
   absl::Time ask_next_ = absl::InfinitePast();
   TensorSet tensors_;
   ArenaView view_;
   ArenaAccess access_;
-  std::vector<float> read_;  // a device's weights
+  std::vector<float> read_;  // host copy of a device's weights
   RunFacts run_;
   std::optional<StepBook> book_;
   std::vector<bool> fetched_;      // by tensor, for step_
   std::vector<ChunkId> complete_;  // scratch
-  uint64_t step_ = 0;              // the step in hand or the next one
+  uint64_t step_ = 0;              // the current step or the next one
   RankViews views_;
   // Samples of all ranks in all steps. Assumes that other ranks have as many as this one, and that
   // steps before this process had as many as its first one.
   uint64_t samples_ = 0;
-  bool says_rates_ = false;  // the program, in each step
+  bool says_rates_ = false;  // the program gives rates, in each step
   bool marks_absent_ = false;
   uint32_t samples_due_ = 0;  // in each step; 0: any number
-  float rate_ = 0;            // of the newest step, where it does
+  float rate_ = 0;            // of the newest step, if given
   StepClock clock_;
   RankCheckpoints checkpoints_;
-  bool straggled_ = false;                 // in the step in hand
+  bool straggled_ = false;                 // in the current step
   uint64_t reports_ = 0;                   // of this process
   absl::Duration waited_;                  // since the last report
   absl::Duration waited_before_;           // until then
   const std::unique_ptr<TraceLog> trace_;  // null: the job wants none
-  // When the passes of step_ began, where there is a trace; else InfinitePast.
+  // When the passes of step_ began, if there is a trace; otherwise InfinitePast.
   absl::Time forward_at_ = absl::InfinitePast(), backward_at_ = absl::InfinitePast();
 };
 
-// Client::Connect, of a launch that has been read. Errors: as its, but those of the file.
+// Client::Connect with a launch that has been read. Errors: as there, except those of the file.
 absl::StatusOr<std::unique_ptr<Client>> ConnectTo(const proto::Launch& launch);
 
 }  // namespace strata::client

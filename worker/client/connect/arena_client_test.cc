@@ -38,7 +38,7 @@ TEST(ArenaClientTest, AProgramThatDoesNotKnowOfDevicesIsToldSoBeforeItCrashes) {
                                           "arena, has not called devices().Accept()"));
 }
 
-// With which nothing goes well.
+// A link whose calls all fail.
 class FailingLink final : public RankLink {
  public:
   explicit FailingLink(absl::Status why) : why_(std::move(why)) {}
@@ -55,7 +55,7 @@ class FailingLink final : public RankLink {
   const absl::Status why_;
 };
 
-// What the worker daemon is told where the link says so.
+// Returns what the worker daemon is told after this error of the link.
 std::string SaidOf(const absl::Status& why) {
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
@@ -75,7 +75,7 @@ TEST(ArenaClientTest, WhatGoesWrongWithTheRankItselfIsSaidAndWhatOthersDoIsNot) 
   EXPECT_EQ(SaidOf(absl::UnavailableError("rank 1 is gone")), "nothing");
 }
 
-// Whose waits all end only when the program no longer wants them.
+// A link whose waits all end only when the program no longer wants them.
 class WaitingLink final : public RankLink {
  public:
   void AskInWaits(device::StillWanted still_wanted) override { asks_ = std::move(still_wanted); }
@@ -115,7 +115,7 @@ class WaitingLink final : public RankLink {
   std::vector<float> memory_;
 };
 
-// The link of a job that continues with step 6. Notes the step of each call.
+// The link of a job that resumes at step 6. Records the step of each call.
 class ResumedLink final : public RankLink {
  public:
   absl::StatusOr<ArenaView> Allocate(const proto::Layout& layout) override {
@@ -398,7 +398,7 @@ TEST(ReportValues, AStateIsCopiedWithLongTextsCut) {
   EXPECT_FALSE(copied.has_state());
 }
 
-// The link of a rank that has heard of some changes while it waited for the others to end.
+// The link of a rank that has learned of some changes while it waited for the others to end.
 class LateLink final : public RankLink {
  public:
   absl::StatusOr<ArenaView> Allocate(const proto::Layout&) override { return ArenaView(); }

@@ -15,8 +15,7 @@ namespace strata::mpi {
 // The part of MPI that a rank needs. Every rank makes the same calls in the same order, except Post
 // and Take.
 //
-// Threads: one. Errors are Unavailable and name the call; nothing works after
-// one.
+// Threads: one. Errors are Unavailable and name the call; nothing works after one.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -24,35 +23,34 @@ class Collective {
   virtual uint32_t rank() const = 0;
   virtual uint32_t ranks() const = 0;
 
-  // Begins to add `values` over all ranks, in place; they are not to be touched
-  // until that is done. Returns the sum's number.
+  // Starts to sum `values` over all ranks, in place; the caller must not touch them until that is
+  // done. Returns the sum's number.
   virtual absl::StatusOr<uint64_t> StartSum(absl::Span<float> values) = 0;
-  // True if a sum is done, without waiting; moves all of them on.
+  // Returns whether a sum is done, without waiting; makes progress on all of them.
   virtual absl::StatusOr<bool> IsDone(uint64_t sum) = 0;
   // Blocks until it is done; forgets it.
   virtual absl::Status Wait(uint64_t sum) = 0;
 
-  // Blocks: adds `values` over all ranks; takes the largest of each.
+  // Both block: sum `values` over all ranks; take the maximum of each.
   virtual absl::Status Sum(absl::Span<uint64_t> values) = 0;
   virtual absl::Status Max(absl::Span<uint64_t> values) = 0;
 
-  // A message to rank 0, which takes the next one that has come. Messages of
-  // one rank stay in order. Neither blocks. Rank 0 alone takes, and
-  // does not post.
+  // Post sends a message to rank 0; Take returns the next one received. Messages of one rank stay
+  // in order. Neither blocks. Only rank 0 takes, and it does not post.
   virtual absl::Status Post(const std::string& message) = 0;
   virtual absl::StatusOr<std::optional<std::string>> Take() = 0;
 
-  // Ends all ranks' processes, at once; the launcher says so.
+  // Ends all ranks' processes at once; the launcher reports it.
   virtual void Abort(int exit_status) = 0;
 };
 
 class Collective;
 
-// Changes whenever Collective does: program and plugin come from one build.
+// Changed whenever Collective changes: program and plugin must come from one build.
 inline constexpr char kPluginVersion[] = "1";
 inline constexpr char kPluginEntry[] = "StrataMpiStart";
 
-// Starts MPI; the caller owns what it returns. Null: `error` says why not.
+// Starts MPI; the caller owns the result. On failure returns null and sets `error`.
 using PluginEntry = Collective* (*)(const char* version, char* error, size_t error_size);
 
 }  // namespace strata::mpi

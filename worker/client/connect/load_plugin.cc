@@ -19,8 +19,7 @@ absl::StatusOr<std::unique_ptr<Collective>> LoadPlugin(const std::string& path) 
   } else if (!trusted.ok()) {
     return trusted;
   }
-  // MPI loads libraries of its own that look for its symbols among the global
-  // ones.
+  // MPI loads libraries of its own that look up its symbols among the global ones.
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     return absl::NotFoundError(absl::StrCat(

@@ -96,7 +96,7 @@ TEST(LocalClientTest, CopiedTensorsGiveTheSameBitsAsMappedOnes) {
   EXPECT_NE(finals[0][5], 0.05f);
 }
 
-// What a program does that learns how many samples a step has when its forward pass is over.
+// A program that knows its step's samples only after its forward pass.
 TEST(LocalClientTest, AStepMayBeginAfterItsWaitsAndSaysItsSamplesThen) {
   std::unique_ptr<Client> client = ConnectOrDie();
   std::vector<float> weights(2), gradients(2);
@@ -140,7 +140,7 @@ TEST(LocalClientTest, ARankWithOtherSamplesThanTheJobSaysIsRefused) {
   ASSERT_TRUE(client->BeginStep(8).ok());
   client->Gradients(0)[1] = 4.0f;
   ASSERT_TRUE(client->FinishStep().ok());
-  // What it did not publish is zero; what comes back is the mean alone.
+  // The unpublished gradient is zero; the result is just the mean.
   EXPECT_EQ(client->Weights(0)[1], 0.0f);
   ASSERT_TRUE(client->BeginStep(8).ok());
   client->Gradients(0)[1] = 4.0f;
@@ -149,7 +149,7 @@ TEST(LocalClientTest, ARankWithOtherSamplesThanTheJobSaysIsRefused) {
   EXPECT_EQ(client->Weights(0)[1], 0.5f);
 }
 
-// SGD with decay, at the rates that the program says.
+// SGD with decay, at the rates given by the program.
 TEST(LocalClientTest, AProgramNamesItsOptimizerAndTheRateOfEachStep) {
   std::unique_ptr<Client> client = ConnectOrDie(R"(
     record { job { name: "t" ranks: 1 epochs: 1 exchange: NONE program { path: "/p" } window: 4

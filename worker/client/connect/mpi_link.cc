@@ -48,8 +48,7 @@ absl::StatusOr<client::ArenaView> MpiLink::Allocate(const proto::Layout& layout)
   return client::ArenaView{absl::MakeSpan(weights_), absl::MakeSpan(gradients_)};
 }
 
-// The largest of a value and of its complement over all ranks are its own only
-// if all are equal.
+// The maxima of a value and of its complement over all ranks equal its own only if all are equal.
 absl::Status MpiLink::ExpectSame(const char* what, uint64_t value) {
   std::array<uint64_t, 2> largest = {value, ~value};
   if (absl::Status status = collective_->Max(absl::MakeSpan(largest)); !status.ok()) return status;
@@ -92,7 +91,7 @@ absl::Status MpiLink::BeginStep(uint64_t, uint32_t samples, float) {
 }
 
 absl::Status MpiLink::Push() {
-  // One test moves on all of MPI's.
+  // One test makes progress on all of MPI's operations.
   if (order_.empty()) return absl::OkStatus();
   return collective_->IsDone(under_way_[order_.back().value()]->sum).status();
 }

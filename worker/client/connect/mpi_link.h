@@ -17,17 +17,17 @@
 
 namespace strata::mpi {
 
-// How much of the exchange continued while the rank computed.
+// How much of the exchange overlapped with the rank's computation.
 struct Progress {
   uint64_t chunks = 0;            // that were summed
-  uint64_t done_before_wait = 0;  // of them, when the next forward first asked for their weights
+  uint64_t done_before_wait = 0;  // of these, done when the next forward first asked for their
+                                  // weights
   double waiting_s = 0;           // for the others
 };
 
-// exchange: MPI: a chunk's gradients are all-reduced from its publication on,
-// by MPI's non-blocking collective, and every rank applies the same update to
-// weights of its own when it needs them. MPI moves on what it has under way
-// only within calls to it; so each call of this looks after all.
+// exchange: MPI: a chunk's gradients are all-reduced from its publication on, by MPI's non-blocking
+// collective, and every rank applies the same update to weights of its own when it needs them. MPI
+// makes progress only within calls to it, so each call of this class tests all pending sums.
 //
 // The order of addition is MPI's. Ranks compare their final weights.
 //
@@ -36,13 +36,13 @@ class MpiLink final : public client::RankLink {
  public:
   // Handles the ranks' reports.
   struct Reporting {
-    // Once, in Start: what the ranks train. Its error ends this rank's.
+    // Called once, in Start, with what the ranks train. Its error ends this rank's.
     std::function<absl::Status(const client::JobFacts&, const proto::Layout&)> begin;
-    std::function<absl::Status()> move_on;  // now and then
+    std::function<absl::Status()> move_on;  // called now and then
   };
 
-  // All outlive it. REQUIRES: job defaults filled in, job.ranks as many as the
-  // collective's. `first_step`: that the job continues with, or 0.
+  // The arguments outlive it. REQUIRES: job defaults filled in, job.ranks equal to the collective's
+  // size. `first_step`: the step with which the job resumes, or 0.
   MpiLink(const proto::Job& job, uint64_t first_step, Collective* collective,
           const kernels::Kernels& kernels, Reporting reporting);
 
@@ -60,14 +60,14 @@ class MpiLink final : public client::RankLink {
   const Progress& progress() const { return progress_; }
 
  private:
-  // A chunk's sum that is under way, and the update that follows it.
+  // A chunk's pending sum, and the update that follows it.
   struct UnderWay {
     uint64_t sum = 0;
     numerics::Update update;
   };
 
   absl::Status ExpectSame(const char* what, uint64_t value);
-  // Moves on what is under way.
+  // Makes progress on pending sums.
   absl::Status Push();
   absl::Status Land(ChunkId chunk);
   absl::Status LandAll();
@@ -76,7 +76,7 @@ class MpiLink final : public client::RankLink {
   Collective* const collective_;
   const kernels::Kernels& kernels_;
   const Reporting reporting_;
-  ReadImages read_;  // null: the job starts again
+  ReadImages read_;  // null: the job starts from its first step
   numerics::UpdateRule rule_;
 
   proto::Layout layout_;
@@ -84,9 +84,9 @@ class MpiLink final : public client::RankLink {
   std::unique_ptr<ChunkMap> map_;
   std::vector<std::vector<OptimizerRun>> runs_;     // by chunk
   std::vector<std::optional<UnderWay>> under_way_;  // by chunk
-  std::vector<ChunkId> order_;                      // of those, oldest first
+  std::vector<ChunkId> order_;                      // pending chunks, oldest first
   client::RunFacts facts_;
-  uint64_t samples_ = 0;       // of all ranks, including the step in hand
+  uint64_t samples_ = 0;       // of all ranks, including the current step
   uint64_t step_samples_ = 0;  // of all ranks
   uint64_t bytes_ = 0;         // of chunks that were handed to MPI
   Progress progress_;

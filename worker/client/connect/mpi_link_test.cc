@@ -21,18 +21,18 @@
 
 namespace strata::mpi {
 
-// A collective for tests: the ranks are threads of one process. Adds in the order of ranks.
-// Wait and the blocking calls fail with Unavailable after Abort.
+// A collective for tests: the ranks are threads of one process. Adds in the order of ranks. Wait
+// and the blocking calls fail with Unavailable after Abort.
 class ThreadWorld {
  public:
   explicit ThreadWorld(uint32_t ranks) : ranks_(ranks), next_(ranks, 0) {}
 
-  // The collective of one rank, to be used on its thread. The world outlives it.
+  // Returns the collective of one rank, to be used on its thread. The world outlives it.
   std::unique_ptr<Collective> Join(uint32_t rank);
 
  private:
   friend class ThreadCollective;
-  // Collects the values that all ranks bring to one call.
+  // Collects all ranks' values for one call.
   template <typename T>
   struct Round {
     std::vector<absl::Span<T>> values;  // by rank
@@ -77,7 +77,7 @@ proto::Layout LayoutOf(const std::string& name) {
   return layout;
 }
 
-// What one rank does wrong; by default nothing.
+// A fault of one rank; by default none.
 struct Fault {
   uint32_t rank = UINT32_MAX;
   bool other_tensor = false, other_weights = false, nan = false, diverges = false;
@@ -161,7 +161,7 @@ TEST(MpiLink, EveryRankHasTheWeightsOfTheMeanGradientOverAllSamples) {
   }
 }
 
-// The rank at fault, or all where it cannot be told who it is.
+// Names the rank at fault, or all if that cannot be known.
 void ExpectFailure(const Fault& fault, const std::string& text) {
   bool said = false;
   for (const Ended& one : RunRanks(3, fault)) {

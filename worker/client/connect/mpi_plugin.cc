@@ -1,5 +1,4 @@
-// Collective over MPI, as a shared object that a program loads where MPI is
-// installed.
+// Collective over MPI, as a shared object that a program loads if MPI is installed.
 #include <mpi.h>
 
 #include <memory>

@@ -17,12 +17,13 @@
 namespace strata::client {
 namespace {
 
-// Between looks at whether the program still waits for its states to be written.
+// Interval of checks whether the program still waits for its states to be written.
 constexpr absl::Duration kTurn = absl::Milliseconds(50);
 
 StoreOpener OpenerOf(StoreOpener open, const std::stop_source& stop) {
   if (open != nullptr) return open;
-  // The program may change its environment later, on another thread than the one that opens.
+  // The program may change its environment later, on another thread than the one that opens the
+  // store.
   return [environment = OwnEnvironment(), token = stop.get_token()](const std::string& address) {
     return OpenStore(address, {.environment = environment, .stop = token});
   };
@@ -36,7 +37,7 @@ proto::Job Completed(proto::Job job, const JobFacts& facts) {
     if (auto parsed = ParseOptimizer(facts.optimizer); parsed.ok()) named = *std::move(parsed);
   }
   TakeProgramSamples(facts.samples_per_rank, named ? &*named : nullptr, &job);
-  // What does not fit has failed the job by now.
+  // An inconsistent combination has failed the job by now.
   TakeProgramOptimizer(named ? &*named : nullptr, facts.says_rates, &job).IgnoreError();
   return job;
 }
@@ -203,7 +204,7 @@ absl::StatusOr<std::vector<ChunkImage>> RankCheckpoints::ReadImages() {
 
 absl::Status RankCheckpoints::Refuse(const absl::Status& status) {
   const std::string text(status.message());
-  // Later checkpoints may have taken its place by now: the job is as well as before.
+  // Later checkpoints may have replaced it by now: the job itself is fine.
   if (trains_) return absl::FailedPreconditionError(text);
   if (IsDamage(status)) {
     agent_.SendDamaged(text);

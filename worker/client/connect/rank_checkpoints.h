@@ -30,35 +30,36 @@
 
 namespace strata::client {
 
-// Returns the job with what its program has said at the start: the optimizer, by which steps make
-// clocks, and samples. REQUIRES: the coordinator has taken what was said.
+// Returns the job with what its program said at the start: the optimizer, which steps make clocks,
+// and samples. REQUIRES: the coordinator has accepted that.
 proto::Job Completed(proto::Job job, const JobFacts& facts);
 
-// Writes what one rank has to give to its job's checkpoints on a thread of its own, which tells the
-// worker daemon of each object, and reads what the job resumes from: the program's state and, where
-// ranks alone have the weights, those.
+// Writes one rank's part of its job's checkpoints on a thread of its own, which reports each object
+// to the worker daemon. Reads what the job resumes from: the program's state and, if only ranks
+// have the weights, these.
 //
 // Threads: one, the client's.
 class RankCheckpoints final : public ClientCheckpoints {
  public:
-  // `link`, which does this rank's steps, resumes from the weights that the job resumes from, where
-  // ranks alone have them; null: it is no such job's. `open` opens the job's store; null:
-  // OpenStore, with this process's environment. All outlive it.
+  // `link`, which makes this rank's steps, resumes from the checkpoint's weights if only ranks have
+  // them; null: another kind of job. `open` opens the job's store; null: OpenStore, with this
+  // process's environment. The arguments outlive it.
   RankCheckpoints(const proto::Launch& launch, AgentChannel* agent, RankLink* link,
                   StoreOpener open = nullptr);
-  ~RankCheckpoints() override;  // leaves what is queued unwritten
+  ~RankCheckpoints() override;  // abandons queued writes
 
   bool due() const override { return is_due_; }
   absl::Status Give(std::string state) override;
   absl::StatusOr<Bytes> Read(uint32_t rank) override;
 
-  // Training begins, after the facts were given, with this step.
+  // Training begins with this step; called after the facts are known.
   void Begin(const JobFacts& facts, uint64_t first_step);
-  // So many steps have been made, those before the first one among them. Errors: the link's.
+  // `steps` steps have been made, including those before the first one. Errors: the link's.
   absl::Status AtStep(uint64_t steps);
-  // The next step begins, or none does any more: what is due and was not given fails.
+  // The next step begins, or none does any more: state that is due and was not given fails its
+  // checkpoint.
   void PassOn();
-  // No state comes any more: waits until all are written, or for `timeout`, and asks `still_wanted`
+  // No more states come: waits until all are written, or for `timeout`, and calls `still_wanted`
   // meanwhile, whose error it returns.
   absl::Status Finish(absl::Duration timeout, const std::function<absl::Status()>& still_wanted);
 
@@ -66,12 +67,12 @@ class RankCheckpoints final : public ClientCheckpoints {
   absl::StatusOr<Bytes> ReadState(uint32_t rank);
   absl::StatusOr<std::vector<ChunkImage>> ReadWeights();
   absl::StatusOr<std::vector<ChunkImage>> ReadImages();
-  // An object that the job resumes from.
+  // Reads an object that the job resumes from.
   absl::StatusOr<ResumeObject> ReadObject(uint32_t index);
-  // Says to the daemon what has kept the job from going on, and returns the error for the program.
+  // Reports to the daemon why the job cannot resume, and returns the error for the program.
   absl::Status Refuse(const absl::Status& status);
 
-  // True if this rank can hold one more part of the kind; else it reports that.
+  // Returns whether this rank can hold one more part of the kind; reports it otherwise.
   bool IsDue(PartKind kind);
   void Hold(PartKind kind);
   void Write(PartKind kind, std::string problem, std::function<ImageFile()> make);
@@ -82,17 +83,17 @@ class RankCheckpoints final : public ClientCheckpoints {
   std::stop_source stop_;  // ends waits for the store
   const StoreOpener open_;
   uint64_t first_step_ = 0;
-  uint64_t every_ = 0;  // steps; 0: this rank gives nothing
+  uint64_t every_ = 0;  // steps between states; 0: this rank gives none
   bool keeps_state_ = false, keeps_weights_ = false;
   uint64_t steps_per_clock_ = 1;
-  uint64_t clock_ = 0;  // of the newest checkpoint that was due
+  uint64_t clock_ = 0;  // of the newest due checkpoint
   bool is_due_ = false;
   bool trains_ = false;  // a step has been made
 
   absl::Mutex mutex_;
   // Clocks whose parts are in memory.
   std::map<PartKind, std::set<uint64_t>> held_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<PartWriter> writer_;  // last: its thread ends first; null: none is needed
+  std::unique_ptr<PartWriter> writer_;  // last member: its thread ends first; null: not needed
 };
 
 }  // namespace strata::client

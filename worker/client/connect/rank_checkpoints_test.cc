@@ -23,7 +23,7 @@ namespace {
 
 absl::Status Wanted() { return absl::OkStatus(); }
 
-// A link that has the weights alone.
+// A link that alone has the weights.
 class FakeLink final : public RankLink {
  public:
   void GoOnFrom(ReadImages read) override { this->read = std::move(read); }
@@ -84,7 +84,7 @@ class RankCheckpointsTest : public ::testing::Test {
     EXPECT_TRUE(daemon_->Receive(&message, absl::Seconds(60)).ok());
     return message;
   }
-  // Goes on from the object that the part is of.
+  // Resumes from the part's object.
   void GoOnFrom(const proto::CheckpointPart& part) {
     proto::Resume* resume = launch_.mutable_record()->mutable_resume();
     resume->set_dir(dir_);
@@ -131,12 +131,12 @@ TEST_F(RankCheckpointsTest, AStateIsDueAfterEachNthStepAndIsReadAsItWasGiven) {
   const absl::StatusOr<Bytes> state = resumed->Read(1);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_EQ(TextOf(*state), std::string("a\0b", 3));
-  // That of rank 0 is another one's.
+  // Rank 0's state is another object.
   EXPECT_EQ(resumed->Read(0).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(Told().damaged().find("is of rank 1 at clock 3, not of rank 0 at 3"),
             std::string::npos);
   EXPECT_EQ(resumed->Read(2).status().code(), absl::StatusCode::kInvalidArgument);
-  // The step that it continues with has its checkpoint.
+  // The step at which it resumes has its checkpoint.
   Pass(3, 5, resumed.get());
   EXPECT_FALSE(resumed->due());
   ASSERT_EQ(resumed->AtStep(6), absl::OkStatus());
@@ -282,7 +282,7 @@ TEST_F(RankCheckpointsTest, WhereRanksAloneHaveTheWeightsRank0GivesThemAsShard0)
   ASSERT_EQ(images->size(), 1u);
   EXPECT_EQ((*images)[0].weights.samples, 9u);
   EXPECT_EQ((*images)[0].weights.weights.floats()[3], 4.0f);
-  // Of another clock, it is damage.
+  // If it is of another clock, it is damaged.
   launch_.mutable_record()->mutable_resume()->set_clock(6);
   EXPECT_EQ(link_.read().status().code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(Told().damaged().find("elements from 0 on are of clock 3, not 6"), std::string::npos);

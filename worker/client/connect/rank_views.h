@@ -13,7 +13,7 @@
 
 namespace strata::client {
 
-// The ranks of each step, as a rank's link learns them.
+// The ranks of each step, as the rank's link learns them.
 //
 // Threads: one.
 class RankViews final : public ClientViews {
@@ -21,16 +21,16 @@ class RankViews final : public ClientViews {
   // Both outlive it; `link` may be null until Begin.
   RankViews(const proto::Launch& launch, RankLink* link) : launch_(launch), link_(link) {}
 
-  // The link has started. Errors: InvalidArgument: its changes are not those of a job.
+  // The link has started. Errors: InvalidArgument: its changes are inconsistent.
   absl::Status Begin(const RunFacts& run);
 
   absl::StatusOr<StepRanks> At(uint64_t step) override;
   absl::StatusOr<std::optional<StepRanks>> AtIfKnown(uint64_t step) override;
-  // The rank has finished after so many steps. Who has died meanwhile (Job.on_loss) is not among
-  // those that would make the next one: they do what one of them does for all at the end. Errors:
-  // InvalidArgument: as of Begin.
+  // The rank has finished after `steps` steps. Ranks that have died meanwhile (Job.on_loss) do not
+  // count for the next step, whose ranks share the final work. Errors: InvalidArgument: as of
+  // Begin.
   absl::Status End(uint64_t steps);
-  // Returns the same where this rank makes the step. Errors: those of At; OutOfRange.
+  // Like At, for a step that this rank must make. Errors: those of At; OutOfRange.
   absl::StatusOr<StepRanks> Expect(uint64_t step);
 
  private:
@@ -39,7 +39,7 @@ class RankViews final : public ClientViews {
   const proto::Launch& launch_;
   RankLink* const link_;
   std::optional<Views> views_;     // of a job whose nodes may change
-  std::optional<uint64_t> ended_;  // where those that have died are left out: steps
+  std::optional<uint64_t> ended_;  // steps, if ranks that died are left out after them
 };
 
 }  // namespace strata::client

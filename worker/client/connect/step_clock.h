@@ -16,7 +16,7 @@ namespace strata::client {
 // Threads: one.
 class StepClock {
  public:
-  // Delays only ranks of programs: the trainer delays itself.
+  // Delays only ranks of programs: the built-in trainer delays itself.
   StepClock(const proto::Job& job, uint32_t node, uint32_t rank)
       : straggler_(job, node, rank), delays_(job.has_program()) {}
 
@@ -24,12 +24,12 @@ class StepClock {
   void AddWait(absl::Duration waited) { waited_ += waited; }
   // A measurement was reported between two steps.
   void EndMeasurement(absl::Time now);
-  // The step's computation is over. Returns how long the rank is to stand still now.
+  // The step's computation is over. Returns how long the rank must sleep now.
   absl::Duration EndComputation(uint64_t step, absl::Time now) const;
   // The next step begins.
   void EndStep(absl::Time now);
 
-  // Seconds from Begin on, without those of measurements; 0 before it.
+  // Seconds since Begin, without measurements; 0 before it.
   double TrainedSeconds(absl::Time now) const;
 
  private:

@@ -23,7 +23,7 @@ class TensorSet {
   };
 
   // Returns the tensor's index. Errors: InvalidArgument naming the tensor: no name, no elements, a
-  // multiplier that is negative or not finite, only one of the two pointers given.
+  // multiplier that is negative or not finite, only one of the two pointers.
   absl::StatusOr<int> Add(Tensor tensor);
 
   int size() const { return static_cast<int>(entries_.size()); }
@@ -37,8 +37,8 @@ class TensorSet {
   uint64_t elements_ = 0;
 };
 
-// Tells which chunks are complete within one step: a chunk is once every tensor that reaches into
-// it has been published.
+// Tracks which chunks are complete within one step: a chunk is once every tensor that overlaps it
+// has been published.
 class StepBook {
  public:
   StepBook(const TensorSet& tensors, const ChunkMap& map);
@@ -56,7 +56,7 @@ class StepBook {
     ChunkId first, last;
   };
   std::vector<Reach> reach_;       // by tensor
-  std::vector<uint32_t> tensors_;  // by chunk: how many reach into it
+  std::vector<uint32_t> tensors_;  // by chunk: number of tensors that overlap it
   std::vector<uint32_t> missing_;  // by chunk: of these, not yet published in this step
   std::vector<bool> published_;    // by tensor
 };

@@ -48,7 +48,7 @@ void CommunicatorWatch::Run() {
     status_ = found;
     looks_no_more_ = true;
   }
-  // After that: whom it lets go finds the cause.
+  // Only then: the callers that it releases look for the cause.
   if (!found.ok()) communicator_->Abort();
   while (absl::IsAborted(found)) {
     still_wanted_().IgnoreError();

@@ -21,17 +21,17 @@
 
 namespace strata::nccl {
 
-// The common part of this folder's two links, as a client sees it.
+// The common part of this folder's two links.
 
-// Says that from now on the client's arenas are those on the device.
+// Replaces the client's arenas by those on the device.
 inline void ShowArenas(const DeviceSteps& steps, client::RunFacts* run) {
   run->device = steps.device();
   run->weights = steps.weights_memory();
   run->gradients = steps.gradients_memory();
 }
 
-// The event that says when what was given to `stream` so far is done; null without a stream. It is
-// made once and kept in `event`.
+// Returns an event for the completion of `stream`'s work so far; null without a stream. It is made
+// once and kept in `event`.
 inline absl::StatusOr<const device::Event*> RecordIn(device::Stream* stream, device::Device* device,
                                                      std::unique_ptr<device::Event>* event) {
   if (stream == nullptr) return nullptr;
@@ -78,7 +78,7 @@ absl::StatusOr<client::ArenaView> NcclLink::Allocate(const proto::Layout& layout
 }
 
 absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) {
-  // All ranks are found to name the same by those that compare what they offer.
+  // Comparing what ranks offer ensures that all name the same optimizer.
   const absl::StatusOr<proto::Job> job = client::CompleteJob(launch_.record().job(), facts);
   if (!job.ok()) return job.status();
   if (DropsLost(*job)) {
@@ -91,7 +91,7 @@ absl::StatusOr<client::RunFacts> NcclLink::Start(const client::JobFacts& facts) 
       [this] { return aggregator_->AskProgram(); }, stops_ ? &*stops_ : nullptr);
   if (!steps.ok()) return steps.status();
   steps_ = *std::move(steps);
-  // The host's are no more to be read once the aggregator has answered.
+  // The host's arenas must not be read after the aggregator's answer.
   absl::Status status = absl::OkStatus();
   if (!facts.takes_first_weights || launch_.rank() == 0) {
     status = steps_->TakeWeightsFrom(view_.weights.data());
@@ -136,7 +136,7 @@ absl::Status NcclLink::Restore() {
   return steps_->TakeFrom(**image);
 }
 
-// With other weights on any rank, at least one finds that the sum is not its own times their
+// If any rank's weights differ, at least one finds that the sum is not its own value times their
 // number.
 absl::Status NcclLink::ExpectSameWeights(const char* which) {
   std::vector<float> weights(layout_.elements());
@@ -218,7 +218,7 @@ void NcclLink::Answer(const RingStops::Answer& answer) {
   stopped.set_is_over(answer.is_over);
   if (launch_.local_rank() == 0) {
     absl::StatusOr<std::string> id = device_->NewCommunicatorId();
-    // Without one the coordinator finds that its node cannot continue.
+    // Without an id the coordinator finds that its node cannot continue.
     if (!id.ok()) LogError("ring %d: %s", answer.number, std::string(id.status().message()));
     if (id.ok()) stopped.set_nccl_id(*std::move(id));
   }
@@ -272,7 +272,7 @@ absl::Status NcclLink::OrStopped(absl::Status error) {
 absl::Status NcclLink::EndTogether() {
   while (true) {
     absl::Status status = ExpectSameWeights("final weights");
-    // Where the ring was stopped before this rank knew it to be over, the next one says so.
+    // If the ring was stopped before this rank knew it to be over, the next one tells it.
     if (status.ok() && stops_ && !stops_->End()) status = stops_->Check();
     if (!absl::IsAborted(status)) return status;
     if (status = GoOn(); !status.ok() || is_over_) return status;

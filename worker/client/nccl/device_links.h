@@ -16,21 +16,21 @@
 
 namespace strata::nccl {
 
-// exchange: NCCL: ranks add up each chunk's gradients on their devices from its publication on, and
-// each applies the optimizer there to weights of its own. The node's aggregator joins them: it
-// compares what they train, brings rank 0's id to all, starts them, and tells those that wait when
-// the job is stopped or a peer is gone; it moves no data.
+// exchange: NCCL: ranks sum each chunk's gradients on their devices from its publication on, and
+// each applies the optimizer there to weights of its own. The node's aggregator connects them: it
+// compares what they train, distributes rank 0's id, starts them, and tells waiting ranks when the
+// job is stopped or a peer is gone; it moves no data.
 //
-// With on_loss: DROP the ranks that are left go from one communicator to the next as others die.
-// A call of the program meanwhile completes once all ranks have met again; AskInWaits does not ask
-// until then.
+// With on_loss: DROP the remaining ranks go from one communicator to the next as others die. A call
+// of the program meanwhile completes once all ranks have met again; AskInWaits is not called until
+// then.
 //
 // The order of addition is the library's. Ranks compare their first weights, unless they take rank
-// 0's, and their final ones; in each step what the program says of it.
+// 0's, and their final ones; and in each step the program's rate and samples.
 class NcclLink final : public client::RankLink {
  public:
-  // Takes the rank's device into use and waits for the aggregator to listen. Errors:
-  // worker::UseDevice's and client::AggregatorLink::Connect's.
+  // Opens the rank's device and waits for the aggregator to listen. Errors: those of
+  // worker::UseDevice and client::AggregatorLink::Connect.
   static absl::StatusOr<std::unique_ptr<NcclLink>> Connect(const proto::Launch& launch);
 
   void AskInWaits(device::StillWanted still_wanted) override {
@@ -61,46 +61,46 @@ class NcclLink final : public client::RankLink {
   NcclLink(const proto::Launch& launch, std::shared_ptr<device::Device> device,
            std::unique_ptr<client::AggregatorLink> aggregator);
 
-  // Meets the other ranks with the first weights.
+  // Connects to the other ranks with the first weights.
   absl::Status Begin(const client::JobFacts& facts, const client::RunFacts& run);
-  // Takes what the job resumes from, if it does.
+  // Loads what the job resumes from, if it does.
   absl::Status Restore();
-  // True if all ranks have the same weights on their devices. Errors: InvalidArgument.
+  // Checks that all ranks have the same weights on their devices. Errors: InvalidArgument.
   absl::Status ExpectSameWeights(const char* which);
 
-  // True while waiting for other ranks of the current ring makes sense. Threads: any.
+  // Ok while waiting for other ranks of the current ring makes sense. Threads: any.
   absl::Status StillWanted();
-  // Says where the rank has stopped.
+  // Reports where the rank has stopped.
   void Answer(const RingStops::Answer& answer);
-  // Makes the call again in the next ring, and so on, where the one in hand is stopped.
+  // Repeats the call in the next ring, as long as the current one gets stopped.
   absl::Status InRings(absl::FunctionRef<absl::Status()> call);
   absl::Status GoOn();
   absl::Status FormRing(const proto::RankRing& ring);
-  // A peer that dies may look like an error of the library's: returns Aborted if the ring is
-  // stopped for that.
+  // A peer's death may look like an error of the library: returns Aborted if the ring is stopped
+  // because of it.
   absl::Status OrStopped(absl::Status error);
-  // Finds the final weights to be the same on all ranks, after which none is needed any more.
+  // Checks that the final weights are the same on all ranks; after that no other rank is needed.
   absl::Status EndTogether();
 
   const proto::Launch launch_;
   const std::shared_ptr<device::Device> device_;
   const std::unique_ptr<client::AggregatorLink> aggregator_;
-  ReadImages read_;                 // null: the job begins anew
+  ReadImages read_;                 // null: the job starts from its first step
   std::optional<RingStops> stops_;  // with on_loss: DROP
   bool is_over_ = false;            // likewise: all ranks are known to have made all steps
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
-  client::ArenaView view_;  // of the host, until Start
+  client::ArenaView view_;  // on the host, until Start
   device::Stream* stream_ = nullptr;
-  std::unique_ptr<device::Event> ready_;  // in that stream
-  uint64_t landed_ = 0;                   // the step whose weights are shown to have landed
+  std::unique_ptr<device::Event> ready_;  // recorded in that stream
+  uint64_t landed_ = 0;                   // the step whose weights are shown as landed
 };
 
-// exchange: NONE with device: GPU: what NcclLink does, by one rank for itself. The same kernels,
-// rates and order of operations as client::LocalLink, so the same bits.
+// exchange: NONE with device: GPU: like NcclLink, for a single rank. It uses the same kernels,
+// rates and order of operations as client::LocalLink, so it gives the same bits.
 class AloneLink final : public client::RankLink {
  public:
-  // Takes the device into use. Errors: worker::UseDevice's.
+  // Opens the device. Errors: those of worker::UseDevice.
   static absl::StatusOr<std::unique_ptr<AloneLink>> Create(
       const proto::Launch& launch, std::shared_ptr<client::AgentChannel> agent);
 
@@ -130,12 +130,12 @@ class AloneLink final : public client::RankLink {
   const std::shared_ptr<device::Device> device_;
   const std::shared_ptr<client::AgentChannel> agent_;
   device::StillWanted still_wanted_;
-  ReadImages read_;  // null: the job starts again
+  ReadImages read_;  // null: the job starts from its first step
   std::unique_ptr<DeviceSteps> steps_;
   proto::Layout layout_;
-  std::vector<float> weights_, gradients_;  // of the host, until Start
+  std::vector<float> weights_, gradients_;  // on the host, until Start
   device::Stream* stream_ = nullptr;
-  std::unique_ptr<device::Event> ready_;  // in that stream
+  std::unique_ptr<device::Event> ready_;  // recorded in that stream
 };
 
 }  // namespace strata::nccl

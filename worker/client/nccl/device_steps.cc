@@ -18,11 +18,11 @@ namespace strata::nccl {
 
 namespace {
 
-// Kernels and most sums are done in less; a core is kept busy no longer.
+// Kernels and most sums take less; a core does not spin longer.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr absl::Duration kSleep = absl::Microseconds(50);
 
-// Where parts of the arena begin.
+// Rounds up to where the next part of the arena begins.
 uint64_t Rounded(uint64_t elements) { return (elements + 63) / 64 * 64; }
 
 }  // namespace
@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::Create(
   return steps;
 }
 
-// Memory is given back by the members' own order, when nothing uses it any more.
+// Members are destroyed in an order that frees memory when nothing uses it any more.
 DeviceSteps::~DeviceSteps() {
   watch_.reset();
   if (communicator_) communicator_->Abort();
@@ -191,7 +191,7 @@ absl::Status DeviceSteps::BeginStep(uint32_t samples, float rate) {
   ++begun_;
   if (communicator_ == nullptr) return absl::OkStatus();
   absl::Status status = OrCause(StartSum(samples, begun_, caller_waits_));
-  // The step is begun all the same: the next ring counts its samples.
+  // The step has begun all the same: the next ring counts its samples.
   return absl::IsAborted(status) ? absl::OkStatus() : status;
 }
 
@@ -209,7 +209,7 @@ absl::Status DeviceSteps::PublishAll(absl::Span<const ChunkId> chunks, uint64_t 
   if (ready != nullptr) {
     if (absl::Status status = stream_->Wait(*ready); !status.ok()) return status;
   }
-  // Later chunks find this rank's stream waiting for what they need already.
+  // What later chunks need is already in order before them in this rank's stream.
   for (const ChunkId chunk : chunks) chunks_[chunk.value()].published = true;
   return QueuePublished(step);
 }
@@ -232,7 +232,7 @@ absl::Status DeviceSteps::QueuePublished(uint64_t step) {
   return absl::OkStatus();
 }
 
-// A rank's own gradients are looked at before they are added, so that whose they were is known.
+// A rank's own gradients are checked before they are added, so that the rank at fault is known.
 absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
   Chunk& chunk = chunks_[id.value()];
   const uint64_t at = map_->OffsetOf(id);
@@ -262,7 +262,7 @@ absl::Status DeviceSteps::PublishOne(ChunkId id, uint64_t step) {
 }
 
 absl::Status DeviceSteps::Update(const Chunk& chunk, uint64_t at, uint64_t number) {
-  // Without samples the sum is 0, and so is a mean; other optimizers leave all as it is.
+  // Without samples the sum is 0, and so is a mean; other optimizers change nothing.
   if (step_samples_ == 0 && rule_.optimizer.kind != OptimizerKind::kMean) return absl::OkStatus();
   numerics::Update update = numerics::UpdateAt(rule_, samples_, number, {.said = rate_});
   update.gradient_scale =
@@ -285,7 +285,7 @@ absl::Status DeviceSteps::OrCause(absl::Status status) {
   if (absl::Status cause = watch_->status(); !cause.ok()) return cause;
   if (stops_ != nullptr) {
     if (absl::Status stopped = stops_->Check(); !stopped.ok()) return stopped;
-    // No peer's end has a device fail.
+    // A lost peer does not make a device fail.
     if (absl::IsInternal(status) && !device_->Health().ok()) return status;
   }
   return absl::IsInternal(status) ? watch_->FindCause(std::move(status)) : status;
@@ -295,7 +295,7 @@ absl::Status DeviceSteps::Await(const device::Event& event, bool asks_program) {
   const absl::Time begin = absl::Now();
   while (true) {
     const absl::StatusOr<bool> done = event.Done();
-    // Also what is done: it may have been let go.
+    // Even a completed one: the abort may have released it.
     if (absl::Status status = OrCause(done.status()); !status.ok()) return status;
     if (*done) return absl::OkStatus();
     if (absl::Now() <= begin + kSpin) continue;
@@ -343,7 +343,7 @@ absl::Status DeviceSteps::Finish() {
   if (trace_ != nullptr) trace_->Stop();
   if (communicator_ == nullptr) return absl::OkStatus();
   if (stops_ != nullptr) return EndRing();
-  watch_->Stop();  // what it looks at ends well now, if it has not aborted it
+  watch_->Stop();  // the watched work ends normally now, unless the watch has aborted it
   return OrCause(communicator_->Finish(caller_waits_));
 }
 
@@ -374,8 +374,8 @@ absl::Status DeviceSteps::Settle() {
   return reduced.ok() ? ApplySums() : reduced;
 }
 
-// The stream runs on with garbage where sums are aborted. That happens once the ring is known to be
-// stopped, so where it is not yet when the step counts as made, the sums were complete.
+// After an abort the stream continues with garbage. Aborts happen once the ring is known to be
+// stopped, so if it is not yet when the step counts as made, the sums were complete.
 absl::Status DeviceSteps::ApplySums() {
   if (absl::Status status = OrCause(communicator_->Error()); !status.ok()) return status;
   for (uint32_t c = 0; c < chunks_.size(); ++c) {
@@ -421,7 +421,7 @@ absl::Status DeviceSteps::GoOn(std::unique_ptr<device::Communicator> communicato
   return is_behind ? ApplySums() : BeginAgain();
 }
 
-// Ranks that have made the step, too, receive the bits that they have: wherever the broadcast is
+// Ranks that have also made the step receive the bits that they have: wherever the broadcast is
 // aborted, they still have the step's sums.
 absl::Status DeviceSteps::TakeSumsOf(uint32_t rank) {
   absl::Status status =
@@ -431,7 +431,7 @@ absl::Status DeviceSteps::TakeSumsOf(uint32_t rank) {
   return Await(*arrived_, /*asks_program=*/false);
 }
 
-// With what is published of the step that no rank has made.
+// With the published chunks of the step that no rank has made.
 absl::Status DeviceSteps::BeginAgain() {
   if (made_ == begun_) return absl::OkStatus();
   if (!counting_) samples_ -= step_samples_;
@@ -441,14 +441,13 @@ absl::Status DeviceSteps::BeginAgain() {
   return OrCause(StartSum(own_samples_, begun_, still_wanted_));
 }
 
-// All ranks have made all steps, so that none is needed any more: one that dies meanwhile takes
-// nothing along.
+// All ranks have made all steps, so none is needed any more: a death now does no harm.
 absl::Status DeviceSteps::EndRing() {
   absl::Status status = communicator_->Finish(caller_waits_);
   watch_->Stop();
   const bool is_left = stops_->is_stopped() || absl::IsAborted(watch_->status());
   if (is_left || absl::IsInternal(status)) return absl::OkStatus();
-  // Unless this has finished it, the watch has ended it, and knows why.
+  // Unless this call has finished it, the watch has ended it, and knows why.
   return absl::IsFailedPrecondition(status) ? OrCause(std::move(status)) : status;
 }
 
@@ -499,7 +498,8 @@ absl::Status RankSums::Start(device::Communicator* communicator, uint32_t ranks,
   return Queue(agreed_, &agreed, sizeof agreed / sizeof(uint64_t), communicator, wanted);
 }
 
-// Where one rank has another number, at least one finds that the sum is not its own times theirs.
+// If one rank has another number, at least one finds that the sum is not its own value times their
+// number.
 absl::StatusOr<uint64_t> RankSums::Sum() const {
   Agreed sums = {};
   std::memcpy(&sums, agreed_.on_host.get(), sizeof sums);

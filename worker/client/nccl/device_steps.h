@@ -24,44 +24,44 @@
 
 namespace strata::nccl {
 
-// Numbers that all ranks add up on their devices, each of them at the same place among its sums of
-// gradients, and then read on the host.
+// Numbers that all ranks sum on their devices, each at the same position among its gradient sums,
+// and then read on the host.
 //
 // Threads: one. Errors: those of device::Device and device::Communicator.
 class RankSums {
  public:
-  // One rank's contribution: a number to add, and values that must be the same on all ranks.
+  // One rank's contribution: a number to add, and values that must be equal on all ranks.
   struct Own {
     uint64_t value = 0;
-    uint64_t step = 0;  // that the rank begins, from 1; 0: it makes none any more
-    float rate = 0;     // of that step, where the program says rates
-    uint64_t made = 0;  // steps, for words
+    uint64_t step = 0;  // the step that the rank begins, from 1; 0: no more
+    float rate = 0;     // of that step, if the program gives rates
+    uint64_t made = 0;  // steps, for messages
   };
 
-  // `stream`, of the device, outlives this. `slots`: for StartEach, of as many ranks at most.
+  // `stream`, of the device, outlives this. `slots`: maximum number of ranks for StartEach.
   static absl::StatusOr<std::unique_ptr<RankSums>> Create(device::Device* device,
                                                           device::Stream* stream, uint32_t slots);
 
-  // Queues the sum, and what is compared.
+  // Queues the sum and the comparison.
   absl::Status Start(device::Communicator* communicator, uint32_t ranks, const Own& own,
                      const device::StillWanted& wanted);
-  // Complete once the newest sum is there.
+  // Completes with the newest sum.
   const device::Event& done() const { return *done_; }
-  // The sum of the values alone, once done. Errors: InvalidArgument: ranks differ in the rest.
+  // Returns the sum of the values, once done. Errors: InvalidArgument: ranks differ in the rest.
   absl::StatusOr<uint64_t> Sum() const;
 
-  // Queues that all ranks have each one's number, those of the others as those of this one, which
-  // is number `rank` of them. REQUIRES: ranks <= slots.
+  // Queues an exchange after which all ranks have each rank's number; this rank is number `rank`.
+  // REQUIRES: ranks <= slots.
   absl::Status StartEach(device::Communicator* communicator, uint32_t ranks, uint32_t rank,
                          uint64_t value, const device::StillWanted& wanted);
-  // They, by rank, once done.
+  // Returns the numbers by rank, once done.
   std::vector<uint64_t> Each() const;
 
   // Bytes allocated on the device.
   uint64_t device_bytes() const { return device_bytes_; }
 
  private:
-  // Numbers on the device and in pinned memory of the host, where copies end up.
+  // Numbers on the device, and in pinned host memory for copies.
   struct Words {
     device::Memory on_device, on_host;
   };
@@ -71,7 +71,7 @@ class RankSums {
 
   explicit RankSums(device::Stream* stream) : stream_(stream) {}
   absl::Status Allocate(device::Device* device, size_t bytes, const char* what, Words* words);
-  // Queues that the words become their sums over all ranks.
+  // Queues the sums of the words over all ranks, in place.
   absl::Status Queue(const Words& words, const void* own, size_t count,
                      device::Communicator* communicator, const device::StillWanted& wanted);
 
@@ -80,54 +80,53 @@ class RankSums {
   Words agreed_, each_;
   std::unique_ptr<device::Event> done_;
   uint32_t ranks_ = 1;
-  Own own_;  // of the sum under way
+  Own own_;  // of the pending sum
 };
 
-// A rank that keeps weights, gradients and the optimizer's state in memory of its device: what it
-// publishes of a chunk is looked at, added over all ranks, and applied, all of it queued at once in
-// a stream of this object's.
+// A rank that keeps weights, gradients and optimizer state in device memory: each published chunk
+// is checked, summed over all ranks, and applied, all queued at once in a stream of this object's.
 //
-// Chunks are queued in the arena's order, each once those before it are published: ranks need not
-// publish in the same order. How much of the exchange continues while the rank computes is up to
-// the device.
+// Chunks are queued in the arena's order, each once those before it are published, so ranks need
+// not publish in the same order. How much of the exchange overlaps with the rank's computation is
+// up to the device.
 //
-// With the samples of a step ranks compare what they are about to do: its number and the learning
-// rate that the program says.
+// Together with the samples of a step, ranks compare its number and the learning rate given by the
+// program.
 //
-// Where a sum cannot be completed any more, streams that wait for it are let go, and every call
-// from then on says why: what they compute with is nothing in particular.
+// If a sum cannot complete any more, streams that wait for it are released, and every call from
+// then on returns the reason: their results are meaningless.
 //
-// With RingStops it continues without ranks that die. Sums lie apart from gradients, and are
-// applied once the host has seen all of the step's: a rank has made a step, or still has its
-// gradients. Only then does it count the next step's samples, and adds up nothing of that step
-// before all have done so. Hence ranks are at most one step apart, and who is ahead has the sums
-// that others lack.
+// With RingStops it continues without ranks that die. Sums are stored apart from gradients, and are
+// applied once the host has seen all sums of the step, so a rank either has made a step or still
+// has its gradients. Only then does it count the next step's samples, and it sums nothing of that
+// step before all have done so. Hence ranks are at most one step apart, and the one ahead has the
+// sums that others lack.
 //
 // Threads: one. Errors: Aborted (with RingStops: see LeaveRing), Internal (the device or the
-// library of the communicator, in its words), ResourceExhausted (out of device memory),
-// InvalidArgument (a gradient of this rank's is not finite; another rank says another rate, or ends
-// before), and whatever `still_wanted` says.
+// communicator's library, in its words), ResourceExhausted (out of device memory), InvalidArgument
+// (a gradient of this rank's is not finite; another rank has another rate, or ends earlier), and
+// those of `still_wanted`.
 class DeviceSteps {
  public:
-  // Asks for the memory, which is zero then. `still_wanted`: false ends a wait for
-  // others; called on any thread. `program_waits`: whether the program does, asked on the thread
-  // whose call waits; null: as long as it takes. The job's defaults are filled in. `says_rates`:
-  // the program does, in each step. `stops` outlives this; null: a rank that is gone ends the job.
+  // Allocates zeroed memory. `still_wanted`: an error ends a wait for others; called on any thread.
+  // `program_waits`: the same for the program, called on the thread whose call waits; null: no
+  // limit. The job's defaults are filled in. `says_rates`: the program gives a rate in each step.
+  // `stops` outlives this; null: a lost rank ends the job.
   static absl::StatusOr<std::unique_ptr<DeviceSteps>> Create(
       std::shared_ptr<device::Device> device, const proto::Job& job, const proto::Layout& layout,
       device::StillWanted still_wanted, bool says_rates = false,
       device::StillWanted program_waits = nullptr, RingStops* stops = nullptr);
-  // Ends what is under way.
+  // Ends pending work.
   ~DeviceSteps();
 
   const std::shared_ptr<device::Device>& device() const { return device_; }
-  // The whole arena, on the device. As memory it stays while anybody has it.
+  // The whole arena, on the device. Its memory lives as long as anybody holds it.
   float* weights() const { return weights_; }
   float* gradients() const { return gradients_; }
   device::Memory weights_memory() const { return Part(weights_); }
   device::Memory gradients_memory() const { return Part(gradients_); }
 
-  // Copies between the device's weights and the host's, `elements` of them. Block.
+  // Copies `elements` weights between the device and the host. Block.
   absl::Status TakeWeightsFrom(const float* host);
   absl::Status BringWeightsTo(float* host);
   // Loads the image that a job resumes from, after Begin; makes the chunks' images for a
@@ -135,39 +134,39 @@ class DeviceSteps {
   absl::Status TakeFrom(const client::ArenaImage& image);
   absl::StatusOr<std::vector<ChunkImage>> Cut(uint64_t steps);
 
-  // `ranks`: how many have a communicator. Null: this is the only one.
+  // `ranks`: size of the communicator. Null: this is the only rank.
   absl::Status Begin(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
                      uint32_t chunk_elements, uint64_t samples_per_epoch);
-  // The weights become those of rank 0, bit for bit; blocks. On all ranks, before the first step.
+  // Replaces the weights by rank 0's, bit for bit; blocks. On all ranks, before the first step.
   absl::Status TakeWeightsOfRank0();
-  // Adds up a number over all ranks, none of which is within a step; blocks.
+  // Sums a number over all ranks, all between steps; blocks.
   absl::StatusOr<uint64_t> Sum(uint64_t value);
 
-  // `rate`: the step's learning rate, where the program says rates.
+  // `rate`: the step's learning rate, if the program gives rates.
   absl::Status BeginStep(uint32_t samples, float rate = 0);
-  // The chunks' gradients are complete once `ready` is; null: they are. The first one of a step
-  // blocks until the step before has landed and all ranks have begun this one. With RingStops,
-  // BeginStep and WaitIn block until the step before is made.
+  // The chunks' gradients are complete once `ready` is; null: now. The first call of a step blocks
+  // until the previous step has landed and all ranks have begun this one. With RingStops, BeginStep
+  // and WaitIn block until the previous step is made.
   absl::Status Publish(absl::Span<const ChunkId> chunks, uint64_t step, const device::Event* ready);
-  // Blocks until the chunk's weights are those of the next step, if it is under way: queued.
+  // Blocks until the chunk's weights are those of the next step, if its update is queued.
   absl::Status AwaitWeights(ChunkId chunk);
-  // Does the same for what `stream` is given from now on; does not block. What goes wrong comes out
-  // of the next step's first Publish.
+  // The same for work queued in `stream` from now on; does not block. Errors are returned by the
+  // next step's first Publish.
   absl::Status WaitIn(device::Stream* stream, ChunkId chunk);
   absl::Status AwaitAll();  // of all chunks
-  // The last call but SendTrace: all ranks have made theirs, or will.
+  // The last call except SendTrace: all ranks have made it, or will.
   absl::Status Finish();
-  // After Aborted. Blocks until what is queued has run out.
+  // Called after Aborted. Blocks until queued work has ended.
   absl::Status LeaveRing();
-  // Then continues among `ranks`, as number `rank`, with the newest step that any of them has made;
-  // the one that none has begins again with what is published of it. The call that was Aborted is
-  // to be repeated. Blocks until all are as far, without asking the program.
+  // Then continues among `ranks` ranks as number `rank`, with the newest step that any of them has
+  // made; the step that none has made begins again with the chunks published so far. The call that
+  // was Aborted must be repeated. Blocks until all have done so, without asking the program.
   absl::Status GoOn(std::unique_ptr<device::Communicator> communicator, uint32_t ranks,
                     uint32_t rank);
-  // Hands on what the device did of sums in traced steps, as ReduceTrace::Send.
+  // Sends the trace of the device's sums in traced steps, like ReduceTrace::Send.
   void SendTrace(client::AgentChannel* agent, bool all);
 
-  // Vectors of the optimizer's state.
+  // Number of vectors of optimizer state.
   int states() const { return StateVectors(rule_.optimizer.kind); }
   uint32_t chunks() const { return map_ ? map_->chunks() : 0; }
   uint32_t ranks() const { return ranks_; }
@@ -181,7 +180,7 @@ class DeviceSteps {
     std::vector<OptimizerRun> runs;
     std::unique_ptr<device::Event> landed;
     bool published = false;        // and not queued yet
-    std::optional<uint64_t> step;  // under way
+    std::optional<uint64_t> step;  // pending
   };
 
   DeviceSteps(std::shared_ptr<device::Device> device, const proto::Job& job,
@@ -192,25 +191,25 @@ class DeviceSteps {
     return device::Memory(arena_, reinterpret_cast<std::byte*>(begin));
   }
   absl::Status Allocate();
-  // The device's, in the order of an ArenaImage.
+  // The device's vectors, in the order of an ArenaImage.
   float* vector(int index) const { return index == 0 ? weights_ : index == 1 ? state0_ : state1_; }
   // `step`: as in RankSums.
   absl::Status StartSum(uint64_t value, uint64_t step, const device::StillWanted& wanted);
   absl::StatusOr<uint64_t> AwaitSum();
   absl::Status Await(const device::Event& event, bool asks_program = true);
-  // Prefers the cause that the watch has found over an error that follows from it.
+  // Prefers the cause found by the watch over an error that follows from it.
   absl::Status OrCause(absl::Status status);
   absl::Status PublishAll(absl::Span<const ChunkId> chunks, uint64_t step,
                           const device::Event* ready);
-  // The count of the step's samples, once.
+  // Waits for the sum of the step's samples, once.
   absl::Status AwaitCount();
   absl::Status QueuePublished(uint64_t step);
   absl::Status PublishOne(ChunkId chunk, uint64_t step);
   absl::Status CheckVerdict(ChunkId chunk, uint64_t step) const;
   absl::Status Update(const Chunk& chunk, uint64_t at, uint64_t number);
 
-  // With RingStops. Blocks until the step in hand, all of it published, is made; where the chunk
-  // waits for that.
+  // With RingStops. Blocks until the current step, fully published, is made; if the chunk waits for
+  // that.
   absl::Status Settle();
   absl::Status SettleFor(const Chunk& chunk);
   absl::Status ApplySums();
@@ -223,7 +222,7 @@ class DeviceSteps {
   const proto::Job job_;
   const proto::Layout layout_;
   const device::StillWanted still_wanted_, program_waits_;
-  const device::StillWanted caller_waits_;  // both
+  const device::StillWanted caller_waits_;  // both conditions
   RingStops* const stops_;
   numerics::UpdateRule rule_;
 
@@ -231,25 +230,25 @@ class DeviceSteps {
   // Memory outlives the communicator and the stream that use it.
   device::Memory arena_;  // weights, gradients, sums, state, one after the other
   float *weights_ = nullptr, *gradients_ = nullptr, *state0_ = nullptr, *state1_ = nullptr;
-  float* sums_ = nullptr;                     // where gradients lie, without RingStops
-  device::Memory verdicts_, known_verdicts_;  // by chunk; the host's
+  float* sums_ = nullptr;                     // equal to the gradients without RingStops
+  device::Memory verdicts_, known_verdicts_;  // by chunk; second: on the host
   std::unique_ptr<RankSums> rank_sums_;
-  std::unique_ptr<device::Event> arrived_;  // what comes from other ranks, but for rank_sums_
+  std::unique_ptr<device::Event> arrived_;  // data from other ranks, except rank_sums_
   uint32_t ranks_ = 1;
   std::vector<Chunk> chunks_;
   std::optional<ChunkMap> map_;
   std::unique_ptr<device::Communicator> communicator_;
-  std::optional<CommunicatorWatch> watch_;  // with it
+  std::optional<CommunicatorWatch> watch_;  // exists with the communicator
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<ReduceTrace> trace_;  // null: the job is not traced, or this is the only rank
 
   uint32_t own_samples_ = 0;
-  float rate_ = 0;                 // of the step in hand
-  uint64_t begun_ = 0, made_ = 0;  // steps; made_ with RingStops
-  uint32_t queued_ = 0;            // chunks of the step in hand
-  bool counting_ = false;          // of the step's samples, over all ranks
+  float rate_ = 0;                 // of the current step
+  uint64_t begun_ = 0, made_ = 0;  // steps; made_ only with RingStops
+  uint32_t queued_ = 0;            // chunks of the current step
+  bool counting_ = false;          // the sum of the step's samples is pending
   uint64_t step_samples_ = 0;      // of all ranks
-  uint64_t samples_ = 0;           // of all ranks, the step in hand included
+  uint64_t samples_ = 0;           // of all ranks, including the current step
   uint64_t bytes_reduced_ = 0, chunks_reduced_ = 0;
 };
 

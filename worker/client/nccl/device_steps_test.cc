@@ -66,13 +66,13 @@ inline proto::Layout SomeLayout() {
   return layout;
 }
 
-// A multiple of 1 / 1024, so that sums have the same bits in whatever order a library adds.
+// A multiple of 1 / 1024, so that sums have the same bits in any order of addition.
 inline float Gradient(uint32_t rank, uint64_t step, uint32_t i) {
   return std::round(1024 * std::sin(static_cast<float>(i + 7 * rank + 31 * step))) / 1024;
 }
 inline float FirstWeight(uint32_t i) { return 0.01f * static_cast<float>(i); }
 
-// By rank, of those that make a step.
+// By rank, for the ranks that make a step.
 using StepSamples = std::map<uint32_t, uint32_t>;
 
 // Returns the weights that one CPU computes from the gradients of these steps, added in the ranks'
@@ -121,7 +121,7 @@ class DeviceStepsTest : public testing::Test {
     device::ConfigureTestDevices("");
   }
 
-  // One rank's steps on the device of its number, begun; others are waited for until `stopped_`.
+  // One rank's steps on the device of its number, begun; it waits for others until `stopped_`.
   std::unique_ptr<DeviceSteps> Begun(const proto::Job& job, const std::string& id, uint32_t ranks,
                                      uint32_t rank, device::StillWanted program_waits = nullptr,
                                      bool says_rates = false, RingStops* stops = nullptr) {
@@ -177,7 +177,7 @@ class DeviceStepsTest : public testing::Test {
     return status.ok() ? steps.AwaitAll() : status;
   }
 
-  // Skips where devices are too few, or there is no library.
+  // Skips if there are too few devices, or no library.
   void InRanks(uint32_t ranks, const std::function<void(uint32_t, const std::string&)>& body) {
     if (device::TestDeviceCount() < ranks) GTEST_SKIP() << "needs a device for each rank";
     const auto made = device::FindTestDevices()->Use(0).value()->NewCommunicatorId();
@@ -283,7 +283,7 @@ TEST_F(DeviceStepsTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
     ASSERT_EQ(Step(*steps, r, 0, 1), absl::OkStatus());
     const absl::Status status = Step(*steps, r, 1, 1, r == 1 ? INFINITY : 0);
     stepped[r].Notify();
-    // Its end would abort what the other still waits for.
+    // Destroying it would abort what the other still waits for.
     EXPECT_TRUE(stepped[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
     EXPECT_EQ(status, r == 0 ? absl::OkStatus()
                              : absl::InvalidArgumentError(
@@ -315,7 +315,7 @@ TEST_F(DeviceStepsTest, TheProgramEndsAWaitForAnotherRankAndMayWaitAgain) {
   });
 }
 
-// What only fake devices do when they are told to.
+// Faults that only fake devices can produce.
 using DeviceStepsOnFake = DeviceStepsTest;
 
 TEST_F(DeviceStepsOnFake, AnErrorOfOneRankIsItsAndTheOthersWaitOnlyUntilTheyAreTold) {
@@ -337,7 +337,7 @@ TEST_F(DeviceStepsOnFake, AnErrorOfOneRankIsItsAndTheOthersWaitOnlyUntilTheyAreT
   });
 }
 
-// The library tells who loses a peer before the job knows of that peer's end.
+// The library may report a lost peer before the job knows of that peer's exit.
 TEST_F(DeviceStepsOnFake, WhatTheJobSaysSoonAfterAnErrorIsItsCause) {
   ConfigureTestDevices("devices=4,nccl_fails_rank=1,nccl_fails_at=6");
   const proto::Job job = SomeJob("optimizer { sgd {} }");
@@ -398,7 +398,7 @@ TEST_F(DeviceStepsTest, WhyThereCanBeNoSumIsSaidOfThoseThatBeginAfterwards) {
     }
     for (int i = 0; i < 20; ++i) {
       EXPECT_EQ(steps->Sum(1).status(), why);
-      absl::SleepFor(absl::Milliseconds(1));  // the communicator is aborted soon after that is said
+      absl::SleepFor(absl::Milliseconds(1));  // the communicator is aborted soon after that
     }
     EXPECT_EQ(steps->Finish(), why);
   });
@@ -467,7 +467,7 @@ TEST_F(DeviceStepsTest, RanksThatSayOtherRatesAreRefusedBeforeAnythingIsApplied)
                                          " at step 0, another rank another one"));
     EXPECT_EQ(Weights(*steps), before);
     told[r].Notify();
-    // Its end would abort what the other still waits for.
+    // Destroying it would abort what the other still waits for.
     EXPECT_TRUE(told[1 - r].WaitForNotificationWithTimeout(absl::Minutes(2)));
   });
 }
@@ -544,7 +544,7 @@ std::vector<float> Made(const proto::Job& job, const std::vector<Ranks>& steps) 
   return ExpectedOf(job, samples);
 }
 
-// Plays who decides which ranks continue: they are asked to stop, and told of the next ring.
+// Decides which ranks continue: asks them to stop, and announces the next ring.
 class Rings {
  public:
   struct Ring {
@@ -561,7 +561,7 @@ class Rings {
     absl::MutexLock lock(&mutex_);
     answers_[{answer.number, rank}] = answer;
   }
-  // Asks these, and returns how many steps each of them has made.
+  // Stops these ranks, and returns how many steps each of them has made.
   std::vector<uint64_t> Stop(uint32_t number, const Ranks& ranks) {
     absl::MutexLock lock(&mutex_);
     asked_ = number;
@@ -581,7 +581,8 @@ class Rings {
     absl::MutexLock lock(&mutex_);
     ring_ = {.number = number, .id = id, .ranks = ranks};
   }
-  // The newest one, once it is the one that ranks have stopped for. None in a minute: number 0.
+  // Returns the newest ring, once it is the one that ranks have stopped for. None in a minute:
+  // number 0.
   Ring Await() {
     absl::MutexLock lock(&mutex_);
     const auto is_there = [&] {
@@ -600,7 +601,7 @@ class Rings {
 
 class DeviceStepsInRings : public DeviceStepsTest {
  protected:
-  // A rank that repeats what was stopped in a ring in the next one.
+  // A rank that repeats stopped calls in the next ring.
   struct Rank {
     Rank(Rings* rings, uint32_t number)
         : rings(rings),
@@ -665,7 +666,7 @@ class DeviceStepsInRings : public DeviceStepsTest {
     int formed = 0;
   };
 
-  // Each on a thread of its own, with what they train from the first weights on.
+  // Runs each rank on a thread of its own, from the first weights on.
   void Train(uint32_t ranks, const std::function<void(Rank&)>& body) {
     InRanks(ranks, [&](uint32_t r, const std::string& id) {
       Rank rank(&rings_, r);
@@ -675,7 +676,7 @@ class DeviceStepsInRings : public DeviceStepsTest {
     });
   }
 
-  // Skips where ranks are too few, before anybody waits for them.
+  // Skips if ranks are too few, before anybody waits for them.
   void SetUp() override {
     InRanks(3, [](uint32_t, const std::string&) {});
   }
@@ -703,7 +704,7 @@ TEST_F(DeviceStepsInRings, AStepThatNoRankHasMadeIsMadeAgainByThoseThatAreLeft) 
   Train(3, [&](Rank& rank) {
     ASSERT_EQ(rank.Step(0), absl::OkStatus());
     if (rank.number == 1) {
-      // Its gradients of a part of the step have come.
+      // Its gradients of part of the step have arrived.
       ASSERT_EQ(rank.Begin(1), absl::OkStatus());
       ASSERT_EQ(rank.Publish(1, {ChunkId(0)}), absl::OkStatus());
       return dead.Notify();
@@ -755,11 +756,11 @@ TEST_F(DeviceStepsInRings, ARankThatIsAStepBehindIsGivenItByAnotherOne) {
     ASSERT_EQ(rank.Step(0), absl::OkStatus());
     ASSERT_EQ(rank.Begin(1), absl::OkStatus());
     ASSERT_EQ(rank.Publish(1, {ChunkId(0), ChunkId(1), ChunkId(2)}), absl::OkStatus());
-    // Its end would abort what the others still add up.
+    // Destroying it would abort sums that the others still make.
     if (rank.number == 2) return ahead.WaitForNotification();
     if (rank.number == 1) {
       ASSERT_EQ(rank.Await(), absl::OkStatus());
-      // The next step has begun here; its gradients lie where those of the one before did.
+      // The next step has begun here; its gradients overwrite those of the previous one.
       ASSERT_EQ(rank.Begin(2), absl::OkStatus());
       ahead.Notify();
     }
@@ -808,7 +809,7 @@ TEST_F(DeviceStepsInRings, ARankThatDiesBeforeTheNextRingIsThereIsLeftOutOfTheOn
   std::thread decides([&] {
     dead.WaitForNotification();
     EXPECT_EQ(rings_.Stop(2, {0, 1}), (std::vector<uint64_t>{1, 1}));
-    rings_.Form(2, {0, 1});  // to which 1 never comes
+    rings_.Form(2, {0, 1});  // which 1 never joins
     absl::SleepFor(absl::Milliseconds(100));
     EXPECT_EQ(rings_.Stop(3, {0}), (std::vector<uint64_t>{1}));
     rings_.Form(3, {0});
@@ -844,7 +845,7 @@ TEST_F(DeviceStepsInRings, TheOneThatIsToGiveAStepMayDieAsItDoes) {
     if (rank.number == 0) {
       ASSERT_EQ(rank.Await(), absl::OkStatus());
       ahead.Notify();
-      // It comes to the ring, and says how far it is; then nothing of it comes any more.
+      // It joins the ring and reports its progress; then it sends nothing any more.
       while (rings_.asked() < 2) absl::SleepFor(absl::Milliseconds(1));
       const Rings::Ring ring = rings_.Await();
       ASSERT_EQ(rank.steps->LeaveRing(), absl::OkStatus());

@@ -10,9 +10,9 @@
 namespace strata::nccl {
 namespace {
 
-// The device says when a chunk is reduced; this long is waited for anything else.
+// The device signals when a chunk is reduced; this is the interval of all other checks.
 constexpr absl::Duration kNodeReducerLook = absl::Milliseconds(5);
-// Between two questions to the caller whether it still waits.
+// Interval of asking the caller whether it still waits.
 constexpr absl::Duration kCallerLooks = absl::Milliseconds(100);
 
 }  // namespace
@@ -144,12 +144,12 @@ absl::Status NodeReducer::MoveOn(absl::Span<const Item> published) {
   const absl::Time now = absl::Now();
   if (now < look_) return absl::OkStatus();
   look_ = now + kNodeReducerLook;
-  // Where a peer is gone, the aggregator may know whose fault that is.
+  // If a peer is gone, the aggregator may know the cause.
   const absl::Status status = calls_.still_wanted();
   return status.ok() ? communicator_->Error() : status;
 }
 
-// A rank's own gradients are looked at before they are added, so that whose they were is known.
+// A rank's own gradients are checked before they are added, so that the rank at fault is known.
 absl::Status NodeReducer::Queue(ChunkId id) {
   Chunk& chunk = chunks_[id.value()];
   float* const values = reinterpret_cast<float*>(gradients_.get()) + map_.OffsetOf(id);
@@ -163,7 +163,7 @@ absl::Status NodeReducer::Queue(ChunkId id) {
     status = stream_->Copy(verdicts_on_host_.get() + word, verdict, sizeof *verdict);
   }
   if (status.ok()) {
-    // It may wait until the others have come as far.
+    // It may wait until the others have reached this chunk.
     const device::StillWanted wanted = [this] {
       const absl::Status computed = NoteComputed();
       return computed.ok() ? calls_.still_wanted() : computed;
@@ -204,7 +204,7 @@ absl::Status NodeReducer::NoteReduced() {
     const absl::StatusOr<bool> done = chunks_[item.chunk.value()].reduced->Done();
     if (!done.ok() || !*done) return done.status();
     reducing_.pop_front();
-    // What is reduced was computed, which others are to see first.
+    // What is reduced was computed, which others must see first.
     if (absl::Status status = NoteComputed(); !status.ok()) return status;
     if (absl::Status status = ExpectFinite(item); !status.ok()) return status;
     if (absl::Status status = calls_.reduced(item.chunk, item.step); !status.ok()) return status;

@@ -27,22 +27,22 @@
 
 namespace strata::nccl {
 
-// One of a node's ranks, each with a device of its own, that add up their gradients for the node's
-// aggregator (node_sum: NCCL): a rank looks at what it publishes of a chunk, and the sum takes the
-// place of the gradients of the chunk's root. Ranks take turns, chunk by chunk, so that all their
-// devices' links to the host carry sums: chunk c's root is local rank c modulo their number.
+// One of a node's ranks, each with a device of its own, that sum their gradients for the node's
+// aggregator (node_sum: NCCL). A rank checks each published chunk, and the sum replaces the
+// gradients of the chunk's root. The root alternates by chunk, so that all their devices' links to
+// the host carry sums: chunk c's root is local rank c modulo their number.
 //
-// Chunks are added in the arena's order, that in which backward completes them, whatever the order
-// of publication; one waits for those before it. Every rank publishes all of them in every step.
+// Chunks are summed in the arena's order, in which backward completes them, whatever the order of
+// publication; each waits for those before it. Every rank publishes all of them in every step.
 //
-// Threads: one calls; one of this object's own gives the device its work and waits for events.
+// Threads: one calls; one of this object's own queues the device's work and waits for events.
 // Errors: InvalidArgument (this rank's gradient of a chunk is not finite), Internal (the device or
 // the communicator's library, in its words), and those of the calls; the first stays.
 class NodeReducer final : public client::NodeSum {
  public:
-  // All ranks of the node do so. Errors: those of device::Device.
+  // Called by all ranks of the node. Errors: those of device::Device.
   static absl::StatusOr<std::unique_ptr<NodeReducer>> Create(client::NodeSumSetup setup);
-  // Ends what is under way.
+  // Ends pending work.
   ~NodeReducer() override;
 
   absl::Status PublishAfter(device::Stream* stream, absl::Span<const ChunkId> chunks,
@@ -55,7 +55,7 @@ class NodeReducer final : public client::NodeSum {
  private:
   struct Chunk {
     std::unique_ptr<device::Event> computed, reduced;
-    std::optional<uint64_t> step;  // published, and not yet given to the stream
+    std::optional<uint64_t> step;  // published, and not yet queued
   };
   struct Item {
     ChunkId chunk{0};
@@ -74,12 +74,12 @@ class NodeReducer final : public client::NodeSum {
   absl::Status Init(const proto::Job& job);
   void Stop();
 
-  // Members of the thread.
+  // Methods for the thread.
   void Run();
   absl::Status MoveOn(absl::Span<const Item> published);
-  // Gives the stream what the chunk takes.
+  // Queues the chunk's work in the stream.
   absl::Status Queue(ChunkId chunk);
-  // Tells what has been computed, and reduced.
+  // Reports the chunks that have been computed and reduced.
   absl::Status NoteComputed();
   absl::Status NoteReduced();
   absl::Status ExpectFinite(const Item& item) const;
@@ -99,15 +99,16 @@ class NodeReducer final : public client::NodeSum {
   std::vector<Chunk> chunks_;
   const std::unique_ptr<device::Communicator> communicator_;
   std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<device::Stream> told_;  // calls wake the thread; a call holds up what follows it
+  std::unique_ptr<device::Stream> told_;  // recorded by calls to wake the thread; orders a call's
+                                          // work before what follows
   std::unique_ptr<ReduceTrace> trace_;    // null: the job is not traced
 
-  uint64_t step_ = 0;  // of the caller's
+  uint64_t step_ = 0;  // for the caller
 
-  // The thread's.
+  // For the thread.
   uint32_t next_ = 0;  // the chunk whose turn it is
   std::deque<Item> computing_, reducing_;
-  absl::Time look_;  // when to see whether the others are still there
+  absl::Time look_;  // when to check that the others are still there
 
   absl::Mutex mutex_;
   std::vector<Item> published_ ABSL_GUARDED_BY(mutex_);  // for the thread to take
@@ -118,7 +119,7 @@ class NodeReducer final : public client::NodeSum {
   std::thread thread_;
 };
 
-// Creates a NodeReducer where only a NodeSum is known of (client::CreateNodeSum).
+// Creates a NodeReducer for code that knows only NodeSum (client::CreateNodeSum).
 absl::StatusOr<std::unique_ptr<client::NodeSum>> CreateNodeReducer(client::NodeSumSetup setup);
 
 }  // namespace strata::nccl

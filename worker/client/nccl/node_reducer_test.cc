@@ -35,7 +35,7 @@ float Gradient(uint32_t rank, uint64_t step, uint32_t i) {
   return static_cast<float>(1000 * rank + 100 * step) + 0.25f * static_cast<float>(i);
 }
 
-// One rank: its device, its gradients there, and what its reducer has told.
+// One rank: its device, its gradients there, and its reducer's reports.
 class Rank {
  public:
   Rank(uint32_t rank, uint32_t ranks, const std::string& id, const proto::Job& job,
@@ -92,7 +92,7 @@ class Rank {
     return values;
   }
 
-  bool interrupts = false;  // the caller's waits
+  bool interrupts = false;  // interrupts the caller's waits
   std::atomic<int> computed = 0;
   std::vector<std::pair<uint32_t, uint64_t>> reduced;  // chunk, step
   std::unique_ptr<NodeReducer> reducer;
@@ -113,7 +113,7 @@ class NodeReducerTest : public testing::Test {
     ConfigureTestDevices("");
   }
 
-  // Skips where devices are too few, or there is no library.
+  // Skips if there are too few devices, or no library.
   void InRanks(uint32_t ranks, const std::function<void(uint32_t, Rank&)>& body) {
     if (device::TestDeviceCount() < ranks) GTEST_SKIP() << "needs a device for each rank";
     const auto id = FindTestDevices()->Use(0).value()->NewCommunicatorId();
@@ -142,7 +142,7 @@ class NodeReducerTest : public testing::Test {
         ASSERT_EQ(rank.reducer->Drain(), absl::OkStatus());
         const std::vector<float> gradients = rank.Gradients();
         for (uint32_t i = 0; i < kElements; ++i) {
-          float expected = Gradient(r, step, i);  // left as they were
+          float expected = Gradient(r, step, i);  // unchanged
           for (uint32_t other = 0; other < ranks && r == i / kChunkElements % ranks; ++other) {
             if (other != r) expected += Gradient(other, step, i);
           }
@@ -204,7 +204,7 @@ TEST_F(NodeReducerTest, AGradientThatIsNotFiniteIsItsOwnRanksFault) {
     rank.Compute(0, r == 1 ? NAN : 0);
     ASSERT_EQ(rank.Publish(0, {0, 1, 2}), absl::OkStatus());
     if (r == 0) {
-      rank.reducer->Drain().IgnoreError();  // whether rank 1 still takes part in chunk 2 or not
+      rank.reducer->Drain().IgnoreError();  // whether or not rank 1 still participates in chunk 2
       return;
     }
     const absl::Status fault =
@@ -246,7 +246,7 @@ TEST_F(NodeReducerTest, TheProgramEndsAWaitForAnotherRankAndMayWaitAgain) {
   });
 }
 
-// What only fake devices do when they are told to.
+// Faults that only fake devices can produce.
 using NodeReducerOnFake = NodeReducerTest;
 
 TEST_F(NodeReducerOnFake, AnErrorOfTheLibraryIsItsRanksInTheLibrarysWords) {

@@ -9,7 +9,7 @@
 namespace strata::nccl {
 namespace {
 
-// Between looks at a sum that is under way. Nobody waits for what is noted.
+// Interval of checking a pending sum. Nobody waits for the trace.
 constexpr absl::Duration kReduceTraceLook = absl::Milliseconds(2);
 
 }  // namespace

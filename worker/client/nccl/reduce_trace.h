@@ -22,30 +22,30 @@
 
 namespace strata::nccl {
 
-// When a rank's device adds up each chunk with those of the other ranks (TraceEvent::REDUCE), their
-// coming included: from the end of what its stream did before to the end of the sum.
+// Records when a rank's device sums each chunk with those of the other ranks (TraceEvent::REDUCE),
+// including the wait for them: from the end of the stream's earlier work to the end of the sum.
 //
 // Threads: one queues and one, the same or another, sends, and neither waits for the device; one of
-// this object's own looks at events and compares clocks.
+// this object's own checks events and compares clocks.
 class ReduceTrace {
  public:
-  // Null: the job is not traced. `stream`: that sums are queued in, of `device`; outlives this.
-  // Waits for the device. Errors: those of device::Device.
+  // Null: the job is not traced. `stream`, of `device`: where sums are queued; outlives this. Waits
+  // for the device. Errors: those of device::Device.
   static absl::StatusOr<std::unique_ptr<ReduceTrace>> Create(const proto::Job& job,
                                                              std::shared_ptr<device::Device> device,
                                                              device::Stream* stream);
   // Stops.
   ~ReduceTrace();
 
-  // Calls `reduce`, which gives the stream all that the chunk's sum is. A null trace, as one of a
-  // step that is not traced, does no more. Errors: those of `reduce` and of device::Device, what
-  // has gone wrong with earlier ones among them.
+  // Calls `reduce`, which queues the chunk's whole sum in the stream, and nothing else if the trace
+  // is null or the step is not traced. Errors: those of `reduce` and of device::Device, including
+  // earlier ones.
   static absl::Status Queue(ReduceTrace* trace, ChunkId chunk, uint64_t step,
                             absl::FunctionRef<absl::Status()> reduce);
-  // Nothing is queued any more: what is done now is noted, and nothing else.
+  // Nothing is queued any more: records what is done by now, and nothing after that.
   void Stop();
-  // Hands on what has been noted, once it is worth a message or no more is to come: as much as the
-  // daemon reads now; or, waiting for it and this object's thread, `all`.
+  // Sends recorded events, once they fill a message or no more will come: as many as the daemon
+  // reads now; or with `all`, waiting for it and this object's thread, all.
   void Send(client::AgentChannel* agent, bool all);
 
  private:
@@ -54,13 +54,13 @@ class ReduceTrace {
   explicit ReduceTrace(std::unique_ptr<TraceLog> log) : log_(std::move(log)), trace_(log_.get()) {}
 
   absl::Status QueueTraced(ChunkId chunk, uint64_t step, absl::FunctionRef<absl::Status()> reduce);
-  // Members of the thread.
+  // Methods for the thread.
   void Run();
-  // Notes and removes finished spans in their order, up to the first unfinished one.
+  // Records and removes finished spans in order, up to the first unfinished one.
   absl::Status NoteDone(std::deque<Spans>* spans);
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ends_ || !queued_.empty(); }
 
-  // Guards what the log has noted. Held while clocks are compared, so who may not wait only tries.
+  // Guards the log. Held while clocks are compared, so callers that must not wait only try to lock.
   absl::Mutex log_mutex_;
   const std::unique_ptr<TraceLog> log_;
   worker::DeviceTrace trace_;
@@ -70,7 +70,7 @@ class ReduceTrace {
   absl::Mutex mutex_;
   std::deque<Spans> queued_ ABSL_GUARDED_BY(mutex_);  // for the thread to take
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the thread's error, with which it has ended
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the error with which the thread has ended
   std::thread thread_;
 };
 

@@ -11,39 +11,40 @@
 
 namespace strata::nccl {
 
-// Where a rank stands that continues without ranks that die (on_loss: DROP), and how it says so:
-// once it has answered how many steps it has made, it makes none before it forms the ring that it
-// was stopped for. So whoever decides how all continue knows how far each of them is.
+// The progress of a rank that continues without ranks that die (on_loss: DROP), and its reports:
+// once it has reported how many steps it has made, it makes none before it forms the ring for which
+// it was stopped. So the coordinator knows the progress of each rank when it decides how all
+// continue.
 //
 // Threads: any.
 class RingStops {
  public:
   struct Answer {
-    uint32_t number = 0;     // of the ring that the rank has stopped for
+    uint32_t number = 0;     // of the ring for which the rank has stopped
     bool has_begun = false;  // it has the job's first weights
-    uint64_t steps = 0;      // that it has made
+    uint64_t steps = 0;      // number of steps made
     bool is_over = false;    // it knows that all ranks have made all steps
   };
 
-  // `number`: of the ring in hand. `asked` returns the highest number of a ring that the rank is to
-  // stop for; `answer` takes its answer to each, once, on the thread that has found it to be asked.
+  // `number`: of the current ring. `asked` returns the highest number of a ring for which the rank
+  // must stop; `answer` gets its answer to each, once, on the thread that noticed the question.
   RingStops(uint32_t number, std::function<uint32_t()> asked,
             std::function<void(const Answer&)> answer)
       : asked_(std::move(asked)), answer_(std::move(answer)), number_(number), answered_(number) {}
 
-  // Answers what is asked. Errors: Aborted: the ring in hand is stopped; not before Begin, until
-  // which the rank cannot continue in another one.
+  // Answers a pending question. Errors: Aborted: the current ring is stopped; not before Begin,
+  // until which the rank cannot continue in another one.
   absl::Status Check();
-  // True if the ring in hand is not the one to continue with, by what was answered.
+  // Returns whether the current ring is obsolete, by what was answered.
   bool is_stopped() const;
 
   // The rank has the first weights.
   void Begin();
-  // It has made so many steps; or all ranks have made all of them. False: it has said something
-  // else, so that it is not to be.
+  // It has made `steps` steps; or all ranks have made all of them. Returns false if it has reported
+  // something else, so that this must not happen.
   bool Make(uint64_t steps);
   bool End();
-  // The ring of this number is in hand. False: one with a higher number is to come.
+  // Makes the ring of this number current. Returns false if one with a higher number is to come.
   bool Form(uint32_t number);
 
  private:

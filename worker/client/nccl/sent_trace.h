@@ -14,8 +14,8 @@
 
 namespace strata::nccl {
 
-// Returns, for tests, the events that `send` hands on to a worker daemon, fewer than a socket's
-// buffer holds.
+// For tests: returns the events that `send` sends to a worker daemon, fewer than fit into a
+// socket's buffer.
 inline std::vector<proto::TraceEvent> SentTrace(
     const std::function<void(client::AgentChannel*)>& send) {
   int ends[2] = {-1, -1};
@@ -32,8 +32,7 @@ inline std::vector<proto::TraceEvent> SentTrace(
   return events;
 }
 
-// Expects them to be the sums of so many chunks in one step, one after the other, on the device of
-// that index.
+// Expects sums of `chunks` chunks in one step, one after the other, on the device of that index.
 inline void ExpectTracedSums(const std::vector<proto::TraceEvent>& events, uint32_t chunks,
                              uint64_t step, uint32_t device) {
   ASSERT_EQ(events.size(), chunks);

@@ -40,8 +40,8 @@ std::vector<ChunkReduction> MakeReductions(const ReductionRules& rules, const pr
   return chunks;
 }
 
-// How long a node that has all of its weights stays for a peer that has all of its own, too, but
-// does not acknowledge the last word; and for one that cannot be reached.
+// How long a node that has all of its weights waits for a peer that has all of its own, too, but
+// does not acknowledge the last message; and for one that is unreachable.
 constexpr absl::Duration kLinger = absl::Seconds(5), kLeaveAfter = absl::Seconds(30);
 
 std::vector<uint64_t> BeginsOf(const std::vector<ChunkReduction>& chunks) {
@@ -57,7 +57,7 @@ ReductionRules WithoutTrace(ReductionRules rules) {
   return rules;
 }
 
-// An arena whose chunk of that number is one element.
+// A layout in which the chunk of that number has one element.
 proto::Layout LayoutUpTo(ChunkId chunk) {
   proto::Layout layout;
   layout.set_elements(uint64_t{chunk.value()} + 1);
@@ -174,7 +174,7 @@ absl::Status AllReduceCore::GoOn(const NodeResume& resume) {
   return absl::OkStatus();
 }
 
-// All nodes of a job that resumes have the same weights, which they compare as if all had made
+// All nodes of a job that resumes have the same weights, which they compare as if each had made
 // them.
 absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   for (Peer& peer : peers_) peer.link.Start(now, &actions->wire);
@@ -200,7 +200,7 @@ absl::Status AllReduceCore::Start(absl::Time now, CoreActions* actions) {
   return absl::OkStatus();
 }
 
-// Means keep no state from clock to clock, so any first weights will do.
+// Means keep no state between clocks, so any first weights will do.
 void AllReduceCore::StartAfter(absl::Time now, CoreActions* actions) {
   first_.emplace(map_, peers_.size(), begin_->some_lack);
   if (!begin_->some_lack) {
@@ -290,7 +290,7 @@ void AllReduceCore::Send(ChunkId chunk, const ReductionActions& what, absl::Time
   CountBytes();
 }
 
-// Does what a chunk wants.
+// Performs a chunk's actions.
 absl::Status AllReduceCore::Do(ChunkId chunk, const ReductionActions& what, absl::Time now,
                                CoreActions* actions) {
   Send(chunk, what, now, actions);
@@ -419,7 +419,7 @@ void AllReduceCore::CountBytes() {
   }
 }
 
-// The first frame of a connection that somebody made, or another HELLO.
+// The first frame of a connection made by a peer, or another HELLO.
 absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                                        absl::Time now, CoreActions* actions) {
   const LinkIdentity self = MakeIdentity(options_);
@@ -431,7 +431,8 @@ absl::Status AllReduceCore::OnStranger(transport::ConnectionId connection, const
       if (peer.link.options().peer != frame.header.node || peer.link.options().connects) continue;
       error = wire::ErrorCode::kWrongConnection;
       if (peer.link.options().identity.hello.connection != number) continue;
-      // Else the end of one connection would be the end of several links, and be told to one.
+      // Otherwise the end of one connection would be the end of several links, and only one would
+      // be told.
       const Peer* bound = Find(connection);
       if (bound != nullptr && bound != &peer) break;
       return Fail(peer.link.OnHello(connection, frame.header, now, &actions->wire), false,
@@ -457,7 +458,7 @@ void AllReduceCore::AddActivity(absl::Time now, proto::NodeActivity* activity) c
   activity->set_refused(activity->refused() + refused_);
   for (size_t first = 0; first < peers_.size(); first += connections_) {
     const PeerLink& link = peers_[first].link;
-    if (!link.options().connects) continue;  // its other end tells
+    if (!link.options().connects) continue;  // the connecting side reports it
     LinkActivity sum = link.Activity(now);
     for (size_t i = 1; i < connections_; ++i) sum.Add(peers_[first + i].link.Activity(now));
     proto::ShardActivity* out = activity->add_shards();
@@ -507,8 +508,8 @@ void AllReduceCore::Retire(absl::Time now, CoreActions* actions) {
   MaybeFinish(now);
 }
 
-// A peer that has retired has had all of this node's frames but the last; whether it got that one
-// cannot be known for sure.
+// A peer that has retired has received all of this node's frames but the last; whether it got that
+// one cannot be known for certain.
 absl::Time AllReduceCore::FreeFrom(const Peer& peer) const {
   if (peer.retired && peer.link.drained()) return absl::InfinitePast();
   const absl::Time leave = std::max(peer.link.down_since(), retired_at_) + kLeaveAfter;
@@ -600,7 +601,7 @@ absl::StatusOr<Bytes> GoOnFrom(absl::Span<const ChunkImage> slices, uint64_t clo
   if (absl::Status status = chunk->Restore(own, clock); !status.ok()) return status;
   absl::StatusOr<ChunkImage> all = JoinImages(slices, map.OffsetOf(id), map.ElementsOf(id));
   if (!all.ok()) return all.status();
-  // Where weights travel encoded, nodes have what has arrived of them.
+  // If weights travel encoded, nodes have the decoded ones.
   return all->copy.empty() ? all->weights.weights : all->copy;
 }
 

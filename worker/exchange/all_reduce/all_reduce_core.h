@@ -27,9 +27,9 @@
 
 namespace strata::worker {
 
-// One node's part of an all-reduce's checkpoints: the slices that it updates, with their
-// optimizer state. A chunk is cut before the first clock after the checkpoint's begins, and after
-// the job's last one.
+// One node's part of an all-reduce's checkpoints: the slices that it updates, with their optimizer
+// state. A chunk is cut before the first clock after the checkpoint's, and after the job's last
+// one.
 //
 // Threads: one.
 class SliceCheckpoints {
@@ -37,7 +37,7 @@ class SliceCheckpoints {
   // `chunks` outlive it. Does nothing for a job without checkpoints.
   SliceCheckpoints(const proto::JobRecord& record, const std::vector<ChunkReduction>& chunks);
 
-  // The chunk has begun nothing of its clock. Cuts it, where it has come to a checkpoint's clock.
+  // The chunk has not begun its clock. Cuts it if it has reached a checkpoint's clock.
   void CutIfDue(ChunkId chunk);
 
   // Bytes of weights and optimizer state in one cut. 0: there are no cuts.
@@ -49,20 +49,21 @@ class SliceCheckpoints {
  private:
   const std::vector<ChunkReduction>& chunks_;
   const uint64_t clocks_per_cut_, first_clock_;
-  std::vector<std::optional<size_t>> index_;  // by chunk: of the slices; none: the node has none
+  std::vector<std::optional<size_t>> index_;  // by chunk: index of the node's slices; none: the
+                                              // node has none
   CutCollector<ChunkImage> cuts_;
   bool has_slices_ = false;
-  std::vector<Cut<ChunkImage>> empty_;  // of a node that updates nothing: it says so
+  std::vector<Cut<ChunkImage>> empty_;  // of a node that updates nothing, and reports that
 };
 
-// Restores a chunk from the slices of all nodes, and returns the weights that nodes have of it.
-// Errors: InvalidArgument, DataLoss: the slices are not those of the chunk, or not of the clock.
+// Restores a chunk from the slices of all nodes, and returns the nodes' weights of it. Errors:
+// InvalidArgument, DataLoss: the slices are not those of the chunk, or not of the clock.
 absl::StatusOr<Bytes> GoOnFrom(absl::Span<const ChunkImage> slices, uint64_t clock,
                                const ChunkMap& map, ChunkId id, ChunkReduction* chunk);
 
-// A word that goes round once a node has made all of its clocks: it has passed when all nodes have
-// said it. An all-reduce of a chunk of one element that no job has, at the clock after the last
-// one, so that nobody takes it for a step.
+// A barrier that a node enters once it has made all of its clocks; it has passed when all nodes
+// have entered. It is an all-reduce of a chunk of one element beyond the job's chunks, at the clock
+// after the last one, so that it cannot be mistaken for a step.
 //
 // A pure state machine. Threads: one.
 class RingBarrier {
@@ -73,9 +74,9 @@ class RingBarrier {
   RingBarrier& operator=(const RingBarrier&) = delete;
 
   ChunkId chunk() const { return chunk_; }
-  // This node has made so many clocks, once. Errors: OnFrame's, of frames that came before.
+  // Enters the barrier after `clocks` clocks; once. Errors: OnFrame's, for earlier frames.
   absl::Status Enter(uint64_t clocks, ReductionActions* actions);
-  // A frame of its chunk. Errors: InvalidArgument, what is wrong with it.
+  // Handles a frame of its chunk. Errors: InvalidArgument saying what is wrong with it.
   absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
   bool is_entered() const { return is_entered_; }
   bool is_passed() const { return is_passed_; }
@@ -84,44 +85,45 @@ class RingBarrier {
   void StartAt(uint64_t clock);
 
   const ChunkId chunk_;
-  const ReductionRules rules_;  // that note nothing
+  const ReductionRules rules_;  // without a trace
   ChunkReduction word_;
   bool is_started_ = false;  // its clock is known
   bool is_entered_ = false, is_passed_ = false;
 };
 
-// The state that a ring takes over from the one before.
+// The state that a ring takes over from its predecessor.
 struct RingBegin {
   uint64_t clock = 0;      // that it makes first
-  bool some_lack = false;  // some nodes lack the means of the clock before, which go round first
+  bool some_lack = false;  // some nodes lack the means of the previous clock, which are distributed
+                           // first
   // The node's means, by chunk; empty: it lacks them, or no node does.
   std::vector<Bytes> means;
-  std::shared_ptr<BufferPool> pool;  // the other one's
+  std::shared_ptr<BufferPool> pool;  // of the previous ring
 };
 
-// One node's side of an all-reduce among the nodes of a job, with no server: of each chunk it sums
-// and updates a slice and holds that slice's optimizer state. At most `window` chunks are under way
-// that this node has begun; one of them is the lowest that is not complete, by the argument of
+// One node's side of an all-reduce among the nodes of a job, without servers: of each chunk it sums
+// and updates a slice and holds that slice's optimizer state. At most `window` chunks that this
+// node has begun are in progress; one of them is the lowest incomplete chunk, by the argument of
 // PushWindow.
 //
-// First all nodes settle the first weights, see FirstWeights. In the end each
-// tells its peers how many clocks it has made, and stays until they know. A node that fails tells
-// its peers why, and they theirs: all fail with the words of the first.
+// First all nodes agree on the first weights, see FirstWeights. At the end each tells its peers how
+// many clocks it has made, and stays until they have acknowledged that. A node that fails tells its
+// peers why, and these tell theirs: all fail with the first node's reason.
 //
-// Where the job continues without nodes that are lost (DropsLost), the end comes in two parts, and
-// such a core stands for one ring of several, see ReformingCore. Before a node says that it is
-// done it passes a barrier: then it knows that all nodes have made all steps.
+// If the job continues without lost nodes (DropsLost), the end has two parts, and this core stands
+// for one of several rings, see ReformingCore. Before a node says that it is done it passes a
+// barrier, so it knows that all nodes have made all steps.
 //
 // A pure state machine, see ExchangeCore.
 class AllReduceCore final : public ExchangeCore {
  public:
   // `resume`: the state that the job resumes from, which is copied; may be null. Errors:
-  // InvalidArgument naming the field of the record; GoOnFrom's.
+  // InvalidArgument naming the field of the record; those of GoOnFrom.
   static absl::StatusOr<std::unique_ptr<AllReduceCore>> Create(const CoreOptions& options,
                                                                const kernels::Kernels& kernels,
                                                                const NodeResume* resume = nullptr);
 
-  // Goes on from another ring. Errors: InvalidArgument naming the field of the record. REQUIRES:
+  // Continues from another ring. Errors: InvalidArgument naming the field of the record. REQUIRES:
   // the job's weights are means (SharedOptimizer).
   static absl::StatusOr<std::unique_ptr<AllReduceCore>> CreateAfter(const CoreOptions& options,
                                                                     const kernels::Kernels& kernels,
@@ -148,21 +150,21 @@ class AllReduceCore final : public ExchangeCore {
     return peers_[link.value()].link.options().address;
   }
 
-  // Closes all connections: nothing follows.
+  // Closes all connections; no calls may follow.
   void Close(WireActions* actions);
-  // LinkIds that it has, from 0.
+  // Number of LinkIds, counted from 0.
   size_t links() const { return peers_.size(); }
-  // Where the job continues without nodes that are lost: all nodes have made all steps.
+  // If the job continues without lost nodes: whether all nodes have made all steps.
   bool is_over() const { return barrier_ && barrier_->is_passed(); }
   const std::shared_ptr<BufferPool>& pool() const { return pool_; }
 
  private:
-  // Another node, on one of the connections to it. What is said besides chunks, which keep to one
-  // of them each, is said on all: so on each it stands in order with the chunks.
+  // Another node, on one of the connections to it. Each chunk uses one connection; all other
+  // messages are sent on every connection, so on each they are in order with the chunks.
   struct Peer {
     uint32_t position = 0;
     PeerLink link;
-    std::optional<uint64_t> made;  // clocks, as it says that it makes no more
+    std::optional<uint64_t> made;  // the number of clocks, once it has said that it makes no more
     bool retired = false;
   };
 
@@ -182,7 +184,7 @@ class AllReduceCore final : public ExchangeCore {
   Peer* Find(transport::ConnectionId connection);
   // REQUIRES: the plan has it as a peer.
   Peer* At(uint32_t position, ChunkId chunk);
-  // An error ends the job: tells the peers.
+  // Tells the peers the error, which ends the job.
   absl::Status Fail(const absl::Status& status, bool by_peer, WireActions* actions);
   absl::Status OnStranger(transport::ConnectionId connection, const wire::Frame& frame,
                           absl::Time now, CoreActions* actions);
@@ -191,12 +193,12 @@ class AllReduceCore final : public ExchangeCore {
   absl::Status OnRetire(Peer* peer, uint64_t clocks);
   absl::Status OnBarrier(Peer* peer, const wire::Frame& frame, absl::Time now,
                          CoreActions* actions);
-  // Errors: the peer and this node have made different clocks.
+  // Errors: the peer and this node have made different numbers of clocks.
   absl::Status HasFinished(const Peer& peer) const;
   absl::Status CheckMade(const Peer& peer) const;
   void StartAfter(absl::Time now, CoreActions* actions);
-  // Takes the chunk's first weights, the node's own or, where `from` is not null, that peer's, and
-  // tells or gives them to the others.
+  // Sets the chunk's first weights, the node's own or those of the peer `from` (null: none), and
+  // announces or forwards them to the others.
   void AddFirst(ChunkId chunk, const Bytes& weights, const Peer* from, absl::Time now,
                 CoreActions* actions);
   void MaybeTrain();
@@ -206,7 +208,7 @@ class AllReduceCore final : public ExchangeCore {
                   CoreActions* actions);
   absl::Status MaybeRetire(absl::Time now, CoreActions* actions);
   void Retire(absl::Time now, CoreActions* actions);
-  // When this node need not stay for the peer any more, or for any of them, as things stand.
+  // When this node need not wait for the peer any more, or for any of them, by present knowledge.
   absl::Time FreeFrom(const Peer& peer) const;
   absl::Time finished_at() const;
   void MaybeFinish(absl::Time now);
@@ -225,8 +227,8 @@ class AllReduceCore final : public ExchangeCore {
   const std::shared_ptr<void> cut_memory_;  // kept from one cut to the next
   std::vector<Bytes> resumed_;  // by chunk: the weights that the job resumes with, until Start
   PushWindow window_;
-  std::optional<RingBegin> begin_;     // of a ring after another
-  std::optional<FirstWeights> first_;  // from Start on
+  std::optional<RingBegin> begin_;     // if this ring follows another
+  std::optional<FirstWeights> first_;  // set by Start
   std::optional<RingBarrier> barrier_;
   uint64_t makes_ = 0;   // clocks, at least
   uint64_t clocks_ = 0;  // kFinishing: of every chunk

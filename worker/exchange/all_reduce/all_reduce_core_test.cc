@@ -26,7 +26,7 @@ using World = AllReduceWorld;
 
 constexpr char kAdam[] = "optimizer { adam { weight_decay: 0.01 } } schedule { base_lr: 0.01 }";
 
-// The sum of one element, added one after the other from node `first` on, round to the one before.
+// The sum of one element, added in order from node `first` on, around to the one before it.
 float RingSum(const World::Options& options, uint32_t first, uint64_t clock, uint64_t i) {
   float sum = World::Gradient(options.seed, first, clock, i);
   for (uint32_t k = 1; k < options.nodes; ++k) {
@@ -42,7 +42,7 @@ float TreeSum(const World::Options& options, uint32_t begin, uint32_t end, uint6
   return TreeSum(options, begin, middle, clock, i) + TreeSum(options, middle, end, clock, i);
 }
 
-// The job's weights in the end: all sums on one place, one optimizer.
+// The job's final weights: all sums in one place, one optimizer.
 std::vector<float> Expected(const World::Options& options, const proto::JobRecord& record) {
   BufferPool pool;
   const numerics::UpdateRule rule = numerics::MakeUpdateRule(record.job(), 0);
@@ -179,7 +179,7 @@ TEST(AllReduceCore, WhateverTheNetworkDoesTheWeightsAreTheSame) {
     options.faults.break_both = seed % 5 == 3 ? 0.02 : 0;
     options.faults.break_one = seed % 5 == 4 ? 0.01 : 0;
     options.faults.refuse = 0.02;
-    options.timing.give_up_after = absl::Hours(1);  // HELLO is lost, too
+    options.timing.give_up_after = absl::Hours(1);  // HELLO is also lost
     if (seed % 2 == 0) options.job += " connections: 3";
     ExpectTrains(options, absl::StrCat("seed ", seed));
   }
@@ -196,7 +196,7 @@ TEST(AllReduceCore, NeighboursHaveTheJobsConnectionsButNoneWithoutAChunk) {
   }
 }
 
-// Else it would take the place of several, and its end would be told to one of them.
+// Otherwise it would stand for several, and only one of them would learn of its end.
 TEST(AllReduceCore, AConnectionIsOneLinkOfOneNodeWhateverItSaysLater) {
   World::Options options = Shape(3, AllReduce::RING);
   options.job = "connections: 2";
@@ -306,7 +306,7 @@ TEST(AllReduceCore, AJobMayBeginWithTheWeightsOfRank0WhateverOtherNodesOffer) {
         options.seed = seed;
         options.job += seed % 3 == 0 ? " connections: 3" : "";
         if (seed > 0) options.faults = {.drop = 0.1, .duplicate = 0.1, .break_both = 0.01};
-        options.timing.give_up_after = absl::Hours(1);  // HELLO is lost, too
+        options.timing.give_up_after = absl::Hours(1);  // HELLO is also lost
         const std::string what = absl::StrCat(nodes, " nodes, seed ", seed);
         World world(options);
         ASSERT_TRUE(world.Run()) << what;
@@ -382,7 +382,7 @@ TEST(AllReduceCore, ARecordThatDoesNotFitIsRefusedByField) {
             "view.nodes has no nodes");
 }
 
-// All-reduces whose ranks say the learning rate of each step.
+// All-reduces whose ranks give the learning rate of each step.
 
 World::Options AllRatesShape(AllReduce::Algorithm algorithm, const std::string& base_lr,
                              float rate) {
@@ -425,12 +425,12 @@ TEST(AllReduceRates, NodesThatSayOthersEndTheJobAndAreNamed) {
   }
 }
 
-// Events that an exchange's driver and core note of a traced job, on a simulated network.
+// Trace events of an exchange's driver and core, on a simulated network.
 
 using proto::TraceEvent;
 
 // Two nodes, four chunks, five clocks of which the second and third are traced; the clock of the
-// traces advances by 1 us with each look, so no two events begin or end together.
+// traces advances by 1 us per reading, so no two events begin or end together.
 class ExchangeTraceTest : public ::testing::Test {
  protected:
   void Run(const transport::SimFaults& faults = {}) {
@@ -449,7 +449,7 @@ class ExchangeTraceTest : public ::testing::Test {
     for (uint32_t node : {0, 1}) ASSERT_EQ(world.status(node), absl::OkStatus());
   }
 
-  // By chunk and clock, as they were noted.
+  // Returns them by chunk and clock, as recorded.
   std::map<std::pair<uint32_t, uint64_t>, std::vector<TraceEvent>> Events(uint32_t node) {
     std::map<std::pair<uint32_t, uint64_t>, std::vector<TraceEvent>> events;
     while (logs_[node]->has_news()) {
@@ -466,7 +466,7 @@ class ExchangeTraceTest : public ::testing::Test {
   std::unique_ptr<TraceLog> logs_[2];
 };
 
-// The first of a phase; each phase must be there.
+// Returns the first of a phase, which must exist.
 const TraceEvent& First(const std::vector<TraceEvent>& events, TraceEvent::Phase phase) {
   const auto is_it = [&](const TraceEvent& event) { return event.phase() == phase; };
   const auto found = std::find_if(events.begin(), events.end(), is_it);
@@ -488,7 +488,7 @@ TEST_F(ExchangeTraceTest, EachChunkOfEachTracedClockGoesThroughAllPhasesInOrder)
       const TraceEvent& encode = First(events, TraceEvent::ENCODE);
       const TraceEvent& send = First(events, TraceEvent::SEND);
       const TraceEvent& apply = First(events, TraceEvent::APPLY);
-      // Published once the weights of the clock before had landed; the first one once the job
+      // Published once the weights of the previous clock had landed; the first one once the job
       // began.
       const auto before = all.find({key.first, key.second - 1});
       EXPECT_GT(ready.start_us(), before == all.end() ? 0 : EndOf(before->second.back()));

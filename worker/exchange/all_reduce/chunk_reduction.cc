@@ -61,7 +61,7 @@ void ChunkReduction::Seed(const Bytes& first_weights) {
   if (count == 0) return;
   const Bytes own = first_weights.Part(own_begin_ * sizeof(float), count * sizeof(float));
   weights_.Seed(own, 0);
-  // The weights are the ranks' own: if they are not finite, the first update says so.
+  // The weights are the ranks' own: if they are not finite, the first update reports it.
   if (encodes()) FollowFrom(own).IgnoreError();
 }
 
@@ -248,8 +248,8 @@ absl::StatusOr<numerics::CheckedPayload> ChunkReduction::Checked(const Bytes& pa
                                          absl::MakeConstSpan(payload.data(), payload.size()));
 }
 
-// The frame stands for nodes before this one in the order of addition, or after it: a sum of two
-// has the same bits either way.
+// The frame's nodes come before this one in the order of addition, or after it: a sum of two has
+// the same bits either way.
 absl::Status ChunkReduction::Add(const ReduceStep& step, const wire::Frame& frame) {
   if (frame.header.rate != rate_) {
     return absl::InvalidArgumentError(
@@ -314,7 +314,7 @@ absl::Status ChunkReduction::Deliver(const ReduceStep& step, Bytes weights,
 }
 
 Bytes SlicePieces::View(uint32_t begin, uint32_t end) const {
-  // The newest piece that has any of them decides, if it has them all.
+  // The newest piece that has any of the elements decides whether one piece has them all.
   const auto newest = std::find_if(pieces_.rbegin(), pieces_.rend(), [&](const Piece& piece) {
     return piece.begin < end && begin < piece.end();
   });

@@ -26,7 +26,7 @@
 
 namespace strata::worker {
 
-// A chunk's fp32 elements, known piece by piece; a later piece covers what was known before.
+// A chunk's fp32 elements, set piece by piece; later pieces override earlier ones.
 //
 // Threads: one.
 class SlicePieces {
@@ -37,7 +37,8 @@ class SlicePieces {
   void Add(uint32_t first_element, Bytes floats) {
     pieces_.push_back({first_element, std::move(floats)});
   }
-  // Elements [begin, end): without a copy where one piece has them all. REQUIRES: they are known.
+  // Returns elements [begin, end), without copying if one piece has them all. REQUIRES: they are
+  // set.
   Bytes View(uint32_t begin, uint32_t end) const;
   void Clear() { pieces_.clear(); }
 
@@ -58,9 +59,9 @@ struct ReductionRules {
   BufferPool* pool = nullptr;
   ReducePlan plan;
   numerics::UpdateRule update;
-  // Encodes sums and weights on their way, without feedback or state.
+  // Encodes sums and weights in transit, without feedback or state.
   numerics::Compression compression = numerics::Compression::kNone;
-  TraceLog* trace = nullptr;  // of the node's updates; null: none
+  TraceLog* trace = nullptr;  // records the node's updates; null: none
 
   // Returns the rules of the node at `position` of a record that CheckRing has accepted.
   // REQUIRES: position < the nodes of the view.
@@ -68,7 +69,7 @@ struct ReductionRules {
                            BufferPool* pool, uint32_t position, TraceLog* trace);
 };
 
-// The actions that a chunk wants, in order.
+// The actions of a chunk, in order.
 struct ReductionActions {
   struct Send {
     uint32_t peer = 0;    // position
@@ -78,19 +79,19 @@ struct ReductionActions {
   struct Delivery {
     uint32_t first_element = 0;
     Bytes weights;
-    std::optional<numerics::CheckedPayload> delta;  // `weights` are this, and to be added
+    std::optional<numerics::CheckedPayload> delta;  // `weights` are this payload, to be added
   };
   std::vector<Send> sends;
   std::vector<Delivery> deliveries;
-  bool landed = false;  // `deliveries` end the clock
+  bool landed = false;  // `deliveries` complete the clock
 };
 
-// One chunk's course through the steps of its node's plan, clock after clock. Frames may come
+// One chunk's progress through the steps of its node's plan, clock after clock. Frames may come
 // before their step is due, also for the next clock.
 //
-// Where the job encodes, sums are rounded at each hop. The node that updates a slice encodes, once,
-// what all nodes lack of its weights. The others hand that payload on as it is, a frame for each
-// slice. All nodes, that one too, add it to what they have: the same bits everywhere.
+// If the job encodes, sums are rounded at each hop. The node that updates a slice encodes, once,
+// what all nodes lack of its weights. The others forward that payload unchanged, a frame for each
+// slice. All nodes, including that one, add it to what they have: the same bits everywhere.
 //
 // A pure state machine; buffers come from the pool. Threads: one.
 class ChunkReduction {
@@ -99,35 +100,35 @@ class ChunkReduction {
   ChunkReduction(const ReductionRules* rules, const proto::Layout& layout, const ChunkMap& map,
                  ChunkId chunk);
 
-  // The chunk's first weights, of which its own part is copied.
+  // Sets the chunk's first weights; its own part is copied.
   void Seed(const Bytes& first_weights);
 
-  // The arena's element that its own part begins with; none: it has no part of the chunk.
+  // The arena's element at which its own part begins; none: it has no part of the chunk.
   std::optional<uint64_t> own_begin() const {
     if (own_begin_ == own_end_) return std::nullopt;
     return offset_ + own_begin_;
   }
   uint32_t own_elements() const { return own_end_ - own_begin_; }
-  // Returns what the node knows of its own part: weights are handed on, the rest is copied. None:
-  // it has no part of the chunk. REQUIRES: seeded, not begun in this clock.
+  // Returns the state of the node's own part: weights are shared, the rest is copied. None: it has
+  // no part of the chunk. REQUIRES: seeded, not begun in this clock.
   std::optional<ChunkImage> Image() const;
-  // Goes on from the image of its own part in place of first weights, at the image's clock; all of
-  // it is copied. None: it has no part, and `clock` is where it resumes. Errors: InvalidArgument
+  // Continues from the image of its own part instead of first weights, at the image's clock;
+  // everything is copied. None: it has no part, and resumes at `clock`. Errors: InvalidArgument
   // naming what differs. REQUIRES: not seeded, finite.
   absl::Status Restore(const std::optional<ChunkImage>& image, uint64_t clock);
 
-  // Goes on at this clock in place of 0. REQUIRES: not begun.
+  // Starts at this clock instead of 0. REQUIRES: not begun.
   void StartAt(uint64_t clock) { clock_ = clock; }
 
-  // Bytes of the copy of what all nodes have of its own part.
+  // Bytes of the encoder's copy of what all nodes have of its own part.
   size_t copy_bytes() const { return copy_ == nullptr ? 0 : copy_->elements() * sizeof(float); }
 
-  // Clocks whose weights have landed.
+  // Number of clocks whose weights have landed.
   uint64_t clock() const { return clock_; }
-  // Takes the node's sum for clock(). Errors: OnFrame's, of frames that came before. REQUIRES:
-  // seeded; not begun in this clock.
+  // Takes the node's sum for clock(). Errors: OnFrame's, for earlier frames. REQUIRES: seeded; not
+  // begun in this clock.
   absl::Status Begin(Bytes sum, const StepFacts& step, ReductionActions* actions);
-  // A REDUCE or GATHER of this chunk. Errors: InvalidArgument, what is wrong with it.
+  // Handles a REDUCE or GATHER of this chunk. Errors: InvalidArgument saying what is wrong with it.
   absl::Status OnFrame(uint32_t peer, const wire::Frame& frame, ReductionActions* actions);
 
  private:
@@ -135,10 +136,10 @@ class ChunkReduction {
 
   uint32_t SliceBegin(uint32_t slice) const;
   absl::Status Advance(ReductionActions* actions);
-  // False: a frame that the step needs has not come.
+  // Returns false if a frame that the step needs has not come.
   absl::StatusOr<bool> Do(const ReduceStep& step, ReductionActions* actions);
   bool encodes() const { return rules_->compression != numerics::Compression::kNone; }
-  // The part of a step that one frame carries, of PartCount(step).
+  // Returns the part of a step that one frame carries, of PartCount(step).
   uint32_t PartCount(const ReduceStep& step) const;
   ReduceStep Part(const ReduceStep& step, uint32_t part) const;
   absl::Status Send(const ReduceStep& part, ReductionActions* actions);
@@ -150,7 +151,7 @@ class ChunkReduction {
   absl::Status Deliver(const ReduceStep& part, Bytes weights, ReductionActions* actions);
   absl::Status CheckDue(const ReduceStep& step, const wire::Header& header) const;
 
-  // Knows from now on what all nodes have of its own part. REQUIRES: where encodes().
+  // Starts to track what all nodes have of its own part. REQUIRES: encodes().
   absl::Status FollowFrom(const Bytes& own);
 
   const ReductionRules* rules_;
@@ -158,18 +159,18 @@ class ChunkReduction {
   const uint64_t offset_;  // of the chunk in the arena
   const uint32_t elements_;
   const uint32_t own_begin_, own_end_;  // the elements that this node updates
-  numerics::WeightState weights_;       // of those
-  // Knows what all nodes have of those weights; null where there are none or nothing is encoded.
+  numerics::WeightState weights_;        // of the node's own part
+  // Tracks what all nodes have of those weights; null if there are none or nothing is encoded.
   std::unique_ptr<numerics::Encoder> copy_;
 
   uint64_t clock_ = 0;
   bool begun_ = false;
-  size_t next_ = 0;                     // of the plan's steps
-  uint32_t taken_ = 0;                  // of that step's parts
+  size_t next_ = 0;                     // index into the plan's steps
+  uint32_t taken_ = 0;                  // parts of that step that were taken
   SlicePieces sums_, gathered_;         // of this clock
-  std::map<uint32_t, Bytes> payloads_;  // in place of gathered_ where they are encoded: by slice
+  std::map<uint32_t, Bytes> payloads_;  // instead of gathered_, if they are encoded: by slice
   std::vector<uint32_t> samples_;       // in the sum, by slice
-  float rate_ = 0;                      // of the step, as this node's ranks say it
+  float rate_ = 0;                      // of the step, from this node's ranks
   Inbox inbox_;
 };
 

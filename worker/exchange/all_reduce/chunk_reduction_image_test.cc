@@ -1,4 +1,4 @@
-// Nodes of an all-reduce that resume from images end with the bits of those that were cut.
+// Nodes of an all-reduce that resume from images end with the bits of the original nodes.
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -40,7 +40,7 @@ proto::JobRecord Record(const std::string& job, uint32_t nodes,
   return record;
 }
 
-// All nodes' parts of one chunk, the arena's last, joined without a network.
+// All nodes' parts of one chunk, the arena's last, connected without a network.
 class Nodes {
  public:
   Nodes(const proto::JobRecord& record, uint32_t chunk)

@@ -10,7 +10,7 @@
 namespace strata::worker {
 namespace {
 
-constexpr size_t kChecksumsMax = 4096;  // of one SEED
+constexpr size_t kChecksumsMax = 4096;  // per SEED
 
 }  // namespace
 

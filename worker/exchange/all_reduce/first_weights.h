@@ -16,21 +16,21 @@
 
 namespace strata::worker {
 
-// One node's view of the first weights of an all-reduce. All nodes offer the same, and
-// compare checksums with their peers: SEED. Or all begin with those of rank 0: its node gives them
-// to its peers, whoever gets them gives them on, and on most ways they come more than once: FIRST.
+// One node's view of the first weights of an all-reduce. Either all nodes offer the same weights
+// and compare checksums with their peers (SEED), or all begin with those of rank 0: its node sends
+// them to its peers, which forward them, so most nodes get them more than once (FIRST).
 //
 // A pure state machine. Threads: one.
 class FirstWeights {
  public:
-  // `links` to peers are counted from 0.
+  // `links`: the number of links to peers, counted from 0.
   FirstWeights(const ChunkMap& map, size_t links, bool are_of_rank_0)
       : map_(map), are_of_rank_0_(are_of_rank_0), known_(map.chunks()), compared_(links, 0) {}
 
   bool are_of_rank_0() const { return are_of_rank_0_; }
-  // Takes the weights that the node has of the chunk: its own, or a peer's.
+  // Takes the node's weights of the chunk: its own, or a peer's.
   void Add(ChunkId chunk, const Bytes& weights);
-  // Every chunk's weights are there, and compared with all peers where that is due.
+  // Returns whether every chunk's weights are known, and compared with all peers if necessary.
   bool settled() const;
 
   struct Message {
@@ -39,14 +39,14 @@ class FirstWeights {
   };
   // Returns the SEEDs for every link. REQUIRES: all chunks were added.
   std::vector<Message> Seeds() const;
-  // Takes a SEED that the peer of that name has sent. Errors: InvalidArgument (another chunk is
-  // due), FailedPrecondition (other weights).
+  // Takes a SEED of the peer of that name. Errors: InvalidArgument (another chunk is due),
+  // FailedPrecondition (other weights).
   absl::Status OnSeed(size_t link, const std::string& peer, const wire::Frame& frame);
 
   // Returns a FIRST of the chunk.
   Message First(ChunkId chunk, const Bytes& weights) const;
-  // Takes a FIRST of that peer's. Returns whether the chunk's weights were not there: Add is to
-  // follow. Errors: as OnSeed.
+  // Takes a FIRST of that peer. Returns whether the chunk's weights were unknown: Add must follow.
+  // Errors: as OnSeed.
   absl::StatusOr<bool> OnFirst(const std::string& peer, const wire::Frame& frame);
 
  private:

@@ -13,10 +13,10 @@ namespace {
 using wire::Op;
 
 constexpr uint32_t kTrips = 16;
-// Enough to tell 10 Gbit/s, 1.7 s at 10 Mbit/s.
+// Enough to measure 10 Gbit/s; takes 1.7 s at 10 Mbit/s.
 constexpr uint32_t kBurstFrames = 8, kBurstFrameBytes = 256 << 10;
 constexpr uint32_t kLostMax = 10;
-// Generation of a probe's frames, so that they are not taken for those of the job.
+// The generation of a probe's frames, so that they are not mistaken for the job's.
 constexpr uint32_t kProbeGeneration = 0;
 
 Bytes BurstPayload() {
@@ -54,11 +54,11 @@ absl::StatusOr<std::unique_ptr<LinkProbe>> LinkProbe::Create(const CoreOptions& 
 LinkProbe::LinkProbe(const CoreOptions& options, const PeerLink::Options& next,
                      const PeerLink::Options& previous)
     : options_(options), next_(next), previous_(previous) {
-  // Whoever is late to connect here fails by itself.
+  // A peer that is late to connect here fails by itself.
   previous_.NeverGiveUp();
 }
 
-// RETIRE is acknowledged at once; a burst when all of it has come.
+// RETIRE is acknowledged at once, a burst when all of it has come.
 void LinkProbe::Go(absl::Time now, CoreActions* actions) {
   if (result_ || !next_.is_up()) return;
   if (waiting_) {
@@ -95,7 +95,7 @@ void LinkProbe::Go(absl::Time now, CoreActions* actions) {
   next_.Send(header, Bytes(), now, &actions->wire);
 }
 
-// Times over two connections would say nothing: it starts again.
+// Times over two connections would be meaningless, so it starts again.
 void LinkProbe::OnLost(transport::ConnectionId connection, const absl::Status& why, absl::Time now,
                        WireActions* actions) {
   if (previous_.Owns(connection)) previous_.OnLost(why, now, actions);

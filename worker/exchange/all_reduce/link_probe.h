@@ -16,10 +16,10 @@
 namespace strata::worker {
 
 // Measures the link from this node to the next one of the ring: the shortest of some round trips,
-// then the rate of a burst. Its links are like those of the all-reduce that follows, and all nodes
+// then the rate of a burst. Its links are like those of the following all-reduce, and all nodes
 // measure at the same time, as they will all send at the same time.
 //
-// A node that has begun to all-reduce while this one still probes is told to come again.
+// A node that has begun to all-reduce while this one still probes is told to try again.
 //
 // A pure state machine, see LinkCore.
 class LinkProbe final : public LinkCore {
@@ -37,7 +37,7 @@ class LinkProbe final : public LinkCore {
   const std::string& address(LinkId) const override { return next_.options().address; }
 
   const std::optional<Result>& result() const { return result_; }
-  // Ends the connections; nothing may follow.
+  // Closes the connections; no calls may follow.
   void Close(WireActions* actions);
 
  private:
@@ -53,11 +53,11 @@ class LinkProbe final : public LinkCore {
 
   const CoreOptions options_;
   PeerLink next_, previous_;
-  uint32_t round_ = 0;    // trips under way or made; then the burst
+  uint32_t round_ = 0;    // trips in progress or made; then the burst
   bool waiting_ = false;  // for the acknowledgement of what was sent
   absl::Time sent_at_;
   absl::Duration shortest_ = absl::InfiniteDuration();
-  uint32_t lost_ = 0;  // times that the connection broke while it was measured
+  uint32_t lost_ = 0;  // times that the connection broke during measurement
   std::optional<Result> result_;
 };
 

@@ -63,7 +63,7 @@ std::vector<NodeAction> NodeStep::Make() {
     means.back().lands = true;
     chunk = {.last_mean = std::move(chunk.mean)};
   }
-  // The means may be another ring's, so that this one was not told of all sums.
+  // The means may come from another ring, so this one may not know all sums.
   to_tell_.clear();
   has_last_ = true;
   landed_ = 0;

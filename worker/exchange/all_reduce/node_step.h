@@ -16,10 +16,10 @@
 
 namespace strata::worker {
 
-// The state of the step in hand that a node keeps while rings come and go: its own sums, so that it
-// can give them to the next ring, too; and the means that have come, until those of all chunks are
-// there and the step is made. The means of the step before are kept until the first of this one
-// comes: then every node has made it, for each has given its sum of this one.
+// The state of the current step that a node keeps while rings come and go: its own sums, so that it
+// can give them to the next ring, too, and the means received, until those of all chunks are there
+// and the step is made. The means of the previous step are kept until the first of this one comes:
+// then every node has made that step, because each has given its sum for this one.
 //
 // A pure state machine. Threads: one.
 class NodeStep {
@@ -27,35 +27,35 @@ class NodeStep {
   explicit NodeStep(const ChunkMap& map) : map_(map), chunks_(map.chunks()) {}
 
   uint32_t chunks() const { return static_cast<uint32_t>(chunks_.size()); }
-  // Steps that are made: the number of the one in hand.
+  // Number of steps made, which is the number of the current one.
   uint64_t clock() const { return clock_; }
 
   // The node has the chunk's sum. Once per step.
   void Publish(ChunkId chunk);
-  // Returns a chunk that the node has the sum of and the ring has not been told of, which counts
-  // as told from then on.
+  // Returns a chunk whose sum the node has and the ring does not know of, and marks it as
+  // announced.
   std::optional<ChunkId> NextToAnnounce();
-  // The ring wants the sum, once, of a chunk that it was told of. Returns whether the node is to be
-  // asked for it now: it is not kept, and has not been asked for.
+  // The ring wants the sum, once, of an announced chunk. Returns whether the node must be asked for
+  // it now: it is not kept, and has not been asked for.
   bool Want(ChunkId chunk);
-  // True if the current ring wants it.
+  // Returns whether the current ring wants it.
   bool is_wanted(ChunkId chunk) const { return chunks_[chunk.value()].is_wanted; }
   void Keep(ChunkId chunk, ExchangeNode::Sum sum);
   // Null: it is not kept.
   const ExchangeNode::Sum* sum(ChunkId chunk) const;
 
-  // Takes part of the chunk's mean, from `first_element` on. `lands`: that is all of it. Returns
+  // Takes part of the chunk's mean, from `first_element` on. `lands`: that completes it. Returns
   // whether all means of the step are there.
   bool TakeMean(ChunkId chunk, uint32_t first_element, Bytes mean, bool lands);
-  // The step is made. Returns its means, as they came. REQUIRES: all are there.
+  // Completes the step and returns its means, as they came. REQUIRES: all are there.
   std::vector<NodeAction> Make();
-  // The ring is gone: what has come of the step in hand is worth nothing, and the next one is to be
-  // told of all that the node has.
+  // The ring is gone: the current step's received means are worthless, and the next ring must be
+  // told of all sums that the node has.
   void Forget();
 
-  // True if the means of the step before are kept.
+  // Returns whether the means of the previous step are kept.
   bool has_last() const { return has_last_; }
-  // Returns all of the chunk's. REQUIRES: has_last().
+  // Returns the chunk's whole mean of that step. REQUIRES: has_last().
   Bytes LastMean(ChunkId chunk, BufferPool* pool);
 
  private:

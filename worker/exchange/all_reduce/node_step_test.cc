@@ -24,7 +24,7 @@ Bytes NodeStepFloats(const std::vector<float>& floats) {
 // Two chunks of four elements.
 NodeStep Step() { return NodeStep(ChunkMap(8, 4)); }
 
-// All chunks are published, and told to the ring.
+// All chunks are published, and announced to the ring.
 void PublishAll(NodeStep* step) {
   for (const ChunkId chunk : {k0, k1}) {
     step->Publish(chunk);

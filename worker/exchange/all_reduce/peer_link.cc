@@ -56,7 +56,7 @@ void PeerLink::SendError(const std::string& reason, WireActions* actions) {
 }
 
 void PeerLink::Transmit(wire::Frame frame, WireActions* actions) {
-  // Every frame says what has come, so that a separate word is seldom needed.
+  // Every frame acknowledges, so separate acknowledgements are rare.
   frame.header.received = received_;
   received_bytes_ = 0;
   ack_due_ = absl::InfiniteFuture();
@@ -91,7 +91,7 @@ void PeerLink::Repeat(absl::Time now, WireActions* actions) {
   }
 }
 
-// The connection is confirmed on both sides and the peer has said what it has.
+// Both sides have confirmed the connection, and the peer has said what it has received.
 absl::Status PeerLink::Resume(uint64_t received, absl::Time now, WireActions* actions) {
   connection_.OnGreeted(actions);
   resend_after_ = options_.timing.resend_after;
@@ -110,8 +110,9 @@ void PeerLink::OnConnected(transport::ConnectionId connection, absl::Time now,
 absl::Status PeerLink::OnHello(transport::ConnectionId connection, const wire::Header& hello,
                                absl::Time now, WireActions* actions) {
   if (connection_.is_up() && !Owns(connection)) {
-    // Whoever made it may be the peer, and this one a stranger with a copy of its HELLO: the peer
-    // comes back then. What a connection that is only forgotten sends is dropped without a word.
+    // The current connection's maker may be the peer, and this one a stranger that replays its
+    // HELLO: the peer then comes back. Frames on a connection that is only forgotten are dropped
+    // silently.
     Transmit({MakeHeader(options_.identity, Op::kRetry), Bytes()}, actions);
   }
   connection_.Adopt(connection, actions);
@@ -157,7 +158,7 @@ void PeerLink::SendAck(WireActions* actions) {
   if (is_up()) Transmit({MakeHeader(options_.identity, Op::kAck), Bytes()}, actions);
 }
 
-// Often enough that the peer need not wait for it, seldom enough to cost nothing.
+// Often enough that the peer need not wait for it, rarely enough to cost nothing.
 void PeerLink::Receive(const wire::Frame& frame, absl::Time now, WireActions* actions) {
   received_ = frame.header.sequence;
   received_bytes_ += FrameBytes(frame);
@@ -188,7 +189,8 @@ absl::StatusOr<bool> PeerLink::OnFrame(const wire::Frame& frame, absl::Time now,
   Pump(now, actions);
   if (!wire::IsSequenced(header.op)) return false;
   if (header.sequence != received_ + 1) {
-    // A repetition: its acknowledgement was lost. Or one before it was: it will be repeated.
+    // A repetition whose acknowledgement was lost, or a frame after a lost one, which will be
+    // repeated.
     ack_due_ = std::min(ack_due_, now + options_.ack_delay);
     return false;
   }

@@ -19,7 +19,7 @@
 
 namespace strata::worker {
 
-// A node of an all-reduce; its position is its index, in order of the first ranks.
+// A node of an all-reduce; its index, in order of first ranks, is its position.
 struct RingNode {
   NodeId node;
   std::string endpoint;
@@ -29,18 +29,18 @@ std::vector<RingNode> RingNodes(const proto::JobRecord& record);
 // Returns the position of `node`, or nodes.size() if it is not among them.
 uint32_t RingPosition(const std::vector<RingNode>& nodes, NodeId node);
 
-// Check that `node` has a place in the record's view, with addresses for all; and that it can
+// Check that `node` has a place in the record's view, with addresses for all nodes; and that it can
 // all-reduce by this record. Errors: InvalidArgument naming the field.
 absl::Status CheckRingView(const proto::JobRecord& record, NodeId node);
 absl::Status CheckRing(const proto::JobRecord& record, NodeId node);
 
-// Frames to and from one other node over connections that come and go: each arrives once, and in
-// the order in which they were first sent. That is the order of urgency among those that wait, with
-// at most `in_flight_bytes_max` (or one frame) not acknowledged: what lies in sockets cannot be
-// overtaken any more. Whatever was lost with a connection, or in silence, is sent again from the
-// first frame on that is not acknowledged.
+// Frames to and from one other node over connections that come and go. Each arrives once, and in
+// the order in which frames were first sent. Waiting frames are sent by urgency, with at most
+// `in_flight_bytes_max` (or one frame) unacknowledged, because frames in sockets cannot be
+// overtaken any more. After a lost connection, or silence, all frames from the first unacknowledged
+// one on are sent again.
 //
-// One of two nodes connects and says HELLO, the other one answers; both may send.
+// One of two nodes connects and sends HELLO, the other one answers; both may send.
 //
 // A pure state machine: time comes with the events, frames and connections go out as actions.
 class PeerLink {
@@ -65,38 +65,38 @@ class PeerLink {
   uint64_t bytes_sent(wire::Op op) const;
 
   void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
-  // `header`: op and what belongs to it; the rest is filled in. Older clocks first, then the
-  // highest chunk, else in the order of the calls.
+  // `header`: op and its fields; the rest is filled in. Order: older clocks first, then the highest
+  // chunk, then the order of the calls.
   void Send(const wire::Header& header, Bytes payload, absl::Time now, WireActions* actions);
-  // Says that the job has failed here; nothing follows.
+  // Reports that the job has failed here; no calls may follow.
   void SendError(const std::string& reason, WireActions* actions);
-  // This node has all that it needs of the peer, which may be gone for good from now on: OnTime
-  // knows no error any more.
+  // This node needs nothing more of the peer, which may be gone for good from now on: OnTime
+  // returns no errors any more.
   void NeverGiveUp() { connection_.NeverGiveUp(); }
   // Since when there is no connection; infinity while there is one.
   absl::Time down_since() const { return connection_.down_since(); }
-  // Nothing waits, and all that was sent has been acknowledged.
+  // Returns whether nothing waits, and all sent frames have been acknowledged.
   bool drained() const { return waiting_.empty() && unacknowledged_.empty(); }
   bool is_up() const { return connection_.is_up(); }
 
   void OnConnected(transport::ConnectionId connection, absl::Time now, WireActions* actions);
-  // The peer's HELLO, which was checked, on a connection that it made: the last one counts.
+  // The peer's HELLO, already checked, on a connection that it made: the latest connection counts.
   // Errors: it acknowledges what it cannot have.
   absl::Status OnHello(transport::ConnectionId connection, const wire::Header& hello,
                        absl::Time now, WireActions* actions);
   // The connection is gone, could not be made, or carried something unreadable.
   void OnLost(const absl::Status& why, absl::Time now, WireActions* actions);
-  // The endpoint did not take a frame: its queue to the peer was full.
+  // The endpoint rejected a frame: its queue to the peer was full.
   void OnSendQueueFull(absl::Time now);
-  // True: the frame is the next one and must be taken. Errors: what the peer said when it failed,
-  // or that it acknowledges what it cannot have.
+  // Returns true if the frame is the next one and must be processed. Errors: the peer's failure, or
+  // an acknowledgement of what it cannot have.
   absl::StatusOr<bool> OnFrame(const wire::Frame& frame, absl::Time now, WireActions* actions);
 
   // Does what is due. Errors: Unavailable (no connection for too long), naming the peer.
   absl::Status OnTime(absl::Time now, WireActions* actions);
   // When OnTime has something to do next.
   absl::Time deadline() const;
-  // REQUIRES: started. `unanswered` counts frames that are not acknowledged.
+  // REQUIRES: started. `unanswered` counts unacknowledged frames.
   LinkActivity Activity(absl::Time now) const;
 
   bool Owns(transport::ConnectionId connection) const { return connection_.Owns(connection); }
@@ -120,7 +120,7 @@ class PeerLink {
   absl::Status Acknowledge(uint64_t received, absl::Time now);
   void Receive(const wire::Frame& frame, absl::Time now, WireActions* actions);
   void SendAck(WireActions* actions);
-  // Why the peer has put off the connection, or given it up for another one.
+  // Why the peer has postponed the connection, or given it up for another one.
   std::string WhyNotYet(const wire::Header& retry) const;
 
   Options options_;
@@ -134,7 +134,7 @@ class PeerLink {
   absl::Time resend_due_ = absl::InfiniteFuture();
   absl::Duration resend_after_;
 
-  uint64_t received_ = 0;        // sequence of the newest frame taken
+  uint64_t received_ = 0;        // sequence of the newest frame processed
   uint64_t received_bytes_ = 0;  // since the last acknowledgement
   absl::Time ack_due_ = absl::InfiniteFuture();
   std::map<wire::Op, uint64_t> bytes_sent_;

@@ -29,8 +29,8 @@ ReducePlan Ring(uint32_t n, uint32_t position) {
   return plan;
 }
 
-// The nodes that take part in the halving, in order: the first `extra` are even nodes that stand
-// for the odd one after them, too.
+// The nodes that participate in the halving, in order: the first `extra` are even nodes that also
+// represent the odd one after them.
 uint32_t ReducePlanRingPosition(uint32_t participant, uint32_t extra) {
   return participant < extra ? 2 * participant : participant + extra;
 }

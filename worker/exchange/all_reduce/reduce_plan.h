@@ -15,42 +15,42 @@ struct SliceRange {
   bool operator==(const SliceRange&) const = default;
 };
 
-// A step of what one node does for one chunk and clock; a step that takes waits for its frame.
+// A step of one node's work for one chunk and clock; a step that receives waits for its frame.
 struct ReduceStep {
   enum class Kind {
-    kSendSum,      // REDUCE: what it has summed so far of these slices
+    kSendSum,      // REDUCE: its sum so far of these slices
     kAddSum,       // the peer's REDUCE is added
-    kUpdate,       // the sum is complete: the optimizer makes the slices' weights of it
+    kUpdate,       // the sum is complete: the optimizer makes the slices' weights from it
     kSendWeights,  // GATHER
     kTakeWeights,  // the peer's GATHER
   };
   Kind kind = Kind::kUpdate;
-  uint32_t peer = 0;  // position; not of kUpdate
+  uint32_t peer = 0;  // position; unused by kUpdate
   SliceRange slices;
 
   bool operator==(const ReduceStep&) const = default;
 };
 
 // An all-reduce from one node's point of view. `position` counts the nodes in order of their first
-// rank. An update stands in every plan but those of nodes that another one sums for.
+// rank. Every plan has an update, except those of nodes that another one sums for.
 struct ReducePlan {
-  uint32_t slices = 1;  // that a chunk is cut into
+  uint32_t slices = 1;  // number of slices per chunk
   std::vector<ReduceStep> steps;
 
   std::vector<uint32_t> Peers() const;  // positions, ascending
-  SliceRange Own() const;               // what it updates; empty: nothing
+  SliceRange Own() const;               // the slices that it updates; empty: none
 };
 
-// RING (Patarasuk & Yuan 2009): node i hands slice k = i - 1 on to node i + 1, which adds its own,
-// and so on: after n - 1 steps the sum of slice i lies on node i, added in the order i + 1, i + 2,
-// ..., i. Its weights go round the same way.
+// RING (Patarasuk & Yuan 2009): node i passes slice k = i - 1 to node i + 1, which adds its own,
+// and so on: after n - 1 steps the sum of slice i is on node i, added in the order i + 1, i + 2,
+// ..., i. Its weights travel around the ring in the same way.
 //
 // HALVING_DOUBLING (Thakur et al. 2005): partners at distances 1, 2, 4, ... swap halves of what
-// they hold, so that the order of addition is the balanced tree over the nodes where n is a power
-// of two. Else the first n - 2^k odd nodes give their sums to the node before them, and get the
-// weights from it in the end.
+// they hold, so that the order of addition is the balanced tree over the nodes if n is a power of
+// two. Otherwise the first n - 2^k odd nodes give their sums to the node before them, and finally
+// get the weights from it.
 //
-// One node alone updates everything. REQUIRES: position < nodes.
+// A single node updates everything. REQUIRES: position < nodes.
 ReducePlan MakeReducePlan(proto::AllReduce::Algorithm algorithm, uint32_t nodes, uint32_t position);
 
 }  // namespace strata::worker

@@ -14,7 +14,7 @@ namespace {
 using Kind = ReduceStep::Kind;
 using proto::AllReduce;
 
-// All nodes' plans carried out with terms instead of numbers: of a slice, "(((1+2)+3)+0)".
+// Executes all nodes' plans with terms instead of numbers: for a slice, "(((1+2)+3)+0)".
 class Terms {
  public:
   Terms(AllReduce::Algorithm algorithm, uint32_t nodes) {
@@ -25,7 +25,7 @@ class Terms {
     }
   }
 
-  // Every node's weights in the end, by slice. Empty if it does not come to an end.
+  // Returns every node's final weights, by slice. Empty if it does not terminate.
   std::vector<std::vector<std::string>> Run() {
     std::vector<size_t> at(plans_.size(), 0);
     bool moved = true;
@@ -45,7 +45,7 @@ class Terms {
   }
 
   size_t messages() const { return messages_; }
-  // Slices that the node sends.
+  // Number of slices that the node sends.
   size_t sent(uint32_t node) const { return sent_.count(node) ? sent_.at(node) : 0; }
   const ReducePlan& plan(uint32_t node) const { return plans_[node]; }
 
@@ -93,7 +93,7 @@ class Terms {
   size_t messages_ = 0;
 };
 
-// Every node once.
+// Expects every node exactly once.
 void ExpectWhole(const std::string& term, uint32_t nodes) {
   std::vector<int> seen(nodes, 0);
   std::string number;

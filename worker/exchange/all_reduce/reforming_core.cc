@@ -15,8 +15,8 @@ using Phase = ExchangeCore::Phase;
 
 namespace {
 
-// Who is lost, the coordinator says, which may itself be away for a while; and before it has said
-// it, nobody is to give up.
+// The coordinator decides which nodes are lost, and may itself be away for a while; until it has,
+// nobody must give up.
 constexpr absl::Duration kGiveUpAfter = absl::Minutes(10);
 
 CoreOptions Patient(CoreOptions options) {
@@ -196,7 +196,7 @@ absl::Status ReformingCore::OnLinkEvent(const LinkEvent& event, absl::Time now,
   return status;
 }
 
-// There is no ring, or the link is one of an earlier ring.
+// There is no ring, or the link belongs to an earlier one.
 void ReformingCore::OnStaleEvent(const LinkEvent& event, WireActions* actions) {
   if (event.kind == LinkEvent::Kind::kFrame) PutOff(event.connection, *event.frame, actions);
   if (event.kind == LinkEvent::Kind::kConnected) {
@@ -311,7 +311,7 @@ absl::Status ReformingCore::Form(const proto::FormRing& forming) {
   return absl::OkStatus();
 }
 
-// Another node may be in a new ring already, or still in the old one: it comes again.
+// Another node may be in a new ring already, or still in the old one: it tries again.
 void ReformingCore::PutOff(transport::ConnectionId connection, const wire::Frame& frame,
                            WireActions* actions) {
   LinkIdentity self = MakeIdentity(options_);

@@ -17,14 +17,14 @@
 
 namespace strata::worker {
 
-// One node's side of an all-reduce that continues without nodes that die (DropsLost): one
-// AllReduceCore after the other, each among the nodes that are left. It only averages: the means of
-// a step are handed on once those of all chunks are there, so that a node has made a step or has
-// not, and at any moment all nodes have made as many, or one less.
+// One node's side of an all-reduce that continues without nodes that die (DropsLost): a sequence of
+// AllReduceCores, each among the remaining nodes. It only averages: the means of a step are
+// delivered once those of all chunks are there, so a node has either made a step or not, and at any
+// moment all nodes have made the same number of steps, or one less.
 //
-// Between two rings it exchanges with nobody, and puts off who connects: nodes hear of a new ring
-// one after the other. Where some nodes have made one step less, the others give them its means
-// first, as first weights are given on.
+// Between two rings it exchanges with nobody, and postpones connections: nodes learn of a new ring
+// one after the other. If some nodes have made one step less, the others first give them its means,
+// forwarded like first weights.
 //
 // A pure state machine, see ExchangeCore.
 class ReformingCore final : public ExchangeCore {
@@ -52,7 +52,7 @@ class ReformingCore final : public ExchangeCore {
   void AddActivity(absl::Time now, proto::NodeActivity* activity) const override;
 
  private:
-  // The ranks whose sums are in the means from a clock on.
+  // The number of ranks whose sums are in the means from a clock on.
   struct Members {
     uint64_t from_clock = 0;
     uint32_t ranks = 0;
@@ -61,16 +61,16 @@ class ReformingCore final : public ExchangeCore {
   ReformingCore(const CoreOptions& options, const kernels::Kernels& kernels,
                 std::unique_ptr<AllReduceCore> first);
 
-  // Has the ring do something, and then all that follows of it here.
+  // Makes a call of the ring, and performs everything here that follows from it.
   absl::Status InRing(absl::Time now, CoreActions* actions,
                       const std::function<absl::Status(CoreActions* from)>& call);
-  // Takes one thing that the ring wants of the node. `more`: what the ring wants then.
+  // Performs one request of the ring to the node. `more`: further requests of the ring.
   absl::Status Take(NodeAction action, absl::Time now, CoreActions* actions, CoreActions* more);
   absl::Status GiveSum(const NodeAction& asked, absl::Time now, CoreActions* more);
   void TakeMean(const NodeAction& mean, CoreActions* actions);
-  // Tells the ring what the node has told this, as soon as it trains.
+  // Forwards the node's pending calls to the ring, once it trains.
   absl::Status TellRing(absl::Time now, CoreActions* more);
-  // Hands on what the ring wants done with its connections.
+  // Passes on the ring's actions on its connections.
   void PassOn(WireActions from, WireActions* actions) const;
   void Note();
   uint32_t RanksAt(uint64_t clock) const;
@@ -85,21 +85,21 @@ class ReformingCore final : public ExchangeCore {
 
   const CoreOptions options_;
   const kernels::Kernels& kernels_;
-  const std::shared_ptr<BufferPool> pool_;  // of all rings
+  const std::shared_ptr<BufferPool> pool_;  // shared by all rings
   std::unique_ptr<AllReduceCore> ring_;     // null: stopped
   Phase phase_ = Phase::kSeeding;
   NodeStep step_;
-  uint32_t number_ = 0;  // the highest of a ring that it knows: in hand, or to come
+  uint32_t number_ = 0;  // the highest known ring number: current, or to come
   uint32_t formed_ = 0;  // of the ring that was formed last
   bool is_first_ = true;
   bool is_over_ = false;           // all nodes have made all steps
-  std::optional<uint64_t> makes_;  // clocks in all, once known
+  std::optional<uint64_t> makes_;  // total clocks, once known
   bool ring_knows_end_ = false;
-  uint32_t links_before_ = 0;  // of rings before this one
-  const std::string nowhere_;  // the address of their links
+  uint32_t links_before_ = 0;  // of previous rings
+  const std::string nowhere_;  // the address of those links
   std::vector<Members> members_;
   uint64_t refused_ = 0;
-  ExchangeCounters past_, counters_;  // of rings before this one; of all
+  ExchangeCounters past_, counters_;  // of previous rings; total
 };
 
 }  // namespace strata::worker

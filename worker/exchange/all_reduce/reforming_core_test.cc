@@ -185,7 +185,7 @@ TEST(ReformingCore, WithoutFirstWeightsItDoesNotGoOn) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// The answer to a HELLO that says this view.
+// The answer to a HELLO with this view.
 std::string AnswerTo(ReformingCore* core, uint32_t view) {
   CoreOptions peer = OptionsOf(Record(2), 0);
   peer.record.mutable_view()->set_number(view);
@@ -290,13 +290,13 @@ TEST(ReformingCore, ARecordThatCannotGoOnWithoutNodesIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Nodes of an all-reduce die, one after the other, and the others continue: with the bits of a job
-// in which each step is made by those whose sums are in it.
+// Nodes of an all-reduce die, one after the other, and the others continue, with the bits of a job
+// in which each step is made by the nodes whose sums are in it.
 
 using proto::AllReduce;
 using World = AllReduceWorld;
 
-// Sums in the order of the algorithm, over members in the order of their ranks.
+// Sums in the algorithm's order, over members in order of their ranks.
 class SumOrder {
  public:
   SumOrder(const World::Options& options, std::vector<uint32_t> members)
@@ -346,7 +346,7 @@ class SumOrder {
   const std::vector<uint32_t> members_;
 };
 
-// One optimizer on one place, which is given each step's mean over its members.
+// A single optimizer that gets each step's mean over its members.
 class Oracle {
  public:
   Oracle(const World::Options& options, const DroppingWorld& world)
@@ -430,11 +430,11 @@ World::Options RingFormingShape(uint64_t seed) {
   options.faults.slow_connection = seed % 7 == 0 ? 0.3 : 0;
   options.faults.slow_delay_max = absl::Milliseconds(10);
   options.faults.notice_max = absl::Milliseconds(500);
-  options.timing.give_up_after = absl::Hours(1);  // HELLO is lost, too
+  options.timing.give_up_after = absl::Hours(1);  // HELLO is also lost
   return options;
 }
 
-// The situations that the seeds have met, so that a test names those it has not seen.
+// The situations that the seeds have produced, so that a test reports those it has not seen.
 struct Seen {
   int deaths = 0, rings = 0, lacking = 0, failures = 0, steps = 0;
 };
@@ -497,7 +497,7 @@ void ExpectContinues(uint64_t seed, Seen* seen) {
 }
 
 TEST(CoreRingForming, WhicheverNodesDieTheOthersHaveTheWeightsOfThoseWhoMadeEachStep) {
-  // --gtest_random_seed=N has the Nth other seeds.
+  // --gtest_random_seed=N selects the Nth set of seeds.
   constexpr uint64_t kSeeds = 120;
   const uint64_t begin = 1 + kSeeds * static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
   Seen seen;

@@ -37,7 +37,7 @@ absl::Status ClipLayer::Finish(uint64_t clocks, absl::Time now, CoreActions* act
   return FinishBelow(clocks, now, actions);
 }
 
-// A sum that is not finite makes no norm: it goes below as it is, where it is refused.
+// A sum that is not finite gives no norm: it is passed on unchanged, and refused below.
 double ClipLayer::Factor() const {
   double squares = 0;
   for (const Chunk& chunk : chunks_) {

@@ -11,14 +11,14 @@
 
 namespace strata::worker {
 
-// Clipping by the global norm (Pascanu et al. 2013) where nodes are not in step: each scales its
-// own mean gradient down before it goes on its way, which it does once all chunks of a step are
-// there. Above local steps, it clips what these apply.
+// Clipping by the global norm (Pascanu et al. 2013) if nodes are not in step: each scales its own
+// mean gradient down before it is sent, which happens once all chunks of a step are there. Above
+// local steps, it clips what these apply.
 //
 // A pure state machine, see ExchangeStage.
 class ClipLayer final : public ExchangeLayer {
  public:
-  // REQUIRES: the valid record that `below` was made of, with clip_norm.
+  // REQUIRES: the valid record from which `below` was made, with clip_norm.
   ClipLayer(ExchangeStage* below, const CoreOptions& options);
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
@@ -33,20 +33,20 @@ class ClipLayer final : public ExchangeLayer {
  private:
   struct Chunk {
     std::vector<OptimizerRun> runs;
-    uint64_t sums = 0;  // taken
+    uint64_t sums = 0;  // taken so far
     Bytes sum;
     StepFacts step;
   };
 
-  // Returns what the step's sums are multiplied with.
+  // Returns the factor for the step's sums.
   double Factor() const;
   Bytes Scaled(const Chunk& chunk, float factor);
 
   const double clip_norm_;
   const bool marks_absent_;
-  BufferPool pool_;  // where peers of the host can read them
+  BufferPool pool_;  // where peers on the host can read them
   std::vector<Chunk> chunks_;
-  std::vector<ChunkId> held_;  // in the order in which they came
+  std::vector<ChunkId> held_;  // in order of arrival
 };
 
 }  // namespace strata::worker

@@ -42,7 +42,7 @@ TEST(NodeShare, ANodeThatIsNotInTheJobStandsForNothing) {
 TEST(RanksCore, NobodyIsWaitedForWhenTrainingBegins) {
   const EventFd wake = *EventFd::Create();
   const RealClock clock;
-  // If each waited, this would take five minutes.
+  // If each call waited, this would take five minutes.
   for (int i = 0; i < 300; ++i) {
     const auto exchange = WithoutPeers(std::make_unique<RanksCore>(0), wake.fd(), &clock);
     ASSERT_EQ(exchange->Start(), absl::OkStatus());
@@ -65,7 +65,7 @@ TEST(RanksCore, ItsDescriptorEndsAWait) {
 using transport::ConnectionId;
 using transport::Event;
 
-// Has nothing to say, and counts connections that are lost.
+// Sends nothing, and counts lost connections.
 class SilentCore final : public LinkCore {
  public:
   absl::Status OnLinkEvent(const LinkEvent& event, absl::Time, CoreActions*) override {
@@ -160,7 +160,7 @@ TEST(PushWindowTest, AnOlderClockIsMoreUrgentThanAHigherIndex) {
 }
 
 // Nodes that share one synchronous shard: chunk c of a clock is answered once all have pushed it.
-// Every node's backward makes its chunks ready in ascending order, at a random pace.
+// Every node's backward pass makes its chunks ready in ascending order, at a random pace.
 class SyncRun {
  public:
   SyncRun(uint32_t seed, int nodes, uint32_t chunks, uint32_t window, uint64_t clocks,
@@ -170,7 +170,7 @@ class SyncRun {
       nodes_.push_back(Node(PushWindow(Chunks(chunks), window, reserve)));
   }
 
-  // True if every clock completes, false if all nodes wait for each other.
+  // Returns whether every clock completes; false if all nodes wait for each other.
   bool Completes() {
     while (true) {
       std::vector<Node*> movable;

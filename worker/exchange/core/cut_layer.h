@@ -14,14 +14,14 @@
 
 namespace strata::worker {
 
-// Makes the node's parts of checkpoints, of all that the stages below keep. A chunk is cut when its
-// first sum after the checkpoint's clock is submitted: the answer before is there, and nothing of
-// the sum is encoded; after the job's last step, with that step's answer.
+// Makes the node's parts of checkpoints from the state of the stages below. A chunk is cut when its
+// first sum after the checkpoint's clock is submitted: the previous answer has arrived, and nothing
+// of the sum is encoded; after the job's last step, when that step's answer arrives.
 //
 // A pure state machine, see ExchangeStage.
 class CutLayer final : public ExchangeLayer {
  public:
-  // REQUIRES: the valid record that `below` was made of, with checkpoints and NodesKeepState.
+  // REQUIRES: the valid record from which `below` was made, with checkpoints and NodesKeepState.
   CutLayer(ExchangeStage* below, const proto::JobRecord& record);
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
@@ -32,7 +32,7 @@ class CutLayer final : public ExchangeLayer {
   }
   size_t memory_bytes() const override { return cuts_.bytes(); }
 
-  // `add` adds what a layer above keeps, which outlives this.
+  // `add` adds the state of a layer above, which outlives this one.
   void AlsoFrom(std::function<void(ChunkId, NodeChunkImage*)> add) { above_ = std::move(add); }
 
   std::vector<Cut<NodeChunkImage>> TakeCuts();
@@ -45,20 +45,20 @@ class CutLayer final : public ExchangeLayer {
   struct Progress {
     uint64_t submitted = 0, answered = 0;  // steps
   };
-  // Cuts the chunk where so many steps of it end at a checkpoint's clock.
+  // Cuts the chunk if `steps` steps of it end at a checkpoint's clock.
   void CutIfDue(ChunkId chunk, uint64_t steps);
   // The same after the last step.
   void MaybeCutLast(ChunkId chunk);
-  // The job ends at a checkpoint's clock, but not at one that its nodes can resume from.
+  // Fails if the job ends at a checkpoint's clock from which its nodes could not resume.
   void FailAt(uint64_t clock);
 
   const ChunkMap map_;
   const uint64_t steps_per_clock_, clocks_per_cut_;
-  const bool has_rest_;  // a round of what is left follows the last one
+  const bool has_rest_;  // a round with the remainder follows the last one
   std::function<void(ChunkId, NodeChunkImage*)> above_;  // null: nothing
   CutCollector<NodeChunkImage> cuts_;
   std::vector<std::optional<Progress>> chunks_;  // none: nothing was submitted
-  std::optional<uint64_t> last_;                 // steps of the job, where a cut may be made of it
+  std::optional<uint64_t> last_;                 // steps of the job, if it may be cut after them
   std::vector<Cut<NodeChunkImage>> failures_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Time kNow = absl::UnixEpoch();
 
-// An exchange of two chunks; its images say how many sums of the chunk it has had.
+// An exchange of two chunks; its images contain the number of sums that the chunk has had.
 class TwoChunks final : public ExchangeStage {
  public:
   absl::Status Submit(ChunkId chunk, absl::Time, CoreActions*) override {

@@ -25,7 +25,7 @@ absl::Status DoubleBufferLayer::OnPayload(const NodeAction& asked, Bytes payload
                                           const StepFacts& step, absl::Time now,
                                           CoreActions* actions) {
   if (asked.kind != NodeAction::Kind::kSum) {
-    if (clocks_per_cut_ == 1) Keep(asked.chunk, {{.weights = payload}});  // for step 1, too
+    if (clocks_per_cut_ == 1) Keep(asked.chunk, {{.weights = payload}});  // also for step 1
     return GiveBelow(asked, std::move(payload), step, now, actions);
   }
   Chunk& chunk = chunks_[asked.chunk.value()];
@@ -118,7 +118,7 @@ absl::Status DoubleBufferLayer::Finish(uint64_t clocks, absl::Time now, CoreActi
   return MaybeFinish(now, actions);
 }
 
-// No step waits for the answers that come from now on: they are the end of the node's weights.
+// No step waits for later answers: they make the node's final weights.
 absl::Status DoubleBufferLayer::MaybeFinish(absl::Time now, CoreActions* actions) {
   if (!clocks_ || waiting_ > 0) return absl::OkStatus();
   for (uint32_t c = 0; c < chunks_.size(); ++c) {

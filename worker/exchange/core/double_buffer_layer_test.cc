@@ -18,7 +18,7 @@ Bytes Floats(std::vector<float> values) {
                owner->size() * sizeof(float));
 }
 
-// An exchange of one chunk that asks for a sum as soon as it is told of it.
+// An exchange of one chunk that requests a sum as soon as it is submitted.
 class OneChunk final : public ExchangeStage {
  public:
   absl::Status Submit(ChunkId, absl::Time, CoreActions* actions) override {
@@ -35,7 +35,7 @@ class OneChunk final : public ExchangeStage {
     sums.push_back(payload.floats()[0]);
     return error;
   }
-  // The answer to the sum in hand.
+  // The answer to the current sum.
   CoreActions Answer(float weight) const {
     CoreActions actions;
     actions.node.push_back({.kind = NodeAction::Kind::kDeliver,
@@ -52,7 +52,7 @@ class OneChunk final : public ExchangeStage {
 
 class DoubleBufferTest : public ::testing::Test {
  protected:
-  // The ranks have published; what the node is given then.
+  // The ranks have published; returns what the node is given then.
   std::vector<NodeAction> Publish(float sum) {
     CoreActions actions;
     EXPECT_EQ(layer_.Submit(ChunkId(0), kDoubleBufferNow, &actions), absl::OkStatus());
@@ -145,7 +145,7 @@ TEST_F(DoubleBufferTest, AnAnswerThatCameBeforeTheEndIsGivenThen) {
   EXPECT_EQ(actions.node[0].weights.floats()[0], 10);
 }
 
-// A layer resumed at step 3 has answer 2 in hand, as the one that was cut had, or would have had.
+// A layer resumed at step 3 holds answer 2, as the original did, or would have.
 TEST_F(DoubleBufferTest, GoesOnFromTheWeightsThatTheNextPublicationBrings) {
   layer_.GoOnAt(ChunkId(0), 3, Floats({20}));
   clock_ = 3;

@@ -17,12 +17,12 @@
 
 namespace strata::worker {
 
-// The upper level of a node: an ExchangeCore between an endpoint and the node. What its calls mean,
-// the core's say.
+// The upper level of a node: an ExchangeCore between an endpoint and the node. The core documents
+// the calls.
 //
 // Errors of every call end the job; each names the peer, or the chunk and its clock.
 //
-// Threads: one. Nothing blocks but Poll.
+// Threads: one. Only Poll blocks.
 class Exchange {
  public:
   using Phase = ExchangeCore::Phase;
@@ -32,12 +32,12 @@ class Exchange {
   Exchange(std::unique_ptr<ExchangeCore> core, std::unique_ptr<transport::Endpoint> endpoint,
            int wake_fd, ExchangeNode* node, const ClockInterface* clock, TraceLog* trace = nullptr);
 
-  // Begins to offer the first weights. Once, first.
+  // Starts to offer the first weights. Called once, first.
   absl::Status Start();
-  // Errors: FailedPrecondition, too (not kTraining: a rank continues after it has left).
+  // Errors also include FailedPrecondition (not kTraining: a rank continues after it has left).
   absl::Status Submit(ChunkId chunk);
   absl::Status Finish(uint64_t clocks);
-  // Moves on what can be moved, waiting up to `timeout` for something to happen.
+  // Makes progress, waiting up to `timeout` for something to happen.
   absl::Status Poll(absl::Duration timeout) { return driver_.Poll(timeout); }
 
   absl::Status OnShardMoved(const ShardMove& move);
@@ -53,7 +53,7 @@ class Exchange {
   void ReleaseCut(NodeCuts::Kind kind, uint64_t clock) { core_->ReleaseCut(kind, clock); }
   const ExchangeCounters& counters() const { return core_->counters(); }
   size_t memory_bytes() const { return core_->memory_bytes(); }
-  // The frames that its endpoint has refused, since the beginning.
+  // The frames that its endpoint has refused since the beginning.
   transport::Refusals refusals() const { return driver_.refusals(); }
   void AddActivity(proto::NodeActivity* activity) const {
     core_->AddActivity(clock_->Now(), activity);
@@ -69,7 +69,7 @@ class Exchange {
   ExchangeNode* const node_;
   const ClockInterface* const clock_;
   TraceLog* const trace_;
-  std::vector<absl::Time> ready_at_;  // by chunk; where there is a trace
+  std::vector<absl::Time> ready_at_;  // by chunk; if there is a trace
   LinkDriver driver_;
 };
 

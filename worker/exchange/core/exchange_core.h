@@ -31,8 +31,8 @@ namespace strata::worker {
 // One node's parts of checkpoints.
 struct NodeCuts {
   enum class Kind {
-    kOwn,     // what the node alone knows: NodesKeepState
-    kSlices,  // exchange: RING: weights and optimizer state of what it updates
+    kOwn,     // state that only the node has: NodesKeepState
+    kSlices,  // exchange: RING: weights and optimizer state of the node's slices
   };
   std::vector<Cut<NodeChunkImage>> own;
   std::vector<Cut<ChunkImage>> slices;
@@ -44,66 +44,66 @@ struct NodeResume {
   std::vector<ChunkImage> slices;   // exchange: RING: of all nodes, by range
 };
 
-// Facts of the step that a sum of gradients belongs to.
+// Facts about the step that a gradient sum belongs to.
 struct StepFacts {
   uint32_t samples = 0;  // of all ranks of the node
-  float rate = 0;        // the step's learning rate, where the ranks say rates
+  float rate = 0;        // the step's learning rate, if the ranks give it
 };
 
-// The node that an exchange joins to the others. Its calls come from within Exchange's own, on the
-// same thread.
+// The node that an exchange connects to the others. It is called from within Exchange's own calls,
+// on the same thread.
 class ExchangeNode {
  public:
   struct Sum {
-    // fp32, as many as the chunk has elements, or their payload where the exchange was created for
-    // such (CoreOptions::takes_payloads). Kept until it is answered.
+    // fp32, one value per element of the chunk, or their payload if the exchange was created for
+    // that (CoreOptions::takes_payloads). Kept until it is answered.
     Bytes bytes;
     StepFacts step;
   };
 
   virtual ~ExchangeNode() = default;
 
-  // The node's first weights of the chunk.
+  // Returns the node's first weights of the chunk.
   virtual Bytes FirstWeights(ChunkId chunk) = 0;
-  // The sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
+  // Returns the sum of the ranks' gradients of `clock`, once per (chunk, clock), after Submit.
   virtual Sum TakeSum(ChunkId chunk, uint64_t clock) = 0;
-  // The errors of the five that follow end the job: those of the device that holds the weights.
+  // Errors of the next five end the job; they come from the device that holds the weights.
   //
-  // Part of the chunk's next weights, from `first_element` of the chunk on.
+  // Takes part of the chunk's next weights, from `first_element` of the chunk on.
   virtual absl::Status TakeWeights(ChunkId chunk, uint32_t first_element, const Bytes& weights) = 0;
-  // Adds to the weights that the node has there: the first ones, or those that it has taken last.
+  // Adds to the node's weights there: the first ones, or those that it took last.
   virtual absl::Status AddToWeights(ChunkId chunk, uint32_t first_element,
                                     const numerics::CheckedPayload& delta) = 0;
   // All of the chunk's weights after `clock` have been taken: once per (chunk, clock).
   virtual absl::Status Landed(ChunkId chunk, uint64_t clock) = 0;
-  // The chunk's first weights, of another node, in place of this one's own.
+  // Takes the chunk's first weights from another node, replacing this one's own.
   virtual absl::Status TakeFirstWeights(ChunkId chunk, const Bytes& weights) = 0;
-  // Weights of the chunk once every node has finished.
+  // Takes weights of the chunk once every node has finished.
   virtual absl::Status TakeFinalWeights(ChunkId chunk, const Bytes& weights) = 0;
 
-  // True if the node does this phase before Submit and notes it in the trace itself: SUM of
-  // TakeSum, ENCODE of what is done with payloads.
+  // Returns whether the node performs this phase before Submit and traces it itself: SUM for
+  // TakeSum, ENCODE for payloads.
   virtual bool Notes(proto::TraceEvent::Phase phase) const { return false; }
 };
 
-// Where a shard of the job lies from now on.
+// The new place of a shard of the job.
 struct ShardMove {
   ShardId shard;
   std::string address;      // "tcp://host:port"
-  uint32_t generation = 0;  // one more with each change
+  uint32_t generation = 0;  // incremented with each change
 };
 
 // Answers by staleness; the last bin is "or more".
 inline constexpr size_t kStalenessBins = 32;
 
 struct ExchangeCounters {
-  uint64_t bytes_pushed = 0;    // frames of pushes, repetitions included
-  uint64_t bytes_answered = 0;  // frames of their answers
+  uint64_t bytes_pushed = 0;    // frames of pushes, including repetitions
+  uint64_t bytes_answered = 0;  // frames of answers
   uint64_t pushes = 0;          // without repetitions
   std::array<uint64_t, kStalenessBins> staleness = {};
 };
 
-// A node's part of a job; `own` is 0 where the job's view has no such node.
+// A node's part of a job; `own` is 0 if the job's view has no such node.
 struct NodeShare {
   uint64_t ranks = 0, own = 0;
 
@@ -117,8 +117,8 @@ struct NodeShare {
   }
 
   double JobSamplesPerOwn() const { return own == 0 ? 0 : static_cast<double>(ranks) / own; }
-  // Returns how many samples the whole job has taken when the node has taken so many and all nodes
-  // are as fast. Where ranks have equal batches all nodes say the same.
+  // Returns how many samples the whole job has processed when the node has processed `samples` and
+  // all nodes are equally fast. If ranks have equal batches all nodes return the same.
   uint64_t JobSamples(uint64_t samples) const { return own == 0 ? 0 : samples * ranks / own; }
 };
 
@@ -129,29 +129,29 @@ struct CoreOptions {
   uint32_t incarnation = 0;
   LinkTiming timing;
   PushWindow::Reserve reserve = PushWindow::Reserve::kLowest;
-  // Gives buffers for payloads; null: the allocator does.
+  // Provides buffers for payloads; null: the allocator does.
   std::shared_ptr<BlockSource> memory;
-  // The node's sums are payloads of the job's `push` already. Only where TakesPayloads.
+  // The node's sums are already payloads of the job's `push`. Only if TakesPayloads.
   bool takes_payloads = false;
-  // The state that the node resumes from, where record.has_resume(); null: it keeps none itself.
+  // The state that the node resumes from, if record.has_resume(); null: it keeps none itself.
   std::shared_ptr<const NodeResume> resume;
-  // Keeps the node's events and outlives the exchange; null: none are kept.
+  // Records the node's events and outlives the exchange; null: none are recorded.
   TraceLog* trace = nullptr;
 };
 
 LinkIdentity MakeIdentity(const CoreOptions& options);
-// True if the node begins with weights that it is given: those of another one, which has rank 0, or
+// Returns whether the node begins with weights that it is given: those of the node with rank 0, or
 // those of a checkpoint.
 bool TakesFirstWeights(const proto::JobRecord& record, NodeId node);
-// True if a node's process begins in the midst of the job: it replaces one that died, or the node
-// joins the job.
+// Returns whether a node's process begins in the middle of the job: it replaces one that died, or
+// the node joins the job.
 bool Rejoins(const proto::JobRecord& record, NodeId node, uint32_t incarnation);
-// "node N: " before the message of an error.
+// Prefixes the message of an error with "node N: ".
 absl::Status NamedBy(NodeId node, const absl::Status& status);
 
 // The calls of a node to its exchange, and of a layer to the stage below it. Requests of the stage
-// in return go into `actions`. Errors end the job and name the node and the chunk; the actions are
-// carried out all the same.
+// in return go into `actions`. Errors end the job and name the node and the chunk; the actions must
+// be performed all the same.
 class ExchangeStage {
  public:
   virtual ~ExchangeStage() = default;
@@ -159,7 +159,7 @@ class ExchangeStage {
   // Every rank of the node has published the chunk for its next clock: one more than the chunk's
   // last one. REQUIRES: kTraining; the answer to the chunk's last push has been taken.
   virtual absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) = 0;
-  // The node's ranks make no more than `clocks` steps. Once, after the last Submit.
+  // The node's ranks make `clocks` steps in total. Once, after the last Submit.
   virtual absl::Status Finish(uint64_t clocks, absl::Time now, CoreActions* actions) = 0;
   // The answer to kFirstWeights or kSum.
   virtual absl::Status OnPayload(const NodeAction& asked, Bytes payload, const StepFacts& step,
@@ -168,17 +168,17 @@ class ExchangeStage {
   // REQUIRES: kTraining or later.
   virtual uint64_t first_clock() const { return 0; }
 
-  // Adds to the chunk's image what this stage and those below keep of it between two clocks.
+  // Adds to the chunk's image the state that this stage and those below keep between two clocks.
   // REQUIRES: the chunk's last clock has been answered, and nothing of the next one is encoded.
   virtual void AddToImage(ChunkId chunk, NodeChunkImage* image) {}
-  // Goes on from such an image, before anything else; all of it is copied. Errors: InvalidArgument
-  // saying what does not fit the chunk.
+  // Continues from such an image, before anything else; everything is copied. Errors:
+  // InvalidArgument saying what does not fit the chunk.
   virtual absl::Status Restore(ChunkId chunk, const NodeChunkImage& image) {
     return absl::OkStatus();
   }
 };
 
-// One node's side of an exchange: how the sums of all nodes become the weights of the next step.
+// One node's side of an exchange: turns the sums of all nodes into the weights of the next step.
 // Weights are delivered exactly once per (chunk, clock) whatever connections lose, repeat or
 // reorder. Exchange drives it.
 class ExchangeCore : public ExchangeStage, public LinkCore {
@@ -186,9 +186,9 @@ class ExchangeCore : public ExchangeStage, public LinkCore {
   enum class Phase { kSeeding, kTraining, kFinishing, kFinished };
 
   virtual Phase phase() const = 0;
-  // True while sums are on their way whose chunks have landed all the same: double buffering.
+  // Returns whether sums are in flight although their chunks have landed: double buffering.
   virtual bool goes_on() const { return false; }
-  // Returns what the node is to write of checkpoints. Cuts with images count as held until
+  // Returns the node's parts of checkpoints to write. Cuts with images count as held until
   // ReleaseCut.
   virtual NodeCuts TakeCuts() { return {}; }
   // The images of a cut of the kind are no longer in memory.
@@ -196,26 +196,26 @@ class ExchangeCore : public ExchangeStage, public LinkCore {
   virtual const ExchangeCounters& counters() const = 0;
   // Bytes of the exchange's own weights, optimizer state and buffers.
   virtual size_t memory_bytes() const = 0;
-  // Unanswered requests are repeated there; older news than what is known changes nothing.
-  // Exchanges without shards ignore it.
+  // Repeats unanswered requests at the new place; outdated news changes nothing. Exchanges without
+  // shards ignore it.
   virtual void OnShardMoved(const ShardMove& move, absl::Time now, CoreActions* actions) {}
-  // The node leaves the job by plan before this clock: where its ranks make as many steps, Finish
-  // waits for no other node, and brings no final weights. Before Finish.
+  // The node leaves the job as planned before this clock. If its ranks make that many steps, Finish
+  // waits for no other node, and delivers no final weights. Before Finish.
   virtual void LeaveAt(uint64_t clock) {}
-  // Stops exchanging with other nodes until FormRing with this number or a higher one,
-  // and returns how far this node is; an older number than is known changes nothing. Errors, which
-  // do not end the job here: FailedPrecondition, why it cannot continue without a node.
+  // Stops the exchange with other nodes until FormRing with this number or a higher one, and
+  // returns this node's progress; an outdated number changes nothing. Errors, which do not end the
+  // job here: FailedPrecondition with why it cannot continue without a node.
   virtual absl::StatusOr<StoppedRing> StopRing(uint32_t number, absl::Time now,
                                                CoreActions* actions) {
     return absl::FailedPreconditionError("the job does not go on without a node that is lost");
   }
-  // Continues among these nodes; old news changes nothing. Errors: InvalidArgument, it does not fit
-  // what this node has made.
+  // Continues among these nodes; outdated news changes nothing. Errors: InvalidArgument: it
+  // conflicts with this node's progress.
   virtual absl::Status FormRing(const proto::FormRing& forming, absl::Time now,
                                 CoreActions* actions) {
     return absl::OkStatus();
   }
-  // Adds how the node stands with each peer that it connects to. REQUIRES: started.
+  // Adds the state of the connections to each peer. REQUIRES: started.
   virtual void AddActivity(absl::Time now, proto::NodeActivity* activity) const = 0;
 };
 

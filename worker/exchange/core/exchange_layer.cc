@@ -22,7 +22,7 @@ absl::Status ExchangeLayer::Below(absl::Time now, CoreActions* actions,
                                   const std::function<absl::Status(CoreActions* from)>& call) {
   CoreActions from;
   absl::Status status = call(&from);
-  // Also after an error: what is in the actions then is still to be done.
+  // Even after an error, the actions must be performed.
   absl::Status filtered = Filter(std::move(from), now, actions);
   return status.ok() ? filtered : status;
 }

@@ -17,15 +17,14 @@ namespace strata::worker {
 
 class CutLayer;
 
-// A stage between the node and another stage. What the stage below asks of the node, and what it
-// delivers, passes through here: a layer hands it on, changes it, or answers it. Links are no
-// business of a layer's.
+// A stage between the node and another stage. The requests and deliveries of the stage below pass
+// through here: a layer forwards, changes or answers them. Layers do not deal with links.
 //
 // A pure state machine, see ExchangeStage.
 class ExchangeLayer : public ExchangeStage {
  public:
-  // Takes what the stage below wants, and puts into `actions` what is left of it for those above.
-  // Errors: the first; the rest of `from` is done all the same.
+  // Takes the actions of the stage below, and puts the remaining ones for the stages above into
+  // `actions`. Errors: the first; the rest of `from` is processed all the same.
   absl::Status Filter(CoreActions from, absl::Time now, CoreActions* actions);
 
   // See ExchangeCore.
@@ -47,7 +46,7 @@ class ExchangeLayer : public ExchangeStage {
   // One action of the stage below.
   virtual absl::Status FromBelow(NodeAction action, absl::Time now, CoreActions* actions) = 0;
 
-  // Calls of the stage below; what it wants then passes through FromBelow.
+  // Calls of the stage below; its actions then pass through FromBelow.
   absl::Status SubmitBelow(ChunkId chunk, absl::Time now, CoreActions* actions);
   absl::Status FinishBelow(uint64_t clocks, absl::Time now, CoreActions* actions);
   absl::Status GiveBelow(const NodeAction& asked, Bytes payload, const StepFacts& step,
@@ -60,19 +59,19 @@ class ExchangeLayer : public ExchangeStage {
   ExchangeStage* const below_;
 };
 
-// A core with layers on top of it. The node speaks to the topmost layer, links to the core at the
-// bottom; what that wants of the node passes up through every layer.
+// A core with layers on top of it. The node talks to the topmost layer, links to the core at the
+// bottom; the core's requests to the node pass up through every layer.
 //
 // A pure state machine, see ExchangeCore.
 class LayeredCore final : public ExchangeCore {
  public:
   explicit LayeredCore(std::unique_ptr<ExchangeCore> base) : base_(std::move(base)) {}
 
-  // The stage that the next layer is put on.
+  // The stage on which the next layer is put.
   ExchangeStage* top() const;
   // `layer` was made for top().
   void Add(std::unique_ptr<ExchangeLayer> layer) { layers_.push_back(std::move(layer)); }
-  // Likewise, the layer that makes the node's parts of checkpoints.
+  // The same for the layer that makes the node's parts of checkpoints.
   void AddCuts(std::unique_ptr<CutLayer> layer);
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override {
@@ -116,12 +115,12 @@ class LayeredCore final : public ExchangeCore {
   }
 
  private:
-  // Passes what the core wants up through the layers into `actions`. Returns `status`, or if that
-  // is OK the layers' first error.
+  // Passes the core's actions up through the layers into `actions`. Returns `status`, or if that is
+  // OK the layers' first error.
   absl::Status PassUp(absl::Status status, CoreActions from, absl::Time now, CoreActions* actions);
 
   const std::unique_ptr<ExchangeCore> base_;
-  std::vector<std::unique_ptr<ExchangeLayer>> layers_;  // each on top of the one before
+  std::vector<std::unique_ptr<ExchangeLayer>> layers_;  // each on top of the previous one
   CutLayer* cuts_ = nullptr;                            // one of them, or null
 };
 

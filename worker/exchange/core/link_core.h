@@ -18,24 +18,24 @@
 
 namespace strata::worker {
 
-// One thing that a core wants of the node, besides WireActions.
+// One request of a core to the node; WireActions are separate.
 struct NodeAction {
   enum class Kind {
     kFirstWeights,  // answer with OnPayload
-    kDeliverFirst,  // `weights` are the chunk's first ones, in place of the node's own
+    kDeliverFirst,  // `weights` are the chunk's first ones, replacing the node's own
     kSum,           // the chunk's sum of `clock`: answer with OnPayload
-    kDeliver,       // `weights` are part of the chunk's weights after `clock`, or make them of
+    kDeliver,       // `weights` are part of the chunk's weights after `clock`, or the change from
                     // those before
     kDeliverFinal,  // `weights` are the job's final ones
   };
   Kind kind = Kind::kSum;
   ChunkId chunk;
   uint64_t clock = 0;
-  uint32_t first_element = 0;  // kDeliver: of the chunk
-  bool lands = false;          // kDeliver: the rest of the chunk has been delivered
-  uint32_t ranks = 0;          // kDeliver: whose sums are in it; 0: those of all of the job's nodes
+  uint32_t first_element = 0;  // kDeliver: within the chunk
+  bool lands = false;          // kDeliver: this completes the chunk
+  uint32_t ranks = 0;          // kDeliver: ranks whose sums are in it; 0: all of the job's nodes'
   Bytes weights;
-  // kDeliver: `weights` are this payload, to be added; none: they are fp32, and replace.
+  // kDeliver: `weights` are this payload, to be added; absent: they are fp32, and replace.
   std::optional<numerics::CheckedPayload> delta;
 };
 
@@ -44,14 +44,14 @@ struct CoreActions {
   std::vector<NodeAction> node;
 };
 
-// Something that has happened to a core: it begins, one of its links has news, or time has passed.
+// An event of a core: it starts, one of its links has news, or time has passed.
 struct LinkEvent {
   enum class Kind {
     kStart,          // once, before all others
-    kConnected,      // what WireAction::kConnect has asked for: `link` has `connection`
-    kConnectFailed,  // `link` has none: `why`
+    kConnected,      // a WireAction::kConnect succeeded: `link` has `connection`
+    kConnectFailed,  // it failed: `why`
     kFrame,          // `frame` came on `connection`
-    kLost,           // `connection` is gone: `why`; ignored where it is no longer in use
+    kLost,           // `connection` is gone: `why`; ignored if it is no longer in use
     kQueueFull,      // the endpoint's queue of `connection` was full: `frame` was not taken
     kTime,           // time has passed
   };
@@ -83,18 +83,18 @@ struct LinkEvent {
   absl::Status why;
 };
 
-// Something that speaks over links: events in, actions out; time comes with the events. A pure
-// state machine.
+// An object that communicates over links: events in, actions out; time comes with the events. A
+// pure state machine.
 class LinkCore {
  public:
   virtual ~LinkCore() = default;
 
-  // Errors end the job and name the peer's address; the actions are carried out all the same.
+  // Errors end the job and name the peer's address; the actions must be performed all the same.
   virtual absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now,
                                    CoreActions* actions) = 0;
   // The latest time for the next kTime.
   virtual absl::Time deadline() const = 0;
-  // The address that kConnect is to go to.
+  // The address for kConnect.
   virtual const std::string& address(LinkId link) const = 0;
 };
 

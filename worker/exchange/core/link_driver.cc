@@ -6,7 +6,7 @@
 namespace strata::worker {
 namespace {
 
-// True if frames of this op are part of a chunk's way through a clock.
+// Returns whether frames of this op are part of a chunk's clock.
 bool CarriesClock(wire::Op op) {
   return op == wire::Op::kPushPull || op == wire::Op::kReduce || op == wire::Op::kGather;
 }
@@ -72,7 +72,7 @@ absl::Status LinkDriver::Send(const WireAction& action, absl::Time now) {
   TraceLog* const trace = CarriesClock(header.op) ? trace_ : nullptr;
   TraceSpan span(trace, proto::TraceEvent::SEND, ChunkId(header.chunk),
                  trace != nullptr ? trace->StepOf(header.clock) : 0);
-  // A connection that is gone shows as kDisconnected too; only a full queue needs a word.
+  // A closed connection also shows as kDisconnected; only a full queue must be reported.
   if (endpoint_->Send(action.connection, action.frame).code() ==
       absl::StatusCode::kResourceExhausted) {
     return core_->OnLinkEvent(LinkEvent::QueueFull(action), now, &actions_);

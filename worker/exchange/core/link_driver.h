@@ -15,20 +15,20 @@
 
 namespace strata::worker {
 
-// Feeds a LinkCore with an endpoint's events, and does what the core wants.
+// Feeds a LinkCore with an endpoint's events, and performs the core's actions.
 //
 // Threads: one.
 class LinkDriver {
  public:
-  // Does what the core wants of the node; may add to `actions`. Errors end the job.
+  // Performs the core's request to the node; may add to `actions`. Errors end the job.
   using OnNode = std::function<absl::Status(const NodeAction& action, CoreActions* actions)>;
 
-  // All outlive it. `trace` keeps what is sent for chunks; null: nothing is kept.
+  // The arguments outlive it. `trace` records frames sent for chunks; null: none.
   LinkDriver(LinkCore* core, transport::Endpoint* endpoint, const ClockInterface* clock,
              OnNode on_node, TraceLog* trace = nullptr);
 
-  // Makes `call`, a call of the core with (absl::Time now, CoreActions*), and does what the core
-  // wants until it wants nothing more, also after an error. Errors: the first of all these calls'.
+  // Makes `call`, a call of the core with (absl::Time now, CoreActions*), and performs the core's
+  // actions until there are none left, even after an error. Errors: the first of all these calls'.
   template <typename Call>
   absl::Status Run(Call call) {
     absl::Status status = call(clock_->Now(), &actions_);
@@ -41,7 +41,7 @@ class LinkDriver {
 
  private:
   absl::Status Handle(const transport::Event& event);
-  // Returns `status`, or if that is OK the first error of what is done now.
+  // Returns `status`, or if that is OK the first error of the performed actions.
   absl::Status Act(absl::Status status);
   absl::Status Do(const WireAction& action);
   absl::Status Send(const WireAction& action, absl::Time now);
@@ -53,7 +53,7 @@ class LinkDriver {
   TraceLog* const trace_;
   CoreActions actions_;
   std::vector<transport::Event> events_;
-  uint64_t malformed_ = 0;  // beside what is not sealed, which the endpoint counts
+  uint64_t malformed_ = 0;  // besides frames with an invalid seal, which the endpoint counts
 };
 
 }  // namespace strata::worker

@@ -50,7 +50,7 @@ LocalStepsLayer::LocalStepsLayer(ExchangeStage* below, const CoreOptions& option
 
 absl::Status LocalStepsLayer::Submit(ChunkId id, absl::Time now, CoreActions* actions) {
   Chunk& chunk = chunks_[id.value()];
-  // The first step of a process that takes the place of one that died.
+  // The first step of a process that replaces one that died.
   if (chunk.clock < first_clock()) chunk.clock = chunk.steps_before = first_clock();
   actions->node.push_back({.kind = NodeAction::Kind::kSum, .chunk = id, .clock = chunk.clock});
   return absl::OkStatus();
@@ -129,8 +129,8 @@ absl::Status LocalStepsLayer::Step(ChunkId id, const Bytes& sum, const StepFacts
   if (step.samples > 0) {
     TraceSpan span(trace_, proto::TraceEvent::APPLY, id, chunk.clock);
     uint64_t samples = share_.JobSamples(step.samples);
-    // Each of the steps before is taken to have had as many samples as the largest one since: the
-    // first may end an epoch, and be a short one.
+    // Each earlier step is assumed to have had as many samples as the largest one since: the first
+    // may end an epoch, and be short.
     if (chunk.steps_before > 0 && step.samples > chunk.most_samples) {
       samples += chunk.steps_before * share_.JobSamples(step.samples - chunk.most_samples);
       chunk.most_samples = step.samples;
@@ -158,7 +158,7 @@ absl::Status LocalStepsLayer::Finish(uint64_t clocks, absl::Time now, CoreAction
   if (has_rest) ++rounds;
   last_round_ = rounds - 1;
   if (has_rest || clocks % steps_ != 0) {
-    // By the process before, whose place this one has taken.
+    // By the previous process, which this one has replaced.
     const bool is_pushed = ExchangeLayer::first_clock() >= rounds;
     for (uint32_t c = 0; c < chunks_.size(); ++c) {
       // The others once the answer has come.
@@ -207,7 +207,7 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
   switch (action.kind) {
     case NodeAction::Kind::kSum: {
       Chunk& chunk = chunks_[action.chunk.value()];
-      // The rest of a round counts as the round did.
+      // The remainder of a round counts like the round.
       if (significance_ > 0 && chunk.samples == 0) chunk.samples = chunk.last_samples;
       return GiveBelow(action, MakeChange(action.chunk, action.clock), {chunk.samples, chunk.rate},
                        now, actions);
@@ -229,7 +229,7 @@ absl::Status LocalStepsLayer::FromBelow(NodeAction action, absl::Time now, CoreA
   return absl::OkStatus();
 }
 
-// The node's arena has its own weights; those of the last round, which the delta is added to, are
+// The node's arena has its own weights; those of the last round, to which the delta is added, are
 // here.
 absl::Status LocalStepsLayer::Take(NodeAction action, absl::Time now, CoreActions* actions) {
   const ChunkId id = action.chunk;

@@ -27,8 +27,8 @@ std::vector<float> Values(const Bytes& bytes) {
   return {bytes.floats(), bytes.floats() + bytes.float_count()};
 }
 
-// An exchange of one chunk that asks for a sum as soon as it is told of it, from the round that it
-// begins with.
+// An exchange of one chunk that requests a sum as soon as it is submitted, beginning with its first
+// round.
 class LocalStepsOneChunk final : public ExchangeStage {
  public:
   uint64_t first_clock() const override { return first; }
@@ -82,7 +82,7 @@ struct Node {
     EXPECT_TRUE(layer.OnPayload(asked, LocalStepsFloats(first), {}, kLocalStepsNow, &actions).ok());
   }
 
-  // Its exchange has found that it takes the place of a process that died in this round.
+  // Its exchange has found that it replaces a process that died in this round.
   void TakePlace(uint64_t round) {
     below.first = below.round = round;
     GiveFirst(Answer(round - 1));
@@ -107,14 +107,14 @@ struct Node {
                                kLocalStepsNow, &given)
                     .ok());
   }
-  // The weights that servers have after a round.
+  // The servers' weights after a round.
   static std::vector<float> Answer(uint64_t round) {
     std::vector<float> answer;
     for (uint32_t i = 0; i < kElements; ++i) answer.push_back(std::cos(0.4f * i + round));
     return answer;
   }
 
-  // Makes one round; returns what is pushed, and what the weights are then.
+  // Makes one round; returns what is pushed, and the weights after it.
   std::vector<std::vector<float>> Round(uint64_t number, uint32_t first_samples = 4) {
     for (uint64_t i = 0; i < kRound; ++i) Step(number * kRound + i, i == 0 ? first_samples : 4);
     CoreActions landed, given;
@@ -173,7 +173,7 @@ TEST(LocalSteps, ImagesThatDoNotFitAreRefusedByName) {
 
 constexpr char kThreeSteps[] = " consistency { lazy { local_steps: 3 } }";
 
-// The rate follows the samples of all steps, of which there were as many in those before.
+// The rate follows the samples of all steps; the earlier steps had the same number.
 TEST(LocalSteps, InThePlaceOfAProcessThatDiedItsRoundIsMadeAgainAndOnlyTheOptimizersStateIsLost) {
   for (const std::string optimizer :
        {"sgd {}", "momentum_sgd {}", "adamw {}", "rmsprop_warmup {}"}) {

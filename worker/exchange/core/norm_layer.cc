@@ -56,7 +56,7 @@ absl::Status NormLayer::FromBelow(NodeAction action, absl::Time, CoreActions* ac
   return absl::OkStatus();
 }
 
-// In a job that resumes, the servers have the last mean; the weights are the node's.
+// In a job that resumes, the servers have the last mean, and the node has the weights.
 void NormLayer::TakeFirst(NodeAction action, CoreActions* actions) {
   if (is_restored_) {
     std::copy_n(action.weights.floats(), action.weights.float_count(),
@@ -80,8 +80,8 @@ absl::Status NormLayer::Restore(ChunkId chunk, const NodeChunkImage& image) {
   return restored.ok() ? ExchangeLayer::Restore(chunk, image) : restored;
 }
 
-// The servers have the last clock's gradients, and one may say so before the last answer
-// of another is there.
+// The servers have the last clock's gradients, and one may answer before the last answer of another
+// has come.
 void NormLayer::ReleaseFinals(CoreActions* actions) {
   if (to_make_ && updates_ < *to_make_) return;
   for (const ChunkId chunk : std::exchange(finals_, {})) {

@@ -15,15 +15,15 @@
 
 namespace strata::worker {
 
-// LARS and clipping of the mean gradient, and every optimizer where nodes that are lost are
-// dropped: the core below only averages gradients (AppliesOnNodes), what comes back is the mean of
-// a clock, and each node applies the same update to weights of its own once all chunks of it are
-// there, for it needs norms over all of them.
+// LARS, clipping of the mean gradient, and every optimizer in jobs that drop lost nodes: the core
+// below only averages gradients (AppliesOnNodes) and delivers the mean of a clock. Each node
+// applies the same update to weights of its own once all chunks are there, because the update needs
+// norms over all of them.
 //
 // A pure state machine, see ExchangeStage.
 class NormLayer final : public ExchangeLayer {
  public:
-  // REQUIRES: a valid record that `below` was made of. `kernels` outlives it.
+  // REQUIRES: a valid record from which `below` was made. `kernels` outlives it.
   NormLayer(ExchangeStage* below, const CoreOptions& options, const kernels::Kernels& kernels);
 
   absl::Status Submit(ChunkId chunk, absl::Time now, CoreActions* actions) override;
@@ -46,10 +46,10 @@ class NormLayer final : public ExchangeLayer {
   const NodeShare share_;
   BufferPool pool_;
   numerics::NormUpdate update_;
-  StepFacts step_;                   // of the clock in hand
-  uint64_t updates_ = 0;             // that have been made here
+  StepFacts step_;                   // of the current clock
+  uint64_t updates_ = 0;             // made here so far
   bool is_restored_ = false;         // resumed from a checkpoint
-  std::optional<uint64_t> to_make_;  // updates in all; none: not known yet
+  std::optional<uint64_t> to_make_;  // total updates; absent: unknown
   std::vector<ChunkId> finals_;      // that wait for the last update
 };
 

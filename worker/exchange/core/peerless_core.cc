@@ -11,7 +11,7 @@
 namespace strata::worker {
 namespace {
 
-// Reaches nobody, and waits for its descriptor.
+// Reaches nobody; only waits for its descriptor.
 class EndpointWithoutPeers final : public transport::Endpoint {
  public:
   absl::StatusOr<int> Listen(const std::string& address) override { return None(address); }

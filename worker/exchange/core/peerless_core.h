@@ -12,8 +12,8 @@
 
 namespace strata::worker {
 
-// The common part of exchanges that know no other node: training begins at once and is over when
-// the node's ranks say so.
+// The common part of exchanges without other nodes: training begins at once and ends when the
+// node's ranks say so.
 class PeerlessCore : public ExchangeCore {
  public:
   absl::Status OnLinkEvent(const LinkEvent& event, absl::Time now, CoreActions* actions) override;
@@ -39,15 +39,15 @@ class PeerlessCore : public ExchangeCore {
   ExchangeCounters counters_;
 
  private:
-  bool begins_ = false;  // something has happened: the next Poll does not wait
+  bool begins_ = false;  // an event is pending: the next Poll does not wait
   const std::string nowhere_;
 };
 
-// exchange: NCCL: ranks add up among themselves what they have on their devices. No chunk is ever
+// exchange: NCCL: ranks sum their gradients on their devices among themselves. No chunk is ever
 // submitted.
 class RanksCore final : public PeerlessCore {
  public:
-  // `first_step`: the step that the job resumes with, or 0.
+  // `first_step`: the step at which the job resumes, or 0.
   explicit RanksCore(uint64_t first_step) : first_step_(first_step) {}
 
   absl::Status Submit(ChunkId, absl::Time, CoreActions*) override { return absl::OkStatus(); }
@@ -57,8 +57,8 @@ class RanksCore final : public PeerlessCore {
   const uint64_t first_step_;
 };
 
-// An exchange without a network, whose Poll waits for `wake_fd` alone. `clock` outlives it.
-// REQUIRES: the core wants nothing of the node.
+// An exchange without a network, whose Poll waits only for `wake_fd`. `clock` outlives it.
+// REQUIRES: the core makes no requests to the node.
 std::unique_ptr<Exchange> WithoutPeers(std::unique_ptr<PeerlessCore> core, int wake_fd,
                                        const ClockInterface* clock);
 

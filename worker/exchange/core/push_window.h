@@ -15,26 +15,27 @@ namespace strata::worker {
 // Chooses the chunk that a node pushes next to one shard, with at most `window` pushes unanswered.
 //
 // One slot is reserved for the lowest unpushed (clock, chunk) of the shard; the others go to the
-// most urgent ready chunk: older clocks first, then the highest index, because the layers that
-// the next forward needs first lie last in the arena. The reserved slot is what keeps nodes from
-// locking up: take the lowest chunk that some node still waits for. Below it all is answered, so a
-// node that has not pushed it finds it lowest and the reserved slot free. Hence it gets pushed by
-// all, completes, and the argument repeats.
+// most urgent ready chunk: older clocks first, then the highest index, because the layers that the
+// next forward needs first are last in the arena. The reserved slot prevents deadlock. Consider the
+// lowest chunk that some node still waits for. Everything below it is answered, so for a node that
+// has not pushed it, it is the lowest, and the reserved slot is free. Hence all nodes push it, it
+// completes, and the argument repeats.
 //
 // A pure state machine; one thread.
 class PushWindow {
  public:
-  enum class Reserve { kLowest, kNothing };  // kNothing: only to show in tests what goes wrong
+  enum class Reserve { kLowest, kNothing };  // kNothing: only for tests, to show what goes wrong
 
   // `chunks`: all that the shard holds, each once. REQUIRES: window >= 1.
   PushWindow(const std::vector<ChunkId>& chunks, uint32_t window,
              Reserve reserve = Reserve::kLowest);
 
-  // The chunk may be pushed for its next clock. REQUIRES: of this shard. The caller
-  // does not repeat it before the push; the simulator looks that nobody does.
+  // The chunk may be pushed for its next clock. REQUIRES: a chunk of this shard. The caller does
+  // not repeat the call before the push; the simulator checks that.
   void Ready(ChunkId chunk);
 
-  // The chunk to push now, which then counts as unanswered; none if nothing ready may be pushed.
+  // Returns the chunk to push now, which then counts as unanswered; none if no ready chunk may be
+  // pushed.
   std::optional<ChunkId> Next();
 
   // REQUIRES: returned by Next, and not answered since.

@@ -13,7 +13,7 @@
 #include "worker/exchange/core/norm_layer.h"
 #include "worker/testing/all_reduce_world.h"
 
-// Local steps, double buffering, LARS and clipping over an all-reduce. Over servers:
+// Local steps, double buffering, LARS and clipping over an all-reduce. For servers see
 // tests/exchange/modes_test, and the simulator.
 
 namespace strata::worker {
@@ -54,7 +54,7 @@ TEST(RingLayers, DoubleBufferingEndsWithTheBitsOfSyncWhereGradientsDoNotDependOn
   }
 }
 
-// SGD on the nodes; their changes count by their samples.
+// SGD on the nodes; their changes are weighted by their samples.
 double Expected(const World::Options& options, uint64_t steps, double outer_lr, double momentum,
                 uint64_t i) {
   double samples = 0;
@@ -95,7 +95,7 @@ double Norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-// SGD with what `rate` makes of the norms of mean gradient and weights.
+// SGD with a rate that `rate` computes from the norms of mean gradient and weights.
 void ExpectUpdates(const std::string& optimizer, double tolerance,
                    const std::function<double(double gradient, double weights)>& rate) {
   World::Options options = Shape(4, 7, "sync {}");
@@ -130,7 +130,7 @@ TEST(RingLayers, TheMeanGradientIsClippedByTheNormOfAllOfIt) {
   };
   ExpectUpdates("sgd {} clip_norm: 1000 }", 2e-5, clipped);
   EXPECT_LT(shortest, 1);
-  // Where it encodes, nodes are told by how much the mean has changed.
+  // If it encodes, nodes receive the change of the mean.
   ExpectUpdates("sgd {} clip_norm: 1000 } push { codec: FP16 }", 5e-3, clipped);
 }
 
@@ -140,7 +140,7 @@ TEST(RingLayers, LarsMovesByAShareOfTheWeightsNorm) {
       [](double gradient, double weights) { return kLr * 500 * weights / (gradient + 1e-8); });
 }
 
-// A stage that does what it is told.
+// A stage controlled by the test.
 class Below final : public ExchangeStage {
  public:
   absl::Status Submit(ChunkId, absl::Time, CoreActions*) override { return absl::OkStatus(); }

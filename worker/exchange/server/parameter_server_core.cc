@@ -35,7 +35,7 @@ bool MayDiffer(const proto::Consistency& consistency) {
   return consistency.has_async() || lazy.apply() == proto::Lazy::ON_ARRIVAL || lazy.has_quorum();
 }
 
-// Checks that a record says where every chunk lies. Errors: InvalidArgument naming the field.
+// Checks that a record places every chunk. Errors: InvalidArgument naming the field.
 absl::Status CheckPlacement(const proto::JobRecord& record) {
   const proto::Placement& placement = record.placement();
   if (record.layout().elements() == 0) return absl::InvalidArgumentError("layout is empty");
@@ -230,8 +230,8 @@ absl::Status ParameterServerCore::Finish(uint64_t clocks, absl::Time now, CoreAc
   return absl::OkStatus();
 }
 
-// Once every push has been answered: a shard may not count out a node that still has something to
-// say.
+// Retires once every push has been answered: a shard must not discount a node that still has
+// messages to send.
 void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions) {
   if (phase_ != Phase::kFinishing || shard->retiring) return;
   for (ChunkId chunk : shard->chunks) {
@@ -241,7 +241,7 @@ void ParameterServerCore::MaybeRetire(Shard* shard, absl::Time now, CoreActions*
   wire::Header header;
   header.op = Op::kRetire;
   header.clock = clocks_;
-  // Nothing is under way on the other links.
+  // Nothing is in flight on the other links.
   shard->links[0].Ask(header, Bytes(), now, &actions->wire);
 }
 
@@ -287,8 +287,8 @@ absl::Status ParameterServerCore::OnFrame(transport::ConnectionId connection,
   return NamedBy(options_.node, status);
 }
 
-// The node has been given its whole weights meanwhile; what it waits for now it will be given, too,
-// when it asks again.
+// The node has received its whole weights meanwhile; the answer that it waits for comes when it
+// repeats the request.
 bool ParameterServerCore::IsForStaleCopy(const wire::Header& answer) const {
   return answer.op == Op::kAnswer && answer.codec != wire::Codec::kNone &&
          answer.chunk < chunks_.size() && answer.base_version != chunks_[answer.chunk].copy;
@@ -317,7 +317,7 @@ absl::Status ParameterServerCore::OnAnswer(Shard* shard, const wire::Header& ask
     case Op::kPushPull:
       return OnPushAnswer(shard, asked, frame, now, actions);
     case Op::kRetire:
-      // Final weights are there once all nodes have retired, for whom it does not wait.
+      // Final weights exist once all nodes have retired, and it does not wait for these.
       if (leaves_at_ == clocks_) {
         OnShardDone(actions);
         break;
@@ -509,8 +509,8 @@ void ParameterServerCore::OnAllPulled(absl::Time now, CoreActions* actions) {
     phase_ = Phase::kTraining;
     return;
   }
-  // A server may have died meanwhile, whose other copy never had the last pushes: those of a clock
-  // that no node has the weights of. The process that died sends them to nobody any more.
+  // A server may have died meanwhile whose other copy never had the last pushes: those of a clock
+  // whose weights no node has. The process that died will not repeat them.
   rejoin_clock_ = least;
   settled_ = 0;
   for (Shard& shard : shards_) {

@@ -22,18 +22,18 @@
 namespace strata::worker {
 
 // One node's side of the parameter-server exchange: INIT of every chunk, then PUSHPULL as chunks
-// become ready, at last RETIRE and CUT. Delivers exactly once per (chunk, clock) whatever
+// become ready, finally RETIRE and CUT. Delivers exactly once per (chunk, clock) whatever
 // connections lose, repeat or reorder.
 //
-// In a job that resumes from a checkpoint the shards say how many pushes of the node they have of
-// each chunk. The node begins with the least of these clocks: what it pushes of other chunks that
-// is in their weights already, as can be where pushes are applied when they come, changes nothing.
+// In a job that resumes from a checkpoint the shards report how many pushes of the node they have
+// of each chunk. The node begins with the least of these clocks. In modes that apply pushes on
+// arrival, other chunks may already contain some of its next pushes; these are repeated without
+// effect.
 //
-// A process that takes the place of one that died begins with the least clock of which not every
-// chunk has the node's push, and with the weights that this clock began with, where the job's mode
-// gives all nodes the same; else with the newest. What it pushes again counts once. So does the
-// first one of a node that joins the job, of which shards count the pushes of clocks before as
-// made.
+// A process that replaces one that died begins with the least clock for which some chunk lacks the
+// node's push, and with the weights with which this clock began, if the job's mode gives all nodes
+// the same; otherwise with the newest. Repeated pushes count once. The first process of a node that
+// joins the job does the same; shards count the pushes of earlier clocks as made.
 //
 // A pure state machine: events in, actions out; time comes with the events. Errors end the job and
 // name the node, the server's address and the chunk.
@@ -75,20 +75,21 @@ class ParameterServerCore final : public ExchangeCore {
  private:
   struct Chunk {
     uint32_t shard = 0;
-    uint32_t link = 0;       // of the shard's
+    uint32_t link = 0;       // which of the shard's links
     uint64_t submitted = 0;  // clocks
     uint64_t answered = 0;   // clocks
-    uint64_t version = 0;    // of the weights in hand
-    uint64_t received = 0;   // pushes that the shard had of the node, also of the process before
-    uint64_t base = 0;       // with a quorum: the round of the last step that was submitted
-    uint64_t copy = 0;       // answers that they have, where answers are encoded
+    uint64_t version = 0;    // of the current weights
+    uint64_t received = 0;   // pushes that the shard had of the node, including a previous
+                             // process's
+    uint64_t base = 0;       // with a quorum: the round of the last submitted step
+    uint64_t copy = 0;       // number of answers in them, if answers are encoded
   };
   struct Shard {
     std::vector<ShardLink> links;  // one per connection
     std::vector<ChunkId> chunks;
     PushWindow window;
-    uint32_t next = 0;       // of `chunks`: the next to INIT or CUT
-    uint32_t confirmed = 0;  // of `chunks`: with INIT or CUT answered
+    uint32_t next = 0;       // in `chunks`: the next to INIT or CUT
+    uint32_t confirmed = 0;  // in `chunks`: number with INIT or CUT answered
     bool retiring = false;
   };
 
@@ -103,7 +104,7 @@ class ParameterServerCore final : public ExchangeCore {
     Shard* shard = nullptr;
     ShardLink* link = nullptr;
   };
-  // Line i of shard s is LinkId(i * shards + s).
+  // Link i of shard s is LinkId(i * shards + s).
   const Shard& ShardBehind(LinkId link) const { return shards_[link.value() % shards_.size()]; }
   ShardLink* LinkTo(LinkId link) {
     return &shards_[link.value() % shards_.size()].links[link.value() / shards_.size()];
@@ -111,11 +112,11 @@ class ParameterServerCore final : public ExchangeCore {
   ShardLink* LinkTo(const Chunk& chunk) { return &shards_[chunk.shard].links[chunk.link]; }
   // Returns null pointers if no link owns the connection.
   LinkOwner Find(transport::ConnectionId connection);
-  // Offers first weights of the next chunks, or, where the node takes others, asks for them.
+  // Offers first weights of the next chunks, or, if the node takes others, requests them.
   void Seed(Shard* shard, absl::Time now, CoreActions* actions);
   void OfferOrAsk(ChunkId chunk, absl::Time now, CoreActions* actions);
-  // The same of a process that takes another one's place: it asks how far the next chunks are, and
-  // once it knows the clock that it begins with, for their weights.
+  // The same for a replacement process: it asks for its progress on the next chunks and, once it
+  // knows the clock that it begins with, for their weights.
   void Pull(Shard* shard, absl::Time now, CoreActions* actions);
   void PullOf(ChunkId chunk, absl::Time now, CoreActions* actions);
   absl::Status OnPulled(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
@@ -124,24 +125,24 @@ class ParameterServerCore final : public ExchangeCore {
   void Push(Shard* shard, CoreActions* actions);
   void MaybeRetire(Shard* shard, absl::Time now, CoreActions* actions);
   void Cut(Shard* shard, absl::Time now, CoreActions* actions);
-  // True if an encoded answer adds to a copy of the weights that the node no longer has.
+  // Returns whether an encoded answer adds to a copy of the weights that the node no longer has.
   bool IsForStaleCopy(const wire::Header& answer) const;
   absl::Status OnAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                         absl::Time now, CoreActions* actions);
   absl::Status OnInitOk(Shard* shard, const wire::Frame& frame, absl::Time now,
                         CoreActions* actions);
-  // All shards have said what they have. Errors: FindResumeClock's.
+  // All shards have reported what they have. Errors: FindResumeClock's.
   absl::Status ResumeClocks();
   absl::Status OnPushAnswer(Shard* shard, const wire::Header& asked, const wire::Frame& frame,
                             absl::Time now, CoreActions* actions);
   void OnCutAnswer(Shard* shard, const wire::Frame& frame, absl::Time now, CoreActions* actions);
-  // A shard has no more for the node. Ends the exchange with the last one.
+  // A shard has nothing more for the node. The last one ends the exchange.
   void OnShardDone(CoreActions* actions);
   // Returns the round of a quorum that the node's step belongs to, the same for all chunks: the
-  // least version that the node has of any. A step of which the process before has pushed some
+  // node's least version over its chunks. A step that the previous process has partly pushed
   // belongs to round 0, which is always too late.
   uint64_t JoinRound(uint64_t step);
-  // Ends all connections.
+  // Closes all connections.
   void Close(CoreActions* actions);
   void CountBytes();
 
@@ -152,13 +153,14 @@ class ParameterServerCore final : public ExchangeCore {
   const wire::Codec answer_codec_;
   const uint32_t window_;
   const bool has_quorum_;
-  const bool takes_first_weights_;  // in place of its own
+  const bool takes_first_weights_;  // instead of its own
   const bool rejoins_;
   Phase phase_ = Phase::kSeeding;
-  std::optional<uint64_t> rejoin_clock_;  // none: not known yet
+  std::optional<uint64_t> rejoin_clock_;  // absent: not known yet
   uint64_t first_clock_ = 0;
   uint64_t clocks_ = 0;                // kFinishing: pushes of every chunk
-  std::optional<uint64_t> leaves_at_;  // clock; none: it stays to the job's end
+  std::optional<uint64_t> leaves_at_;  // the clock before which it leaves; absent: it stays to the
+                                       // job's end
   uint64_t steps_begun_ = 0, round_ = 0;
   uint32_t settled_ = 0;  // shards that are done with the phase
   std::vector<Chunk> chunks_;
@@ -166,11 +168,11 @@ class ParameterServerCore final : public ExchangeCore {
   ExchangeCounters counters_;
 };
 
-// Returns the clock that a node begins with in a job that resumes from a checkpoint: the least of
-// those that its chunks resume from, or where nodes or ranks keep state, the checkpoint's: pushes
-// that are in a chunk already are made again, and not applied. `received`: by chunk, the node's
-// pushes that the checkpoint has. They may differ where pushes are applied when they come, or by a
-// quorum. Errors: FailedPrecondition: they may not; names two chunks, their clocks and servers.
+// Returns the clock with which a node begins in a job that resumes from a checkpoint: the least of
+// those that its chunks resume from, or the checkpoint's if nodes or ranks keep state: pushes that
+// a chunk already contains are repeated, and not applied. `received`: by chunk, the node's pushes
+// in the checkpoint. They may differ if pushes are applied on arrival, or by a quorum. Errors:
+// FailedPrecondition: they may not; names two chunks, their clocks and servers.
 absl::StatusOr<uint64_t> FindResumeClock(const proto::JobRecord& record,
                                          absl::Span<const uint64_t> received);
 

@@ -147,7 +147,7 @@ class ActivityTest : public testing::Test {
     frame.header.clock = clock;
     ASSERT_TRUE(core_->OnLinkEvent(LinkEvent::Frame(kConnection, frame), now_, &actions_).ok());
   }
-  // Gives the core the payloads that it has asked for.
+  // Gives the core the payloads that it has requested.
   void Pay() {
     std::vector<NodeAction> asked;
     asked.swap(actions_.node);
@@ -221,7 +221,7 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
                                   &actions)
                     .ok());
   };
-  // Asks for first weights and sums are answered.
+  // Answers requests for first weights and sums.
   const auto pay = [&] {
     for (const NodeAction& action : std::exchange(actions.node, {})) {
       auto sum = std::make_shared<std::vector<float>>(kWorldChunkElements, 1.0f);
@@ -230,7 +230,7 @@ TEST(ParameterServerCoreTest, WhatWasAskedOverALostConnectionIsRepeatedOverTheNe
       EXPECT_TRUE(core->OnPayload(action, payload, {.samples = 1}, now, &actions).ok());
     }
   };
-  // Connection and chunk of each PUSHPULL that has gone out.
+  // Returns connection and chunk of each PUSHPULL that was sent.
   const auto pushed = [&] {
     std::vector<std::pair<uint64_t, uint32_t>> sent;
     for (const WireAction& action : std::exchange(actions.wire, {})) {
@@ -345,7 +345,7 @@ class EncodedAnswersTest : public testing::Test {
     frame.payload = Bytes(payload, payload->data(), bytes);
     return frame;
   }
-  // True if the one answer that was delivered is a delta.
+  // Returns whether the one delivered answer is a delta.
   bool TakeDelivery() {
     EXPECT_EQ(actions_.node.size(), 1u);
     const bool adds = !actions_.node.empty() && actions_.node[0].delta.has_value();
@@ -434,7 +434,7 @@ TEST(ResumeClockTest, ChunksThatMayNotDifferAreNamed) {
                                           "0 (server a), but at clock 5 with chunk 1 (server b)"));
 }
 
-// Jobs that resume from a checkpoint, from their nodes' point of view.
+// Jobs that resume from a checkpoint: the view of their nodes.
 
 using ::testing::HasSubstr;
 
@@ -470,14 +470,14 @@ struct ResumeWorld : ExchangeWorld {
         all_nodes(record.view().nodes_size()) {
     for (uint32_t c = 0; c < kChunks; ++c) Resume(c, kFirst);
   }
-  // The chunk has so many pushes of each node.
+  // The chunk has this many pushes of each node.
   void Resume(uint32_t chunk, uint64_t clock) {
     std::map<uint32_t, uint64_t> pushed;
     for (uint32_t n = 0; n < all_nodes; ++n) pushed[n] = clock;
     shard(chunk % kShards)
         .Resume(chunk, std::vector<float>(kChunkElements, After(clock)), clock, pushed);
   }
-  // A weight after so many clocks.
+  // A weight after this many clocks.
   float After(uint64_t clocks) const {
     const auto nodes = static_cast<float>(all_nodes);
     float weight = 100;
@@ -570,7 +570,7 @@ TEST(ResumeTest, ANodeThatKeepsStateIsGivenItsPartOfTheCheckpoint) {
   }
 }
 
-// A node's process that takes the place of one that died, frame by frame. With real shards:
+// A process that replaces one that died, frame by frame. With real shards:
 // tests/exchange/replaced_nodes_test.cc.
 
 using transport::ConnectionId;
@@ -580,7 +580,7 @@ using wire::Op;
 constexpr uint64_t kNone = UINT64_MAX;
 constexpr uint32_t kElements = kWorldChunkElements;
 
-// A job of two chunks on one shard, which the test plays.
+// A job of two chunks on one shard, which the test simulates.
 class RejoinTest : public testing::Test {
  protected:
   void Begin(uint32_t node = 0, bool takes_first_weights = false) {
@@ -600,7 +600,7 @@ class RejoinTest : public testing::Test {
     hello.header.op = Op::kHelloOk;
     ASSERT_TRUE(core_->OnLinkEvent(LinkEvent::Frame(ConnectionId(1), hello), now_, &actions_).ok());
   }
-  // The frames that the core has sent since, by chunk.
+  // Returns the frames that the core has sent since the last call, by chunk.
   std::map<uint32_t, wire::Header> Said() {
     std::map<uint32_t, wire::Header> said;
     for (const WireAction& action : actions_.wire) {
@@ -646,7 +646,7 @@ class RejoinTest : public testing::Test {
   const absl::Time now_ = absl::UnixEpoch();
   const std::vector<float> weights_ = std::vector<float>(kElements, 5.0f);
   proto::Encoding::Codec pull_ = proto::Encoding::FP32;
-  uint64_t answers_ = 0;  // that the weights have
+  uint64_t answers_ = 0;  // in the weights
   CoreOptions options_;
   std::unique_ptr<ExchangeCore> core_;
   CoreActions actions_;
@@ -675,7 +675,7 @@ TEST_F(RejoinTest, BeginsWithTheLeastClockAndItsWeights) {
   EXPECT_EQ(actions_.node[0].clock, 6u);
 }
 
-// An answer that adds to other weights is dropped; one to these is read, and this one is not valid.
+// An answer that adds to other weights is dropped; one to these is read, and this one is invalid.
 TEST_F(RejoinTest, TakesEncodedAnswersThatAddToTheWeightsThatItWasGiven) {
   pull_ = proto::Encoding::FP16;
   answers_ = 4;
@@ -763,7 +763,7 @@ TEST_F(RejoinTest, WeightsOfAnotherLengthAreAnError) {
   EXPECT_EQ(Answer(1, 6, 6, true, kElements - 1).code(), absl::StatusCode::kInternal);
 }
 
-// No checkpoint that holds for the new process has the residual of a lossy codec.
+// No checkpoint usable by the new process has the residual of a lossy codec.
 TEST_F(RejoinTest, GoesOnFromNoPartOfACheckpoint) {
   options_.record = WorldRecord(1, 2, 1, 4);
   options_.record.mutable_resume()->set_clock(6);
@@ -774,7 +774,7 @@ TEST_F(RejoinTest, GoesOnFromNoPartOfACheckpoint) {
   EXPECT_EQ(CreateExchangeCore(options_).status(), absl::OkStatus());
 }
 
-// An incarnation of a job that replaces nobody begins as the first one did.
+// An incarnation of a job that replaces no nodes begins like the first one.
 TEST_F(RejoinTest, OnlyInJobsThatReplaceNodes) {
   options_.record = WorldRecord(1, 2, 1, 4);
   options_.incarnation = 2;

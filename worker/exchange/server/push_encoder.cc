@@ -14,7 +14,7 @@
 namespace strata::worker {
 namespace {
 
-// The share of an epoch of the job that one sample of the node stands for.
+// Returns the share of an epoch of the job represented by one sample of the node.
 double EpochsPerSample(const proto::JobRecord& record, NodeId node) {
   if (record.samples_per_epoch() == 0) return 0;
   return NodeShare::Of(record, node).JobSamplesPerOwn() /

@@ -18,32 +18,33 @@
 
 namespace strata::worker {
 
-// Tells the share of a chunk's elements that a node's pushes send, where they are sparse: with DGC
-// it comes down over the first epochs.
+// Computes the share of a chunk's elements that a node's sparse pushes send; with DGC it decreases
+// over the first epochs.
 //
 // Threads: one.
 class PushDensity {
  public:
-  // Reads the job's `push`. The other nodes are taken to be as fast as this one.
+  // Reads the job's `push`. The other nodes are assumed to be as fast as this one.
   PushDensity(const proto::JobRecord& record, NodeId node, uint32_t chunks);
 
-  // The share that the chunk's next sum sends, over `samples` of the node. Once per sum, in order.
+  // Returns the share that the chunk's next sum sends, over `samples` of the node. Once per sum, in
+  // order.
   double Next(ChunkId chunk, uint32_t samples);
-  // The samples of the chunk's sums so far, where the share depends on them; else 0. For
+  // The samples of the chunk's sums so far, if the share depends on them; otherwise 0. For
   // checkpoints.
   uint64_t samples(ChunkId chunk) const { return samples_[chunk.value()]; }
   void GoOnFrom(ChunkId chunk, uint64_t samples) { samples_[chunk.value()] = samples; }
 
  private:
   const proto::Encoding encoding_;
-  const double density_;            // but for a warm-up
-  const double epochs_per_sample_;  // of this node
+  const double density_;            // after the warm-up
+  const double epochs_per_sample_;  // per sample of this node
   std::vector<uint64_t> samples_;   // of each chunk's sums so far
 };
 
 // Encodes a node's gradient sums as its job says, each once: what a payload lacks is part of the
-// chunk's next one. Sums pass unchanged, and nothing is held, where the job pushes fp32 or where
-// the node has encoded them itself. With significance, sums of mostly zeros become sparse.
+// chunk's next one. If the job pushes fp32 or the node has encoded the sums itself, sums pass
+// unchanged, and nothing is held. With significance, sums of mostly zeros become sparse.
 //
 // Threads: one.
 class PushEncoder {
@@ -59,16 +60,16 @@ class PushEncoder {
     wire::Codec codec = wire::Codec::kNone;
     Bytes payload;
   };
-  // The payload of the chunk's next sum, over `samples` of the node. Errors: InvalidArgument: it is
-  // not finite, or too large for the codec.
+  // Returns the payload of the chunk's next sum, over `samples` of the node. Errors:
+  // InvalidArgument: it is not finite, or too large for the codec.
   absl::StatusOr<Encoded> Encode(ChunkId chunk, const Bytes& sum, uint32_t samples);
-  // True if anything is kept from one sum to the next.
+  // Returns whether anything is kept from one sum to the next.
   bool keeps_state() const { return !encoders_.empty(); }
-  // Returns a copy of what is kept of the chunk: it goes with the weights that hold all of its
-  // payloads so far, and no more.
+  // Returns a copy of the chunk's state: it belongs to the weights that contain exactly its
+  // payloads so far.
   PushImage Image(ChunkId chunk);
-  // Goes on from an image. Errors: InvalidArgument: it is of another codec, or not of the chunk's
-  // size, or not finite; nothing has changed then. REQUIRES: the sums are not payloads already.
+  // Continues from an image. Errors, after which nothing has changed: InvalidArgument: it is of
+  // another codec or size, or not finite. REQUIRES: the sums are not payloads already.
   absl::Status Restore(ChunkId chunk, const PushImage& image);
   // Bytes of what was not sent, of momentum, and of payloads, including free ones.
   size_t memory_bytes() const;
@@ -76,7 +77,7 @@ class PushEncoder {
  private:
   PushEncoder(const proto::JobRecord& record, NodeId node, const ChunkMap& map,
               const kernels::Kernels& kernels, From from);
-  // Returns the sum as it is where that is smaller.
+  // Returns the sum unchanged if that is smaller.
   absl::StatusOr<Encoded> WithoutZeros(const Bytes& sum);
 
   const proto::Encoding encoding_;

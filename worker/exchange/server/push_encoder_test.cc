@@ -150,8 +150,8 @@ TEST(PushEncoder, WithSignificanceZerosAreNotSentWhereThatIsSmaller) {
   EXPECT_EQ(encoder->Encode(ChunkId(0), View(change), 1).status().message(), "NaN or infinity");
 }
 
-// An encoder resumed from an image sends what the other one would have sent: what was lost until
-// then, and DGC's momentum and density, are in it.
+// An encoder resumed from an image sends what the original would have sent: the remainder so far,
+// and DGC's momentum and density, are in it.
 TEST(PushEncoder, GoesOnFromAnImageWithTheSamePayloads) {
   for (const proto::Encoding::Codec codec :
        {proto::Encoding::FP32, proto::Encoding::FP16, proto::Encoding::INT8,

@@ -89,8 +89,8 @@ void ShardLink::Ask(wire::Header header, Bytes payload, absl::Time now, WireActi
 
 void ShardLink::Send(Request* request, absl::Time now, WireActions* actions) {
   if (request->sent && !request->is_own_copy) {
-    // The payload lent for the first sending may change as soon as that is answered, while this one
-    // still waits in a queue.
+    // The payload lent for the first sending may change as soon as that is answered, while this
+    // frame still waits in a queue.
     request->frame.payload = CopyOf(request->frame.payload);
     request->is_own_copy = true;
   }
@@ -120,7 +120,7 @@ void ShardLink::OnSendQueueFull(const wire::Header& header, absl::Time now) {
   PlanAgain(&it->second, now);
 }
 
-// Soon: it is known that the last sending came to nothing.
+// Soon, because the last sending is known to have failed.
 void ShardLink::PlanAgain(Request* request, absl::Time now) {
   request->awaits_answer = false;
   request->due = now + request->backoff;

@@ -16,15 +16,15 @@
 
 namespace strata::worker {
 
-// Reliable requests to one shard over connections that come and go: says HELLO, repeats what has
-// not been answered after a new connection, after a silence and, with backoff, after RETRY. At most
-// one request per chunk at a time, so an answer is matched by chunk, op and clock; whatever
-// matches nothing is an echo of a repetition and is dropped.
+// Reliable requests to one shard over connections that come and go: sends HELLO, and repeats
+// unanswered requests after a reconnect, after a silence and, with backoff, after RETRY. At most
+// one request per chunk is open, so an answer is matched by chunk, op and clock; an answer without
+// a match belongs to a repetition and is dropped.
 //
 // A pure state machine: time comes with the events, frames and connections go out as actions.
 class ShardLink {
  public:
-  // `may_move`: where the shard is not, it may lie elsewhere by now, of which this hears soon.
+  // `may_move`: if the shard is not there, it may have moved, of which this link will be told soon.
   ShardLink(LinkId link, std::string address, LinkIdentity identity, LinkTiming timing,
             bool may_move = false);
 
@@ -33,12 +33,12 @@ class ShardLink {
   uint64_t bytes_sent(wire::Op op) const;
 
   void Start(absl::Time now, WireActions* actions) { connection_.Start(now, actions); }
-  // The shard lies at another address now, or has lost its backup: what is unanswered is asked
-  // there, in this generation, which is newer; an older one is old news.
+  // The shard is at another address now, or has lost its backup: unanswered requests are repeated
+  // there, in this newer generation; outdated calls are ignored.
   void Move(const std::string& address, uint32_t generation, absl::Time now, WireActions* actions);
-  // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in.
-  // No other request of this chunk is open, and none at all for kRetire: the window sees to that,
-  // and the simulator looks that it does.
+  // `header`: op, chunk, clock, element and sample counts, base_version; the rest is filled in. No
+  // other request of this chunk may be open, and none at all for kRetire: the window ensures that,
+  // and the simulator checks it.
   void Ask(wire::Header header, Bytes payload, absl::Time now, WireActions* actions);
 
   void OnConnected(transport::ConnectionId connection, absl::Time now, WireActions* actions);
@@ -46,10 +46,10 @@ class ShardLink {
   void OnLost(const absl::Status& why, absl::Time now, WireActions* actions) {
     connection_.OnLost(why, now, actions);
   }
-  // The endpoint did not take a frame: its queue to the shard was full.
+  // The endpoint rejected a frame: its queue to the shard was full.
   void OnSendQueueFull(const wire::Header& header, absl::Time now);
-  // The header of the request that this frame answers, if it answers one, which then is closed.
-  // Errors: what the shard refused, for good; names chunk, clock and address.
+  // Returns the header of the request that this frame answers, if any, and closes the request.
+  // Errors: a permanent refusal by the shard; names chunk, clock and address.
   absl::StatusOr<std::optional<wire::Header>> OnFrame(const wire::Frame& frame, absl::Time now,
                                                       WireActions* actions);
 
@@ -68,9 +68,9 @@ class ShardLink {
     wire::Frame frame;
     bool sent = false;
     bool is_own_copy = false;    // of the payload
-    bool awaits_answer = false;  // nothing has been heard of the last sending
+    bool awaits_answer = false;  // no answer to the last sending yet
     absl::Time asked;
-    absl::Time due;  // to be sent (again)
+    absl::Time due;  // when to send (again)
     absl::Duration backoff;
   };
   static constexpr uint64_t kRetireKey = uint64_t{1} << 32;  // beyond all chunks
@@ -79,8 +79,8 @@ class ShardLink {
   Reconnector MakeConnection() const;
   void Send(Request* request, absl::Time now, WireActions* actions);
   void PlanAgain(Request* request, absl::Time now);
-  // Requests that are due; where one of them has met silence, the next silence may be twice as
-  // long: on a slow link, or with a slow node, answers just take their time.
+  // Sends due requests. If one of them met silence, the next silence may last twice as long: on a
+  // slow link, or with a slow node, answers just take their time.
   void SendDue(absl::Time now, WireActions* actions);
   void OnRetry(const wire::Header& header, absl::Time now, WireActions* actions);
   absl::Status Refusal(const wire::Frame& frame) const;

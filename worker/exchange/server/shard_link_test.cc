@@ -33,7 +33,7 @@ class ShardLinkTest : public ::testing::Test {
     frame.header.op = op;
     EXPECT_TRUE(link_.OnFrame(frame, now_, &actions_).ok());
   }
-  // Seconds between one sending and the next, so many times, nothing being heard.
+  // Returns the seconds between sendings, `times` times, without any answer.
   std::vector<double> Gaps(int times) {
     std::vector<double> gaps;
     for (int i = 0; i < times; ++i) {
@@ -53,8 +53,8 @@ class ShardLinkTest : public ::testing::Test {
   ShardLink link_;
 };
 
-// On a link that takes longer than resend_after for a window of pushes, repetitions would else
-// fill it for good.
+// On a link that takes longer than resend_after for a window of pushes, repetitions would otherwise
+// saturate it for good.
 TEST_F(ShardLinkTest, SilenceMayLastTwiceAsLongEachTime) {
   link_.Ask({.op = Op::kPushPull}, Bytes(), now_, &actions_);
   EXPECT_THAT(Gaps(6), ElementsAre(5, 10, 20, 40, 80, 80));
@@ -91,7 +91,7 @@ TEST_F(ShardLinkTest, WhatTheShardPutOffIsNoSilence) {
   EXPECT_THAT(Gaps(2), ElementsAre(0.1, 10));
 }
 
-// Nodes whose shards come to lie elsewhere while they train.
+// Nodes whose shards move while they train.
 
 constexpr uint32_t kNodes = 3, kChunks = 9, kShards = 2;
 constexpr uint64_t kClocks = 6;
@@ -175,7 +175,7 @@ TEST_F(ShardLinkMoveTest, WhereOnlyTheGenerationIsNewTheConnectionStays) {
   EXPECT_EQ(actions_[0].frame.header.generation, 5u);
 }
 
-// The server's next process listens where the one before it did, and knows nothing of the job.
+// The server's next process listens at the same address, and does not know the job.
 TEST(ShardLinkMayMove, WhereTheShardMayMoveItsAbsenceIsNoEnd) {
   const absl::Time now = absl::UnixEpoch();
   wire::Frame refusal;
@@ -193,7 +193,7 @@ TEST(ShardLinkMayMove, WhereTheShardMayMoveItsAbsenceIsNoEnd) {
     EXPECT_TRUE(link.OnTime(now + LinkTiming().backoff_min, &actions).ok());
     ASSERT_EQ(actions.size(), 1u);
     EXPECT_EQ(actions[0].kind, WireAction::Kind::kConnect);
-    // Anything else that is refused stays refused.
+    // Any other refusal stays final.
     link.OnConnected(transport::ConnectionId(2), now, &actions);
     refusal.header.error = wire::ErrorCode::kWrongVersion;
     EXPECT_EQ(link.OnFrame(refusal, now, &actions).status().code(),
