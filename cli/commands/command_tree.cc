@@ -202,9 +202,15 @@ std::string MeaningWithDefault(const DescribedOption& option) {
   return absl::StrCat(option.meaning, " (default: ", option.default_value, ")");
 }
 
-// Help that fits a terminal; in other modes the parser's own.
+// Help that fits a terminal; in other modes the parser's own. Usage names the user's program, too.
 class ShortHelp : public CLI::Formatter {
  public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    const std::string usage = Formatter::make_usage(app, std::move(name));
+    if (!app->get_prefix_command()) return usage;
+    return absl::StrCat(absl::StripSuffix(usage, "\n"), " PROGRAM [ARGS...]\n");
+  }
+
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     if (mode != CLI::AppFormatMode::Normal) return Formatter::make_help(app, name, mode);
@@ -252,6 +258,10 @@ DescribedCommand DescribeBelow(const CLI::App& app, std::vector<std::string> pat
 void ShortHelp::AppendOptions(const CLI::App& app, std::string* out) {
   std::string arguments, options;
   std::vector<std::string> more;
+  if (app.get_prefix_command()) {
+    const DescribedOption program = ProgramArgument();
+    AppendEntry(program.names.front(), program.meaning, &arguments);
+  }
   for (const CLI::Option* option :
        app.get_options([](const CLI::Option* each) { return !each->get_group().empty(); })) {
     const DescribedOption described = DescribeOption(*option);

@@ -172,6 +172,17 @@ TEST(CommandTree, WhatFollowsIsTheUsersProgramWhereTheParserLeavesItAlone) {
   EXPECT_EQ(tool.arguments[0].kind, ValueKind::kFile);
 }
 
+TEST(CommandTree, UsageHasTheUsersProgramWhereTheParserLeavesItAlone) {
+  CLI::App app("Run it", "tool");
+  UseShortHelp(&app);
+  EXPECT_THAT(app.help(), HasSubstr("Usage: tool [OPTIONS]\n"));
+  app.prefix_command();
+  for (const CLI::AppFormatMode mode : {CLI::AppFormatMode::Normal, CLI::AppFormatMode::All}) {
+    EXPECT_THAT(app.help("", mode), HasSubstr("Usage: tool [OPTIONS] PROGRAM [ARGS...]\n"));
+  }
+  EXPECT_THAT(app.help(), HasSubstr("\nArguments:\n  PROGRAM "));
+}
+
 TEST(CommandTree, ChoicesAreElseThoseThatTheMeaningLists) {
   EXPECT_THAT(OptionOf(Submit(), "--mode").choices, ElementsAre("sync", "lazy", "async"));
   EXPECT_THAT(Offers("What to log: debug, info or off"), ElementsAre("debug", "info", "off"));

@@ -167,8 +167,7 @@ void TakeWords(const CLI::App& command, RunOptions* options) {
 
 void AddRunCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app->add_subcommand(
-      "run", "Run a program of your own as a job: strata run [OPTIONS] PROGRAM -- [ARGS]");
+  CLI::App* command = app->add_subcommand("run", "Run a program of your own as a job");
   command->prefix_command();
   command->add_option("-n,--ranks", options->program.ranks, "Ranks: processes of the program")
       ->check(CLI::Range(1, 1024))
