@@ -212,8 +212,9 @@ void AddJobOptions(CLI::App* command, JobOptions* options) {
   AddJobChanges(command, options);
   command->add_option(
       "--mode", options->mode,
-      "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
-      "local(H), diloco(H), quorum(K), async_damped, async_dc, easgd or significance");
+      "Shortcut for the job's consistency, with numbers of your own: sync, lazy, async, ring, "
+      "delay1, ssp(3), local(16), diloco(16), quorum(3), async_damped, async_dc, easgd or "
+      "significance");
 }
 
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
