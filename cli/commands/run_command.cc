@@ -99,7 +99,8 @@ int RunHere(proto::Job job, RunOptions options, const Invocation& invocation) {
   PrintEmptyNodes(job, cluster);
   SayWhereRanksMeet(job.mutable_program());
   ClusterRun::Options run;
-  const absl::StatusOr<std::shared_ptr<WebService>> web = ShowInBrowser(options.web, &run);
+  const absl::StatusOr<std::shared_ptr<WebService>> web =
+      ShowInBrowser(options.web, "--web=", &run);
   if (!web.ok()) return PrintError(web.status());
   if (*web != nullptr) {
     run.ready_line = [&web](const std::string&) {
