@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -374,10 +375,14 @@ CLI::Option* AddResumeOption(CLI::App* command, std::string* resume) {
 proto::ResumeFrom ToResumeFrom(const std::string& text) {
   proto::ResumeFrom from;
   uint32_t job = 0;
+  std::error_code gone;  // the working directory
   if (absl::SimpleAtoi(text, &job)) {
     from.set_job_id(job);
-  } else {
+  } else if (text.empty() || text.front() == '/' || absl::StrContains(text, "://")) {
     from.set_dir(text);
+  } else {
+    const std::filesystem::path path = std::filesystem::absolute(text, gone);
+    from.set_dir(gone ? text : path.lexically_normal().string());
   }
   return from;
 }
