@@ -337,7 +337,7 @@ int RunCompare(CompareOptions options, const Invocation& invocation) {
   options.compared.program.nodes = static_cast<uint32_t>(options.site.local.nodes);
   auto job = LoadComparedJob(options.compared);
   if (!job.ok()) return PrintError(job.status());
-  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared);
+  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared, *job);
   if (!metric.ok()) return PrintError(metric.status());
   if (metric->is_accuracy() && options.target && !(*options.target > 0 && *options.target <= 1)) {
     return PrintError(absl::InvalidArgumentError("--target: an accuracy is above 0 and at most 1"));

@@ -347,7 +347,7 @@ int RunSweepCommand(SweepOptions options, const Invocation& invocation) {
   options.compared.program.nodes = static_cast<uint32_t>(options.site.local.nodes);
   const auto job = LoadComparedJob(options.compared);
   if (!job.ok()) return PrintError(job.status());
-  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared);
+  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared, *job);
   if (!metric.ok()) return PrintError(metric.status());
   options.metric = *std::move(metric);
   compare::SweepRequest request{.job = *job,
