@@ -146,6 +146,37 @@ class ContendersTest(unittest.TestCase):
 
 
 
+class Written(unittest.TestCase):
+    """A scenario's table replaces its own alone."""
+
+    OTHERS = "# Results\n\n<!-- bench/run.sh small -->\n45 ms\n<!-- end of small -->\n\nBy hand.\n"
+    OWN = "\n<!-- bench/run.sh node -->\n{}<!-- end of node -->\n"
+
+    def written(self, content, text="7 ms\n"):
+        with tempfile.NamedTemporaryFile("w+", suffix=".md") as file:
+            file.write(content)
+            file.flush()
+            try:
+                side_by_side.write(file.name, "node", text)
+            finally:
+                file.seek(0)
+                self.content = file.read()
+        return self.content
+
+    def test_the_others_stay_as_they_are(self):
+        first = self.written(self.OTHERS)
+        self.assertEqual(first, self.OTHERS + self.OWN.format("7 ms\n"))
+        more = first + "\nThe end.\n"
+        self.assertEqual(self.written(more, "8 ms\n"), more.replace("7 ms", "8 ms"))
+
+    def test_marks_that_do_not_belong_together_lose_nothing(self):
+        for content in (self.OWN.split("{}")[0] + self.OTHERS,
+                        self.OWN.split("{}")[0] + self.OTHERS + self.OWN.split("{}")[1]):
+            with self.assertRaisesRegex(SystemExit, "nothing is written"):
+                self.written(content)
+            self.assertEqual(self.content, content)
+
+
 class WhatIsMissing(unittest.TestCase):
     """It ends in one line that says what to do."""
 

@@ -343,14 +343,17 @@ def report(name, scenario, work, rounds, result, before):
 
 
 def write(path, name, text):
-    """Puts the text between the scenario's marks, or at the end."""
+    """Puts the text between the scenario's marks, or at the end; what is outside of them stays."""
     begin, end = f"<!-- bench/run.sh {name} -->", f"<!-- end of {name} -->"
     with open(path, encoding="utf-8") as file:
         content = file.read()
     block = f"{begin}\n{text}{end}"
     if begin in content:
         head, rest = content.split(begin, 1)
-        content = head + block + rest.split(end, 1)[1]
+        old, found, rest = rest.partition(end)
+        if not found or "<!-- " in old:
+            sys.exit(f"side_by_side: {path}: {begin} is not followed by {end}: nothing is written")
+        content = head + block + rest
     else:
         content = content.rstrip("\n") + f"\n\n{block}\n"
     with open(path, "w", encoding="utf-8") as file:

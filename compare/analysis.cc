@@ -256,6 +256,19 @@ std::optional<double> ValueOf(const Metric& metric, const proto::Measurement& me
   return value == measurement.values().end() ? std::nullopt : std::optional(value->second);
 }
 
+// Says which figures of a test a run has in place of the metric.
+std::string WhyLacking(const Metric& metric, const std::set<std::string>& names) {
+  const std::string others =
+      absl::StrCat(absl::StrJoin(names, ", "), ": --metric NAME takes one of those");
+  if (metric.name == "loss") {
+    return absl::StrCat("loss is that of training steps, by which no run is judged; ",
+                        names.empty() ? "no figure of a test was reported, such as test_loss"
+                                      : "reported were " + others);
+  }
+  return absl::StrCat("no ", metric.name, " was reported, ",
+                      names.empty() ? "nor any other figure of a test" : "but " + others);
+}
+
 std::set<std::string> NamesIn(const proto::RunRecord& run) {
   std::set<std::string> names;
   for (const proto::Measurement& measurement : run.measurements()) {
@@ -280,6 +293,14 @@ absl::StatusOr<Metric> MakeMetric(const std::string& name, const std::string& go
   return metric;
 }
 
+absl::Status CheckCanHave(const proto::Job& job, const Metric& metric) {
+  if (job.has_program() || metric.is_accuracy() || metric.name == "test_loss") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "metric ", metric.name, ": a model of the zoo reports test_accuracy and test_loss alone"));
+}
+
 proto::RunRecord ByMetric(const Metric& metric, proto::RunRecord run) {
   std::vector<proto::Measurement> having;
   for (const proto::Measurement& measurement : run.measurements()) {
@@ -289,12 +310,7 @@ proto::RunRecord ByMetric(const Metric& metric, proto::RunRecord run) {
     having.back().set_accuracy(*value);
   }
   if (having.empty() && run.failure().empty() && run.steps() > 0) {
-    const std::set<std::string> names = NamesIn(run);
-    run.set_failure(
-        names.empty()
-            ? absl::StrCat("no ", metric.name, " was reported, nor any other figure of a test")
-            : absl::StrCat("no ", metric.name, " was reported, but ", absl::StrJoin(names, ", "),
-                           ": --metric NAME takes one of those"));
+    run.set_failure(WhyLacking(metric, NamesIn(run)));
   }
   run.mutable_measurements()->Assign(having.begin(), having.end());
   return run;

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compare/run_record.pb.h"
+#include "proto/job.pb.h"
 
 namespace strata::compare {
 
@@ -27,6 +29,10 @@ struct Metric {
 // `goal` is "min", "max" or empty: "min" for test_loss, else "max". Errors: InvalidArgument:
 // another goal, or "min" for accuracy.
 absl::StatusOr<Metric> MakeMetric(const std::string& name, const std::string& goal);
+
+// Errors: InvalidArgument: the job reports no such value, whatever becomes of it. What a program
+// reports is known once it has run.
+absl::Status CheckCanHave(const proto::Job& job, const Metric& metric);
 
 // The run as the metric sees it: the measurements that have it, with its value as their accuracy. A
 // run that finished without any has failed for want of it.

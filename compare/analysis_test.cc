@@ -285,6 +285,33 @@ TEST(Metric, ARunWithoutItHasFailedAndSaysWhatItHas) {
   EXPECT_EQ(ByMetric({}, none).failure(), "rank 1 was killed");
 }
 
+TEST(Metric, TheLossOfTrainingStepsJudgesNoRun) {
+  EXPECT_EQ(ByMetric({.name = "loss"}, MakeRun()).failure(),
+            "loss is that of training steps, by which no run is judged; reported were perplexity, "
+            "test_accuracy: --metric NAME takes one of those");
+  proto::RunRecord none = MakeRun();
+  none.clear_measurements();
+  EXPECT_EQ(ByMetric({.name = "loss"}, none).failure(),
+            "loss is that of training steps, by which no run is judged; no figure of a test was "
+            "reported, such as test_loss");
+  proto::RunRecord own = MakeRun();
+  (*own.mutable_measurements(1)->mutable_values())["loss"] = 2;
+  EXPECT_EQ(ByMetric({.name = "loss"}, own).failure(), "") << "a program may call a figure so";
+}
+
+TEST(Metric, AModelOfTheZooReportsThoseOfItsTestDataAlone) {
+  proto::Job job;
+  job.mutable_model()->set_zoo("mlp");
+  EXPECT_EQ(CheckCanHave(job, {}), absl::OkStatus());
+  EXPECT_EQ(CheckCanHave(job, {.name = "test_loss"}), absl::OkStatus());
+  EXPECT_EQ(CheckCanHave(job, {.name = "loss"}),
+            absl::InvalidArgumentError("metric loss: a model of the zoo reports test_accuracy and "
+                                       "test_loss alone"));
+  proto::Job program;
+  program.mutable_program()->set_path("/bin/true");
+  EXPECT_EQ(CheckCanHave(program, {.name = "loss"}), absl::OkStatus());
+}
+
 TEST(Metric, TheGoalIsGivenOrFollowsFromTheName) {
   EXPECT_FALSE(MakeMetric("test_accuracy", "")->less_is_better);
   EXPECT_TRUE(MakeMetric("test_loss", "")->less_is_better);

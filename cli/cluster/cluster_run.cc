@@ -115,18 +115,15 @@ void ClusterRun::StartWork() {
 }
 
 void ClusterRun::OnFollowed(const absl::Status& submitted) {
-  if (interrupted_) {
-    EndInterrupted();
-  } else if (!stopping_) {
+  if (!interrupted_ && !stopping_) {
     exit_status_ = submitted.ok() ? followed_.value_or(kExitFailed) : PrintError(submitted);
   }
   Stop();
 }
 
 void ClusterRun::EndInterrupted() {
-  if (has_ended_interrupted_) return;
-  has_ended_interrupted_ = true;
   if (!followed_.has_value()) {
+    UpdateNewestCheckpoint(&newest_);
     PrintText(stdout, StoppedText(newest_));
     std::fflush(stdout);
   }

@@ -80,7 +80,8 @@ class ClusterRun {
   int Fail(const std::string& error) const;
   void OnSignal();
   void PassSignalsOn();
-  // Once, when the follower writes no more: what the job stands for, if it has ended all the same.
+  // Says at the very end, when nothing writes checkpoints any more, what an interrupted run stands
+  // for: how to continue, or what the job does if it has ended all the same.
   void EndInterrupted();
   // The cluster ends with the command: what the job has still to write is waited for.
   void AwaitCheckpoint(JobId job);
@@ -102,7 +103,6 @@ class ClusterRun {
   proto::JobStatus newest_;
   std::atomic<bool> stopping_ = false;
   bool interrupted_ = false;
-  bool has_ended_interrupted_ = false;
   int exit_status_ = 0;
 };
 

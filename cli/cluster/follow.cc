@@ -1,7 +1,9 @@
 #include "cli/cluster/follow.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +15,11 @@
 #include "cli/options/trace_file.h"
 #include "cli/render/progress.h"
 #include "cli/render/render.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/open_store.h"
+#include "common/job/consistency.h"
 #include "common/os/environment.h"
+#include "proto/record.pb.h"
 
 namespace strata::cli {
 
@@ -137,6 +143,23 @@ std::string StoppedText(const proto::JobStatus& status) {
                   has_own ? checkpoints.newest_step() : checkpoints.resumed_step(), " in ", dir,
                   "; the same command with --resume ", dir, " goes on from there\n");
   return text;
+}
+
+void UpdateNewestCheckpoint(proto::JobStatus* status) {
+  const std::string& dir = status->job().checkpoint().dir();
+  if (dir.empty() || dir.front() != '/') return;
+  const absl::StatusOr<std::unique_ptr<Store>> store = OpenStoreThatIsThere(dir, {});
+  if (!store.ok()) return;
+  const absl::StatusOr<Checkpoints::Listing> there = Checkpoints(**store).List();
+  if (!there.ok() || there->complete.empty()) return;
+  proto::JobRecord record;
+  if (!record.ParseFromString(there->complete.front().record)) return;
+  const uint64_t step = there->complete.front().clock * StepsPerClock(record.job()) *
+                        ProgramStepsPerStep(record.job());
+  proto::CheckpointStatus& checkpoints = *status->mutable_checkpoints();
+  if (checkpoints.complete() > 0 && step <= checkpoints.newest_step()) return;
+  checkpoints.set_complete(std::max(1U, checkpoints.complete()));
+  checkpoints.set_newest_step(step);
 }
 
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,

@@ -72,6 +72,11 @@ std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool
 // how to continue it.
 std::string StoppedText(const proto::JobStatus& status);
 
+// Makes the newest checkpoint of a job's last status that of the folder it writes them to, if this
+// host has it. The coordinator tells of a checkpoint a while after it is complete, and completes
+// what is written until it ends itself.
+void UpdateNewestCheckpoint(proto::JobStatus* status);
+
 // Follows the job as FollowJob does until a signal comes. Then it says how to continue and returns
 // the signal's exit status.
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,

@@ -13,8 +13,12 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/options/invocation.h"
+#include "common/checkpoint/checkpoints.h"
+#include "common/checkpoint/file_store.h"
+#include "common/checkpoint/manifest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/record.pb.h"
 
 namespace strata::cli {
 
@@ -121,6 +125,45 @@ TEST(Stopped, AJobThatWasStoppedSaysHowItGoesOn) {
             "run directory: /runs/3\n"
             "newest checkpoint: step 60 in /data/c; the same command with --resume /data/c goes on "
             "from there\n");
+}
+
+TEST_F(FollowTest, TheNewestCheckpointOfAJobThatWasStoppedIsTheOneInItsFolder) {
+  const auto store = FileStore::Open(dir_ + "/c");
+  ASSERT_EQ(store.status(), absl::OkStatus());
+  proto::JobRecord record;
+  const auto complete = [&](uint64_t clock) {
+    const Manifest manifest = {
+        .job = 3, .job_name = "lenet", .clock = clock, .record = record.SerializeAsString()};
+    ASSERT_EQ(Checkpoints(**store).Complete(manifest), absl::OkStatus());
+  };
+  complete(40);
+  complete(60);
+  proto::JobStatus status;
+  UpdateNewestCheckpoint(&status);
+  EXPECT_FALSE(status.has_checkpoints()) << "the job writes none";
+  status.mutable_job()->mutable_checkpoint()->set_dir(dir_ + "/c");
+  status.mutable_checkpoints()->set_complete(2);
+  status.mutable_checkpoints()->set_newest_step(40);
+  UpdateNewestCheckpoint(&status);
+  EXPECT_EQ(status.checkpoints().newest_step(), 60u);
+  EXPECT_THAT(StoppedText(status), HasSubstr("newest checkpoint: step 60 in " + dir_ + "/c; "));
+
+  // Rounds of 4 steps.
+  proto::Job& job = *record.mutable_job();
+  job.mutable_optimizer()->mutable_mean();
+  job.mutable_consistency()->mutable_lazy()->set_local_steps(4);
+  complete(70);
+  status.mutable_checkpoints()->clear_complete();
+  UpdateNewestCheckpoint(&status);
+  EXPECT_EQ(status.checkpoints().newest_step(), 280u);
+  EXPECT_EQ(status.checkpoints().complete(), 1u) << "it has one of its own";
+
+  for (const std::string& dir : {dir_ + "/of-another-host", std::string("s3://bucket/c")}) {
+    status.mutable_job()->mutable_checkpoint()->set_dir(dir);
+    UpdateNewestCheckpoint(&status);
+    EXPECT_EQ(status.checkpoints().newest_step(), 280u);
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/of-another-host"));
 }
 
 class RankOutputTest : public testing::Test {

@@ -176,7 +176,11 @@ class Checker {
     if (image->rank >= record_.job().ranks()) {
       return Wrong(path_, absl::StrCat("the job has no rank ", image->rank));
     }
-    return ExpectClock(image->clock, "the state");
+    if (absl::Status of_clock = ExpectClock(image->clock, "the state"); !of_clock.ok()) {
+      return of_clock;
+    }
+    if (taker_.on_rank) taker_.on_rank(*image);
+    return absl::OkStatus();
   }
 
   absl::Status CheckNode(const NodeImage& image) {

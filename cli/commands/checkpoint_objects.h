@@ -11,6 +11,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/store.h"
 #include "common/image/chunk_image.h"
+#include "common/image/image_file.h"
 #include "common/image/node_image.h"
 #include "proto/record.pb.h"
 
@@ -50,6 +51,7 @@ struct ObjectTaker {
   std::function<void(const ObjectFacts& object, uint64_t bytes_before)> on_object;
   std::function<void(const ChunkImage& image)> on_chunk;
   std::function<void(const NodeImage& image)> on_node;
+  std::function<void(const RankImage& image)> on_rank;
 };
 
 // Reads all objects of a checkpoint, one at a time, and checks that each has the size and checksum

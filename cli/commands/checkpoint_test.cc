@@ -315,12 +315,10 @@ class Named : public MadeStore {
   std::map<std::string, Values> Read(const proto::JobRecord& record, bool with_optimizer,
                                      const std::vector<NodeImage>& nodes = {}) {
     const Manifest manifest = *PutCheckpoint(store(), record, 4, MadeImages(record, 4), nodes);
-    auto named = NamedTensors::Create(record, with_optimizer);
-    status_ = named.status();
+    NamedTensors named(record, with_optimizer);
+    status_ = ReadObjects(store(), manifest, record, named.MakeTaker());
     if (!status_.ok()) return {};
-    status_ = ReadObjects(store(), manifest, record, (*named)->MakeTaker());
-    if (!status_.ok()) return {};
-    const auto tensors = (*named)->Tensors();
+    const auto tensors = named.Tensors();
     status_ = tensors.status();
     if (!status_.ok()) return {};
     std::map<std::string, Values> values;
@@ -329,7 +327,7 @@ class Named : public MadeStore {
       values[tensor.name] = {tensor.values.begin(), tensor.values.end()};
       shapes_[tensor.name] = tensor.shape;
     }
-    notes_ = (*named)->notes();
+    notes_ = named.notes();
     return values;
   }
   // The whole arena's weights, or one vector of state.
@@ -405,11 +403,10 @@ TEST_F(Named, TheStepOfRmspropIsNegatedBecausePyTorchSubtractsIt) {
   // Its updates need an epoch's samples, so the images are another optimizer's with as many
   // vectors.
   const proto::JobRecord made = MadeRecord("optimizer { adam {} }");
-  auto named = NamedTensors::Create(record, true);
-  ASSERT_TRUE(named.ok());
-  const ObjectTaker taker = (*named)->MakeTaker();
+  NamedTensors named(record, true);
+  const ObjectTaker taker = named.MakeTaker();
   for (const ChunkImage& image : MadeImages(made, 4)) taker.on_chunk(image);
-  const auto tensors = (*named)->Tensors();
+  const auto tensors = named.Tensors();
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   const Values mean_square = Part(Arena(made, 0), 20, 28), delta = Part(Arena(made, 1), 20, 28);
   int found = 0;
@@ -430,9 +427,8 @@ TEST_F(Named, TheStepOfRmspropIsNegatedBecausePyTorchSubtractsIt) {
 // As in one process that had left the parameter alone. 1.weight are the elements 20 to 27.
 TEST_F(Named, AStepIsWithoutTheUpdatesThatTheTensorHasMissed) {
   const proto::JobRecord record = MadeRecord("optimizer { adam {} }");
-  auto named = NamedTensors::Create(record, true);
-  ASSERT_TRUE(named.ok());
-  const ObjectTaker taker = (*named)->MakeTaker();
+  NamedTensors named(record, true);
+  const ObjectTaker taker = named.MakeTaker();
   for (ChunkImage image : MadeImages(record, 4)) {
     std::vector<float> missed(image.weights.weights.float_count());
     for (size_t i = 0; i < missed.size(); ++i) {
@@ -441,7 +437,7 @@ TEST_F(Named, AStepIsWithoutTheUpdatesThatTheTensorHasMissed) {
     image.weights.missed = FloatBytes(std::move(missed));
     taker.on_chunk(image);
   }
-  const auto tensors = (*named)->Tensors();
+  const auto tensors = named.Tensors();
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   std::map<std::string, float> steps;
   for (const TensorToSave& tensor : *tensors) {
@@ -508,12 +504,12 @@ TEST_F(Named, WithLocalStepsTheOutersStateIsApart) {
 
 TEST_F(Named, PartsWithOtherCountsOfUpdatesGiveTheLeast) {
   const proto::JobRecord record = MadeRecord("optimizer { adam {} }");
-  auto named = NamedTensors::Create(record, true);
-  const ObjectTaker taker = (*named)->MakeTaker();
+  NamedTensors named(record, true);
+  const ObjectTaker taker = named.MakeTaker();
   std::vector<ChunkImage> images = MadeImages(record, 4);
   images[1].weights.updates = 3;  // elements 8 to 15
   for (const ChunkImage& image : images) taker.on_chunk(image);
-  const auto tensors = (*named)->Tensors();
+  const auto tensors = named.Tensors();
   std::map<std::string, float> steps;
   for (const TensorToSave& tensor : *tensors) {
     if (tensor.shape.empty()) steps[tensor.name] = tensor.values[0];
@@ -521,15 +517,70 @@ TEST_F(Named, PartsWithOtherCountsOfUpdatesGiveTheLeast) {
   EXPECT_EQ(steps["optimizer/step/0.weight"], 3);
   EXPECT_EQ(steps["optimizer/step/0.bias"], 3);
   EXPECT_EQ(steps["optimizer/step/1.weight"], 4);
-  EXPECT_THAT((*named)->notes(),
+  EXPECT_THAT(named.notes(),
               ElementsAre("parts of the model have had different counts of updates: step is the "
                           "least"));
 }
 
-TEST_F(Named, TheMeanIsNoModel) {
-  Read(MadeRecord("optimizer { mean {} }"), false);
-  EXPECT_EQ(status_.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status_.message(), testing::HasSubstr("its program has the weights"));
+// A safetensors file of 24 bytes of values; `type` is that of the parameter.
+std::string StateOfTorch(const std::string& type, const std::string& format) {
+  const std::string header =
+      R"({"__metadata__":{"format":")" + format + R"(","state":"{}"},)" +
+      R"("state/own/rng/torch":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)" +
+      R"("state/own/buffers/running":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)" +
+      R"("state/own/buffers/count":{"dtype":"I64","shape":[],"data_offsets":[8,16]},)" +
+      R"("state/shared/params/0.weight":{"dtype":")" + type +
+      R"(","shape":[2,1],"data_offsets":[16,24]}})";
+  const uint64_t length = header.size();
+  const float values[] = {0, 0.5f, 0, 0, 1, 2};
+  std::string state(reinterpret_cast<const char*>(&length), sizeof length);
+  state += header;
+  state.append(reinterpret_cast<const char*>(values), sizeof values);
+  return state;
+}
+
+TEST_F(Named, WeightsThatTheProgramHasAreInTheStateOfRank0) {
+  const proto::JobRecord record = MadeRecord("optimizer { mean {} }");
+  NamedTensors named(record, true);
+  const ObjectTaker taker = named.MakeTaker();
+  taker.on_rank(
+      {.rank = 0, .clock = 4, .state = OwnBytes(StateOfTorch("F32", "strata-rank-state-1"))});
+  taker.on_rank({.rank = 1, .clock = 4, .state = OwnBytes("of another rank")});
+  const auto tensors = named.Tensors();
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 2u);
+  EXPECT_EQ((*tensors)[0].name, "running");
+  EXPECT_THAT((*tensors)[0].values, ElementsAre(0.5f));
+  EXPECT_EQ((*tensors)[1].name, "0.weight");
+  EXPECT_THAT((*tensors)[1].values, ElementsAre(1, 2));
+  EXPECT_THAT((*tensors)[1].shape, ElementsAre(2, 1));
+  EXPECT_THAT(named.notes(),
+              ElementsAre("parameters and buffers are those of rank 0",
+                          "the program has an optimizer of its own, whose state is not exported"));
+}
+
+TEST_F(Named, WeightsThatTheProgramAloneCanReadAreRefusedWithWhatToDo) {
+  const proto::JobRecord record = MadeRecord("optimizer { mean {} }");
+  Read(record, false);
+  const std::string mean = "the job's optimizer is mean: its program has the weights, ";
+  EXPECT_EQ(status_,
+            absl::InvalidArgumentError(
+                mean + "and its checkpoints have no state of its ranks: let it save them"));
+  const auto refusal = [&](const std::string& state) {
+    NamedTensors named(record, false);
+    named.MakeTaker().on_rank({.rank = 0, .clock = 4, .state = OwnBytes(state)});
+    return named.Tensors().status();
+  };
+  const absl::Status of_its_own = absl::InvalidArgumentError(
+      mean +
+      "and keeps them in a form of its own: go on from the checkpoint with --resume, and "
+      "let the program save them");
+  EXPECT_EQ(refusal("whatever"), of_its_own);
+  EXPECT_EQ(refusal(StateOfTorch("F32", "another-state")), of_its_own);
+  EXPECT_EQ(refusal(StateOfTorch("F64", "strata-rank-state-1")), of_its_own) << "it does not fit";
+  EXPECT_EQ(refusal(StateOfTorch("I32", "strata-rank-state-1")),
+            absl::InvalidArgumentError(
+                mean + "and 0.weight is of type I32: those of F32 alone are exported"));
 }
 
 TEST_F(Named, TwoTensorsOfOneNameAreRefused) {

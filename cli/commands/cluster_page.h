@@ -16,11 +16,14 @@
 namespace strata::cli {
 
 // Opens a page at `listen` that shows the cluster of `run` once that is ready; null where `listen`
-// is empty. Errors: those of WebService::Open.
+// is empty. `option` is how the command line says it, up to HOST:PORT. Errors: those of
+// WebService::Open.
 inline absl::StatusOr<std::shared_ptr<WebService>> ShowInBrowser(const std::string& listen,
+                                                                 const std::string& option,
                                                                  ClusterRun::Options* run) {
   if (listen.empty()) return nullptr;
-  auto opened = WebService::Open({.listen = listen, .on_new_link = PrintWebLink});
+  auto opened =
+      WebService::Open({.listen = listen, .listen_option = option, .on_new_link = PrintWebLink});
   if (!opened.ok()) return opened.status();
   std::shared_ptr<WebService> web = *std::move(opened);
   run->on_ready = [web](const std::string& coordinator, const std::optional<keys::KeyFile>& keys) {

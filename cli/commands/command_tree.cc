@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -25,13 +26,19 @@ bool IsWord(absl::string_view text) {
   });
 }
 
-// "sync", "ssp(s)".
-bool IsWordOrCall(absl::string_view text) {
-  const bool is_call = absl::ConsumeSuffix(&text, ")");
-  if (!is_call) return IsWord(text);
+// What stands in the parentheses of "ssp(3)" and "ssp(s)"; nothing: it is no such call.
+std::optional<absl::string_view> ArgumentIn(absl::string_view text) {
+  if (!absl::ConsumeSuffix(&text, ")")) return std::nullopt;
   const size_t open = text.find('(');
-  return open != absl::string_view::npos && IsWord(text.substr(0, open)) &&
-         IsWord(text.substr(open + 1));
+  if (open == absl::string_view::npos || !IsWord(text.substr(0, open))) return std::nullopt;
+  text.remove_prefix(open + 1);
+  return IsWord(text) ? std::optional(text) : std::nullopt;
+}
+
+bool IsNumber(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c));
+  });
 }
 
 // Without " (the default)" and the like.
@@ -47,8 +54,9 @@ std::string WithoutAsides(absl::string_view text) {
   return kept;
 }
 
-// Returns the three words of "What to log: debug, info or off". Words with a parameter, such as
-// ssp(s), are left out: they have no end. Empty: no such list follows the colon.
+// Returns the three words of "What to log: debug, info or off". A word with an example of its
+// number, such as ssp(3), is one, too; with a parameter, such as ssp(s), it is left out. Empty: no
+// such list follows the colon.
 std::vector<std::string> ChoicesInWords(absl::string_view meaning) {
   const size_t colon = meaning.rfind(": ");
   if (colon == absl::string_view::npos) return {};
@@ -57,8 +65,9 @@ std::vector<std::string> ChoicesInWords(absl::string_view meaning) {
   std::vector<std::string> choices;
   const std::string with_commas = absl::StrReplaceAll(list, {{" or ", ", "}});
   for (const absl::string_view word : absl::StrSplit(with_commas, ", ")) {
-    if (!IsWordOrCall(word)) return {};
-    if (IsWord(word)) choices.emplace_back(word);
+    const std::optional<absl::string_view> argument = ArgumentIn(word);
+    if (!argument && !IsWord(word)) return {};
+    if (!argument || IsNumber(*argument)) choices.emplace_back(word);
   }
   return choices;
 }
@@ -202,9 +211,15 @@ std::string MeaningWithDefault(const DescribedOption& option) {
   return absl::StrCat(option.meaning, " (default: ", option.default_value, ")");
 }
 
-// Help that fits a terminal; in other modes the parser's own.
+// Help that fits a terminal; in other modes the parser's own. Usage names the user's program, too.
 class ShortHelp : public CLI::Formatter {
  public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    const std::string usage = Formatter::make_usage(app, std::move(name));
+    if (!app->get_prefix_command()) return usage;
+    return absl::StrCat(absl::StripSuffix(usage, "\n"), " PROGRAM [ARGS...]\n");
+  }
+
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     if (mode != CLI::AppFormatMode::Normal) return Formatter::make_help(app, name, mode);
@@ -252,6 +267,10 @@ DescribedCommand DescribeBelow(const CLI::App& app, std::vector<std::string> pat
 void ShortHelp::AppendOptions(const CLI::App& app, std::string* out) {
   std::string arguments, options;
   std::vector<std::string> more;
+  if (app.get_prefix_command()) {
+    const DescribedOption program = ProgramArgument();
+    AppendEntry(program.names.front(), program.meaning, &arguments);
+  }
   for (const CLI::Option* option :
        app.get_options([](const CLI::Option* each) { return !each->get_group().empty(); })) {
     const DescribedOption described = DescribeOption(*option);

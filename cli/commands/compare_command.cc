@@ -115,6 +115,13 @@ absl::Status Comparison::Tune(compare::Runner* runner) {
   std::fflush(stdout);
   const auto records = Make(*runs, runner);
   if (!records.ok()) return records.status();
+  std::vector<proto::RunRecord> seen;
+  for (const proto::RunRecord& record : *records) {
+    seen.push_back(compare::ByMetric(options_.metric, record));
+  }
+  if (const std::string why = compare::WhyNoneIsOfUse(seen); !why.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("no run that tunes is of use: ", why));
+  }
   const compare::Tuned tuned = compare::TunedBy(*options_.to_tune, *records, options_.metric);
   tuning_ = tuned.words;
   PrintF(stdout, "%s\n", tuning_);
@@ -212,12 +219,8 @@ int Comparison::Report(std::vector<proto::RunRecord> records) {
   if (!written.ok()) return PrintError(std::string(written.message()), kExitFailed);
   PrintF(stdout, "\nreport: %s/report/index.html\nfigures: %s/report.json\n", dir, dir);
   std::fflush(stdout);
-  // Divergence is a result.
-  const auto failed = [](const proto::RunRecord& run) {
-    return !run.failure().empty() && !compare::HasDiverged(run.failure());
-  };
-  if (!std::all_of(input.runs.begin(), input.runs.end(), failed)) return kExitOk;
-  return PrintError(absl::StrCat("no run is of use: ", input.runs.front().failure()), kExitFailed);
+  const std::string why = compare::WhyNoneIsOfUse(input.runs);
+  return why.empty() ? kExitOk : PrintError(absl::StrCat("no run is of use: ", why), kExitFailed);
 }
 
 struct CompareOptions {
@@ -337,7 +340,7 @@ int RunCompare(CompareOptions options, const Invocation& invocation) {
   options.compared.program.nodes = static_cast<uint32_t>(options.site.local.nodes);
   auto job = LoadComparedJob(options.compared);
   if (!job.ok()) return PrintError(job.status());
-  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared);
+  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared, *job);
   if (!metric.ok()) return PrintError(metric.status());
   if (metric->is_accuracy() && options.target && !(*options.target > 0 && *options.target <= 1)) {
     return PrintError(absl::InvalidArgumentError("--target: an accuracy is above 0 and at most 1"));

@@ -36,8 +36,15 @@ WORDS  esac
 }
 
 _@() {
-  local place=@ value names word current=$2 previous=$3 i
+  local place=@ value names word current=$2 previous=$3 quote= i
   COMPREPLY=()
+  # Within a quote that the user has opened, words stand as they are.
+  case ${COMP_WORDS[COMP_CWORD]:-} in
+    [\"\']*)
+      quote=open
+      current=${current#[\"\']}
+      ;;
+  esac
   # A word such as --mode=sync arrives in three.
   if [ "$current" = = ]; then
     current=
@@ -63,12 +70,15 @@ _@() {
     files | folders) compopt -o filenames 2>/dev/null ;;
   esac
   while IFS= read -r word; do
+    case $value in
+      words:*) [ -n "$quote" ] || printf -v word %q "$word" ;;
+    esac
     COMPREPLY+=("$word")
   done < <(
     case $value in
       (files) compgen -f -- "$current" ;;
       (folders) compgen -d -- "$current" ;;
-      (words:*) compgen -W "${value#words:}" -- "$current" ;;
+      (words:*) compgen -W "${value#words:}" -- "${current//\\/}" ;;
     esac
   )
 }

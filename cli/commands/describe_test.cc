@@ -14,6 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands/command_tree.h"
+#include "cli/options/job_options.h"
+#include "cli/options/options.h"
+#include "common/job/consistency.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -37,7 +40,7 @@ class MadeTree {
     app_.set_help_flag("-h,--help", "Print this help and exit");
     CLI::App* submit = app_.add_subcommand("submit", "Submit a job's file: [now]");
     submit->add_option("job", text_, "Job file")->required();
-    submit->add_option("--mode", text_, "How: sync, lazy, ssp(s) or async");
+    submit->add_option("--mode", text_, "How: sync, lazy, ssp(s), local(16) or async");
     submit->add_option("--format", text_, "Form of the log")
         ->check(CLI::IsMember({"text", "json"}));
     CLI::Option* ranks = submit->add_option("-n,--ranks", number_, "Processes")
@@ -172,8 +175,20 @@ TEST(CommandTree, WhatFollowsIsTheUsersProgramWhereTheParserLeavesItAlone) {
   EXPECT_EQ(tool.arguments[0].kind, ValueKind::kFile);
 }
 
+TEST(CommandTree, UsageHasTheUsersProgramWhereTheParserLeavesItAlone) {
+  CLI::App app("Run it", "tool");
+  UseShortHelp(&app);
+  EXPECT_THAT(app.help(), HasSubstr("Usage: tool [OPTIONS]\n"));
+  app.prefix_command();
+  for (const CLI::AppFormatMode mode : {CLI::AppFormatMode::Normal, CLI::AppFormatMode::All}) {
+    EXPECT_THAT(app.help("", mode), HasSubstr("Usage: tool [OPTIONS] PROGRAM [ARGS...]\n"));
+  }
+  EXPECT_THAT(app.help(), HasSubstr("\nArguments:\n  PROGRAM "));
+}
+
 TEST(CommandTree, ChoicesAreElseThoseThatTheMeaningLists) {
-  EXPECT_THAT(OptionOf(Submit(), "--mode").choices, ElementsAre("sync", "lazy", "async"));
+  EXPECT_THAT(OptionOf(Submit(), "--mode").choices,
+              ElementsAre("sync", "lazy", "local(16)", "async"));
   EXPECT_THAT(Offers("What to log: debug, info or off"), ElementsAre("debug", "info", "off"));
   EXPECT_THAT(Offers("Joins: servers (the default), ring or none"),
               ElementsAre("servers", "ring", "none"));
@@ -184,8 +199,20 @@ TEST(CommandTree, AMeaningThatListsNoWordsGivesNoChoices) {
   EXPECT_THAT(Offers("HOST:PORT to listen on, 0.0.0.0: all interfaces, port 0: a free one"),
               IsEmpty());
   EXPECT_THAT(Offers("Seconds, minutes or hours"), IsEmpty());
+  EXPECT_THAT(Offers("How: sync, ssp(2 or 3), or async"), IsEmpty());
   EXPECT_THAT(Offers("Change a field: path=value"), IsEmpty());
   EXPECT_THAT(Offers(""), IsEmpty());
+}
+
+TEST(CommandTree, AllModesAreOfferedWithAnExampleOfTheirNumber) {
+  CLI::App app("tool");
+  JobOptions options;
+  AddJobOptions(&app, &options);
+  const std::vector<std::string> modes = OptionOf(Describe(app), "--mode").choices;
+  EXPECT_THAT(modes, ElementsAre("sync", "lazy", "async", "ring", "delay1", "ssp(3)", "local(16)",
+                                 "diloco(16)", "quorum(3)", "async_damped", "async_dc", "easgd",
+                                 "significance"));
+  for (const std::string& mode : modes) EXPECT_TRUE(SettingsOfMode(mode).ok()) << mode;
 }
 
 struct Ran {
@@ -251,9 +278,17 @@ TEST_F(Completion, BashOffersTheOptionsOfTheCommandAlone) {
 }
 
 TEST_F(Completion, BashOffersChoicesAlsoBehindAnEqualsSign) {
-  EXPECT_THAT(Bash({"submit", "--mode", ""}), ElementsAre("sync", "lazy", "async"));
-  EXPECT_THAT(Bash({"submit", "--mode", "="}), ElementsAre("sync", "lazy", "async"));
+  const auto all = ElementsAre("sync", "lazy", "local\\(16\\)", "async");
+  EXPECT_THAT(Bash({"submit", "--mode", ""}), all);
+  EXPECT_THAT(Bash({"submit", "--mode", "="}), all);
   EXPECT_THAT(Bash({"submit", "--mode", "=", "s"}), ElementsAre("sync"));
+}
+
+TEST_F(Completion, BashEscapesWhatAShellWouldTakeUnlessAQuoteIsOpen) {
+  EXPECT_THAT(Bash({"submit", "--mode", "lo"}), ElementsAre("local\\(16\\)"));
+  EXPECT_THAT(Bash({"submit", "--mode", "local\\("}), ElementsAre("local\\(16\\)"));
+  EXPECT_THAT(Bash({"submit", "--mode", "\"lo"}), ElementsAre("local(16)"));
+  EXPECT_THAT(Bash({"submit", "--mode", "=", "\"lo"}), ElementsAre("local(16)"));
 }
 
 TEST_F(Completion, BashOffersFilesAndFoldersWhereAValueIsOne) {

@@ -50,10 +50,8 @@ absl::StatusOr<Exported> ExportOne(Store& store, const Manifest& manifest,
         store.where(), ": step ", manifest.clock, ": its objects have ", BytesOf(manifest),
         " bytes, too few for the ", record->layout().elements(), " elements of the job"));
   }
-  absl::StatusOr<std::unique_ptr<NamedTensors>> named =
-      NamedTensors::Create(*record, options.optimizer);
-  if (!named.ok()) return named.status();
-  ObjectTaker taker = (*named)->MakeTaker();
+  NamedTensors named(*record, options.optimizer);
+  ObjectTaker taker = named.MakeTaker();
   if (options.on_object) {
     taker.on_object = [&](const ObjectFacts& object, uint64_t bytes_before) {
       options.on_object(manifest, object, bytes_before);
@@ -61,12 +59,15 @@ absl::StatusOr<Exported> ExportOne(Store& store, const Manifest& manifest,
   }
   absl::Status status = ReadObjects(store, manifest, *record, taker);
   if (!status.ok()) return status;
-  const absl::StatusOr<std::vector<TensorToSave>> tensors = (*named)->Tensors();
-  if (!tensors.ok()) return tensors.status();
+  const absl::StatusOr<std::vector<TensorToSave>> tensors = named.Tensors();
+  if (!tensors.ok()) {
+    return absl::Status(
+        tensors.status().code(),
+        absl::StrCat(store.where(), ": step ", manifest.clock, ": ", tensors.status().message()));
+  }
   status = WriteSafetensors(options.out, Metadata(manifest, record->job(), options), *tensors);
   if (!status.ok()) return status;
-  Exported exported = {
-      .manifest = manifest, .tensors = tensors->size(), .notes = (*named)->notes()};
+  Exported exported = {.manifest = manifest, .tensors = tensors->size(), .notes = named.notes()};
   for (const TensorToSave& tensor : *tensors)
     exported.bytes += tensor.values.size() * sizeof(float);
   return exported;

@@ -42,7 +42,8 @@ int RunLocal(LocalOptions options, const Invocation& invocation) {
   if (job.has_value()) PrintEmptyNodes(*job, cluster);
   if (cluster.listen.empty() && !job.has_value()) cluster.listen = DefaultCoordinator();
   ClusterRun::Options run;
-  const absl::StatusOr<std::shared_ptr<WebService>> web = ShowInBrowser(options.web, &run);
+  const absl::StatusOr<std::shared_ptr<WebService>> web =
+      ShowInBrowser(options.web, "--web ", &run);
   if (!web.ok()) return PrintError(web.status());
   if (absl::Status made = ChooseRunsDirectory(&cluster); !made.ok()) return PrintError(made);
   run.job = std::move(job);

@@ -6,6 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/job/consistency.h"
 
@@ -64,6 +66,57 @@ proto::Optimizer OuterOptimizer(const proto::Job& job) {
   return optimizer;
 }
 
+// The state of a rank as strata.torch writes it (python/strata/torch/_state_file.py): the places of
+// its tensors in it are their names.
+constexpr char kStateFormat[] = "strata-rank-state-1";
+constexpr absl::string_view kParameters = "state/shared/params/", kBuffers = "state/own/buffers/";
+
+absl::Status ProgramHasWeights(absl::string_view rest) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the job's optimizer is mean: its program has the weights, ", rest));
+}
+
+// Errors: InvalidArgument: no state of strata.torch with parameters, or one of another type.
+absl::StatusOr<std::vector<SavedTensor>> WeightsInState(const Bytes& state) {
+  const absl::Span<const char> content(reinterpret_cast<const char*>(state.data()), state.size());
+  const absl::StatusOr<ModelView> read = ViewSafetensorsOfAnyType(content, "the state of rank 0");
+  std::vector<SavedTensor> weights;
+  bool has_parameters = false;
+  if (read.ok()) {
+    const auto format = read->metadata.find("format");
+    const bool is_known = format != read->metadata.end() && format->second == kStateFormat;
+    for (const TensorView& tensor : read->tensors) {
+      absl::string_view name = tensor.name;
+      const bool is_parameter = is_known && absl::ConsumePrefix(&name, kParameters);
+      const bool is_buffer = is_known && !is_parameter && absl::ConsumePrefix(&name, kBuffers);
+      has_parameters = has_parameters || is_parameter;
+      if (is_parameter && tensor.dtype != "F32") {
+        return ProgramHasWeights(absl::StrCat("and ", ShownName(name), " is of type ", tensor.dtype,
+                                              ": those of F32 alone are exported"));
+      }
+      if (!is_parameter && (!is_buffer || tensor.dtype != "F32")) continue;
+      SavedTensor taken = {.name = std::string(name), .shape = tensor.shape};
+      taken.values.resize(tensor.values.size() / sizeof(float));
+      std::copy(tensor.values.begin(), tensor.values.end(),
+                reinterpret_cast<char*>(taken.values.data()));
+      weights.push_back(std::move(taken));
+    }
+  }
+  if (has_parameters) return weights;
+  return ProgramHasWeights(
+      "and keeps them in a form of its own: go on from the checkpoint with --resume, and let the "
+      "program save them");
+}
+
+absl::Status CheckNamesDiffer(const std::vector<TensorToSave>& tensors) {
+  std::set<absl::string_view> names;
+  for (const TensorToSave& tensor : tensors) {
+    if (names.insert(tensor.name).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat("two tensors are called ", tensor.name));
+  }
+  return absl::OkStatus();
+}
+
 void CopyTo(std::vector<float>* arena, uint64_t begin, const Bytes& values, bool negated = false) {
   const absl::Span<const float> from(values.floats(), values.float_count());
   std::transform(from.begin(), from.end(), arena->begin() + static_cast<ptrdiff_t>(begin),
@@ -72,24 +125,22 @@ void CopyTo(std::vector<float>* arena, uint64_t begin, const Bytes& values, bool
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NamedTensors>> NamedTensors::Create(const proto::JobRecord& record,
-                                                                   bool with_optimizer) {
-  if (record.job().optimizer().has_mean() && !HasLocalSteps(record.job())) {
-    return absl::InvalidArgumentError(
-        "the job's optimizer is mean: its program has the weights, and its checkpoints have none");
-  }
-  return std::unique_ptr<NamedTensors>(new NamedTensors(record, with_optimizer));
+NamedTensors::Source NamedTensors::SourceOf(const proto::Job& job) {
+  if (job.optimizer().has_mean() && !HasLocalSteps(job)) return Source::kRank;
+  return AppliesOnNodes(job) ? Source::kNorms : Source::kChunks;
 }
 
 NamedTensors::NamedTensors(const proto::JobRecord& record, bool with_optimizer)
     : record_(record),
-      source_(AppliesOnNodes(record.job()) ? Source::kNorms : Source::kChunks),
-      weights_(record.layout().elements()) {
+      source_(SourceOf(record.job())),
+      weights_(source_ == Source::kRank ? 0 : record.layout().elements()),
+      with_optimizer_(with_optimizer),
+      kept_(ProgramHasWeights("and its checkpoints have no state of its ranks: let it save them")) {
   const proto::Job& job = record.job();
   if (!record.view().nodes().empty()) node_ = record.view().nodes(0).node();
   for (const auto& node : record.view().nodes()) node_ = std::min(node_, node.node());
   needs_node_ = source_ == Source::kNorms;
-  if (!with_optimizer) return;
+  if (!with_optimizer || source_ == Source::kRank) return;
   if (HasLocalSteps(job)) {
     shared_ = std::make_unique<State>(MakeState("outer", OuterOptimizer(job)));
     own_ = std::make_unique<State>(MakeState("optimizer", job.optimizer()));
@@ -110,7 +161,8 @@ NamedTensors::State NamedTensors::MakeState(const std::string& room,
 
 ObjectTaker NamedTensors::MakeTaker() {
   return {.on_chunk = [this](const ChunkImage& image) { TakeChunk(image); },
-          .on_node = [this](const NodeImage& image) { TakeNode(image); }};
+          .on_node = [this](const NodeImage& image) { TakeNode(image); },
+          .on_rank = [this](const RankImage& image) { TakeRank(image); }};
 }
 
 void NamedTensors::TakeChunk(const ChunkImage& image) {
@@ -131,6 +183,10 @@ void NamedTensors::TakeNode(const NodeImage& image) {
   }
 }
 
+void NamedTensors::TakeRank(const RankImage& image) {
+  if (source_ == Source::kRank && image.rank == 0) kept_ = WeightsInState(image.state);
+}
+
 void NamedTensors::CopyState(uint64_t begin, const WeightImage& image, State* state) {
   state->ranges.push_back({begin, begin + image.weights.float_count(), image.updates});
   for (size_t i = 0; i < state->vectors.size(); ++i) {
@@ -141,7 +197,22 @@ void NamedTensors::CopyState(uint64_t begin, const WeightImage& image, State* st
   std::copy_n(image.missed.floats(), image.missed.float_count(), state->missed.begin() + begin);
 }
 
+absl::StatusOr<std::vector<TensorToSave>> NamedTensors::TensorsOfRank() {
+  if (!kept_.ok()) return kept_.status();
+  std::vector<TensorToSave> tensors;
+  for (const SavedTensor& tensor : *kept_) {
+    tensors.push_back({.name = tensor.name, .shape = tensor.shape, .values = tensor.values});
+  }
+  notes_.emplace_back("parameters and buffers are those of rank 0");
+  if (with_optimizer_) {
+    notes_.emplace_back("the program has an optimizer of its own, whose state is not exported");
+  }
+  if (absl::Status differ = CheckNamesDiffer(tensors); !differ.ok()) return differ;
+  return tensors;
+}
+
 absl::StatusOr<std::vector<TensorToSave>> NamedTensors::Tensors() {
+  if (source_ == Source::kRank) return TensorsOfRank();
   if (needs_node_ && !has_node_) {
     return absl::InvalidArgumentError(
         absl::StrCat(source_ == Source::kNorms ? "the job's nodes have its weights"
@@ -163,11 +234,7 @@ absl::StatusOr<std::vector<TensorToSave>> NamedTensors::Tensors() {
     AddState(state, &tensors);
     Note(*state);
   }
-  std::set<std::string> names;
-  for (const TensorToSave& tensor : tensors) {
-    if (names.insert(tensor.name).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat("two tensors are called ", tensor.name));
-  }
+  if (absl::Status differ = CheckNamesDiffer(tensors); !differ.ok()) return differ;
   return tensors;
 }
 

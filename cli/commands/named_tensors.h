@@ -43,20 +43,21 @@ OptimizerNames NamesOf(const proto::Optimizer& optimizer);
 // averaged have none. Tensors by which Python's ranks only compare what they do not train are left
 // out.
 //
+// Where the program takes mean gradients, it has the weights. Those of strata.torch are in the
+// state of rank 0: the parameters, and the buffers of fp32, without the optimizer's state.
+//
 // Memory: all of it, as fp32. Threads: one.
 class NamedTensors {
  public:
-  // The record outlives it. Errors: InvalidArgument: the job's checkpoints have none of its
-  // weights.
-  static absl::StatusOr<std::unique_ptr<NamedTensors>> Create(const proto::JobRecord& record,
-                                                              bool with_optimizer);
+  // The record outlives it.
+  NamedTensors(const proto::JobRecord& record, bool with_optimizer);
 
   // For ReadObjects; this outlives it.
   ObjectTaker MakeTaker();
 
   // Call this once all objects have been read. This object owns the values. Errors:
   // InvalidArgument: two tensors of one name; the tensors are in node images, and the checkpoint
-  // has none.
+  // has none; the program has the weights, and no state in which they are known.
   absl::StatusOr<std::vector<TensorToSave>> Tensors();
 
   // Notes for the user, a line each, once Tensors has been called.
@@ -75,13 +76,15 @@ class NamedTensors {
     std::vector<float> missed;  // updates, by element; empty: none has missed any
     std::vector<float> steps;   // of tensors
   };
-  enum class Source { kChunks, kNorms };
+  enum class Source { kChunks, kNorms, kRank };
 
-  NamedTensors(const proto::JobRecord& record, bool with_optimizer);
-
+  static Source SourceOf(const proto::Job& job);
   State MakeState(const std::string& room, const proto::Optimizer& optimizer) const;
   void TakeChunk(const ChunkImage& image);
   void TakeNode(const NodeImage& image);
+  void TakeRank(const RankImage& image);
+  // Returns what the state of rank 0 has. Errors as Tensors'.
+  absl::StatusOr<std::vector<TensorToSave>> TensorsOfRank();
   static void CopyState(uint64_t begin, const WeightImage& image, State* state);
   // The count of updates of a tensor in `state`; the least where its ranges have had different
   // ones.
@@ -94,6 +97,9 @@ class NamedTensors {
   uint32_t node_ = 0;  // whose image counts
   bool needs_node_ = false, has_node_ = false;
   std::vector<float> weights_;
+  const bool with_optimizer_;
+  // What the program keeps; an error: why that is nothing to be exported.
+  absl::StatusOr<std::vector<SavedTensor>> kept_;
   // The state of the weights that all nodes share, and of those that each node has of its own.
   std::unique_ptr<State> shared_, own_;
   std::vector<std::string> notes_;

@@ -99,7 +99,8 @@ int RunHere(proto::Job job, RunOptions options, const Invocation& invocation) {
   PrintEmptyNodes(job, cluster);
   SayWhereRanksMeet(job.mutable_program());
   ClusterRun::Options run;
-  const absl::StatusOr<std::shared_ptr<WebService>> web = ShowInBrowser(options.web, &run);
+  const absl::StatusOr<std::shared_ptr<WebService>> web =
+      ShowInBrowser(options.web, "--web=", &run);
   if (!web.ok()) return PrintError(web.status());
   if (*web != nullptr) {
     run.ready_line = [&web](const std::string&) {
@@ -167,8 +168,7 @@ void TakeWords(const CLI::App& command, RunOptions* options) {
 
 void AddRunCommand(CLI::App* app, Invocation* invocation) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app->add_subcommand(
-      "run", "Run a program of your own as a job: strata run [OPTIONS] PROGRAM -- [ARGS]");
+  CLI::App* command = app->add_subcommand("run", "Run a program of your own as a job");
   command->prefix_command();
   command->add_option("-n,--ranks", options->program.ranks, "Ranks: processes of the program")
       ->check(CLI::Range(1, 1024))

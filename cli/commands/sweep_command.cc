@@ -146,7 +146,8 @@ int SweepRun::Run(const std::vector<compare::Runner*>& runners) {
     auto runs = RunRung(rungs, runners);
     if (!runs.ok()) return PrintStopped(runs.status());
     rungs.push_back(*std::move(runs));
-    if (rung + 1 == plan_.rungs.size()) break;
+    const bool is_of_use = compare::WhyNoneIsOfUse(rungs.back().records).empty();
+    if (rung + 1 == plan_.rungs.size() || !is_of_use) break;
     const absl::Status status = DeleteCheckpoints(rungs);
     if (!status.ok()) return PrintError(std::string(status.message()), kExitFailed);
   }
@@ -274,7 +275,11 @@ int SweepRun::Report(const std::vector<compare::RungRuns>& rungs) {
   if (!written.ok()) return PrintError(std::string(written.message()), kExitFailed);
   PrintF(stdout, "\nreport: %s/report/index.html\nfigures: %s/sweep.json\n", dir, dir);
   std::fflush(stdout);
-  return kExitOk;
+  const std::string why = compare::WhyNoneIsOfUse(rungs.back().records);
+  if (why.empty()) return kExitOk;
+  const std::string which =
+      plan_.rungs.size() > 1 ? absl::StrCat("no run of rung ", rungs.size()) : "no run";
+  return PrintError(absl::StrCat(which, " is of use: ", why), kExitFailed);
 }
 
 // A thread and two connections each; more would rather measure this process.
@@ -347,7 +352,7 @@ int RunSweepCommand(SweepOptions options, const Invocation& invocation) {
   options.compared.program.nodes = static_cast<uint32_t>(options.site.local.nodes);
   const auto job = LoadComparedJob(options.compared);
   if (!job.ok()) return PrintError(job.status());
-  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared);
+  absl::StatusOr<compare::Metric> metric = MetricOf(options.compared, *job);
   if (!metric.ok()) return PrintError(metric.status());
   options.metric = *std::move(metric);
   compare::SweepRequest request{.job = *job,
@@ -419,7 +424,7 @@ void AddSweepCommand(CLI::App* app, Invocation* invocation) {
       "Without --coordinator and --cluster it has a cluster of its own on this machine. The same "
       "command\ngoes on where it was interrupted; of what is varied otherwise, runs that are there "
       "are used again.\n"
-      "Exit status: 0 all runs are made, 1 stopped or the cluster failed, 2 bad input.");
+      "Exit status: 0 all runs are made, 1 stopped, cluster failed or no run of use, 2 bad input.");
   command->callback([=] {
     options->site.has_coordinator = NamesCluster(*coordinator, &options->site.coordinator.address);
     invocation->run = [=] { return RunSweepCommand(*options, *invocation); };

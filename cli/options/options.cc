@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -212,8 +213,9 @@ void AddJobOptions(CLI::App* command, JobOptions* options) {
   AddJobChanges(command, options);
   command->add_option(
       "--mode", options->mode,
-      "Shortcut for the job's consistency: sync, lazy, async, ring, delay1, ssp(s), "
-      "local(H), diloco(H), quorum(K), async_damped, async_dc, easgd or significance");
+      "Shortcut for the job's consistency, with numbers of your own: sync, lazy, async, ring, "
+      "delay1, ssp(3), local(16), diloco(16), quorum(3), async_damped, async_dc, easgd or "
+      "significance");
 }
 
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options) {
@@ -373,10 +375,14 @@ CLI::Option* AddResumeOption(CLI::App* command, std::string* resume) {
 proto::ResumeFrom ToResumeFrom(const std::string& text) {
   proto::ResumeFrom from;
   uint32_t job = 0;
+  std::error_code gone;  // the working directory
   if (absl::SimpleAtoi(text, &job)) {
     from.set_job_id(job);
-  } else {
+  } else if (text.empty() || text.front() == '/' || absl::StrContains(text, "://")) {
     from.set_dir(text);
+  } else {
+    const std::filesystem::path path = std::filesystem::absolute(text, gone);
+    from.set_dir(gone ? text : path.lexically_normal().string());
   }
   return from;
 }

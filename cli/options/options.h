@@ -105,8 +105,8 @@ absl::Status StartLogging(const Invocation& invocation, const std::string& proce
 // Adds --resume: the location of the checkpoints from which a job continues.
 CLI::Option* AddResumeOption(CLI::App* command, std::string* resume);
 
-// Parses its value: a number is a job's; anything else is a bucket, or a folder as seen by the
-// coordinator's host. Empty: the job starts from scratch.
+// Parses its value: a number is a job's; anything else is a bucket, or a folder, from the working
+// directory on, as seen by the coordinator's host. Empty: the job starts from scratch.
 proto::ResumeFrom ToResumeFrom(const std::string& text);
 
 // CLI::Range for numbers with a fraction, which NaN does not pass.

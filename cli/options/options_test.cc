@@ -3,8 +3,11 @@
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/options/gpu_options.h"
 #include "cli/options/invocation.h"
@@ -75,6 +78,22 @@ TEST(Within, TakesNumbersOfTheRangeAlone) {
   EXPECT_EQ(Said("0.05"), "Value 0.05 not in range 0.1 to 3600");
   for (const char* bad : {"nan", "-nan", "inf", "-1", "3600.5", "", "1x", "1e999"}) {
     EXPECT_NE(Said(bad), "") << bad;
+  }
+}
+
+TEST(Resume, IsAJobsNumberABucketOrAFolderFromTheWorkingDirectoryOn) {
+  EXPECT_EQ(ToResumeFrom("7").job_id(), 7u);
+  EXPECT_EQ(ToResumeFrom("7").dir(), "");
+  const std::string here = std::filesystem::current_path();
+  for (const auto& [text, dir] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""},
+           {"/data/c", "/data/c"},
+           {"s3://bucket/c", "s3://bucket/c"},
+           {"checkpoints/moons", here + "/checkpoints/moons"},
+           {"./7", here + "/7"},
+           {"../c", std::filesystem::path(here).parent_path() / "c"}}) {
+    EXPECT_EQ(ToResumeFrom(text).dir(), dir) << text;
+    EXPECT_EQ(ToResumeFrom(text).job_id(), 0u) << text;
   }
 }
 

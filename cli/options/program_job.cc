@@ -172,8 +172,14 @@ absl::StatusOr<proto::Job> LoadComparedJob(const ComparedJob& options) {
   return JobAsWrittenFrom(JobToText(*made), options.job);
 }
 
-absl::StatusOr<compare::Metric> MetricOf(const ComparedJob& options) {
-  return compare::MakeMetric(options.metric, options.goal);
+absl::StatusOr<compare::Metric> MetricOf(const ComparedJob& options, const proto::Job& job) {
+  const auto refuse = [](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat("--", status.message()));
+  };
+  const absl::StatusOr<compare::Metric> metric = compare::MakeMetric(options.metric, options.goal);
+  if (!metric.ok()) return refuse(metric.status());
+  const absl::Status can = compare::CheckCanHave(job, *metric);
+  return can.ok() ? metric : refuse(can);
 }
 
 }  // namespace strata::cli

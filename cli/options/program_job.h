@@ -50,8 +50,8 @@ void AddComparedJob(CLI::App* command, ComparedJob* options);
 // InvalidArgument: options of a program for a job file.
 absl::StatusOr<proto::Job> LoadComparedJob(const ComparedJob& options);
 
-// Errors: InvalidArgument naming the option.
-absl::StatusOr<compare::Metric> MetricOf(const ComparedJob& options);
+// Returns the metric of runs of that job. Errors: InvalidArgument naming the option.
+absl::StatusOr<compare::Metric> MetricOf(const ComparedJob& options, const proto::Job& job);
 
 }  // namespace strata::cli
 

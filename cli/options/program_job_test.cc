@@ -183,7 +183,16 @@ TEST_F(ComparedJobTest, OtherFilesAreJobsWhichSayTheirRanks) {
 TEST_F(ComparedJobTest, TheMetricHasItsGoal) {
   options_.metric = "perplexity";
   options_.goal = "min";
-  EXPECT_TRUE(MetricOf(options_)->less_is_better);
+  proto::Job program, zoo;
+  program.mutable_program()->set_path("/bin/true");
+  zoo.mutable_model()->set_zoo("mlp");
+  EXPECT_TRUE(MetricOf(options_, program)->less_is_better);
+  EXPECT_EQ(MetricOf(options_, zoo).status(),
+            absl::InvalidArgumentError("--metric perplexity: a model of the zoo reports "
+                                       "test_accuracy and test_loss alone"));
+  options_.metric = "test_accuracy";
+  EXPECT_EQ(MetricOf(options_, zoo).status(),
+            absl::InvalidArgumentError("--goal min: test_accuracy is to be large"));
 }
 
 }  // namespace

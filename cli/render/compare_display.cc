@@ -44,6 +44,9 @@ std::string RunEndLine(const compare::CourseProgress& progress, const proto::Run
   }
   const std::string after =
       absl::StrFormat("after %.1f s%s", record.trained_s(), HowItBegan(record));
+  if (!record.failure().empty()) {
+    return absl::StrCat(Which(progress), ": finished ", after, "; ", record.failure());
+  }
   if (record.measurements().empty()) return absl::StrCat(Which(progress), ": finished ", after);
   const double value = record.measurements().rbegin()->accuracy();
   const std::string text =
@@ -112,8 +115,10 @@ void CompareDisplay::ShowEnd(const compare::CourseProgress& progress,
 absl::StatusOr<std::vector<proto::RunRecord>> ShownCourse::Make(
     const std::vector<compare::RunPlan>& plans, compare::CampaignFolder* folder,
     const std::vector<compare::Runner*>& runners, const OnRun& on_run) {
+  if (absl::Status known = TakeThoseThere(plans, *folder); !known.ok()) return known;
   CompareDisplay display(stdout, TerminalColumns(), metric_);
   const RealClock clock;
+  bool is_of_no_use = false;
   compare::Course course(
       plans, folder, runners, &clock,
       {.on_progress = [&](const auto& progress) { display.ShowProgress(progress); },
@@ -121,13 +126,46 @@ absl::StatusOr<std::vector<proto::RunRecord>> ShownCourse::Make(
            [&](const auto& progress, const auto& record) {
              display.ShowEnd(progress, record);
              if (on_run != nullptr) on_run(progress);
+             TakeMetric(record);
+             if (WhyOfNoUse().ok() || progress.made == progress.to_make) return;
+             is_of_no_use = true;
+             course.Stop();
            }});
   SetCourse(&course);
   auto records = course.Run();
   SetCourse(nullptr);
   display.End();
   done_ += course.done();
+  if (is_of_no_use && !records.ok()) return WhyOfNoUse();
   return records;
+}
+
+absl::Status ShownCourse::TakeThoseThere(const std::vector<compare::RunPlan>& plans,
+                                         const compare::CampaignFolder& folder) {
+  size_t there = 0;
+  for (const compare::RunPlan& plan : plans) {
+    const absl::StatusOr<std::optional<proto::RunRecord>> record = folder.Load(plan);
+    if (!record.ok()) return record.status();
+    if (!record->has_value()) continue;
+    ++there;
+    TakeMetric(**record);
+  }
+  // All of them have a report of their own.
+  if (there == plans.size() || WhyOfNoUse().ok()) return absl::OkStatus();
+  done_ += there;
+  return WhyOfNoUse();
+}
+
+void ShownCourse::TakeMetric(const proto::RunRecord& record) {
+  if (!record.failure().empty()) return;
+  const std::string why = compare::ByMetric(metric_, record).failure();
+  has_metric_ = has_metric_ || why.empty();
+  if (lacks_metric_.empty()) lacks_metric_ = why;
+}
+
+absl::Status ShownCourse::WhyOfNoUse() const {
+  if (has_metric_ || lacks_metric_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("no run so far is of use: ", lacks_metric_));
 }
 
 void ShownCourse::SetCourse(compare::Course* course) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/render/progress.h"
@@ -66,7 +67,8 @@ class ShownCourse {
 
   // Makes the runs as compare::Course does and returns their records in the order of the plans. All
   // arguments outlive the call. `on_run` is told the progress after each run, while nothing else of
-  // the course runs.
+  // the course runs. Errors besides the course's: FailedPrecondition: no run that has finished so
+  // far has the metric, so that no other is made for nothing.
   using OnRun = std::function<void(const compare::CourseProgress&)>;
   absl::StatusOr<std::vector<proto::RunRecord>> Make(const std::vector<compare::RunPlan>& plans,
                                                      compare::CampaignFolder* folder,
@@ -79,8 +81,17 @@ class ShownCourse {
 
  private:
   void SetCourse(compare::Course* course);
+  // Looks at the runs that exist. Errors: the folder's; FailedPrecondition as Make's.
+  absl::Status TakeThoseThere(const std::vector<compare::RunPlan>& plans,
+                              const compare::CampaignFolder& folder);
+  // Notes whether a run has the metric.
+  void TakeMetric(const proto::RunRecord& record);
+  // OK: a run has the metric, or none has finished.
+  absl::Status WhyOfNoUse() const;
 
   const compare::Metric metric_;
+  bool has_metric_ = false;
+  std::string lacks_metric_;  // why the first run that lacks it has failed so
   size_t done_ = 0;
   absl::Mutex mutex_;
   compare::Course* course_ ABSL_GUARDED_BY(mutex_) = nullptr;

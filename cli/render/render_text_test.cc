@@ -12,6 +12,9 @@
 #include "cli/render/log_lines.h"
 #include "cli/render/render.h"
 #include "common/job/job.h"
+#include "compare/campaign/campaign_folder.h"
+#include "compare/campaign/campaign_plan.h"
+#include "compare/runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -242,6 +245,68 @@ TEST(CompareLines, StragglersInWords) {
   EXPECT_EQ(StragglerWords(job),
             "node 1 takes 4 times as long; node 2 stands still for 30 ms (10 ms more or less) a "
             "step");
+}
+
+TEST(CompareLines, ARunThatLacksTheMetricSaysSo) {
+  const compare::RunPlan plan = PlanOf("async", 2);
+  proto::RunRecord record;
+  record.set_steps(10);
+  record.set_trained_s(2);
+  record.add_measurements()->set_accuracy(0.5);
+  EXPECT_EQ(RunEndLine(FifthOf21(plan), record, {.name = "bleu"}),
+            "[5/21] async, seed 2: finished after 2.0 s; no bleu was reported, but "
+            "test_accuracy: --metric NAME takes one of those");
+}
+
+// Makes runs that report a perplexity.
+class PerplexityRunner final : public compare::Runner {
+ public:
+  absl::Status Check(const compare::RunPlan&) override { return absl::OkStatus(); }
+  absl::StatusOr<proto::RunRecord> Run(const compare::RunPlan& plan, const OnProgress&) override {
+    ++runs;
+    proto::RunRecord record;
+    record.set_mode(plan.mode);
+    record.set_seed(plan.job.seed());
+    *record.mutable_job() = plan.job;
+    record.set_steps(10);
+    (*record.add_measurements()->mutable_values())["perplexity"] = 20;
+    return record;
+  }
+  void Stop() override {}
+
+  int runs = 0;
+};
+
+TEST(ShownCourse, RunsThatLackTheMetricAreNotFollowedByOthers) {
+  const auto job = ParseJob(R"(
+      name: "tiny" model { zoo: "mlp" }
+      data { synthetic { train_samples: 64 test_samples: 8 } batch_per_rank: 8 }
+      ranks: 2 epochs: 1)",
+                            "tiny.textproto");
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto campaign = compare::PlanCampaign({.job = *job, .modes = "sync", .seeds = 3});
+  ASSERT_TRUE(campaign.ok()) << campaign.status();
+  const std::string dir = testing::TempDir() + "/shown-course";
+  std::filesystem::remove_all(dir);
+  const auto folder = compare::CampaignFolder::Open(dir, *campaign);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ((*folder)->Begin(), absl::OkStatus());
+  const auto plans = compare::PlanRuns(*campaign);
+  ASSERT_EQ(plans->size(), 3u);
+  PerplexityRunner runner;
+  const auto make = [&](const std::string& metric) {
+    return ShownCourse({.name = metric}).Make(*plans, folder->get(), {&runner}).status();
+  };
+  const absl::Status refused = absl::FailedPreconditionError(
+      "no run so far is of use: no bleu was reported, but perplexity: --metric NAME takes one of "
+      "those");
+  EXPECT_EQ(make("bleu"), refused);
+  EXPECT_EQ(runner.runs, 1);
+  EXPECT_EQ(make("bleu"), refused) << "by the run that is there";
+  EXPECT_EQ(runner.runs, 1);
+  EXPECT_EQ(make("perplexity"), absl::OkStatus());
+  EXPECT_EQ(runner.runs, 3);
+  EXPECT_EQ(make("bleu"), absl::OkStatus()) << "all are there: the report says so";
 }
 
 TEST_F(CompareDisplayTest, ElsewhereThanOnATerminalThereAreOnlyEnds) {

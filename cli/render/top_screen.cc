@@ -57,11 +57,21 @@ std::string Cut(absl::string_view text, int columns) {
   return cut;
 }
 
-// "[#####-------]  42 %"; empty: how long the job is going to be is not known.
-std::string BarOf(const proto::Progress& progress) {
-  if (progress.total_steps() == 0) return "";
-  const double share = std::min(1.0, static_cast<double>(progress.step()) / progress.total_steps());
-  return absl::StrFormat("%s %3d %%", Bar(share, kBarColumns), static_cast<int>(share * 100));
+// "[#####-------]  42 %"; of a program that does not say how many steps it makes what is known:
+// "[#####-------]  epoch 2.10/5", "epoch 2.10" or "120 steps".
+std::string HowFar(const proto::Progress& progress) {
+  if (progress.total_steps() > 0) {
+    const double share =
+        std::min(1.0, static_cast<double>(progress.step()) / progress.total_steps());
+    return absl::StrFormat("%s %3d %%", Bar(share, kBarColumns), static_cast<int>(share * 100));
+  }
+  if (progress.epoch() > 0 && progress.epochs() > 0) {
+    const double share = std::min(1.0, progress.epoch() / progress.epochs());
+    return absl::StrFormat("%s  epoch %.2f/%d", Bar(share, kBarColumns), progress.epoch(),
+                           progress.epochs());
+  }
+  if (progress.epoch() > 0) return absl::StrFormat("epoch %.2f", progress.epoch());
+  return progress.step() > 0 ? Counted(progress.step(), "step") : "-";
 }
 
 std::string Figure(double value, bool is_known) {
@@ -166,7 +176,7 @@ Row RowOf(const proto::JobStatus& job) {
           StateName(job.state()),
           job.mode(),
           absl::StrCat(job.ranks()),
-          BarOf(progress),
+          HowFar(progress),
           absl::StrCat(progress.step()),
           runs && progress.eta_s() >= 0 ? FormatDuration(progress.eta_s()) : "-",
           runs ? Rate(progress.samples_per_s()) : "-",

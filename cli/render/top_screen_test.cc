@@ -71,6 +71,20 @@ TEST(TopScreenTest, SaysWhatThereIs) {
   EXPECT_THAT(text, HasSubstr("\nw1      worker  alive  1/2    0     0.0 s  -              0\n"));
 }
 
+TEST(TopScreenTest, OfAProgramThatDoesNotSayHowManyStepsItMakesWhatIsKnownIsShown) {
+  TopScene scene = Scene();
+  proto::Progress& progress = *scene.jobs[0].mutable_progress();
+  progress.set_total_steps(0);
+  const auto shows = [&] { return TopScreen(scene, {.columns = 200}, kNow); };
+  EXPECT_THAT(shows(), HasSubstr("sync  4      50 steps  50 "));
+  progress.set_epoch(1.25);
+  EXPECT_THAT(shows(), HasSubstr("sync  4      epoch 1.25  50 "));
+  progress.set_epochs(5);
+  EXPECT_THAT(shows(), HasSubstr("sync  4      [###---------]  epoch 1.25/5  50 "));
+  scene.jobs[0].mutable_progress()->Clear();
+  EXPECT_THAT(shows(), HasSubstr("sync  4      -         0 "));
+}
+
 TEST(TopScreenTest, WhoIsStuckComesFirstAndTheLongestWaitBeforeAllOthers) {
   TopScene scene = Scene();
   for (int i = 0; i < 8; ++i) {

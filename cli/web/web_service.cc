@@ -26,14 +26,15 @@ struct Place {
   int port = 0;
 };
 
-absl::StatusOr<Place> ParsePlace(const std::string& listen) {
+absl::StatusOr<Place> ParsePlace(const WebService::Options& options) {
+  const std::string& listen = options.listen;
   const size_t colon = listen.rfind(':');
   Place place;
   const bool has_port = colon != std::string::npos && colon > 0 &&
                         absl::SimpleAtoi(listen.substr(colon + 1), &place.port);
   if (!has_port || place.port < 0 || place.port > 65535) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", listen, ": expected HOST:PORT, as 127.0.0.1:8265"));
+        absl::StrCat(options.listen_option, listen, ": expected HOST:PORT, as 127.0.0.1:8265"));
   }
   place.host = listen.substr(0, colon);
   if (absl::StartsWith(place.host, "[") && absl::EndsWith(place.host, "]")) {
@@ -51,7 +52,7 @@ absl::Status CheckProtection(const WebService::Options& options, const ListenAdd
   }
   if (options.certificate_file.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", options.listen,
+        absl::StrCat(options.listen_option, options.listen,
                      ": beyond this host the page goes over TLS "
                      "alone: --tls-certificate FILE --tls-key FILE; or stay at 127.0.0.1 and use "
                      "ssh -L 8265:127.0.0.1:8265"));
@@ -80,7 +81,7 @@ absl::StatusOr<std::string> ReadToken(const std::string& file) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
-  const absl::StatusOr<Place> place = ParsePlace(options.listen);
+  const absl::StatusOr<Place> place = ParsePlace(options);
   if (!place.ok()) return place.status();
   const absl::StatusOr<ListenAddress> address = options.resolve(place->host);
   if (!address.ok()) return address.status();
@@ -101,10 +102,12 @@ absl::StatusOr<std::unique_ptr<WebService>> WebService::Open(Options options) {
   });
   if (!listening.ok()) {
     const bool is_taken = absl::StrContains(listening.status().message(), "in use");
-    return absl::Status(
-        listening.status().code(),
-        absl::StrCat(listening.status().message(),
-                     is_taken ? " (by another strata web? port 0 takes any free one)" : ""));
+    const std::string& listen = service->options_.listen;
+    const std::string remedy =
+        absl::StrCat(" (by another strata web? ", service->options_.listen_option,
+                     listen.substr(0, listen.rfind(':')), ":0 takes any free port)");
+    return absl::Status(listening.status().code(),
+                        absl::StrCat(listening.status().message(), is_taken ? remedy : ""));
   }
   service->server_ = *std::move(listening);
   return service;

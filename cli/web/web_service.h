@@ -23,6 +23,8 @@ class WebService {
  public:
   struct Options {
     std::string listen = kListen;  // HOST:PORT; port 0: a free one
+    // How the command line says that, up to HOST:PORT: errors tell another one so.
+    std::string listen_option = "--listen ";
     // Its address, by which is decided who may reach the page.
     std::function<absl::StatusOr<ListenAddress>(const std::string& host)> resolve =
         ResolveListenAddress;

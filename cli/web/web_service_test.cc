@@ -69,6 +69,23 @@ TEST(WebServiceTest, ALinkGoesToWhereItListensOrWhereThatIsEverywhereToAName) {
               StartsWith("http://head.example.org:"));
 }
 
+TEST(WebServiceTest, APortThatIsInUseIsSaidWithTheOptionThatTakesAnother) {
+  const auto first = WebService::Open({.listen = "127.0.0.1:0"});
+  ASSERT_EQ(first.status(), absl::OkStatus());
+  const std::string url = (*first)->url();
+  const size_t host = url.find("127.");
+  const std::string taken = url.substr(host, url.find('/', host) - host);
+  const std::string in_use = "cannot listen at " + taken + ": Address already in use ";
+  EXPECT_EQ(WebService::Open({.listen = taken}).status(),
+            absl::UnavailableError(in_use + "(by another strata web? --listen 127.0.0.1:0 takes "
+                                            "any free port)"));
+  EXPECT_EQ(WebService::Open({.listen = taken, .listen_option = "--web "}).status(),
+            absl::UnavailableError(in_use + "(by another strata web? --web 127.0.0.1:0 takes any "
+                                            "free port)"));
+  EXPECT_THAT(Refusal({.listen = "here", .listen_option = "--web="}),
+              StartsWith("--web=here: expected HOST:PORT"));
+}
+
 TEST(WebServiceTest, AHostWithoutAnAddressIsSaid) {
   WebService::Options options;
   options.listen = "nobody:0";

@@ -27,11 +27,25 @@ absl::Status Invalid(const std::string& path, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a safetensors file: ", why));
 }
 
+// Which types of tensors are read.
+enum class Types { kFp32, kAny };
+
+// Returns the bytes of an element; 0: the type is unknown.
+uint64_t ElementBytes(absl::string_view dtype) {
+  constexpr std::pair<absl::string_view, uint64_t> kKnown[] = {
+      {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2},
+      {"I8", 1},  {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},  {"BOOL", 1}};
+  for (const auto& [name, bytes] : kKnown) {
+    if (name == dtype) return bytes;
+  }
+  return 0;
+}
+
 // Reads a head while its JSON is parsed, so that no more is in memory than the layout, and nothing
 // of what comes after the first fault. A fault is one that ends the parse.
 class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
  public:
-  explicit HeadReader(SafetensorsLayout* layout) : layout_(*layout) {}
+  HeadReader(Types types, SafetensorsLayout* layout) : types_(types), layout_(*layout) {}
 
   // Empty: there is none.
   const std::string& fault() const { return fault_; }
@@ -56,8 +70,10 @@ class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
              Fail(absl::StrCat(ShownName(key_), " is there twice in the metadata"));
     }
     if (in_.back() != In::kTensor || key_ != kDtype) return OtherValue();
-    has_dtype_ = true;
-    return value == "F32" || FailTensor("is not of dtype F32");
+    if (types_ == Types::kFp32 && value != "F32") return FailTensor("is not of dtype F32");
+    place_.dtype = value;
+    element_bytes_ = ElementBytes(value);
+    return element_bytes_ > 0 || FailTensor("has an unknown dtype");
   }
 
   bool key(string_t& name) override {
@@ -152,15 +168,16 @@ class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
     place_ = {.name = key_};
     offsets_.clear();
     fields_.clear();
-    has_dtype_ = has_shape_ = false;
+    element_bytes_ = 0;
+    has_shape_ = false;
     return Enter(In::kTensor);
   }
 
   bool CompleteTensor() {
-    if (!has_dtype_ || !has_shape_ || offsets_.size() != 2) {
+    if (element_bytes_ == 0 || !has_shape_ || offsets_.size() != 2) {
       return FailTensor("has no dtype, shape and data_offsets");
     }
-    uint64_t bytes = sizeof(float);
+    uint64_t bytes = element_bytes_;
     for (const uint64_t size : place_.shape) {
       if (size != 0 && bytes > kFileBytesMax / size) return FailTensor("is too large");
       bytes *= size;
@@ -174,6 +191,7 @@ class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
 
   static constexpr char kNoFit[] = "has data_offsets that do not fit its shape";
 
+  const Types types_;
   SafetensorsLayout& layout_;
   std::string fault_;
   std::vector<In> in_ = {In::kNothing};
@@ -183,7 +201,8 @@ class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
   TensorPlace place_;
   std::vector<uint64_t> offsets_;
   absl::flat_hash_set<std::string> fields_;  // of those that are known
-  bool has_dtype_ = false, has_shape_ = false;
+  uint64_t element_bytes_ = 0;               // 0: its dtype was not there yet
+  bool has_shape_ = false;
 };
 
 // Puts the places in the order of their values and checks that those cover [0, bytes).
@@ -272,12 +291,13 @@ absl::StatusOr<uint64_t> SafetensorsHeadBytes(absl::Span<const char> beginning, 
   return sizeof length + length;
 }
 
-absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> head,
-                                                      uint64_t file_bytes,
-                                                      const std::string& path) {
+namespace {
+
+absl::StatusOr<SafetensorsLayout> ReadHead(absl::Span<const char> head, uint64_t file_bytes,
+                                           const std::string& path, Types types) {
   STRATA_REQUIRE(head.size() >= kSafetensorsLengthBytes && head.size() <= file_bytes);
   SafetensorsLayout layout;
-  HeadReader reader(&layout);
+  HeadReader reader(types, &layout);
   if (!SafetensorsJson::sax_parse(head.data() + kSafetensorsLengthBytes, head.data() + head.size(),
                                   &reader)) {
     return Invalid(path, reader.fault());
@@ -291,19 +311,38 @@ absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> hea
   return ordered.ok() ? absl::StatusOr<SafetensorsLayout>(std::move(layout)) : ordered;
 }
 
-absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path) {
+absl::StatusOr<ModelView> View(absl::Span<const char> content, const std::string& path,
+                               Types types) {
   const absl::StatusOr<uint64_t> head = SafetensorsHeadBytes(content, content.size(), path);
   if (!head.ok()) return head.status();
   absl::StatusOr<SafetensorsLayout> layout =
-      ReadSafetensorsHead(content.subspan(0, *head), content.size(), path);
+      ReadHead(content.subspan(0, *head), content.size(), path, types);
   if (!layout.ok()) return layout.status();
   ModelView model = {.metadata = std::move(layout->metadata)};
   const absl::Span<const char> values = content.subspan(*head);
   for (TensorPlace& place : layout->tensors) {
     model.tensors.push_back({std::move(place.name), std::move(place.shape),
-                             values.subspan(place.begin, place.end - place.begin)});
+                             values.subspan(place.begin, place.end - place.begin),
+                             std::move(place.dtype)});
   }
   return model;
+}
+
+}  // namespace
+
+absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> head,
+                                                      uint64_t file_bytes,
+                                                      const std::string& path) {
+  return ReadHead(head, file_bytes, path, Types::kFp32);
+}
+
+absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path) {
+  return View(content, path, Types::kFp32);
+}
+
+absl::StatusOr<ModelView> ViewSafetensorsOfAnyType(absl::Span<const char> content,
+                                                   const std::string& path) {
+  return View(content, path, Types::kAny);
 }
 
 }  // namespace strata

@@ -73,7 +73,8 @@ struct SavedModel {
 struct TensorView {
   std::string name;
   std::vector<uint64_t> shape;
-  absl::Span<const char> values;  // fp32, as many as the shape says
+  absl::Span<const char> values;  // as many as the shape says
+  std::string dtype = "F32";      // see ViewSafetensorsOfAnyType
 };
 
 struct ModelView {
@@ -86,6 +87,7 @@ struct TensorPlace {
   std::string name;
   std::vector<uint64_t> shape;
   uint64_t begin = 0, end = 0;
+  std::string dtype = "F32";
 };
 
 struct SafetensorsLayout {
@@ -123,6 +125,9 @@ absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
                                             const std::string& path);
 // Copies no values: `content` outlives the result.
 absl::StatusOr<ModelView> ViewSafetensors(absl::Span<const char> content, const std::string& path);
+// Likewise, but tensors may be of any type of the format: "F64", "BF16", "U8".
+absl::StatusOr<ModelView> ViewSafetensorsOfAnyType(absl::Span<const char> content,
+                                                   const std::string& path);
 
 }  // namespace strata
 

@@ -71,6 +71,32 @@ TEST(Safetensors, TruncationAtEveryByteIsAnError) {
   ExpectInvalid(file + "x", "bytes after the last tensor");
 }
 
+TEST(Safetensors, TensorsOfAnyTypeAreSeenWhereTheyAreAskedFor) {
+  const std::string file = WithHeader(R"({"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]},)"
+                                      R"("b":{"shape":[3],"dtype":"BF16","data_offsets":[16,22]},)"
+                                      R"("c":{"dtype":"BOOL","shape":[],"data_offsets":[22,23]},)"
+                                      R"("d":{"dtype":"F32","shape":[1],"data_offsets":[23,27]}})",
+                                      std::string(27, 'x'));
+  EXPECT_EQ(ViewSafetensors(file, "f").status(),
+            absl::InvalidArgumentError("f: not a safetensors file: tensor a is not of dtype F32"));
+  const auto model = ViewSafetensorsOfAnyType(file, "f");
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->tensors.size(), 4u);
+  EXPECT_EQ(model->tensors[1].name, "b");
+  EXPECT_EQ(model->tensors[1].dtype, "BF16");
+  EXPECT_EQ(model->tensors[1].values.size(), 6u);
+  EXPECT_EQ(model->tensors[3].dtype, "F32");
+  for (const auto& [header, why] : {
+           std::pair(R"({"t":{"dtype":"F7","shape":[1],"data_offsets":[0,4]}})",
+                     "tensor t has an unknown dtype"),
+           std::pair(R"({"t":{"dtype":"I16","shape":[1],"data_offsets":[0,4]}})",
+                     "tensor t has data_offsets that do not fit its shape"),
+       }) {
+    EXPECT_EQ(ViewSafetensorsOfAnyType(WithHeader(header, "four"), "f").status(),
+              absl::InvalidArgumentError(std::string("f: not a safetensors file: ") + why));
+  }
+}
+
 TEST(Safetensors, HeadersThatLieAreRefused) {
   const std::string eight(8, 'x');
   ExpectInvalid(std::string(8, '\xff') + eight, "header is cut off");

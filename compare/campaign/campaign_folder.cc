@@ -236,4 +236,11 @@ bool HasDiverged(const std::string& failure) {
   return false;
 }
 
+std::string WhyNoneIsOfUse(const std::vector<proto::RunRecord>& runs) {
+  for (const proto::RunRecord& run : runs) {
+    if (run.failure().empty() || HasDiverged(run.failure())) return "";
+  }
+  return runs.empty() ? "" : runs.front().failure();
+}
+
 }  // namespace strata::compare

@@ -23,6 +23,10 @@ namespace strata::compare {
 // missing) says nothing about the mode.
 bool HasDiverged(const std::string& failure);
 
+// Returns why none of these runs, as the metric sees them, is of use: the first one's failure.
+// Empty: one is. That a run has diverged is a result, too.
+std::string WhyNoneIsOfUse(const std::vector<proto::RunRecord>& runs);
+
 // The folder of a comparison:
 //   DIR/campaign.json          the campaign, as proto JSON
 //   DIR/runs/MODE-seedN.json   a RunRecord each, as proto JSON; missing: not made yet

@@ -87,6 +87,18 @@ TEST_F(CampaignFolderTest, ARunThatFailedFromOutsideIsNotThere) {
   }
 }
 
+TEST(RunsOfUse, AreThoseThatHaveFinishedOrDiverged) {
+  std::vector<proto::RunRecord> runs(2);
+  EXPECT_EQ(WhyNoneIsOfUse({}), "");
+  EXPECT_EQ(WhyNoneIsOfUse(runs), "");
+  runs[0].set_failure("rank 1: killed by signal 9");
+  EXPECT_EQ(WhyNoneIsOfUse(runs), "");
+  runs[1].set_failure("rank 0: loss is NaN at step 3");
+  EXPECT_EQ(WhyNoneIsOfUse(runs), "");
+  runs[1].set_failure("rank 0: no data");
+  EXPECT_EQ(WhyNoneIsOfUse(runs), "rank 1: killed by signal 9");
+}
+
 TEST_F(CampaignFolderTest, TheSameCampaignGoesOnAndMoreModesAndSeedsAddToIt) {
   Open(CampaignIn("sync,lazy:diloco(10)", 2));
   EXPECT_EQ(Open(CampaignIn("sync,lazy:diloco(10)", 2))->campaign().modes_size(), 2);

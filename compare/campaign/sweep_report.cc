@@ -204,8 +204,9 @@ std::vector<std::vector<std::string>> SweepTable(const SweepReport& report) {
 
 std::vector<std::string> SweepWords(const SweepReport& report) {
   std::vector<std::string> words = {BestWords(report)};
-  // The saving of halving is known only at the end.
-  if (report.halving == 0 || !report.under_way.empty()) return words;
+  // The saving of halving is known only at the end, and is none where nothing was found.
+  const bool is_over = report.under_way.empty() && report.result.ranking.front().accuracy;
+  if (report.halving == 0 || !is_over) return words;
   const double share = static_cast<double>(report.result.samples) / report.result.grid_samples;
   words.push_back(absl::StrFormat(
       "Halving: trained on %s samples in %s, %s; the whole grid takes %s: %s %s.",

@@ -44,6 +44,12 @@ TEST(SweepReport, NoneIsBestOfPointsThatEndExactlyAlike) {
   EXPECT_THAT(SweepWords(report)[0], HasSubstr("Best: "));
 }
 
+TEST(SweepReport, NothingWasSavedWhereNoPointHasFinished) {
+  SweepReport report = HalvedSweep();
+  for (PointResult& point : report.result.ranking) point.accuracy.reset();
+  EXPECT_THAT(SweepWords(report), ElementsAre("No point has finished."));
+}
+
 TEST(SweepReport, WhatIsUnderWayHasThePointsThatAreMade) {
   SweepReport report = HalvedSweep();
   const RungRuns first = {{0, 1, 2, 3}, {}};

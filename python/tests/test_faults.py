@@ -278,7 +278,8 @@ def test_an_interpreter_without_the_package_is_told_in_one_line(tmp_path: pathli
     result = run_job(tmp_path, "numpy_session.py", "sgd", python=str(interpreter))
     lines = error_lines(result)
     assert result.status == 1 and len(lines) == 1, result.err
-    assert lines[0].endswith("ModuleNotFoundError: No module named 'strata'"), lines[0]
+    said = "ModuleNotFoundError: No module named 'strata'; is the wheel installed in this Python?"
+    assert said in lines[0], lines[0]
 
 
 def test_an_interpreter_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,7 @@ run that nothing disturbed."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -18,8 +19,10 @@ from going_on import SCRIPT, Undisturbed, checkpoints, expect_no_change_by_a_kil
 from going_on import expect_same_end, is_alike
 from support import (
     HERE,
+    STRATA,
     environment,
     error_lines,
+    execute,
     job_words,
     must_finish,
     processes_of,
@@ -68,10 +71,31 @@ def test_a_job_that_is_killed_as_a_whole_goes_on_by_resume(
     options = (*checkpoints(second), "--resume", str(first / "checkpoints"))
     must_finish(run_job(second, SCRIPT, options=options))
     expect_same_end(second, undisturbed.run())
+    expect_export(second)
     # Another one that goes on from there, and writes no checkpoints of its own.
     third = tmp_path / "third"
     must_finish(run_job(third, SCRIPT, options=options[-2:]))
     expect_same_end(third, undisturbed.run())
+
+
+def expect_export(folder: pathlib.Path) -> None:
+    """The weights that ranks have are exported by their names, with rank 0's buffers of fp32."""
+    words = ["checkpoint", "export", "checkpoints", "weights.safetensors", "--optimizer"]
+    said = must_finish(execute([STRATA, *words], folder)).out
+    assert said.startswith("step 30 of job "), said
+    assert "an optimizer of its own, whose state is not exported" in said
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    del header["__metadata__"]
+    model = torch.load(folder / "rank0.pt")["model"]
+    assert set(header) == {name for name in model if name != "1.num_batches_tracked"}
+    for name, entry in header.items():
+        start, end = entry["data_offsets"]
+        flat = torch.frombuffer(
+            content, dtype=torch.float32, offset=begin + start, count=(end - start) // 4
+        )
+        assert torch.equal(flat.reshape(entry["shape"]), model[name]), name
 
 
 def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> None:

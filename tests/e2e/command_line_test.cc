@@ -1,12 +1,16 @@
 // The command line as people and scripts meet it.
 #include <signal.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/job/job.h"
@@ -262,20 +266,33 @@ TEST(CommandLine, FollowingWithJsonWritesAnObjectPerLine) {
   EXPECT_GT(metrics, 0);
 }
 
-TEST(CommandLine, LocalThatIsInterruptedSaysSoOnce) {
-  Command local = StartStrata({"local", "--runs", TestDir() + "/runs", "--job",
-                               JobFile(LenetJob("long", 1, 0, 10'000'000))});
-  auto running = [&] {
-    std::ifstream out(local.base + ".out");
-    std::stringstream text;
-    text << out.rdbuf();
-    return text.str().find("step ") != std::string::npos;
-  };
-  ASSERT_TRUE(WaitUntil(running));
+// Returns the step of the newest checkpoint that is complete in a folder; 0: there is none.
+uint64_t NewestIn(const std::string& dir) {
+  uint64_t newest = 0;
+  std::error_code not_there;
+  for (const auto& folder : std::filesystem::directory_iterator(dir, not_there)) {
+    const std::string name = folder.path().filename();
+    uint64_t clock = 0;
+    const bool is_complete = std::filesystem::exists(folder.path() / "manifest.json");
+    if (!is_complete || !absl::SimpleAtoi(name.substr(name.find('-') + 1), &clock)) continue;
+    newest = std::max(newest, clock);
+  }
+  return newest;
+}
+
+TEST(CommandLine, LocalThatIsInterruptedSaysSoOnceAndWhichCheckpointIsTheNewest) {
+  proto::Job job = LenetJob("long", 1, 0, 10'000'000);
+  const std::string dir = TestDir() + "/c";
+  job.mutable_checkpoint()->set_dir(dir);
+  job.mutable_checkpoint()->set_every_steps(5);
+  Command local = StartStrata({"local", "--runs", TestDir() + "/runs", "--job", JobFile(job)});
+  ASSERT_TRUE(WaitUntil([&] { return NewestIn(dir) > 0; }));
   local.process->Signal(SIGINT);
   CommandResult result = Finish(std::move(local));
   EXPECT_EQ(result.status.code, 1);
   EXPECT_EQ(result.err, "strata: error: stopped before the job had ended\n");
+  EXPECT_THAT(result.out, HasSubstr(absl::StrCat("newest checkpoint: step ", NewestIn(dir), " in ",
+                                                 dir, "; the same command with --resume ")));
 }
 
 TEST(CommandLine, CancelEndsAJobAndItsFollowerWithStatus1) {

@@ -64,6 +64,26 @@ class CompareProgramTest(CampaignCase):
         self.assertEqual(err, "strata: error: no run is of use: no test_accuracy was reported, but "
                               "perplexity, twice: --metric NAME takes one of those\n")
 
+    def test_no_other_run_is_made_where_the_first_does_not_report_the_value(self):
+        ask = ("--seeds", "2", "--metric", "loss")
+        for _ in range(2):  # the second time by the run that is there
+            code, out, err = self.run_strata(self.compare("--modes", "sync,ring", *ask))
+            self.assertEqual(code, 1, out)
+            self.assertRegex(err, r"^strata: error: no run so far is of use: loss is that of "
+                                  r"training steps, by which no run is judged; reported were "
+                                  r"perplexity, twice: --metric NAME takes one of those; 1 of 4 "
+                                  r"runs are in .*/out, the same command goes on with the others")
+            self.assertEqual(len(self.records()), 1)
+
+    def test_a_sweep_whose_runs_all_fail_says_why(self):
+        script = self.path("train.py", "raise ValueError('no data')")
+        code, out, err = self.run_strata(["sweep", script, "--out", self.out, "--vary",
+                                          "program.args=--lr=0.1,--lr=0.2"])
+        self.assertEqual(code, 1, out)
+        self.assertIn("No point has finished.", out)
+        self.assertRegex(err, r"^strata: error: no run is of use: rank 0 \(.*\): exited with "
+                              r"status 1: ValueError: no data\n$")
+
     def test_a_straggler_takes_so_many_times_its_computation(self):
         self.succeed(self.compare("--modes", "sync", "--seeds", "1", *BY_PERPLEXITY,
                                   "--straggler", "node=1,slow=5x"))

@@ -65,11 +65,14 @@ class LocalWebTest(unittest.TestCase):
         except OSError:
             pass  # in use by somebody else, then
         address = f"unix:{self.dir.name}/c"
-        for command in (["web", "--coordinator", address],
-                        ["local", "--listen", address, "--runs", self.runs, "--web"]):
+        for command, option in (
+                (["web", "--coordinator", address], "--listen "),
+                (["local", "--listen", address, "--runs", self.runs, "--web"], "--web "),
+                (["run", "--runs", self.runs, "--web", "true"], "--web=")):
             done = run(STRATA, *command)
             self.assertEqual(done.stderr, f"strata: error: cannot listen at {HOST}:{PORT}: Address "
-                             "already in use (by another strata web? port 0 takes any free one)\n")
+                             f"already in use (by another strata web? {option}{HOST}:0 takes any"
+                             " free port)\n")
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertEqual(os.listdir(self.dir.name), [], "something has begun")
 

@@ -140,6 +140,8 @@ class SweepTest(CampaignCase):
             ("--halving: Value 1 not in range", ["ranks=1,2"], ["--halving", "1"]),
             ("--vary is required", [], []),
             ("run_dir: x", ["ranks=1,2"], ["--set", "run_dir=x"]),
+            ("--metric loss: a model of the zoo reports test_accuracy and test_loss alone",
+             ["ranks=1,2"], ["--metric", "loss"]),
         ]:
             with self.subTest(why):
                 self.assertIn(why, self.refuse(self.args(vary, *more)))

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/require.h"
 
 namespace strata::worker {
@@ -16,6 +18,21 @@ namespace {
 bool WasEndedByOthers(const ExitStatus& status) {
   return status.signal == SIGKILL || status.signal == SIGTERM || status.signal == SIGINT ||
          status.signal == SIGHUP;
+}
+
+// Adds what to do where a program's last words are those of a Python without Strata's package. Such
+// a Python takes any folder named strata beside the script for it, as a clone of the sources.
+std::string WithHint(const std::string& words) {
+  const auto begins = [&words](absl::string_view start) { return absl::StartsWith(words, start); };
+  const bool has_no_package = begins("ModuleNotFoundError: No module named 'strata'") ||
+                              begins("ModuleNotFoundError: No module named 'strata.");
+  const bool has_a_folder = begins("AttributeError: module 'strata' has no attribute ") ||
+                            (begins("ImportError: cannot import name ") &&
+                             absl::StrContains(words, " from 'strata' (unknown location)"));
+  if (!has_no_package && !has_a_folder) return words;
+  return absl::StrCat(words,
+                      "; is the wheel installed in this Python? deploy/wheel.sh makes it for pip "
+                      "install (a folder named strata, such as a clone, is not the package)");
 }
 
 }  // namespace
@@ -57,7 +74,9 @@ void NodeLife::OnExit(int child, const ExitStatus& status, const std::string& lo
   children_[child].gone = true;
   if (status.ok()) return;
   std::string text = status.ToString();
-  if (!log_tail.empty() && !WasEndedByOthers(status)) absl::StrAppend(&text, ": ", log_tail);
+  if (!log_tail.empty() && !WasEndedByOthers(status)) {
+    absl::StrAppend(&text, ": ", WithHint(log_tail));
+  }
   const Kind kind = status.signal != 0 ? Kind::kSignal : Kind::kExit;
   symptoms_.push_back({kind, child, text, status.signal});
 }

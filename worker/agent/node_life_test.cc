@@ -54,6 +54,33 @@ TEST(NodeLife, GivesTheLogsLastLineWhereTheChildSaidNothing) {
   EXPECT_EQ(life.Reason(), "rank 2 (node 1, w1): exited with status 1: out of cheese");
 }
 
+TEST(NodeLife, SaysThatTheWheelIsMissingWhereAProgramsPythonHasNoPackage) {
+  const auto reason = [](const std::string& words) {
+    NodeLife life = TwoRanks();
+    life.OnExit(0, ExitStatus{1, 0}, words);
+    return life.Reason();
+  };
+  const std::string rank = "rank 2 (node 1, w1): exited with status 1: ";
+  const std::string hint =
+      "; is the wheel installed in this Python? deploy/wheel.sh makes it for pip install (a folder "
+      "named strata, such as a clone, is not the package)";
+  for (const std::string words :
+       {"ModuleNotFoundError: No module named 'strata'",
+        "ModuleNotFoundError: No module named 'strata.torch'",
+        "ModuleNotFoundError: No module named 'strata.torch'; 'strata' is not a package",
+        "AttributeError: module 'strata' has no attribute 'Session'",
+        "ImportError: cannot import name 'Session' from 'strata' (unknown location)"}) {
+    EXPECT_EQ(reason(words), rank + words + hint);
+  }
+  for (const std::string words :
+       {"ModuleNotFoundError: No module named 'stratagem'",
+        "ModuleNotFoundError: No module named 'torch'",
+        "ImportError: cannot import name 'x' from 'strata' (/usr/lib/strata/__init__.py)",
+        "AttributeError: module 'torch' has no attribute 'strata'"}) {
+    EXPECT_EQ(reason(words), rank + words);
+  }
+}
+
 TEST(NodeLife, PrefersALostRanksOwnEndToTheComplaintsOfThoseThatLostIt) {
   NodeLife life = TwoRanks();
   life.OnLostRank(1, "rank 3 is gone");
