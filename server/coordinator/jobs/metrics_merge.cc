@@ -321,8 +321,7 @@ void MetricsMerge::AddCounters(const proto::RankReport& report, proto::MetricsRe
   const auto [it, first] = counters_.try_emplace(report.rank());
   const proto::NodeCounters& now = report.node();
   const proto::NodeCounters before = std::exchange(it->second, now);
-  if (first && report.first_step() > first_step_)
-    return;  // nothing is known before this window
+  if (first && report.first_step() > first_step_) return;  // nothing is known before this window
   record->set_bytes_pushed(record->bytes_pushed() +
                            Difference(now.bytes_pushed(), before.bytes_pushed()));
   record->set_bytes_answered(record->bytes_answered() +

@@ -661,7 +661,8 @@ std::vector<ImageCase> Cases() {
        OptimizerKind::kSgd, numerics::Compression::kNone, /*exact=*/false},
       {"Elastic", "async { elastic { every_steps: 1 moving_rate: 0.3 } }", OptimizerKind::kSgd,
        numerics::Compression::kNone, /*exact=*/false},
-      {"Quorum", "lazy { quorum { nodes: 2 } }", OptimizerKind::kAdamW, numerics::Compression::kNone,
+      {"Quorum", "lazy { quorum { nodes: 2 } }", OptimizerKind::kAdamW,
+       numerics::Compression::kNone,
        /*exact=*/false},
   };
   for (const OptimizerKind kind :
@@ -671,7 +672,8 @@ std::vector<ImageCase> Cases() {
   }
   for (const numerics::Compression codec :
        {numerics::Compression::kFloat16, numerics::Compression::kBFloat16,
-        numerics::Compression::kInt8, numerics::Compression::kOneBit, numerics::Compression::kTopK}) {
+        numerics::Compression::kInt8, numerics::Compression::kOneBit,
+        numerics::Compression::kTopK}) {
     cases.push_back({"Codec" + std::to_string(static_cast<int>(codec)), "sync {}",
                      OptimizerKind::kAdamW, codec});
   }

@@ -159,7 +159,7 @@ class ChunkReduction {
   const uint64_t offset_;  // of the chunk in the arena
   const uint32_t elements_;
   const uint32_t own_begin_, own_end_;  // the elements that this node updates
-  numerics::WeightState weights_;        // of the node's own part
+  numerics::WeightState weights_;       // of the node's own part
   // Tracks what all nodes have of those weights; null if there are none or nothing is encoded.
   std::unique_ptr<numerics::Encoder> copy_;
 

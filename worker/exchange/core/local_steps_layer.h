@@ -71,13 +71,13 @@ class LocalStepsLayer final : public ExchangeLayer {
  private:
   struct Chunk {
     std::unique_ptr<numerics::WeightState> local;
-    Bytes start;                // the base of the change: the weights of the last round
-    uint64_t clock = 0;         // steps made
-    uint64_t steps_before = 0;  // by a process that died
-    uint32_t most_samples = 0;  // in any step; assumed for each of steps_before
-    uint32_t samples = 0;       // in the change
-    uint32_t last_samples = 0;  // in the previous round
-    float rate = 0;             // of the last step, compared with other nodes
+    Bytes start;                    // the base of the change: the weights of the last round
+    uint64_t clock = 0;             // steps made
+    uint64_t steps_before = 0;      // by a process that died
+    uint32_t most_samples = 0;      // in any step; assumed for each of steps_before
+    uint32_t samples = 0;           // in the change
+    uint32_t last_samples = 0;      // in the previous round
+    float rate = 0;                 // of the last step, compared with other nodes
     std::shared_ptr<float> unsent;  // of the change, with zeros elsewhere; null: nothing
     bool waits = false;             // the node waits for the round's weights
     // An answer whose parts have not all come.
