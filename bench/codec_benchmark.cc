@@ -31,7 +31,7 @@ std::vector<float> Normal(size_t n, int seed) {
 
 const DenseCodec& Reference(Codec codec) {
   static const Kernels kernels = {.codec = reference::Codecs()};
-  return *FindDenseCodec(kernels, codec);
+  return *numerics::FindDenseCodec(kernels, codec);
 }
 
 // Tested and expected vectors and payload of one dense codec.
@@ -44,7 +44,7 @@ struct Dense {
   std::vector<std::byte> payload, expected_payload;
 
   Dense(Codec codec, size_t n)
-      : tested(*FindDenseCodec(Cpu(), codec)),
+      : tested(*numerics::FindDenseCodec(Cpu(), codec)),
         expected(Reference(codec)),
         n(n),
         x(Normal(n, 1)),
@@ -96,15 +96,16 @@ void RunDecodeAndAdd(benchmark::State& state, Codec codec, size_t n) {
 struct Largest {
   size_t n, k;
   std::vector<float> x;
-  std::unique_ptr<Encoder> encoder;
+  std::unique_ptr<numerics::Encoder> encoder;
   std::vector<std::byte> payload;
-  EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
 
-  Largest(Compression compression, size_t n, double density)
+  Largest(numerics::Compression compression, size_t n, double density)
       : n(n),
         k(std::max<size_t>(1, static_cast<size_t>(density * static_cast<double>(n) + 0.5))),
         x(Normal(n, 2)),
-        encoder(*Encoder::Create({.compression = compression, .density = density}, n, Cpu())),
+        encoder(
+            *numerics::Encoder::Create({.compression = compression, .density = density}, n, Cpu())),
         payload(encoder->encoded_bytes_max()) {}
   // The payload of the first step; true if it holds the k largest of x.
   bool Encode() {
@@ -112,7 +113,7 @@ struct Largest {
     if (!bytes.ok() || *bytes != 4 + 8 * k) return false;
     payload.resize(*bytes);
     std::vector<float> decoded(n), expected = x, sorted = x;
-    CheckedPayload::Check(Cpu(), Codec::kSparse, n, payload)->WriteTo(decoded.data());
+    numerics::CheckedPayload::Check(Cpu(), Codec::kSparse, n, payload)->WriteTo(decoded.data());
     for (float& value : sorted) value = std::abs(value);
     std::nth_element(sorted.begin(), sorted.begin() + (n - k), sorted.end());
     const float least = sorted[n - k];
@@ -127,10 +128,11 @@ struct Largest {
   }
 };
 
-void RunEncodeLargest(benchmark::State& state, Compression compression, double density, size_t n) {
+void RunEncodeLargest(benchmark::State& state, numerics::Compression compression, double density,
+                      size_t n) {
   Largest c(compression, n, density);
   if (!c.Encode()) return state.SkipWithError("the values are wrong");
-  const size_t states = compression == Compression::kDgc ? 2 : 1;
+  const size_t states = compression == numerics::Compression::kDgc ? 2 : 1;
   AgainstStream(state, {.n = n, .reads = 1, .updates = states, .payload_written = 8 * c.k}, [&] {
     const auto bytes = c.encoder->Encode(c.x, &c.scratch, absl::MakeSpan(c.payload));
     benchmark::DoNotOptimize(bytes.ok());
@@ -138,10 +140,10 @@ void RunEncodeLargest(benchmark::State& state, Compression compression, double d
 }
 
 void RunAddSparse(benchmark::State& state, double density, size_t n) {
-  Largest c(Compression::kTopK, n, density);
+  Largest c(numerics::Compression::kTopK, n, density);
   if (!c.Encode()) return state.SkipWithError("the values are wrong");
   c.payload.resize(4 + 8 * c.k);
-  const auto checked = CheckedPayload::Check(Cpu(), Codec::kSparse, c.n, c.payload);
+  const auto checked = numerics::CheckedPayload::Check(Cpu(), Codec::kSparse, c.n, c.payload);
   if (!checked.ok()) return state.SkipWithError("the payload is refused");
   const Vector sum(c.n);
   std::fill(sum.data(), sum.data() + c.n, 0.0f);
@@ -179,12 +181,12 @@ void RegisterCodecBenchmarks(const std::vector<BenchmarkSize>& sizes) {
     for (double density : {0.01, 0.25}) {
       const std::string share = absl::StrCat("_", 100 * density, "%");
       add("encode_top_k" + share,
-          [=](State& state) { RunEncodeLargest(state, Compression::kTopK, density, n); });
+          [=](State& state) { RunEncodeLargest(state, numerics::Compression::kTopK, density, n); });
       add("add_sparse" + share, [=](State& state) { RunAddSparse(state, density, n); });
     }
     for (double density : {0.001, 0.25}) {
       add(absl::StrCat("encode_dgc_", 100 * density, "%"),
-          [=](State& state) { RunEncodeLargest(state, Compression::kDgc, density, n); });
+          [=](State& state) { RunEncodeLargest(state, numerics::Compression::kDgc, density, n); });
     }
   }
 }

@@ -17,8 +17,8 @@ namespace {
 
 using device::kGood;
 using device::Verdict;
-using kernels::Compression;
 using kernels::Feedback;
+using numerics::Compression;
 
 // Vectors on the device, `shift` elements behind a multiple of 16 bytes, and one stream.
 class OnDevice {
@@ -111,12 +111,12 @@ std::vector<Case> Cases() {
 }
 
 void ExpectStepsOfTheHosts(const Case& of, bool is_dgc) {
-  const kernels::CompressionOptions options = {
+  const numerics::CompressionOptions options = {
       .compression = is_dgc ? Compression::kDgc : Compression::kTopK,
       .density = of.density,
       .momentum = 0.75f};
-  const auto host = *kernels::Encoder::Create(options, of.n, kernels::Cpu());
-  kernels::EncoderScratch scratch;
+  const auto host = *numerics::Encoder::Create(options, of.n, kernels::Cpu());
+  numerics::EncoderScratch scratch;
   OnDevice device(of.n, of.shift);
   const auto k = std::min<uint64_t>(
       std::max<uint64_t>(1, std::llround(of.density * static_cast<double>(of.n))),

@@ -23,7 +23,7 @@ bool AllFinite(const std::vector<float>& values) {
 }
 
 void FuzzDecoder(wire::Codec codec, size_t elements, absl::Span<const std::byte> payload) {
-  const auto checked = CheckedPayload::Check(Cpu(), codec, elements, payload);
+  const auto checked = numerics::CheckedPayload::Check(Cpu(), codec, elements, payload);
   if (!checked.ok()) {
     FUZZ_CHECK(checked.status().code() == absl::StatusCode::kInvalidArgument);
     FUZZ_CHECK(!checked.status().message().empty());
@@ -42,12 +42,12 @@ void FuzzDecoder(wire::Codec codec, size_t elements, absl::Span<const std::byte>
   }
 }
 
-void FuzzEncoder(Compression compression, Feedback feedback, size_t elements,
+void FuzzEncoder(numerics::Compression compression, Feedback feedback, size_t elements,
                  absl::Span<const std::byte> vectors) {
-  const auto encoder = Encoder::Create(
+  const auto encoder = numerics::Encoder::Create(
       {.compression = compression, .feedback = feedback, .density = 0.1}, elements, Cpu());
   if (!encoder.ok()) return;
-  EncoderScratch scratch;
+  numerics::EncoderScratch scratch;
   std::vector<float> x(elements);
   std::vector<std::byte> payload((*encoder)->encoded_bytes_max());
   for (; vectors.size() >= elements * sizeof(float); vectors.remove_prefix(x.size() * 4)) {
@@ -56,7 +56,8 @@ void FuzzEncoder(Compression compression, Feedback feedback, size_t elements,
     if (!bytes.ok()) return;
     FUZZ_CHECK(AllFinite(x));
     const auto sent = absl::MakeConstSpan(payload).subspan(0, *bytes);
-    const auto checked = CheckedPayload::Check(Cpu(), (*encoder)->codec(), elements, sent);
+    const auto checked =
+        numerics::CheckedPayload::Check(Cpu(), (*encoder)->codec(), elements, sent);
     FUZZ_CHECK(checked.ok());
     checked->WriteTo(x.data());
     FUZZ_CHECK(AllFinite(x));
@@ -77,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     kernels::FuzzDecoder(static_cast<strata::wire::Codec>(data[0] % 8), elements, bytes);
   } else if (elements > 0) {
     const int choice = data[0] % 0x80;
-    kernels::FuzzEncoder(static_cast<numerics::Compression>(choice % 7),
+    kernels::FuzzEncoder(static_cast<strata::numerics::Compression>(choice % 7),
                          static_cast<kernels::Feedback>((choice / 7 + 1) % 3), elements, bytes);
   }
   return 0;
