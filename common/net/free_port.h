@@ -6,8 +6,8 @@
 
 namespace strata {
 
-// Returns a TCP port that nobody listens on now, for another program that will; somebody else may
-// take it before. None: the host has none.
+// Returns a TCP port that nobody listens on now, for another program; some other process may take
+// it first. None: the host has none.
 std::optional<uint16_t> FreePort();
 
 }  // namespace strata
