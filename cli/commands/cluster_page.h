@@ -15,8 +15,8 @@
 
 namespace strata::cli {
 
-// Opens a page at `listen` that shows the cluster of `run` once that is ready; null where `listen`
-// is empty. Errors: those of WebService::Open.
+// Opens a page at `listen` that shows the cluster of `run` once that is ready; null if `listen` is
+// empty. Errors: those of WebService::Open.
 inline absl::StatusOr<std::shared_ptr<WebService>> ShowInBrowser(const std::string& listen,
                                                                  ClusterRun::Options* run) {
   if (listen.empty()) return nullptr;

@@ -9,7 +9,7 @@
 
 namespace strata::cli {
 
-// Returns rows for a job's table: checkpoints, the checkpoint that it continued from, restarts, and
+// Returns rows for a job's table: checkpoints, the checkpoint from which it resumed, restarts, and
 // nodes that were replaced, joined or left. Empty if it has none of these.
 std::vector<Row> CheckpointRows(const proto::JobStatus& job);
 

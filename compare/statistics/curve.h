@@ -20,11 +20,11 @@ using Curve = std::vector<Point>;
 // Each y is the median of itself and its two neighbours'; the first and the last point stay.
 Curve Smoothed(const Curve& curve);
 
-// The x at which the curve first reaches y: linear between the points around it, the first point's
-// x where that has reached it already. None where no point has.
+// Returns the x at which the curve first reaches y: linear between the points around it; the first
+// point's x if that has reached it already. None if no point has.
 std::optional<double> FirstCrossing(const Curve& curve, double y);
 
-// Linear between the points around x. None outside of the curve.
+// Interpolates linearly between the points around x. None outside of the curve.
 std::optional<double> ValueAt(const Curve& curve, double x);
 
 // Several curves at one x.
