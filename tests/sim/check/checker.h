@@ -43,9 +43,9 @@ class JobRules {
            (!consistency_.has_lazy() || consistency_.lazy().apply() == proto::Lazy::PER_CLOCK);
   }
   uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
-  // The weights after each clock follow from its nodes.
+  // Returns true if the weights after each clock follow from its nodes.
   bool is_exact() const { return gated() && bound() == 0 && per_clock() && !has_quorum(); }
-  // True if a copy of a chunk may lack pushes of clocks that are not complete.
+  // Returns true if a copy of a chunk may lack pushes of incomplete clocks.
   bool MayLeaveOpenClocksOut() const { return per_clock() && bound() == 0 && !has_quorum(); }
   bool keeps_past() const { return plan_.replicas > 0 || plan_.is_elastic(); }
 
@@ -57,41 +57,41 @@ class JobRules {
 // The expected state of one chunk.
 struct CheckedChunk {
   uint32_t elements = 0, shard = 0, ledger = 0;
-  uint32_t line = 0;  // of a node's connections to the shard: the one that carries it
+  uint32_t line = 0;  // index of the node's connection to the shard that carries it
   std::unique_ptr<ReferenceChunk> reference;
   std::vector<uint64_t> received;        // by node
-  std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
-  std::vector<uint64_t> due;             // by node: pushes whose answers have been due
+  std::vector<uint32_t> pushed_by;       // by node: incarnation of its last push
+  std::vector<uint64_t> due;             // by node: pushes whose answers have become due
   std::vector<bool> retired;             // by node
-  std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
+  std::map<uint32_t, uint64_t> cuts;     // by node: clock of a pending CUT
   std::vector<uint64_t> version_told;    // by node
   std::vector<std::set<uint64_t>> told;  // by node and round: hashes of all answers
   uint64_t first_hash = 0;               // of the first weights
-  std::vector<float> marks;              // what each ledger element must be once it is applied
+  std::vector<float> marks;              // expected value of each ledger element once it is applied
   uint64_t version = 0;
-  const std::byte* checked = nullptr;  // weights that were compared, of checked_version
+  const std::byte* checked = nullptr;  // weights of checked_version that were compared
   uint64_t checked_version = 0, checked_hash = 0;
   size_t held = 0;
-  std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
+  std::map<uint64_t, uint64_t> hash_of_clock;  // hash of the answer to each clock
   std::optional<uint64_t> final_hash;
   // Only in jobs with second copies:
   std::map<uint64_t, PastWeights> past;  // by version
-  // Pushes of clocks that are not complete, where those may be left out of a copy.
+  // Pushes of incomplete clocks, if a copy may lack them.
   std::deque<ShardCopies::Awaited> open;
-  // By node: the pushes that the primary has not taken itself: it may not know what was in them.
+  // By node: pushes that the primary has not received itself; it may not know their contents.
   std::vector<uint64_t> taken_over;
-  bool is_followed = false;  // the model continues when the backup does
+  bool is_followed = false;  // the model advances with the backup
   bool is_filled = false;    // the backup has it
-  uint64_t copy_parts = 0;   // frames of its copy that are to come to the backup
+  uint64_t copy_parts = 0;   // frames of its copy that the backup has yet to receive
 };
 
-// The state that a shard has for one of a node's connections of the job.
+// A shard's state for one of a node's connections of the job.
 struct CheckedPeer {
   uint32_t incarnation = 0;  // newest
-  // The connection of the last frame that was accepted from the node. HELLO does not count, because
-  // anybody can repeat it.
+  // The connection of the last frame accepted from the node. HELLO does not count, because anybody
+  // can repeat it.
   std::optional<transport::ConnectionId> speaks_on;
-  // Its connections, those that said HELLO or brought a new push last at the end.
+  // Its open connections, ordered by their last HELLO or new push.
   std::vector<transport::ConnectionId> open;
 
   void MoveToBack(transport::ConnectionId connection);
@@ -106,10 +106,10 @@ struct CheckedProcess {
   std::set<uint32_t> finals;
 };
 
-// Holds one job with servers against what docs/semantics.md promises, with every frame that a shard
-// takes and with everything that a node takes over. Counts for itself what the shards have really
-// received: no word of a client, and no state of a core, goes into a verdict. A violation is one
-// line that begins with the name of the invariant.
+// Checks one job with servers against the promises of docs/semantics.md, with every frame that a
+// shard accepts and everything that a node takes over. Counts itself what the shards have really
+// received: no verdict depends on a client's claim or a core's state. A violation is one line that
+// begins with the name of the invariant.
 class JobChecker final : public NodeChecker, private JobRules {
  public:
   // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
