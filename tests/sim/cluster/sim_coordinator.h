@@ -22,18 +22,18 @@ namespace strata::sim {
 
 class World;
 
-// The coordinator's host: its process, which may stand still, end and start again, with the real
-// core; its store, in memory; and the lines of the daemons that have reached it.
+// The coordinator's host: its process with the real core, which may pause, end and restart; its
+// store, in memory; and the connections of the daemons that have reached it.
 class SimCoordinator final : public server::CoordinatorActions {
  public:
   explicit SimCoordinator(World* world);
 
   // ---- daemons ----
 
-  // Null: nobody listens. `client` must hang up before it is destroyed.
+  // Returns null if nobody listens. `client` must hang up before it is destroyed.
   std::shared_ptr<ControlStream> Connect(ControlStream::Client* client);
   void Say(const std::shared_ptr<ControlStream>& line, proto::DaemonMessage message);
-  // The client is gone. Noticed so much later; infinite: by silence only.
+  // The client has ended. The coordinator notices this much later; infinite: only by silence.
   void HangUp(std::shared_ptr<ControlStream> line, absl::Duration noticed_after);
 
   // ---- users ----
@@ -41,23 +41,23 @@ class SimCoordinator final : public server::CoordinatorActions {
   // Errors besides the core's: Unavailable (nobody answers).
   absl::StatusOr<JobId> Submit(const proto::Job& job);
   absl::Status Cancel(uint32_t job);
-  // Likewise. NotFound: it does not know the daemon.
+  // The same. NotFound: unknown daemon.
   absl::Status Drain(const std::string& daemon, bool undo);
 
   // ---- what may happen to it ----
 
-  // The process dies; another one begins so much later.
+  // The process dies; another one begins after `down`.
   void Restart(absl::Duration down);
-  // Nothing is done for so long; messages wait.
+  // Pauses the process; messages wait.
   void StandStill(absl::Duration pause);
-  // What the daemon says meanwhile on the line that it has now arrives only then.
-  // False: there is no such line.
+  // What the daemon sends on its present line arrives only after the pause. False: there is no such
+  // line.
   bool Silence(const std::string& daemon, absl::Duration pause);
 
   // The daemon's line breaks.
   void BreakLine(const std::string& daemon);
 
-  // What must be true of jobs that have ended; once, at the end of the run.
+  // Checks jobs that have ended. Call it once, at the end of the run.
   void Finish();
 
   void Send(server::SessionId session, const proto::CoordinatorMessage& message) override;
