@@ -10,8 +10,7 @@
 
 namespace strata::worker {
 
-// Small models of every layer in the places where it may go wrong: what every backend is tested
-// with.
+// Small models of every layer in its error-prone positions, with which every backend is tested.
 struct LayerCase {
   std::string name;
   Shape input;
