@@ -8,8 +8,8 @@
 
 namespace strata::proto {
 
-// What programs say on the wire that were built from these .proto files, a FileDescriptorSet as
-// protoc writes it: a line for each field, value and call, sorted:
+// Returns the wire messages of programs built from these .proto files, given as the
+// FileDescriptorSet that protoc writes: a line for each field, value and call, sorted:
 //   field strata.proto.Register 2 uint32 slots
 //   field strata.proto.JobStatus 16 repeated strata.proto.Wait waits
 //   reserved strata.proto.JobStatus 9

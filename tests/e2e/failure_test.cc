@@ -109,7 +109,7 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
     last = step;
   }
   EXPECT_EQ(last, 400u);
-  // Who waited in the queue runs next, and is still followed.
+  // The job that waited in the queue runs next, and is still followed.
   CommandResult followed = Finish(std::move(follower));
   EXPECT_EQ(followed.status.ToString(), "exited with status 0") << followed.err;
   EXPECT_THAT(followed.out, HasSubstr("job 2 (behind): finished after"));

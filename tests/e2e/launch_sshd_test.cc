@@ -92,8 +92,8 @@ class LaunchOverSshd : public testing::Test {
     if (made_folder_) std::filesystem::remove(kPrivilegeSeparation, ignored);
   }
 
-  // Those of tests/e2e/testing/leftovers.h whose command line has `part`: sshd, too, writes into
-  // the folder.
+  // Processes as in tests/e2e/testing/leftovers.h whose command line contains `part`; sshd also
+  // writes to the folder.
   static std::vector<std::string> Processes(const std::string& part) {
     std::vector<std::string> found;
     for (const std::string& line : tests::Processes()) {

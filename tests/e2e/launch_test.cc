@@ -118,7 +118,7 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
   const int port_ = 10'000 + getpid() % 20'000;
 };
 
-// Of a process.
+// Returns the parent of a process.
 int ParentOf(int pid) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
   std::string id, name, state;

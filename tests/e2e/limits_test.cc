@@ -256,7 +256,7 @@ TEST(Limits, AFloodOfConnectionsAtTheCoordinatorIsEndedAndCountedAndItGoesOnList
   // 48 + 8 sessions + 8 calls may be open.
   EXPECT_TRUE(WaitUntil(
       [&] { return Refusals(cluster, "coordinator", "over the limit of connections") >= 136; }));
-  // Those that were taken are ended, too, since they ask for nothing.
+  // Accepted connections are closed, too, because they send no request.
   EXPECT_TRUE(WaitUntil([&] {
     return RunStrata({"nodes", "--coordinator", cluster.address()}).status.ok();
   }));

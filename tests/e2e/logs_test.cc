@@ -31,9 +31,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Of the lines below that rank 1 writes.
+// Number of the lines below that rank 1 writes.
 constexpr int kManyLines = 8'000'000;
-// What a daemon may take while such a log goes through it, half of what the log has.
+// Additional memory allowed to a daemon while such a log passes through it: half the log's size.
 constexpr uint64_t kMoreBytes = 32 << 20;
 
 std::string ReadFile(const std::string& path) {
@@ -133,7 +133,7 @@ class LogsCommand : public ::testing::Test {
                 AllOf(HasSubstr("[aggregator 0] "), HasSubstr("[aggregator 1] ")));
   }
   void ExpectRefusals() {
-    // What is not there.
+    // Requests for ranks and files that do not exist.
     const auto refused = [&](const std::vector<std::string>& words, int code,
                              const std::string& why) {
       const CommandResult result = Logs(words);

@@ -1,4 +1,4 @@
-// What another user of this machine gets from a cluster that was set up with nothing: nothing.
+// Checks that another user of this machine gets no access to a cluster with default settings.
 #include "common/testing/other_user.h"
 
 #include <fcntl.h>

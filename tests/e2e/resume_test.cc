@@ -113,7 +113,7 @@ TEST_F(Deaths, OfARankInAnAsyncJobLoseAndRepeatNoSample) {
   ExpectWindows(status, kSteps, /*in_step=*/false);
 }
 
-// Those of batch normalisation, which each rank has for itself.
+// Batch normalisation's running statistics belong to each rank.
 TEST_F(Deaths, OfARankLeavesRunningStatisticsAsTheyWouldBe) {
   Start({.servers = 1, .shards = 1, .nodes = 2, .slots = 2});
   constexpr int kSteps = 60;
@@ -244,7 +244,7 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   cluster_->WaitFor(JobId(last.job_id()), [](const proto::JobStatus& status) {
     return status.checkpoints().newest_step() == 100;
   });
-  // Those that are newer are its own.
+  // The newer checkpoints are its own.
   EXPECT_EQ(Run(CheckpointedJob("second", 2, 110), FromFolder(TestDir() + "/second"))
                 .checkpoints()
                 .resumed_step(),
@@ -542,7 +542,7 @@ TEST_F(NodeState, GoesOnWithTheBitsOfAnUndisturbedRun) {
     kind.change(&job);
     const proto::JobStatus whole = Run(job);
     const std::string undisturbed = Model(whole);
-    // That of the end may become whole after the end.
+    // The last checkpoint may become complete after the job's end.
     cluster_->WaitFor(JobId(whole.job_id()), [](const proto::JobStatus& status) {
       return status.checkpoints().complete() + status.checkpoints().failed() == 5;
     });

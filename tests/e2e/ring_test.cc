@@ -57,7 +57,7 @@ TEST(Ring, OfNodesWithSeveralRanksEachAddsThemFirst) {
   ASSERT_EQ(status.nodes_size(), 2);
   EXPECT_EQ(status.exchange(), "RING");
   EXPECT_EQ(status.shards_size(), 0);
-  // Of two nodes, both orders are the same.
+  // With two nodes both orders are the same.
   EXPECT_EQ(HashesOfAllNodes(status),
             HashesOfAllNodes(cluster.RunToEnd(LenetJob("servers", 4, 2, kSteps))));
   // 2 (n - 1) / n of the arena a step from each node, and little besides.

@@ -52,7 +52,7 @@ class StoppedNode : public testing::Test {
   // Waits for a while, in which the other job must continue and these must not; then lets them.
   void WaitAndContinue() {
     const absl::Time until = absl::Now() + kStopped;
-    // What was on its way is reported by now.
+    // Messages in flight have been reported by then.
     const absl::Time settled = absl::Now() + absl::Seconds(3);
     WaitUntil([&] { return absl::Now() >= settled; });
     std::vector<uint64_t> steps;

@@ -26,7 +26,7 @@ using testing::SizeIs;
 // By tag, steps with their values.
 using Points = std::map<std::string, std::vector<std::pair<int64_t, float>>>;
 
-// What TensorBoard draws of a folder; all records of its one event file must be whole.
+// Returns what TensorBoard shows of a folder; all records of its one event file must be complete.
 Points PointsIn(const std::string& dir) {
   const std::vector<std::string> names = tensorboard::EventFilesIn(dir);
   EXPECT_THAT(names, SizeIs(1)) << dir;

@@ -69,7 +69,7 @@ TEST(VirtualTime, ARingHasTheBitsOfALiveOne) {
   ExpectTheSame(cluster, job);
 }
 
-// What needs norms of all weights, and nodes that apply the optimizer themselves.
+// LARS and clipping need norms of all weights, and nodes that apply the optimizer themselves.
 TEST(VirtualTime, LarsAndClippingHaveTheBitsOfALiveCluster) {
   Cluster cluster({2, 2, 2, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

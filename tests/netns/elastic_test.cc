@@ -79,7 +79,7 @@ class Elastic : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
-  // What the job's steps had by its changes.
+  // Returns the samples that the job's steps must have used, given its changes.
   static uint64_t ExpectedSamples(const proto::JobStatus& status, int steps = kSteps) {
     uint64_t samples = 0, from = 0, ranks = 4;
     for (const proto::NodesChange& change : status.nodes_changes()) {

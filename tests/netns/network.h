@@ -45,7 +45,7 @@ class Network {
   // After Part the switch drops packets between the two hosts, silently, until Join.
   absl::Status Part(const std::string& host, const std::string& other);
   absl::Status Join(const std::string& host, const std::string& other);
-  // What the host has sent and received over its cable so far.
+  // Bytes that the host has sent and received over its cable so far.
   struct Traffic {
     uint64_t sent_bytes = 0;
     uint64_t received_bytes = 0;

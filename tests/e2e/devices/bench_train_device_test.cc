@@ -35,7 +35,8 @@ std::vector<std::string> MakeCases(const nlohmann::json& model) {
   return cases;
 }
 
-// What is relative is that to the same round of one rank, and of as many, that exchange nothing.
+// Relative figures refer to one rank, or the same number of ranks, without an exchange in the same
+// round.
 void ExpectRelativeFigures(const nlohmann::json& cases, size_t rounds) {
   const auto rates = [](const nlohmann::json& one) {
     return one.at("images_per_s_by_round").get<std::vector<double>>();

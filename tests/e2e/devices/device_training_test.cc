@@ -53,7 +53,7 @@ TEST(DeviceTraining, LearnsWhatTheCpuLearnsAtTheSameLoss) {
   EXPECT_TRUE(std::filesystem::exists(gpus.run_dir() + "/model.safetensors"));
 }
 
-// Of two gradients there is one sum, whoever adds them.
+// Two gradients have the same sum in any order.
 TEST(DeviceTraining, LosesTheSameWhereItsRanksAddUpByNccl) {
   Cluster cluster({.servers = 1,
                    .nodes = 1,
@@ -123,7 +123,7 @@ TEST(DeviceTraining, ARankAloneHasTheLossesOfOneOnTheCpu) {
   ExpectLossesLike(alone("host", ""), alone("gpu", "device: GPU"));
 }
 
-// What the job of two ranks, each with a GPU of its own, fails with.
+// Returns the reason for the failure of a job of two ranks that have a GPU each.
 std::string ReasonWith(const std::string& options, const std::string& fields) {
   Cluster cluster(
       {.servers = 1,

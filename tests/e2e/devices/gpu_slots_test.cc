@@ -111,7 +111,7 @@ TEST(GpuSlots, ALocalClustersWorkersHaveThemTooAndAJobThatNeverFitsSaysWhy) {
                         "devices` there says why"));
 }
 
-// Of the trainer, 4 steps.
+// A job of the built-in trainer with 4 steps.
 std::string TrainingJob(int ranks) {
   proto::Job job = JobFromText(
       "device: GPU model { zoo: 'mlp' } epochs: 1 schedule { base_lr: 0.01 } data { synthetic { "

@@ -36,7 +36,7 @@ class AttackTools : public testing::Test {
 
   std::string PathOf(const std::string& name) const { return absl::StrCat(TestDir(), "/", name); }
 
-  // What the program writes goes to NAME.out.
+  // The program's output goes to NAME.out.
   std::unique_ptr<Process> StartProgram(const std::vector<std::string>& args,
                                         const std::string& name) {
     Process::Spec spec;
@@ -60,7 +60,7 @@ class AttackTools : public testing::Test {
     return absl::StrCat("127.0.0.1:", text.substr(begin, text.find_first_of(" \n", begin) - begin));
   }
 
-  // What testssl finds there: of each check its "id", "severity" and "finding".
+  // Returns the findings of testssl: "id", "severity" and "finding" of each check.
   nlohmann::json Scan(const std::string& address, const std::vector<std::string>& checks) {
     const std::string report = PathOf("report.json");
     std::filesystem::remove(report);  // it adds to none

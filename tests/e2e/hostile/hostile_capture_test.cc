@@ -35,7 +35,7 @@ class HostileCapture : public HostileJob {
     }
   }
 
-  // What was said to the shard after ZeroMQ's handshake, of each connection that said something.
+  // Returns the bytes sent to the shard after ZeroMQ's handshake, for each connection with any.
   std::vector<std::string> Captures(size_t shard) {
     std::vector<std::string> captures;
     for (const std::string& said : relays_[shard]->said()) {
@@ -62,7 +62,7 @@ class HostileCapture : public HostileJob {
     for (const bool whole : {true, false}) {
       for (size_t shard = 0; shard < relays_.size(); ++shard) {
         const std::vector<std::string> captures = Captures(shard);
-        // Of two nodes, in the job that has ended and in this one.
+        // From two nodes, in the job that has ended and in this one.
         EXPECT_GE(captures.size(), 4u);
         for (const std::string& capture : captures) {
           peers->push_back(RawPeer::Joined(ShardPorts()[shard]));
@@ -93,7 +93,7 @@ TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
   std::vector<RawPeer> peers;
   EXPECT_GT(SayAgain(&peers), uint64_t{8} << 20);
   EXPECT_TRUE(WaitUntil([&] { return Duplicates() > 1000; })) << Duplicates();
-  // What nodes of a job that has just ended might still say is no alarm, but it is counted.
+  // Late frames from nodes of a job that has just ended are counted but raise no alarm.
   EXPECT_TRUE(WaitUntil([&] {
     const std::string status = RunStrata(cluster_.Asking({"status"})).out;
     return absl::StrContains(status, "turned away as planned by s0: ") &&

@@ -18,7 +18,7 @@ namespace {
 
 using Place = RecordingRelay::Place;
 
-// What a daemon has said at least when it has gone through TLS's handshake and registered.
+// The minimum that a daemon has sent after TLS's handshake and its registration.
 constexpr uint64_t kRegisteredBytes = 1800;
 constexpr size_t kDaemons = 3;
 
@@ -64,7 +64,7 @@ class Damage {
     ++next_;
   }
 
-  // What a daemon says next in its session, whichever does.
+  // Spoils the next bytes of any daemon's session.
   void SpoilNext() {
     absl::MutexLock lock(&mutex_);
     spoil_next_ = true;

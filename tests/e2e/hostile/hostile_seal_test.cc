@@ -25,7 +25,7 @@ class HostileSealedJob : public HostileJob {
  protected:
   using HostileJob::HostileJob;
 
-  // What begins a handshake with this secret.
+  // Returns the first message of a handshake with this secret.
   std::string Opening(const std::string& identity, const seal::Secret& secret) {
     auto handshake = seal::Handshake::Connect(identity, secret, seal::NewSalt());
     EXPECT_TRUE(handshake.ok()) << handshake.status();
@@ -93,7 +93,7 @@ class Secrets : public HostileSealedJob {
                           .slots = 2,
                           .coordinator_args = {"--policy", WritePolicy()}}) {}
 
-  // Who may look at everything.
+  // Writes a policy whose operator may see everything.
   static std::string WritePolicy() {
     const std::string path = TestDir() + "/policy.textproto";
     std::ofstream(path) << "users { name: \"tester\" role: ADMIN }\n";

@@ -1,5 +1,5 @@
-// What a program of one tenant gets from the processes that serve another's job: both run as one
-// user of the machine, for whom the kernel hides nothing that does not hide itself.
+// Checks what a tenant's program can read of the processes that serve another tenant's job. Both
+// run as the same user of the machine, from whom the kernel hides only what hides itself.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ std::map<std::string, int> MembersBelow(int top) {
   return members;
 }
 
-// What follows returns errno; 0: it was let.
+// The following functions return errno; 0: access was allowed.
 
 int TryOpen(int pid, const std::string& file) {
   const std::string path = absl::StrCat("/proc/", pid, "/", file);
@@ -112,7 +112,7 @@ pid_t StartOrdinaryChild() {
   UniqueFd write_end(pair[1]);
   const pid_t child = fork();
   if (child == 0) {
-    // What a test's own descriptor leads to, that user may not open.
+    // The other user may not open the file behind the test's own descriptor.
     dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     execlp("sleep", "sleep", "600", nullptr);
     _exit(127);
@@ -132,7 +132,7 @@ class Prying : public testing::Test {
     ASSERT_NE(mkdtemp(base), nullptr);
     base_ = base;
     ASSERT_EQ(chmod(base, 0755), 0);
-    // That user may not reach the one that Bazel has built.
+    // The other user cannot reach the binary that Bazel has built.
     fs::copy_file(fs::canonical(StrataBinary()), base_ + "/strata");
     fs::permissions(base_ + "/strata", fs::perms(0755));
     fs::create_directory(base_ + "/own");

@@ -145,7 +145,7 @@ void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cau
   const CommandResult nodes = RunStrata(cluster_.Asking({"nodes", "--json"}));
   EXPECT_TRUE(absl::StrContains(nodes.out, absl::StrCat("\"", cause, "\": "))) << nodes.out;
   const CommandResult status = RunStrata(cluster_.Asking({"status"}));
-  // Of more than one, it says "frames without a seal".
+  // With a count above 1 the text is plural: "frames without a seal".
   const std::string said = absl::StrReplaceAll(cause, {{" ", "s? "}});
   EXPECT_THAT(status.out, testing::ContainsRegex(
                               absl::StrCat(said_as, " ", daemon, ": ([^\n]*, )?[0-9]+ ", said)));

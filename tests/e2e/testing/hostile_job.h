@@ -57,7 +57,8 @@ class HostileJob : public testing::Test {
   std::vector<int> ShardPorts();
   int CoordinatorPort();
 
-  // What the eavesdropper has learnt of the nodes: the content of their HELLO, and sockets.
+  // Launches of the nodes: the eavesdropper has learnt the content of their HELLO, and their
+  // sockets.
   const std::vector<proto::Launch>& launches() const { return launches_; }
   // Return a header and a HELLO as node 0 sends them.
   wire::Header MakeHeader(wire::Op op) const;

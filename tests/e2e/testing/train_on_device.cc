@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kElements = 1500;
 
-// What rank 1 does in jobs that are named so.
+// Faults of rank 1, selected by the job's name.
 struct Misdeeds {
   bool spoils = false;  // its gradient is not finite in step kSpoiledStep
   bool uneven = false;  // it makes a step more than the others
@@ -68,7 +68,7 @@ absl::Status Run(const std::string& folder, int steps, const std::string& launch
   };
   absl::Status status = Train(client, steps, {.spoils = is("spoils"), .uneven = is("uneven")});
   if (!status.ok()) {
-    // That the job was stopped is another's fault.
+    // Unavailable: the job was stopped for another reason.
     if (!absl::IsUnavailable(status)) client->Fail(std::string(status.message()));
     return status;
   }

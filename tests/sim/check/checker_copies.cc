@@ -98,7 +98,7 @@ void JobChecker::OnChange(const Copy& copy, const wire::Frame& change, absl::Tim
   copies.unconfirmed.push_back({change, TimeIn(change)});
 }
 
-// What counts is what the backup says that it has: who is told so lets go of it.
+// The backup's confirmation counts: its receiver then drops the changes.
 void JobChecker::OnConfirmed(uint32_t shard, uint64_t received) {
   ShardCopies& copies = copies_[shard];
   if (received < copies.followed || received > copies.taken) {
@@ -177,7 +177,7 @@ void JobChecker::TakeAwaited(uint32_t shard) {
   }
 }
 
-// Of all that a copy may say later, though it has been kept back or asked for again.
+// Remembers everything that a copy may send later, because it was delayed or requested again.
 void JobChecker::Remember(uint32_t shard) {
   for (Chunk& chunk : chunks_) {
     if (chunk.shard == shard) Remember(&chunk);
@@ -191,7 +191,7 @@ void JobChecker::Remember(Chunk* chunk) {
   for (uint32_t n = 0; n < nodes_; ++n) past.received.emplace(n, chunk->received[n]);
 }
 
-// What is kept back leaves then, but where the job waits for a second copy.
+// Delayed frames leave then, unless the job waits for a second copy.
 void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actions) {
   ShardCopies& copies = copies_[copy.shard];
   const bool takes_over = copies.has_backup && copies.backup == copy.process;
@@ -205,7 +205,7 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
     if (!IsFilled(copy.shard)) {
       Violate("only a whole copy takes over", absl::StrFormat("shard %d", copy.shard));
     }
-    // What it has and has not confirmed yet, too.
+    // Includes changes that it has and has not confirmed yet.
     OnConfirmed(copy.shard, copies.taken);
     copies.awaited.clear();
     BecomePrimary(copy);
@@ -309,7 +309,8 @@ void JobChecker::CheckReported(const wire::Frame& frame, bool is_primary) {
   if (!is_answer && Gate(chunk) != kAllRetired) {
     return Violate("CUT waits for all", wire::Describe(answer));
   }
-  // Who asks again is given what the last answer led to, and told what has been received since.
+  // A repeated request gets the state after the last answer, and is told what has been received
+  // since.
   const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->keeps_bases();
   const bool was_received = is_answer && keeps_answers
                                 ? answer.received <= chunk.received[answer.node]

@@ -76,7 +76,7 @@ class CodecModel {
   // The same for an answer that may have been delayed while others became due. `copy`: the node's
   // copy after it has taken the answer.
   std::string CheckEarlierAnswer(const wire::Frame& answer, std::vector<float>* copy) const;
-  // What the node has once it has taken the last answer.
+  // Returns the node's copy after it has taken the last answer.
   const std::vector<float>& CopyOf(uint32_t node, ChunkId chunk) const {
     return copies_[chunk.value()][node].encoder.state();
   }

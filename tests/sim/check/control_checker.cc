@@ -185,7 +185,7 @@ void ControlChecker::CheckFillNext(const proto::FillNext& fill) {
                           fill.endpoint(), fill.generation()));
 }
 
-// What is told and not saved is forgotten with the process, and then given out once more.
+// Assignments that were sent but not saved are forgotten with the process, and then made again.
 void ControlChecker::CheckMove(const proto::MoveShard& move) {
   Job& job = jobs_[move.job_id()];
   const std::string place = absl::StrFormat("%s and '%s'", move.endpoint(), move.backup_endpoint());

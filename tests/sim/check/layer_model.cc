@@ -161,7 +161,7 @@ std::string LayerModel::OnFinal(ChunkId chunk, absl::Span<const float> weights) 
                                                        : "other final weights than the model's";
 }
 
-// What is left counts as the round did.
+// The rest is pushed with the round's weight.
 void LayerModel::PushRest(Chunk* chunk) const {
   ++chunk->push.clock;
   for (size_t i = 0; i < chunk->local.size(); ++i) {

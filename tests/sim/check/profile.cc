@@ -104,7 +104,7 @@ void MakeNorms(Scenario* scenario) {
       "async { elastic { every_steps: 2 moving_rate: 0.5 } }",
       "async { damping: INVERSE_STALENESS }",
   };
-  // Who starts over is not told again what the means of earlier clocks were.
+  // A restarted node is not told the means of earlier clocks again.
   scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0;
   for (size_t i = 0; i < scenario->jobs.size(); ++i) {
     JobPlan& job = scenario->jobs[i];
@@ -186,7 +186,7 @@ void Encode(Scenario* scenario) {
                                           "codec: ONE_BIT",
                                           "codec: TOP_K density: 0.1",
                                           ""};
-  // Who starts over has other weights than those that the next answer adds to.
+  // A restarted node has other weights than those to which the next answer adds.
   if (scenario->seed % 2 == 0) scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0.05;
   for (size_t i = 0; i < scenario->jobs.size(); ++i) {
     JobPlan& job = scenario->jobs[i];

@@ -153,7 +153,7 @@ void ReferenceChunk::OnChange(const proto::ViewChange& change) {
     Node* const node = Find(joined);
     if (node == nullptr) return;
     ranks += node->ranks;
-    // What it pushed before it left may still wait for others.
+    // Its pushes before it left may still wait for others.
     *node = {.id = node->id,
              .ranks = node->ranks,
              .received = change.at_clock(),

@@ -12,7 +12,7 @@ namespace strata::sim {
 
 namespace {
 
-// Of job.proto: slices are whole runs of 16 elements, as equal as such runs allow.
+// From job.proto: slices are whole runs of 16 elements, as equal as such runs allow.
 constexpr uint32_t kRun = 16;
 
 }  // namespace
