@@ -31,7 +31,7 @@ bool MayRead(const std::string& path) {
 class OtherUser : public testing::Test {
  protected:
   void SetUp() override {
-    // Others may look into it: what lies in it protects itself.
+    // Others may list the folder: its contents protect themselves.
     char base[] = "/tmp/other_user_test-XXXXXX";
     ASSERT_NE(mkdtemp(base), nullptr);
     base_ = base;
@@ -89,7 +89,7 @@ TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
     const bool is_private = file.find("/state/") != std::string::npos ||
                             file.find("/logs/") != std::string::npos ||
                             file.find("/daemons/") != std::string::npos;
-    // By itself, not only because of the folder that it lies in.
+    // Protected itself, not only by the folder that contains it.
     if (is_private) {
       EXPECT_EQ(fs::status(file).permissions(), fs::perms(0600)) << file;
     }

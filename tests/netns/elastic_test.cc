@@ -60,7 +60,7 @@ class Elastic : public NetnsTest {
     });
   }
 
-  // One comes, the first one goes and comes back, and one is told to end.
+  // One worker joins, the first one leaves and returns, and one is told to end.
   proto::JobStatus Run(const proto::Job& job) {
     const auto id = cluster_.client().Submit(job);
     EXPECT_TRUE(id.ok()) << id.status();

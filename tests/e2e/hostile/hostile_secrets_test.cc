@@ -54,7 +54,7 @@ wire::Frame HelloOf(const proto::Launch& launch) {
   return frame;
 }
 
-// Somebody who goes through the handshake as one of a job, with keys that are the job's or not.
+// A peer that completes the handshake as a node of a job, with the job's keys or with others.
 class SealedPeer {
  public:
   SealedPeer(const std::string& address, JobId job, const seal::JobKeys& keys) {
@@ -68,7 +68,7 @@ class SealedPeer {
     if (connection.ok()) connection_ = *connection;
   }
 
-  // One bit of each seal is turned over on the way.
+  // One bit of each seal is flipped in transit.
   void BreakSeals() {
     way_->set_tap([](const wire::Frame& frame) {
       wire::Frame changed = frame;

@@ -190,7 +190,7 @@ TEST_F(Prying, OnDaemonsAndAggregatorsOfTheSameUserEndsWithARefusal) {
     for (const char* name : {"coordinator", "server", "worker", "aggregator"}) {
       good &= TryAll(name, members_.at(name), /*denied=*/true);
     }
-    // What a job starts with, its secret among it.
+    // The launch message, which contains the job's secret.
     good &= Expect("aggregator fd/4", TryOpen(members_.at("aggregator"), "fd/4"), EACCES);
     // They stay watchable.
     good &= Expect("aggregator stat", TryOpen(members_.at("aggregator"), "stat"), 0);

@@ -18,7 +18,7 @@ namespace {
 
 using wire::Op;
 
-// What the server may grow by while strangers send it what fits into this many bytes and more.
+// Limit of the server's growth while strangers send it this many bytes and more.
 constexpr uint64_t kGrowthBytesMax = uint64_t{256} << 20;
 
 void Pause(absl::Duration duration) {
@@ -290,7 +290,8 @@ TEST_F(PlainHostileJob, AtTheCoordinator) {
   ExpectUndisturbed();
 }
 
-// Who registers is a daemon, but not another one's, and not of a job that it has no part in.
+// A registered peer is a daemon, but cannot act for another daemon or for a job in which it has no
+// part.
 TEST_F(PlainHostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
   Begin(400, 40);
   std::vector<RawPeer> peers;

@@ -115,7 +115,7 @@ class KeysFlood : public testing::Test {
   int sessions_ = 0;
 };
 
-// What a stranger says in large messages, over a connection of its own.
+// Sends large messages as a stranger, over its own connection.
 void SayMuch(const std::string& address, const std::string& root) {
   const auto line = control::LineTo(address, control::Credentials::Joining(root));
   ASSERT_TRUE(line.ok()) << line.status();
@@ -280,7 +280,7 @@ TEST_F(KeysSilence, OneMembersCallsAreFewAndEndSoon) {
   for (int i = 0; i < kCalls; ++i) calls.Begin("/strata.proto.Keys/Renew");
   EXPECT_TRUE(calls.AwaitEnds(kCalls - kSilentCallsMax));
   EXPECT_EQ(calls.Ended(grpc::StatusCode::RESOURCE_EXHAUSTED), kCalls - kSilentCallsMax);
-  // Others get in, as many as before.
+  // As many others as before are accepted.
   const CommandResult jobs =
       RunStrata({"jobs", "--coordinator", address_, "--keys", Keys(Role::kUser, "ada")});
   EXPECT_EQ(jobs.status.code, 0) << jobs.err;

@@ -25,7 +25,7 @@ constexpr absl::Duration kMinute = absl::Minutes(1);
 
 class KeysInput : public KeysCase {
  protected:
-  // What the coordinator says of a certificate that it does not take.
+  // Returns the coordinator's message about a certificate that it refuses.
   std::string NotTaken(const std::string& why) const {
     return absl::StrCat(at_, "it does not take this certificate: ", why);
   }
@@ -169,7 +169,7 @@ TEST_F(KeysInput, ATokenThatIsTooLateIsToBeMadeAnewInTheWayOfItsRole) {
             "the token was good until TIME: `strata keys user ada` makes a new one");
 }
 
-// Somebody on the way has heard how a worker joined, and says all of it again.
+// An eavesdropper replays everything that a worker sent when it joined.
 TEST_F(KeysInput, AJoinThatIsSaidAgainOnTheWireGivesNothingAndUsesUpNoToken) {
   const std::string token = Token("w.token", {"token", "worker", "--uses", "2"});
   int port = 0;

@@ -481,7 +481,7 @@ INSTANTIATE_TEST_SUITE_P(Over, S3, ::testing::Values(false, true),
 using Tls = S3;
 
 TEST_P(Tls, ACertificateThatNobodyVouchesForIsRefused) {
-  // The system's certificates, then those of a file that is none.
+  // The system's certificates, then those of a file that is not a certificate file.
   for (const std::string bundle : {"", "tests/e2e/testing/moto_server.py"}) {
     const auto store = Open("x", {{"AWS_CA_BUNDLE", bundle}});
     const absl::Status status = Put(*store, "x", "text");
