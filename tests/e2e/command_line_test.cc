@@ -1,4 +1,4 @@
-// The command line as people and scripts meet it.
+// The command line as people and scripts use it.
 #include <signal.h>
 
 #include <filesystem>

@@ -64,13 +64,13 @@ class OtherUser : public testing::Test {
 
 TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
   EXPECT_EQ(ValueIn(local_.ready_line, "coordinator"), "unix:" + socket());
-  // No command needs to be told where it is.
+  // No command needs to be told its place.
   proto::Job job = LenetJob("quick", 2, 2, 4);
   const CommandResult submitted =
       RunStrata({"submit", WriteJob(TestDir(), job), "--follow", "--set",
                  "checkpoint={dir: \"" + base_ + "/checkpoints\" every_steps: 2}"});
   ASSERT_EQ(submitted.status.code, 0) << submitted.err;
-  // The last checkpoint may be whole a moment after the job's end.
+  // The last checkpoint may become complete a moment after the job's end.
   ASSERT_TRUE(WaitUntil([&] {
     return absl::StrContains(RunStrata({"status", "1"}).out, "newest of step 4 ");
   }));
@@ -118,7 +118,7 @@ TEST_F(OtherUser, IsToldNothingAtASocketThatItReaches) {
   const CommandResult nodes = RunStrata({"nodes"});
   EXPECT_EQ(nodes.status.code, 0) << nodes.err;
   EXPECT_THAT(nodes.out, HasSubstr("connection of another user"));
-  // Nor does a command speak to a coordinator where another user may put one of its own.
+  // A command does not connect to a coordinator at a place where another user could start one.
   fs::permissions(base_ + "/runtime/strata", fs::perms(0777));
   // Named here: without a name, `jobs` would continue to the next folder that it knows, where a
   // cluster of another test may be.

@@ -1,4 +1,4 @@
-// `strata bench train` on GPUs: the fake ones, of whose speed nothing is expected.
+// `strata bench train` on fake GPUs, whose speed is not checked.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -75,7 +75,7 @@ TEST(BenchTrainOnDevices, MeasuresEveryExchangeBesideRanksThatExchangeNothing) {
   ExpectRelativeFigures(model.at("cases"), 2);
 }
 
-// A job of one's own, which says itself where it computes.
+// A user's job file that says itself where it computes.
 std::string OwnJob() {
   const std::string path = TestDir() + "/own.textproto";
   std::ofstream(path) << "name: \"own\" device: GPU model { zoo: \"lenet5\" precision: TF32 }\n"

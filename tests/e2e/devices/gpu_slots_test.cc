@@ -1,4 +1,4 @@
-// GPUs as a cluster shares them out, with the fake ones.
+// How a cluster assigns GPUs to jobs, with fake GPUs.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// A job whose ranks only say how they were launched, and then sleep.
+// A job whose ranks only print how they were launched, and then sleep.
 proto::Job ShowLaunch(const std::string& name, int ranks, int sleep_s) {
   proto::Job job = JobFromText("device: GPU");
   job.set_name(name);

@@ -47,7 +47,7 @@ TEST(Nccl, SoDoRanksOfTwoNodes) {
   for (int rank : {0, 1}) EXPECT_TRUE(by_nccl.Weights(rank) == on_servers.Weights(0)) << rank;
 }
 
-// A program whose tensor lies on the device, and which never waits for the exchange on the host.
+// A program whose tensor is on the device, and which never waits for the exchange on the host.
 proto::Job InAStream(const std::string& name, const std::string& fields) {
   return DeviceRankJob(name, "stream", 20, fields);
 }
@@ -165,7 +165,7 @@ TEST_F(NcclFailure, AGradientThatIsNotFiniteIsItsRanks) {
 TEST_F(NcclFailure, ARankThatNeverComesHoldsTheJobUpUntilItIsCancelled) {
   Start(",nccl_absent_rank=2");
   const JobId job = Submit("absent");
-  // Before that they may take long to start.
+  // The ranks may take long to start before that.
   const proto::JobStatus status = cluster_->WaitFor(job, [](const proto::JobStatus& now) {
     return absl::c_any_of(now.waits(), [](const proto::Wait& wait) {
       return absl::StrContains(wait.text(), "meeting the others by NCCL, or in its first step");

@@ -1,5 +1,5 @@
-// Whatever nodes said to the shards, recorded on the way and said again, whole and in part, by
-// somebody else: while the job trains, and of a job that has ended.
+// Everything that nodes sent to the shards is recorded and replayed by somebody else, whole and in
+// part: while the job trains, and after another job has ended.
 
 #include <algorithm>
 #include <memory>
@@ -14,7 +14,7 @@
 namespace strata::tests {
 namespace {
 
-// The workers reach the server at an address where the relays listen.
+// The workers reach the server at an address on which the relays listen.
 class HostileCapture : public HostileJob {
  protected:
   explicit HostileCapture(bool insecure = false)
@@ -56,7 +56,7 @@ class HostileCapture : public HostileJob {
     return duplicates;
   }
 
-  // Says all that was captured again, whole and then its first half. Returns how many bytes.
+  // Replays every capture, whole and then its first half. Returns the number of bytes.
   uint64_t SayAgain(std::vector<RawPeer>* peers) {
     uint64_t bytes = 0;
     for (const bool whole : {true, false}) {
@@ -68,7 +68,7 @@ class HostileCapture : public HostileJob {
           peers->push_back(RawPeer::Joined(ShardPorts()[shard]));
           EXPECT_TRUE(peers->back().connected());
           const size_t part = whole ? capture.size() : capture.size() / 2;
-          // The shard may end the connection first, when answers that nobody reads are too many.
+          // The shard may close the connection first, if too many answers are unread.
           peers->back().SendAll(capture.substr(0, part));
           bytes += part;
         }
@@ -102,7 +102,7 @@ TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
   ExpectUndisturbed();
 }
 
-// Where the job is sealed it is not even understood: the handshake was another one's.
+// In a sealed job the replay is not even understood: it belongs to another handshake.
 TEST_F(HostileCapture, WhatNodesSaidUnderASealReachesNoJobWhenItIsSaidAgain) {
   Begin(150, 200);
   cluster_.WaitForStep(job_, 20);

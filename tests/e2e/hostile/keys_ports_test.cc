@@ -95,7 +95,7 @@ TEST_F(KeysPorts, DaemonsOfAClusterWithoutKeysListenToThisHostAlone) {
   open.push_back("--insecure");
   const auto said = StartDaemon("open", open);
   EXPECT_TRUE(said.ok()) << said.status();
-  // Where the cluster has keys, jobs encrypt what they send, whichever way a daemon came.
+  // If the cluster has keys, jobs encrypt their traffic, however a daemon has joined.
   std::vector<std::string> sealed = server;
   sealed[2] = socket_;
   const auto started = StartDaemon("sealed", sealed);
