@@ -159,7 +159,7 @@ std::shared_ptr<std::byte> AlignedMemory(size_t size, size_t alignment) {
   const size_t rounded = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
   void* const memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) return nullptr;
-  // Large pages cost a five-hundredth of the faults. The kernel may say no.
+  // Large pages reduce the faults to a five-hundredth. The kernel may refuse.
   if (rounded >= kLargePage) madvise(memory, rounded, MADV_HUGEPAGE);
   return {static_cast<std::byte*>(memory), std::free};
 }

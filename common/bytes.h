@@ -13,8 +13,8 @@
 
 namespace strata {
 
-// An immutable run of bytes together with whatever keeps it alive. Copies share the bytes, so one
-// buffer can be queued to many peers; safe to copy and destroy from any thread.
+// An immutable run of bytes together with the object that keeps it alive. Copies share the bytes,
+// so one buffer can be queued to many peers; safe to copy and destroy from any thread.
 class Bytes {
  public:
   Bytes() = default;
@@ -25,25 +25,25 @@ class Bytes {
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  // Part of them, which keeps all of them alive. REQUIRES: offset + size <= size().
+  // Returns a part that keeps the whole alive. REQUIRES: offset + size <= size().
   Bytes Part(size_t offset, size_t size) const {
     STRATA_REQUIRE(offset <= size_ && size <= size_ - offset);
     return Bytes(owner_, data_ + offset, size);
   }
 
-  // A place for a checksum of exactly these bytes, which all copies share: computed once, however
-  // many peers they go to. 0: not known.
+  // A cached checksum of exactly these bytes, shared by all copies: computed once for any number of
+  // peers. 0: not known.
   uint64_t known_checksum() const {
     return notes_ == nullptr ? 0 : notes_->checksum.load(std::memory_order_relaxed);
   }
-  // REQUIRES: not a default-constructed one.
+  // REQUIRES: not default-constructed.
   void RememberChecksum(uint64_t checksum) const {
     STRATA_REQUIRE(notes_ != nullptr);
     notes_->checksum.store(checksum, std::memory_order_relaxed);
   }
 
-  // Something that was made of exactly these bytes, for as long as somebody else keeps it: all
-  // copies share it. Null: nothing, or it is gone.
+  // An object derived from exactly these bytes, shared by all copies for as long as somebody else
+  // keeps it. Null: there is none, or it is gone.
   struct Made {
     virtual ~Made() = default;
   };
@@ -52,15 +52,15 @@ class Bytes {
     absl::MutexLock lock(&notes_->mutex);
     return notes_->made.lock();
   }
-  // REQUIRES: not a default-constructed one.
+  // REQUIRES: not default-constructed.
   void RememberMade(const std::shared_ptr<const Made>& made) const {
     STRATA_REQUIRE(notes_ != nullptr);
     absl::MutexLock lock(&notes_->mutex);
     notes_->made = made;
   }
 
-  // The bytes as fp32, where they are some: the frame's decoder has seen that size() is a multiple
-  // of 4. The address may be unaligned to more than 4 bytes.
+  // The bytes as fp32, if they are: the frame's decoder has checked that size() is a multiple of 4.
+  // The address may be unaligned to more than 4 bytes.
   const float* floats() const { return reinterpret_cast<const float*>(data_); }
   size_t float_count() const { return size_ / sizeof(float); }
 

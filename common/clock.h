@@ -11,7 +11,7 @@
 
 namespace strata {
 
-// Gives components the time, so that tests can decide it. Thread-safe.
+// The time source of components, so that tests can control it. Thread-safe.
 class ClockInterface {
  public:
   virtual ~ClockInterface() = default;
@@ -19,8 +19,8 @@ class ClockInterface {
   virtual absl::Time Now() const = 0;
 };
 
-// The wall clock at construction, carried on by the monotonic clock: setting the host's time does
-// not touch timeouts.
+// The wall clock at construction, advanced by the monotonic clock: setting the host's time does not
+// affect timeouts.
 class RealClock : public ClockInterface {
  public:
   absl::Time Now() const override {
@@ -32,7 +32,7 @@ class RealClock : public ClockInterface {
   const std::chrono::steady_clock::time_point steady_start_ = std::chrono::steady_clock::now();
 };
 
-// Moves only when told to.
+// Advances only when told to.
 class FakeClock : public ClockInterface {
  public:
   explicit FakeClock(absl::Time now = absl::UnixEpoch()) : now_(now) {}

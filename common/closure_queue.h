@@ -12,9 +12,9 @@
 
 namespace strata {
 
-// How other threads hand work to the thread that owns some state: they Post closures, the owner
-// runs them in order of posting. Bounded: a full queue refuses. Closures left at destruction are
-// destroyed without having run.
+// Hands work from other threads to the thread that owns some state: they Post closures, the owner
+// runs them in order. Bounded: a full queue refuses. Closures left at destruction are destroyed
+// without running.
 //
 // Threads: Post and Close from any; RunAll from the owner's.
 class ClosureQueue {
@@ -22,18 +22,18 @@ class ClosureQueue {
   using Closure = absl::AnyInvocable<void()>;
 
   // `wake` is called, by the posting thread and outside of any lock, when the queue stops being
-  // empty; it makes the owner call RunAll soon (EventFd::Notify, Endpoint::Wake). May be null.
+  // empty; it must make the owner call RunAll soon (EventFd::Notify, Endpoint::Wake). May be null.
   explicit ClosureQueue(std::function<void()> wake, size_t capacity = 65536)
       : wake_(std::move(wake)), capacity_(capacity) {}
 
   // Errors: ResourceExhausted (full), FailedPrecondition (closed); the closure is then destroyed.
   absl::Status Post(Closure closure);
 
-  // Runs what had been posted when it was called; what those closures post waits for the next call.
-  // Returns how many ran.
+  // Runs the closures posted before the call; those that they post wait for the next call. Returns
+  // how many ran.
   size_t RunAll();
 
-  // Refuses later posts; what was posted before can still run.
+  // Refuses later posts; earlier closures can still run.
   void Close();
 
  private:

@@ -330,7 +330,7 @@ TEST(ForkJoinTest, EveryPartIsDoneOnceBeforeRunReturns) {
 TEST(ForkJoinTest, AHelperWorksWhileTheCallerIsBusyWithAPart) {
   ForkJoin helpers(1);
   absl::Notification one, other;
-  // Each part ends only when the other has begun: one thread alone would wait for ever.
+  // Each part ends only when the other has begun: one thread alone would wait forever.
   helpers.Run(2, 1, [&](uint32_t part) {
     (part == 0 ? one : other).Notify();
     (part == 0 ? other : one).WaitForNotification();

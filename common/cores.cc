@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 
-// The smallest quota of this process's control group and those above it (version 2).
+// Returns the smallest quota of this process's control group and its ancestors (version 2).
 uint32_t QuotaOfGroup() {
   std::ifstream groups("/proc/self/cgroup");
   std::string line, group;

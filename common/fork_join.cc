@@ -7,11 +7,11 @@ namespace strata {
 namespace {
 
 constexpr uint32_t kStop = UINT32_MAX;
-// For how long who waits looks again and again before it sleeps: about what falling asleep and
-// being woken would take.
+// How long a waiting thread spins before it sleeps: about the time of falling asleep and being
+// woken.
 constexpr std::chrono::microseconds kSpin(30);
 
-// Returns whether `value` was seen to leave `old` within kSpin.
+// Returns whether `value` was seen to differ from `old` within kSpin.
 bool Changes(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto until = std::chrono::steady_clock::now() + kSpin;
   do {

@@ -33,11 +33,11 @@ class ForkJoin {
   using Body = absl::FunctionRef<void(uint32_t)>;
 
   void Help();
-  // Does one part; false: none is left.
+  // Does one part; returns false if none is left.
   bool DoOne();
 
-  // Parts that nobody has taken. Who takes one down from n has part n - 1, and may read body_ until
-  // he has counted it in undone_, which is what Run waits for.
+  // Number of parts not taken. A thread that decrements it from n has part n - 1, and may read
+  // body_ until it has counted that part in undone_, for which Run waits.
   std::atomic<uint32_t> untaken_ = 0;
   std::atomic<uint32_t> undone_ = 0;
   const Body* body_ = nullptr;

@@ -9,7 +9,7 @@
 
 namespace strata {
 
-// An integer that stands for one kind of thing and converts to no other kind. `Tag` is any type.
+// An integer that identifies one kind of object and converts to no other kind. `Tag` is any type.
 template <typename Tag, typename Int>
 class Id {
  public:
@@ -31,9 +31,9 @@ class Id {
   Int value_ = 0;
 };
 
-// A job, unique in its cluster for ever; from 1.
+// A job, unique in its cluster forever; from 1.
 using JobId = Id<struct JobIdTag, uint32_t>;
-// A logical node of one job, from 0; which daemon plays it stands in the job's view.
+// A logical node of one job, from 0; the job's view says which daemon runs it.
 using NodeId = Id<struct NodeIdTag, uint32_t>;
 // A global rank of one job, from 0.
 using RankId = Id<struct RankIdTag, uint32_t>;

@@ -80,7 +80,7 @@ class JsonFormatter final : public spdlog::formatter {
   const std::string source_;
 };
 
-// How lines are written. Changes only while the process has one thread.
+// The format of lines. Changes only while the process has one thread.
 struct Form {
   std::atomic<LogFormat> format = LogFormat::kText;
   std::string process_name = "strata";
@@ -167,7 +167,7 @@ std::string JsonLogLine(absl::Time time, LogLevel level, absl::string_view sourc
   line["level"] = LevelName(level);
   line["source"] = std::string(source);
   line["message"] = std::string(message);
-  // Only ASCII: no byte of it can act on a terminal or end a line.
+  // Only ASCII: no byte can control a terminal or end a line.
   return line.dump(-1, ' ', /*ensure_ascii=*/true,
                    nlohmann::ordered_json::error_handler_t::replace);
 }

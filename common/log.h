@@ -14,9 +14,9 @@ namespace strata {
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
 // Log lines go to stderr, one line each: UTC time, level, process name, text. InitLogging sets the
-// level ("debug", "info", "warning", "error", "off") and the name that stands in each line ("server
-// s1"). Call it in main before other threads start; until then the level is info and the name
-// "strata". Errors: InvalidArgument naming the level.
+// level ("debug", "info", "warning", "error", "off") and the process name ("server s1"). Call it in
+// main before other threads start; until then the level is info and the name "strata". Errors:
+// InvalidArgument naming the level.
 absl::Status InitLogging(const std::string& level, const std::string& process_name);
 
 // Returns whether lines of this level are written. Thread-safe.
@@ -45,22 +45,22 @@ void LogError(const absl::FormatSpec<Args...>& format, const Args&... args) {
 }
 
 enum class LogFormat {
-  kText,  // as log.h says
+  kText,  // as described in log.h
   kJson,  // one JSON object a line
 };
 
 // "text", "json".
 std::string LogFormatName(LogFormat format);
 
-// Sets how this process writes its log lines. Call it in main before other threads start, before or
-// after InitLogging; until then they are text.
+// Sets the format of this process's log lines. Call it in main before other threads start, before
+// or after InitLogging; the default is text.
 void SetLogFormat(LogFormat format);
 // Thread-safe.
 LogFormat CurrentLogFormat();
 
-// {"time":"2026-11-27T10:00:00.123Z","level":"info","source":"worker w2","message":"..."}: one line
-// of ASCII without its end, whatever bytes are in `source` and `message`; what is not UTF-8 becomes
-// U+FFFD.
+// Returns {"time":"2026-11-27T10:00:00.123Z","level":"info","source":"worker w2","message":"..."}:
+// one line of ASCII without its end, whatever bytes are in `source` and `message`; invalid UTF-8
+// becomes U+FFFD.
 std::string JsonLogLine(absl::Time time, LogLevel level, absl::string_view source,
                         absl::string_view message);
 

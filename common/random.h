@@ -8,8 +8,8 @@
 
 namespace strata {
 
-// Random numbers as a pure function of a key and a counter: no state, so that any rank can compute
-// any of them, in any order, with the same bits on every host (no libm is involved).
+// Random numbers as a pure function of a key and a counter: no state, so any rank can compute any
+// of them, in any order, with the same bits on every host (no libm is involved).
 
 // The finalizer of SplitMix64 (Steele, Lea & Flood 2014): a bijection that mixes all bits.
 constexpr uint64_t MixBits(uint64_t x) {
@@ -19,7 +19,7 @@ constexpr uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A key for one use of randomness ("which stream") below a key or seed.
+// Returns a key for one use of randomness, `stream`, derived from a key or seed.
 constexpr uint64_t RandomKey(uint64_t key, uint64_t stream) {
   return MixBits(MixBits(key) ^ stream);
 }
@@ -40,7 +40,7 @@ constexpr uint64_t RandomBelow(uint64_t key, uint64_t counter, uint64_t bound) {
   return ((RandomBits(key, counter) >> 32) * bound) >> 32;
 }
 
-// Returns a number of the system's that no other process draws, as a name for something; never 0.
+// Returns a random number from the system, unique among processes, to be used as a name; never 0.
 inline uint64_t RandomId() {
   std::random_device random;
   return (uint64_t{random()} << 32 | random()) | 1;

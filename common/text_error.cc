@@ -12,7 +12,7 @@ namespace {
 
 bool IsNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// Where (line, column), both from 0, lies in the text.
+// Returns the offset of (line, column), both from 0, in the text.
 size_t OffsetOf(const std::string& text, int line, int column) {
   size_t start = 0;
   for (int i = 0; i < line; ++i) {

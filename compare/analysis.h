@@ -14,19 +14,19 @@
 namespace strata::compare {
 
 // The value by which runs are judged: the accuracy on the test data, or one that their program
-// reports. Where this folder and those above say accuracy, they mean the metric.
+// reports. In compare/, accuracy stands for the metric.
 struct Metric {
   std::string name = "test_accuracy";  // or "test_loss", or one of the reports' values
   bool less_is_better = false;
 
-  // True if it is a share from 0 to 1, written in percent, with differences in points. Others are
+  // Whether it is a share from 0 to 1, written in percent, with differences in points. Others are
   // plain numbers, and a margin is a share of the baseline's.
   bool is_accuracy() const { return name == "test_accuracy"; }
   // "accuracy", or its name.
   std::string words() const { return is_accuracy() ? "accuracy" : name; }
 };
 
-// `goal` is "min", "max" or empty: "min" for test_loss, else "max". Errors: InvalidArgument:
+// `goal` is "min", "max" or empty: "min" for test_loss, otherwise "max". Errors: InvalidArgument:
 // another goal, or "min" for accuracy.
 absl::StatusOr<Metric> MakeMetric(const std::string& name, const std::string& goal);
 
@@ -34,8 +34,8 @@ absl::StatusOr<Metric> MakeMetric(const std::string& name, const std::string& go
 // reports is known once it has run.
 absl::Status CheckCanHave(const proto::Job& job, const Metric& metric);
 
-// The run as the metric sees it: the measurements that have it, with its value as their accuracy. A
-// run that finished without any has failed for want of it.
+// Returns the run as seen by the metric: the measurements that have it, with its value as their
+// accuracy. A run that finished without any counts as failed.
 proto::RunRecord ByMetric(const Metric& metric, proto::RunRecord run);
 
 struct Interval {
@@ -43,15 +43,15 @@ struct Interval {
   double high = 0;
 };
 
-// With fewer seeds an interval says nothing that a reader could use: Student's factor is 12.7 for
-// two. It is computed, and judged by, but not shown.
+// With fewer seeds an interval is useless to a reader: Student's factor is 12.7 for two. It is
+// computed, and used for judging, but not shown.
 inline constexpr int kSeedsForInterval = 3;
 
 // A mean over seeds, in the unit of the values.
 struct Estimate {
   double mean = 0;
   int count = 0;                     // of values
-  std::optional<Interval> interval;  // 95 %; none of fewer than two values
+  std::optional<Interval> interval;  // 95 %; none for fewer than two values
 
   bool shows_interval() const { return interval.has_value() && count >= kSeedsForInterval; }
 };
@@ -63,16 +63,16 @@ double StudentQuantile(int degrees_of_freedom);
 // and t Student's quantile with n - 1 degrees of freedom. REQUIRES: values not empty, finite.
 Estimate Mean(const std::vector<double>& values);
 
-// exp of that of the logarithms: the interval is a ratio around the mean and never reaches 0.
+// exp of the mean of the logarithms: the interval is a ratio around the mean and never reaches 0.
 // REQUIRES: values not empty, above 0.
 Estimate GeometricMean(const std::vector<double>& values);
 
-// Accuracies are shares from 0 to 1 here, and a point is 0.01, unless a metric takes their place.
+// Accuracies are shares from 0 to 1 here, and a point is 0.01, unless a metric replaces them.
 
 // A mode whose mean final accuracy is further below the best mode's than this does not lower the
-// target: what has not learnt would make a target that says nothing.
+// target: a mode that has not learnt would make the target meaningless.
 inline constexpr double kTargetRange = 0.10;
-// How much worse than the worst mode's the target is. Of metrics other than accuracy both are
+// How much worse than the worst mode's the target is. For other metrics than accuracy both are
 // shares of the value.
 inline constexpr double kBelowWorst = 0.01;
 
@@ -82,7 +82,7 @@ struct AnalysisOptions {
   // The accuracy to which times are measured; none: 0.01 below the lowest mean final accuracy of a
   // mode (but see kTargetRange), rounded down to 0.001.
   std::optional<double> target_accuracy;
-  // Final accuracies that differ by less are called equal. Above 0, below 1; of other metrics a
+  // Final accuracies that differ by less count as equal. Above 0, below 1; for other metrics a
   // share of the baseline's mean.
   double equivalence_margin = 0.005;
   Metric metric;
@@ -91,24 +91,24 @@ struct AnalysisOptions {
 // Figures of one run.
 struct RunFigures {
   uint64_t seed = 0;
-  std::string failure;  // then the rest has no meaning
+  std::string failure;  // if set, the rest is meaningless
   double final_accuracy = 0;
   double trained_s = 0;
   double bytes_per_step = 0;
   double waiting_share = 0;
-  // Read from the smoothed curve; absent where it has not got there.
+  // Read from the smoothed curve; absent if the curve ends before.
   std::optional<double> accuracy_at_equal_samples;
   std::optional<double> accuracy_at_equal_updates;
   std::optional<double> seconds_to_target;
   std::optional<double> samples_to_target;
 };
 
-// A mode against the baseline, of the seeds with which both have finished, in pairs.
+// A mode against the baseline, over the seeds with which both have finished, in pairs.
 struct Comparison {
   int pairs = 0;
   std::optional<Estimate> accuracy;          // final, mode - baseline; none without pairs
   std::optional<Estimate> at_equal_updates;  // mode - baseline; none if a pair lacks it
-  // Baseline's seconds to the target / mode's, geometric: above 1 the mode is sooner. None unless
+  // Baseline's seconds to the target / mode's, geometric: above 1 the mode is faster. None unless
   // both reach it in all runs.
   std::optional<Estimate> speedup;
   bool less_is_better = false;
@@ -119,36 +119,36 @@ struct ModeFigures {
   std::vector<RunFigures> runs;  // by seed
   int failed = 0;
   int reached = 0;  // runs that have finished and reached the target
-  // Estimates over the runs that have finished; none where none has, or where one lacks it.
+  // Estimates over the finished runs; none if there are none, or if one lacks the value.
   std::optional<Estimate> final_accuracy;
   std::optional<Estimate> accuracy_at_equal_samples;
   std::optional<Estimate> accuracy_at_equal_updates;
   std::optional<Estimate> trained_s;
-  std::optional<Estimate> bytes_per_step;  // of all nodes, both ways
+  std::optional<Estimate> bytes_per_step;  // of all nodes, in both directions
   std::optional<Estimate> waiting_share;
   // Geometric; none unless all runs have reached the target.
   std::optional<Estimate> seconds_to_target;
   std::optional<Estimate> samples_to_target;
   // Pushes by staleness, of the runs that have finished; the last bin is "or more".
   std::vector<uint64_t> staleness;
-  std::optional<Comparison> comparison;  // none of the baseline
+  std::optional<Comparison> comparison;  // none for the baseline
 };
 
 struct Analysis {
   std::vector<ModeFigures> modes;  // the first is the baseline
   Metric metric;
   double equivalence_margin = 0;          // in the metric's unit
-  std::optional<double> target_accuracy;  // none where no run has finished
+  std::optional<double> target_accuracy;  // none if no run has finished
   bool target_is_given = false;
-  std::string target_mode;  // whose final accuracy the target follows; empty where given
-  // The least that a run which has finished had used and made.
+  std::string target_mode;  // the mode whose final accuracy determines the target; empty if given
+  // The minimum over finished runs of samples used and updates made.
   uint64_t equal_samples = 0;
   uint64_t equal_updates = 0;
 };
 
-// Computes the figures of the runs. A function of its arguments alone. Errors: InvalidArgument: no
-// mode, a mode without runs, a run of another mode, two runs of a mode with one seed, a margin or
-// target out of range.
+// Computes the figures of the runs. A pure function. Errors: InvalidArgument: no mode, a mode
+// without runs, a run of another mode, two runs of a mode with one seed, a margin or target out of
+// range.
 absl::StatusOr<Analysis> Analyze(const std::vector<proto::RunRecord>& runs,
                                  const AnalysisOptions& options);
 

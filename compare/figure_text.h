@@ -8,10 +8,11 @@
 
 namespace strata::compare {
 
-// Figures as text, the same in verdicts, tables and pictures.
+// Figures as text, the same in verdicts, tables and charts.
 
 std::string PercentText(double share, int digits);  // "88.13 %"
-// "87.90 to 88.36"; a share lies between 0 and 100 %, whatever Student says of two seeds.
+// "87.90 to 88.36"; a share is clipped to 0 to 100 %, even if Student's interval of two seeds
+// exceeds it.
 std::string PercentText(const Interval& interval, int digits);
 std::string PointsText(double difference);          // of shares: "+0.12"
 std::string PointsText(const Interval& interval);   // "-0.31 to +0.07"
@@ -30,11 +31,11 @@ std::string DifferenceText(const Metric& metric, const Interval& interval);
 // "0.5 points", "0.0617".
 std::string MarginText(const Metric& metric, double margin);
 
-// "2 seeds": what is said in place of an interval that is not shown.
+// "2 seeds": shown instead of an interval.
 std::string SeedsText(int count);
 
-// A mode's name without the settings of its own, and these: "async+schedule.base_lr=0.1" is "async"
-// and "schedule.base_lr=0.1".
+// A mode's name without its own settings, and these settings: "async+schedule.base_lr=0.1" is
+// "async" and "schedule.base_lr=0.1".
 struct ModeParts {
   std::string name;
   std::vector<std::string> settings;

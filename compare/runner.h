@@ -14,18 +14,18 @@ namespace strata::compare {
 
 // A run as a part of a longer one.
 struct RunChain {
-  // A longer run is to go on from this one: Run returns when its last checkpoint is written. None
-  // is not an error.
+  // A longer run will continue this one: Run returns when its last checkpoint is written. A missing
+  // one is not an error.
   bool is_gone_on_from = false;
-  // Checkpoints that a job without `checkpoint` gets for this; no `dir`: none.
+  // Checkpoints for this purpose in a job without `checkpoint`; no `dir`: none.
   proto::Checkpoint checkpoint;
-  // Record of the shorter run that this one continues from that run's `checkpoint_dir`; null: it
-  // starts from the beginning. It also does so if it cannot continue, and its record says why.
+  // Record of the shorter run from whose `checkpoint_dir` this one continues; null: it starts from
+  // the beginning. It also does so if it cannot continue, and its record says why.
   std::shared_ptr<const proto::RunRecord> earlier;
-  // `earlier` is of this same run, which was interrupted: checkpoints go on in its folder.
+  // `earlier` is of this same run, which was interrupted: further checkpoints go into its folder.
   bool was_interrupted = false;
-  // Called when a checkpoint is whole, with the record of what has been done: a later run can go on
-  // from it. Null: nobody asks.
+  // Called when a checkpoint is complete, with the record so far: a later run can continue from it.
+  // May be null.
   std::function<void(const proto::RunRecord&)> keep;
 };
 
@@ -54,7 +54,7 @@ class Runner {
   // Blocks until the run has ended. A job that fails (a loss that is NaN, a rank that was killed)
   // is a record with `failure`. Errors: Unavailable (the cluster is gone), Cancelled (by Stop).
   virtual absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan, const OnProgress& progress) = 0;
-  // Lets Run return soon; from any thread.
+  // Makes Run return soon; from any thread.
   virtual void Stop() = 0;
 };
 

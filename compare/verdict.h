@@ -16,7 +16,7 @@ enum class AccuracyFinding {
   kUndecided,  // neither
   kUnknown,    // fewer than two pairs of runs: figures only
 };
-// Times whose ratio lies within 1 / kEqualTimes to kEqualTimes are called equal.
+// Times whose ratio is from 1 / kEqualTimes to kEqualTimes are called equal.
 inline constexpr double kEqualTimes = 1.05;
 enum class TimeFinding { kEqual, kSooner, kLater, kUndecided, kUnknown };
 
@@ -24,11 +24,11 @@ AccuracyFinding JudgeAccuracy(const Comparison& comparison, double margin);
 TimeFinding JudgeTime(const Comparison& comparison);
 
 struct Verdict {
-  // Which mode to use, a sentence: one, or that it is undecided and what would decide it. Empty
-  // where nothing is compared; then `overall` says why.
+  // One sentence: which mode to use, or that this is undecided and what would decide it. Empty if
+  // nothing is compared; `overall` then says why.
   std::string answer;
   std::string overall;             // what the figures support, a sentence
-  std::string further;             // what else it takes to judge, a sentence; may be empty
+  std::string further;             // what else is needed for a judgement, a sentence; may be empty
   std::vector<std::string> modes;  // as in the analysis; one or two sentences each
 };
 

@@ -10,7 +10,7 @@ trap 'rm -f "$log"' EXIT
 if bazel build --check_up_to_date "$@" >"$log" 2>&1; then
   exit 0
 fi
-# What everything for `strata` costs one core.
+# Time to build all of `strata` on one core.
 core_minutes=14
 cores=$(nproc)
 minutes=$(((core_minutes + cores - 1) / cores))

@@ -89,7 +89,7 @@ done < <({ ldd "$built/$program"; ldd "$curl"; } |
   awk '$2 == "=>" { print $1, $3 } $1 ~ /^\/.*ld-linux/ { print $1, $1 }' |
   grep -v '^linux-vdso' | sort -u)
 
-# What each package is, for those who look for known faults, and its licence.
+# Each package's description, for scanners of known vulnerabilities, and its licence.
 for source in "${sources[@]}"; do
   [ "$source" != "${sources[0]}" ] || { echo ca-certificates; continue; }
   dpkg-query -S "$source" "${source#/usr}" 2> /dev/null | head -n 1 | cut -d: -f1 || true

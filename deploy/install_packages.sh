@@ -67,7 +67,7 @@ disable_services() {
     "${as_root[@]}" systemctl --quiet disable "$unit" >"$log" 2>&1 || true
   done
 }
-# What comes, with all that it depends on, and how large it is; apt's own words.
+# Prints the packages to be installed, with dependencies, and their size, in apt's words.
 show_sizes() {
   "${as_root[@]}" env LC_ALL=C apt-get install --assume-no --no-install-recommends \
     "${missing[@]}" 2>/dev/null |

@@ -111,7 +111,7 @@ make_launch() {
   pip install "${launchers[@]}"
 }
 
-# Whether what was made works.
+# Checks that the new environment works.
 try() {
   [ "$name" != launch ] ||
     { "$made/bin/python" -c 'import kubernetes_validate, numpy, pytest, ray' 2>> "$log"; return; }
@@ -126,8 +126,8 @@ import mypy, numpy, pytest, torch, torchvision
 torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()' 2>> "$log"
 }
 
-# What an environment is made of. One that was made of something else, or not to its end, is made
-# anew.
+# Prints the contents of an environment. An environment with other or incomplete contents is
+# rebuilt.
 recipe() {
   case "$1" in
     debian) cat "$deploy/packages-python.txt" ;;

@@ -10,7 +10,7 @@
 
 namespace strata::numerics {
 
-// The functions of a payload's format; null for kNone and kSparse.
+// Returns the functions of a payload's format; null for kNone and kSparse.
 inline const kernels::DenseCodec* FindDenseCodec(const kernels::Kernels& kernels,
                                                  wire::Codec codec) {
   switch (codec) {
@@ -33,8 +33,8 @@ inline const kernels::DenseCodec* FindDenseCodec(const kernels::Kernels& kernels
 inline constexpr size_t kSparseHead = 4;
 
 // The payload of a frame after every byte of it has been checked. There is no other way to decode
-// one, so nothing is written before all of it is known to be good, and what is written is finite.
-// A view: the bytes must outlive it. Immutable, for any thread.
+// one, so nothing is written before all of it is known to be valid, and all written values are
+// finite. A view: the bytes must outlive it. Immutable, for any thread.
 class CheckedPayload {
  public:
   // `payload` may start at any address (as fp32: at a multiple of 4). Errors: InvalidArgument

@@ -139,7 +139,7 @@ bool Encoder::EncodeLargest(const float* x, EncoderScratch* scratch, std::byte* 
   uint32_t threshold = ThresholdFromSample(sparse, candidates.bits, sampled, elements_, k, spare);
   size_t count = sparse.accumulate(x, accumulators, threshold, candidates, elements_);
   if (count < k && threshold > 1) {
-    // The sample promised too much: all but zeros are candidates.
+    // The sample suggested too many: all non-zero elements are candidates.
     threshold = 1;
     count = options_.feedback == kernels::Feedback::kFollow
                 ? sparse.accumulate(x, accumulators, threshold, candidates, elements_)

@@ -26,14 +26,14 @@ enum class Compression : uint8_t {
   kOneBit,    // EF-SignSGD (Karimireddy et al. 2019, algorithm 2) per block: mean |p| * sign(p)
   kTopK,      // the k largest |p|; of equal ones those of lowest index; zeros are never sent
   kDgc,       // Deep Gradient Compression (Lin et al. 2017), momentum correction and factor
-              // masking: u = m u + x; v = v + u; the k largest |v| are sent, u and v are 0 there.
-              // Of gradients only; the receiver applies plain SGD
+              // masking: u = m u + x; v = v + u; the k largest |v| are sent, u and v become 0
+              // there. For gradients only; the receiver applies plain SGD
 };
 
 struct CompressionOptions {
   Compression compression = Compression::kNone;
-  // kResidual for increments (pushes), kFollow for versions (answers), see Encoder. Without any
-  // (fp16, bf16 and int8 only) what rounding loses is lost: a ring that encodes at every hop.
+  // kResidual for increments (pushes), kFollow for versions (answers), see Encoder. Without
+  // feedback (fp16, bf16 and int8 only) rounding errors are lost: a ring that encodes at every hop.
   kernels::Feedback feedback = kernels::Feedback::kResidual;
   double density = 0.01;  // kTopK, kDgc: k = round(density * elements), at least 1; up to 0.5
   float momentum = 0.9f;  // kDgc: m, in [0, 1)
@@ -49,28 +49,29 @@ int StateVectors(const CompressionOptions& options);
 // The density of an epoch, from 0: 25, 6.25, 1.6, 0.4, 0.1 %, never below `density`.
 double DgcDensity(int epoch, double density);
 
-// Memory for the choice of the largest elements, which encoders of one thread share.
+// Memory for selecting the largest elements, shared by the encoders of one thread.
 class EncoderScratch {
  private:
   friend class Encoder;
   std::vector<uint32_t> indices_, bits_, spare_;
 };
 
-// Encodes the vectors of one chunk, one after the other, for one receiver that adds up what it
-// decodes (or several that are all sent the same). What a payload lacks is part of the next.
+// Encodes the vectors of one chunk, one after the other, for one receiver that sums what it decodes
+// (or several that all get the same). What a payload lacks is part of the next.
 //
-// kResidual: the vectors are increments, as gradient sums are. With e, what was not sent, p = x + e
-// is encoded and e = p - decoded is kept: what was decoded and e are together what was given, but
-// for the rounding of these two operations. For DGC that holds of v and the u of every step.
+// kResidual: the vectors are increments, like gradient sums. With e, the remainder that was not
+// sent, p = x + e is encoded and e = p - decoded is kept: the decoded values and e sum up to the
+// input, except for the rounding of these two operations. For DGC that holds for v and the u of
+// every step.
 //
-// kFollow: the vectors are versions of one vector, as weights are. The state is the receiver's
+// kFollow: the vectors are versions of one vector, like weights. The state is the receiver's
 // vector, bit for bit: p = x - state is encoded and state = state + decoded kept, which is what
-// CheckedPayload::AddTo does over there. Versions may be left out; the state begins as the vector
-// that the receiver has before the first payload (Restore).
+// CheckedPayload::AddTo computes at the receiver. Versions may be skipped; the state begins as the
+// vector that the receiver has before the first payload (Restore).
 //
-// Each call is a step: a payload that must be sent again is kept by the sender, not encoded again.
-// Equal inputs give the same payloads on every device and at any width of its vectors.
-// Not thread-safe. Memory: StateVectors(options) times the chunk.
+// Each call is a step: to resend a payload, the sender keeps it instead of encoding again. Equal
+// inputs give the same payloads on every device and at any vector width. Not thread-safe. Memory:
+// StateVectors(options) times the chunk.
 class Encoder {
  public:
   // Errors: those of options.Validate(). `kernels` must outlive the encoder.
@@ -83,10 +84,9 @@ class Encoder {
   size_t encoded_bytes_max() const { return wire::EncodedBytesMax(codec(), elements_); }
 
   // Writes the payload for `x` to the front of `payload` and returns its size. x.size() is
-  // elements(), payload.size() at least encoded_bytes_max().
-  // Errors: InvalidArgument if an element, alone or with the state, is NaN, infinite or beyond the
-  // format's range; the state is lost then, and every later call is refused with
-  // FailedPrecondition until Restore.
+  // elements(), payload.size() at least encoded_bytes_max(). Errors: InvalidArgument if an element,
+  // alone or with the state, is NaN, infinite or beyond the format's range; the state is lost then,
+  // and every later call fails with FailedPrecondition until Restore.
   absl::StatusOr<size_t> Encode(absl::Span<const float> x, EncoderScratch* scratch,
                                 absl::Span<std::byte> payload);
 
@@ -97,9 +97,9 @@ class Encoder {
   int vectors() const { return StateVectors(options_); }
   // The state: vectors() vectors of elements() floats; for DGC v and then u.
   absl::Span<const float> State(int vector) const;
-  // Goes on from a state that was read before; no vectors: from zeros. Errors: InvalidArgument if
-  // number or size of the vectors are others or an element is NaN or infinite; nothing has changed
-  // then.
+  // Continues from a state that was read before; no vectors: from zeros. Errors, after which
+  // nothing has changed: InvalidArgument if number or size of the vectors differ or an element is
+  // NaN or infinite.
   absl::Status Restore(absl::Span<const absl::Span<const float>> state);
 
  private:
@@ -119,18 +119,18 @@ class Encoder {
   bool state_is_lost_ = false;
 };
 
-// Encodes `values` into a buffer of the pool that is as large as the payload, since sparse ones are
-// far smaller than the largest. Errors: those of Encode.
+// Encodes `values` into a buffer of the pool of the payload's exact size, since sparse ones are far
+// smaller than the largest. Errors: those of Encode.
 absl::StatusOr<Bytes> EncodePayload(Encoder* encoder, absl::Span<const float> values,
                                     EncoderScratch* scratch, BufferPool& pool);
 
-// How the encoding of a job whose defaults are filled in compresses.
+// Returns the compression options for an encoding of a job whose defaults are filled in.
 CompressionOptions MakeCompression(const proto::Encoding& encoding, kernels::Feedback feedback);
 
-// The codec of the payloads of an encoding.
+// Returns the codec of the payloads of an encoding.
 wire::Codec WireCodec(const proto::Encoding& encoding);
 
-// DGC's density once `epochs` epochs have been trained, which may be a fraction.
+// Returns DGC's density once `epochs` epochs, possibly fractional, have been trained.
 double DgcDensityAt(const proto::Encoding& encoding, double epochs);
 
 }  // namespace strata::numerics

@@ -21,16 +21,16 @@
 
 namespace strata::numerics {
 
-// The sum of squares in double, in a fixed order: the same bits wherever it is taken.
+// Returns the sum of squares in double, in a fixed order: the same bits wherever it is computed.
 double SumOfSquares(const float* x, size_t n);
 
 // Updates that need norms of whole tensors, or of all weights: LARS (You et al. 2017, algorithm 1)
 // and clipping by the global norm (Pascanu et al. 2013); formulas in proto/job.proto. Holds the
-// weights of a whole arena with their optimizer state; the mean gradient of an update is brought
-// chunk by chunk, and applied once all of it is there. Nodes that are brought the same gradients
-// have the same weights, bit for bit.
+// weights of a whole arena with their optimizer state; the mean gradient of an update is supplied
+// chunk by chunk, and applied once it is complete. Nodes with the same gradients have the same
+// weights, bit for bit.
 //
-// Threads: one; weights that it hands out may be read and released anywhere.
+// Threads: one; returned weights may be read and released on any.
 class NormUpdate {
  public:
   // A valid layout, cut by `map`; a job whose defaults are filled in, and whether its program says
@@ -42,25 +42,25 @@ class NormUpdate {
   // The first weights, fp32, copied.
   void Seed(ChunkId chunk, const Bytes& weights);
 
-  // The place of the mean gradient of the update in hand; until then, that of the update
-  // before is there, and before the first one the first weights. REQUIRES: seeded.
+  // Returns the place for the mean gradient of the current update; until it is written, it holds
+  // that of the previous update, and before the first one the first weights. REQUIRES: seeded.
   absl::Span<float> mean(ChunkId chunk) {
     STRATA_REQUIRE(chunks_[chunk.value()].mean != nullptr);
     return {chunks_[chunk.value()].mean.get(), map_.ElementsOf(chunk)};
   }
-  // All of the chunk's mean has been brought, once per update. Returns whether that of all chunks
-  // has.
+  // The chunk's mean is complete, once per update. Returns whether those of all chunks are.
   bool Complete(ChunkId chunk);
   // Makes the update, with `samples` more samples. REQUIRES: Complete has returned true.
   void Apply(uint64_t samples, const StepRate& rate = {});
 
-  // Returns the chunk between two updates. Weights are handed on; the optimizer's state is copied.
+  // Returns the chunk's state between two updates. Weights are shared; the optimizer's state is
+  // copied.
   // REQUIRES: seeded, not complete.
   WeightImage Image(ChunkId chunk) const;
-  // Goes on from an image of the chunk in place of first weights; all of it is copied. The mean of
-  // the update before is not in it: zeros until the next one, or what is put into mean(). All
-  // chunks are restored or none. Errors: InvalidArgument naming what differs from this chunk, or
-  // from those that were restored before. REQUIRES: not seeded, finite.
+  // Continues from an image of the chunk instead of first weights; everything is copied. It does
+  // not contain the mean of the previous update: zeros until the next one, or the content written
+  // to mean(). All chunks are restored or none. Errors: InvalidArgument naming what differs from
+  // this chunk, or from those restored before. REQUIRES: not seeded, finite.
   absl::Status Restore(ChunkId chunk, const WeightImage& image);
 
   const Bytes& weights(ChunkId chunk) const { return chunks_[chunk.value()].weights; }
@@ -91,13 +91,13 @@ class NormUpdate {
   const kernels::Kernels& kernels_;
   BufferPool& pool_;
   const UpdateRule rule_;
-  const double clip_norm_;         // 0: gradients stay
+  const double clip_norm_;         // 0: no clipping
   const double lars_coefficient_;  // 0: another optimizer
   const bool marks_absent_;
   const ChunkMap map_;
   std::vector<bool> averaged_;  // by tensor
   std::vector<Chunk> chunks_;
-  uint32_t complete_ = 0;  // chunks
+  uint32_t complete_ = 0;  // number of chunks
   uint64_t samples_ = 0, updates_ = 0;
   bool is_restored_ = false;
 };

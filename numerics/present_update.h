@@ -18,21 +18,21 @@
 
 namespace strata::numerics {
 
-// True for the gradient (-0.0) that stands for none.
+// Returns whether the gradient is -0.0, which marks an absent one.
 inline bool IsAbsent(float gradient) { return std::bit_cast<uint32_t>(gradient) == 0x80000000; }
 
-// Updates in which some elements take no part. With JobRecord.marks_absent a gradient of -0.0 says
-// that no rank has a gradient of the element: its weight and its optimizer's state stay, as PyTorch
-// leaves a parameter whose gradient is None. A sum is -0.0 only if all of its terms are, and those
-// that ranks give are not.
+// Updates in which some elements do not participate. With JobRecord.marks_absent a gradient of -0.0
+// says that no rank has a gradient of the element: its weight and its optimizer's state stay, as
+// PyTorch leaves a parameter whose gradient is None. A sum is -0.0 only if all of its terms are,
+// and ranks' present gradients never are.
 //
-// Adam's corrections go by the updates that an element has had, so those that it has missed are
-// counted, per element, once there are any.
+// Adam's corrections depend on the updates that an element has had, so missed updates are counted,
+// per element, once there are any.
 //
 // Threads: one.
 class PresentUpdate {
  public:
-  // The vectors of an update, of `count` elements; state vectors are null where the optimizer has
+  // The vectors of an update, of `count` elements; state vectors are null if the optimizer has
   // none.
   struct Vectors {
     const float* gradient = nullptr;
@@ -42,8 +42,8 @@ class PresentUpdate {
     float* state1 = nullptr;
   };
 
-  // Looks at the whole gradient of an update before it is applied. `marks_absent`: JobRecord's;
-  // else all elements are present.
+  // Examines the whole gradient of an update before it is applied. `marks_absent`: JobRecord's;
+  // otherwise all elements are present.
   void Begin(BufferPool& pool, bool marks_absent, OptimizerKind kind,
              absl::Span<const float> gradient);
   // Applies `step` to the elements [begin, begin + count) of the vectors that are present; a mean
@@ -51,18 +51,18 @@ class PresentUpdate {
   void Apply(const kernels::Kernels& kernels, const OptimizerParams& params,
              kernels::OptimizerStep step, const Vectors& whole, size_t begin, size_t count);
 
-  // The updates that each element has missed, whole numbers; null: none has missed any, or the
-  // optimizer does not count.
+  // The number of updates that each element has missed; null: none has missed any, or the optimizer
+  // does not count.
   const std::shared_ptr<float>& missed() const { return missed_; }
   void Restore(std::shared_ptr<float> missed) { missed_ = std::move(missed); }
 
  private:
-  bool has_all_ = true;  // no element of the update in hand is absent, or has been
+  bool has_all_ = true;  // no element of the current update is absent, nor was one before
   std::shared_ptr<float> missed_;
 };
 
-// Puts copies of an optimizer's vectors of `count` floats into an image; null ones are left out.
-// `missed`: PresentUpdate's.
+// Copies an optimizer's vectors of `count` floats into an image; null ones are omitted. `missed`:
+// PresentUpdate's.
 void CopyState(BufferPool& pool, const std::shared_ptr<float>& state0,
                const std::shared_ptr<float>& state1, const std::shared_ptr<float>& missed,
                uint32_t count, WeightImage* image);

@@ -9,30 +9,31 @@
 namespace strata::numerics {
 
 // Magnitudes are bits of floats without their sign, which order as the floats do; NaN and infinity
-// are above all others. What is given may have signs.
+// are above all others. Inputs may have signs.
 
-// How many elements of n are sent at a density: at least one of them, and not more than a payload
-// may hold.
+// Returns how many elements of n are sent at a density: at least one, and at most as many as a
+// payload may hold.
 size_t LargestCount(double density, size_t n);
 
-// The end of the k largest magnitudes: all above `cut`, and `at_cut` of the `equal` ones at it.
+// The boundary of the k largest magnitudes: all above `cut`, and `at_cut` of the `equal` ones at
+// it.
 struct Cut {
   uint32_t cut = 0;
   size_t at_cut = 0, equal = 0;
 };
 
-// Exact, by bisection. All magnitudes, or at least k of them, are `least` >= 1 or more. `scratch`
-// has room for n + kCandidateSlack. REQUIRES: 1 <= k <= n.
+// Exact, by bisection. At least k of the magnitudes, or all of them, are `least` >= 1 or more.
+// `scratch` has room for n + kCandidateSlack. REQUIRES: 1 <= k <= n.
 Cut CutOfLargest(const kernels::SparseCodec& sparse, const uint32_t* bits, size_t n, size_t k,
                  uint32_t least, uint32_t* scratch);
 
-// A threshold that about k of n elements reach, rather too low than too high, from a sample of
-// `sampled`; 1 (every element but zeros) where the sample is too small to tell.
+// Returns a threshold that about k of n elements reach, rather too low than too high, from a sample
+// of `sampled`; 1 (every non-zero element) if the sample is too small.
 uint32_t ThresholdFromSample(const kernels::SparseCodec& sparse, const uint32_t* sample,
                              size_t sampled, size_t n, size_t k, uint32_t* scratch);
 
-// The k largest of n candidates, of equal ones those of lowest index: moves them to the front, in
-// the order that they have. All magnitudes are at least `least`. REQUIRES: 1 <= k <= n.
+// Moves the k largest of n candidates, of equal ones those of lowest index, to the front, keeping
+// their order. All magnitudes are at least `least`. REQUIRES: 1 <= k <= n.
 void KeepLargest(const kernels::SparseCodec& sparse, const kernels::Candidates& candidates,
                  size_t n, size_t k, uint32_t least, uint32_t* scratch);
 

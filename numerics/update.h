@@ -11,7 +11,8 @@
 
 namespace strata::numerics {
 
-// One optimizer update of a chunk (or of a whole arena): what is the same for all of its runs.
+// The part of one optimizer update of a chunk (or of a whole arena) that is common to all of its
+// runs.
 struct Update {
   double lr = 0.0;  // the schedule's or the program's, times damping
   float gradient_scale = 1.0f;
@@ -55,12 +56,12 @@ struct UpdateRule {
   proto::Schedule schedule;
   uint64_t samples_per_epoch = 0;
   uint32_t epochs = 1;
-  bool has_multipliers = true;  // the layout's, of learning rate and decay
-  bool says_rates = false;      // each update is given its rate, whatever the schedule is
+  bool has_multipliers = true;  // the layout has multipliers of learning rate and decay
+  bool says_rates = false;      // each update is given its rate, whatever the schedule says
   bool far = false;             // as in kernels::OptimizerStep
   bool marks_absent = false;    // JobRecord's: see numerics/present_update.h
 
-  // Vectors of optimizer state, also that of the updates that elements have missed.
+  // Number of vectors of optimizer state, including that of missed updates.
   int state_vectors_max() const {
     return StateVectors(optimizer.kind) + int{marks_absent && CountsUpdates(optimizer.kind)};
   }
@@ -68,19 +69,19 @@ struct UpdateRule {
 
 // Factors of an update's learning rate, besides the rule.
 struct StepRate {
-  double said = 0;       // where the rule says rates
+  double said = 0;       // if the rule takes given rates
   double damping = 1.0;  // factor of the rate
 };
 
-// The rule of the weights that all nodes share, on servers or in a ring; and of those that each
-// node has in local steps: the job's own optimizer. The job's defaults are filled in. Where the
-// program says rates they are those of its optimizer: `outer` keeps its own.
+// Return the rule of the weights that all nodes share, on servers or in a ring; and that of each
+// node's own weights in local steps: the job's own optimizer. The job's defaults are filled in.
+// Rates given by the program are those of its optimizer: `outer` keeps its own.
 UpdateRule MakeUpdateRule(const proto::Job& job, uint64_t samples_per_epoch,
                           bool says_rates = false);
 UpdateRule MakeLocalUpdateRule(const proto::Job& job, uint64_t samples_per_epoch,
                                bool says_rates = false);
 
-// Update `number` (from 1), with which `samples` have been applied in all.
+// Returns update `number` (from 1), after which `samples` have been applied in total.
 Update UpdateAt(const UpdateRule& rule, uint64_t samples, uint64_t number,
                 const StepRate& step = {});
 

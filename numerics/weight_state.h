@@ -19,54 +19,53 @@
 namespace strata::numerics {
 
 // The weights of one chunk, or of a part of it, with their optimizer state. Weights are immutable
-// buffers: an update writes a new one, so answers on their way out keep reading the old one.
+// buffers: an update writes a new one, so outgoing answers keep reading the old one.
 //
-// Threads: one; buffers that it hands out may be read and released anywhere.
+// Threads: one; returned buffers may be read and released on any.
 class WeightState {
  public:
-  // All of it outlives this.
+  // The arguments outlive this.
   WeightState(const kernels::Kernels& kernels, BufferPool& pool, const UpdateRule& rule,
               uint32_t elements, std::vector<OptimizerRun> runs);
 
   bool seeded() const { return !weights_.empty(); }
-  // The first weights. They are copied: a message's buffer, kept until the first update replaces
-  // it, would then stay with the allocator beside all that the pool holds. REQUIRES:
+  // Sets the first weights. They are copied: a message's buffer, kept until the first update
+  // replaces it, would then stay with the allocator in addition to the pool's memory. REQUIRES:
   // `elements` fp32. Once.
   void Seed(const Bytes& weights, uint64_t checksum);
   uint64_t seed_checksum() const { return seed_checksum_; }
 
   // One optimizer update with the mean gradient gradient_sum * scale over `samples` more samples;
-  // an empty sum is a zero gradient, or, where the rule marks absent elements, none. Counts one
+  // an empty sum is a zero gradient, or, if the rule marks absent elements, no gradient. Counts one
   // version. REQUIRES: seeded.
   void Apply(const Bytes& gradient_sum, float scale, uint64_t samples, const StepRate& rate);
-  // Counts a version in which no node had a sample: weights and state stay. Where weights are mean
-  // gradients, there is none.
+  // Counts a version in which no node had a sample: weights and state stay. If weights are mean
+  // gradients, they become zero.
   void Skip();
-  // From now on the weights of the version before are kept, too.
+  // From now on the previous version's weights are kept, too.
   void KeepPrevious() { keeps_previous_ = true; }
   // The weights of version() - 1. Empty: they are not kept, or there are none.
   const Bytes& previous() const { return previous_; }
   void RestorePrevious(Bytes previous) { previous_ = std::move(previous); }
-  // Other weights in place of these; the optimizer's state and counts stay. REQUIRES: seeded,
-  // `elements` fp32.
+  // Replaces the weights; the optimizer's state and counts stay. REQUIRES: seeded, `elements` fp32.
   void Replace(Bytes weights) {
     STRATA_REQUIRE(seeded() && weights.size() == elements_ * sizeof(float));
     weights_ = std::move(weights);
   }
 
-  // Returns what it is now. Weights are handed on; the optimizer's state is copied, because the
+  // Returns the present state. Weights are shared; the optimizer's state is copied, because the
   // next update changes it. REQUIRES: seeded.
   WeightImage Image() const;
-  // Goes on from an image in place of first weights; all of it is copied. Errors: InvalidArgument
+  // Continues from an image instead of first weights; everything is copied. Errors: InvalidArgument
   // naming what differs from this chunk (elements, vectors of state). REQUIRES: !seeded(), finite.
-  // `seed_checksum`: of the first weights, where it is known.
+  // `seed_checksum`: of the first weights, if known.
   absl::Status Restore(const WeightImage& image, uint64_t seed_checksum = 0);
 
   const Bytes& weights() const { return weights_; }
   // Updates applied or skipped since the seed.
   uint64_t version() const { return version_; }
   uint32_t elements() const { return elements_; }
-  // True if a gradient of -0.0 stands for none.
+  // Whether a gradient of -0.0 marks an absent one.
   bool marks_absent() const { return rule_.marks_absent; }
   uint64_t samples() const { return samples_; }
   // Optimizer updates among these versions.

@@ -2,14 +2,14 @@
 
 load("@optional_libraries//:defs.bzl", "CUDA_ROOT", "NEEDS_CUDA")
 
-# What there is code for; PTX lets later devices compile their own.
+# Architectures with code; PTX lets later devices compile their own.
 ARCHITECTURES = [
     "arch=compute_80,code=sm_80",
     "arch=compute_90,code=sm_90",
     "arch=compute_90,code=compute_90",
 ]
 
-# What the compiler's back end is asked about.
+# Architectures for which the compiler's back end is queried.
 ASSEMBLED_FOR = ["80", "90"]
 
 def _headers(context):
@@ -18,7 +18,7 @@ def _headers(context):
         for dep in context.attr.deps
     ])
 
-    # Those that gcc has precompiled are of no use to nvcc.
+    # nvcc cannot use headers precompiled by gcc.
     return depset([header for header in headers.to_list() if header.extension != "gch"])
 
 def _arguments(context):

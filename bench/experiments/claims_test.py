@@ -78,7 +78,7 @@ class ClaimsTest(unittest.TestCase):
         baseline = report(mode("async", estimate(0.02, 0.01, 0.03)))
         baseline["modes"][0]["failed"] = 1
         self.assertEqual(claims.better(baseline, "async").verdict, OPEN)
-        # That it diverges does not speak against a loss.
+        # A diverged run does not contradict a loss.
         self.assertEqual(claims.loses(report(mode("async", far, failed=1)), "async", 5).verdict,
                          HOLDS)
         self.assertEqual(claims.loses(one, "async", 5).verdict, OPEN)

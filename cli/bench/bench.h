@@ -11,8 +11,8 @@
 
 namespace strata::cli {
 
-// One measurement of the real thing: a cluster of its own, whose ranks exchange gradients of
-// known values and compute nothing.
+// One measurement of the real system: a cluster of its own, whose ranks exchange gradients of known
+// values and compute nothing.
 struct ExchangeBenchOptions {
   std::string exchange = "ps";  // or the name of a Job::Exchange
   uint32_t nodes = 2;
@@ -20,15 +20,15 @@ struct ExchangeBenchOptions {
   uint32_t servers = 1;
   uint32_t shards = 1;  // per server
   uint64_t bytes = 0;   // of the gradient
-  uint32_t window = 0;  // as in job.proto, as is the next
+  uint32_t window = 0;  // as in job.proto, like the next
   uint32_t chunk_elements = 0;
   uint64_t steps = 20;
   uint64_t warmup = 3;
-  std::vector<std::string> settings;  // of the job, beyond those above: "PATH=VALUE"
-  // A file of hosts: one for each node and then each server, in order. Empty: all on this one.
+  std::vector<std::string> settings;  // of the job, in addition to those above: "PATH=VALUE"
+  // A hosts file with one host per node and then per server, in order. Empty: all on this one.
   std::string hosts_file;
   double bandwidth_mbit = 0;  // of a link; 0: iperf3 measures it
-  int measure_s = 2;          // for how long; 0: not at all
+  int measure_s = 2;          // for how long; 0: not measured
 };
 
 struct ExchangeBenchResult {
@@ -36,9 +36,9 @@ struct ExchangeBenchResult {
   Figures figures;
   bool verified = false;
   double bound_ms = 0;     // 0: not known
-  double bytes_per_s = 0;  // of a link; 0: not known
+  double bytes_per_s = 0;  // of a link; 0: unknown
   std::string bandwidth_source;
-  std::string congestion;  // control of TCP
+  std::string congestion;  // TCP's algorithm
   uint32_t chunks = 0;
   uint32_t chunk_elements = 0;
   uint32_t window = 0;
@@ -47,14 +47,14 @@ struct ExchangeBenchResult {
   double share() const { return figures.median_ms > 0 ? bound_ms / figures.median_ms : 0; }
 };
 
-// Blocks until it is done and all of the cluster is gone. Errors: InvalidArgument (options),
-// FailedPrecondition (a daemon or the job failed; what is wrong has been said on stderr).
+// Blocks until it is done and the whole cluster is gone. Errors: InvalidArgument (options),
+// FailedPrecondition (a daemon or the job failed; the cause was printed on stderr).
 absl::StatusOr<ExchangeBenchResult> RunExchangeBench(const ExchangeBenchOptions& options);
 
-// `bench aggregate`: the node level, and the hidden command that is its aggregator.
+// `bench aggregate`: the node level, and the hidden command for its aggregator.
 void AddAggregateBench(CLI::App* bench, Invocation* invocation);
 
-// `bench kernels`: runs the program strata-kernels, which lies beside this one.
+// `bench kernels`: runs the program strata-kernels, beside this one.
 void AddKernelsBench(CLI::App* bench, Invocation* invocation);
 
 // `bench train`: a job's trainer with each exchange and with none.

@@ -11,16 +11,16 @@ namespace strata::cli {
 
 struct ExchangeRankOptions {
   uint64_t elements = 0;
-  uint64_t steps = 0;  // warm-up included
+  uint64_t steps = 0;  // including warm-up
   std::string gate;    // HOST:PORT
-  bool sums = false;   // what comes back is the sum itself, by worker/aggregator alone
+  bool sums = false;   // the result is the sum itself, by worker/aggregator alone
 };
 
-// A rank that trains nothing: it publishes a gradient of FillGradient's values and waits until the
-// weights are those after it, which it compares with a computation of its own, every element and
-// every step. A step's time is from the publication to the last weight, and is told at the gate.
-// The job's optimizer is SGD with the rate 1, or `sums` is set; else the values are found wrong.
-// Errors: those of the client and the gate.
+// A rank that trains nothing: it publishes a gradient of FillGradient's values, waits for the
+// resulting weights, and compares every element in every step with a computation of its own. A
+// step's time is from the publication to the last weight, and is reported at the gate. The job's
+// optimizer must be SGD with rate 1, or `sums` set; otherwise the values count as wrong. Errors:
+// those of the client and the gate.
 absl::Status RunExchangeRank(client::Client* client, const ExchangeRankOptions& options);
 
 }  // namespace strata::cli

@@ -18,29 +18,28 @@
 namespace strata::cli {
 
 // A participant's message at the gate: once before each step and, with its time, once after it,
-// before the values are checked. Little-endian, as it lies in memory.
+// before the values are checked. Little-endian, as in memory.
 struct Arrival {
-  double step_ms = -1;  // the step that it has just done; below 0: it is about to begin one
+  double step_ms = -1;  // duration of the step just done; below 0: it is about to begin one
   uint32_t wrong = 0;   // not 0: values after a step were wrong
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Arrival) == 16);
 
-// Lets the participants of a measurement meet, so that all start a step together. A
-// participant sends its Arrival; when all have, each gets one byte. It ends when one of them hangs
-// up.
+// Synchronizes the participants of a measurement, so that all start a step together. A participant
+// sends its Arrival; when all have, each gets one byte. It ends when one of them disconnects.
 //
-// Threads: an own one serves the participants; calls come from one other thread.
+// Threads: one of its own serves the participants; calls come from one other thread.
 class Gate {
  public:
   // Listens on all interfaces. `after_step` is called on the gate's thread when all have ended a
-  // step and none has been let through. Errors: the operating system's.
+  // step and none has been released. Errors: the operating system's.
   static absl::StatusOr<std::unique_ptr<Gate>> Open(uint32_t participants,
                                                     std::function<void()> after_step = nullptr);
   ~Gate();  // closes it
 
   int port() const { return port_; }
-  // The steps so far: of each step the longest time of any participant, and whether all values
+  // The steps so far: for each step the longest time of any participant, and whether all values
   // were right.
   std::vector<double> steps_ms() const;
   bool all_right() const;
@@ -50,9 +49,9 @@ class Gate {
        EventFd stop);
 
   void Serve();
-  // One step of everybody; false: it is over.
+  // Synchronizes one step; returns false if it is over.
   bool Meet(const std::vector<UniqueFd>& connections);
-  // Waits until `fd` is readable; false: the gate closes.
+  // Waits until `fd` is readable; returns false if the gate closes.
   bool AwaitReadable(int fd) const;
 
   const uint32_t participants_;

@@ -9,7 +9,7 @@
 namespace strata::cli {
 
 // Fills in the gradient of rank `rank` in step `step`: whole numbers that differ by step and rank,
-// so small that their sum is exact in any order of addition.
+// small enough for an exact sum in any order of addition.
 void FillGradient(uint32_t rank, uint64_t step, absl::Span<float> gradient);
 
 // Returns whether these are the sums over `ranks` ranks.

@@ -8,16 +8,16 @@
 
 namespace strata::cli {
 
-// A host as what is put before a command line to run the rest there; empty: this one.
+// The command prefix that runs a command on a host; empty: this host.
 using Enter = std::vector<std::string>;
 
 struct LinkSpeed {
   double bytes_per_s = 0;  // goodput of one TCP stream
-  std::string congestion;  // control of the sender
+  std::string congestion;  // the sender's algorithm
 };
 
-// Lets iperf3 send from one host to another for so long, after a second of warm-up. Errors:
-// NotFound (iperf3 is not installed), Unavailable (what it says).
+// Measures with iperf3 from one host to another, after a second of warm-up. Errors: NotFound
+// (iperf3 is not installed), Unavailable (its message).
 absl::StatusOr<LinkSpeed> MeasureLink(const Enter& from, const Enter& to,
                                       const std::string& address, int seconds);
 

@@ -12,8 +12,8 @@
 namespace strata::cli {
 
 // Measures the memory's own speed: a plain loop, as in STREAM, reads several vectors once and
-// writes one past the caches, on several cores, in memory of the kind that ranks share. It uses no
-// kernel of the product.
+// writes one with non-temporal stores, on several cores, in memory of the kind that ranks share.
+// Uses none of the product's kernels.
 //
 // Threads: one.
 class MemoryPass {
@@ -22,8 +22,7 @@ class MemoryPass {
   static absl::StatusOr<std::unique_ptr<MemoryPass>> Create(uint64_t elements, uint32_t inputs,
                                                             uint32_t threads);
 
-  // Does it once, with vectors that have been written just before, as gradients are; how long it
-  // took.
+  // Runs one pass over vectors that have just been written, like gradients; returns its time.
   double Ms();
 
  private:

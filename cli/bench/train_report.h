@@ -10,11 +10,11 @@
 
 namespace strata::cli {
 
-// The machine that was measured.
+// The measured machine.
 struct Machine {
   uint32_t cores = 1;       // that this process may use
   std::string processor;    // its name, or "unknown processor"
-  double load_average = 0;  // of the last minute, before anything was measured
+  double load_average = 0;  // of the last minute, before the measurements
 };
 
 Machine ThisMachine();
@@ -22,13 +22,13 @@ Machine ThisMachine();
 // Returns the first "model name" in the text of /proc/cpuinfo, or empty.
 std::string ProcessorIn(const std::string& cpuinfo);
 
-// A model, or a job, and what was measured of it.
+// A model, or a job, and its measurements.
 struct TrainedModel {
   std::string name;  // the model's, or the job file's
   uint32_t batch = 64;
   std::string precision = "FP32";
   bool is_on_gpu = false;
-  bool compares_bits = true;  // of the weights of sync
+  bool compares_bits = true;  // checks the weights of sync
   TrainBenchResult result;
 };
 
@@ -38,17 +38,17 @@ struct TrainReport {
   uint64_t steps = 0;  // of every case; 0: as many as take the base `seconds`
   double seconds = 2;
   uint32_t rounds = 3;
-  std::vector<std::string> gpus;  // names of those that ranks may have; of jobs on GPUs
+  std::vector<std::string> gpus;  // names of those available to ranks; for jobs on GPUs
   std::vector<TrainedModel> models;
 };
 
-// How it was measured, a sentence each: the base, the machine, what figures say and do not say.
+// The method, one sentence each: the base, the machine, what figures mean and do not mean.
 std::vector<std::string> ListRules(const TrainReport& report);
 
 // "lenet5, batch 64 a rank, on CPU in FP32; verified: ..." or "; WRONG: ...".
 std::string ModelTitle(const TrainedModel& model);
 
-// The columns' names, then a case each; behind one that has no figures stands why.
+// The columns' names, then one row per case; a case without figures has the reason.
 std::vector<std::vector<std::string>> TableRows(const TrainedModel& model);
 
 // The document that docs/reports.md describes, on one line that ends in a newline.
@@ -59,11 +59,11 @@ std::string ToJson(const TrainReport& report);
 std::string RatesPicture(const TrainedModel& model);
 std::string EfficiencyPicture(const TrainedModel& model);
 
-// Rules, and of each model its table and pictures: one HTML file that needs nothing else.
+// Rules, and table and pictures for each model: one self-contained HTML file.
 std::string RenderPage(const TrainReport& report);
 
-// Writes train.json and index.html into the directory, which is made. Errors: of files and folders
-// those of WriteFileAtomically.
+// Writes train.json and index.html into the directory, which is created. Errors: those of
+// WriteFileAtomically.
 absl::Status WriteTrainReport(const TrainReport& report, const std::string& directory);
 
 }  // namespace strata::cli

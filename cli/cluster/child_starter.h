@@ -15,11 +15,11 @@ namespace strata::cli {
 class ChildStarter : public DaemonStarter {
  public:
   struct Options {
-    std::string log_dir;  // a log per daemon; must exist
+    std::string log_dir;  // one log per daemon; must exist
     std::string log_level = "info";
     std::string binary = "/proc/self/exe";
-    // By DaemonSpec::host: a command that runs the next words in other namespaces of this machine.
-    // Other hosts are this one.
+    // By DaemonSpec::host: a command prefix that runs a command in other namespaces of this
+    // machine. Other hosts are this one.
     std::map<std::string, std::vector<std::string>> enter;
   };
 

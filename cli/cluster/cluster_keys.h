@@ -18,8 +18,8 @@ absl::StatusOr<keys::Authority> RunAuthority();
 absl::StatusOr<keys::KeyFile> KeysForRun(const keys::Authority& authority, keys::Role role,
                                          const std::string& name);
 
-// Hands every daemon of a cluster that lives as long as one command keys of its own, and returns
-// this user's. The authority that signs them is in memory, and gone when this returns: nobody joins
+// Gives every daemon of a cluster that lives as long as one command keys of its own, and returns
+// this user's. The authority that signs them exists only in memory during the call: nobody joins
 // later. Errors: Internal.
 absl::StatusOr<keys::KeyFile> GiveKeys(std::vector<PlannedDaemon>* plan);
 
@@ -39,9 +39,9 @@ class LentKeys {
   std::string path_;
 };
 
-// Writes the keys of a cluster for one run into `folder`, as ROLE-NAME.pem: of all `members`, each
-// "ROLE/NAME", a coordinator and a user among them. Their authority is gone then, so nobody joins
-// later, and keys of another command do not fit these. After an error nothing is written. Errors:
+// Writes the keys of a cluster for one run into `folder`, as ROLE-NAME.pem: for all `members`, each
+// "ROLE/NAME", including a coordinator and a user. Their authority is discarded, so nobody joins
+// later, and keys from another call do not match these. After an error nothing is written. Errors:
 // InvalidArgument (a bad or missing member; the folder has keys already), those of files.
 absl::Status WriteKeysForRun(const std::vector<std::string>& members, const std::string& folder);
 

@@ -23,8 +23,8 @@ struct PlannedDaemon {
   DaemonSpec spec;  // servers and workers: without --coordinator, which is added
 };
 
-// When a daemon that ends by itself is begun again: after a delay that doubles with each time that
-// it has ended lately, until that were too often.
+// Restarts daemons that exit by themselves: after a delay that doubles with each recent exit,
+// unless there were too many.
 struct Supervision {
   absl::Duration first_delay = absl::Milliseconds(200);
   absl::Duration longest_delay = absl::Seconds(5);
@@ -34,17 +34,17 @@ struct Supervision {
 
 // A cluster's daemons from start to stop: the coordinator, then one server and worker after the
 // other, so that they register in this order (node 0 of a job is on the first worker). Once all are
-// ready, one that ends may be begun again, with the same options.
+// ready, a daemon that exits may be restarted, with the same options.
 //
-// Threads: the event loop's. Callbacks may not destroy it.
+// Threads: the event loop's. Callbacks must not destroy it.
 class ClusterLife {
  public:
   struct Options {
-    std::vector<PlannedDaemon> plan;  // the coordinator first
-    // Host under which the others reach the coordinator; empty: the one that it listens on.
+    std::vector<PlannedDaemon> plan;  // coordinator first
+    // Host name at which the others reach the coordinator; empty: the one that it listens on.
     std::string coordinator_host;
     absl::Duration ready_deadline = absl::Seconds(60);
-    // Per role; then SIGKILL, and after the same time again it is given up.
+    // Per role; then SIGKILL, and after the same time again it is abandoned.
     absl::Duration stop_deadline = absl::Seconds(10);
     // nullopt: no daemon is restarted. A daemon on an unreachable host never is.
     std::optional<Supervision> supervision;
@@ -54,9 +54,9 @@ class ClusterLife {
     std::function<void(const PlannedDaemon&, const std::string& ready_line)> on_progress;
     // All daemons are ready; or which one is not, and why.
     std::function<void(const absl::Status&)> on_ready;
-    // A daemon has ended that nobody stopped, and why. It is not begun again.
+    // A daemon has exited unexpectedly, and why. It is not restarted.
     std::function<void(const PlannedDaemon&, const std::string& why)> on_lost;
-    // The same, but it is begun again after `delay`. May be null without supervision.
+    // The same, but it is restarted after `delay`. May be null without supervision.
     std::function<void(const PlannedDaemon&, const std::string& why, absl::Duration delay)>
         on_restart = nullptr;
   };
@@ -64,7 +64,7 @@ class ClusterLife {
   ClusterLife(EventLoop* loop, DaemonStarter* starter, Options options, Callbacks callbacks);
 
   void Start();
-  // Hands a signal to the workers that are ready, whose ranks get it.
+  // Sends a signal to the ready workers, which pass it to their ranks.
   void SignalWorkers(int signal);
   // Ends workers, then servers, then the coordinator; calls `done` when none is left.
   void Stop(std::function<void()> done);
@@ -78,14 +78,14 @@ class ClusterLife {
     std::unique_ptr<RunningDaemon> running;
     bool ready = false;
     bool gone = false;
-    std::vector<absl::Time> ends = {};  // by itself, lately
+    std::vector<absl::Time> ends = {};  // unexpected ones, recently
   };
 
   void StartNext();
   absl::Status StartDaemon(Daemon* daemon);
-  // Has the daemon begun again later; false: it has ended too often.
+  // Schedules a restart of the daemon; returns false if it has exited too often.
   bool Restart(Daemon* daemon, const std::string& why);
-  // Returns the message for a daemon that has ended too often.
+  // Returns the message for a daemon that has exited too often.
   std::string TooOften(const std::string& why) const;
   void OnReadyLine(Daemon* daemon, const std::string& line);
   void OnEnd(Daemon* daemon, const std::string& why);
@@ -103,7 +103,7 @@ class ClusterLife {
   std::string listens_at_;  // the coordinator, once ready
   bool said_ready_ = false;
   bool stopping_ = false;
-  int stage_ = 0;  // the DaemonRole that is being stopped
+  int stage_ = 0;  // the DaemonRole being stopped
   bool signalled_ = false;
   std::function<void()> stopped_;
 };

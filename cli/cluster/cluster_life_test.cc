@@ -273,7 +273,7 @@ TEST_F(ClusterLifeTest, OneThatIsNotReadyInTimeIsNamed) {
   EXPECT_EQ(ready_, absl::DeadlineExceededError("c is not ready after 10ms"));
 }
 
-// A daemon that has started is told to end, and `leave` happens while it leaves the cluster.
+// A started daemon is told to end, and `leave` happens while it leaves the cluster.
 class DaemonTest : public ::testing::Test {
  protected:
   int Run(const std::function<void()>& leave) {

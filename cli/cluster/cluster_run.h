@@ -20,9 +20,9 @@
 
 namespace strata::cli {
 
-// A command that has a cluster of its own: starts it, runs a job on it and follows it, or does
-// other work there, or without either waits for Ctrl-C or SIGTERM, and stops it. A second signal
-// stops at once.
+// A command with a cluster of its own: starts it, runs a job on it and follows it, or does other
+// work there, or otherwise waits for Ctrl-C or SIGTERM, and stops it. A second signal stops at
+// once.
 //
 // Threads: Run is the event loop's thread; create it before anything that starts threads.
 class ClusterRun {
@@ -33,32 +33,32 @@ class ClusterRun {
     proto::ResumeFrom resume;  // the checkpoints to continue from; empty: none
     std::string trace;         // file for the job's trace; empty: none
     RankOutputOptions output;
-    // Work in place of a job. `run` is called on a thread of its own and returns the exit status;
+    // Work instead of a job. `run` is called on a thread of its own and returns the exit status;
     // `stop` makes it return soon, and may come before it.
     struct Work {
       std::function<int(const std::string& coordinator)> run;
       std::function<void()> stop;
     };
     std::optional<Work> work;
-    // Called once all is ready, before the line that says so; may be null.
+    // Called once everything is ready, before the ready line; may be null.
     std::function<void(const std::string& coordinator, const std::optional<keys::KeyFile>& keys)>
         on_ready;
-    // Returns the line that reports readiness, without the line break; null: there is none.
+    // Returns the ready line, without the line break; null: none.
     std::function<std::string(const std::string& coordinator)> ready_line;
     // Follows the job to its end, on a thread of its own, and returns the exit status (nullopt: by
     // StopFollowing). Null: FollowJob, which shows its progress.
     std::function<std::optional<int>(control::CoordinatorClient* client, JobId job)> follow;
-    // Called before the daemons start and after they have stopped; may be null. Not OK: what is
-    // wrong has been said, the exit status is kExitFailed.
+    // Called before the daemons start and after they have stopped; may be null. Not OK: the error
+    // was printed, the exit status is kExitFailed.
     std::function<void(std::function<void(absl::Status)>)> before;
     std::function<void(std::function<void()>)> after;
-    // Checks that the job can run on the cluster as it is ready now; may be null.
+    // Checks that the job can run on the ready cluster; may be null.
     std::function<absl::Status()> check_job;
     std::function<void(const PlannedDaemon&, const std::string& ready_line)> on_progress;
-    // If false, only the coordinator's end ends the run. A job that needs another daemon that has
-    // ended then fails with the coordinator's reason.
+    // If false, only the coordinator's exit ends the run. A job that needs another daemon that has
+    // exited then fails with the coordinator's reason.
     bool ends_with_any_daemon = true;
-    // Takes the error that ends it, in place of standard error; may be null.
+    // Gets the fatal error instead of standard error; may be null.
     std::function<void(const std::string& error)> on_error;
     // This user's, for a coordinator at a HOST:PORT.
     std::optional<keys::KeyFile> keys;
@@ -66,7 +66,7 @@ class ClusterRun {
 
   ClusterRun(EventLoop* loop, DaemonStarter* starter, Options options);
 
-  // Returns the exit status: with a job the job's, with work the work's.
+  // Returns the exit status: the job's or the work's.
   int Run();
 
  private:
@@ -76,14 +76,14 @@ class ClusterRun {
   void OnFollowed(const absl::Status& submitted);
   void OnLost(const PlannedDaemon& daemon, const std::string& why);
   void OnRestart(const PlannedDaemon& daemon, const std::string& why, absl::Duration delay);
-  // Says the error that ends it. Returns the exit status.
+  // Reports the fatal error. Returns the exit status.
   int Fail(const std::string& error) const;
   void OnSignal();
   void PassSignalsOn();
   // Says at the very end, when nothing writes checkpoints any more, what an interrupted run stands
   // for: how to continue, or what the job does if it has ended all the same.
   void EndInterrupted();
-  // The cluster ends with the command: what the job has still to write is waited for.
+  // The cluster ends with the command: waits for what the job has still to write.
   void AwaitCheckpoint(JobId job);
   // Lets other commands of this user use the cluster.
   void LendKeys();
@@ -106,7 +106,7 @@ class ClusterRun {
   int exit_status_ = 0;
 };
 
-// Checks that a cluster with so many servers can run the job at all. Errors: InvalidArgument.
+// Checks that a cluster with this many servers can run the job at all. Errors: InvalidArgument.
 absl::Status CheckServers(const proto::Job& job, int servers);
 
 }  // namespace strata::cli

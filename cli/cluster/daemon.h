@@ -10,15 +10,16 @@
 
 namespace strata::cli {
 
-// A daemon's life in the foreground: start, say so on stdout, wait for SIGTERM, Ctrl-C or `request`
-// to be raised, leave the cluster where there is time for that, stop. A second signal ends the
-// leaving. Returns the exit status. A signal while it starts ends the process at once:
-// nothing has begun that would need an end.
+// A daemon's life in the foreground: start, print the ready line on stdout, wait for SIGTERM,
+// Ctrl-C or `request` to be raised, leave the cluster if there is time for that, stop. A second
+// signal ends the leaving. Returns the exit status. A signal during the start ends the process at
+// once: nothing needs cleanup yet.
 struct DaemonSteps {
   std::function<absl::Status()> start;
   std::function<std::string()> ready_line;  // after start
-  // After a signal: says that the daemon is about to end, and whether all that it had is elsewhere.
-  absl::Duration notice;  // how long that may take; 0: it is not asked for
+  // After a signal: announces that the daemon will stop, and checks whether everything that it held
+  // has moved.
+  absl::Duration notice;  // limit for that; 0: skipped
   std::function<void()> leave;
   std::function<bool()> has_left;
   std::function<void()> stop;

@@ -15,14 +15,14 @@ struct DaemonSpec {
   std::string title;  // unique in the cluster: "server s1"
   std::string host;   // of the hosts file; empty: this one
   std::vector<std::string> args;
-  std::string keys = {};  // what it gets as --keys-fd, a secret; empty: nothing
+  std::string keys = {};  // passed as --keys-fd, a secret; empty: none
 };
 
-// A daemon that was started. The destructor ends it (SIGKILL).
+// A started daemon. The destructor kills it (SIGKILL).
 class RunningDaemon {
  public:
   virtual ~RunningDaemon() = default;
-  // Once it has ended: nothing.
+  // Does nothing once it has exited.
   virtual void Signal(int signal) = 0;
 };
 
@@ -33,14 +33,15 @@ class RunningDaemon {
 class DaemonStarter {
  public:
   struct Events {
-    // Its ready line, without the line break; once.
+    // Called once with its ready line, without the line break.
     std::function<void(const std::string& line)> on_ready;
-    // It has ended: its own last words, or its exit status in words; once, the last event.
+    // Called once, as the last event, when it has exited: its own last message, or its exit status
+    // as text.
     std::function<void(const std::string& why)> on_end;
   };
 
   virtual ~DaemonStarter() = default;
-  // Errors: what the operating system says, with the file's name.
+  // Errors: the operating system's, with the file's name.
   virtual absl::StatusOr<std::unique_ptr<RunningDaemon>> Start(const DaemonSpec& spec,
                                                                Events events) = 0;
   // Returns false once the connection to the host is lost: no daemon can be started there.

@@ -23,21 +23,23 @@ namespace strata::cli {
 struct RankOutputOptions {
   enum class Ranks { kNone, kFirst, kAll };
   Ranks ranks = Ranks::kNone;
-  std::string file;      // in place of the screen; empty: on the screen
+  std::string file;      // instead of the screen; empty: on the screen
   std::string runs_dir;  // that of the cluster's workers, on this host
 };
 
-// Parses what --log takes: "" (rank 0's, on the screen), "all", "none", or a file for all ranks'.
+// Parses the value of --log: "" (rank 0's, on the screen), "all", "none", or a file for all ranks'.
 RankOutputOptions ParseRankOutput(const std::string& log);
 
-// Reads the logs of ranks as they grow and shows them. What several ranks say bears their numbers.
+// Reads the logs of ranks as they grow and shows them. With several ranks, lines have their
+// numbers.
 //
 // Threads: the owner's; `show` is called on one of its own, and on the owner's in End.
 class RankOutput {
  public:
-  // Errors: names the file that cannot be written.
+  // Errors name the file that cannot be written.
   absl::Status Open(const RankOutputOptions& options);
-  // Begins with the logs of a job of so many ranks. At most once; nothing where none are wanted.
+  // Starts to read the logs of a job of `ranks` ranks. At most once; does nothing if none are
+  // wanted.
   void Begin(const std::string& run_dir, uint32_t ranks,
              std::function<void(const std::string& lines)> show);
   // Shows the rest.
@@ -45,7 +47,7 @@ class RankOutput {
   ~RankOutput() { End(); }
 
  private:
-  // Shows what has come; with `all` also lines that have not ended.
+  // Shows new lines; with `all` also unfinished ones.
   void Show(bool all);
 
   RankOutputOptions options_;
@@ -56,20 +58,19 @@ class RankOutput {
   std::thread thread_;
 };
 
-// Shows a job's progress until it has ended, then how it ended, where its outputs are and, for a
-// job that did not finish, one error line. With `json` each event is a line of JSON instead. Then
-// writes the job's trace to `trace`, unless that is empty; where StopFollowing comes before, it
-// says so and names `trace_command`, which writes it later, unless that is empty. Returns the exit
-// status that the job stands for; nullopt: StopFollowing came before the job had ended, nothing was
-// said. Shows what ranks print, besides, as `output` says. `newest`, unless null, is the job's
-// newest status then.
+// Shows a job's progress until it has ended, then its outcome, where its outputs are and, for a job
+// that did not finish, one error line. With `json` each event is a line of JSON instead. Then
+// writes the job's trace to `trace`, unless that is empty; if StopFollowing comes first, prints
+// that and `trace_command`, which writes it later, unless that is empty. Returns the job's exit
+// status; nullopt: StopFollowing came before the job had ended, and nothing was printed. Also shows
+// ranks' output, as `output` says. `newest`, unless null, is set to the job's newest status.
 std::optional<int> FollowJob(control::CoordinatorClient* client, JobId job, bool json,
                              const std::string& trace = "", const std::string& trace_command = "",
                              const RankOutputOptions& output = {},
                              proto::JobStatus* newest = nullptr);
 
-// Returns the lines that say where the outputs of a job are that was stopped with its cluster, and
-// how to continue it.
+// Returns lines that say where the outputs of a job are that was stopped with its cluster, and how
+// to continue it.
 std::string StoppedText(const proto::JobStatus& status);
 
 // Makes the newest checkpoint of a job's last status that of the folder it writes them to, if this
@@ -77,7 +78,7 @@ std::string StoppedText(const proto::JobStatus& status);
 // what is written until it ends itself.
 void UpdateNewestCheckpoint(proto::JobStatus* status);
 
-// Follows the job as FollowJob does until a signal comes. Then it says how to continue and returns
+// Follows the job like FollowJob until a signal comes. Then it prints how to continue and returns
 // the signal's exit status.
 int FollowJobUntilSignal(control::CoordinatorClient* client, JobId job,
                          const CoordinatorOptions& options, Interrupt* interrupt,

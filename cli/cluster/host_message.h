@@ -12,7 +12,7 @@ namespace strata::cli {
 struct HostMessage {
   enum class Kind {
     // Messages to the host.
-    kAlive,   // the launcher is there
+    kAlive,   // the launcher is alive
     kStart,   // a daemon: title, args, keys
     kSignal,  // to a daemon: title, signal
     // Messages from the host.
@@ -28,9 +28,9 @@ struct HostMessage {
   int signal = 0;
 };
 
-// The line, without its break.
+// Returns the line, without its break.
 std::string EncodeHostMessage(const HostMessage& message);
-// nullopt: no such message.
+// nullopt: malformed.
 std::optional<HostMessage> DecodeHostMessage(const std::string& line);
 
 }  // namespace strata::cli

@@ -21,27 +21,27 @@
 
 namespace strata::cli {
 
-// A `strata host` on another host, behind ssh. When this object goes, so does the connection, and
+// A `strata host` on another host, behind ssh. Destroying this object closes the connection, and
 // `strata host` ends its daemons.
 //
-// Threads: the event loop's. Callbacks may not destroy it.
+// Threads: the event loop's. Callbacks must not destroy it.
 class HostConnection {
  public:
   struct Options {
-    std::string destination;  // as ssh takes it
-    // The command that runs another one on a host: a shell's words, to which destination and
-    // command are added.
+    std::string destination;  // in ssh's syntax
+    // The command that runs another one on a host: shell words to which destination and command are
+    // appended.
     std::string ssh;
-    std::string binary;                  // there
-    std::string version;                 // that it must print for --version
+    std::string binary;                  // on that host
+    std::string version;                 // the expected output of --version
     std::vector<std::string> host_args;  // of `strata host`
   };
   struct Events {
-    // The host can start daemons; or in one line why not. Once.
+    // The host can start daemons; or the reason in one line. Once.
     std::function<void(const absl::Status&)> on_answer;
-    // A message of the host, after a good answer.
+    // A message of the host, after a positive answer.
     std::function<void(const HostMessage&)> on_message;
-    // The connection has ended, after an answer, and why. Once, the last event.
+    // The connection has ended after an answer, and why. Once, the last event.
     std::function<void(const std::string& why)> on_end;
   };
 
@@ -49,13 +49,13 @@ class HostConnection {
   ~HostConnection();
 
   void Start();
-  // Lost if the connection has ended.
+  // Dropped if the connection has ended.
   void Send(const HostMessage& message);
-  // Nothing more is sent: the host ends its daemons and then the connection.
+  // Sends nothing more: the host ends its daemons and then the connection.
   void CloseInput();
   // Ends the ssh command at once.
   void Kill();
-  // Gives up the wait for an answer.
+  // Stops waiting for an answer.
   void Refuse(const std::string& why);
 
   bool ended() const { return process_ == nullptr; }
@@ -79,10 +79,10 @@ class HostConnection {
   bool answered_ = false;
 };
 
-// Daemons on other hosts: one connection per host, which `strata host` at its other end outlives by
-// the time that it takes to end the daemons, whatever becomes of this process.
+// Daemons on other hosts: one connection per host. When it ends for any reason, `strata host` at
+// its other end only takes the time to end its daemons.
 //
-// Threads: the event loop's. Callbacks may not destroy it.
+// Threads: the event loop's. Callbacks must not destroy it.
 class HostSet : public DaemonStarter {
  public:
   struct Options {
@@ -102,13 +102,13 @@ class HostSet : public DaemonStarter {
   HostSet(EventLoop* loop, Options options);
   ~HostSet() override;
 
-  // Connects to all hosts at once. `done` gets one line for each that cannot be used.
+  // Connects to all hosts at once. `done` gets one line per unusable host.
   void Connect(std::function<void(std::vector<std::string> failures)> done);
   // Errors: Unavailable, the host's connection is lost.
   absl::StatusOr<std::unique_ptr<RunningDaemon>> Start(const DaemonSpec& spec,
                                                        Events events) override;
   bool Reaches(const std::string& host) const override;
-  // Ends the connections and what still runs at their ends.
+  // Closes the connections and ends what still runs at their ends.
   void Close(std::function<void()> done);
 
  private:

@@ -17,13 +17,13 @@ namespace strata::cli {
 // with the roles coordinator, server, worker and stand-in. Empty lines and what follows a # are
 // skipped.
 struct Host {
-  std::string destination;     // as ssh takes it: [USER@]HOST
+  std::string destination;     // in ssh's syntax: [USER@]HOST
   std::string name;            // HOST; unique in the file
-  std::string address;         // under which the other hosts reach it; default: HOST
-  uint32_t slots = 0;          // 0: not said
-  double link_gbit_per_s = 0;  // 0: not said
-  std::string gpus;            // as a worker's --gpus; empty: not said
-  uint32_t ranks_per_gpu = 0;  // 0: not said
+  std::string address;         // where the other hosts reach it; default: HOST
+  uint32_t slots = 0;          // 0: not given
+  double link_gbit_per_s = 0;  // 0: not given
+  std::string gpus;            // like a worker's --gpus; empty: not given
+  uint32_t ranks_per_gpu = 0;  // 0: not given
   bool has_role = false;       // false: a worker, and a server if no host has that role
   bool coordinator = false;
   bool server = false;
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<Host>> ParseHosts(const std::string& text, const std:
 struct LabHost {
   std::string name;
   std::string address;
-  std::vector<std::string> enter;  // what is put before a command to run it there
+  std::vector<std::string> enter;  // the command prefix that runs a command there
 };
 
 // Reads a file with a line "NAME ADDRESS COMMAND..." per host. Errors: NotFound, InvalidArgument

@@ -393,7 +393,7 @@ class Reports {
   MpiCheckpoints checkpoints_;  // of rank 0
 };
 
-// Refusals that all ranks come to are told by one of them.
+// A refusal that all ranks arrive at is reported by one of them.
 absl::Status OfOne(const mpi::Collective& collective, const std::string& reason) {
   return collective.rank() == 0 ? absl::InvalidArgumentError(reason) : absl::CancelledError(reason);
 }

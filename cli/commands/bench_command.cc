@@ -136,7 +136,7 @@ void AddExchangeOptions(CLI::App* command, BenchOptions* options) {
   AddJsonOption(command, &options->json);
 }
 
-// Exchange and latency differ in what is measured when nothing is said.
+// Exchange and latency have different default measurements.
 void AddMeasurement(CLI::App* bench, Invocation* invocation, const char* name, const char* help,
                     const ExchangeBenchOptions& defaults) {
   auto options = std::make_shared<BenchOptions>();

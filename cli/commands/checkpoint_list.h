@@ -15,16 +15,16 @@ namespace strata::cli {
 enum class CheckpointState {
   kComplete,    // a manifest, and all objects that it names
   kIncomplete,  // no manifest: it is being written, or its writers have died
-  kBroken,      // a manifest that cannot be used, or an object that is missing
+  kBroken,      // a manifest that is unusable, or a missing object
 };
 
 // A checkpoint of a store, as far as names and manifests tell.
 struct CheckpointEntry {
   uint64_t clock = 0;
   CheckpointState state = CheckpointState::kIncomplete;
-  std::string why;                   // it is not complete; one line
-  std::optional<Manifest> manifest;  // where it can be read
-  uint64_t objects = 0;              // that are there, without the manifest
+  std::string why;                   // if it is not complete; one line
+  std::optional<Manifest> manifest;  // if it can be read
+  uint64_t objects = 0;              // existing ones, without the manifest
 };
 
 // Returns the sum of the sizes of its objects.
@@ -32,15 +32,15 @@ uint64_t BytesOf(const Manifest& manifest);
 // "complete", "incomplete", "broken".
 std::string NameOf(CheckpointState state);
 
-// Returns all checkpoints of a store, newest last. Reads manifests alone. Errors: NotFound (no
+// Returns all checkpoints of a store, newest last. Reads only manifests. Errors: NotFound (no
 // checkpoint); the store's.
 absl::StatusOr<std::vector<CheckpointEntry>> ListCheckpoints(Store& store);
 
-// Returns the one of a clock. Errors: NotFound, naming those that there are.
+// Returns the checkpoint at a clock. Errors: NotFound, naming the existing ones.
 absl::StatusOr<CheckpointEntry> FindCheckpoint(const std::vector<CheckpointEntry>& entries,
                                                uint64_t clock, const std::string& where);
 
-// A table of checkpoints; and JSON, where what a manifest that cannot be read would say is null.
+// A table of checkpoints; and JSON, in which the content of an unusable manifest is null.
 std::string CheckpointsText(const std::vector<CheckpointEntry>& entries);
 std::string CheckpointsJson(const std::vector<CheckpointEntry>& entries);
 

@@ -25,9 +25,9 @@ class RangeCover {
   explicit RangeCover(uint64_t elements) : elements_(elements) {}
 
   // Adds the range of `count` elements that begins at `begin`, and comes from `object`. Errors:
-  // DataLoss naming the object: no elements, elements beyond the arena, or some that were there.
+  // DataLoss naming the object: no elements, elements beyond the arena, or duplicates.
   absl::Status Add(uint64_t begin, uint64_t count, const std::string& object);
-  // Errors: DataLoss naming `what` and the first elements that are in no range.
+  // Errors: DataLoss naming `what` and the first missing elements.
   absl::Status ExpectAll(const std::string& what) const;
 
  private:
@@ -47,7 +47,7 @@ absl::StatusOr<proto::JobRecord> RecordOf(const Manifest& manifest, const std::s
 // Receives a checkpoint's contents while it is read; each function may be null. Images are valid
 // only during the call.
 struct ObjectTaker {
-  // Before an object is read, and how many bytes of others have been.
+  // Called before an object is read, with the number of bytes read so far.
   std::function<void(const ObjectFacts& object, uint64_t bytes_before)> on_object;
   std::function<void(const ChunkImage& image)> on_chunk;
   std::function<void(const NodeImage& image)> on_node;
@@ -55,9 +55,9 @@ struct ObjectTaker {
 };
 
 // Reads all objects of a checkpoint, one at a time, and checks that each has the size and checksum
-// that the manifest says and is a file of images; that the images are of the checkpoint's clock,
-// and have the vectors that the record's job needs; and that those of chunks cover the arena, each
-// element once. Errors: DataLoss naming the object and what is wrong; the store's.
+// in the manifest and is a file of images; that the images are of the checkpoint's clock, and have
+// the vectors that the record's job needs; and that those of chunks cover the arena, each element
+// once. Errors: DataLoss naming the object and what is wrong; the store's.
 absl::Status ReadObjects(Store& store, const Manifest& manifest, const proto::JobRecord& record,
                          const ObjectTaker& taker);
 

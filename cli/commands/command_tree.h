@@ -11,16 +11,16 @@ class App;
 
 namespace strata::cli {
 
-// The value of an option or an argument, as far as a shell can offer it.
+// The type of an option's or argument's value, as far as a shell can complete it.
 enum class ValueKind { kNone, kOther, kChoice, kFile, kFolder };
 
 struct DescribedOption {
-  std::vector<std::string> names;  // "-n", "--ranks"; of an argument without dashes its one name
+  std::vector<std::string> names;  // "-n", "--ranks"; for an argument its one name without dashes
   ValueKind kind = ValueKind::kNone;
-  std::vector<std::string> choices;  // of kChoice; what else it may take is not among them
-  std::string value;                 // "N", "TEXT", "text|json"; empty: it takes none
-  std::string limits;                // "1 to 1024"; empty: none are known
-  std::string default_value;         // empty: it has none, or the meaning says it
+  std::vector<std::string> choices;  // for kChoice; possibly not all values
+  std::string value;                 // "N", "TEXT", "text|json"; empty: no value
+  std::string limits;                // "1 to 1024"; empty: unknown
+  std::string default_value;         // empty: none, or the meaning gives it
   std::string meaning;
   std::vector<std::string> needs, excludes;  // names, sorted
   bool is_required = false;
@@ -35,25 +35,24 @@ struct DescribedCommand {
   std::vector<DescribedCommand> commands;
 };
 
-// Describes a parser and all commands below it, in the order in which help has them, without what
-// help hides.
+// Describes a parser and all commands below it, in the order of its help, without hidden ones.
 DescribedCommand Describe(const CLI::App& app);
 
 // "strata checkpoint list".
 std::string FullName(const DescribedCommand& command);
 
-// Has --help of `app`, and of commands that are added to it later, show each option with its values
-// and default alone, in lines that fit a terminal. --help-all has ranges, relations and
-// kMoreOptions as the parser shows them.
+// Makes --help of `app`, and of commands added to it later, show each option with only its values
+// and default, in lines that fit a terminal. --help-all shows ranges, relations and kMoreOptions as
+// the parser does.
 void UseShortHelp(CLI::App* app);
 
-// Returns a script by which bash completes a program's commands, options and values: choices by
-// name, files and folders where a value is one. `root` is the program. The script calls no program.
+// Returns a script for completion of a program's commands, options and values in bash: choices by
+// name, files and folders for such values. `root` is the program. The script calls no program.
 std::string BashCompletion(const DescribedCommand& root);
 
-// Returns the pages of a program and of each command below it, in the language of man(7), by the
-// names of their files: strata.1, strata-checkpoint-list.1. `version` ("strata 1.0") stands in
-// each; the same arguments give the same bytes.
+// Returns the man pages of a program and of each command below it, by file name: strata.1,
+// strata-checkpoint-list.1. `version` ("strata 1.0") is in each; the same arguments give the same
+// bytes.
 std::map<std::string, std::string> ManPages(const DescribedCommand& root,
                                             const std::string& version);
 

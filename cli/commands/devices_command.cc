@@ -67,7 +67,7 @@ std::string Json(const std::string& software, const std::vector<Listed>& devices
 
 int RunDevices(const DevicesOptions& options) {
   const auto loaded = LoadDevicePlugin(options.plugin);
-  // Having none is an answer, unless somebody asked for a certain one.
+  // No device is a valid answer, unless a certain one was requested.
   if (!loaded.ok() && !options.plugin.empty()) return PrintError(loaded.status());
   const std::string why_none(loaded.ok() ? "" : loaded.status().message());
   const std::string software = loaded.ok() ? (*loaded)->software() : "";

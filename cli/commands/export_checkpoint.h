@@ -16,11 +16,11 @@ namespace strata::cli {
 struct ExportOptions {
   std::string out;               // the file
   std::optional<uint64_t> step;  // absent: the newest whole one
-  bool optimizer = false;        // its state, too
-  // Before an object is read, and how many bytes of the checkpoint have been; may be null.
+  bool optimizer = false;        // also its state
+  // Called before an object is read, with the number of bytes read so far; may be null.
   std::function<void(const Manifest& manifest, const ObjectFacts& object, uint64_t bytes_before)>
       on_object;
-  // A newer checkpoint that is not taken, and why, one line; may be null.
+  // Called for a newer checkpoint that is skipped, with the reason in one line; may be null.
   std::function<void(const std::string& text)> on_passed_over;
 };
 
@@ -31,10 +31,10 @@ struct Exported {
   std::vector<std::string> notes;
 };
 
-// Writes the tensors of a checkpoint (named_tensors.h) as a safetensors file, over one that is
-// there. Errors: NotFound (no checkpoint, none of that step), InvalidArgument (`out`; one that is
-// not complete or of another format; none is whole; its job's weights are in none), DataLoss (the
-// one of that step is damaged), the store's; nothing is written then.
+// Writes the tensors of a checkpoint (named_tensors.h) as a safetensors file, replacing an existing
+// one. Errors, after which nothing is written: NotFound (no checkpoint, none of that step),
+// InvalidArgument (`out`; one that is incomplete or of another format; none is whole; none has the
+// job's weights), DataLoss (the one of that step is damaged), the store's.
 absl::StatusOr<Exported> ExportCheckpoint(Store& store, const ExportOptions& options);
 
 }  // namespace strata::cli

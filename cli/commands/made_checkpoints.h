@@ -32,7 +32,7 @@ proto::JobRecord MadeRecord(const std::string& fields);
 float MadeGradient(uint64_t step, uint64_t element);
 float MadeWeight(uint64_t element);
 
-// The images of all chunks after so many steps, made by the updates of the record's job, at a rate
+// The images of all chunks after `steps` steps, made by the updates of the record's job, at a rate
 // of 0.1. REQUIRES: no optimizer that needs norms.
 std::vector<ChunkImage> MadeImages(const proto::JobRecord& record, uint64_t steps);
 
@@ -42,7 +42,7 @@ absl::StatusOr<Manifest> PutCheckpoint(Store& store, const proto::JobRecord& rec
                                        const std::vector<ChunkImage>& images,
                                        const std::vector<NodeImage>& nodes = {});
 
-// A store in a folder of the test's own, for checkpoints of the small job.
+// A store in a folder for the test, for checkpoints of the small job.
 class MadeStore : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -52,7 +52,7 @@ class MadeStore : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Store& store() { return *store_; }
-  // Makes the checkpoint of a step, of a job with adam.
+  // Makes the checkpoint of a step, for a job with adam.
   Manifest Make(uint64_t step) {
     const proto::JobRecord record = MadeRecord("optimizer { adam {} }");
     return *PutCheckpoint(*store_, record, step, MadeImages(record, step));
@@ -64,7 +64,7 @@ class MadeStore : public ::testing::Test {
   void Remove(uint64_t step, const std::string& part) {
     ASSERT_TRUE(store_->Delete(Checkpoints::ObjectName(step, part)).ok());
   }
-  // As errors name it.
+  // The path as in errors.
   std::string PathOf(uint64_t step, const std::string& part) {
     return store_->where() + "/" + Checkpoints::ObjectName(step, part);
   }

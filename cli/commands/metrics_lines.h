@@ -10,19 +10,17 @@
 
 namespace strata::cli {
 
-// The record that a line of metrics.jsonl says: worker::MetricsLine's inverse. A null is NaN;
-// fields of other names are left out, as later versions may have more. Errors: InvalidArgument,
-// what is wrong with it.
+// Parses a line of metrics.jsonl: the inverse of worker::MetricsLine. A null is NaN; unknown fields
+// are ignored, as later versions may have more. Errors: InvalidArgument with what is wrong.
 absl::StatusOr<proto::MetricsRecord> ParseMetricsLine(absl::string_view line);
 
 // The contents of a metrics.jsonl. No records: the file is empty.
 struct MetricsLines {
   std::vector<proto::MetricsRecord> records;
-  bool is_cut = false;  // the last line was cut short, and is left out
+  bool is_cut = false;  // the last line was truncated, and is omitted
 };
 
-// The records of a metrics.jsonl. Errors: InvalidArgument, "PATH:LINE: why"; or that no line is
-// whole.
+// Parses a metrics.jsonl. Errors: InvalidArgument, "PATH:LINE: why", or that no line is complete.
 absl::StatusOr<MetricsLines> ParseMetrics(const std::string& text, const std::string& path);
 
 }  // namespace strata::cli

@@ -18,13 +18,13 @@ namespace strata::cli {
 // The name of one vector of an optimizer's state.
 struct StateName {
   std::string name;
-  bool negated = false;  // what is called so is the vector times -1
+  bool negated = false;  // the named vector is the state times -1
 };
 
-// The state of an optimizer by PyTorch's names.
+// An optimizer's state by PyTorch's names.
 struct OptimizerNames {
   std::string optimizer;           // as in proto/job.proto: "adamw"
-  std::vector<StateName> vectors;  // in the order in which images have them
+  std::vector<StateName> vectors;  // in the order of images
   bool has_step = false;           // PyTorch's optimizer counts its updates
 };
 
@@ -38,10 +38,9 @@ struct OptimizerNames {
 OptimizerNames NamesOf(const proto::Optimizer& optimizer);
 
 // The weights of a checkpoint, and the optimizer's state, as tensors with the names and shapes of
-// the job's layout: the weights that a job which ended there would have ended with. State is called
-// "optimizer/STATE/NAME", and "outer/STATE/NAME" where it is that of `outer`; tensors that are
-// averaged have none. Tensors by which Python's ranks only compare what they do not train are left
-// out.
+// the job's layout: the final weights of a job that had ended there. State is called
+// "optimizer/STATE/NAME", or "outer/STATE/NAME" if it is that of `outer`; averaged tensors have
+// none. Tensors by which Python's ranks only compare what they do not train are omitted.
 //
 // Where the program takes mean gradients, it has the weights. Those of strata.torch are in the
 // state of rank 0: the parameters, and the buffers of fp32, without the optimizer's state.
@@ -73,7 +72,7 @@ class NamedTensors {
       uint64_t begin = 0, end = 0, updates = 0;
     };
     std::vector<Range> ranges;
-    std::vector<float> missed;  // updates, by element; empty: none has missed any
+    std::vector<float> missed;  // number of missed updates by element; empty: none
     std::vector<float> steps;   // of tensors
   };
   enum class Source { kChunks, kNorms, kRank };
@@ -86,21 +85,20 @@ class NamedTensors {
   // Returns what the state of rank 0 has. Errors as Tensors'.
   absl::StatusOr<std::vector<TensorToSave>> TensorsOfRank();
   static void CopyState(uint64_t begin, const WeightImage& image, State* state);
-  // The count of updates of a tensor in `state`; the least where its ranges have had different
-  // ones.
+  // Returns a tensor's number of updates in `state`; the least if its ranges differ.
   uint64_t StepOf(const State& state, int segment) const;
   void AddState(State* state, std::vector<TensorToSave>* tensors);
   void Note(const State& state);
 
   const proto::JobRecord& record_;
   const Source source_;
-  uint32_t node_ = 0;  // whose image counts
+  uint32_t node_ = 0;  // whose image is used
   bool needs_node_ = false, has_node_ = false;
   std::vector<float> weights_;
   const bool with_optimizer_;
   // What the program keeps; an error: why that is nothing to be exported.
   absl::StatusOr<std::vector<SavedTensor>> kept_;
-  // The state of the weights that all nodes share, and of those that each node has of its own.
+  // The state of the weights that all nodes share, and of each node's own.
   std::unique_ptr<State> shared_, own_;
   std::vector<std::string> notes_;
 };

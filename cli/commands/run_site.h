@@ -22,7 +22,7 @@ namespace strata::cli {
 struct SiteOptions {
   LocalClusterOptions local;
   CoordinatorOptions coordinator;
-  bool has_coordinator = false;  // set this from the option's count when the command is called
+  bool has_coordinator = false;  // set from the option's count when the command runs
   std::string cluster;           // file, for virtual time; empty: none
 };
 
@@ -38,16 +38,17 @@ struct RunSite {
 // Errors: InvalidArgument or NotFound (the cluster's file), Unavailable (no coordinator).
 absl::StatusOr<RunSite> OpenSite(const SiteOptions& options);
 
-// Errors: InvalidArgument naming the first run that cannot be made there: "mode sync: ranks: ...",
+// Errors: InvalidArgument naming the first run that is impossible there: "mode sync: ranks: ...",
 // where `what` is "mode".
 absl::Status CheckFit(const std::vector<compare::RunPlan>& plans, const RunSite& site,
                       const std::string& what);
 
-// Returns how many runs can always run at once there, at most `at_most`, at least 1; in virtual
-// time 1. CheckFit has accepted them.
+// Returns how many runs can always run there at once, from 1 to `at_most`; in virtual time 1.
+// CheckFit has accepted them.
 size_t RunsAtOnce(const std::vector<compare::RunPlan>& plans, const RunSite& site, size_t at_most);
 
-// `run` returns the exit status; `stop`, from any thread and maybe before it, lets it return soon.
+// `run` returns the exit status; `stop`, from any thread and possibly before it, makes it return
+// soon.
 struct SiteWork {
   std::function<int(const std::vector<compare::Runner*>&)> run;
   std::function<void()> stop;
@@ -55,7 +56,7 @@ struct SiteWork {
   std::string jobs_dir;  // of a cluster of its own
 };
 
-// Ctrl-C and SIGTERM call `stop`. `interrupt` was made before anything that starts threads; null
+// Ctrl-C and SIGTERM call `stop`. `interrupt` was created before anything that starts threads; null
 // for a cluster of its own, which catches signals itself. Returns the exit status.
 int RunAt(const RunSite& site, const SiteOptions& options, const SiteWork& work,
           const std::string& log_level, Interrupt* interrupt);

@@ -43,7 +43,7 @@ std::function<absl::StatusOr<std::unique_ptr<transport::Endpoint>>()> EndpointMa
   zmq.connections_max = connections_max;
   zmq.strangers_max = kConnectionSlack;
   zmq.stranger_timeout = kStrangerTimeout;
-  // Each job's lies in memory of its own, which others never see.
+  // Each job's weights have their own memory, which other jobs never see.
   zmq.new_memory = []() -> std::shared_ptr<transport::RegionMemory> {
     auto memory = transport::RegionMemory::Create();
     if (memory.ok()) return *std::move(memory);

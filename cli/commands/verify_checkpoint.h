@@ -15,9 +15,9 @@ namespace strata::cli {
 
 enum class VerdictKind {
   kWhole,
-  kIncomplete,  // it had no manifest when it was listed
+  kIncomplete,  // it had no manifest when listed
   kBroken,
-  kRemoved,  // its manifest is gone by now: a job removes its older checkpoints
+  kRemoved,  // its manifest has since been deleted: a job removes its older checkpoints
 };
 
 // The result of reading one checkpoint.
@@ -26,8 +26,8 @@ struct Verdict {
   std::string text;  // one line
 };
 
-// Reads all objects of a checkpoint of the list, with the checks of a job that continues from it.
-// `on_object` is told before an object is read, and how many bytes of others have been. Errors:
+// Reads all objects of a listed checkpoint, with the checks of a job that resumes from it.
+// `on_object` is called before an object is read, with the number of bytes read so far. Errors:
 // Unavailable: the store.
 absl::StatusOr<Verdict> VerifyCheckpoint(
     Store& store, const CheckpointEntry& entry,
@@ -39,11 +39,11 @@ struct VerdictCounts {
 
   void Add(VerdictKind kind);
   size_t all() const { return whole + incomplete + broken + removed; }
-  // Returns whether a job can continue from these checkpoints, and none is broken. One without a
-  // manifest may be being written, and one that was removed is gone: neither matters beside a whole
+  // Returns whether a job can resume from these checkpoints, and none is broken. One without a
+  // manifest may still be written, and one that was removed is gone: neither matters beside a whole
   // one.
   bool AreGood() const { return whole > 0 && broken == 0; }
-  // Returns whether new checkpoints have appeared while all these were read.
+  // Returns whether new checkpoints have appeared while these were read.
   bool AreOutdated() const { return whole == 0 && broken == 0 && removed > 0; }
 };
 

@@ -21,7 +21,7 @@ struct WebOptions {
   WebService::Options web;
 };
 
-// Options that cannot be are told first, then where no cluster is.
+// Reports invalid options first, then a missing cluster.
 int RunWeb(WebOptions options, const Invocation& invocation) {
   if (absl::Status logging = StartLogging(invocation, "web"); !logging.ok()) {
     return PrintError(logging);

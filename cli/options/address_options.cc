@@ -33,7 +33,7 @@ absl::StatusOr<net::HostFacts> ThisHost() {
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
-// This host's address on the way to the coordinator.
+// The address that this host uses towards the coordinator.
 absl::StatusOr<net::Ipv4> LookUpSourceTo(const std::string& coordinator) {
   if (UnixPath(coordinator)) return net::Ipv4{0x7f000001};
   const std::string host = HostOf(coordinator);

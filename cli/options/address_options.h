@@ -13,12 +13,12 @@
 
 namespace strata::cli {
 
-// --interface, for whatever the daemon does with its address.
+// Adds --interface, with a help text on the daemon's use of its address.
 void AddInterfaceOption(CLI::App* command, std::string* interface, const std::string& text);
 
-// --link-rate; `gbit_per_s` stays 0 (that of the interface) where it is not given.
+// Adds --link-rate; `gbit_per_s` stays 0 (the interface's rate) if it is not given.
 void AddLinkRateOption(CLI::App* command, double* gbit_per_s);
-// This host, with the rate given or else that of the interface with the daemon's address.
+// Returns this host, with the given rate or else that of the interface with the daemon's address.
 net::HostLink LinkOfDaemon(const net::AddressChoice& address, double gbit_per_s);
 
 // "7100" or "7100-7119".
@@ -28,11 +28,11 @@ struct PortRange {
 };
 absl::StatusOr<PortRange> ParsePortRange(const std::string& text);
 
-// Looks the coordinator and this host's interfaces up and chooses; the text is for the log. Tries
-// again until `deadline` while the coordinator's name is unknown or has no route: a host that boots
-// may get its network later. Errors: Unavailable (coordinator), those of net::ChooseAddress;
+// Looks up the coordinator and this host's interfaces and chooses; the text is for the log. Retries
+// until `deadline` while the coordinator's name is unknown or has no route: a booting host may get
+// its network later. Errors: Unavailable (coordinator), those of net::ChooseAddress;
 // FailedPrecondition: others could reach the address of a daemon of a cluster without keys, and
-// nobody said that they may.
+// that was not permitted.
 absl::StatusOr<net::AddressChoice> ChooseDaemonAddress(const net::AddressWish& wish,
                                                        const std::string& coordinator,
                                                        const control::Credentials& credentials,
@@ -45,10 +45,11 @@ struct CoordinatorListen {
   std::string interface;
   uint32_t port = 0;  // 0: that of the address
 };
-// The HOST:PORT or unix:/PATH to listen on. Errors: InvalidArgument; of the socket's folder.
+// Returns the HOST:PORT or unix:/PATH to listen on. Errors: InvalidArgument; those of the socket's
+// folder.
 absl::StatusOr<std::string> ChooseListenAddress(const CoordinatorListen& wish);
-// "10.0.0.1:7070 (eth0), 192.168.7.2:7070 (eth1)": where other hosts reach a coordinator that
-// listens on `host`, all of this host's addresses for a wildcard. Empty: nowhere.
+// Returns "10.0.0.1:7070 (eth0), 192.168.7.2:7070 (eth1)": where other hosts reach a coordinator
+// that listens on `host`; for a wildcard all of this host's addresses. Empty: nowhere.
 std::string AddressesOfCoordinator(const std::string& host, const std::string& port);
 
 }  // namespace strata::cli

@@ -9,11 +9,11 @@
 
 namespace strata::cli {
 
-// Returns the records of a job's processes in the trace event format of Chrome, which Perfetto
-// reads. Each process of the job is one there, with a row for its thread (a rank's waits lie within
+// Returns the records of a job's processes in Chrome's trace event format, which Perfetto reads.
+// Each process of the job is a process there, with a row for its thread (a rank's waits are within
 // its passes), and below it rows for its devices, each named after the device and the kind of work;
-// chunks that wait beside each other, "ready" and "server wait", are asynchronous events. Times are
-// in microseconds since the first event. `job` tells its name and how large chunks are.
+// concurrent waits of chunks, "ready" and "server wait", are asynchronous events. Times are in
+// microseconds since the first event. `job` gives its name and the size of chunks.
 std::string ChromeTrace(const std::vector<proto::TraceBatch>& batches, const proto::JobStatus& job);
 
 struct TraceCounts {

@@ -16,29 +16,29 @@ std::string FindCoordinator();
 // A cluster of this user on this machine, whose coordinator answers at a socket.
 struct ClusterHere {
   std::string address;
-  std::string command;  // that it ends with, "strata run train.py"; empty: not known
-  bool stays = false;   // one at the socket that FindCoordinator looks for, which takes jobs
+  std::string command;  // of the command with which it ends, "strata run train.py"; empty: unknown
+  bool stays = false;   // it listens at the socket that FindCoordinator uses, and accepts jobs
 };
-// Returns them, those that stay first, and of each folder by name. Where $XDG_RUNTIME_DIR has any,
-// others' folders are not looked at, but for that of the unit for systemd.
+// Returns them, permanent ones first, otherwise by folder and name. If $XDG_RUNTIME_DIR has any,
+// other folders are ignored, except that of systemd's unit.
 std::vector<ClusterHere> ListClustersHere();
 
 // Returns $STRATA_COORDINATOR, or nothing if it is empty. Errors: InvalidArgument (not an address).
 absl::StatusOr<std::string> CoordinatorOfEnvironment();
-// Sets a daemon's coordinator where --coordinator does not: $STRATA_COORDINATOR, else the socket of
-// this user's cluster that stays. Errors: as above.
+// Sets a daemon's coordinator if --coordinator does not: $STRATA_COORDINATOR, otherwise the socket
+// of this user's permanent cluster. Errors: as above.
 absl::Status FindCoordinatorOfDaemon(std::string* address);
 // Another such address, for a cluster of this process's own.
 std::string OwnCoordinator();
-// Makes the folder that both lie in. Errors: those of MakeSocketFolder.
+// Creates the folder of both. Errors: those of MakeSocketFolder.
 absl::Status MakeCoordinatorFolder();
 
-// Empty, or what is wrong with it: "expected HOST:PORT, not ...".
+// Returns what is wrong: "expected HOST:PORT, not ..."; empty: nothing.
 std::string CheckHostAndPort(const std::string& text);
-// Likewise with "HOST:PORT,HOST:PORT", one or several, of which none is named twice.
+// The same for "HOST:PORT,HOST:PORT": one or several, without duplicates.
 std::string CheckHostsAndPorts(const std::string& text);
-// Empty, or what is wrong with the address of a coordinator, or with those of several of which one
-// leads: "expected HOST:PORT or unix:/PATH, not ...".
+// Returns what is wrong with the address of a coordinator, or with those of several of which one
+// leads: "expected HOST:PORT or unix:/PATH, not ..."; empty: nothing.
 std::string CheckCoordinatorAddress(const std::string& text);
 
 }  // namespace strata::cli

@@ -16,48 +16,46 @@ class App;
 
 namespace strata::cli {
 
-// "PATH" or "PATH,NAME=VALUE,..."; empty: the one that is installed.
+// "PATH" or "PATH,NAME=VALUE,..."; empty: the installed one.
 void AddDevicePluginOption(CLI::App* command, std::string* plugin);
 
-// The plugin for accelerators: the given one, else libstrata_cuda.so beside this program or where
-// Bazel built it. With an absolute path, so that it is the same in other directories.
+// Returns the plugin for accelerators: the given one, otherwise libstrata_cuda.so beside this
+// program or where Bazel built it. The path is absolute, so that it works in other directories.
 absl::StatusOr<std::string> FindDevicePlugin(const std::string& given);
-// Loads it. Errors: device::LoadPlugin's.
+// Loads it. Errors: those of device::LoadPlugin.
 absl::StatusOr<std::shared_ptr<device::Devices>> LoadDevicePlugin(const std::string& given);
 
 // The devices that a worker's ranks may use, as given on the command line.
 struct GpuOptions {
   std::string plugin;          // as in AddDevicePluginOption
-  std::string gpus;            // "0,1" or "none"; empty: all that the plugin lists
+  std::string gpus;            // "0,1" or "none"; empty: all devices of the plugin
   uint32_t ranks_per_gpu = 0;  // at once; 0: 1
 };
 
 // --device-plugin, --gpus and --ranks-per-gpu.
 void AddGpuOptions(CLI::App* command, GpuOptions* options);
 
-// The words that say the same to a worker.
+// Returns the same options for a worker's command line.
 std::vector<std::string> DescribeGpus(const GpuOptions& options);
 
-// "none", or ascending indices with commas between them. Errors: InvalidArgument.
+// Parses "none", or ascending comma-separated indices. Errors: InvalidArgument.
 absl::StatusOr<std::vector<uint32_t>> ParseGpuIndices(const std::string& text);
 
-// Returns those of `devices` that `gpus` names. Errors: InvalidArgument naming what is not among
-// them.
+// Returns those of `devices` named by `gpus`. Errors: InvalidArgument naming unknown ones.
 absl::StatusOr<std::vector<proto::Gpu>> ChooseGpus(const std::vector<device::DeviceInfo>& devices,
                                                    const std::string& gpus);
 
-// The indices that each of so many nodes of one machine has: they take them in turn; where there
-// are fewer GPUs than nodes, the GPUs are what is taken in turn, one by each node. Without any GPU
-// none has one.
+// Returns the indices for each of `nodes` nodes on one machine, dealt in turn; with fewer GPUs than
+// nodes, GPUs are shared in turn, one per node. Without GPUs none has one.
 std::vector<std::vector<uint32_t>> ShareGpus(const std::vector<proto::Gpu>& gpus, size_t nodes);
 
 struct FoundGpus {
-  std::string plugin;            // for ranks; in any directory the same
+  std::string plugin;            // for ranks; an absolute path
   std::vector<proto::Gpu> gpus;  // by ascending index
   std::string why_none;
 };
-// Loads the plugin to list its devices, and uses none. Finding none is an error only if a plugin or
-// GPUs were requested. Errors: ChooseGpus' and device::LoadPlugin's.
+// Loads the plugin to list its devices, without using any. Finding none is an error only if a
+// plugin or GPUs were requested. Errors: those of ChooseGpus and device::LoadPlugin.
 absl::StatusOr<FoundGpus> FindGpus(const GpuOptions& options);
 
 }  // namespace strata::cli

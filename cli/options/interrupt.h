@@ -18,12 +18,12 @@ class Interrupt {
   Interrupt();
   ~Interrupt();
 
-  // Sets that the first signal from now on calls `on_signal`, in another thread; without one (at
-  // first, and with null) it ends the process at once with Interrupt's exit status. On return no
-  // earlier callback runs any more.
+  // Makes the first signal from now on call `on_signal`, on another thread; without one (initially,
+  // and with null) it ends the process at once with Interrupt's exit status. On return no earlier
+  // callback runs any more.
   void Catch(std::function<void()> on_signal);
 
-  // 128 and the signal's number; 128 when there was none.
+  // 128 plus the signal's number; 128 if there was none.
   int exit_status();
 
  private:

@@ -10,28 +10,28 @@
 
 namespace strata::cli {
 
-// A job file and what the command line changes in it.
+// A job file and the command line's changes of it.
 struct JobOptions {
   std::string path;
   std::vector<std::string> settings;
-  std::string mode;  // as SettingsOfMode takes it; empty: the file's
+  std::string mode;  // in the syntax of SettingsOfMode; empty: the file's
   // File for the trace; empty: none is written.
   std::string trace;
-  std::vector<std::string> stragglers;  // as SettingOfStraggler takes them
+  std::vector<std::string> stragglers;  // in the syntax of SettingOfStraggler
 };
 
-// Steps that --trace records of a job that does not say how many.
+// Steps recorded by --trace if the job does not give a number.
 inline constexpr uint32_t kTraceSteps = 20;
 
-// The job that `text`, the file's, and the options make, with defaults filled in, checked. Errors:
-// InvalidArgument, naming the place in the file, or the option that spoils the job.
+// Returns the job of the file's `text` and the options, with defaults filled in, checked. Errors:
+// InvalidArgument, naming the place in the file, or the bad option.
 absl::StatusOr<proto::Job> JobFrom(const std::string& text, const JobOptions& options);
-// Returns the job as JobFrom does, with defaults left out.
+// Returns the job as JobFrom does, without defaults.
 absl::StatusOr<proto::Job> JobAsWrittenFrom(const std::string& text, const JobOptions& options);
 
-// The setting of the job (ApplySettings) that a straggler stands for: "node=1,slow=4x",
-// "node=2,delay=30ms", "node=2,delay=30ms+-10ms" (or with the sign ±), or both slow and delay.
-// Errors: InvalidArgument naming the part that is wrong.
+// Returns the job's setting (ApplySettings) for a straggler: "node=1,slow=4x", "node=2,delay=30ms",
+// "node=2,delay=30ms+-10ms" (or with the sign ±), or both slow and delay. Errors: InvalidArgument
+// naming the bad part.
 absl::StatusOr<std::string> SettingOfStraggler(const std::string& text);
 
 }  // namespace strata::cli

@@ -12,12 +12,12 @@
 
 namespace strata::cli {
 
-// How a command or daemon identifies itself to a coordinator at a HOST:PORT. A Unix socket needs
-// none of it.
+// How a command or daemon authenticates to a coordinator at a HOST:PORT. A Unix socket needs
+// nothing.
 struct KeyOptions {
-  std::string file;       // empty: KeyFileOf, where one is there
-  std::string join_file;  // of daemons
-  int fd = -1;            // what the file would have, from whoever started the daemon
+  std::string file;       // empty: KeyFileOf, if that exists
+  std::string join_file;  // for daemons
+  int fd = -1;            // the file's content from the process that started the daemon
   bool insecure = false;
 };
 
@@ -26,9 +26,8 @@ void AddKeyOptions(CLI::App* command, KeyOptions* options);
 // The same for daemons, and --join-file.
 void AddDaemonKeyOptions(CLI::App* command, KeyOptions* options);
 
-// Returns the default file of keys: $XDG_CONFIG_HOME/strata/ROLE-NAME.pem, or the same in
-// ~/.config, as hosts may share a home; for a user, user.pem there, or $STRATA_KEYS. Empty: there
-// is no home.
+// Returns the default key file: $XDG_CONFIG_HOME/strata/ROLE-NAME.pem, or the same in ~/.config
+// (hosts may share a home); for a user, user.pem there, or $STRATA_KEYS. Empty: there is no home.
 std::string KeyFileOf(keys::Role role, const std::string& name);
 
 // Returns a command's credentials. A certificate older than a day is renewed if possible; if it
@@ -49,7 +48,7 @@ absl::StatusOr<control::Credentials> CredentialsOfDaemon(const KeyOptions& optio
 // daemons are unique in a cluster.
 std::string NameOfDaemon(keys::Role role);
 
-// Reads the token in a file, "-": standard input, joins, and writes the key file. Errors: see
+// Reads the token in a file ("-": standard input), joins, and writes the key file. Errors: see
 // there.
 absl::StatusOr<keys::KeyFile> JoinWithFile(const std::string& join_file,
                                            const std::string& coordinator, absl::Duration deadline,

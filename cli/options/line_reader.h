@@ -14,7 +14,7 @@ namespace strata::cli {
 // Threads: one.
 class LineReader {
  public:
-  // A line of more bytes is cut into pieces: memory is bounded whatever the other side writes.
+  // Longer lines are split: memory is bounded whatever the peer writes.
   static constexpr size_t kLineBytesMax = 64 << 10;
 
   explicit LineReader(UniqueFd fd);
@@ -22,7 +22,7 @@ class LineReader {
   int fd() const { return fd_.get(); }
 
   // Returns lines received since the last call, without line breaks; nullopt after the last one,
-  // once the other side has closed. An unfinished last line counts as a line.
+  // once the peer has closed. An unfinished last line counts as a line.
   std::optional<std::vector<std::string>> Read();
 
  private:

@@ -24,13 +24,13 @@ class Validator;
 
 namespace strata::cli {
 
-// The coordinator that a client command talks to, and how long it tries.
+// The coordinator for a client command, and how long to try to reach it.
 struct CoordinatorOptions {
   std::string address;  // empty: see OnCluster
   double timeout_s = 10;
-  bool waits = false;  // --timeout was given: a cluster that is not there yet is waited for
+  bool waits = false;  // --timeout was given: wait for a cluster that is not there yet
   KeyOptions keys = {};
-  // In place of `keys`: of the cluster of a command's own.
+  // Instead of `keys`: for a command's own cluster.
   std::optional<control::Credentials> credentials = {};
   bool json = false;
 };
@@ -38,16 +38,16 @@ struct CoordinatorOptions {
 // Adds a daemon's --coordinator. An empty `address` stays empty: see FindCoordinatorOfDaemon.
 void AddCoordinatorAddress(CLI::App* command, std::string* address);
 void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options);
-// Adds how long a daemon continues after SIGTERM, while what it holds moves elsewhere.
+// Adds how long a daemon continues after SIGTERM, while its data moves elsewhere.
 void AddNoticeOption(CLI::App* command, absl::Duration* notice);
-// Adds how long a daemon's first contact, and a later break of the connection, may take.
+// Adds limits for a daemon's first contact, and for a later loss of the connection.
 void AddSessionOptions(CLI::App* command, absl::Duration* connect_deadline,
                        absl::Duration* reconnect_deadline);
-// `bytes` stays 0 (half of this machine's memory) where the option is not given.
+// `bytes` stays 0 (half of this machine's memory) if the option is not given.
 void AddMemoryLimitOption(CLI::App* command, uint64_t* bytes);
 void AddJsonOption(CLI::App* command, bool* json);
 void AddLogLevelOption(CLI::App* command, Invocation* invocation);
-// How a daemon writes its log lines; takes effect while the command line is parsed.
+// Adds the format of a daemon's log lines; takes effect during parsing.
 void AddLogFormatOption(CLI::App* command);
 // Without --mode.
 void AddJobChanges(CLI::App* command, JobOptions* options);
@@ -55,48 +55,47 @@ void AddJobOptions(CLI::App* command, JobOptions* options);
 // Adds --trace, for commands that follow their job to its end.
 CLI::Option* AddTraceOption(CLI::App* command, JobOptions* options);
 
-// Which of this user's clusters a command speaks to where nothing names one.
+// Which of this user's clusters a command uses by default.
 enum class ClusterChoice {
-  kAny,   // the only one, also one that ends with its command
-  kStays  // one that stays, for which --timeout is waited
+  kAny,   // the only one, even one that ends with its command
+  kStays  // a permanent one, for which --timeout waits
 };
-// Names the coordinator of a command where --coordinator does not: $STRATA_COORDINATOR, else a
-// cluster of this user on this machine, which is told on standard error. Then calls `run`. Returns
-// its exit status; where no cluster is there, or several are, says so.
+// Finds the coordinator of a command if --coordinator does not: $STRATA_COORDINATOR, otherwise this
+// user's cluster on this machine, which is printed on standard error. Then calls `run`. Returns its
+// exit status; prints an error if there is no cluster, or several.
 int OnCluster(CoordinatorOptions* options, ClusterChoice choice, const std::function<int()>& run);
-// For commands that have a cluster of their own unless one is named: whether one is, by the option
-// or, where no option of a cluster of its own is given, by $STRATA_COORDINATOR, which is told.
-// Throws the parser's error where that is no address.
+// For commands that have a cluster of their own unless one is named: returns whether one is, by the
+// option or, if no option of a cluster of its own is given, by $STRATA_COORDINATOR, which is
+// printed. Throws the parser's error if that is not an address.
 bool NamesCluster(const CLI::Option& coordinator, std::string* address);
 
 control::CoordinatorClient::Options ClientOptions(const CoordinatorOptions& options);
 std::unique_ptr<control::CoordinatorClient> ConnectTo(const CoordinatorOptions& options);
 
-// A job by its number, or else the newest one of that name. Errors: NotFound, Unavailable.
+// Finds a job by its number, or else the newest one of that name. Errors: NotFound, Unavailable.
 absl::StatusOr<JobId> FindJob(control::CoordinatorClient& client, const std::string& id_or_name);
 
-// The job with settings applied and defaults filled in, checked. Errors: NotFound (file),
-// InvalidArgument (place or option, field, value; a file for the trace that cannot be written).
+// Returns the job with settings applied and defaults filled in, checked. Errors: NotFound (file),
+// InvalidArgument (place or option, field, value; a trace file that cannot be written).
 absl::StatusOr<proto::Job> LoadJob(const JobOptions& options);
-// Returns the job as LoadJob does, with defaults left out.
+// Returns the job as LoadJob does, without defaults.
 absl::StatusOr<proto::Job> LoadJobAsWritten(const JobOptions& options);
 
-// The job of an option --job; nullopt where it is not given. Errors besides: InvalidArgument
-// (changes of a job that is not there).
+// Returns the job of an option --job; nullopt if it is not given. Further errors: InvalidArgument
+// (changes without a job).
 absl::StatusOr<std::optional<proto::Job>> LoadJobIfGiven(const JobOptions& options);
 
-// Makes "strata-runs/TIME" here, where a cluster of a command's own writes unless told otherwise;
-// TIME-2 and so on where another command has made that. Returns its absolute path. Errors: name the
-// folder.
+// Creates "strata-runs/TIME" here, the default output of a command's own cluster; TIME-2 and so on
+// if another command has created that. Returns its absolute path. Errors name the folder.
 absl::StatusOr<std::string> MakeRunsDirectory(absl::Time now);
-// Returns "strata-runs/TIME-RANDOM", for hosts that are not this one.
+// Returns "strata-runs/TIME-RANDOM", for other hosts.
 std::string NameRunsDirectory();
-// "PARENT/TIME", or "PARENT/TIME-2" and so on where that is there.
+// Returns "PARENT/TIME", or "PARENT/TIME-2" and so on if that exists.
 std::string NewDirectoryIn(const std::string& parent);
 
 // This host's name, or "localhost".
 std::string HostName();
-// HOSTNAME-PID, the name of a daemon that was given none.
+// HOSTNAME-PID, the default name of a daemon.
 std::string DefaultDaemonName();
 
 // Starts logging for this process. Errors: InvalidArgument.
@@ -109,7 +108,7 @@ CLI::Option* AddResumeOption(CLI::App* command, std::string* resume);
 // directory on, as seen by the coordinator's host. Empty: the job starts from scratch.
 proto::ResumeFrom ToResumeFrom(const std::string& text);
 
-// CLI::Range for numbers with a fraction, which NaN does not pass.
+// CLI::Range for fractional numbers; rejects NaN.
 CLI::Validator Within(double low, double high);
 
 }  // namespace strata::cli

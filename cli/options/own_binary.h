@@ -9,8 +9,7 @@
 
 namespace strata::cli {
 
-// Returns where this program lies, to start it again or to find what lies beside it. Errors:
-// Internal.
+// Returns this program's path, to start it again or to find files beside it. Errors: Internal.
 absl::StatusOr<std::filesystem::path> OwnBinary();
 
 // Returns a file that goes with this program: beside it, or, if missing there, in Bazel's `package`

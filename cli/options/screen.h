@@ -17,9 +17,10 @@ namespace strata::cli {
 // Returns whether colours are wanted: NO_COLOR is not set and the terminal is not a dumb one.
 bool UsesColours();
 
-// A whole terminal, drawn again and again; what was on it before is back at the end. One at a time.
+// A full-screen terminal that is redrawn repeatedly; its previous content is restored at the end.
+// One at a time.
 //
-// Threads: one, but for Wake.
+// Threads: one, except for Wake.
 class Screen {
  public:
   struct Size {
@@ -29,17 +30,16 @@ class Screen {
   // Returns the size of the terminal behind the file; nullopt: it is not a terminal.
   static std::optional<Size> SizeOf(std::FILE* file);
 
-  // `in` is read key by key where it is a terminal. Errors: ResourceExhausted (no descriptors
-  // left).
+  // `in` is read key by key if it is a terminal. Errors: ResourceExhausted (no descriptors left).
   static absl::StatusOr<std::unique_ptr<Screen>> Open(std::FILE* in, std::FILE* out);
   ~Screen();
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
   Size size() const;
-  // `lines`: with their ends; those below the terminal's last row are left out.
+  // `lines`: with their ends; those below the terminal's last row are omitted.
   void Draw(const std::string& lines);
-  // Returns the key that is pressed until then; 0: none, or Wake, or another size.
+  // Returns the key pressed until then; 0: none, or Wake, or the size has changed.
   char AwaitKey(absl::Time until);
   // Ends AwaitKey, from any thread.
   void Wake() { wake_.Notify(); }

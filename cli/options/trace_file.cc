@@ -32,7 +32,7 @@ absl::Status CheckTraceFile(const std::string& path) {
   if (exists && !S_ISREG(there.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("--trace ", path, ": not a regular file"));
   }
-  // As it will be written: beside its place, then renamed.
+  // The same as for the later write: a temporary file in the same folder, renamed at the end.
   const std::string beside = absl::StrCat(path, ".tmp.", getpid());
   const UniqueFd file(open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.valid()) return Unwritable(errno, path);

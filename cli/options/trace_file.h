@@ -13,9 +13,8 @@ namespace strata::cli {
 // naming the file.
 absl::Status CheckTraceFile(const std::string& path);
 
-// Waits until the job has ended, asks for its trace, writes it to `path`, says so on standard
-// output
-// (`quiet`: does not) and warns of what it lacks. Errors: the coordinator's, the file's.
+// Waits until the job has ended, requests its trace, writes it to `path`, reports that on standard
+// output (unless `quiet`) and warns of missing parts. Errors: the coordinator's, the file's.
 absl::Status WriteTrace(control::CoordinatorClient* client, JobId job, const std::string& path,
                         bool quiet);
 

@@ -13,21 +13,21 @@
 
 namespace strata::cli {
 
-// Limits for one job: points of its course, windows of a rank, and ranks that have any.
+// Limits for one job: points of its course, windows per rank, and ranks that have any.
 inline constexpr size_t kCoursePointsMax = 1000;
 inline constexpr size_t kRankWindowsMax = 60;
 inline constexpr size_t kRanksShownMax = 256;
 // Limit for a cluster: jobs that have ended, the newest ones.
 inline constexpr size_t kEndedJobsMax = 100;
 
-// One window of a job's steps, as charts show it. NaN: not known.
+// One window of a job's steps, in the form of charts. NaN: unknown.
 struct CoursePoint {
   uint64_t step = 0;     // its end
   double elapsed_s = 0;  // since training began
   double loss = 0;       // mean over its samples
   double samples_per_s = 0;
   double waiting_share = 0;   // of the ranks' time, 0 to 1
-  double hidden_share = -1;   // as MetricsRecord's; -1: not known
+  double hidden_share = -1;   // as in MetricsRecord; -1: unknown
   double test_accuracy = -1;  // -1: not measured here
   double lr = 0;
   uint64_t bytes_pushed = 0;  // in the window, all nodes
@@ -53,8 +53,9 @@ struct JobScene {
 // A snapshot of a cluster. Immutable once others can see it.
 struct ClusterScene {
   absl::Time taken = absl::InfinitePast();  // when the coordinator last answered
-  std::string coordinator;                  // the address, or addresses, that are asked
-  std::string problem;                      // why nothing newer is there, in one line; empty: it is
+  std::string coordinator;                  // the queried address or addresses
+  std::string problem;                      // why there is nothing newer, in one line; empty: there
+                                            // is no problem
   proto::ListNodesReply nodes;
   std::vector<std::shared_ptr<const JobScene>> jobs;  // the newest first
 

@@ -19,23 +19,23 @@
 
 namespace strata::cli {
 
-// Keeps up to date what is known of a cluster, by asking its coordinator again and again, as a
-// client that may only look. What a job's course was before the watch began is not known.
+// Maintains a picture of a cluster by polling its coordinator, as a read-only client. Jobs' courses
+// before the watch began are unknown.
 //
 // Threads: any.
 class ClusterWatch {
  public:
   struct Options {
-    std::string coordinator;  // as people write it
-    // Makes a client whose Follow tells each rank's reports, too.
+    std::string coordinator;  // for display
+    // Makes a client whose Follow also returns each rank's reports.
     std::function<std::unique_ptr<control::CoordinatorClient>()> connect;
     absl::Duration every = absl::Seconds(1);
-    // Between two questions, also where a job begins or ends to wait for somebody meanwhile.
+    // Pause between polls, even if a job begins or ends to wait for somebody meanwhile.
     absl::Duration pause = absl::Milliseconds(250);
-    // The interval while nobody looks, when only courses are kept up.
+    // The interval while nobody looks, when only courses are updated.
     absl::Duration idle_every = absl::Seconds(5);
     absl::Duration idle_after = absl::Seconds(10);
-    // Jobs whose course is followed at once, each by a thread; of others the status is known.
+    // Jobs whose course is followed at once, each by a thread; of others only the status is known.
     size_t followed_max = 64;
     // Called after each new scene, from a thread of the watch.
     std::function<void()> on_change = [] {};
@@ -46,11 +46,11 @@ class ClusterWatch {
   ClusterWatch(const ClusterWatch&) = delete;
   ClusterWatch& operator=(const ClusterWatch&) = delete;
 
-  // Waits until the coordinator was asked once, and has answered or not; at most for `timeout`.
+  // Waits for the coordinator's first answer or failure; at most for `timeout`.
   void AwaitFirst(absl::Duration timeout);
-  // Returns the newest scene; who calls it looks. Never null.
+  // Returns the newest scene; the caller counts as a viewer. Never null.
   std::shared_ptr<const ClusterScene> Look();
-  // Marks that somebody keeps looking, and will be told by on_change.
+  // Marks that a viewer keeps looking, and will be notified by on_change.
   void KeepLooking();
 
  private:
@@ -71,7 +71,7 @@ class ClusterWatch {
   void Hear(uint32_t job, const proto::FollowEvent& event);
   void ForgetCourses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetGoneJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns jobs that run, wait or have ended last.
+  // Returns jobs that run, wait or have ended recently.
   std::vector<std::shared_ptr<const JobScene>> JobScenes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
@@ -81,7 +81,7 @@ class ClusterWatch {
   absl::Mutex mutex_;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_asked_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // somebody looks who was not there before
+  bool is_wanted_ ABSL_GUARDED_BY(mutex_) = false;  // a new viewer is there
   absl::Time looked_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::shared_ptr<const ClusterScene> scene_ ABSL_GUARDED_BY(mutex_);
   proto::ListNodesReply nodes_ ABSL_GUARDED_BY(mutex_);
@@ -89,7 +89,7 @@ class ClusterWatch {
   std::map<uint32_t, Followed> followed_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, absl::Time> ended_ ABSL_GUARDED_BY(mutex_);
   absl::Time taken_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  std::thread thread_;  // the last member: it uses all others
+  std::thread thread_;  // last member: it uses all others
 };
 
 }  // namespace strata::cli

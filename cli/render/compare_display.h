@@ -26,11 +26,11 @@ namespace strata::cli {
 // "[5/21] async, seed 2: accuracy 0.8710 after 12.3 s", or why it failed.
 std::string RunEndLine(const compare::CourseProgress& progress, const proto::RunRecord& record,
                        const compare::Metric& metric = {});
-// "[5/21] async, seed 2  step 300/1000  loss 0.5200  campaign 23 %  ETA 3:12"; the time that is
-// left is unknown until something of a run is made.
+// "[5/21] async, seed 2  step 300/1000  loss 0.5200  campaign 23 %  ETA 3:12"; the remaining time
+// is unknown until part of a run is done.
 std::string CourseLine(const compare::CourseProgress& progress);
 
-// The seconds that the runs which are missing are likely to take; none until something is made.
+// Returns the seconds that the missing runs are likely to take; none until part of a run is done.
 std::optional<double> SecondsLeft(const compare::CourseProgress& progress);
 
 // "node 1 takes 4 times as long; node 2 stands still for 30 ms (10 ms more or less) a step"; empty:
@@ -48,7 +48,7 @@ class CompareDisplay {
 
   void ShowProgress(const compare::CourseProgress& progress);
   void ShowEnd(const compare::CourseProgress& progress, const proto::RunRecord& record);
-  // Takes the live line away: what is written next has a row of its own.
+  // Removes the live line, so that later output has a row of its own.
   void End() { line_.Clear(); }
 
  private:
@@ -57,16 +57,16 @@ class CompareDisplay {
   const compare::Metric metric_;
 };
 
-// Courses of runs, one after the other, shown on standard output, that another thread may stop.
+// Successive courses of runs, shown on standard output, which another thread may stop.
 //
 // Threads: Make and done one's; Stop any.
 class ShownCourse {
  public:
-  // `metric`: what of a run is shown at its end.
+  // `metric`: the value shown at a run's end.
   explicit ShownCourse(compare::Metric metric = {}) : metric_(std::move(metric)) {}
 
-  // Makes the runs as compare::Course does and returns their records in the order of the plans. All
-  // arguments outlive the call. `on_run` is told the progress after each run, while nothing else of
+  // Makes the runs like compare::Course and returns their records in the order of the plans. All
+  // arguments outlive the call. `on_run` gets the progress after each run, while nothing else of
   // the course runs. Errors besides the course's: FailedPrecondition: no run that has finished so
   // far has the metric, so that no other is made for nothing.
   using OnRun = std::function<void(const compare::CourseProgress&)>;
@@ -74,9 +74,9 @@ class ShownCourse {
                                                      compare::CampaignFolder* folder,
                                                      const std::vector<compare::Runner*>& runners,
                                                      const OnRun& on_run = nullptr);
-  // Make ends soon, also one that begins later.
+  // Makes Make end soon, even a later call.
   void Stop();
-  // Runs that are there, of all courses.
+  // Existing runs, of all courses.
   size_t done() const { return done_; }
 
  private:

@@ -10,14 +10,13 @@
 
 namespace strata::cli {
 
-// A job's training as its followers see it: bounded, whatever its length. Pure.
+// A job's training as followers see it: of bounded size, whatever its length. Pure.
 class JobCourse {
  public:
-  // `from_step`: the job's when it is first heard of.
+  // `from_step`: the job's step when first seen.
   explicit JobCourse(uint64_t from_step) : from_step_(from_step) {}
 
-  // Windows come in their order. One that was told before, as after a restart of the coordinator,
-  // changes nothing.
+  // Windows come in order. Repeated ones, as after a restart of the coordinator, change nothing.
   void Add(const proto::MetricsRecord& record);
   void Add(const proto::RankReport& report);
   // The job continues from this step: later points will come again.
@@ -34,8 +33,8 @@ class JobCourse {
   uint64_t from_step_;
   uint64_t shown_step_ = 0;
   std::vector<CoursePoint> points_;
-  size_t stride_ = 1;   // windows that one point stands for
-  size_t in_last_ = 0;  // that the last one stands for as yet
+  size_t stride_ = 1;   // windows per point
+  size_t in_last_ = 0;  // windows in the last point so far
   std::map<uint32_t, std::vector<RankWindow>> ranks_;
 };
 

@@ -14,35 +14,35 @@ namespace strata::cli {
 
 enum class LogLinesForm {
   kRaw,       // as the process wrote them
-  kTerminal,  // as TerminalLine makes each
+  kTerminal,  // converted by TerminalLine
   kJson,      // {"rank":3,"line":"..."}, or "aggregator_node"; an object a line
 };
 
-// A line of a program as a terminal may show it. Colours stay; whatever else a terminal would obey
-// is written out, "\x07" and "\x1b". Of a line that goes back to its beginning, as progress bars
-// do, only what it ends with is left.
+// Returns a program's line in a form safe for a terminal. Colours stay; other control sequences are
+// escaped, "\x07" and "\x1b". Of a line that returns to its start, as progress bars do, only the
+// final state is left.
 std::string TerminalLine(absl::string_view line);
-// The same without colours, for what is no terminal.
+// The same without colours, for output that is not a terminal.
 std::string PlainLine(absl::string_view line);
 
-// The lines that came of one process. `with_process`: what several processes say bears their names,
-// "[3] " and "[aggregator 1] ".
+// Returns the lines of one process. `with_process`: prefixes them with its name, "[3] " and
+// "[aggregator 1] ".
 std::string LogLinesText(const proto::LogLines& lines, LogLinesForm form, bool with_process);
 
-// {"rank":3,"error":"..."}: why a process shows no more; of several: without one.
+// {"rank":3,"error":"..."}: why a process shows no more; for several: without a rank.
 std::string LogErrorJson(const proto::LogLines& lines);
 
 // A log that another process writes, read as it grows. Its middle may be cut out meanwhile
 // (kept_log.h). Threads: one.
 class LogTail {
  public:
-  // The file need not be there yet. `prefix` stands before every line. `for_terminal`: lines are
-  // as TerminalLine makes them; else the bytes are the process's.
+  // The file need not exist yet. `prefix` precedes every line. `for_terminal`: lines are converted
+  // by TerminalLine; otherwise the bytes are the process's.
   LogTail(std::string path, std::string prefix, bool for_terminal = false)
       : path_(std::move(path)), prefix_(std::move(prefix)), for_terminal_(for_terminal) {}
 
-  // Returns the whole lines that have come since the last call, each with its line break; with
-  // `all` also one without, to which it adds one. At most kBytesMax of the file at a time.
+  // Returns the complete lines since the last call, each with its line break; with `all` also an
+  // unfinished one, to which it adds one. At most kBytesMax of the file at a time.
   std::string Read(bool all = false);
 
   static constexpr size_t kBytesMax = 1 << 20;

@@ -32,18 +32,18 @@ struct LogChoice {
 
 // A reader's knowledge of the job.
 struct LogJob {
-  std::string cluster;  // its id: jobs of another one are others, whatever their numbers
+  std::string cluster;  // its id: in another cluster the same number is another job
   uint32_t ranks = 1;
   bool has_ended = false;
 };
 
 struct LogLine {
-  std::string process;      // "3", "aggregator 1"; empty: of none
-  std::string text;         // plain, whatever the program wrote; cut where it is too long
+  std::string process;      // "3", "aggregator 1"; empty: none
+  std::string text;         // plain text, whatever the program wrote; truncated if too long
   bool is_problem = false;  // not the program's: why it shows no more
 };
 
-// A reader's place; a new one has read nothing.
+// A reader's position; a new one has read nothing.
 struct LogPlace {
   uint64_t reading = 0;
   uint64_t version = 0;
@@ -52,11 +52,11 @@ struct LogPlace {
 };
 
 struct LogNews {
-  bool anew = false;         // what was told before is told again, or has gone
-  uint64_t passed_over = 0;  // lines that this reader was too slow for
+  bool anew = false;         // earlier lines are repeated, or gone
+  uint64_t passed_over = 0;  // lines for which this reader was too slow
   std::vector<LogLine> lines;
-  std::string problem;  // why no line comes, in one line; empty: there is none
-  bool ended = false;   // the job has: all was shown, and no more will come
+  std::string problem;  // why no lines come, in one line; empty: there is no problem
+  bool ended = false;   // the job has ended: everything was shown, and no more will come
 };
 
 // Reads logs of one request. Threads: Read from one, Stop from any.
@@ -66,12 +66,12 @@ class LogSource {
   // As LogsClient::Read.
   virtual absl::Status Read(const proto::ReadLogs& request,
                             const std::function<void(const proto::LogLines&)>& on_lines) = 0;
-  // Ends Read, also a later one; does not wait for it.
+  // Ends Read, also a later call; does not wait for it.
   virtual void Stop() = 0;
 };
 
-// The newest lines of the logs that somebody looks at, each read once however many look. Nobody's
-// log is read that nobody looks at. Its memory is bounded, whatever the programs write.
+// The newest lines of the logs with viewers, each read once for any number of viewers. Logs without
+// viewers are not read. Its memory is bounded, whatever the programs write.
 //
 // Threads: any.
 class LogWatch {
@@ -79,17 +79,18 @@ class LogWatch {
   struct Options {
     std::function<std::unique_ptr<LogSource>()> connect;
     size_t readings_max = 8;
-    size_t lines_max = 500;                             // of each
-    size_t line_bytes_max = 2000;                       // of the rest only its length is told
-    absl::Duration idle_after = absl::Seconds(10);      // since somebody looked last
+    size_t lines_max = 500;                             // per log
+    size_t line_bytes_max = 2000;                       // of longer ones only the length of the
+                                                        // rest is reported
+    absl::Duration idle_after = absl::Seconds(10);      // since the last viewer
     absl::Duration gives_way_after = absl::Seconds(3);  // to others, since then
-    absl::Duration retry_after = absl::Seconds(2);  // where a reading is over and its job is not
-    absl::Duration well_after = absl::Seconds(3);   // a reading that has not failed by then
-    // The wait after a process could not be read, as when its node moves; longer each time.
+    absl::Duration retry_after = absl::Seconds(2);      // if a reading is over but its job is not
+    absl::Duration well_after = absl::Seconds(3);       // a reading without failure until then
+    // The wait after a process could not be read, as when its node moves; it increases each time.
     absl::Duration again_after = absl::Seconds(10);
-    // Called when there are new lines, from threads of the watch, at most so often: what comes
-    // meanwhile waits until the next call, or until somebody looks. It may not call the watch. No
-    // reader has news more often, either.
+    // Called when there are new lines, on threads of the watch, at most at this interval: later
+    // lines wait until the next call, or until a viewer looks. It must not call the watch. Readers
+    // get news no more often, either.
     absl::Duration change_every = absl::Milliseconds(200);
     std::function<void()> on_change = [] {};
   };
@@ -99,10 +100,10 @@ class LogWatch {
   LogWatch(const LogWatch&) = delete;
   LogWatch& operator=(const LogWatch&) = delete;
 
-  // Returns whether there is news for a reader at `place`, which advances. The caller counts as
-  // looking.
+  // Returns whether there is news for a reader at `place`, which advances. The caller counts as a
+  // viewer.
   bool TakeNews(const LogChoice& choice, const LogJob& job, LogPlace* place, LogNews* news);
-  // Ends what nobody looks at any more; to be called now and then.
+  // Ends readings without viewers; to be called now and then.
   void Sweep();
 
  private:
@@ -110,28 +111,28 @@ class LogWatch {
     LogChoice choice;
     std::string cluster;
     absl::Time began, looked_at;
-    absl::Duration again_after;  // where has_problem
-    bool has_problem = false;    // of a process
+    absl::Duration again_after;  // with has_problem
+    bool has_problem = false;    // about a process
     bool is_told_ended = false;
-    uint64_t number = 0;  // no other's lines have it
+    uint64_t number = 0;  // unique to its lines
     std::unique_ptr<LogSource> source;
     std::thread thread;
     bool is_stopping = false;
-    bool is_over = false;  // its thread is at its end
+    bool is_over = false;  // its thread is ending
     absl::Time over_at = absl::InfiniteFuture();
-    bool is_of_before = false;  // status and lines are those of the reading before
+    bool is_of_before = false;  // status and lines are those of the previous reading
     absl::Status status;
     std::deque<LogLine> lines;
     uint64_t first = 0;    // the number of the first of `lines`
-    uint64_t version = 1;  // goes up with each change
+    uint64_t version = 1;  // increases with each change
     absl::Time told_at = absl::InfinitePast();
   };
 
-  // Null: as many as may be are read.
+  // Null: the maximum number is being read.
   Reading* Find(const LogChoice& choice, const LogJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDue(const Reading& reading, const LogJob& job, absl::Time now) const;
   bool MakeRoom(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Its thread comes to its end later.
+  // Its thread ends later.
   static void End(Reading* reading);
   Reading* Begin(Reading next, const LogJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepAt(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -23,7 +23,7 @@ struct FakeLogs {
   std::vector<proto::LogLines> said;  // to each source from the first on
   bool is_over = false;               // then Read ends so:
   absl::Status status = absl::OkStatus();
-  // Reading this job's logs continues, whatever is received and whoever stops it.
+  // This job's logs continue, whatever is received and whoever stops it.
   std::optional<uint32_t> deaf_job;
   std::vector<proto::ReadLogs> requests;
   int open = 0;
@@ -109,7 +109,7 @@ class LogWatchTest : public ::testing::Test {
     absl::MutexLock lock(&fake_.mutex);
     return fake_.requests.size();
   }
-  // All that is told from this place on until it is as wanted.
+  // Returns everything received from this place on, until it is as expected.
   template <typename Predicate>
   LogNews Await(LogWatch* watch, LogPlace* place, const Predicate& wanted,
                 const LogChoice& choice = {.job = 3}) {

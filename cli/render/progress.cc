@@ -131,7 +131,7 @@ void AddRest(const proto::Progress& progress, std::vector<std::string>* parts) {
   }
 }
 
-// Stands in place of the progress while there is none.
+// Shown instead of the progress while there is none.
 std::string WaitLine(const proto::JobStatus& status) {
   const proto::Progress& progress = status.progress();
   const std::string of =

@@ -11,7 +11,7 @@
 
 namespace strata::cli {
 
-// A line on a terminal that each new one replaces; elsewhere nothing.
+// A line on a terminal that each new one replaces; nothing elsewhere.
 //
 // Threads: one.
 class LiveLine {
@@ -23,7 +23,7 @@ class LiveLine {
   LiveLine& operator=(const LiveLine&) = delete;
 
   void Show(const std::string& text);
-  // Takes the line away: what is written next has a row of its own.
+  // Removes the line, so that later output has a row of its own.
   void Clear();
 
  private:
@@ -41,8 +41,8 @@ bool ShowsBars(const Environment& environment);
 std::string Bar(double share, int columns);
 
 // "step 234/1170  [####----------------]  20 %  REST" in at most `columns` columns. The bar takes
-// what the rest leaves, up to 30 columns. Where the line is too long, first the bar falls away,
-// then the step, then the share; `rest` alone is returned whole, also where it is too long.
+// the remaining space, up to 30 columns. If the line is too long, first the bar is dropped, then
+// the step, then the share; `rest` is always whole, even if too long.
 std::string WithBar(uint64_t step, uint64_t total_steps, const std::string& rest, int columns);
 
 // "1:23", "2:03:04".
@@ -56,22 +56,21 @@ std::string TimeText(absl::Time time);
 // Returns the width of the terminal behind standard output; 0: it is not a terminal.
 int TerminalColumns();
 
-// "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)": where a node of the job went.
+// "node 2 (w1 -> w3)", "node 2 (w1, waits for another worker)": where a node of the job has moved.
 std::string ReplacementText(const proto::ReplacementStatus& one, const proto::JobStatus& job);
 
-// Says which nodes join and leave with which step: "node 2 joins, node 0 leaves with step 40: 3
-// ranks"
+// "node 2 joins, node 0 leaves with step 40: 3 ranks"
 std::string NodesChangeText(const proto::NodesChange& change);
 
 // "epoch 1.50/5  12,345 samples/s  loss 0.4321  test accuracy 0.8712  1.24 MB/step  ETA 1:23";
-// what is not known yet is left out.
+// unknown parts are omitted.
 std::string ProgressLine(const proto::JobStatus& status);
 
-// Returns such a line for one record of metrics.jsonl, with its step in front.
+// Returns such a line for one record of metrics.jsonl, beginning with its step.
 std::string MetricsText(const proto::MetricsRecord& record, const proto::JobStatus& status);
 
-// Returns whether to show a record: a coordinator that restarted repeats windows of steps.
-// `shown_step` is the end of the newest window shown.
+// Returns whether to show a record: a restarted coordinator repeats windows of steps. `shown_step`
+// is the end of the newest window shown.
 bool IsNews(const proto::MetricsRecord& record, uint64_t* shown_step);
 
 // "job 3 (lenet): finished in 1:23, test accuracy 0.8812" and such; one line.
@@ -83,24 +82,24 @@ std::string EndLine(const proto::JobStatus& status);
 class ProgressDisplay {
  public:
   // `columns` is the width of the terminal behind `out`; 0: it is not a terminal. With a bar the
-  // live line begins with the share that is done.
+  // live line begins with the finished share.
   ProgressDisplay(std::FILE* out, int columns, bool has_bar)
       : out_(out), columns_(columns), has_bar_(has_bar) {}
 
   void Show(const proto::FollowEvent& event);
   // Writes whole lines, above the live line.
   void Write(const std::string& lines);
-  // Takes the live line away: what is written next has a row of its own.
+  // Removes the live line, so that later output has a row of its own.
   void End() { ClearLive(); }
 
  private:
   void ShowStatus(const proto::JobStatus& status);
   std::string LiveProgress(const proto::JobStatus& status) const;
-  // One line per long wait, where there is no live line to show it.
+  // One line per long wait, if there is no live line to show it.
   void TellReplaced(const proto::JobStatus& status);
-  // Says from which step a job continues, once for each time.
+  // Prints from which step a job continues, once each time.
   void TellResumed(const proto::JobStatus& status);
-  // Nodes that have joined or left.
+  // Prints nodes that have joined or left.
   void TellChange(const proto::JobStatus& status);
   void TellWait(const proto::Wait& wait);
   void Line(const std::string& text);

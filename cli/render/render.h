@@ -41,7 +41,7 @@ nlohmann::ordered_json StatusJson(const proto::ListNodesReply& nodes);
 std::string KeysText(const proto::ListKeysReply& keys, absl::Time now);
 std::string KeysJson(const proto::ListKeysReply& keys);
 
-// Returns rows for a job's table: checkpoints, the checkpoint that it continued from, restarts, and
+// Returns rows for a job's table: checkpoints, the checkpoint from which it resumed, restarts, and
 // nodes that were replaced, joined or left. Empty if it has none of these.
 std::vector<Row> CheckpointRows(const proto::JobStatus& job);
 
@@ -50,13 +50,13 @@ void AddCheckpoints(const proto::JobStatus& job, nlohmann::ordered_json* json);
 
 // Fills in the parts of the memory formulas (server/shard/shard_budget.h,
 // worker/aggregator/core/node_budget.h, gpu_budget.h) of each of the job's nodes and shards, as its
-// daemons promise them; of GPUs once one has said what it promises. Nothing while the job has no
-// chunks, for jobs without an exchange, and for jobs with so many chunks and shards that it would
-// take long.
+// daemons promise them; for GPUs once a node has reported its promises. Does nothing while the job
+// has no chunks, for jobs without an exchange, and for jobs with so many chunks and shards that it
+// would take long.
 void AddMemoryParts(const proto::JobRecord& record, proto::JobStatus* status);
 
 // The memory formula of a job, part by part, in bytes and in multiples of the model's size: of the
-// node, of its GPUs and of the shard that may take most, and the sums over all. Empty where no
+// node, of its GPUs and of the shard with the largest need, and the sums over all. Empty if no
 // parts are known.
 std::string MemoryTable(const proto::JobStatus& job);
 

@@ -414,7 +414,7 @@ TEST(MemoryParts, OfAnAllReduceAreOfItsNodesOnly) {
 TEST(MemoryParts, OfAJobOnGpusAreThoseOfTheGpusToo) {
   Example example(proto::Job::PARAMETER_SERVER);
   example.record.mutable_job()->set_device(proto::Job::GPU);
-  // 1 MiB lies in 2 MiB.
+  // 1 MiB is part of 2 MiB.
   const uint64_t promised = (8 << 20) + 2 * (16384 + 4) + 2 * 16384;
   for (proto::JobNodeStatus& node : *example.status.mutable_nodes()) {
     node.set_gpu_memory_bytes(1 << 20);

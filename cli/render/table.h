@@ -14,12 +14,12 @@ using Row = std::vector<std::string>;
 // newline, unless there are no rows.
 std::string Table(const std::vector<Row>& rows);
 
-// Writes out, in every string of the message and of those in it, what a terminal obeys: see
+// Escapes everything that a terminal interprets in every string of the message, at any depth: see
 // Escaped. Each string is one line then.
 void EscapeStrings(google::protobuf::Message* message);
 
-// Returns the message with its strings escaped. Whatever makes text of a message that came from a
-// cluster begins with this.
+// Returns the message with its strings escaped. All code that renders a message from a cluster
+// begins with this.
 template <typename Message>
 Message Printable(Message message) {
   EscapeStrings(&message);

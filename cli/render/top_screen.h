@@ -9,27 +9,27 @@
 
 namespace strata::cli {
 
-// The cluster as `strata top` knows it.
+// The cluster as `strata top` sees it.
 struct TopScene {
-  std::string coordinator;  // the address that is asked
+  std::string coordinator;  // the queried address
   proto::ListNodesReply nodes;
   std::vector<proto::JobStatus> jobs;
   absl::Time taken = absl::InfinitePast();  // when the coordinator last answered
-  std::string problem;                      // why it does not now; empty: it does
+  std::string problem;                      // why it does not answer now; empty: it does
 };
 
 struct TopSize {
   int columns = 100;
-  int rows = 0;          // 0: as many as there is to say
-  bool colours = false;  // by escape sequences; nothing is said by colour alone
+  int rows = 0;          // 0: unlimited
+  bool colours = false;  // by escape sequences; colour is never the only cue
 };
 
-// A wait of this length is called stuck, as on the web page; a shorter one is a wait.
+// A wait of this length is called stuck, as on the web page; a shorter one just a wait.
 constexpr double kStuckSeconds = 10;
 
-// Shows ranks that are stuck, then jobs that run or wait and those that ended last, then the
-// daemons, problems first. Lines have at most `columns` characters and their ends, and there are at
-// most max(`rows`, 16); those left out are counted.
+// Shows stuck ranks, then jobs that run or wait and those that ended recently, then the daemons,
+// problems first. Lines have at most `columns` characters and their ends, and there are at most
+// max(`rows`, 16); omitted ones are counted.
 std::string TopScreen(const TopScene& scene, const TopSize& size, absl::Time now);
 
 }  // namespace strata::cli

@@ -11,7 +11,7 @@ namespace strata::cli {
 inline constexpr char kExpositionType[] =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-// An ended job is shown for that long after it was first seen to have ended.
+// How long an ended job is shown after its end was first seen.
 inline constexpr absl::Duration kEndedJobShown = absl::Minutes(5);
 // For an older scene only its age and the unreachable coordinator are reported: stale values would
 // look like an idle cluster.

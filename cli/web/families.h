@@ -7,13 +7,13 @@ namespace strata::cli::metrics {
 
 enum class Kind { kGauge, kCounter };
 
-// How much of a cluster a family describes. Where not all series have room, the finest go first.
+// The level of detail of a family. If not all series fit, the finest are dropped first.
 enum class Detail { kCluster, kJob, kDaemon, kNode, kShard, kResource, kRank };
 
 struct Family {
   absl::string_view name;  // without a counter's _total
   Kind kind = Kind::kGauge;
-  absl::string_view unit;  // the name ends in it; empty: a number
+  absl::string_view unit;  // suffix of the name; empty: a number
   Detail detail = Detail::kCluster;
   absl::string_view help;
 };
@@ -111,7 +111,7 @@ inline constexpr Family kDaemonLimit{"strata_daemon_resource_limit", Kind::kGaug
 inline constexpr Family kRefusals{
     "strata_refusals", Kind::kCounter, "", Detail::kResource,
     "What a daemon or the coordinator refused of its peers, by cause."};
-// A family of its own, so that no alarm on the other one goes off.
+// A family of its own, so that no alarm on the other one fires.
 inline constexpr Family kExpectedRefusals{
     "strata_expected_refusals", Kind::kCounter, "", Detail::kResource,
     "What was refused because of something planned, such as a drain: no reason for an alarm."};

@@ -23,11 +23,11 @@ struct HttpRequest {
   bool accepts_gzip = false;
 };
 
-// Texts that are shared are sent to many without a copy for each.
+// Shared texts are sent to many readers without a copy for each.
 using SharedText = std::shared_ptr<const std::string>;
 
-// Server-sent events of one reader. Returns what to send now: all that is news to it, in its newest
-// state; null: nothing is. A reader that is slow is asked less often, so that nothing piles up.
+// Server-sent events of one reader. Returns what to send now: all news for it, in the newest state;
+// null: nothing. A slow reader is asked less often, so that nothing piles up.
 using EventSource = std::function<SharedText()>;
 
 struct HttpAnswer {
@@ -35,14 +35,14 @@ struct HttpAnswer {
   std::string type = "text/plain; charset=utf-8";
   SharedText body;
   std::vector<std::pair<std::string, std::string>> headers = {};
-  // In place of a body: a stream of events until the reader leaves.
+  // Instead of a body: a stream of events until the reader leaves.
   EventSource events = nullptr;
 };
 
 // One line for people.
 HttpAnswer TextAnswer(int status, const std::string& line);
 
-// Called by the server's one thread, and so never twice at once.
+// Called only on the server's one thread, so never concurrently.
 using HttpHandler = std::function<HttpAnswer(const HttpRequest&)>;
 
 }  // namespace strata::cli

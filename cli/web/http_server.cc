@@ -236,7 +236,7 @@ class BeastServer final : public HttpServer {
         continue;  // which closes it
       }
       ++connections_;
-      // An answer is more than one write: none is to wait until the last one was confirmed.
+      // An answer takes several writes; no write may wait for the confirmation of the previous one.
       socket.set_option(tcp::no_delay(true), failed);
       asio::co_spawn(io_, Welcome(std::move(socket)), asio::detached);
     }

@@ -10,8 +10,8 @@
 
 namespace strata::cli {
 
-// Decides who may look: the newest link opens a session once. Secrets are 256 bits of OpenSSL's
-// random numbers and compared in constant time. Calls bring the time.
+// Decides who may view: the newest link opens a session once. Secrets are 256 random bits from
+// OpenSSL and compared in constant time. Calls bring the time.
 //
 // Threads: one at a time.
 class Login {
@@ -21,10 +21,10 @@ class Login {
 
   Login();
 
-  // The one that opens a session now.
+  // The token that opens a session now.
   const std::string& token() const { return token_; }
-  // Returns the secret of a new session, and has a new token from then on; empty: the token is
-  // another one. One session more than there may be ends the oldest.
+  // Returns the secret of a new session, and makes a new token; empty: wrong token. Beyond the
+  // maximum the oldest session ends.
   std::string Open(absl::string_view token, absl::Time now);
   // Returns whether this is the secret of an open session.
   bool IsOpen(absl::string_view secret, absl::Time now) const;
@@ -40,7 +40,7 @@ class Login {
 
 // Compares two secrets in a time that reveals only their lengths.
 bool SameSecret(absl::string_view one, absl::string_view other);
-// The value of one cookie in a Cookie header; empty: it is not there.
+// The value of one cookie in a Cookie header; empty: missing.
 std::string CookieValue(absl::string_view header, absl::string_view name);
 
 }  // namespace strata::cli

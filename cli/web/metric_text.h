@@ -13,29 +13,29 @@
 
 namespace strata::cli::metrics {
 
-// The most series in a scrape; Prometheus' usual limits would refuse twice as many.
+// The maximum number of series in a scrape; Prometheus' usual limits would refuse twice as many.
 inline constexpr size_t kSeriesMax = 100'000;
 inline constexpr size_t kLabelBytesMax = 128;
 
-// NAME="VALUE". Values are cut at kLabelBytesMax bytes, between characters; what is not UTF-8 and
+// NAME="VALUE". Values are truncated to kLabelBytesMax bytes, between characters; invalid UTF-8 and
 // control characters become U+FFFD; quotes, backslashes and new lines are escaped.
 std::string Label(absl::string_view name, absl::string_view value);
 
 // Collects series and writes them as OpenMetrics 1.0 text. prometheus-cpp 1.0's TextSerializer
-// knows only the older format 0.0.4, without units and without an end mark that tells a cut
-// answer from a whole one.
+// supports only the older format 0.0.4, without units and without an end mark that distinguishes a
+// truncated answer from a whole one.
 class MetricText {
  public:
   explicit MetricText(size_t series_max = kSeriesMax) : series_max_(series_max) {}
 
-  // `labels` are Label()s with commas between them; may be empty. The first series of its labels
-  // counts; others of the family with the same ones, as two names that are equal once they are cut,
-  // are left out. `family` is one of the constants.
+  // `labels` are comma-separated Label()s; may be empty. The first series with given labels counts;
+  // duplicates in the family, such as two names that are equal after truncation, are dropped.
+  // `family` is one of the constants.
   void Add(const Family& family, absl::string_view labels, double value);
   void Add(const Family& family, absl::string_view labels, uint64_t value);
 
-  // All of it, with kLeftOut. A family that has no room is left out whole, as sums over a part of
-  // it would mislead; coarser ones have room first.
+  // Returns all series, with kLeftOut. A family that does not fit is omitted entirely, as sums over
+  // a part of it would mislead; coarser ones are preferred.
   std::string Write() const;
 
  private:

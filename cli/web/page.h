@@ -7,19 +7,18 @@
 
 namespace strata::cli {
 
-// The one page as it is sent, and its charts' library, which lies at /chart.js.
+// The one page as it is sent, and its charts' library, served at /chart.js.
 struct Page {
   SharedText html;
   SharedText html_gzip;
   SharedText chart_js;
   SharedText chart_js_gzip;
   std::string chart_js_tag;  // the library's ETag
-  // Content-Security-Policy: the style and the script of this page, by their hashes, and nothing
-  // else.
+  // Content-Security-Policy: only the style and the script of this page, by their hashes.
   std::string policy;
 };
 
-// Puts the page together. `html` has the places {{style}}, {{page_js}} and {{palette}}.
+// Assembles the page. `html` has the placeholders {{style}}, {{page_js}} and {{palette}}.
 Page MakePage(const std::string& html, const std::string& css, const std::string& js,
               const std::string& chart_js, const std::string& palette);
 // Returns this binary's page.

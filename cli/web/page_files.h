@@ -5,9 +5,9 @@ namespace strata::cli {
 
 // The dashboard's files as they were when the binary was built.
 
-// Each place stands there once. {{style}} is all that is inside of <style>, {{page_js}} all of the
+// Each placeholder occurs once. {{style}} is the whole content of <style>, {{page_js}} that of the
 // last <script>, so that a policy may name them by the hashes of kWebCss and kWebJs; {{palette}} is
-// PaletteJson() (compare/report/palette.h) inside of an element that no browser runs.
+// PaletteJson() (compare/report/palette.h) inside of an element that browsers do not execute.
 extern const char kWebHtml[];
 extern const char kWebCss[];
 extern const char kWebJs[];

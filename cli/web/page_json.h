@@ -12,11 +12,11 @@
 
 namespace strata::cli {
 
-// A scene as the page reads it, each document in one line. Names and units are those of `strata
-// status --json`, times Unix time in ms. What is not known is null; invalid UTF-8 is replaced.
+// A scene in the page's format, each document on one line. Names and units are those of `strata
+// status --json`, times Unix time in ms. Unknown values are null; invalid UTF-8 is replaced.
 
 // {"version", "now_ms", "taken_ms", "problem", "coordinator", "daemons", "has_logs", "jobs", ...}.
-// `has_logs`: readers may have those of jobs, too.
+// `has_logs`: readers may also have jobs' logs.
 std::string ClusterDocument(const ClusterScene& scene, bool has_logs, absl::Time now);
 // {"now_ms", "taken_ms", "problem", "status", "course", "rank_windows", ...}; empty: there is no
 // such job.
@@ -27,7 +27,7 @@ std::string DaemonDocument(const ClusterScene& scene, const std::string& name, a
 // {"error": TEXT}
 std::string ErrorDocument(const std::string& text);
 
-// Parses a page's choice of logs: "3", "3:rank:1", "3:aggregators". nullopt: no such choice.
+// Parses a page's choice of logs: "3", "3:rank:1", "3:aggregators". nullopt: invalid.
 std::optional<LogChoice> ParseLogChoice(absl::string_view text);
 
 // Returns the document of an event "log": {"choice": as above, "anew", "passed_over", "lines":

@@ -380,7 +380,7 @@ class PageTest(WebCase):
     def test_what_is_broken_is_found(self):
         footer = '<footer id="foot">'
         breakages = [
-            # What is broken, part, a text that it has once, what stands there instead, finding.
+            # Fault, part, a text that it contains once, its replacement, the expected finding.
             ("a style in HTML", "frame", footer, '<footer id="foot" style="top: 0">',
              "inline style"),
             ("an inline handler", "frame", footer, f'<p onclick="go()">x</p>{footer}', "log:"),

@@ -6,8 +6,8 @@
 
 namespace strata::cli::testing {
 
-// A cluster of a server and a worker with one job, whose rank 3 is stuck, that has something to say
-// in every metric there is.
+// A cluster of a server and a worker with one job, whose rank 3 is stuck, with a value for every
+// metric.
 ClusterScene SampleScene(absl::Time now);
 
 // `daemons` workers and servers with five resources each, and `jobs` running jobs of 8 nodes, 8

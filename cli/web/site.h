@@ -19,7 +19,7 @@
 
 namespace strata::cli {
 
-// Answers of `strata web`, and who gets them. Everything but the page itself, which has no data,
+// Answers of `strata web`, and access to them. Everything but the page itself, which has no data,
 // needs a session; nothing changes anything. Knows nothing of sockets.
 //
 // Threads: one at a time.
@@ -28,16 +28,16 @@ class Site {
   struct Options {
     bool needs_login = true;
     bool has_tls = false;
-    // Names by which readers may call this host, besides its addresses and localhost: a page of
-    // somebody else, which has its name resolve to an address of this host, reads nothing.
+    // Names by which readers may call this host, besides its addresses and localhost: a foreign
+    // page whose name resolves to an address of this host can read nothing.
     std::vector<std::string> hosts;
-    std::string metrics_token;  // that /metrics takes in place of a session; empty: none
+    std::string metrics_token;  // accepted by /metrics instead of a session; empty: none
     std::string cookie = "strata_web";
     std::function<std::shared_ptr<const ClusterScene>()> scene;
     std::function<std::string(const ClusterScene&, absl::Time)> metrics;  // OpenMetrics
     // LogWatch's TakeNews; null: readers see no logs.
     std::function<bool(const LogChoice&, const LogJob&, LogPlace*, LogNews*)> log_news = nullptr;
-    // A link was used: another one opens the next session.
+    // A link was used: a new one opens the next session.
     std::function<void(const std::string& token)> on_new_token = [](const std::string&) {};
   };
 
@@ -61,7 +61,7 @@ class Site {
   void AppendLog(const ClusterScene& scene, const LogChoice& choice, LogPlace* place,
                  std::string* text) const;
 
-  // Documents of one scene, which many readers share.
+  // Rebuilds the documents of one scene, which many readers share.
   void RebuildFrom(const std::shared_ptr<const ClusterScene>& scene);
   SharedText ClusterOf(const std::shared_ptr<const ClusterScene>& scene, absl::Time now);
   SharedText JobOf(const std::shared_ptr<const ClusterScene>& scene, uint32_t job, absl::Time now);
@@ -69,7 +69,7 @@ class Site {
   const Options options_;
   const Page page_;
   Login login_;
-  std::shared_ptr<const ClusterScene> made_of_;  // what these were made of
+  std::shared_ptr<const ClusterScene> made_of_;  // the scene of these documents
   SharedText cluster_;
   std::map<uint32_t, SharedText> jobs_;
 };

@@ -12,7 +12,7 @@
 
 namespace strata::cli {
 
-// The deadline of a page's requests: it reports soon that nobody answers, and asks again.
+// The deadline of a page's requests: it reports a missing answer soon, and retries.
 inline constexpr absl::Duration kWebPatience = absl::Seconds(2);
 
 // Makes clients for a page (cli/render), with that deadline and each rank's reports.
@@ -22,7 +22,7 @@ std::function<std::unique_ptr<control::CoordinatorClient>()> WebClients(
 // Prints the next link: "strata web link url=...".
 void PrintWebLink(const std::string& url);
 
-// Makes what reads jobs' logs for a page, as the user of these options.
+// Makes the readers of jobs' logs for a page, as the user of these options.
 std::function<std::unique_ptr<LogSource>()> WebLogs(const CoordinatorOptions& options);
 
 }  // namespace strata::cli

@@ -15,7 +15,7 @@
 
 namespace strata::cli {
 
-// The page of a cluster, from its socket to what it knows. It listens from Open on and answers from
+// The page of a cluster, from its socket to its data. It listens from Open on and answers from
 // Begin on, with threads of its own.
 //
 // Threads: one.
@@ -25,29 +25,29 @@ class WebService {
     std::string listen = kListen;  // HOST:PORT; port 0: a free one
     // How the command line says that, up to HOST:PORT: errors tell another one so.
     std::string listen_option = "--listen ";
-    // Its address, by which is decided who may reach the page.
+    // Returns its address, which decides who may reach the page.
     std::function<absl::StatusOr<ListenAddress>(const std::string& host)> resolve =
         ResolveListenAddress;
-    // This host's name in the link if it listens at all addresses and `hosts` is empty.
+    // This host's name in the link if it listens on all addresses and `hosts` is empty.
     std::string own_name = "localhost";
     bool needs_login = true;
-    std::vector<std::string> hosts;  // Site's
+    std::vector<std::string> hosts;  // see Site
     std::string certificate_file, key_file;
     std::string metrics_token_file;
-    // Whoever may look sees jobs' logs, too. Where only a link opens a page that this host alone
-    // reaches, and that has no other names, it is so in any case.
+    // Viewers also see jobs' logs. Always so if only a link opens the page and only this host
+    // reaches it, without other names.
     bool shows_logs = false;
-    // A link was used, and this is the next one; from a thread of the service.
+    // A link was used, and this is the next one; on a thread of the service.
     std::function<void(const std::string& url)> on_new_link = [](const std::string&) {};
   };
   static constexpr char kListen[] = "127.0.0.1:8265";
 
-  // Errors, each in one line: InvalidArgument (an address that other hosts reach without TLS or
+  // Errors, one line each: InvalidArgument (an address that other hosts reach without TLS or
   // without a login, a file), Unavailable (the port is in use, the host has no address).
   static absl::StatusOr<std::unique_ptr<WebService>> Open(Options options);
   ~WebService();
 
-  // Looks at the cluster of this coordinator from now on.
+  // Shows the cluster of this coordinator from now on.
   void Begin(const std::string& coordinator,
              std::function<std::unique_ptr<control::CoordinatorClient>()> connect,
              std::function<std::unique_ptr<LogSource>()> connect_logs);

@@ -13,23 +13,23 @@ namespace strata {
 // Weights and their optimizer's state between two updates. All vectors are fp32 of equal length.
 struct WeightImage {
   uint64_t version = 0;  // updates applied or skipped
-  uint64_t updates = 0;  // applied alone
-  uint64_t samples = 0;  // in them
+  uint64_t updates = 0;  // applied ones only
+  uint64_t samples = 0;  // in those
   Bytes weights;
-  std::vector<Bytes> state;  // as many as StateVectors of the optimizer
-  Bytes missed;              // updates that each element has missed; empty: none has missed any
+  std::vector<Bytes> state;  // as many vectors as StateVectors of the optimizer
+  Bytes missed;              // updates that each element has missed; empty: none
 };
 
 // The state that a shard, or the owner of a slice, has of one range of the arena once its weights
-// include all pushes before `clock`. Where pushes are applied as they arrive, the weights may
-// include later ones, too: `applied` lists them.
+// include all pushes before `clock`. If pushes are applied on arrival, the weights may include
+// later ones, too: `applied` lists them.
 struct ChunkImage {
-  uint64_t begin = 0;  // of the range: its first element in the arena
+  uint64_t begin = 0;  // first element of the range in the arena
   uint64_t clock = 0;
   WeightImage weights;
-  std::vector<uint64_t> applied;  // by node: its pushes that are in the weights, from clock 0 on
-  Bytes copy;         // what all nodes have, where answers to all of them are encoded alike
-  Bytes mean_square;  // of gradients, where delay compensation adapts to it
+  std::vector<uint64_t> applied;  // by node: its pushes in the weights, from clock 0 on
+  Bytes copy;         // the nodes' shared copy, if answers to all of them are encoded alike
+  Bytes mean_square;  // of gradients, if delay compensation adapts to it
 };
 
 inline uint64_t BytesOf(const WeightImage& image) {
@@ -41,9 +41,9 @@ inline uint64_t BytesOf(const ChunkImage& image) {
   return BytesOf(image.weights) + image.copy.size() + image.mean_square.size();
 }
 
-// Returns the image of `elements` elements of the arena from `begin` on, out of images that are cut
-// in other places. `images`: by range. Vectors are copied, unless all are of one image. Errors:
-// DataLoss: elements that no image has, or counts that differ from image to image.
+// Returns the image of `elements` elements of the arena from `begin` on, assembled from images that
+// are cut differently. `images`: by range. Vectors are copied, unless all are of one image. Errors:
+// DataLoss: elements that no image has, or counts that differ between images.
 absl::StatusOr<ChunkImage> JoinImages(absl::Span<const ChunkImage> images, uint64_t begin,
                                       uint64_t elements);
 

@@ -14,10 +14,10 @@
 
 namespace strata {
 
-// Cuts that are made and not written yet; of a further one there is only a problem.
+// Cuts that are made and not written yet; a further one gets only a problem.
 inline constexpr size_t kCutsHeldMax = 2;
 
-// Images of all chunks that one process keeps, at one clock: its part of a checkpoint.
+// Images of all chunks of one process at one clock: its part of a checkpoint.
 template <typename Image>
 struct Cut {
   uint64_t clock = 0;
@@ -25,34 +25,34 @@ struct Cut {
   std::string problem;        // why there are no images; empty: there are
 };
 
-// Gathers images of chunks into cuts. What it holds is bounded: while kCutsHeldMax cuts are there,
-// of which not all images have come or which have been taken and not been let go of, a cut of a
-// further clock has a problem in place of images.
+// Collects images of chunks into cuts. Its memory is bounded: while there are kCutsHeldMax cuts
+// that are incomplete, or taken and not released, a cut of a further clock has a problem instead of
+// images.
 //
-// `Image` has `begin`, of its range, and BytesOf(image) says how large it is.
+// `Image` has `begin`, of its range, and BytesOf(image) returns its size.
 //
 // Threads: one.
 template <typename Image>
 class CutCollector {
  public:
-  // `begins`: of each chunk, its first element in the arena.
+  // `begins`: for each chunk, its first element in the arena.
   explicit CutCollector(std::vector<uint64_t> begins) : begins_(std::move(begins)) {}
 
-  // An image of one chunk, by its index in `begins`: one for each clock, which ascend.
+  // Adds an image of one chunk, by its index in `begins`: one per clock, in ascending order.
   void Add(size_t chunk, uint64_t clock, Image image);
   // Returns the cuts that are complete, and those that cannot be. The first count as held.
   std::vector<Cut<Image>> Take() { return std::exchange(due_, {}); }
   // A cut that was taken is no longer in memory.
   void LetGo(uint64_t clock) { taken_.erase(clock); }
 
-  // Bytes of images that wait for others of their clock, without weights that are the chunk's
-  // still.
+  // Bytes of images that wait for others of their clock, without weights still shared with the
+  // chunk.
   uint64_t bytes() const { return bytes_; }
 
  private:
   const std::vector<uint64_t> begins_;
   std::map<uint64_t, std::vector<Image>> open_;  // by clock; in any order
-  std::map<uint64_t, size_t> skipped_;           // by clock: chunks that have come to it
+  std::map<uint64_t, size_t> skipped_;           // by clock: number of chunks that have reached it
   std::set<uint64_t> taken_;
   std::vector<Cut<Image>> due_;
   uint64_t bytes_ = 0;

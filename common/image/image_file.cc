@@ -22,7 +22,7 @@ namespace {
 
 // The counts of images, as files have them in their metadata.
 
-// The most state vectors of an optimizer or encoder.
+// The maximum number of state vectors of an optimizer or encoder.
 constexpr uint64_t kImageVectorsMax = 8;
 
 nlohmann::json CountsOf(const WeightImage& image) {
@@ -32,13 +32,13 @@ nlohmann::json CountsOf(const WeightImage& image) {
           {"state", image.state.size()}};
 }
 
-// Reads counts of others. What is returned is no object where they are none, or too many.
+// Parses untrusted counts. The result is not an object if they are malformed, or too many.
 nlohmann::json ParseCounts(const std::string& text) {
   if (!IsWithinJsonBounds(text)) return nlohmann::json();
   return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// Reads a field of a JSON object. False: it is missing, or no number from 0 on.
+// Reads a field of a JSON object. Returns false if it is missing, or not a number from 0 on.
 bool ReadCount(const nlohmann::json& object, const char* name, uint64_t* out) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number_unsigned()) return false;
@@ -46,7 +46,7 @@ bool ReadCount(const nlohmann::json& object, const char* name, uint64_t* out) {
   return true;
 }
 
-// Reads what CountsOf wrote, and how many vectors of state there are. False: a count is missing.
+// Reads what CountsOf wrote, and the number of state vectors. Returns false if a count is missing.
 bool ReadCounts(const nlohmann::json& counts, WeightImage* image, uint64_t* states) {
   return ReadCount(counts, "version", &image->version) &&
          ReadCount(counts, "updates", &image->updates) &&
@@ -73,7 +73,7 @@ std::string Counts(const ChunkImage& image) {
   return counts.dump();
 }
 
-// Reads what Counts wrote. Returns why it cannot, or null.
+// Reads what Counts wrote. Returns the problem, or null.
 const char* ReadAllCounts(const std::string& text, ChunkImage* image, uint64_t* states) {
   const Json counts = ParseCounts(text);
   if (!counts.is_object()) return "has counts that are not a JSON object";
@@ -208,7 +208,7 @@ absl::Status ImageStream::ReadHead() {
   ImageReader file(path_);
   absl::Status status = file.SetTexts(std::move(layout->metadata), kImageFormat);
   if (!status.ok()) return status;
-  // Read as a whole it would be of no use.
+  // As a whole file it would be unusable.
   if (head_bytes_ % sizeof(float) != 0 && !tensors_.empty()) {
     return file.Misplaced(tensors_[0].name);
   }
@@ -263,7 +263,7 @@ absl::Status ImageStream::Complete(const TensorPlace& tensor, std::vector<ChunkI
 
 absl::Status ImageStream::Finish() {
   STRATA_REQUIRE(taken_ == bytes_);
-  // A file that ends within its head.
+  // The file ends within its head.
   if (!has_layout_) return SafetensorsHeadBytes(head_, bytes_, path_).status();
   std::sort(ranges_.begin(), ranges_.end());
   for (size_t i = 0; i + 1 < ranges_.size(); ++i) {
@@ -277,7 +277,7 @@ namespace {
 
 constexpr char kNode[] = "node";
 
-// Takes the ranges of one file apart.
+// Extracts the ranges of one file.
 class RangeReader {
  public:
   RangeReader(ImageReader* file, const std::string& begin) : file_(file), begin_(begin) {}
@@ -453,7 +453,7 @@ absl::StatusOr<NodeImage> ParseNodeImageFile(const Bytes& content, const std::st
 
 namespace {
 
-// Where the fields lie.
+// Offsets of the fields.
 constexpr size_t kMagicBytes = 8, kRankAt = 8, kClockAt = 16, kLengthAt = 24, kZerosAt = 32;
 
 template <typename Number>

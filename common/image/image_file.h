@@ -25,29 +25,29 @@ namespace strata {
 // as JSON. "format" there is kImageFormat.
 inline constexpr char kImageFormat[] = "strata-chunks-1";
 
-// REQUIRES: the images' vectors are fp32, of one length in an image; no two images begin alike.
+// REQUIRES: the images' vectors are fp32, of one length in an image; all images begin at different
+// elements.
 ImageFile MakeImageFile(absl::Span<const ChunkImage> images);
 
-// Reads a file's content. The images' vectors are part of it, and keep it alive. They come in the
-// order of their ranges.
-// Errors: InvalidArgument naming `path` and what is wrong: no safetensors file, another format, an
-// image that lacks a tensor or has one of another length, a count that is missing, ranges that
-// overlap, NaN or infinity, values at an address that is not one of fp32.
+// Parses a file's content. The images' vectors are part of it, and keep it alive. They are in the
+// order of their ranges. Errors: InvalidArgument naming `path` and what is wrong: not a safetensors
+// file, another format, an image that lacks a tensor or has one of another length, a missing count,
+// overlapping ranges, NaN or infinity, values that are misaligned for fp32.
 absl::StatusOr<std::vector<ChunkImage>> ParseImageFile(const Bytes& content,
                                                        const std::string& path);
 
 // Shared by both readers of such files.
 
-// Returns one image: `begin` and `counts` are a name of the metadata and what it says. Errors: see
+// Returns one image: `begin` and `counts` are a name and its value in the metadata. Errors: see
 // ParseImageFile.
 absl::StatusOr<ChunkImage> TakeImage(ImageReader* file, const std::string& begin,
                                      const std::string& counts);
-// The range that begins there overlaps the next one.
+// Error: the range that begins there overlaps the next one.
 absl::Status OverlapError(uint64_t begin, const std::string& path);
 
-// Takes a file of chunks' images apart while it is being read, so that it need not be in memory as
-// a whole: what is complete is handed on, with memory of its own. Files, images and errors are
-// those of ParseImageFile; but a fault may show after images before it have been handed on.
+// Parses a file of chunks' images while it is being read, so that it need not be in memory as a
+// whole: complete images are passed on, with memory of their own. Files, images and errors are
+// those of ParseImageFile; but an error may show after earlier images have been passed on.
 //
 // Threads: one.
 class ImageStream {
@@ -56,21 +56,21 @@ class ImageStream {
   ImageStream(uint64_t bytes, std::string path) : bytes_(bytes), path_(std::move(path)) {}
 
   // Takes the file's next bytes, and adds the images that are complete now. Errors:
-  // InvalidArgument, ResourceExhausted (no memory). REQUIRES: no more than the whole file, none
-  // after an error.
+  // InvalidArgument, ResourceExhausted (no memory). REQUIRES: at most the whole file, none after an
+  // error.
   absl::Status Take(absl::Span<const char> bytes, std::vector<ChunkImage>* images);
   // The file has ended. Errors: InvalidArgument.
   absl::Status Finish();
 
  private:
-  // One that is being read.
+  // An image being read.
   struct Image {
     std::string counts;
-    size_t tensors = 0;  // that the file has of it
+    size_t tensors = 0;  // in the file
     std::vector<std::pair<std::string, Bytes>> floats;
   };
 
-  // Adds to the head; once it is whole, reads it.
+  // Adds to the head; parses it once it is complete.
   absl::Status TakeHead(absl::Span<const char>* bytes);
   absl::Status ReadHead();
   // Adds to the values of the next tensor.
@@ -88,7 +88,7 @@ class ImageStream {
   std::shared_ptr<std::byte> values_;
   uint64_t filled_ = 0;
   std::map<std::string, Image> images_;                // by their name in the file
-  std::vector<std::pair<uint64_t, uint64_t>> ranges_;  // begin and elements of what was handed on
+  std::vector<std::pair<uint64_t, uint64_t>> ranges_;  // begin and elements of the images passed on
 };
 
 // A safetensors file of a node's image. The tensors of the range that begins at element B are
@@ -97,10 +97,10 @@ class ImageStream {
 // "format" there is kNodeImageFormat.
 inline constexpr char kNodeImageFormat[] = "strata-node-1";
 
-// REQUIRES: the vectors of a range are fp32, of its length; no two ranges begin alike.
+// REQUIRES: the vectors of a range are fp32, of its length; all ranges begin at different elements.
 ImageFile MakeNodeImageFile(const NodeImage& image);
 
-// Reads a file's content. The vectors are part of it, and keep it alive. Ranges come in order.
+// Parses a file's content. The vectors are part of it, and keep it alive. Ranges are in order.
 // Errors: InvalidArgument naming `path` and what is wrong, as ParseImageFile.
 absl::StatusOr<NodeImage> ParseNodeImageFile(const Bytes& content, const std::string& path);
 
@@ -119,7 +119,7 @@ inline constexpr size_t kRankImageHead = 64;
 
 ImageFile MakeRankImageFile(const RankImage& image);
 
-// Reads a file's content. The state is part of it, and keeps it alive. Errors: InvalidArgument
+// Parses a file's content. The state is part of it, and keeps it alive. Errors: InvalidArgument
 // naming `path` and what is wrong.
 absl::StatusOr<RankImage> ParseRankImageFile(const Bytes& content, const std::string& path);
 

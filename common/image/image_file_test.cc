@@ -92,8 +92,8 @@ TEST(ImageFile, KeepsItsContentAlive) {
   EXPECT_EQ(Values(images[0].weights.weights), std::vector<float>{8});
 }
 
-// A bit anywhere in the head may leave a file that is right in itself; it then still is one of
-// images, whose vectors fit.
+// A flipped bit in the head may leave a valid file; it then still is one of images, whose vectors
+// fit.
 TEST(ImageFile, ATruncatedFileIsRefusedAtEveryOffset) {
   const Bytes content = Whole(MakeImageFile(std::vector<ChunkImage>{First(), Second()}));
   for (size_t size = 0; size < content.size(); ++size) {
@@ -103,7 +103,7 @@ TEST(ImageFile, ATruncatedFileIsRefusedAtEveryOffset) {
   }
 }
 
-// So that it can be written from memory as it is: see common/os/direct_file.h.
+// So that it can be written from memory in place: see common/os/direct_file.h.
 TEST(ImageFile, ValuesOfALargeFileBeginAtABlock) {
   const std::vector<float> some(kDirectBytesMin / sizeof(float) + 1, 3);
   ChunkImage image = {.begin = 0, .clock = 1, .weights = {.weights = FloatBytes(some)}};
@@ -173,7 +173,7 @@ TEST_F(Refused, WithTheReason) {
          "0/weights holds NaN or infinity");
 }
 
-// The metadata holds JSON, which a stranger may have written.
+// The metadata holds untrusted JSON.
 TEST_F(Refused, OfCountsThatAreTooManyOrTooDeep) {
   const std::pair<const std::string, std::string> format = {"format", kImageFormat};
   const std::string no_object = "image 0 has counts that are not a JSON object";
@@ -188,7 +188,7 @@ TEST_F(Refused, OfCountsThatAreTooManyOrTooDeep) {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// Reads a file that comes in pieces of so many bytes.
+// Reads a file in pieces of this many bytes.
 absl::StatusOr<std::vector<ChunkImage>> Read(const std::string& file, size_t piece,
                                              const std::string& path = "f") {
   ImageStream stream(file.size(), path);
@@ -212,7 +212,7 @@ std::string FileOf(const std::vector<ChunkImage>& images) { return Joined(MakeIm
 
 std::string Some() { return FileOf({Image(0, {1, 2, 3}), Image(3, {4}), Image(8, {5, 6})}); }
 
-// A file whose tensors and texts MakeImageFile would not write so.
+// A file with tensors and texts that MakeImageFile would not write.
 std::string FileOf(const std::map<std::string, std::string>& metadata,
                    const std::vector<std::pair<std::string, std::vector<float>>>& tensors) {
   std::vector<TensorToSave> to_save;
@@ -253,7 +253,7 @@ TEST(ImageStream, AnImageIsHandedOnWithItsLastByte) {
   EXPECT_THAT(left, ElementsAre((1 + 2) * 2 * sizeof(float), 2 * 2 * sizeof(float), 0));
 }
 
-// Images whose tensors lie between those of others.
+// Images whose tensors are interleaved with those of others.
 TEST(ImageStream, TensorsMayComeInAnyOrder) {
   const std::pair<const std::string, std::string> format = {"format", kImageFormat};
   const std::string file = FileOf(
@@ -377,7 +377,7 @@ TEST(NodeImageFile, WhatIsWrittenIsReadAgainBitForBit) {
   EXPECT_EQ(Text(read->chunks[1].arena), Text(FloatBytes({5, 5})));
   EXPECT_FALSE(read->chunks[1].push.has_value());
   EXPECT_TRUE(read->chunks[2].push->unsent.empty());
-  // And nothing is left out.
+  // And nothing is omitted.
   EXPECT_EQ(Text(NodeWhole(MakeNodeImageFile(*read))), Text(content));
 }
 

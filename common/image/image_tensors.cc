@@ -35,7 +35,7 @@ void ImageWriter::AddFloats(const std::string& name, const Bytes& values) {
 }
 
 ImageFile ImageWriter::Finish() {
-  // Values of a large file lie where it can be written from memory as it is.
+  // Values of a large file are placed so that it can be written from memory in place.
   size_t bytes = 0;
   for (const Bytes& one : file_.values) bytes += one.size();
   const size_t alignment = bytes < kDirectBytesMin ? sizeof(uint64_t) : kDirectAlignment;

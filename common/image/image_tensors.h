@@ -18,18 +18,18 @@ struct ImageFile {
   std::string head;
   std::vector<Bytes> values;
 
-  // Returns all of it, as WriteFileAtomically takes it; valid as long as this is.
+  // Returns all pieces, as WriteFileAtomically takes them; valid as long as this object.
   std::vector<absl::Span<const char>> Pieces() const&;
   std::vector<absl::Span<const char>> Pieces() const&& = delete;
 };
 
-// Puts a file of images together.
+// Assembles a file of images.
 class ImageWriter {
  public:
-  // `format`: the word under "format" in the metadata.
+  // `format`: the value of "format" in the metadata.
   explicit ImageWriter(const std::string& format) { metadata_["format"] = format; }
 
-  // REQUIRES: no two of one name.
+  // REQUIRES: unique names.
   void AddText(const std::string& name, const std::string& text);
   void AddFloats(const std::string& name, const Bytes& values);  // fp32
   ImageFile Finish();
@@ -40,25 +40,26 @@ class ImageWriter {
   ImageFile file_;
 };
 
-// Takes a file of images apart. Errors are InvalidArgument and name the file.
+// Parses a file of images. Errors are InvalidArgument and name the file.
 class ImageReader {
  public:
   // `path` outlives it.
   explicit ImageReader(const std::string& path) : path_(path) {}
 
-  // Reads a file, which must be of the format, whose floats are finite and lie where fp32 may.
+  // Reads a file, which must have the format, and finite, aligned floats.
   absl::Status Open(const Bytes& content, const std::string& format);
-  // The same in parts, for one that is not in memory as a whole: the metadata, and then the floats.
+  // The same in parts, for a file that is not in memory as a whole: the metadata, and then the
+  // floats.
   absl::Status SetTexts(std::map<std::string, std::string> metadata, const std::string& format);
   absl::Status AddFloats(const std::string& name, const Bytes& values);
-  // The texts of the metadata, by name, but for the format.
+  // The texts of the metadata, by name, without the format.
   const std::map<std::string, std::string>& texts() const { return texts_; }
-  // Returns floats, which are then none of those that are left; empty: they are not there. They are
+  // Returns floats and removes them from the remaining ones; empty: they do not exist. They are
   // part of the content, and keep it alive.
   Bytes TakeFloats(const std::string& name);
-  // Checks that everything has been taken. Errors: names what has not.
+  // Checks that everything has been taken. Errors name what has not.
   absl::Status ExpectAllTaken() const;
-  // The floats lie where no fp32 may lie.
+  // Returns the error for misaligned floats.
   absl::Status Misplaced(const std::string& name) const;
   // "PATH: WHAT WHY".
   absl::Status Wrong(const std::string& what, const std::string& why) const;

@@ -56,7 +56,7 @@ TEST(CutCollector, HoldsTwoCutsAtMostAndSaysSoOfTheNext) {
   EXPECT_TRUE(refused[0].images.empty());
   EXPECT_THAT(refused[0].problem, HasSubstr("checkpoint of clock 10 is not written yet"));
   collector.LetGo(10);
-  // The other chunk of that clock comes too late to make it whole.
+  // The other chunk of that clock comes too late to complete it.
   Add(&collector, 1, {30});
   EXPECT_TRUE(collector.Take().empty());
   EXPECT_EQ(collector.bytes(), 0);

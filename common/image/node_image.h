@@ -12,8 +12,8 @@ namespace strata {
 
 // A node's state of one chunk between two encoded pushes.
 struct PushImage {
-  std::vector<Bytes> unsent;  // fp32, as Encoder::State has it: what was not sent; of DGC v and u
-  uint64_t samples = 0;       // of the sums so far, where the density follows them
+  std::vector<Bytes> unsent;  // fp32, as of Encoder::State: what was not sent; for DGC v and u
+  uint64_t samples = 0;       // of the sums so far, if the density depends on them
 };
 
 // A node's state of one chunk between two rounds of local steps.
@@ -21,18 +21,19 @@ struct LocalStepsImage {
   uint64_t clock = 0;         // steps made
   uint32_t last_samples = 0;  // of the last round
   WeightImage own;            // its weights, with the state of its own optimizer
-  Bytes start;                // fp32: the weights that changes are counted from
+  Bytes start;                // fp32: the weights from which changes are counted
 };
 
-// A node's state of one range of the arena between two steps, beyond the weights that servers, or
-// the owners of slices, have. Parts that the job does not use are absent.
+// A node's state of one range of the arena between two steps, beyond the weights of servers, or of
+// the owners of slices. Parts that the job does not use are absent.
 struct NodeChunkImage {
-  uint64_t begin = 0;     // of the range: its first element in the arena
+  uint64_t begin = 0;     // first element of the range in the arena
   uint32_t elements = 0;  // of the range
   std::optional<PushImage> push;
   std::optional<LocalStepsImage> local;
-  std::optional<WeightImage> norms;  // where nodes update by norms: their weights
-  Bytes arena;                       // with double buffering: the weights that the step begins with
+  std::optional<WeightImage> norms;  // if nodes update by norms: their weights
+  Bytes arena;                       // with double buffering: the weights with which the step
+                                     // begins
 };
 
 inline uint64_t BytesOf(const NodeChunkImage& image) {

@@ -41,8 +41,8 @@ uint64_t ElementBytes(absl::string_view dtype) {
   return 0;
 }
 
-// Reads a head while its JSON is parsed, so that no more is in memory than the layout, and nothing
-// of what comes after the first fault. A fault is one that ends the parse.
+// Parses a head with a SAX parser, so that no more than the layout is in memory, and nothing after
+// the first fault, which ends the parse.
 class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
  public:
   HeadReader(Types types, SafetensorsLayout* layout) : types_(types), layout_(*layout) {}
@@ -119,7 +119,7 @@ class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
   }
 
  private:
-  // Where a value lies.
+  // Position of a value.
   enum class In { kNothing, kHead, kMetadata, kTensor, kShape, kOffsets, kOther };
 
   static constexpr size_t kDepthMax = 16, kDimensionsMax = 64;
@@ -197,15 +197,15 @@ class HeadReader final : public nlohmann::json_sax<SafetensorsJson> {
   std::vector<In> in_ = {In::kNothing};
   std::string key_;
   bool has_metadata_ = false;
-  // The tensor that is being read.
+  // The tensor being read.
   TensorPlace place_;
   std::vector<uint64_t> offsets_;
-  absl::flat_hash_set<std::string> fields_;  // of those that are known
+  absl::flat_hash_set<std::string> fields_;  // known fields already seen
   uint64_t element_bytes_ = 0;               // 0: its dtype was not there yet
   bool has_shape_ = false;
 };
 
-// Puts the places in the order of their values and checks that those cover [0, bytes).
+// Sorts the places by position and checks that they cover [0, bytes).
 absl::Status OrderPlaces(const std::string& path, uint64_t bytes,
                          std::vector<TensorPlace>* places) {
   std::stable_sort(places->begin(), places->end(),
@@ -236,7 +236,7 @@ std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
         {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  // Names may hold any bytes; those that are not UTF-8 are replaced rather than thrown about.
+  // Names may hold any bytes; invalid UTF-8 is replaced instead of throwing.
   std::string text = header.dump(-1, ' ', false, SafetensorsJson::error_handler_t::replace);
   uint64_t length = 0;
   const size_t size = (sizeof length + text.size() + alignment - 1) / alignment * alignment;
@@ -272,7 +272,7 @@ absl::StatusOr<SavedModel> ParseSafetensors(absl::Span<const char> content,
   SavedModel model = {.metadata = std::move(view->metadata)};
   for (TensorView& tensor : view->tensors) {
     std::vector<float> values(tensor.values.size() / sizeof(float));
-    // memcpy takes no null pointer, not even for the no bytes of an empty tensor.
+    // memcpy must not get a null pointer, not even for the zero bytes of an empty tensor.
     if (!values.empty()) std::memcpy(values.data(), tensor.values.data(), tensor.values.size());
     model.tensors.push_back({std::move(tensor.name), std::move(tensor.shape), std::move(values)});
   }

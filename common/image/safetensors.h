@@ -16,12 +16,13 @@
 
 namespace strata {
 
-// JSON of checkpoints nests less deep, and has fewer values.
+// JSON in checkpoints is nested less deeply, and has fewer values.
 inline constexpr size_t kJsonDepthMax = 8;
 inline constexpr size_t kJsonValuesMax = 1 << 20;
 
-// Returns whether JSON of others is small enough to be parsed: a parser takes up to 36 bytes of
-// memory for one of a text such as "[[[[" or "[],[],". What is no JSON may be within the bounds.
+// Returns whether untrusted JSON is small enough to be parsed: a parser takes up to 36 bytes of
+// memory per byte of a text such as "[[[[" or "[],[],". Text that is not JSON may be within the
+// limits.
 inline bool IsWithinJsonBounds(absl::string_view text) {
   size_t depth = 0, values = 1;
   bool in_string = false;
@@ -41,8 +42,7 @@ inline bool IsWithinJsonBounds(absl::string_view text) {
   return true;
 }
 
-// Returns a name of others as one line shows it: without what is no text, and not all of a long
-// one.
+// Returns an untrusted name in printable form, on one line and truncated.
 inline std::string ShownName(absl::string_view name) {
   constexpr size_t kShownMax = 200;
   if (name.size() <= kShownMax) return absl::Utf8SafeCHexEscape(name);
@@ -69,7 +69,7 @@ struct SavedModel {
   std::vector<SavedTensor> tensors;  // in the order of their values in the file
 };
 
-// A tensor whose values lie in the content that was parsed, and may be unaligned there.
+// A tensor whose values are in the parsed content, where they may be unaligned.
 struct TensorView {
   std::string name;
   std::vector<uint64_t> shape;
@@ -82,7 +82,7 @@ struct ModelView {
   std::vector<TensorView> tensors;  // in the order of their values in the content
 };
 
-// Where the values of one tensor lie, counted from the end of the head.
+// The position of one tensor's values, counted from the end of the head.
 struct TensorPlace {
   std::string name;
   std::vector<uint64_t> shape;
@@ -92,21 +92,21 @@ struct TensorPlace {
 
 struct SafetensorsLayout {
   std::map<std::string, std::string> metadata;
-  std::vector<TensorPlace> tensors;  // in the order of their values, which leave no gaps
+  std::vector<TensorPlace> tensors;  // in the order of their values, without gaps
 };
 
-// So many bytes at a file's beginning say how long its head is.
+// This many bytes at a file's beginning hold the head's length.
 inline constexpr size_t kSafetensorsLengthBytes = 8;
-// Returns that length, of a file of `file_bytes`. Errors: as ParseSafetensors. REQUIRES:
-// `beginning` has them, or is the whole file.
+// Returns that length, for a file of `file_bytes`. Errors: as ParseSafetensors. REQUIRES:
+// `beginning` has those bytes, or is the whole file.
 absl::StatusOr<uint64_t> SafetensorsHeadBytes(absl::Span<const char> beginning, uint64_t file_bytes,
                                               const std::string& path);
 // Reads the head of a file of `file_bytes`. Errors: as ParseSafetensors.
 absl::StatusOr<SafetensorsLayout> ReadSafetensorsHead(absl::Span<const char> head,
                                                       uint64_t file_bytes, const std::string& path);
 
-// Returns the file's beginning, after which come the values of the tensors, in their order. Its
-// size is a multiple of `alignment`, which is one of 8.
+// Returns the file's beginning, which the values of the tensors follow in order. Its size is a
+// multiple of `alignment`, which is a multiple of 8.
 std::string SafetensorsHead(const std::map<std::string, std::string>& metadata,
                             absl::Span<const TensorToSave> tensors, size_t alignment = 8);
 

@@ -122,7 +122,7 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
                 "overlap");
 }
 
-// Returns a file with a tensor `t` of one value, of which the header says `fields`.
+// Returns a file with a tensor `t` of one value, whose header has `fields`.
 std::string Tensor(const std::string& fields) {
   return WithHeader("{\"t\":{" + fields + "}}", std::string(4, 'x'));
 }
@@ -130,7 +130,7 @@ std::string Tensor(const std::string& fields) {
 TEST(Safetensors, HeadersThatAreMeantToHarmAreRefused) {
   const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])";
   const std::string none = R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
-  // Twice, of which readers may take either.
+  // Twice: readers may take either.
   ExpectInvalid(WithHeader(R"({"t":)" + none + R"(,"t":)" + none + "}", ""),
                 "tensor t is there twice");
   ExpectInvalid(Tensor(good + R"(,"shape":[1])"), "tensor t has shape twice");
@@ -139,7 +139,7 @@ TEST(Safetensors, HeadersThatAreMeantToHarmAreRefused) {
   ExpectInvalid(WithHeader(R"({"__metadata__":{},"__metadata__":{}})", ""),
                 "metadata is there twice");
   ExpectInvalid(WithHeader(R"({"__metadata__":{"a":"1","a":"2"}})", ""), "a is there twice");
-  // Beyond the file, before its beginning, the wrong way round.
+  // Beyond the file, before its beginning, in the wrong order.
   const std::string shape = R"("dtype":"F32","shape":[1],)";
   ExpectInvalid(Tensor(shape + R"("data_offsets":[4,8])"), "cut off");
   ExpectInvalid(Tensor(shape + R"("data_offsets":[4,0])"), "do not fit its shape");
@@ -149,7 +149,7 @@ TEST(Safetensors, HeadersThatAreMeantToHarmAreRefused) {
   ExpectInvalid(Tensor(shape + R"("data_offsets":[18446744073709551612,18446744073709551616])"),
                 "do not fit its shape");
   ExpectInvalid(Tensor(shape + R"("data_offsets":[0,1e1])"), "do not fit its shape");
-  // Products that are beyond all numbers, or come round to 4.
+  // Products that overflow, or wrap around to 4.
   for (const char* huge : {"[4611686018427387905]", "[2147483649,2147483649,4]",
                            "[18446744073709551615,18446744073709551615]"}) {
     ExpectInvalid(Tensor(R"("dtype":"F32","data_offsets":[0,4],"shape":)" + std::string(huge)),
@@ -176,7 +176,7 @@ TEST(Safetensors, HeadersThatAreMeantToHarmAreRefused) {
   EXPECT_EQ(model->tensors[0].shape, std::vector<uint64_t>{1});
 }
 
-// A head may have 100 MB. A tenth of that shows what takes time or memory that grows faster.
+// A head may have 100 MB. A tenth of that reveals superlinear time or memory.
 TEST(Safetensors, LargeHeadersTakeNeitherTimeNorMemory) {
   constexpr size_t kBytes = 10'000'000;
   rusage before = {}, after = {};
@@ -196,7 +196,7 @@ TEST(Safetensors, LargeHeadersTakeNeitherTimeNorMemory) {
   while (flat.size() < kBytes) flat += "[],";
   expect_invalid(flat, "not a JSON object");
   expect_invalid(R"({"a\nb)" + std::string(kBytes, 'c') + R"(":1})", "tensor a\\nbc");
-  // As many names as there is room for: no comparison of each with each.
+  // As many names as fit: they must not be compared pairwise.
   std::string many = "{";
   for (int i = 0; many.size() < kBytes; ++i) {
     many += "\"" + std::to_string(i) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)";

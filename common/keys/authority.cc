@@ -13,7 +13,7 @@
 namespace strata::keys {
 namespace {
 
-// Names may be longer than a common name may be; who somebody is, the URI says.
+// Names may exceed the limit of common names; the identity is in the URI.
 std::string CommonName(const std::string& text) {
   constexpr size_t kCommonNameMax = 64;
   return text.substr(0, kCommonNameMax);
@@ -33,7 +33,7 @@ absl::StatusOr<Certificate> MakeRoot(const std::string& cluster, const PrivateKe
   return SignCertificate(content, key.get(), nullptr, key);
 }
 
-// Which cluster's root it is. Errors: InvalidArgument: it is none.
+// Returns the cluster of a root. Errors: InvalidArgument: it is not a root.
 absl::StatusOr<std::string> ClusterOfRoot(const Certificate& root) {
   if (!root.IsAuthority() || !root.IsSelfSigned()) {
     return absl::InvalidArgumentError(absl::StrCat("the certificate with fingerprint ",

@@ -32,8 +32,8 @@ class Authority {
                                         absl::Duration valid_for);
 
   // Reads a private key and root certificates, the first of which belongs to the key. Errors:
-  // InvalidArgument: one is missing or damaged, they do not fit each other, or a certificate is no
-  // root of one cluster.
+  // InvalidArgument: one is missing or damaged, they do not match, or a certificate is not a root
+  // of the cluster.
   static absl::StatusOr<Authority> FromPem(absl::string_view pem);
 
   // The private key and all roots: a secret.
@@ -67,7 +67,7 @@ class Authority {
   std::vector<Certificate> roots_;
 };
 
-// Makes a key and the authority's certificate for it, for a member whom the authority's holder
+// Makes a key and the authority's certificate for it, for a member that the authority's holder
 // admits without a request. Errors: those of PrivateKey::Make and Authority::Issue.
 absl::StatusOr<KeyFile> IssueKeyFile(const Authority& authority, const Identity& identity,
                                      absl::Time not_before, absl::Time not_after);

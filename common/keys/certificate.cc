@@ -53,7 +53,7 @@ absl::StatusOr<Certificate> Certificate::FromX509(x509_st* certificate) {
   const std::optional<absl::Time> not_after = ToTime(X509_get0_notAfter(certificate));
   if (!not_before.has_value() || !not_after.has_value()) return Damaged();
   if (X509_get0_pubkey(certificate) == nullptr) return Damaged();
-  // Flags: OpenSSL reads the extensions at the first question about them.
+  // OpenSSL parses the extensions at the first query.
   if ((X509_get_extension_flags(certificate) & EXFLAG_INVALID) != 0) return Damaged();
   X509_up_ref(certificate);
   return Certificate(CertificatePointer(certificate), *not_before, *not_after);
@@ -134,7 +134,7 @@ bool Certificate::IsSelfSigned() const {
 
 bool Certificate::IsAuthority() const {
   const ErrorQueueScope scope;
-  // Others of its answers mean certificates that only look like an authority's.
+  // Its other answers mean certificates that only look like an authority's.
   constexpr int kSaysSo = 1;
   return X509_check_ca(get()) == kSaysSo;
 }
@@ -262,8 +262,8 @@ bool AddExtensions(X509* certificate, X509* issuer, const CertificateContent& co
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  // The issuer's identifier tells roots of one name apart, as those of a rotated authority. In a
-  // root it is its own, which must be there first.
+  // The issuer's identifier distinguishes roots of one name, like those of a rotated authority. In
+  // a root it is its own, which must be added first.
   if (!AddExtension(certificate, &context, NID_subject_key_identifier, "hash") ||
       !AddExtension(certificate, &context, NID_authority_key_identifier, "keyid")) {
     return false;

@@ -17,14 +17,14 @@ struct x509_st;  // X509 of OpenSSL
 
 namespace strata::keys {
 
-// A certificate. Copies share its content, which never changes: any thread may use it. What it says
-// is a claim until Verify has held it against a root.
+// A certificate. Copies share its content, which never changes: any thread may use it. Its content
+// is a claim until Verify has checked it against a root.
 class Certificate {
  public:
   // Reads the first certificate of a PEM text and skips other blocks. Errors: InvalidArgument: no
   // certificate, or a damaged one.
   static absl::StatusOr<Certificate> FromPem(absl::string_view pem);
-  // Shares a certificate that OpenSSL holds, as one of a connection. Errors: InvalidArgument: its
+  // Shares a certificate held by OpenSSL, such as a connection's. Errors: InvalidArgument: its
   // times or its key cannot be read.
   static absl::StatusOr<Certificate> FromX509(x509_st* certificate);
 
@@ -43,11 +43,11 @@ class Certificate {
   // The serial number in lower-case hexadecimal digits.
   std::string serial() const;
 
-  // True: its own key has signed it.
+  // Returns whether its own key has signed it.
   bool IsSelfSigned() const;
-  // True: it may sign other certificates.
+  // Returns whether it may sign other certificates.
   bool IsAuthority() const;
-  // True: it is the certificate of that key.
+  // Returns whether it is the certificate of that key.
   bool BelongsTo(const PrivateKey& key) const;
 
   // The certificate lives as long as a copy of this object does.
@@ -62,7 +62,7 @@ class Certificate {
   absl::Time not_after_;
 };
 
-inline constexpr size_t kCertificatesMax = 16;  // in one text
+inline constexpr size_t kCertificatesMax = 16;  // per text
 
 // Reads all certificates of a PEM text, 1 to kCertificatesMax, and skips other blocks. Errors:
 // InvalidArgument: none, too many, a damaged one, or a text above kPemBytesMax (pem.h).
@@ -77,8 +77,8 @@ std::string FingerprintText(absl::string_view fingerprint);
 // A time as messages about certificates show it: "2026-11-25T17:43:30Z".
 std::string TimeText(absl::Time time);
 
-// A public key whose owner has proved to hold the private key; Authority::Issue makes a certificate
-// for it. Nothing else of the request counts: the token identifies its sender.
+// A public key whose owner has proved possession of the private key; Authority::Issue makes a
+// certificate for it. Nothing else in the request counts: the token identifies its sender.
 class CertificateRequest {
  public:
   // Reads the one PKCS #10 request of a PEM text. Errors: InvalidArgument: none, several, a damaged

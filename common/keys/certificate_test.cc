@@ -171,7 +171,7 @@ void ExpectCertificateRequestRefused(const std::string& pem, const std::string& 
   EXPECT_EQ(ERR_peek_error(), 0) << "an error was left for others to find";
 }
 
-// The bytes as a request in PEM.
+// Returns the bytes as a request in PEM.
 std::string RequestPem(const std::string& der) {
   const BioPointer bio(BIO_new(BIO_s_mem()));
   PEM_write_bio(bio.get(), PEM_STRING_X509_REQ, "",

@@ -28,7 +28,7 @@ bool Fits(absl::string_view text, size_t characters_max, bool (*is_allowed)(char
          std::all_of(text.begin(), text.end(), is_allowed);
 }
 
-// A text from outside, fit for one line of a message.
+// Makes an untrusted text fit for one line of a message.
 std::string Shown(absl::string_view text) {
   constexpr size_t kShownMax = 200;
   const bool is_long = text.size() > kShownMax;

@@ -10,10 +10,10 @@
 
 namespace strata::keys {
 
-// The rights of a cluster's member.
+// The kinds of members, which determine their rights.
 enum class Role { kCoordinator, kServer, kWorker, kUser };
 
-// An identity as a certificate names it.
+// An identity in a certificate.
 struct Identity {
   std::string cluster;  // as of CheckCluster
   Role role = Role::kUser;
@@ -31,12 +31,12 @@ std::string IdentityText(const Identity& identity);
 
 // "spiffe://CLUSTER/worker/NAME", the form that a certificate carries.
 std::string ToUri(const Identity& identity);
-// Reads what ToUri wrote, and nothing else. Errors: InvalidArgument.
+// Parses only what ToUri returns. Errors: InvalidArgument.
 absl::StatusOr<Identity> ParseUri(absl::string_view uri);
 
 // "spiffe://CLUSTER", the form that an authority's own certificate carries.
 std::string ToClusterUri(absl::string_view cluster);
-// Reads what ToClusterUri wrote, and nothing else. Errors: InvalidArgument.
+// Parses only what ToClusterUri returns. Errors: InvalidArgument.
 absl::StatusOr<std::string> ParseClusterUri(absl::string_view uri);
 
 // A name has 1 to 255 characters of A-Z, a-z, 0-9, '.', '_' and '-', the first neither '.' nor '-'.

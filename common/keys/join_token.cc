@@ -33,7 +33,7 @@ absl::Status NotWhole() {
                    " characters, copy it as `strata keys` printed it"));
 }
 
-// False: characters that do not belong there, or bits beyond the last byte.
+// Returns false for invalid characters, or bits beyond the last byte.
 bool DecodeJoinToken(absl::string_view text, std::string* bytes) {
   return absl::WebSafeBase64Unescape(text, bytes) && absl::WebSafeBase64Escape(*bytes) == text;
 }

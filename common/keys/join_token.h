@@ -9,8 +9,8 @@
 
 namespace strata::keys {
 
-// The token that lets a new member join: the member knows the cluster by the fingerprint, the
-// cluster knows the member by the secret.
+// The token that lets a new member join: the fingerprint authenticates the cluster to the member,
+// the secret the member to the cluster.
 struct JoinToken {
   std::string authority;  // the root's fingerprint, 32 bytes
   std::string secret;     // 16 bytes
@@ -22,17 +22,16 @@ absl::StatusOr<JoinToken> MakeJoinToken(absl::string_view fingerprint);
 
 // "strata1.FINGERPRINT.SECRET", both in base64 for URLs without padding: 43 and 22 characters.
 std::string ToText(const JoinToken& token);
-// Reads what ToText wrote; white space around it does not count. Errors: InvalidArgument; they
-// never repeat a part of the text, since it may be the secret.
+// Parses what ToText returns, ignoring surrounding white space. Errors: InvalidArgument; they never
+// repeat a part of the text, since it may be the secret.
 absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text);
 
-// SHA-256 of the secret, 32 bytes: what is stored of a token. The secret is random, so that nobody
-// finds it from this.
+// SHA-256 of the secret, 32 bytes: what is stored of a token. The secret is random, so it cannot be
+// found from this.
 std::string SecretHash(absl::string_view secret);
 
-// The command that makes a token for such a member, for messages: "`strata keys user ada`",
-// "`strata keys token worker`". A name that does
-// not fit: it is not known.
+// Returns the command that makes a token for such a member, for messages: "`strata keys user ada`",
+// "`strata keys token worker`". An invalid name counts as unknown.
 std::string TokenCommand(Role role, absl::string_view name);
 
 }  // namespace strata::keys

@@ -15,24 +15,24 @@
 
 namespace strata::keys {
 
-// Everything that a daemon or a user needs to prove its identity and to check its peers. It is one
-// file of PEM blocks, so that one rename replaces all of it.
+// Everything that a daemon or a user needs to prove its identity and to check its peers: one file
+// of PEM blocks, so that one rename replaces it all.
 struct KeyFile {
   PrivateKey key;
   std::vector<Certificate> chain;  // the leaf, which belongs to `key`, then its intermediates
   std::vector<Certificate> roots;  // self-signed
   Identity identity;               // the leaf's
 
-  // The peers to believe: those of the own cluster.
+  // Returns the trust in peers of the own cluster.
   Trust trust() const { return Trust{identity.cluster, roots}; }
   std::string ChainPem() const { return CertificatesToPem(chain); }
   std::string RootsPem() const { return CertificatesToPem(roots); }
 };
 
-// Reads a private key and certificates. Self-signed ones are the roots; the others are the chain,
-// in their order. Whether they are valid now, or signed by a root, is for Verify. Errors, which
-// begin with `origin`: InvalidArgument: one is missing or damaged, the key does not belong to the
-// leaf, or the leaf carries no identity.
+// Parses a private key and certificates. Self-signed ones are the roots; the others are the chain,
+// in order. Verify checks whether they are valid now, and signed by a root. Errors, which begin
+// with `origin`: InvalidArgument: one is missing or damaged, the key does not belong to the leaf,
+// or the leaf carries no identity.
 absl::StatusOr<KeyFile> ParseKeyFile(absl::string_view pem, absl::string_view origin);
 
 // Errors: those of ReadPrivateFile and ParseKeyFile, which name the path.
@@ -44,7 +44,7 @@ absl::Status WriteKeyFile(const std::string& path, const KeyFile& file);
 // The file's content: a secret.
 std::string KeyFilePem(const KeyFile& file);
 
-// When to ask for the next certificate: after two thirds of this one's life.
+// Returns when to request the next certificate: after two thirds of this one's validity.
 absl::Time RenewAt(const Certificate& certificate);
 
 }  // namespace strata::keys

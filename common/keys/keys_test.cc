@@ -280,7 +280,7 @@ TEST(JoinToken, TheCommandThatMakesOneIsThatOfTheRole) {
   EXPECT_EQ(TokenCommand(Role::kWorker, "w1"), "`strata keys token worker`");
   EXPECT_EQ(TokenCommand(Role::kServer, ""), "`strata keys token server`");
   EXPECT_EQ(TokenCommand(Role::kUser, "ada"), "`strata keys user ada`");
-  // A stranger's name is not repeated unless it is one.
+  // A stranger's name is repeated only if it is valid.
   EXPECT_EQ(TokenCommand(Role::kUser, "a\nb"), "`strata keys user NAME`");
   EXPECT_EQ(TokenCommand(Role::kUser, ""), "`strata keys user NAME`");
 }

@@ -42,11 +42,11 @@ using StorePointer = OpenSslPointer<X509_STORE, X509_STORE_free>;
 using StoreContextPointer = OpenSslPointer<X509_STORE_CTX, X509_STORE_CTX_free>;
 
 inline void FreeStackOnly(STACK_OF(X509) * stack) { sk_X509_free(stack); }
-// The certificates in it belong to somebody else.
+// The certificates in it are owned elsewhere.
 using BorrowedStackPointer = OpenSslPointer<STACK_OF(X509), FreeStackOnly>;
 
-// Forgets the errors that OpenSSL queued in this thread meanwhile, so that they do not turn up in
-// the report of an unrelated failure, as one of a TLS connection.
+// Drops the errors that OpenSSL queues in this thread during its life, so that they do not show up
+// in an unrelated error report, such as a TLS connection's.
 class ErrorQueueScope {
  public:
   ErrorQueueScope() { ERR_set_mark(); }
@@ -55,7 +55,7 @@ class ErrorQueueScope {
   ErrorQueueScope& operator=(const ErrorQueueScope&) = delete;
 };
 
-// Reads the text; it must stay as long as the BIO. Null: no memory.
+// Reads the text, which must outlive the BIO. Null: no memory.
 inline BioPointer ReadOnlyBio(absl::string_view text) {
   return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }

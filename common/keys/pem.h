@@ -10,7 +10,7 @@
 
 namespace strata::keys {
 
-inline constexpr size_t kPemBytesMax = 64 * 1024;  // of one text
+inline constexpr size_t kPemBytesMax = 64 * 1024;  // per text
 
 // One block: "-----BEGIN LABEL-----" and what follows.
 struct PemBlock {
@@ -19,7 +19,7 @@ struct PemBlock {
   std::string der;  // still encrypted if `encrypted`
 };
 
-// The blocks of a text; what stands between them is skipped. It decrypts nothing, so that nothing
+// Returns the blocks of a text; text between them is skipped. Decrypts nothing, so that nothing
 // asks for a password at the terminal. Errors: InvalidArgument: a damaged block, or a text above
 // kPemBytesMax.
 absl::StatusOr<std::vector<PemBlock>> PemBlocks(absl::string_view pem);

@@ -21,7 +21,7 @@ constexpr mode_t kOwnOnly = 0600;
 constexpr mode_t kOthersRead = 0044;
 constexpr mode_t kOthers = 0077;
 
-// About the opened file, not the path: what is at the path may change in between.
+// Checks the opened file rather than the path, which may be replaced in between.
 absl::Status CheckIsPrivate(int fd, const std::string& path) {
   struct stat is = {};
   if (fstat(fd, &is) != 0) return FileError(errno, path);
@@ -29,7 +29,7 @@ absl::Status CheckIsPrivate(int fd, const std::string& path) {
     return absl::FailedPreconditionError(absl::StrFormat("%s: not a regular file", path));
   }
   const uid_t self = geteuid();
-  // Root looks after files of others, as those of a service that has a user of its own.
+  // Root may use other users' files, such as those of a service with a user of its own.
   if (is.st_uid != self && is.st_uid != 0 && self != 0) {
     return absl::FailedPreconditionError(
         absl::StrFormat("%s: belongs to uid %d, who can read the secret in it, you are uid %d: run "
@@ -44,7 +44,7 @@ absl::Status CheckIsPrivate(int fd, const std::string& path) {
   return absl::OkStatus();
 }
 
-// A file that cannot be opened; it says whose it is where that may be seen.
+// Returns the error for a file that cannot be opened, with its owner if visible.
 absl::Status CannotOpen(int error, const std::string& path) {
   struct stat is = {};
   if (error != EACCES) return FileError(error, path);
@@ -73,7 +73,7 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
   return absl::OkStatus();
 }
 
-// A file that root writes into a user's folder belongs to that user, who must read it.
+// A file that root writes into a user's folder is given to that user, who must read it.
 absl::Status GiveToFoldersOwner(int fd, const std::string& folder) {
   struct stat is = {};
   if (geteuid() != 0) return absl::OkStatus();
@@ -86,7 +86,7 @@ absl::Status WriteAndSync(const std::string& path, const std::string& folder,
                           absl::string_view content) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOwnOnly));
   if (!fd.valid()) return FileError(errno, path);
-  // The umask may have taken the owner's own rights.
+  // The umask may have removed the owner's own rights.
   if (fchmod(fd.get(), kOwnOnly) != 0) return FileError(errno, path);
   if (absl::Status status = GiveToFoldersOwner(fd.get(), folder); !status.ok()) return status;
   if (absl::Status status = WriteAll(fd.get(), content, path); !status.ok()) return status;
@@ -125,7 +125,7 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t byte
 absl::Status WritePrivateFile(const std::string& path, absl::string_view content) {
   const std::string folder = FolderOf(path);
   if (absl::Status status = MakeOwnFolders(folder); !status.ok()) return status;
-  // Processes of other hosts, or containers, that share the folder may have this one's number.
+  // Processes on other hosts, or in containers, that share the folder may have the same pid.
   uint64_t own = 0;
   if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
   const std::string temporary = absl::StrFormat("%s.tmp.%d.%016x", path, getpid(), own);

@@ -10,17 +10,16 @@
 
 namespace strata::keys {
 
-// The content of a file that holds a secret. Errors name the path: NotFound, PermissionDenied;
-// FailedPrecondition: others may read or change it, it is neither this user's nor root's (root
-// reads all), not a regular file, or larger than `bytes_max`; those of FileError. A link to such a
-// file is followed.
+// Returns the content of a file with a secret. Errors name the path: NotFound, PermissionDenied;
+// FailedPrecondition: others may read or change it, it belongs to neither this user nor root (root
+// reads all), is not a regular file, or is larger than `bytes_max`; those of FileError. A link to
+// such a file is followed.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t bytes_max);
 
 // Writes a file for this user alone: mode 0600 from the beginning, whatever the umask. Readers,
-// also after a crash, see the old content or all of the new one. Folders above it are made where
-// they are missing, for this user alone. What root writes in another user's folder is that user's.
-// Errors: those of FileError; no temporary file is left
-// then.
+// even after a crash, see either the old content or the whole new one. Missing parent folders are
+// created, for this user alone. What root writes in another user's folder belongs to that user.
+// Errors: those of FileError; no temporary file is left then.
 absl::Status WritePrivateFile(const std::string& path, absl::string_view content);
 
 }  // namespace strata::keys

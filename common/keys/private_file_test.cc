@@ -56,7 +56,7 @@ TEST_F(PrivateFile, ItIsForItsOwnerAloneWhateverTheUmask) {
   for (const mode_t mask : {0, 022, 0777}) {
     const std::string path = absl::StrCat(folder_, "/new", mask, "/deep/key.pem");
     const mode_t before = umask(0);
-    // The folders are this test's only where the umask leaves their owner in.
+    // The folders belong to this test alone only if the umask permits their owner access.
     ASSERT_TRUE(WritePrivateFile(absl::StrCat(folder_, "/new", mask, "/deep/first"), "").ok());
     umask(mask);
     const absl::Status written = WritePrivateFile(path, "secret");
@@ -135,7 +135,7 @@ TEST_F(PrivateFile, ALargerOneThanAllowedIsRefused) {
   ExpectRefused(path_, absl::StatusCode::kFailedPrecondition, path_ + ": larger than 100 bytes");
 }
 
-// Only root can give a file away or become somebody else.
+// Only root can change a file's owner or become another user.
 TEST_F(PrivateFile, RootReadsThoseOfOthersAndWritesThemForTheirFoldersOwner) {
   ASSERT_TRUE(WritePrivateFile(path_, "secret").ok());
   ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);

@@ -19,7 +19,7 @@ absl::Status DamagedKeyFile() {
   return absl::InvalidArgumentError("the private key is damaged: it cannot be read");
 }
 
-// Returns the kind of key that OpenSSL must expect in the block; nullopt: the block is not a
+// Returns the type of key that OpenSSL must expect in the block; nullopt: the block is not a
 // private key.
 std::optional<int> KeyType(const PemBlock& block) {
   if (block.label == PEM_STRING_PKCS8INF || block.label == PEM_STRING_PKCS8) return EVP_PKEY_NONE;
@@ -44,7 +44,7 @@ KeyPointer DecodePrivateKey(int type, const std::string& der) {
   return key;
 }
 
-// A damaged key may be read, and would fail at the first handshake.
+// A damaged key may parse, and would fail at the first handshake.
 bool HalvesFit(EVP_PKEY* key) {
   const KeyContextPointer context(EVP_PKEY_CTX_new_from_pkey(nullptr, key, nullptr));
   return context != nullptr && EVP_PKEY_public_check(context.get()) == 1 &&
@@ -105,7 +105,7 @@ namespace {
 constexpr int kRsaBitsMin = 2048;
 constexpr int kRsaBitsMax = 8192;
 
-// NID_undef: the key is not of a curve with a name.
+// NID_undef: the key is not on a named curve.
 int CurveOf(const EVP_PKEY* key) {
   const ErrorQueueScope scope;
   int is_explicit = 0;

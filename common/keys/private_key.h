@@ -35,12 +35,12 @@ class PrivateKey {
   std::shared_ptr<evp_pkey_st> key_;
 };
 
-// True: ECDSA on P-256, by the curve's name. A curve spelled out in numbers is refused, since those
-// may be anything.
+// Returns whether it is ECDSA on P-256, by the curve's name. Curves with explicit parameters are
+// refused, since those may be anything.
 bool IsP256(const evp_pkey_st* key);
 
-// True: ECDSA on P-256, P-384 or P-521, or RSA of 2048 to 8192 bits: what certificate authorities
-// of companies give out, and no key so large that a handshake takes seconds.
+// Returns whether it is ECDSA on P-256, P-384 or P-521, or RSA of 2048 to 8192 bits: the keys that
+// companies' authorities issue, and none so large that a handshake takes seconds.
 bool IsUsableKey(const evp_pkey_st* key);
 
 }  // namespace strata::keys

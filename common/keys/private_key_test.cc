@@ -110,7 +110,7 @@ TEST(PrivateKey, AnEncryptedOneIsRefusedAndNobodyIsAskedForAPassword) {
     disguised.erase(at, 10);
   ExpectPrivateRefused(disguised, "damaged");
   EXPECT_FALSE(was_asked);
-  // The test can fail: OpenSSL's usual way of reading does ask.
+  // The control: OpenSSL's usual way of reading does ask.
   const std::string pem = Pkcs8(key, EVP_aes_256_cbc());
   KeyPointer(PEM_read_bio_PrivateKey(ReadOnlyBio(pem).get(), nullptr, nullptr, nullptr));
   EXPECT_TRUE(was_asked);

@@ -15,8 +15,8 @@ namespace {
 constexpr int kSecurityLevel = 2;
 constexpr int kIntermediatesMax = kCertificatesMax;
 
-// Whose certificate a message is about. The name is only a claim, as long as nobody has held the
-// certificate against a root; it helps to find the host.
+// Describes the owner of a certificate for a message. The name is only a claim as long as the
+// certificate has not been verified; it helps to find the host.
 std::string Whose(const Certificate& leaf) {
   const absl::StatusOr<Identity> identity = leaf.identity();
   return identity.ok() ? absl::StrCat("the certificate of ", IdentityText(*identity))
@@ -38,8 +38,8 @@ std::string HintFor(const Certificate& leaf, const Judge& judge) {
          "token for a new one";
 }
 
-// The same, of one that does not belong here. Who judges a coordinator's is a member, which has
-// the wrong keys or the wrong address.
+// The same for a certificate that does not belong here. The judge of a coordinator's is a member
+// with wrong keys or a wrong address.
 std::string HintForStranger(const Certificate& leaf, const Judge& judge) {
   const absl::StatusOr<Identity> identity = leaf.identity();
   const bool is_coordinators = identity.ok() && identity->role == Role::kCoordinator;
@@ -60,7 +60,8 @@ absl::Status WrongSignature(const Certificate& leaf, const Judge& judge) {
                    "): it was changed or forged; ", HintFor(leaf, judge)));
 }
 
-// The error names the certificate out of its time: the leaf, or one of an authority above it.
+// The error names the certificate that is not valid now: the leaf, or that of an authority above
+// it.
 absl::Status OutOfTime(const Certificate& leaf, const Certificate& at, bool is_leaf, absl::Time now,
                        const Judge& judge) {
   const std::string whose =
@@ -77,7 +78,7 @@ absl::Status OutOfTime(const Certificate& leaf, const Certificate& at, bool is_l
                 "certificates"));
 }
 
-// Describes the failure of the check. `context` is in the state in which the check left it.
+// Describes the failure of the check. `context` is in the state after the check.
 absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Time now,
                      const Judge& judge) {
   const int error = X509_STORE_CTX_get_error(context);
@@ -111,7 +112,7 @@ absl::Status Explain(X509_STORE_CTX* context, const Certificate& leaf, absl::Tim
   }
 }
 
-// Only the given roots count, never those of the host; and a chain must end with one of them.
+// Trusts only the given roots, never the host's; and a chain must end with one of them.
 absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust& trust,
                              absl::Time now, const Judge& judge) {
   const StorePointer store(X509_STORE_new());
@@ -134,7 +135,7 @@ absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust&
   X509_VERIFY_PARAM_set_auth_level(rules, kSecurityLevel);
   X509_VERIFY_PARAM_set_depth(rules, kIntermediatesMax);
   if (X509_verify_cert(context.get()) != 1) return Explain(context.get(), leaf, now, judge);
-  // OpenSSL takes old certificates without basic constraints for an authority's; this does not.
+  // OpenSSL accepts old certificates without basic constraints as an authority's; this does not.
   const STACK_OF(X509)* const verified = X509_STORE_CTX_get0_chain(context.get());
   bool is_signed = sk_X509_num(verified) > 1;
   for (int i = 1; i < sk_X509_num(verified); ++i) {
@@ -144,14 +145,14 @@ absl::Status CheckSignatures(const std::vector<Certificate>& chain, const Trust&
   return is_signed ? absl::OkStatus() : OtherAuthority(leaf, judge);
 }
 
-// True: it says that it is an authority's, or some programs take it for such.
+// Returns whether it claims to be an authority's, or some programs accept it as one.
 bool LooksLikeAnAuthority(const Certificate& leaf) {
   constexpr int kNoAuthority = 0;
   return X509_check_ca(leaf.get()) != kNoAuthority ||
          (X509_get_extension_flags(leaf.get()) & EXFLAG_CA) != 0;
 }
 
-// True: the certificate has no limits, or these uses are among them.
+// Returns whether the certificate is unrestricted, or permits these uses.
 bool IsFor(const Certificate& leaf, Role role) {
   if ((X509_get_key_usage(leaf.get()) & X509v3_KU_DIGITAL_SIGNATURE) == 0) return false;
   const uint32_t limits = X509_get_extended_key_usage(leaf.get());

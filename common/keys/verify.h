@@ -12,28 +12,29 @@
 
 namespace strata::keys {
 
-// Whom a process believes.
+// The cluster and roots that a process trusts.
 struct Trust {
   std::string cluster;
   std::vector<Certificate> roots;  // self-signed
 };
 
-// The process that checks a certificate against the roots, for error messages.
+// The process that checks a certificate, for error messages.
 struct Judge {
   std::string clock = "this host's clock";
-  // True: `strata keys` makes tokens for new certificates here; else another authority issues them.
+  // Whether `strata keys` makes tokens for new certificates here; otherwise another authority
+  // issues them.
   bool makes_tokens = true;
 };
 
-// The command that gets a member with a token a new certificate, for messages. A name that does not
-// fit counts as unknown.
+// The command that gets a member with a token a new certificate, for messages. An invalid name
+// counts as unknown.
 std::string RenewHint(Role role, absl::string_view name);
 
-// Holds a chain of certificates, the leaf first, against the roots, and returns the leaf's
-// identity. That the peer has the leaf's private key is for the TLS handshake to show. Errors:
-// Unauthenticated, one line that says what to do: it is signed by another authority or not at all,
-// has expired, is not valid yet, carries no identity or one of another cluster, is an authority's
-// own, or is not for TLS. A user's certificate may be for clients only; others are for both sides.
+// Verifies a chain of certificates, leaf first, against the roots, and returns the leaf's identity.
+// The TLS handshake proves that the peer has the leaf's private key. Errors: Unauthenticated, one
+// line that says what to do: the leaf is signed by another authority or not at all, has expired, is
+// not valid yet, carries no identity or one of another cluster, is an authority's own, or is not
+// for TLS. A user's certificate may be for clients only; others are for both sides.
 absl::StatusOr<Identity> Verify(const std::vector<Certificate>& chain, const Trust& trust,
                                 absl::Time now, const Judge& judge = {});
 

@@ -89,7 +89,7 @@ TEST_F(Verification, AnotherAuthorityIsRefusedAlsoOneOfTheSameName) {
         absl::StrCat("the certificate of user eve is of another cluster or authority (fingerprint ",
                      FingerprintText(forged.chain[0].fingerprint()), ")");
     ExpectRefused(forged.chain, why);
-    // To bring the forger's root along does not help.
+    // Sending the forger's root along does not help.
     ExpectRefused({forged.chain[0], other.roots()[0]}, why);
   }
 }
@@ -217,7 +217,8 @@ TEST_F(Verification, WhatToDoIsWhatTheMembersRoleCanDo) {
                 kVerifyEnd);
   ExpectRefused({made(Role::kCoordinator, "c")}, "11:00:00Z: what it says when it is started",
                 kVerifyEnd);
-  // A member meets a coordinator that it does not know: its own keys are wrong, or the address is.
+  // A member connects to a coordinator that it does not know: its own keys are wrong, or the
+  // address is.
   ExpectRefusedBy({"blue", {}}, {made(Role::kCoordinator, "c")},
                   "): look whether it is the right coordinator; then name its keys with --keys");
   ExpectRefusedBy({"blue", {}}, {made(Role::kUser, "ada")}, "): `strata keys user ada`" + makes);

@@ -20,7 +20,7 @@
 namespace strata {
 namespace {
 
-// Its name is new, so that it leads nowhere else.
+// Its name is new, so it cannot be a link.
 absl::Status WriteAndSync(const FileInFolder& file, absl::Span<const absl::Span<const char>> pieces,
                           PageCache cache) {
   UniqueFd fd(openat(file.folder, file.name.c_str(),
@@ -33,7 +33,7 @@ absl::Status WriteAndSync(const FileInFolder& file, absl::Span<const absl::Span<
   return absl::OkStatus();
 }
 
-// Makes the rename itself survive a crash.
+// Makes the rename itself durable.
 absl::Status SyncFolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "."
@@ -42,7 +42,7 @@ absl::Status SyncFolderOf(const std::string& path) {
   return SyncFolder(folder);
 }
 
-// Both give a finished file its name. False: errno says why not.
+// Both give a finished file its name. Return false with the reason in errno.
 bool Replace(int folder, const char* temporary, const char* name) {
   return renameat(folder, temporary, folder, name) == 0;
 }
@@ -51,7 +51,7 @@ bool PlaceWhereNothingIs(int folder, const char* temporary, const char* name) {
     unlinkat(folder, temporary, 0);
     return true;
   }
-  // File systems that have no hard links may have this.
+  // File systems without hard links may have this.
   const bool has_no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS;
   return has_no_links && renameat2(folder, temporary, folder, name, RENAME_NOREPLACE) == 0;
 }
@@ -59,7 +59,7 @@ bool PlaceWhereNothingIs(int folder, const char* temporary, const char* name) {
 absl::Status WriteAndPlace(const FileInFolder& file,
                            absl::Span<const absl::Span<const char>> pieces, PageCache cache,
                            bool (*place)(int folder, const char* temporary, const char* name)) {
-  // Processes of other hosts, or containers, that share the folder may have this one's number.
+  // Processes on other hosts, or in containers, that share the folder may have the same pid.
   uint64_t own = 0;
   if (getrandom(&own, sizeof own, 0) != sizeof own) return FileError(errno, "/dev/urandom");
   const std::string suffix = absl::StrFormat(".tmp.%d.%016x", getpid(), own);
@@ -96,7 +96,7 @@ const char* KindOf(mode_t mode) {
   }
 }
 
-// Reading some of them waits for events, and others are without an end.
+// Reading some of them waits for events, and others are endless.
 bool IsOfTheKernel(int fd) {
   struct statfs facts = {};
   if (fstatfs(fd, &facts) != 0) return false;
@@ -123,7 +123,7 @@ absl::StatusOr<UniqueFd> OpenRegular(const FileInFolder& file, int flags, mode_t
       openat(file.folder, file.name.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode));
   struct stat facts = {};
   if (!fd.valid()) {
-    // Opening says little of what is there: "No such device or address".
+    // The error of opening is unhelpful here: "No such device or address".
     const int error = errno;
     const bool is_odd = error == ENXIO || error == ELOOP || error == EISDIR || error == ENODEV;
     if (is_odd && fstatat(file.folder, file.name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -135,7 +135,7 @@ absl::StatusOr<UniqueFd> OpenRegular(const FileInFolder& file, int flags, mode_t
   if (fstat(fd.get(), &facts) != 0) return FileError(errno, path);
   if (!S_ISREG(facts.st_mode)) return NotAFile(path, KindOf(facts.st_mode));
   if (IsOfTheKernel(fd.get())) return NotAFile(path, "made by the kernel");
-  // Processes that inherit the descriptor expect that it waits.
+  // Processes that inherit the descriptor expect it to block.
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
   return fd;
 }
@@ -200,7 +200,7 @@ absl::StatusOr<UniqueFd> OpenFolderBelow(const std::string& root,
     if (make && mkdirat(folder.get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
       return FileError(errno, path);
     }
-    // The process that made it may not have synced it.
+    // Its creator may not have synced it.
     if (make && fsync(folder.get()) != 0) return FileError(errno, path);
     UniqueFd next(openat(folder.get(), name.c_str(), kFolder | O_NOFOLLOW));
     if (!next.valid()) {

@@ -18,28 +18,28 @@ namespace strata {
 // file".
 absl::Status FileError(int error_number, const std::string& path);
 
-// Writes a file so that readers, also after a crash, see the old content or all of the new one:
-// into PATH.tmp.PID.RANDOM, synced, then renamed. Any number of processes, also of several hosts,
-// may write one path: each content is whole. Errors name the path: NotFound (folder),
+// Writes a file so that readers, even after a crash, see either the old content or the whole new
+// one: into PATH.tmp.PID.RANDOM, synced, then renamed. Any number of processes, on any hosts, may
+// write one path: each content is complete. Errors name the path: NotFound (folder),
 // PermissionDenied, ResourceExhausted (disk full), Unknown; no temporary file is left then.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
-// Writes content that lies in several pieces.
+// Writes content in several pieces.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::Span<const char>> pieces,
                                  PageCache cache = PageCache::kUse);
 
-// Likewise, but where nothing is at the path. Errors: AlreadyExists: something is, and stays.
+// The same if nothing exists at the path. Errors: AlreadyExists: something does, and stays.
 absl::Status WriteNewFileAtomically(const std::string& path,
                                     absl::Span<const absl::Span<const char>> pieces);
 
-// A file in a folder that is open, so that nobody exchanges what leads there. `name` has no '/';
-// `path` is what errors say.
+// A file in an open folder, so that nobody can replace the folder's path. `name` has no '/'; `path`
+// is for error messages.
 struct FileInFolder {
   int folder = -1;
   std::string name;
   std::string path;
 };
-// As those for paths.
+// Like those for paths.
 absl::Status WriteFileAtomically(const FileInFolder& file,
                                  absl::Span<const absl::Span<const char>> pieces,
                                  PageCache cache = PageCache::kUse);
@@ -49,31 +49,31 @@ absl::Status WriteNewFileAtomically(const FileInFolder& file,
 // How to treat a symbolic link as the last part of a path.
 enum class Links { kFollow, kRefuse };
 
-// Opens files that others name, or may have put where they lie. Only regular files are opened:
-// nobody waits for a pipe, device or socket, and none of the kernel's own (/proc, /sys) is read.
-// Errors name the path and what is there: NotFound, PermissionDenied, InvalidArgument, Unknown.
+// Opens files that others name, or may have put in place. Only regular files are opened: this never
+// blocks on a pipe, device or socket, and reads none of the kernel's own (/proc, /sys). Errors name
+// the path and what is there: NotFound, PermissionDenied, InvalidArgument, Unknown.
 absl::StatusOr<UniqueFd> OpenRegularFile(const std::string& path, Links links = Links::kFollow);
-// Likewise one of a folder that is open; a link is refused.
+// The same in an open folder; a link is refused.
 absl::StatusOr<UniqueFd> OpenRegularFile(const FileInFolder& file);
-// Opens the folder in which a file below `root` lies. `folders` lead there from `root`, which alone
-// may have symbolic links in its path. With `make`, those that are missing are made, for this user
-// alone, and last. Errors name the folder: those of FileError; InvalidArgument: a symbolic link.
+// Opens the folder of a file below `root`. `folders` lead there from `root`; only `root` may have
+// symbolic links in its path. With `make`, missing ones are created durably, for this user alone.
+// Errors name the folder: those of FileError; InvalidArgument: a symbolic link.
 absl::StatusOr<UniqueFd> OpenFolderBelow(const std::string& root,
                                          absl::Span<const std::string> folders, bool make);
-// Likewise for writing, with O_APPEND and so on in `flags`; a link is refused. With O_CREAT it is
-// made with `mode`.
+// The same for writing, with O_APPEND and so on in `flags`; a link is refused. With O_CREAT it is
+// created with `mode`.
 absl::StatusOr<UniqueFd> OpenRegularFileToWrite(const std::string& path, int flags,
                                                 mode_t mode = 0644);
 
-// The whole content of a regular file of at most `bytes_max`. Errors name the path: those of
-// OpenRegularFile, InvalidArgument (larger), Unknown.
+// Returns the whole content of a regular file of at most `bytes_max`. Errors name the path: those
+// of OpenRegularFile, InvalidArgument (larger), Unknown.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max,
                                      Links links = Links::kFollow);
-// Likewise what the user of this process has named, which may be a pipe, such as /dev/stdin. Waits
-// for its end.
+// The same for a file that this process's user has named, which may be a pipe, such as /dev/stdin.
+// Waits for its end.
 absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t bytes_max);
 
-// Makes what was made, renamed or removed in a folder survive a crash. Errors name it.
+// Makes creations, renames and removals in a folder durable. Errors name it.
 absl::Status SyncFolder(const std::string& folder);
 
 }  // namespace strata

@@ -79,7 +79,7 @@ TEST_F(AtomicFile, AFullDiskIsResourceExhausted) {
   EXPECT_EQ(status.message(), "/x/y: No space left on device");
 }
 
-// A folder with one of each kind of thing that is no file.
+// A folder with one of each kind of thing that is not a regular file.
 class Opened : public testing::Test {
  protected:
   void SetUp() override {

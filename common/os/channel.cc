@@ -14,7 +14,7 @@
 namespace strata {
 namespace {
 
-// Takes whole messages off the front of `in`.
+// Removes whole messages from the front of `in`.
 absl::Status Split(std::string* in, std::vector<std::string>* messages) {
   size_t used = 0;
   while (used < in->size()) {
@@ -23,7 +23,7 @@ absl::Status Split(std::string* in, std::vector<std::string>* messages) {
     uint32_t bytes = 0;
     if (!stream.ReadVarint32(&bytes)) {
       if (in->size() - used >= 10) return absl::InvalidArgumentError("bad message length");
-      break;  // the length itself is not whole yet
+      break;  // the length itself is incomplete
     }
     if (bytes > Channel::kMessageBytesMax) {
       return absl::InvalidArgumentError(absl::StrCat("message of ", bytes, " bytes"));
@@ -65,7 +65,7 @@ void Channel::Flush() {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return;
     if (sent < 0) {
-      out_.clear();  // closed by the other side: Receive tells
+      out_.clear();  // closed by the peer: Receive reports it
       return;
     }
     out_.erase(0, static_cast<size_t>(sent));

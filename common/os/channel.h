@@ -11,17 +11,17 @@
 
 namespace strata {
 
-// Messages over a stream socket, each after its length as a protobuf varint. Non-blocking: what
-// does not fit into the socket waits here until Flush.
+// Messages over a stream socket, each preceded by its length as a protobuf varint. Non-blocking:
+// what does not fit into the socket waits here until Flush.
 //
 // Threads: one. Owns the descriptor.
 class Channel {
  public:
-  // A message of more bytes is refused when received.
+  // Larger messages are refused when received.
   static constexpr size_t kMessageBytesMax = kControlMessageBytesMax;
 
-  // When more than `queued_bytes_max` would wait, the other side has not read for long: the channel
-  // is closed then, and Receive says so.
+  // If more than `queued_bytes_max` would wait, the peer has not read for long: the channel is
+  // closed then, and Receive reports it.
   explicit Channel(int fd, size_t queued_bytes_max = kQueuedBytesMax);
   ~Channel();
   Channel(const Channel&) = delete;
@@ -30,13 +30,13 @@ class Channel {
   int fd() const { return fd_; }
 
   void Send(const google::protobuf::MessageLite& message);
-  // True while something waits to be sent: then watch for POLLOUT and call Flush.
+  // Whether anything waits to be sent: then watch for POLLOUT and call Flush.
   bool wants_flush() const { return !out_.empty(); }
   void Flush();
 
-  // All whole messages that have come, serialised. Errors: OutOfRange (the other side has closed;
-  // what came before was returned by earlier calls), DataLoss (it has closed inside a message),
-  // InvalidArgument (not a length, or one over the limit). The same again from then on.
+  // Returns all complete messages received, serialized. Errors: OutOfRange (the peer has closed;
+  // earlier calls returned everything before), DataLoss (it has closed inside a message),
+  // InvalidArgument (not a length, or one over the limit). Repeated calls return the same error.
   absl::StatusOr<std::vector<std::string>> Receive();
 
  private:

@@ -17,15 +17,15 @@ namespace {
 constexpr uint64_t kBase = 64;
 // A ZeroMQ context: two threads with two descriptors each.
 constexpr uint64_t kContext = 4;
-// A listening socket: mailbox, port, both ends of its monitor, the wake-up of its endpoint, what
-// is accepted before the limit is noticed, and memory that it shares, the door for that, the watch
-// over it, and a line to each peer.
+// A listening socket: mailbox, port, both ends of its monitor, its endpoint's wake-up, connections
+// accepted before the limit takes effect; for shared memory the memory, the door, its watch, and a
+// line to each peer.
 constexpr uint64_t kPerShard = 5 + 3 + kRegionPeersMax;
-// A connection out: mailbox, TCP, both ends of its monitor, a line for shared memory.
+// An outgoing connection: mailbox, TCP, both ends of its monitor, a line for shared memory.
 constexpr uint64_t kPerConnectionOut = 5;
 // A worker has three for each child process: its channel, its keeper's pid_fd and socket.
 constexpr uint64_t kPerChild = 3;
-// While a child is started: its end of the channel, launch file, log, pipe for the error.
+// While a child starts: its end of the channel, launch file, log, pipe for the error.
 constexpr uint64_t kWhileStarting = 8;
 
 }  // namespace
@@ -92,7 +92,7 @@ absl::Status EnsureDescriptors(const std::string& process, const DescriptorNeed&
   }
   rlimit raised = limit;
   raised.rlim_cur = limit.rlim_max;
-  // Not allowed everywhere; then the soft limit is what counts.
+  // Not allowed everywhere; then the soft limit counts.
   if (limit.rlim_cur < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   return CheckDescriptors(process, need, limit.rlim_cur);
 }

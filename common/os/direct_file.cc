@@ -19,24 +19,24 @@
 namespace strata {
 namespace {
 
-// As much as one call moves: a disk's queue is full by then.
+// Bytes per call: enough to fill a disk's queue.
 constexpr size_t kCallBytes = size_t{8} << 20;
 constexpr size_t kCallPieces = 64;
 
 bool IsAligned(uint64_t value) { return value % kDirectAlignment == 0; }
 bool IsAligned(const char* data) { return IsAligned(reinterpret_cast<uintptr_t>(data)); }
 
-// Returns whether calls on the descriptor pass the page cache by, from now on.
+// Sets whether calls on the descriptor bypass the page cache; returns success.
 bool SetDirect(int fd, bool direct) {
   const int flags = fcntl(fd, F_GETFL);
   return flags >= 0 && fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-// Returns whether an ordinary call may do what this one refused.
+// Returns whether an ordinary call may succeed where this one failed.
 bool IsOfDirect(int error) { return error == EINVAL || error == EOPNOTSUPP || error == ENOMEM; }
 
-// Puts pieces together to calls; past the page cache of whole blocks, where what is not aligned
-// goes through a buffer.
+// Combines pieces into calls; when bypassing the page cache, into whole blocks, with a buffer for
+// unaligned parts.
 class PieceWriter {
  public:
   PieceWriter(int fd, bool is_large, const std::string& path)
@@ -51,7 +51,7 @@ class PieceWriter {
     return absl::OkStatus();
   }
 
-  // Writes all that is left, the last part of a block too.
+  // Writes everything left, including the last partial block.
   absl::Status Finish() {
     const size_t rest = buffered_ % kDirectAlignment;
     const char* const last = Buffer() + buffered_ - rest;
@@ -92,13 +92,13 @@ class PieceWriter {
     return status.ok() ? absl::StatusOr<size_t>(size) : status;
   }
 
-  // Writes what is queued and then what is buffered, which is of whole blocks.
+  // Writes the queue and then the buffer, which holds whole blocks.
   absl::Status Flush() {
     if (buffered_ > 0) queue_.push_back({Buffer(), buffered_});
     for (size_t next = 0; next < queue_.size();) {
       ssize_t written = writev(fd_, &queue_[next], static_cast<int>(queue_.size() - next));
       if (written < 0 && errno == EINTR) continue;
-      // Other blocks, or what is left of one after a call that wrote a part.
+      // Other blocks, or the rest of one after a partial write.
       if (written < 0 && IsOfDirect(errno) && BeOrdinary()) continue;
       if (written <= 0) return FileError(written < 0 ? errno : EIO, path_);
       for (; next < queue_.size() && static_cast<size_t>(written) >= queue_[next].iov_len; ++next) {
@@ -113,7 +113,7 @@ class PieceWriter {
     return absl::OkStatus();
   }
 
-  // True: it was direct.
+  // Returns true if it was direct.
   bool BeOrdinary() {
     const bool was_direct = is_direct_;
     if (was_direct) SetDirect(fd_, false);
@@ -151,7 +151,7 @@ absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
   if (piece == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory"));
   bool is_direct = size >= kDirectBytesMin && SetDirect(fd, true);
   for (size_t done = 0; done < size;) {
-    // The file's end may be in the middle of a block, which is asked for as a whole.
+    // The file may end in the middle of a block, which is requested as a whole.
     const size_t rest = size - done;
     const size_t want = std::min(is_direct ? kCallBytes : rest, kCallBytes);
     const ssize_t got = pread(fd, piece.get(), want, static_cast<off_t>(done));

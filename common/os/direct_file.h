@@ -10,9 +10,9 @@
 
 namespace strata {
 
-// Large files past the page cache (O_DIRECT): the disk takes whole blocks from where they lie, no
-// core copies those, and what others have in the cache stays there. Small files, and file systems
-// that have no such thing, get ordinary calls.
+// Large files past the page cache (O_DIRECT): the disk transfers whole blocks directly, no core
+// copies them, and others' cached data stays. Small files, and file systems without support, use
+// ordinary calls.
 
 inline constexpr size_t kDirectBytesMin = size_t{16} << 20;
 // Pieces that begin at multiples of it, in memory and in the file, are not copied.
@@ -26,7 +26,7 @@ absl::Status WritePieces(int fd, absl::Span<const absl::Span<const char>> pieces
                          const std::string& path);
 
 // Reads the first `size` bytes in order and in pieces, which are valid during the call of `take`;
-// an error of it ends that and is returned. Errors: the same.
+// its error ends the read and is returned. Errors: the same.
 absl::Status ReadDirectly(int fd, size_t size, const std::string& path,
                           absl::FunctionRef<absl::Status(absl::Span<const char>)> take);
 

@@ -23,7 +23,7 @@ constexpr size_t kBlock = kDirectAlignment;
 
 class DirectFile : public testing::Test {
  protected:
-  // Bytes that differ from place to place, `shift` bytes behind an aligned address.
+  // Position-dependent bytes, `shift` bytes after an aligned address.
   absl::Span<const char> MakeBytes(size_t size, size_t shift) {
     std::shared_ptr<std::byte>& memory =
         memory_.emplace_back(AlignedMemory(size + shift, kDirectAlignment));
@@ -32,7 +32,7 @@ class DirectFile : public testing::Test {
     return {begin, size};
   }
 
-  // Writes the pieces, and expects the file to have them, read in both ways.
+  // Writes the pieces, and expects the file to have them when read in both ways.
   void ExpectKept(const Pieces& pieces) {
     std::string all;
     for (const absl::Span<const char> piece : pieces) all.append(piece.data(), piece.size());

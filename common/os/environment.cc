@@ -13,7 +13,7 @@ Environment OwnEnvironment() {
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string text = *one;
     const size_t equals = text.find('=');
-    // The first of two with one name counts, as for getenv.
+    // The first of two with the same name counts, as for getenv.
     if (equals != std::string::npos) {
       variables.emplace(text.substr(0, equals), text.substr(equals + 1));
     }
@@ -28,7 +28,7 @@ std::string Variable(const Environment& environment, const std::string& name) {
 
 void MakeUndumpable(const Environment& environment) {
   if (!Variable(environment, kDumpable).empty()) return;
-  STRATA_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);  // no state of a process makes it fail
+  STRATA_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);  // cannot fail in any state of a process
 }
 
 }  // namespace strata

@@ -25,7 +25,7 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs until Stop; closures that were posted before Stop have run then.
+  // Runs until Stop; closures posted before Stop have run then.
   void Run();
   void Stop();
 
@@ -33,12 +33,12 @@ class EventLoop {
   // closures wait: the loop is behind.
   void Post(std::function<void()> closure);
 
-  // Runs the closure once, `delay` from now. There is no way to take it back: the closure checks
-  // whether it still applies. An object that may go before the loop does has OwnedTimers.
+  // Runs the closure once, `delay` from now. It cannot be cancelled: the closure checks whether it
+  // still applies. An object that may be destroyed before the loop uses OwnedTimers.
   void After(absl::Duration delay, std::function<void()> closure);
 
   // Calls `ready` whenever poll reports one of `events` (POLLIN, POLLOUT), an error or a hang-up.
-  // The descriptor stays the caller's. Watching it again replaces events and callback.
+  // The caller keeps the descriptor. Watching it again replaces events and callback.
   void Watch(int fd, short events, std::function<void(short revents)> ready);
   void Unwatch(int fd);
 
@@ -63,8 +63,9 @@ class EventLoop {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Timers of an event loop, or of a simulated clock, whose closures never run once this object is
-// gone. A member of the object that the closures use makes it safe for them to hold its address.
+// Timers of an event loop, or of a simulated clock, whose closures never run after this object is
+// destroyed. As a member of the object that the closures use, it lets them hold that object's
+// address safely.
 //
 // `Loop` has After(absl::Duration, std::function<void()>). Threads: the loop's.
 template <typename Loop>

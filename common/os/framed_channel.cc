@@ -23,7 +23,7 @@ void AppendLength(uint32_t length, std::string* out) {
   out->push_back(static_cast<char>(length));
 }
 
-// Reads a varint off the front of `bytes`; returns how long it is, 0 if it is not whole yet.
+// Parses a varint at the front of `bytes`; returns its length, 0 if incomplete.
 size_t ParseLength(absl::Span<const char> bytes, uint64_t* length) {
   *length = 0;
   for (size_t i = 0; i < bytes.size() && i < kLengthBytesMax; ++i) {

@@ -17,9 +17,9 @@
 
 namespace strata {
 
-// Protobuf messages over a stream socket between processes on one host, each after its length as a
-// protobuf varint, at most kMessageBytesMax: the format of process/channel.h, for programs that
-// want to block or to send from several threads instead of running an event loop.
+// Protobuf messages over a stream socket between processes on one host, each preceded by its length
+// as a protobuf varint, at most kMessageBytesMax: the format of common/os/channel.h, for programs
+// that block or send from several threads instead of running an event loop.
 //
 // Threads: Send from any thread, the receiving calls from one. Owns the descriptor.
 class FramedChannel {
@@ -32,15 +32,15 @@ class FramedChannel {
   int fd() const { return fd_.get(); }
 
   // Blocks until the kernel has taken the message, at most `timeout`. Errors: InvalidArgument (too
-  // large), Unavailable (the other side is gone), DeadlineExceeded (it does not read); after either
-  // of the last two every later Send fails with Unavailable.
+  // large), Unavailable (the peer is gone), DeadlineExceeded (it does not read); after either of
+  // the last two every later Send fails with Unavailable.
   absl::Status Send(const google::protobuf::MessageLite& message,
                     absl::Duration timeout = absl::Seconds(30));
 
-  // Takes one message if a whole one is there; never blocks. False: none yet. Call it until it says
-  // false before polling the descriptor again, because a read may take in several messages.
-  // Errors: OutOfRange (the other side has closed), DataLoss (closed inside a message, length over
-  // the limit, or not such a message); the channel is of no use then.
+  // Takes one message if a complete one is there; never blocks. Returns false if there is none.
+  // Call it until it returns false before polling the descriptor again, because a read may receive
+  // several messages. Errors, after which the channel is unusable: OutOfRange (the peer has
+  // closed), DataLoss (closed inside a message, length over the limit, or not such a message).
   absl::StatusOr<bool> TryReceive(google::protobuf::MessageLite* message);
 
   // Blocks for one message. Errors: those of TryReceive, and DeadlineExceeded.
@@ -50,7 +50,7 @@ class FramedChannel {
   absl::StatusOr<bool> ParseOne(google::protobuf::MessageLite* message);
 
   const UniqueFd fd_;
-  // Received and not yet parsed, from consumed_ on.
+  // Received and unparsed, from consumed_ on.
   std::string input_;
   size_t consumed_ = 0;
   absl::Mutex send_mutex_;

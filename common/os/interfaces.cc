@@ -119,7 +119,7 @@ std::string HostOfThisProcess() {
 
 bool Ask(int fd, ifreq* request) { return ioctl(fd, SIOCETHTOOL, request) == 0; }
 
-// Asked of the kernel, not of /sys, which may show another network namespace.
+// Asks the kernel instead of /sys, which may show another network namespace.
 double BytesPerSecondOf(const std::string& interface) {
   const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   // The kernel answers the first call with the number of mask words that it wants, negated.

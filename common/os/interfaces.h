@@ -19,7 +19,7 @@ struct Ipv4 {
   bool is_wildcard() const { return bits == 0; }
   std::string ToString() const;
 
-  // "10.0.0.5"; nothing for anything else.
+  // Parses "10.0.0.5"; nullopt for anything else.
   static std::optional<Ipv4> Parse(const std::string& text);
 };
 
@@ -30,7 +30,7 @@ struct Ipv4Network {
 
   bool Contains(Ipv4 address) const;
 
-  // "10.0.0.0/24", also with bits behind the prefix; nothing for anything else.
+  // Parses "10.0.0.0/24", also with bits beyond the prefix; nullopt for anything else.
   static std::optional<Ipv4Network> Parse(const std::string& text);
 };
 
@@ -57,23 +57,23 @@ absl::StatusOr<Ipv4> SourceTowards(Ipv4 peer);
 
 // The facts about a daemon's host that a placement uses.
 struct HostLink {
-  // The same for all processes of one machine, or of one container with its own network, and for no
-  // others; empty: unknown. Not for people to read.
+  // Equal for all processes of one machine, or of one container with its own network, and different
+  // otherwise; empty: unknown. Not meant for display.
   std::string host;
-  double bytes_per_s = 0;  // of the link to other hosts, each way; 0: unknown
+  double bytes_per_s = 0;  // of the link to other hosts, in each direction; 0: unknown
 };
 
-// Reads the kernel's boot id and this process's network namespace. The rate is that of the
-// interface which has `address`, a numeric IPv4 address, as its driver gives it: 0 where it does
-// not, and for loopback. A shaper in the way is not seen.
+// Reads the kernel's boot id and this process's network namespace. The rate is the driver's for the
+// interface that has `address`, a numeric IPv4 address; 0 if unknown, and for loopback. Traffic
+// shapers are not detected.
 HostLink LinkOfThisHost(const std::string& address);
 
 }  // namespace strata::net
 
 namespace strata {
 
-// Returns a TCP port that nobody listens on now, for another program that will; somebody else may
-// take it before. None: the host has none.
+// Returns a TCP port that nobody listens on now, for another program; some other process may take
+// it first. None: the host has none.
 std::optional<uint16_t> FreePort();
 
 }  // namespace strata

@@ -18,7 +18,7 @@ constexpr uint64_t kBlockBytes = 4096;  // what file systems take out is a multi
 constexpr size_t kCutFileBytes = 64;
 constexpr time_t kMovesForS = 10;
 constexpr char kCutSuffix[] = ".cut";
-// Nobody waits for a pipe or follows a link that the program has put there.
+// Does not wait for a pipe or follow a link that the program has put there.
 constexpr int kOwnFile = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 constexpr int kOwnFolder = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
@@ -29,13 +29,13 @@ bool IsRegular(int fd, struct stat* facts) {
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);  // with a '/' at its end a link is followed
+  return slash == 0 ? "/" : path.substr(0, slash);  // with a trailing '/' a link would be followed
 }
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 
-// Writes digits, which snprintf may not do after a fork. Returns where they end.
+// Writes digits; snprintf is not allowed after a fork. Returns their end.
 char* AppendNumber(uint64_t number, char* out) {
   char digits[20];
   int count = 0;
@@ -70,7 +70,7 @@ LogCut ReadLogCut(const std::string& log_path) {
   unsigned long long head = 0, missing = 0;
   char state[8] = {};
   if (sscanf(text, "%llu %llu %7s", &head, &missing, state) != 3) return {};
-  // A program may write there what it likes.
+  // A program may write anything there.
   constexpr uint64_t kBytesMax = uint64_t{1} << 62;
   if (head > kBytesMax || missing > kBytesMax) return {};
   // A process that was killed while it moved them does not continue.
@@ -83,7 +83,7 @@ LogCut ReadLogCut(const std::string& log_path) {
 
 uint64_t MovedOffset(uint64_t offset, const LogCut& before, const LogCut& now) {
   if (now.missing == before.missing || offset <= now.head) return offset;
-  // Counted without the line, and with what is missing.
+  // Counted without the line, but including what is missing.
   const uint64_t in_line = std::min(LineBytes(before), offset - now.head);
   const uint64_t counted = offset - in_line + before.missing;
   const uint64_t kept_from = now.head + now.missing;
@@ -99,7 +99,7 @@ LogCutter::LogCutter(const Options& options)
       mode_(options.mode),
       cut_(ReadLogCut(options.path)) {
   const uint64_t head = bytes_max_ / 2 / kBlockBytes * kBlockBytes;
-  // An earlier attempt has cut at the same place, unless the job was another.
+  // An earlier attempt has cut at the same place, unless it was another job.
   if (cut_.head != head) cut_ = {.head = head};
   cut_.is_changing = false;
 }
@@ -130,7 +130,7 @@ void LogCutter::Cut(bool last) {
   const uint64_t tail_begin = cut_.head + LineBytes(cut_);
   const uint64_t kept = size - std::min(size, LineBytes(cut_));
   if (kept <= bytes_max_ + (last ? 0 : bytes_max_ / 8) || size <= tail_begin) return;
-  // The line takes the place of the first bytes of what is left.
+  // The line replaces the first bytes of the remaining part.
   const uint64_t tail_bytes = bytes_max_ - cut_.head + kCutLineBytes;
   const uint64_t end = RoundUp(size - std::min(size, tail_bytes));
   if (end <= tail_begin || end + kCutLineBytes > size) return;
@@ -139,7 +139,7 @@ void LogCutter::Cut(bool last) {
   WriteCut(/*is_changing=*/true);
   const uint64_t taken = TakeOut(cut_.head, end);
   if (taken > 0) {
-    // An earlier line is among what was taken; the new one covers as many bytes.
+    // An earlier line is part of what was removed; the new one covers as many bytes.
     cut_.missing += taken - LineBytes(cut_) + kCutLineBytes;
     WriteLine(cut_.missing);
   }

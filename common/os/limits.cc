@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-// A daemon with less cannot hold the smallest job beside its own buffers.
+// A daemon with less cannot hold the smallest job besides its own buffers.
 constexpr uint64_t kMemoryBytesMin = 1 << 20;
 constexpr uint32_t kConnectionsTop = 60000;
 

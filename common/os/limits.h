@@ -9,32 +9,31 @@
 
 namespace strata {
 
-// ---- the same on every host: both sides of a connection rely on them ----
+// ---- the same on every host: both ends of a connection rely on them ----
 
 // Payload of a frame of the data path; a chunk fits into one.
 inline constexpr uint64_t kFramePayloadBytesMax = 16 << 20;
-// Bytes of a message to a shard, on a connection whose HELLO was not accepted yet.
+// Bytes of a message to a shard on a connection without an accepted HELLO.
 inline constexpr uint64_t kStrangerBytesMax = 64 << 10;
-// The time after which a connection to a shard is ended if no HELLO of it was accepted.
+// A connection to a shard is closed if no HELLO was accepted on it within this time.
 inline constexpr absl::Duration kStrangerTimeout = absl::Seconds(10);
 inline constexpr uint32_t kChunkElementsMax = kFramePayloadBytesMax / sizeof(float);
-// Chunks of a job: a placement of so many still fits well into a message.
+// Chunks of a job: a placement of this many still fits well into a message.
 inline constexpr uint64_t kChunksMax = 1 << 20;
 // A gRPC message, and a message between processes of one host.
 inline constexpr uint32_t kControlMessageBytesMax = 64 << 20;
-// A job's record (job, view, placement, layout): with what is around it, it fits into a message.
+// A job's record (job, view, placement, layout), which must fit into a message.
 inline constexpr uint64_t kJobRecordBytesMax = 32 << 20;
-// Shards of one server, and those that one job is spread over; each of its nodes is connected to
-// all of these.
+// Shards of one server, and shards of one job; each node of the job is connected to all of them.
 inline constexpr uint32_t kShardsPerServerMax = 64;
 inline constexpr uint32_t kShardsPerJobMax = 256;
 inline constexpr uint32_t kSlotsMax = 1024;
 // Connections of a job's node to one peer.
 inline constexpr uint32_t kConnectionsPerPeerMax = 16;
-// The same, to all shards of the job.
+// The same to all shards of the job in total.
 inline constexpr uint32_t kConnectionsPerNodeMax = kShardsPerJobMax;
 
-// Bytes of a daemon's name, and of the host that it gives to peers.
+// Bytes of a daemon's name, and of the host name that it gives to peers.
 inline constexpr size_t kNameBytesMax = 255;
 // Jobs that a daemon may hold when it registers.
 inline constexpr uint32_t kJobsHeldMax = 65536;
@@ -43,11 +42,12 @@ inline constexpr int kHeartbeatLinesMax = 64;
 // Addresses that a worker tries at a time: a socket each.
 inline constexpr uint32_t kProbesMax = 32;
 
-// ---- queues between threads and processes: what waits for a peer that does not read ----
+// ---- queues between threads and processes: data for a peer that does not read ----
 
 inline constexpr size_t kQueuedBytesMax = 256 << 20;
 inline constexpr size_t kQueuedMessagesMax = 65536;
-// Messages of one daemon that wait for the coordinator's loop; then that daemon is not read.
+// Messages of one daemon that wait for the coordinator's loop; beyond that it does not read from
+// the daemon.
 inline constexpr size_t kInHandPerSessionMax = 32;
 
 // ---- what jobs leave behind ----
@@ -77,23 +77,23 @@ struct WorkerLimits {
   absl::Status Validate() const;
 };
 
-// Events of a job's trace; those beyond are left out and counted.
+// Events of a job's trace; further ones are dropped and counted.
 
-// Events that one process (of a server: one shard) has recorded and not handed on yet.
+// Events that one process (of a server: one shard) has recorded and not sent yet.
 inline constexpr size_t kTraceEventsWaitingMax = 16384;
 // Memory of these events in a traced job.
 inline constexpr size_t kTraceLogBytes = kTraceEventsWaitingMax * 32;
-// Events that it records of one job in all, so that no trace fills a queue to a coordinator that is
-// away.
+// Events that it records of one job in total, so that no trace fills a queue to a coordinator that
+// is away.
 inline constexpr uint64_t kTraceEventsPerProcessMax = 262144;
 // Events in one message: it fits into a socket's free buffer.
 inline constexpr size_t kTraceEventsPerBatchMax = 1024;
-// Events that wait in a daemon for the coordinator, with what else does.
+// Events that wait in a daemon for the coordinator, including other messages.
 inline constexpr size_t kTraceQueuedBytesMax = 64 << 20;
 inline constexpr size_t kTraceQueuedMessagesMax = 32768;
-// Bytes of a process's name, which may hold its daemon's.
+// Bytes of a process's name, which may include its daemon's.
 inline constexpr size_t kTraceNameBytesMax = 320;
-// All traces that the coordinator holds; those of jobs that ended first make room.
+// All traces held by the coordinator; those of jobs that ended first are dropped to make room.
 inline constexpr size_t kTraceBytesMax = 32 << 20;
 
 }  // namespace strata

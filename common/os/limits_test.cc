@@ -138,7 +138,8 @@ TEST(ProcessUse, CountsOpenDescriptors) {
   const UniqueFd one(open("/dev/null", O_RDONLY));
   const UniqueFd two(open("/dev/null", O_RDONLY));
   EXPECT_EQ(MeasureUse().descriptors, before + 2);
-  EXPECT_EQ(MeasureUse(getpid()).descriptors, before + 3);  // with the one that reads the folder
+  EXPECT_EQ(MeasureUse(getpid()).descriptors, before + 3);  // including the one that reads the
+                                                            // folder
 }
 
 TEST(ProcessUse, ShowsTheLimitOfDescriptors) {

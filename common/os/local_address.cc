@@ -29,7 +29,7 @@ std::string NameOf(Ipv4 address, const HostFacts& facts) {
                                : address.ToString();
 }
 
-// An address that a user wrote, without asking a name service what it means elsewhere.
+// Parses a user's address without asking a name service.
 std::optional<Ipv4> Literal(const std::string& host) {
   if (host == "localhost") return Ipv4{0x7f000001};
   return Ipv4::Parse(host);

@@ -12,7 +12,7 @@
 
 namespace strata {
 
-// The most memory that a job may take, by purpose.
+// The maximum memory of a job, by purpose.
 struct MemoryFormula {
   struct Part {
     std::string what;  // "held sums (4 - 1) x 4 x 64.0 KiB"
@@ -33,19 +33,18 @@ std::string BytesText(uint64_t bytes);
 // "8GiB", "512 MiB", "1e9", "1073741824". Errors: InvalidArgument naming the text.
 absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
 
-// a * b, and UINT64_MAX where that is too large.
+// Returns a * b, saturated at UINT64_MAX.
 uint64_t SaturatingProduct(uint64_t a, uint64_t b);
 
-// How much of a daemon's memory its jobs have been promised: by formula, before they take it.
-// Threads: one.
+// The memory that a daemon has promised to its jobs: by formula, before they take it. Threads: one.
 class MemoryLedger {
  public:
   explicit MemoryLedger(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // Promises `need` to the job, in place of what it had been promised. Errors: ResourceExhausted,
-  // with formula, figure, what other jobs have and the limit; the job then has what it had.
+  // Promises `need` to the job, replacing its previous promise. Errors, after which the job keeps
+  // what it had: ResourceExhausted, with formula, figure, other jobs' share and the limit.
   absl::Status Promise(JobId job, const MemoryFormula& need);
-  // Unknown jobs are fine.
+  // Unknown jobs are ignored.
   void Release(JobId job) { promised_.erase(job); }
 
   uint64_t limit_bytes() const { return limit_bytes_; }

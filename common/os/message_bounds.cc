@@ -28,7 +28,7 @@ using google::protobuf::Reflection;
 
 constexpr absl::string_view kPackage = "strata.proto.";
 
-// No message holds itself, so that the schema bounds how deep they nest; this is a guard.
+// No message contains itself, so the schema bounds the nesting; this is a guard.
 constexpr int kDepthMax = 32;
 // Bytes of unknown fields in one message.
 constexpr size_t kUnknownBytesMax = 16 << 10;
@@ -37,7 +37,7 @@ constexpr size_t kName = 256;
 constexpr size_t kAddress = 512;    // "tcp://HOST:PORT"
 constexpr size_t kLongName = 1024;  // of a tensor, of an object of a checkpoint
 constexpr size_t kPath = 4 << 10;
-// Errors and reasons. Each process on their way says a little more, so the next one takes more.
+// Errors and reasons. Each process that forwards them adds a little, so the next one accepts more.
 constexpr size_t kError = 16 << 10;
 constexpr size_t kReason = 64 << 10;
 constexpr size_t kPem = 64 << 10;
@@ -48,7 +48,7 @@ constexpr size_t kNodes = 1024;  // of a job; also ranks
 constexpr size_t kMany = 65536;  // jobs, daemons, peers
 constexpr size_t kTensors = 256 << 10;
 
-// Words for people: they are worth having though they are too long, see FitProse.
+// Text for people: truncated rather than refused, see FitProse.
 constexpr bool kProse = true;
 
 struct Entry {
@@ -288,7 +288,7 @@ constexpr Entry kBounds[] = {
     {"SiteLink.sites", {16, kName}},
 };
 
-// Messages that are bounded as a whole, too.
+// Messages that are also limited as a whole.
 struct Total {
   absl::string_view message;
   size_t bytes_max;
@@ -310,7 +310,7 @@ struct Plan {
     bool is_bounded;    // has a bound in the table
     bool has_text;      // string: no NUL
     bool has_bytes;     // string or bytes
-    bool has_messages;  // of which each is checked
+    bool has_messages;  // each of which is checked
     bool is_prose;
   };
   std::vector<Field> fields;
@@ -332,7 +332,7 @@ bool IsProse(absl::string_view field) {
 
 Plan MakePlan(const Descriptor* type) {
   Plan plan;
-  // Keys and values of a map are bounded as the map is.
+  // Keys and values of a map share the map's limit.
   const bool is_entry = type->options().map_entry();
   std::string of_map;
   if (is_entry) {
@@ -363,7 +363,7 @@ Plan MakePlan(const Descriptor* type) {
   return plan;
 }
 
-// Plans are made once for each type and kept.
+// Plans are made once per type and kept.
 const Plan& PlanOf(const Descriptor* type) {
   struct Kept {
     absl::Mutex mutex;
@@ -381,7 +381,7 @@ const Plan& PlanOf(const Descriptor* type) {
   return *kept.plans.try_emplace(type, std::move(made)).first->second;
 }
 
-// A message's place in the outermost one, as text once it is needed.
+// A message's path within the outermost one, made into text on demand.
 struct Place {
   const Place* outer = nullptr;
   const FieldDescriptor* field = nullptr;
@@ -400,7 +400,7 @@ absl::Status TooMuch(const std::string& where, size_t count, const char* unit, s
       absl::StrCat(where, " has ", count, " ", unit, ", at most ", max, " are possible"));
 }
 
-// The name of a message without a place is its type's.
+// A message without a path is named by its type.
 std::string NameOf(const Place& place, const Message& message) {
   std::string name = place.Text();
   return name.empty() ? std::string(WithoutPackage(message.GetDescriptor()->full_name())) : name;
@@ -530,7 +530,7 @@ void FitDown(Message* message, int depth) {
     if (!field.has_messages || field.field->is_map()) continue;
     if (field.field->is_repeated()) {
       const int count = reflection.FieldSize(*message, field.field);
-      // More are refused as they are.
+      // Larger lists are refused as they are.
       if (static_cast<size_t>(count) > field.bound.count_max) continue;
       for (int i = 0; i < count; ++i) {
         FitDown(reflection.MutableRepeatedMessage(message, field.field, i), depth + 1);
@@ -541,7 +541,7 @@ void FitDown(Message* message, int depth) {
   }
 }
 
-// The bound of the field at "job.run_dir" in a message of that type.
+// Returns the limit of the field at "job.run_dir" in a message of that type.
 std::optional<FieldBound> BoundOfPath(const Descriptor* type, const std::string& path) {
   const FieldDescriptor* field = nullptr;
   for (const absl::string_view name : absl::StrSplit(path, '.')) {
@@ -552,8 +552,8 @@ std::optional<FieldBound> BoundOfPath(const Descriptor* type, const std::string&
   return BoundOf(WithoutPackage(field->full_name()));
 }
 
-// The field that takes most of a message's bytes on the wire, and how many: "job.run_dir". Looks at
-// no more than the tags and lengths on the way there.
+// Returns the field with most of a message's bytes on the wire, and their number: "job.run_dir".
+// Looks only at the tags and lengths on the path.
 std::pair<std::string, size_t> LargestField(const Descriptor* type, absl::string_view wire) {
   std::string path;
   size_t bytes = wire.size();
@@ -586,7 +586,7 @@ std::pair<std::string, size_t> LargestField(const Descriptor* type, absl::string
     absl::StrAppend(&path, path.empty() ? "" : ".", std::string(field->name()));
     bytes = most->second;
     wire = largest_of[most->first];
-    // In a list of messages, none of them takes most of it.
+    // In a list of messages, none of them dominates.
     type = field->is_repeated() ? nullptr : field->message_type();
   }
   return {path, bytes};
@@ -622,7 +622,7 @@ void FitText(size_t bytes_max, std::string* text) {
   std::replace(text->begin(), text->end(), '\0', '?');
   if (text->size() <= bytes_max) return;
   size_t end = bytes_max - std::min(bytes_max, kCut.size());
-  // Not within a character of UTF-8.
+  // Not within a UTF-8 character.
   while (end > 0 && (static_cast<unsigned char>((*text)[end]) & 0xc0) == 0x80) --end;
   text->resize(end);
   absl::StrAppend(text, kCut.substr(0, bytes_max - end));

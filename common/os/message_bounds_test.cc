@@ -32,7 +32,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::string_view kPackage = "strata.proto.";
 
-// All messages of proto/*.proto, those inside others, too.
+// All messages of proto/*.proto, including nested ones.
 std::vector<const Descriptor*> AllMessages() {
   const std::vector<const FileDescriptor*> files = {
       proto::Job::descriptor()->file(),           proto::JobRecord::descriptor()->file(),
@@ -90,7 +90,7 @@ TEST(MessageBounds, EachStringListAndMapOfAllProtoFilesHasOneAndThereIsNoOther) 
   EXPECT_EQ(bounded, fields);
 }
 
-// Then the schema bounds how deep messages nest.
+// So the schema bounds the nesting of messages.
 TEST(MessageBounds, NoMessageHoldsItself) {
   std::map<const Descriptor*, int> depths;
   std::set<const Descriptor*> open;
@@ -150,7 +150,7 @@ TEST(MessageBounds, NameTheFieldAndTheBound) {
   EXPECT_EQ(ErrorOf(request),
             "job.program.args[1] has 20000000 bytes, at most 135168 are possible");
 
-  // Each argument fits, and all together do not.
+  // Each argument fits, but all together do not.
   request = Good();
   request.mutable_job()->mutable_program()->clear_args();
   request.mutable_job()->mutable_program()->add_args(std::string(70'000, 'c'));
@@ -219,7 +219,7 @@ TEST(MessageBounds, NameTheLargestFieldOfWhatIsTooLargeToBeParsed) {
       "job.program.env has 900000 of the 1500053 bytes of a SubmitRequest, at most 278528 are "
       "possible");
 
-  // Empty messages are many times as large once they are parsed.
+  // Empty messages are many times as large once parsed.
   request = Good();
   for (int i = 0; i < 1'000'000; ++i) request.mutable_job()->mutable_debug()->add_delays();
   EXPECT_THAT(error_of(request), HasSubstr("at most 278528 are possible"));
@@ -267,7 +267,7 @@ std::string BytesText(size_t bytes) {
   return bytes % (1 << 10) == 0 ? absl::StrCat(bytes >> 10, " KiB") : absl::StrCat(bytes, " bytes");
 }
 
-// The table of docs/limits.md: a line for each bound, with the fields that have it.
+// The table of docs/limits.md: a line per limit, with the fields that have it.
 std::string BoundsTable() {
   std::map<std::pair<size_t, size_t>, std::vector<std::string>> by_bound;
   for (const auto& [field, bound] : AllBounds()) {

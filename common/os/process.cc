@@ -31,26 +31,26 @@
 namespace strata {
 namespace {
 
-// A keeper is a process between a daemon and a child of its own. The kernel gives it all that the
-// child starts and leaves behind, whatever sessions and groups that makes (PR_SET_CHILD_SUBREAPER),
-// so it can end all of it when the child has ended, before it ends itself. It is a fork of the
-// daemon without an exec: it takes no memory of its own to speak of, and makes only calls that are
-// safe after a fork of a process with threads.
+// A keeper is a process between a daemon and its child. The kernel reparents to it everything that
+// the child starts and leaves behind, in any session or group (PR_SET_CHILD_SUBREAPER), so it can
+// end all of that when the child has exited, before it exits itself. It is a fork of the daemon
+// without an exec: it takes almost no memory of its own, and makes only calls that are safe after a
+// fork of a process with threads.
 
 // One message of a keeper over its control socket.
 struct KeeperWord {
   enum Kind : int32_t { kStarted = 1, kEnded = 2 };
   int32_t kind = 0;
-  int32_t value = 0;  // kStarted: the child's number; kEnded: its status, as waitpid gives it
+  int32_t value = 0;  // kStarted: the child's pid; kEnded: its status, as waitpid returns it
 };
 
 struct KeeperPlan {
-  // SOCK_SEQPACKET. Each byte that comes is a signal for the child's group; SIGKILL is for all that
-  // it has started. Where the socket closes, the daemon is gone, and all are killed.
+  // SOCK_SEQPACKET. Each byte received is a signal for the child's group; SIGKILL is for everything
+  // that it has started. If the socket closes, the daemon is gone, and all are killed.
   int control_fd = -1;
-  int error_fd = -1;         // errno goes there if the child cannot be forked
-  LogCutter* log = nullptr;  // of the child's log; null: all of it is kept
-  // Runs in the child, which has the keeper for its parent.
+  int error_fd = -1;         // gets errno if the child cannot be forked
+  LogCutter* log = nullptr;  // of the child's log; null: it is kept whole
+  // Runs in the child, whose parent is the keeper.
   void (*run_child)(void* child) = nullptr;
   void* child = nullptr;
 };
@@ -58,14 +58,14 @@ struct KeeperPlan {
 constexpr int kLookAtLogEveryMs = 50;
 constexpr int kKillAgainEveryMs = 5;
 constexpr char kTitle[] = "strata-keeper";
-// Signals that the child gets where somebody sends them to its keeper.
+// Signals to the keeper that are passed on to the child.
 constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 // The command line of the process that forks keepers.
 char* arguments_begin = nullptr;
 char* arguments_end = nullptr;
 
-// As getdents64 gives it.
+// As returned by getdents64.
 struct DirectoryEntry {
   uint64_t inode;
   int64_t offset;
@@ -74,7 +74,7 @@ struct DirectoryEntry {
   char name[1];
 };
 
-// Returns the number that a folder's name is; 0: it is none.
+// Returns the pid in a folder's name; 0: it is not one.
 pid_t NumberOf(const char* name) {
   pid_t number = 0;
   for (; *name >= '0' && *name <= '9'; ++name) number = number * 10 + (*name - '0');
@@ -94,7 +94,7 @@ pid_t ParentOf(int proc_fd, const char* name) {
   close(fd);
   if (got <= 0) return 0;
   text[got] = '\0';
-  // "PID (NAME) STATE PARENT ...", and the name may hold anything.
+  // "PID (NAME) STATE PARENT ...", where the name may contain anything.
   char* at = strrchr(text, ')');
   if (at == nullptr || strlen(at) < 4) return 0;
   at += 4;
@@ -102,7 +102,8 @@ pid_t ParentOf(int proc_fd, const char* name) {
   return NumberOf(at);
 }
 
-// Calls `visit` for each child of this process. Safe after a fork. False: /proc cannot be read.
+// Calls `visit` for each child of this process. Safe after a fork. Returns false if /proc cannot be
+// read.
 bool VisitChildren(void (*visit)(pid_t child, void* context), void* context) {
   const int proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (proc_fd < 0) return false;
@@ -130,7 +131,7 @@ void TakeOwnTitle() {
   memcpy(arguments_begin, kTitle, sizeof kTitle);
 }
 
-// Keeps only these two, of which neither is 0 to 2.
+// Closes all but these two, neither of which is 0 to 2.
 void CloseAllBut(int one, int other) {
   const auto low = static_cast<unsigned>(std::min(one, other));
   const auto high = static_cast<unsigned>(std::max(one, other));
@@ -148,7 +149,7 @@ class Keeper {
   Keeper(const KeeperPlan& plan, pid_t child, int signal_fd)
       : child_(child), signal_fd_(signal_fd), control_fd_(plan.control_fd), log_(plan.log) {}
 
-  // Until nothing is left of the child. Returns its status.
+  // Runs until nothing is left of the child. Returns its status.
   int Run() {
     while (!HasEnded()) {
       Await(log_ != nullptr ? kLookAtLogEveryMs : -1);
@@ -157,7 +158,7 @@ class Keeper {
       if (kills_) VisitChildren(&Kill, nullptr);
       if (log_ != nullptr) log_->Cut(/*last=*/false);
     }
-    kill(-child_, SIGKILL);  // the group has its number as long as the child is not reaped
+    kill(-child_, SIGKILL);  // the group keeps its number until the child is reaped
     int status = 0;
     while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
     }
@@ -168,13 +169,13 @@ class Keeper {
   }
 
  private:
-  // Waits for an event, in which a child's end is one, too.
+  // Waits for an event, including a child's exit.
   void Await(int timeout_ms) const {
     pollfd fds[] = {{signal_fd_, POLLIN, 0}, {control_fd_, POLLIN, 0}};
     poll(fds, 2, timeout_ms);
   }
 
-  // Reaps what others have left behind.
+  // Reaps orphans.
   bool HasEnded() const {
     while (true) {
       siginfo_t info = {};
@@ -242,15 +243,15 @@ void Say(int control_fd, KeeperWord::Kind kind, int value) {
   send(control_fd, &word, sizeof word, MSG_NOSIGNAL);
 }
 
-// Finds out where this process's command line lies, so that keepers show one of their own. To be
-// called before the fork.
+// Locates this process's command line, so that keepers can show one of their own. To be called
+// before the fork.
 void PrepareKeepers() {
   if (arguments_begin != nullptr) return;
   std::ifstream in("/proc/self/stat");
   std::string line;
   if (!std::getline(in, line) || line.rfind(')') == std::string::npos) return;
   std::istringstream fields(line.substr(line.rfind(')') + 1));
-  // Fields 48 and 49, of which the state is the third.
+  // Fields 48 and 49; the state is the third.
   std::string skipped;
   for (int field = 3; field < 48; ++field) fields >> skipped;
   uintptr_t begin = 0, end = 0;
@@ -283,8 +284,8 @@ void PrepareKeepers() {
   _exit(0);
 }
 
-// All that the child needs between fork and exec, made before: only async-signal-safe calls are
-// allowed there, as other threads may have held any lock at the fork.
+// Everything that the child needs between fork and exec, prepared before: only async-signal-safe
+// calls are allowed there, as other threads may have held any lock at the fork.
 struct ChildPlan {
   const char* executable = nullptr;
   std::vector<char*> argv, environment;
@@ -293,7 +294,7 @@ struct ChildPlan {
   int stderr_fd = -1;
   std::vector<std::pair<int, int>> descriptors;
   int highest_kept = 2;
-  int error_fd = -1;  // close-on-exec; errno of a failed exec goes there
+  int error_fd = -1;  // close-on-exec; gets errno of a failed exec
   pid_t parent = 0;
 };
 
@@ -309,7 +310,7 @@ struct ChildPlan {
   if (getppid() != plan.parent) _exit(127);  // the parent died before prctl
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
-  // Not SIGHUP: what nohup ignores is ignored by all that runs under it.
+  // Not SIGHUP: a SIGHUP ignored by nohup is ignored by everything started under it.
   for (int signal : {SIGTERM, SIGINT, SIGPIPE, SIGCHLD}) {
     sigaction(signal, &standard, nullptr);
   }
@@ -317,7 +318,7 @@ struct ChildPlan {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
 
-  // First move everything out of the way of the target numbers, then into place.
+  // First moves everything out of the way of the target numbers, then into place.
   int base = plan.highest_kept + 1;
   int moved = fcntl(plan.error_fd, F_DUPFD_CLOEXEC, base);
   if (moved < 0) FailChild(plan);
@@ -346,7 +347,7 @@ void RunKept(void* plan) {
 // The processes that this one has forked here and not reaped.
 class OwnChildren {
  public:
-  // No other thread sees the child before it is known.
+  // Holds the lock, so no other thread sees the child before it is registered.
   template <typename InChild>
   pid_t Fork(const InChild& in_child) {
     absl::MutexLock lock(&mutex_);
@@ -359,7 +360,7 @@ class OwnChildren {
     absl::MutexLock lock(&mutex_);
     pids_.erase(pid);
   }
-  // Kills what a keeper has left that was killed itself, and waits for its end a while.
+  // Kills what a killed keeper has left behind, and briefly waits for its exit.
   void KillOthers() {
     absl::MutexLock lock(&mutex_);
     for (int i = 0; i < kOrphanRounds; ++i) {
@@ -380,7 +381,7 @@ class OwnChildren {
 
  private:
   static constexpr int kOrphanRounds = 200, kOrphanRoundMs = 5;
-  // Called with the lock, by way of the kernel's list.
+  // Called with the lock held, from the walk of the kernel's list.
   bool Knows(pid_t pid) const ABSL_NO_THREAD_SAFETY_ANALYSIS { return pids_.contains(pid); }
 
   absl::Mutex mutex_;
@@ -393,8 +394,9 @@ OwnChildren& Children() {
   return children;
 }
 
-// Returns pointers to "NAME=VALUE", null at the end: this process's variables but those that
-// `added` gives another value, and those of `defaults` that nobody has. Both stay.
+// Returns pointers to "NAME=VALUE", null-terminated: this process's variables except those
+// overridden by `added`, and those of `defaults` that are not set otherwise. The arguments must
+// outlive the result.
 std::vector<char*> MergeEnvironment(const std::vector<std::string>& added,
                                     const std::vector<std::string>& defaults) {
   const auto name = [](absl::string_view variable) {
@@ -417,9 +419,9 @@ std::vector<char*> MergeEnvironment(const std::vector<std::string>& added,
   return merged;
 }
 
-// Errors: names the file.
+// Errors name the file.
 absl::StatusOr<UniqueFd> OpenLog(const Process::Spec& spec) {
-  // The program of an earlier attempt may have put a pipe or a link there, also in the place of the
+  // The program of an earlier attempt may have put a pipe or a link there, or in place of the
   // folder.
   const int strictly = spec.ends_descendants ? O_NOFOLLOW | O_NONBLOCK | O_NOCTTY : 0;
   const size_t slash = spec.log_path.rfind('/');
@@ -447,7 +449,7 @@ absl::StatusOr<UniqueFd> OpenLog(const Process::Spec& spec) {
       absl::StrCat("cannot open log file ", spec.log_path, ": not a file"));
 }
 
-// It refers to the spec, and to null_fd and log_fd (-1: none).
+// Refers to the spec, and to null_fd and log_fd (-1: none).
 ChildPlan PlanOf(const Process::Spec& spec, int null_fd, int log_fd) {
   ChildPlan plan;
   plan.executable = (spec.executable.empty() ? spec.args[0] : spec.executable).c_str();
@@ -494,7 +496,7 @@ absl::Status PrepareKeeper(const Process::Spec& spec, ChildPlan* child, Keeping*
   return absl::OkStatus();
 }
 
-// Returns errno of what went wrong before the child's program ran; 0: it runs.
+// Returns the errno of a failure before the child's program ran; 0: it runs.
 int AwaitExec(int error_fd) {
   int error = 0;
   ssize_t got = 0;
@@ -504,7 +506,7 @@ int AwaitExec(int error_fd) {
   return got == sizeof(error) ? error : 0;
 }
 
-// Ends a process that nobody could watch.
+// Kills a process that could not be watched.
 void KillAndReap(pid_t pid) {
   kill(-pid, SIGKILL);
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
@@ -539,9 +541,9 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const Spec& spec) {
     RunChild(plan);
   });
   if (pid < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot fork ", spec.args[0]));
-  setpgid(pid, pid);  // also here: whoever is first; Signal must find the group
+  setpgid(pid, pid);  // also here: whichever is first; Signal must find the group
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (pid_fd < 0) {  // nobody would ever see its end
+  if (pid_fd < 0) {  // its exit would go unnoticed
     absl::Status status =
         absl::ErrnoToStatus(errno, absl::StrCat("cannot watch ", plan.executable));
     KillAndReap(pid);
@@ -606,7 +608,9 @@ std::optional<ExitStatus> Process::TryReap() {
   siginfo_t info = {};
   if (waitid(P_PID, forked_, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
     if (info.si_pid == 0) return std::nullopt;
-    if (!control_.valid()) kill(-forked_, SIGKILL);  // what it may have started in its group
+    if (!control_.valid())
+      kill(-forked_, SIGKILL);  // anything that it may have started in its
+                                // group
   }
   const pid_t got = waitpid(forked_, &raw, WNOHANG);
   if (got == 0) return std::nullopt;
@@ -621,7 +625,7 @@ ExitStatus Process::Ended(int raw) {
     KeeperWord word;
     const ssize_t got = recv(control_.get(), &word, sizeof word, MSG_DONTWAIT);
     if (got != sizeof word || word.kind != KeeperWord::kEnded) {
-      Children().KillOthers();  // somebody has killed the keeper
+      Children().KillOthers();  // the keeper was killed
       return {.signal = SIGKILL};
     }
     raw = word.value;
@@ -646,13 +650,13 @@ namespace {
 // Fields before the CPU times, counted from the state.
 constexpr int kFieldsBeforeCpu = 11;
 
-// Returns what /proc says of the process after its number and name, from its state on; empty where
-// it says nothing.
+// Returns /proc's fields of the process after its pid and name, from its state on; empty if
+// unavailable.
 std::string StateAndMore(pid_t pid) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
   if (!std::getline(in, line)) return "";
-  // "PID (NAME) STATE ...", and the name may hold anything.
+  // "PID (NAME) STATE ...", where the name may contain anything.
   const size_t name_end = line.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= line.size() ? "?"
                                                                       : line.substr(name_end + 2);
@@ -662,7 +666,7 @@ std::string StateAndMore(pid_t pid) {
 
 std::string ProcessState(pid_t pid) {
   const std::string stat = StateAndMore(pid);
-  // Where /proc is mounted with hidepid, nobody but root sees an undumpable process there.
+  // If /proc is mounted with hidepid, only root sees an undumpable process there.
   if (stat.empty()) return kill(pid, 0) == 0 ? kProcessRunning : kProcessGone;
   switch (stat[0]) {
     case 'T':

@@ -16,10 +16,10 @@
 
 namespace strata {
 
-// How a process ended.
+// The outcome of a process.
 struct ExitStatus {
-  int code = 0;    // where signal is 0
-  int signal = 0;  // that killed it; 0: it exited by itself
+  int code = 0;    // valid if signal is 0
+  int signal = 0;  // the signal that killed it; 0: it exited by itself
 
   bool ok() const { return code == 0 && signal == 0; }
   // "exited with status 1", "killed by signal 9 (Killed)".
@@ -27,69 +27,68 @@ struct ExitStatus {
 };
 
 // A child process. It leads its own process group and is killed by the kernel when the thread that
-// started it ends, so start it from a thread that lives as long as the child should. One that has a
+// started it ends, so start it from a thread that lives as long as the child should. A child with a
 // keeper is killed when this process ends.
 //
 // Threads: one. The destructor kills the group (SIGKILL) and reaps, if that has not happened.
 class Process {
  public:
   struct Spec {
-    std::vector<std::string> args;  // args[0]: what it is called, and run unless `executable` says
+    std::vector<std::string> args;  // args[0]: its name, and the program to run unless `executable`
+                                    // is set
     // A path, or a name to look up in PATH.
     std::string executable;
     // stdout and stderr are appended there; empty: inherited.
     std::string log_path;
-    mode_t log_mode = 0600;  // of one that is made, before the umask
-    // All that the child starts ends with it, also what has left its group: a keeper sees to that
-    // (process.cc). This process then takes the children of keepers that others have killed, and
-    // kills them: it must start all of its own children as this class does.
+    mode_t log_mode = 0600;  // for a new file, before the umask
+    // Everything that the child starts ends with it, even processes that have left its group: a
+    // keeper ensures that (process.cc). This process then inherits the children of killed keepers,
+    // and kills them: it must start all of its own children with this class.
     bool ends_descendants = false;
-    // With it: bytes of the log that are kept (kept_log.h). 0: all.
+    // With ends_descendants: bytes of the log that are kept (kept_log.h). 0: all.
     uint64_t log_bytes_max = 0;
-    // The child's standard output instead; the descriptor stays the caller's. -1: as above.
+    // The child's standard output instead; the caller keeps the descriptor. -1: as above.
     int stdout_fd = -1;
-    // The child's standard input; the descriptor stays the caller's. -1: /dev/null.
+    // The child's standard input; the caller keeps the descriptor. -1: /dev/null.
     int stdin_fd = -1;
-    // "NAME=VALUE" each: what the child has in its environment besides this process's, or in place
-    // of it.
+    // "NAME=VALUE" each: added to this process's environment, or overriding it.
     std::vector<std::string> environment;
-    // Likewise, but only where neither this process's environment nor `environment` has the name.
+    // The same, but only if neither this process's environment nor `environment` has the name.
     std::vector<std::string> default_environment;
-    // Descriptors to pass on: (ours, the number it has in the child, from 3). All others are
-    // closed.
+    // Descriptors to pass on: (ours, the child's number for it, from 3). All others are closed.
     std::vector<std::pair<int, int>> descriptors;
   };
 
-  // Errors: names the executable or the log file and the reason (NotFound, PermissionDenied,
-  // ResourceExhausted: no descriptor is left to watch it by, ...). No child is left then.
+  // Errors, after which no child is left: names the executable or the log file and the reason
+  // (NotFound, PermissionDenied, ResourceExhausted: no descriptor to watch it, ...).
   static absl::StatusOr<std::unique_ptr<Process>> Start(const Spec& spec);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Readable once the process has ended, with all that it has started if it has a keeper; owned by
-  // this object.
+  // Readable once the process has exited, and with a keeper everything that it has started; owned
+  // by this object.
   int pid_fd() const { return pid_fd_; }
 
-  // Sends a signal to the whole group; nothing once reaped. With a keeper SIGKILL is for all that
-  // the process has started; a second one also ends a keeper that does not do its work.
+  // Sends a signal to the whole group; does nothing once reaped. With a keeper, SIGKILL is for
+  // everything that the process has started; a second one also kills an unresponsive keeper.
   void Signal(int signal);
 
-  // The exit status once the process has ended (reaps it); the same again afterwards.
+  // Returns the exit status once the process has exited (reaps it); the same again afterwards.
   std::optional<ExitStatus> TryReap();
-  // Waits for the end.
+  // Waits for its exit.
   ExitStatus Reap();
 
  private:
   Process(pid_t forked, int pid_fd) : pid_(forked), forked_(forked), pid_fd_(pid_fd) {}
-  // Learns from its keeper which process it is.
+  // Learns the process's pid from its keeper.
   absl::Status AwaitStart(UniqueFd control);
   ExitStatus Ended(int raw);
   void SignalKeeper(int signal);
 
   pid_t pid_;         // the child's
-  pid_t forked_;      // its keeper's, or again the child's
+  pid_t forked_;      // its keeper's, or the child's again
   int pid_fd_;        // of forked_
   UniqueFd control_;  // of its keeper
   bool was_killed_ = false;
@@ -103,8 +102,8 @@ inline constexpr char kProcessGone[] = "gone";
 
 // Returns a process's state as the kernel reports it: one of the above, or "waiting for the disk".
 std::string ProcessState(pid_t pid);
-// Returns the CPU time in milliseconds that the process has used, with all its threads; 0 where
-// that is not known.
+// Returns the CPU time in milliseconds that the process has used, with all its threads; 0 if
+// unknown.
 uint64_t ProcessCpuMs(pid_t pid);
 
 }  // namespace strata

@@ -109,7 +109,7 @@ TEST(Process, SaysWhyAProgramCannotStart) {
 }
 
 TEST(Process, IsNotStartedWhereItsEndCouldNotBeWatched) {
-  // One descriptor after the other is left, until there are enough.
+  // One more descriptor is left free each time, until there are enough.
   std::vector<int> taken;
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -213,7 +213,7 @@ std::unique_ptr<Process> StartKept(const std::string& script, uint64_t log_bytes
   return std::move(*process);
 }
 
-// The number that a script writes to its log.
+// Returns the number that a script wrote to its log.
 pid_t NumberInLog() {
   int number = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -225,7 +225,7 @@ pid_t NumberInLog() {
   return 0;
 }
 
-// Starts a process that leaves its parent, its session and its group, and says its number.
+// Starts a process that leaves its parent, its session and its group, and prints its pid.
 constexpr char kDaemonize[] = "(setsid sh -c 'echo $$; exec sleep 1000' &) & ";
 
 TEST(KeptProcess, IsAsAnyOther) {
@@ -304,7 +304,7 @@ TEST(KeptProcess, EndsWithItsStarter) {
   for (const int end : ends) close(end);
 }
 
-// Starts a process in this namespace with a number that is free. Returns it; -1: that is not let.
+// Starts a process in this namespace with this free pid. Returns it; -1: not permitted.
 pid_t ForkAs(pid_t number) {
   clone_args args = {};
   args.exit_signal = SIGCHLD;
@@ -315,9 +315,9 @@ pid_t ForkAs(pid_t number) {
 
 constexpr int kIsNotLet = 77;
 
-// As the first process of a namespace of numbers. Returns an exit status.
+// Runs as the first process of a pid namespace. Returns an exit status.
 int SignalKeeperOnceItsChildsNumberIsAnothers() {
-  // Without /proc the keeper waits for what has left the group, and does not end it.
+  // Without /proc the keeper waits for processes that have left the group, and does not end them.
   if (mount("none", "/proc", "tmpfs", 0, nullptr) != 0) return kIsNotLet;
   auto process = StartKept("gone=$(setsid sh -c 'sleep 1 >/dev/null & echo yes')");
   for (int i = 0; i < 1000 && kill(process->pid(), 0) == 0; ++i) poll(nullptr, 0, 1);
@@ -392,7 +392,7 @@ TEST(KeptProcess, OfALogThatIsTooLargeTheBeginningAndTheEndAreKept) {
   EXPECT_TRUE(absl::EndsWith(ReadFile(LogPath()), "000599999\n"));
 }
 
-// A link that a rank's program put in place of the folder, or of the log, leads nowhere.
+// A link that a rank's program has put in place of the folder, or of the log, is not followed.
 TEST(KeptProcess, WritesToNoLogBehindALink) {
   const std::string top = LogPath() + ".d", elsewhere = top + "/elsewhere";
   std::filesystem::remove_all(top);

@@ -16,7 +16,7 @@
 namespace strata {
 namespace {
 
-// The number that follows `key` at the beginning of a line of `path`; 0: none.
+// Returns the number that follows `key` at the beginning of a line of `path`; 0: none.
 uint64_t NumberAfter(const std::string& path, const std::string& key) {
   std::ifstream in(path);
   std::string line;
@@ -37,7 +37,7 @@ uint64_t ControlGroupLimit() {
   std::string line;
   while (std::getline(own, line)) {
     if (!absl::StartsWith(line, "0::")) continue;
-    // A limit of any group above holds, too.
+    // A limit of any ancestor group applies, too.
     for (std::filesystem::path group = line.substr(3); !group.empty();
          group = group.parent_path()) {
       least = std::min(least, [&] {

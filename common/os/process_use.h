@@ -15,8 +15,8 @@ struct ProcessUse {
 // `pid` 0: this process.
 ProcessUse MeasureUse(int pid = 0);
 
-// Memory that this process may count on: the machine's, or its control group's limit if that is
-// less.
+// Returns the memory available to this process: the machine's, or its control group's limit if that
+// is less.
 uint64_t MachineMemoryBytes();
 
 // A daemon's default memory limit for jobs: half of MachineMemoryBytes, since a host may run a

@@ -28,7 +28,7 @@ StopRequest::StopRequest() : raised_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) 
   sigset_t signals;
   sigemptyset(&signals);
   for (int signal : {SIGTERM, SIGINT}) sigaddset(&signals, signal);
-  // nohup ignores it, and a signal that is blocked would come all the same.
+  // nohup ignores it, and a blocked signal would be delivered all the same.
   if (!IsIgnored(SIGHUP)) sigaddset(&signals, SIGHUP);
   signal_fd_ = Take(signals);
 }

@@ -10,9 +10,9 @@
 
 namespace strata {
 
-// Turns SIGTERM, SIGINT and SIGHUP of this process into something to wait for. A SIGHUP that was
-// ignored, as by nohup, stays so. Create it in main before any thread starts: threads inherit the
-// blocked signals.
+// Makes SIGTERM, SIGINT and SIGHUP of this process waitable. A SIGHUP that was ignored, as by
+// nohup, stays ignored. Create it in main before any thread starts: threads inherit the blocked
+// signals.
 //
 // Threads: Raise from any thread; Wait from one.
 class StopRequest {
@@ -30,7 +30,7 @@ class StopRequest {
   bool WaitForMore(absl::Duration timeout);
 
   void Raise(const absl::Status& status);
-  // The status it was raised with; OK: it was not raised.
+  // The first status passed to Raise; OK: none.
   absl::Status raised() const;
 
   // Readable from the first signal on; for an EventLoop instead of Wait.
@@ -38,15 +38,15 @@ class StopRequest {
 
  private:
   int signal_fd_;
-  bool took_first_ = false;  // the signal that ended Wait
+  bool took_first_ = false;  // the signal that ended Wait was read
   int raised_fd_;
   mutable absl::Mutex mutex_;
   bool raised_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// SIGUSR1 and SIGUSR2 of this process, which mean something to the programs that it runs and are
-// handed on to them. One that was ignored stays so. Create it as StopRequest.
+// SIGUSR1 and SIGUSR2 of this process, which are passed on to the programs that it runs. One that
+// was ignored stays ignored. Create it like StopRequest.
 //
 // Threads: one.
 class PassedSignals {
@@ -58,7 +58,7 @@ class PassedSignals {
 
   // Readable while a signal waits; for an EventLoop.
   int fd() const { return fd_; }
-  // Returns a signal that has come; nullopt: none waits.
+  // Returns a received signal; nullopt: none waits.
   std::optional<int> Next();
 
  private:

@@ -21,10 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr mode_t kOthersWrite = 0022;
-constexpr int kLinksMax = 40;  // as many as the kernel follows
+constexpr int kLinksMax = 40;  // the kernel's limit
 
-// Root's number. In a user namespace that does not know root, as in a sandbox of Bazel's, it is
-// that of all whom it does not know; nobody there can become one of them.
+// Root's uid. In a user namespace without root, such as a Bazel sandbox, it is that of all unknown
+// users; nobody there can become one of them.
 uid_t RootsNumber() {
   std::ifstream map("/proc/self/uid_map");
   for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;) {
@@ -35,7 +35,7 @@ uid_t RootsNumber() {
   return root;
 }
 
-// Follows one path from the root on, a name at a time.
+// Walks one path from the root, name by name.
 class Walk {
  public:
   explicit Walk(const std::string& path) : path_(path) { Prepend(path); }
@@ -78,7 +78,7 @@ class Walk {
     return absl::OkStatus();
   }
 
-  // Checks that others cannot replace what a path, whose folder is good, stands for or leads to.
+  // Checks that others cannot replace what a path, whose folder is good, names or links to.
   absl::Status Look(const fs::path& at) {
     if (lstat(at.c_str(), &facts_) != 0) {
       return FileError(errno, at == path_ ? path_ : absl::StrCat(path_, ": ", at.string()));
@@ -99,9 +99,9 @@ class Walk {
 
   const std::string path_;
   const uid_t root_ = RootsNumber();
-  std::deque<std::string> names_;  // those yet to be gone through
+  std::deque<std::string> names_;  // names still to be visited
   fs::path at_;                    // a folder, or the end; no links in it
-  struct stat facts_ = {};         // of what was looked at last
+  struct stat facts_ = {};         // of the last visited entry
   int links_ = 0;
 };
 
@@ -127,7 +127,7 @@ absl::Status Make(const fs::path& folder) {
   }
   if (mkdir(folder.c_str(), kOwnOnly) == 0) return absl::OkStatus();
   if (errno != EEXIST) return FileError(errno, folder.string());
-  // Somebody else has just made it, or it is a file.
+  // Another process has just created it, or it is a file.
   return fs::is_directory(folder, error) ? absl::OkStatus() : FileError(ENOTDIR, folder.string());
 }
 

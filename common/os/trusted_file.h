@@ -8,15 +8,15 @@
 namespace strata {
 
 // Checks that only this user and root can replace a file whose code will be run: the file, each
-// folder that leads to it and each link on the way belong to one of them, and neither their group
-// nor others may write there. A sticky folder (/tmp) is as good, since only the owner of a file in
-// it can replace it. The answer lasts: nobody else can make it wrong.
+// folder on its path and each link belong to one of them, and neither group nor others may write
+// there. A sticky folder (/tmp) is fine, too, since only a file's owner can replace it there. The
+// result stays valid: nobody else can change it.
 //
-// Errors name `path` and what is wrong on the way: InvalidArgument (no absolute path), NotFound,
-// FailedPrecondition (others may replace it, or it is no regular file), those of FileError.
+// Errors name `path` and the problem: InvalidArgument (not an absolute path), NotFound,
+// FailedPrecondition (others may replace it, or it is not a regular file), those of FileError.
 absl::Status CheckTrusted(const std::string& path);
 
-// Makes a folder and missing folders above it, each for this user alone (mode 0700), whatever the
+// Creates a folder and missing folders above it, each for this user alone (mode 0700), whatever the
 // umask. An existing folder keeps its mode. Errors: those of FileError.
 absl::Status MakeOwnFolders(const std::string& path);
 

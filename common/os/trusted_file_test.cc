@@ -51,7 +51,7 @@ class TrustedFile : public testing::Test {
 };
 
 TEST_F(TrustedFile, IsOneThatOnlyThisUserAndRootMayWrite) {
-  // Although the folder that all is in here, /tmp, is everybody's: it is sticky.
+  // Although /tmp, which contains everything here, is writable for all: it is sticky.
   EXPECT_EQ(CheckTrusted(plugin_), absl::OkStatus());
   EXPECT_EQ(CheckTrusted(absl::StrCat(top_, "//lib/./../lib/plugin.so")), absl::OkStatus());
   EXPECT_EQ(CheckTrusted("/bin/sh"), absl::OkStatus());
@@ -72,7 +72,7 @@ TEST_F(TrustedFile, IsNoneInAFolderThatOthersOrAGroupMayWrite) {
   }
   ASSERT_EQ(chmod((top_ + "/lib").c_str(), 01777), 0);
   EXPECT_EQ(CheckTrusted(plugin_), absl::OkStatus());
-  // Not only the folder that it is in.
+  // Not only the folder that contains it.
   ASSERT_EQ(chmod(top_.c_str(), 0777), 0);
   EXPECT_EQ(Message(plugin_), Others(plugin_, top_, "0777"));
 }
@@ -83,11 +83,11 @@ TEST_F(TrustedFile, LinksAreFollowedAndEachFolderOnTheWayIsLookedAt) {
   fs::create_symlink(top_ + "/lib", folder);
   EXPECT_EQ(CheckTrusted(link), absl::OkStatus());
   EXPECT_EQ(CheckTrusted(folder + "/plugin.so"), absl::OkStatus());
-  // Where the file is.
+  // The file itself.
   ASSERT_EQ(chmod(plugin_.c_str(), 0666), 0);
   EXPECT_EQ(Message(link), Others(link, plugin_, "0666"));
   ASSERT_EQ(chmod(plugin_.c_str(), 0644), 0);
-  // Where only a link is, which others may lead elsewhere.
+  // A folder with only a link, which others may redirect.
   Make("/open", 0777);
   fs::create_symlink("../lib/plugin.so", top_ + "/open/link.so");
   EXPECT_EQ(Message(top_ + "/open/link.so"),
@@ -109,7 +109,7 @@ TEST_F(TrustedFile, IsNoneOfAnotherUsers) {
   ASSERT_EQ(chown((top_ + "/lib").c_str(), kOtherUser, -1), 0);
   EXPECT_EQ(Message(plugin_), others(plugin_, top_ + "/lib"));
   ASSERT_EQ(chown((top_ + "/lib").c_str(), 0, -1), 0);
-  // In a sticky folder the owner of a link may lead it elsewhere.
+  // In a sticky folder the owner of a link may redirect it.
   Make("/sticky", 01777);
   const std::string link = top_ + "/sticky/link.so";
   fs::create_symlink(plugin_, link);

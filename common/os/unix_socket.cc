@@ -26,7 +26,7 @@ namespace strata {
 namespace {
 
 constexpr char kScheme[] = "unix:";
-// The listener may be busy, and takes connections from the queue later.
+// The listener may be busy, and accepts connections from the queue later.
 constexpr int kBacklog = 4096;
 constexpr mode_t kOwnOnly = 0700;
 constexpr absl::Duration kLockWait = absl::Seconds(2), kLockTurn = absl::Milliseconds(5);
@@ -53,7 +53,7 @@ UniqueFd Socket() {
   return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// errno, 0: it is connected.
+// Returns errno, or 0: it is connected.
 int ConnectTo(const std::string& path, UniqueFd* fd) {
   *fd = Socket();
   if (!fd->valid()) return errno;
@@ -67,8 +67,8 @@ std::string FolderOf(const std::string& path) {
   return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
 }
 
-// Holds a lock of the folder, so that of two processes that want the same path neither takes away
-// what the other has bound and does not listen on yet. Whoever else may lock it delays that alone.
+// Locks the folder, so that of two processes that want the same path neither removes what the other
+// has bound and does not listen on yet. Another holder of the lock only delays this.
 UniqueFd LockFolder(const std::string& folder) {
   UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const absl::Time give_up_at = absl::Now() + kLockWait;
@@ -78,17 +78,17 @@ UniqueFd LockFolder(const std::string& folder) {
   return fd;
 }
 
-// Returns whether only this user and root put sockets at the path.
+// Returns whether only this user and root can put sockets at the path.
 bool IsOurs(const std::string& path) {
   struct stat facts = {};
-  // Where there is no folder, connecting says so.
+  // If there is no folder, connecting reports it.
   if (stat(FolderOf(path).c_str(), &facts) != 0) return true;
   if (facts.st_uid != geteuid() && facts.st_uid != 0) return false;
   return (facts.st_mode & 022) == 0 || (facts.st_mode & S_ISVTX) != 0;
 }
 
-// The one user besides root who can have put a socket at the path, for root to trust: the folder's
-// owner, where all above it is root's or that user's.
+// Returns the one user besides root who can have put a socket at the path, for root to trust: the
+// folder's owner, if everything above it belongs to root or that user.
 std::optional<uid_t> OwnerForRoot(const std::string& path) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::canonical(FolderOf(path), error);
@@ -103,7 +103,7 @@ std::optional<uid_t> OwnerForRoot(const std::string& path) {
   }
 }
 
-// Frees the path of a socket that nobody listens on any more.
+// Removes a socket that nobody listens on any more from the path.
 absl::Status ClearPath(const std::string& path) {
   struct stat facts = {};
   if (lstat(path.c_str(), &facts) != 0) {
@@ -178,7 +178,7 @@ absl::StatusOr<UnixListener> UnixListener::Create(const std::string& path) {
   if (absl::Status status = ClearPath(path); !status.ok()) return status;
   UniqueFd fd = Socket();
   if (!fd.valid()) return FileError(errno, path);
-  // The file gets the socket's mode.
+  // Sets the mode of the socket, and so of the file.
   if (fchmod(fd.get(), 0600) != 0) return FileError(errno, path);
   const sockaddr_un address = AddressOf(path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -193,7 +193,7 @@ absl::StatusOr<UnixListener> UnixListener::Create(const std::string& path) {
 
 UnixListener::~UnixListener() {
   if (!fd_.valid()) return;
-  // Not another's that has taken its place.
+  // Not if another socket has replaced it.
   const UniqueFd lock = LockFolder(FolderOf(path_));
   struct stat facts = {};
   if (lstat(path_.c_str(), &facts) == 0 && facts.st_ino == inode_) unlink(path_.c_str());

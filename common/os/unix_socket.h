@@ -18,32 +18,32 @@
 
 namespace strata {
 
-// Sockets with a path, which only processes of one user may use, and root's, which could be any
-// user's: addresses "unix:/PATH".
+// Sockets with a path for processes of one user, and root, which can act as any user: addresses
+// "unix:/PATH".
 
 // Returns the path; nullopt: the address is of another kind.
 std::optional<std::string> UnixPath(const std::string& address);
 std::string UnixAddress(const std::string& path);
 
-// The longest path that a socket may have, in bytes.
+// The maximum length of a socket's path, in bytes.
 inline constexpr size_t kUnixPathBytesMax = 107;
 
-// Returns the folders where this user's sockets may be, which may not be there: "strata" in
-// `runtime_dir` ($XDG_RUNTIME_DIR) and in /run/user/UID, where those are this user's, and last
-// /tmp/strata-UID. The first is for new ones; a process with another environment, as one of cron,
-// may have taken another.
+// Returns the folders where this user's sockets may be; they may not exist. These are "strata" in
+// `runtime_dir` ($XDG_RUNTIME_DIR) and in /run/user/UID, if those belong to this user, and finally
+// /tmp/strata-UID. New sockets go into the first; a process with another environment, such as one
+// of cron, may have used another.
 std::vector<std::string> SocketFolders(const std::string& runtime_dir);
-// Makes it where it is missing, for this user only; sockets there that nobody listens on any more
-// go. Errors: FailedPrecondition: it is no folder,
-// another user's, or others may use it; those of files.
+// Creates it if missing, for this user only; removes sockets there that nobody listens on. Errors:
+// FailedPrecondition: it is not a folder, belongs to another user, or others may use it; those of
+// files.
 absl::Status MakeSocketFolder(const std::string& folder);
 
-// A socket that listens; its path goes with it.
+// A listening socket; its path is removed with it.
 class UnixListener {
  public:
-  // The socket does not block; its file is this user's alone. What a process that died has left at
-  // the path goes. Errors: InvalidArgument (not absolute, too long, something else is there),
-  // AlreadyExists (a process listens there), those of files; all name the path.
+  // The socket is non-blocking; its file is accessible to this user only. Leftovers of a dead
+  // process at the path are removed. Errors name the path: InvalidArgument (not absolute, too long,
+  // something else is there), AlreadyExists (a process listens there), those of files.
   static absl::StatusOr<UnixListener> Create(const std::string& path);
   UnixListener(UnixListener&&) = default;
   UnixListener& operator=(UnixListener&&) = delete;
@@ -60,16 +60,17 @@ class UnixListener {
   uint64_t inode_ = 0;  // of its file
 };
 
-// Returns whether the process at the other end of an accepted socket may use it.
+// Returns whether the peer of an accepted socket may use it.
 bool MayUse(int fd);
 
-// Connects; the socket does not block. Root may speak to another user's process, too, in a folder
-// that only root can have given that user. Errors: Unavailable with the reason; PermissionDenied: a
-// process of another user listens there, or other users may put a socket of theirs there.
+// Connects; the socket is non-blocking. Root may also connect to another user's process, in a
+// folder that only root can have given that user. Errors: Unavailable with the reason;
+// PermissionDenied: a process of another user listens there, or other users may put a socket of
+// theirs there.
 absl::StatusOr<UniqueFd> DialUnix(const std::string& path);
 
-// Unix sockets with names that are in no folder: they go with the process that holds them, and are
-// seen in its network namespace alone.
+// Unix sockets with abstract names: they disappear with the process that holds them, and are
+// visible only in its network namespace.
 
 struct AbstractAddress {
   sockaddr_un name = {};
@@ -81,7 +82,7 @@ struct AbstractAddress {
 // Errors: InvalidArgument: empty, or too long.
 absl::StatusOr<AbstractAddress> MakeAbstractAddress(const std::string& name);
 
-// The user of the process at the other end of a connected Unix socket; nullopt: not known.
+// Returns the user of the peer of a connected Unix socket; nullopt: unknown.
 std::optional<uid_t> PeerUser(int fd);
 // Returns whether the peer's user is that of this process.
 bool IsSameUser(int fd);

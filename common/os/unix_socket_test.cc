@@ -36,7 +36,7 @@ class UnixSocket : public testing::Test {
     EXPECT_EQ(lstat(path.c_str(), &facts), 0) << path;
     return facts.st_mode & 0777;
   }
-  // Leaves what a process leaves that was killed.
+  // Leaves what a killed process leaves behind.
   void DieListening() {
     const UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {.sun_family = AF_UNIX};
@@ -130,7 +130,7 @@ TEST_F(UnixSocket, PathsThatNoSocketMayHaveAreRefused) {
   EXPECT_THAT(Message(DialUnix(longest + "x").status()), HasSubstr("107 bytes"));
 }
 
-// A user who may open the file is still seen to be another user.
+// A user who may open the file is still recognized as another user.
 TEST_F(UnixSocket, AnotherUsersSocketIsNotTalkedTo) {
   const auto listener = UnixListener::Create(path_);
   ASSERT_TRUE(listener.ok());
@@ -145,7 +145,7 @@ TEST_F(UnixSocket, AnotherUsersSocketIsNotTalkedTo) {
   });
 }
 
-// There another socket could take this one's place right after it was looked at.
+// There another socket could replace this one right after the check.
 TEST_F(UnixSocket, WhereOthersMayReplaceItASocketIsNotDialled) {
   const auto listener = UnixListener::Create(path_);
   ASSERT_TRUE(listener.ok());

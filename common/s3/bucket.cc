@@ -21,7 +21,7 @@ uint64_t BytesOf(Pieces pieces) {
   return bytes;
 }
 
-// Returns the bytes from `offset` on, at most `size` of them.
+// Returns at most `size` bytes from `offset` on.
 std::vector<absl::Span<const char>> Cut(Pieces pieces, uint64_t offset, uint64_t size) {
   std::vector<absl::Span<const char>> cut;
   for (const absl::Span<const char> piece : pieces) {
@@ -102,7 +102,7 @@ absl::Status Bucket::PutInParts(const std::string& name, Pieces pieces, bool onl
   if (!upload.ok()) return upload.status();
   const absl::Status status = SendParts(name, *upload, pieces, only_new, deadline);
   if (!status.ok()) {
-    // Its answer does not matter: the parts are deleted with the folder, if not now.
+    // The result does not matter: the parts are deleted with the folder at the latest.
     const absl::Time soon = requests_.Now() + requests_.limits().stall_after;
     (void)AbortUpload(Key(name), *upload, /*once=*/true, soon);
   }
@@ -156,7 +156,7 @@ absl::Status Bucket::CompleteUpload(const std::string& name, const std::string& 
   if (only_new) request.headers.push_back(kOnlyNew);
   bool maybe_done = false;
   const absl::Status status = requests_.Send(request, &maybe_done).status();
-  // An upload that was completed is no upload any more, and what it became is there.
+  // A completed upload no longer exists, and its object does.
   const bool is_gone = absl::IsNotFound(status) || absl::IsAlreadyExists(status);
   if (!is_gone) return status;
   if (maybe_done) {
@@ -183,7 +183,7 @@ absl::Status Bucket::AbortUpload(const std::string& key, const std::string& uplo
 
 absl::StatusOr<bool> Bucket::HasBytes(const std::string& name, Pieces pieces, absl::Time deadline) {
   const absl::StatusOr<Bytes> content = GetBefore(name, BytesOf(pieces), deadline);
-  // One that is larger is another one.
+  // A larger object is a different one.
   if (absl::IsNotFound(content.status()) || absl::IsInvalidArgument(content.status())) return false;
   if (!content.ok()) return content.status();
   if (content->size() != BytesOf(pieces)) return false;
@@ -272,7 +272,7 @@ absl::Status Bucket::AbortUploads(const std::string& start) {
     absl::StatusOr<S3Reply> reply = requests_.Send(request);
     if (!reply.ok()) return reply.status();
     for (const XmlElement& one : reply->xml.children) {
-      // Without its upload, a request to end one would be one to delete an object.
+      // Without an upload id, a request to abort would delete an object.
       const std::string key = one.Text("Key"), upload = one.Text("UploadId");
       if (one.name != "Upload" || upload.empty() || !absl::StartsWith(key, Key(start))) continue;
       uploads.emplace_back(key, upload);

@@ -17,29 +17,28 @@ namespace strata::s3 {
 
 using Pieces = absl::Span<const absl::Span<const char>>;
 
-// The objects below one prefix of a bucket. Names are those of keys, without that prefix.
+// The objects below one prefix of a bucket. Names are keys without that prefix.
 //
-// Threads: any. Each call blocks its own, for at most Limits::deadline, and ends at once when
+// Threads: any. Each call blocks only its own, for at most Limits::deadline, and ends at once when
 // `stop` is requested. Errors: as of Requests::Send.
 class Bucket {
  public:
-  // Loads libcurl and asks nobody. Errors: FailedPrecondition: no libcurl that can be used.
+  // Loads libcurl; makes no requests. Errors: FailedPrecondition: no usable libcurl.
   static absl::StatusOr<std::unique_ptr<Bucket>> Open(const Settings& settings,
                                                       const Limits& limits, std::stop_token stop);
 
-  // Writes an object, with a checksum that the server compares; in parts where it is large, of
-  // which none stays behind after an error. `only_new`: AlreadyExists where there is one of that
-  // name.
+  // Writes an object, with a checksum that the server compares; a large one in parts, none of which
+  // remains after an error. `only_new`: AlreadyExists if there is one of that name.
   absl::Status Put(const std::string& name, Pieces pieces, bool only_new);
   // Returns an object, at an address that is aligned for all types. Errors: InvalidArgument: it is
-  // larger than `bytes_max`; no memory is taken for it.
+  // larger than `bytes_max`; no memory is allocated for it.
   absl::StatusOr<Bytes> Get(const std::string& name, uint64_t bytes_max = UINT64_MAX);
   // Returns all names that begin with `start`, in order. Errors: FailedPrecondition: the list is
-  // wrong, or has more names or pages than Limits has.
+  // malformed, or exceeds the limits on names or pages.
   absl::StatusOr<std::vector<std::string>> List(const std::string& start);
-  // Removes an object; one that is not there is fine.
+  // Removes an object; a missing one is fine.
   absl::Status Delete(const std::string& name);
-  // Removes the parts of objects whose names begin with `start` that nobody completed.
+  // Removes the parts of incomplete uploads whose names begin with `start`.
   absl::Status AbortUploads(const std::string& start);
 
  private:
@@ -52,7 +51,7 @@ class Bucket {
   absl::Status PutInParts(const std::string& name, Pieces pieces, bool only_new,
                           absl::Time deadline);
   absl::StatusOr<std::string> BeginUpload(const std::string& name, absl::Time deadline);
-  // Sends all parts and makes an object of them.
+  // Sends all parts and combines them into an object.
   absl::Status SendParts(const std::string& name, const std::string& upload, Pieces pieces,
                          bool only_new, absl::Time deadline);
   absl::Status CompleteUpload(const std::string& name, const std::string& upload,
@@ -61,10 +60,10 @@ class Bucket {
   absl::Status AbortUpload(const std::string& key, const std::string& upload, bool once,
                            absl::Time deadline);
   absl::StatusOr<Bytes> GetBefore(const std::string& name, uint64_t bytes_max, absl::Time deadline);
-  // An answer to a request for a list that cannot be used.
+  // Returns the error for an unusable list.
   absl::Status WrongList(const std::string& why) const;
-  // Says whether an object is there with these bytes: that a try that nobody heard of was carried
-  // out.
+  // Returns whether an object with these bytes exists, which shows that a try without an answer was
+  // carried out.
   absl::StatusOr<bool> HasBytes(const std::string& name, Pieces pieces, absl::Time deadline);
 
   Requests requests_;

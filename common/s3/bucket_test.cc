@@ -19,7 +19,7 @@
 namespace strata::s3 {
 namespace {
 
-// Short times, so that what fails does so soon, and small parts.
+// Short times, so that failures are quick, and small parts.
 Limits ShortLimits() {
   return {.stall_after = absl::Milliseconds(300),
           .retry_for = absl::Milliseconds(400),
@@ -28,7 +28,7 @@ Limits ShortLimits() {
           .part_bytes = 1000};
 }
 
-// Expects an error, and none of the credentials in what it says.
+// Expects an error whose text contains no credentials.
 void ExpectError(const absl::Status& status, absl::StatusCode code, const std::string& text) {
   EXPECT_EQ(status.code(), code) << status;
   const std::string message(status.message());
@@ -68,11 +68,11 @@ class BucketTest : public ::testing::Test {
     return {reinterpret_cast<const char*>(content->data()), content->size()};
   }
 
-  // From now on all requests are answered so.
+  // Answers all requests this way from now on.
   void AnswerAll(const CannedReply& reply) {
     memory_.InterfereWith([=](const ReceivedRequest&) { return Interference{reply}; });
   }
-  // The next `count` requests of a method are answered so.
+  // Answers the next `count` requests of a method this way.
   void AnswerNext(int count, const std::string& method, const Interference& interference) {
     memory_.InterfereWith(
         [=, left = count](const ReceivedRequest& request) mutable -> std::optional<Interference> {
@@ -145,7 +145,7 @@ TEST_F(BucketTest, OnlyNewLeavesWhatIsThere) {
   EXPECT_EQ(memory_.uploads(), 0u);
 }
 
-// The answer is lost, and the request is sent again: what it finds is its own.
+// The answer is lost, and the request is sent again: the object that it finds is its own.
 TEST_F(BucketTest, OnlyNewKnowsItsOwnObjectAgain) {
   const auto bucket = Open();
   ASSERT_TRUE(Put(*bucket, "before", "over a connection that is kept").ok());
@@ -153,7 +153,7 @@ TEST_F(BucketTest, OnlyNewKnowsItsOwnObjectAgain) {
   AnswerNext(1, "PUT", lost);
   EXPECT_TRUE(Put(*bucket, "x", "mine", /*only_new=*/true).ok());
   EXPECT_EQ(memory_.objects().at("runs/a b/x"), "mine");
-  // The one that is there is another's; that a try broke proves nothing.
+  // The existing object is another's; a broken try proves nothing.
   AnswerNext(1, "PUT", {.reply = {.fault = Fault::kReset}});
   for (const std::string other : {"other", "min", "yours"}) {
     ExpectError(Put(*bucket, "x", other, /*only_new=*/true), absl::StatusCode::kAlreadyExists,
@@ -191,7 +191,7 @@ TEST_F(BucketTest, AnUploadThatFailsLeavesNoParts) {
   EXPECT_EQ(memory_.objects().at("runs/a b/x"), "old");
 }
 
-// 200 is sent before an upload is put together, and then turns out to be none.
+// Status 200 is sent before an upload is combined, which may still fail.
 TEST_F(BucketTest, AnErrorInAGoodAnswerIsAnError) {
   const auto bucket = Open();
   const auto answer = [&](int count, const CannedReply& reply) {
@@ -255,7 +255,7 @@ TEST_F(BucketTest, AListThatIsWrongIsRefused) {
               "no XML: byte 18: no </ListBucketResult> follows; tried ");
 }
 
-// Each page says that another one follows: a new one, or one of before.
+// Each page announces another one: a new one, or an earlier one.
 TEST_F(BucketTest, AListWithoutAnEndIsRefused) {
   Limits limits = ShortLimits();
   limits.list_pages_max = 20;
@@ -316,7 +316,7 @@ TEST_F(BucketTest, UploadsThatNobodyCompletedAreEnded) {
   Limits limits = ShortLimits();
   limits.retry_for = absl::ZeroDuration();
   const auto bucket = Open(limits);
-  // Neither the complete nor the end of the upload comes through, as after a crash.
+  // Neither completing nor aborting the upload gets through, as after a crash.
   memory_.InterfereWith([](const ReceivedRequest& request) -> std::optional<Interference> {
     if (!request.Has("uploadId") || request.Has("partNumber")) return std::nullopt;
     return Interference{.reply = {.fault = Fault::kReset}};
@@ -333,7 +333,7 @@ TEST_F(BucketTest, UploadsThatNobodyCompletedAreEnded) {
   EXPECT_EQ(memory_.uploads(), 0u);
 }
 
-// A request to end an upload without its name would be one to delete the object.
+// A request to abort an upload without its id would delete the object.
 TEST_F(BucketTest, AnUploadWithoutANameIsNotEnded) {
   const auto bucket = Open();
   memory_.SetObject("runs/a b/x", "content");
@@ -378,7 +378,7 @@ using ::testing::MatchesRegex;
 
 const CannedReply kDamaged = {.headers = {"x-amz-checksum-crc32: AAAAAA=="}, .body = "damaged"};
 
-// Each of these passes, whatever was asked for.
+// Returns transient failures, which are retried whatever was requested.
 std::vector<CannedReply> Passing() {
   std::vector<CannedReply> passing = {ErrorReply(503, "SlowDown"),
                                       ErrorReply(500, "InternalError"),
@@ -437,7 +437,7 @@ TEST_F(BucketTest, WhatDoesNotPassInTimeIsAnErrorOfTheLastTry) {
   EXPECT_LE(memory_.server().requests(), 10);
 }
 
-// The time for tries runs from the first failure on, not from each.
+// The time for tries counts from the first failure, not from each.
 TEST_F(BucketTest, TriesEndInTime) {
   Limits limits = ShortLimits();
   limits.retry_for = absl::Milliseconds(100);
@@ -471,7 +471,7 @@ TEST_F(BucketTest, DamageOnTheWayIsSeen) {
   ExpectError(
       bucket->Get("x").status(), absl::StatusCode::kDataLoss,
       "s3://bucket/runs/a b/x: it came with a checksum that is not that of its bytes; tried");
-  // One of parts is not of the whole.
+  // The checksum of a multipart upload is not that of the whole.
   AnswerAll({.headers = {"x-amz-checksum-crc32: AAAAAA==-2"}, .body = "parts"});
   EXPECT_EQ(Get(*bucket, "x"), "parts");
 }
@@ -506,7 +506,7 @@ TEST_F(BucketTest, AnAnswerThatIsCutOffIsAnError) {
               "an object without its length; tried ");
 }
 
-// The peer may not be S3, or be hostile: its answer is bounded, and the result is one error.
+// The peer may not be S3, or be hostile: its answer is limited, and the result is one error.
 TEST_F(BucketTest, AnAnswerWithoutAnEndIsAnError) {
   Limits limits = ShortLimits();
   limits.retry_for = absl::ZeroDuration();
@@ -550,7 +550,7 @@ TEST_F(BucketTest, AnObjectThatIsTooLargeTakesNoMemoryAndIsNotTriedAgain) {
   EXPECT_EQ(bucket->Get("x", 4).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// The key would go to another host, or round in a circle.
+// The key would go to another host, or the request in a circle.
 TEST_F(BucketTest, NobodyIsFollowedElsewhere) {
   HttpServer other([](const ReceivedRequest&) { return CannedReply{.body = "of another"}; });
   const auto bucket = Open();
@@ -625,7 +625,7 @@ TEST_F(BucketTest, AStopEndsWhatStandsStillAtOnce) {
 
 TEST_F(BucketTest, ARefusalNamesTheBucketAndWhereCredentialsCameFrom) {
   const auto bucket = Open();
-  // The server knows the key and the token, and may say anything.
+  // The server knows the key and the token, and may send anything.
   AnswerAll(ErrorReply(403, "InvalidAccessKeyId",
                        absl::StrCat("no ", MemoryBucket::kKeyId, " with ", MemoryBucket::kToken,
                                     " and ", MemoryBucket::kSecret, "\nhere")));
@@ -678,7 +678,7 @@ TEST_F(BucketTest, OtherRefusalsSayWhatTheServerSays) {
 }
 
 TEST_F(BucketTest, NoConnectionIsAnErrorThatSaysToWhere) {
-  // A port that nobody else gets, and where nobody listens.
+  // A reserved port on which nobody listens.
   const UniqueFd taken(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   socklen_t size = sizeof address;
@@ -687,7 +687,7 @@ TEST_F(BucketTest, NoConnectionIsAnErrorThatSaysToWhere) {
   const std::string host = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
   ExpectError(Open(ShortLimits(), "http://" + host)->Get("x").status(),
               absl::StatusCode::kUnavailable, "s3://bucket/runs/a b/x: " + host + ": ");
-  // A name that no resolver has to be asked for.
+  // A name that can be rejected without a resolver.
   const std::string long_label(70, 'a');
   ExpectError(Open(ShortLimits(), "http://" + long_label)->Get("x").status(),
               absl::StatusCode::kUnavailable, long_label + ": Could not resolve host");

@@ -34,25 +34,25 @@ uint64_t TransferBytesOf(absl::Span<const absl::Span<const char>> pieces) {
 
 }  // namespace
 
-// One try of a request: what libcurl is told of it, and what it calls.
+// One try of a request: libcurl's options, and its callbacks.
 //
 // Threads: one.
 class Transfer {
  public:
-  // `request` outlives it; `easy` does, and is used for nothing else meanwhile.
+  // `request` and `easy` outlive it; `easy` is used for nothing else meanwhile.
   Transfer(const Curl& curl, CURL* easy, const HttpRequest& request);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Tells libcurl all of the request. Errors: Internal: it does not take it.
+  // Sets all options of the request. Errors: Internal: libcurl refuses one.
   absl::Status Set(const Http::Options& options);
-  // Says how it ended. Errors: as of Http::Do.
+  // Returns the outcome. Errors: as of Http::Do.
   absl::Status Finish(CURLcode result);
 
-  // Bytes that have gone either way; it moves as long as the transfer does.
+  // Bytes transferred in both directions; it increases as long as the transfer makes progress.
   uint64_t moved() const { return moved_; }
-  // Returns "HOST:PORT", with the address where there is a connection.
+  // Returns "HOST:PORT", with the address if there is a connection.
   std::string Peer() const;
   HttpReply& reply() { return reply_; }
 
@@ -64,7 +64,7 @@ class Transfer {
   void SetBody();
   bool Header(absl::string_view line);
   bool Append(absl::string_view bytes);
-  // Makes room for the object that the answer has. False: it cannot.
+  // Allocates memory for the object in the answer. Returns false if it cannot.
   bool MakeObject();
   template <typename Value>
   void Option(CURLoption option, Value value);
@@ -86,14 +86,14 @@ class Transfer {
   std::shared_ptr<std::byte> object_;
   uint64_t object_bytes_ = 0;
   uint64_t received_ = 0;
-  absl::Status error_;  // of what libcurl calls
+  absl::Status error_;  // from callbacks
 };
 
 Transfer::Transfer(const Curl& curl, CURL* easy, const HttpRequest& request)
     : curl_(curl), easy_(easy), request_(request) {}
 
 Transfer::~Transfer() {
-  curl_.easy_reset(easy_);  // it refers to what ends here
+  curl_.easy_reset(easy_);  // it refers to members that are destroyed here
   curl_.slist_free_all(headers_);
 }
 
@@ -116,7 +116,7 @@ absl::Status Transfer::Set(const Http::Options& options) {
   Option(CURLOPT_HTTPHEADER, headers_);
   Option(CURLOPT_ERRORBUFFER, why_);
   Option(CURLOPT_NOSIGNAL, 1L);
-  // A resolver that is at work does not hold back the end of a request.
+  // A running name resolution does not delay the end of a request.
   Option(CURLOPT_QUICK_EXIT, 1L);
   if (!options.ca_bundle.empty()) Option(CURLOPT_CAINFO, options.ca_bundle.c_str());
   if (request_.fresh) Option(CURLOPT_FRESH_CONNECT, 1L);
@@ -139,7 +139,7 @@ void Transfer::SetBody() {
     return;
   }
   if (request_.method == "POST") {
-    // Its body is signed, so that it lies in one piece.
+    // Its body is signed, so it must be contiguous.
     std::string body;
     for (const absl::Span<const char> piece : request_.body)
       body.append(piece.data(), piece.size());
@@ -176,7 +176,7 @@ size_t Transfer::OnRead(char* to, size_t size, size_t count, void* self) {
 size_t Transfer::OnHeader(const char* from, size_t size, size_t count, void* self) {
   auto& transfer = *static_cast<Transfer*>(self);
   transfer.moved_ += size * count;
-  // Another number than all of them ends the request.
+  // Any other number ends the request.
   return transfer.Header(absl::string_view(from, size * count)) ? size * count : size * count + 1;
 }
 
@@ -187,7 +187,7 @@ bool Transfer::Header(absl::string_view line) {
         absl::StrCat(Peer(), ": headers of more than ", kHeaderBytesMax, " bytes"));
     return false;
   }
-  // An answer may come before the real one: 100.
+  // An interim answer may come first: 100.
   if (absl::StartsWith(line, "HTTP/")) reply_.headers.clear();
   const size_t colon = line.find(':');
   if (colon == absl::string_view::npos || reply_.headers.size() >= kHeadersMax) return true;
@@ -370,7 +370,7 @@ absl::Status Unusable(const std::string& why) {
       absl::StrCat("S3 needs ", kCurlLibrary, " (apt-get install libcurl4): ", why));
 }
 
-// Looks functions up, and remembers the first that is missing.
+// Looks up functions, and remembers the first missing one.
 struct Lookup {
   template <typename Function>
   void Find(const char* name, Function* function) {
@@ -415,7 +415,7 @@ absl::StatusOr<Curl> LoadCurl(const std::string& file) {
   if (version->version_num < kVersionMin) {
     return Unusable(absl::StrCat("at least 7.88, this one is ", version->version));
   }
-  // Counted by the library, and safe on any thread since 7.84.
+  // Reference-counted by the library, and thread-safe since 7.84.
   if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return Unusable("it does not start");
   return curl;
 }

@@ -23,8 +23,8 @@ namespace strata::s3 {
 
 inline constexpr char kCurlLibrary[] = "libcurl.so.4";
 
-// The functions of libcurl that are called, from the library of this host: programs and wheels are
-// not linked with it, so that hosts without S3 need none.
+// The functions of libcurl that are used, loaded from this host's library: programs and wheels do
+// not link to it, so that hosts without S3 do not need it.
 struct Curl {
   decltype(&::curl_easy_init) easy_init = nullptr;
   decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
@@ -44,8 +44,8 @@ struct Curl {
   decltype(&::curl_slist_free_all) slist_free_all = nullptr;
 };
 
-// Loads it; it stays for the life of the process. Errors: FailedPrecondition saying what to
-// install: it is not there, or older than 7.88, which signs requests to S3 wrongly.
+// Loads it; it stays for the life of the process. Errors: FailedPrecondition with what to install:
+// it is missing, or older than 7.88, which signs requests to S3 wrongly.
 absl::StatusOr<Curl> LoadCurl(const std::string& file = kCurlLibrary);
 
 class Transfer;
@@ -55,10 +55,9 @@ struct HttpRequest {
   std::string url;
   std::vector<std::string> headers;  // "Name: value", with a value
   absl::Span<const absl::Span<const char>> body;
-  bool wants_object = false;  // the answer's body goes to `object`, if its status is 200
-  uint64_t object_bytes_max = UINT64_MAX;  // a larger object is refused before memory is taken
-  // On a connection of its own: where one that was kept breaks, libcurl sends a request once more
-  // and does not say so.
+  bool wants_object = false;               // on status 200 the answer's body goes to `object`
+  uint64_t object_bytes_max = UINT64_MAX;  // a larger object is refused before memory is allocated
+  // Use a new connection: if a reused one breaks, libcurl silently sends a request once more.
   bool fresh = false;
 };
 
@@ -69,16 +68,16 @@ struct HttpReply {
   Bytes object;                                // at an address that is aligned for all types
 };
 
-// Sends requests that are signed for S3, one try each, and keeps connections for the next ones.
+// Sends requests that are signed for S3, one try each, and reuses connections.
 //
-// Threads: any; each request blocks its own.
+// Threads: any; each request blocks only its own.
 class Http {
  public:
   struct Options {
     std::string region;
     Credentials credentials;
     std::string ca_bundle;
-    absl::Duration stall_after;  // a request that moves no byte for so long has failed
+    absl::Duration stall_after;  // a request that makes no progress for this long has failed
     std::stop_token stop;        // ends requests at once
   };
 
@@ -87,17 +86,17 @@ class Http {
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
 
-  // Returns the answer, whatever its status. Errors, which say to what address: Unavailable (no
-  // connection, one that broke or stood still, an answer that was cut off), FailedPrecondition (TLS
-  // without trust), InvalidArgument (an object that is too large), ResourceExhausted (memory),
+  // Returns the answer, whatever its status. Errors, which name the address: Unavailable (no
+  // connection, one that broke or stalled, a truncated answer), FailedPrecondition (TLS without
+  // trust), InvalidArgument (an object that is too large), ResourceExhausted (memory),
   // DeadlineExceeded, Cancelled.
   absl::StatusOr<HttpReply> Do(const HttpRequest& request, absl::Time deadline);
 
-  // Never goes back; what deadlines are told by.
+  // Never goes back; the clock of deadlines.
   absl::Time Now() const { return clock_.Now(); }
 
  private:
-  // A handle for one request at a time, and the connections that it keeps.
+  // A handle for one request at a time, with its open connections.
   struct Line {
     CURL* easy = nullptr;
     CURLM* multi = nullptr;

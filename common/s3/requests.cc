@@ -18,7 +18,7 @@
 namespace strata::s3 {
 namespace {
 
-// Returns whether a failure is one that S3 calls transient, whatever its status.
+// Returns whether S3 calls a failure transient, whatever its status.
 bool MayPass(long status, const std::string& code) {
   if (status == 408 || status == 429 || (status >= 500 && status != 501 && status != 507)) {
     return true;
@@ -36,7 +36,7 @@ bool IsOfCredentials(long status, const std::string& code) {
          code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch";
 }
 
-// Writes what is none of A-Z a-z 0-9 - . _ ~ (and /) as signatures do.
+// Percent-encodes everything except A-Z a-z 0-9 - . _ ~ (and /), as signatures require.
 std::string Encode(absl::string_view text, bool keep_slashes) {
   std::string encoded;
   for (const char c : text) {
@@ -50,8 +50,8 @@ std::string Encode(absl::string_view text, bool keep_slashes) {
   return encoded;
 }
 
-// The checksum that came with an object is that of its bytes; where it came in parts there is none
-// of all of it.
+// Returns whether an object matches the checksum that came with it; one uploaded in parts has no
+// checksum of the whole.
 bool IsWhole(const HttpReply& reply) {
   const auto found = reply.headers.find("x-amz-checksum-crc32");
   if (found == reply.headers.end() || absl::StrContains(found->second, "-")) return true;
@@ -60,7 +60,7 @@ bool IsWhole(const HttpReply& reply) {
   return Crc32Of({&piece, 1}) == found->second;
 }
 
-// An error of the same kind with more in its text.
+// Returns an error of the same code with more text.
 absl::Status Named(const std::string& name, const absl::Status& status, const std::string& more) {
   return absl::Status(status.code(), absl::StrCat(name, ": ", status.message(), more));
 }
@@ -70,7 +70,7 @@ absl::Status Named(const std::string& name, const absl::Status& status, const st
 std::string Crc32Of(absl::Span<const absl::Span<const char>> pieces) {
   uLong crc = crc32_z(0, nullptr, 0);
   for (const absl::Span<const char> piece : pieces) {
-    if (piece.empty()) continue;  // one that begins nowhere would begin anew
+    if (piece.empty()) continue;  // an empty one would start again
     crc = crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
   }
   std::string bytes;
@@ -126,7 +126,7 @@ absl::StatusOr<S3Reply> Requests::Send(const S3Request& request, bool* maybe_don
     if (maybe_done != nullptr) *maybe_done = true;
     const absl::Time now = Now();
     if (tries == 1) give_up = now + limits_.retry_for;
-    // Many that failed at one time do not come back at one time.
+    // Requests that failed at one time must not return at one time.
     const float part = RandomUniform(reinterpret_cast<uintptr_t>(this), pauses_++);
     const absl::Duration wait = pause * (0.5 + 0.5 * part);
     if (now + wait >= std::min(give_up, request.deadline)) {
@@ -145,7 +145,7 @@ absl::StatusOr<S3Reply> Requests::Try(const S3Request& request, bool* may_pass) 
                       .wants_object = request.wants_object,
                       .object_bytes_max = request.object_bytes_max,
                       .fresh = request.not_twice};
-  // S3 wants it, and libcurl of 7.88 hashes no body that is sent in pieces. Bodies have a checksum
+  // Required by S3, and libcurl of 7.88 does not hash a body sent in pieces. Bodies have a checksum
   // of their own.
   http.headers.push_back("x-amz-content-sha256: UNSIGNED-PAYLOAD");
   if (!settings_.credentials.token.empty()) {
@@ -172,7 +172,7 @@ absl::StatusOr<S3Reply> Requests::Try(const S3Request& request, bool* may_pass) 
     return absl::UnavailableError(absl::StrCat(settings_.endpoint, ": ", xml.status().message()));
   }
   if (xml.ok()) done.xml = *std::move(xml);
-  // Even 200 may turn out to be an error: it is sent before what takes long is done.
+  // Even status 200 may turn out to be an error: it is sent before long operations are done.
   const bool is_error = done.xml.name == "Error";
   if (is_success && !is_error) return done;
   return Refusal(done.http, is_error ? done.xml.Text("Code") : "",

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Secrets of the cases: no message may have them in it.
+// Secrets of the test cases: no message may contain them.
 constexpr char kSecret[] = "secret/of+the/cases";
 constexpr char kToken[] = "token-of-the-cases==";
 

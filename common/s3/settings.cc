@@ -53,8 +53,7 @@ absl::Status ReadAddress(const std::string& address, Settings* settings) {
   return absl::OkStatus();
 }
 
-// Reads an endpoint that was set under `name`. It may have a password in it, so that errors do not
-// show it.
+// Reads an endpoint set under `name`. It may contain a password, so errors do not show it.
 absl::Status ReadEndpoint(const std::string& name, const std::string& value, Settings* settings) {
   const absl::string_view url = absl::StripSuffix(value, "/");
   absl::string_view host = url;
@@ -102,7 +101,7 @@ absl::Status FindRegion(const Environment& environment, const Profile& profile,
   return absl::OkStatus();
 }
 
-// An endpoint of Amazon's has the bucket in its host's name, but for buckets with dots, which no
+// Amazon's endpoints have the bucket in the host name, except for buckets with dots, which no
 // certificate covers.
 void TakeAmazonsEndpoint(Settings* settings) {
   const bool is_china = absl::StartsWith(settings->region, "cn-");
@@ -156,7 +155,7 @@ absl::StatusOr<Settings> FindSettings(const std::string& address, const Environm
   }
   if (settings.endpoint.empty()) TakeAmazonsEndpoint(&settings);
   settings.ca_bundle = Variable(environment, "AWS_CA_BUNDLE");
-  // They stand in lines of a request.
+  // They become part of request lines.
   for (const std::string* part :
        {&settings.credentials.key_id, &settings.credentials.secret, &settings.credentials.token}) {
     if (std::any_of(part->begin(), part->end(), [](char c) { return !absl::ascii_isgraph(c); })) {
@@ -172,7 +171,7 @@ namespace {
 
 constexpr size_t kFileBytesMax = 1 << 20;
 
-// Returns a file's sections; none: it is not there.
+// Returns a file's sections; none: it does not exist.
 absl::StatusOr<Sections> ReadSections(const std::string& path) {
   if (path.empty()) return Sections();
   absl::StatusOr<std::string> text = ReadFile(path, kFileBytesMax);
@@ -181,7 +180,7 @@ absl::StatusOr<Sections> ReadSections(const std::string& path) {
   return ParseSections(*text, path);
 }
 
-// Returns the file that a variable names, or the one in the home folder; empty: there is none.
+// Returns the file named by a variable, or the one in the home folder; empty: there is none.
 std::string FileOf(const Environment& environment, const std::string& variable,
                    const std::string& file) {
   const std::string named = Variable(environment, variable);
@@ -236,7 +235,7 @@ absl::StatusOr<Profile> ReadProfile(const Environment& environment) {
   if (!credentials.ok()) return credentials.status();
   absl::StatusOr<Sections> config = ReadSections(profile.config_file);
   if (!config.ok()) return config.status();
-  // The file of settings says [profile NAME], but [default].
+  // The settings file has [profile NAME], but [default].
   const std::string long_name = absl::StrCat("profile ", profile.name);
   const std::string config_name = config->contains(long_name) ? long_name : profile.name;
   const bool is_there = credentials->contains(profile.name) || config->contains(config_name);

@@ -15,15 +15,15 @@ struct Credentials {
   std::string key_id;
   std::string secret;
   std::string token;   // of a session; empty: there is none
-  std::string source;  // where they come from: "AWS_ACCESS_KEY_ID", "profile p of FILE"
+  std::string source;  // for example "AWS_ACCESS_KEY_ID", "profile p of FILE"
 };
 
-// All that requests to a bucket need to know.
+// Everything that requests to a bucket need to know.
 struct Settings {
   std::string bucket;
   std::string prefix;           // of all keys: empty, or "a/b/"
   std::string endpoint;         // "https://HOST[:PORT]", without the bucket
-  bool bucket_in_host = false;  // https://BUCKET.HOST/KEY in place of https://HOST/BUCKET/KEY
+  bool bucket_in_host = false;  // https://BUCKET.HOST/KEY instead of https://HOST/BUCKET/KEY
   std::string region;
   std::string ca_bundle;  // a file of certificates; empty: the system's
   Credentials credentials;
@@ -52,13 +52,13 @@ absl::StatusOr<Settings> FindSettings(const std::string& address, const Environm
 // Fields by section and name, as in ~/.aws/credentials.
 using Sections = std::map<std::string, std::map<std::string, std::string>>;
 
-// Reads "[SECTION]" lines, "NAME = VALUE" lines and comments. Lines that begin with space belong to
-// the field before them and are passed over. Errors: InvalidArgument naming `path` and the line,
-// never what stands there.
+// Parses "[SECTION]" lines, "NAME = VALUE" lines and comments. Lines that begin with space belong
+// to the preceding field and are skipped. Errors: InvalidArgument naming `path` and the line, never
+// its content.
 absl::StatusOr<Sections> ParseSections(absl::string_view text, const std::string& path);
 
-// A user's profile: its fields in the file of credentials, and those of the file of settings that
-// the other has not got.
+// A user's profile: its fields in the credentials file, and those of the settings file that the
+// former lacks.
 struct Profile {
   std::string name;
   std::string credentials_file;
@@ -69,8 +69,8 @@ struct Profile {
   std::string Field(const std::string& field) const;
 };
 
-// Reads the profile that the environment names. A file that is not there has no fields. Errors: of
-// files that are there; FailedPrecondition: AWS_PROFILE names one that no file has.
+// Reads the profile named by the environment. A missing file has no fields. Errors: those of
+// existing files; FailedPrecondition: AWS_PROFILE names one that no file has.
 absl::StatusOr<Profile> ReadProfile(const Environment& environment);
 
 }  // namespace strata::s3

@@ -19,7 +19,7 @@ constexpr int kDepthMax = 32;
 // names with at most 20 elements each.
 constexpr size_t kElementsMax = 200'000;
 
-// Returns a name as errors show it.
+// Returns a name in the form for errors.
 std::string Shown(absl::string_view name) {
   constexpr size_t kShownMax = 64;
   const bool is_short = name.size() <= kShownMax;
@@ -34,7 +34,7 @@ bool IsFirstNameByte(char c) {
   return IsNameByte(c) && !absl::ascii_isdigit(c) && c != '-' && c != '.';
 }
 
-// Appends a character as UTF-8. False: it is none.
+// Appends a character as UTF-8. Returns false if it is not one.
 bool AppendCharacter(uint32_t code, std::string* out) {
   if (code == 0 || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return false;
   if (code < 0x80) {
@@ -49,7 +49,8 @@ bool AppendCharacter(uint32_t code, std::string* out) {
   return true;
 }
 
-// Appends what a reference stands for, without its & and its semicolon. False: it is none.
+// Appends the character of a reference, given without its & and semicolon. Returns false if it is
+// not one.
 bool AppendReference(absl::string_view name, std::string* out) {
   constexpr std::pair<absl::string_view, char> kEntities[] = {
       {"lt", '<'}, {"gt", '>'}, {"amp", '&'}, {"quot", '"'}, {"apos", '\''}};
@@ -60,7 +61,7 @@ bool AppendReference(absl::string_view name, std::string* out) {
   }
   if (!absl::ConsumePrefix(&name, "#")) return false;
   const bool is_hex = absl::ConsumePrefix(&name, "x");
-  // Digits alone: SimpleAtoi takes signs and spaces, too.
+  // Digits only: SimpleAtoi also accepts signs and spaces.
   for (const char c : name) {
     if (!(is_hex ? absl::ascii_isxdigit(c) : absl::ascii_isdigit(c))) return false;
   }
@@ -93,7 +94,7 @@ class Parser {
 
   void SkipSpace() { rest_ = absl::StripLeadingAsciiWhitespace(rest_); }
 
-  // Takes all up to a mark, and the mark.
+  // Consumes everything up to and including a mark.
   bool Until(absl::string_view mark, absl::string_view* taken) {
     const size_t end = rest_.find(mark);
     if (end == absl::string_view::npos) return Fail(absl::StrCat("no ", mark, " follows"));
@@ -102,7 +103,7 @@ class Parser {
     return true;
   }
 
-  // Takes a comment or an instruction, if one begins here.
+  // Consumes a comment or an instruction, if one begins here.
   std::optional<bool> Ignored() {
     absl::string_view ignored;
     if (absl::ConsumePrefix(&rest_, "<!--")) return Until("-->", &ignored);
@@ -157,7 +158,7 @@ class Parser {
     }
   }
 
-  // Takes what follows an element's first tag, to the end of its last one.
+  // Consumes an element from after its start tag to the end of its end tag.
   bool Content(XmlElement* element, int depth) {
     while (true) {
       if (rest_.empty()) return Fail(absl::StrCat("no </", Shown(element->name), "> follows"));

@@ -9,10 +9,10 @@
 
 namespace strata::s3 {
 
-// An element of XML: its children, and its own text with all references resolved. Attributes are
-// read over; servers say nothing in them.
+// An XML element: its children, and its own text with all references resolved. Attributes are
+// skipped; servers put nothing in them.
 struct XmlElement {
-  std::string name;  // with its prefix, where it has one
+  std::string name;  // with its prefix, if it has one
   std::string text;
   std::vector<XmlElement> children;
 
@@ -22,13 +22,13 @@ struct XmlElement {
   std::string Text(absl::string_view child) const;
 };
 
-// Reads a whole document in UTF-8: elements, text, the five entities, references of numbers, CDATA,
-// comments, instructions. Errors: InvalidArgument with the place and what is wrong, also of what no
-// server of S3 sends: a document type, elements nested deeper than 32, more than 200,000 elements.
-// They are one short line, whatever the names in the document are.
+// Parses a whole document in UTF-8: elements, text, the five entities, numeric references, CDATA,
+// comments, instructions. Errors: InvalidArgument with the position and what is wrong, also for
+// what no S3 server sends: a document type, elements nested deeper than 32, more than 200,000
+// elements. They are one short line, whatever names the document has.
 absl::StatusOr<XmlElement> ParseXml(absl::string_view document);
 
-// Returns text as it stands between tags.
+// Escapes text for use between tags.
 std::string EscapeXml(absl::string_view text);
 
 }  // namespace strata::s3

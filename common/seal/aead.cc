@@ -89,7 +89,7 @@ bool Gcm::Decrypt(const Nonce& nonce, absl::Span<const std::byte> associated,
   Tag expected = tag;
   STRATA_REQUIRE(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, kTagBytes, expected.data()) ==
                  1);
-  // OpenSSL compares the tags in constant time. What it says of a wrong one is not for others.
+  // OpenSSL compares the tags in constant time. Its error for a wrong one is not reported.
   ERR_set_mark();
   Tag unused;
   int done = 0;

@@ -21,24 +21,24 @@ using Nonce = std::array<std::byte, kNonceBytes>;
 // In constant time.
 bool AreEqual(const Tag& left, const Tag& right);
 
-// AES-256-GCM (NIST SP 800-38D) under one key. Whoever calls it sees to it that no two different
-// messages are sealed or signed with one nonce: that would give the key of the tags away. Threads:
-// one at a time.
+// AES-256-GCM (NIST SP 800-38D) under one key. The caller must ensure that no two different
+// messages are sealed or signed with one nonce: that would reveal the key of the tags. Threads: one
+// at a time.
 class Gcm {
  public:
   explicit Gcm(const Key& key);
 
-  // Encrypts to `out`, which has the size of `plain`, and may begin where it begins but not overlap
-  // it otherwise. Returns the tag.
+  // Encrypts to `out`, which has the size of `plain`, and may equal its address but not overlap it
+  // otherwise. Returns the tag.
   Tag Encrypt(const Nonce& nonce, absl::Span<const std::byte> associated,
               absl::Span<const std::byte> plain, std::byte* out);
 
-  // Decrypts to `out`, of which the same holds. False: the tag is wrong, and `out` holds what
-  // nobody may use.
+  // Decrypts to `out`, with the same rules. Returns false if the tag is wrong; the content of `out`
+  // must not be used then.
   bool Decrypt(const Nonce& nonce, absl::Span<const std::byte> associated,
                absl::Span<const std::byte> sealed, const Tag& tag, std::byte* out);
 
-  // The tag of the parts, one after the other, with nothing encrypted (GMAC).
+  // Returns the tag of the concatenated parts, with nothing encrypted (GMAC).
   Tag Sign(const Nonce& nonce, std::initializer_list<absl::Span<const std::byte>> parts);
 
  private:
@@ -47,7 +47,7 @@ class Gcm {
   };
   using Context = std::unique_ptr<evp_cipher_ctx_st, FreeContext>;
 
-  // Each has the key already, so that a message sets its nonce only.
+  // Each has the key already, so a message only sets its nonce.
   Context encrypting_;
   Context decrypting_;
 };

@@ -18,16 +18,16 @@
 namespace strata::seal {
 namespace {
 
-constexpr int kAlert = SSL_AD_REASON_OFFSET;  // the peer's alerts are reasons from here on
+constexpr int kAlert = SSL_AD_REASON_OFFSET;  // the peer's alerts are reason codes from here on
 
-// The peer's proof is missing or wrong. Damaged bytes look the same.
+// Returns whether the peer's proof is missing or wrong. Damaged bytes look the same.
 bool IsWithoutProof(int reason) {
   switch (reason) {
     case SSL_R_BINDER_DOES_NOT_VERIFY:
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
     case SSL_R_DIGEST_CHECK_FAILED:
-    // A listener without certificates says so to a peer that shows no PSK.
+    // A listener without certificates reports this for a peer that shows no PSK.
     case SSL_R_NO_SHARED_CIPHER:
     case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
       return true;
@@ -36,7 +36,7 @@ bool IsWithoutProof(int reason) {
   }
 }
 
-// The peer says that we have shown no proof, or a wrong one.
+// Returns whether the peer says that our proof is missing or wrong.
 bool IsRefusal(int reason) {
   switch (reason) {
     case kAlert + SSL_AD_BAD_RECORD_MAC:
@@ -51,9 +51,9 @@ bool IsRefusal(int reason) {
   }
 }
 
-// Why OpenSSL gave a handshake up, from this thread's queue of errors, in one line with OpenSSL's
+// Returns why OpenSSL ended a handshake, from this thread's error queue, in one line with OpenSSL's
 // own words: PermissionDenied: the peer does not know the secret, or says that we do not.
-// InvalidArgument: what it says is something else.
+// InvalidArgument: any other error in its messages.
 absl::Status HandshakeError() {
   const unsigned long error = ERR_peek_error();  // the first is the cause
   const char* const text = ERR_reason_error_string(error);
@@ -78,7 +78,7 @@ struct FreeTlsContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
 
-// No certificate is a proof here: a peer that shows one does not know the secret.
+// Certificates prove nothing here: a peer that shows one does not know the secret.
 int RefuseCertificate(X509_STORE_CTX* store, void*) {
   X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
   return 0;
@@ -101,7 +101,7 @@ SSL_CTX* Make(const SSL_METHOD* method) {
   if (!is_made) return nullptr;
   SSL_CTX_set_security_level(context.get(), kSecurityLevel);
   // The host's openssl.cnf may have allowed the first: a PSK without X25519 has no forward secrecy.
-  // The second adds records that nobody checks, for the sake of middleboxes; none is between.
+  // The second adds unchecked records for the sake of middleboxes; there are none between.
   SSL_CTX_clear_options(context.get(), SSL_OP_ALLOW_NO_DHE_KEX | SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
   SSL_CTX_set_options(context.get(),
                       SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
@@ -133,7 +133,7 @@ SSL_CTX* ListeningContext() {
 
 constexpr absl::string_view kExporterLabel = "EXPORTER-strata-frames";
 
-// Nothing that OpenSSL queued before or within is taken for an error of what comes after.
+// Keeps errors that OpenSSL queues before or within its scope from being mistaken for later ones.
 class CleanErrorQueue {
  public:
   CleanErrorQueue() { ERR_clear_error(); }
@@ -148,7 +148,7 @@ absl::Status TooMuch() {
   return absl::InvalidArgumentError("the peer says more than belongs to a handshake");
 }
 
-// Appends what OpenSSL has to say to the peer.
+// Appends OpenSSL's output for the peer.
 void Drain(BIO* out, std::string* reply) {
   char* data = nullptr;
   const long bytes = BIO_get_mem_data(out, &data);
@@ -202,8 +202,8 @@ struct HandshakeCallbacks {
     return *session != nullptr ? 1 : 0;
   }
 
-  // Strangers are not told which identities there are: for an unknown one, a secret that nobody
-  // knows is held against their proof, which fails as any wrong one.
+  // Strangers do not learn which identities exist: for an unknown one, their proof is checked
+  // against a random secret, and fails like any wrong one.
   static int Find(SSL* tls, const unsigned char* identity, size_t identity_bytes,
                   SSL_SESSION** session) {
     Handshake* const handshake = Of(tls);
@@ -324,10 +324,10 @@ absl::Status Handshake::Advance() {
   return status;
 }
 
-// The listener says its salt right after its own Finished, which spares a round trip: the PSK's
-// binder has shown by then that the peer knows the secret, or that somebody replays one who does,
-// and the salt is no secret. OpenSSL lets a server write so early only with its functions for early
-// data; none is accepted.
+// The listener sends its salt right after its own Finished, which saves a round trip: the PSK's
+// binder has proved by then that the peer knows the secret, or replays one who does, and the salt
+// is not secret. OpenSSL lets a server write so early only with its functions for early data; none
+// is accepted.
 absl::Status Handshake::Listen() {
   char unused = 0;
   size_t bytes = 0;
@@ -360,7 +360,7 @@ absl::Status Handshake::Finish() {
 
 absl::Status Handshake::CheckSession() const {
   SSL* const tls = tls_.get();
-  // OpenSSL counts a PSK as a session that is resumed.
+  // OpenSSL treats a PSK as a resumed session.
   if (SSL_session_reused(tls) != 1 || SSL_get0_peer_certificate(tls) != nullptr) {
     return absl::PermissionDeniedError(
         "the peer does not know the job's secret: it wants to do without");

@@ -44,13 +44,13 @@ std::unique_ptr<Handshake> HandshakeConnecting(absl::string_view identity = kHan
 
 std::unique_ptr<Handshake> HandshakeListening() { return *Handshake::Accept(FindJob, SaltOf(2)); }
 
-// The bytes of a whole handshake by flight: the connecting side speaks first.
+// The bytes of a whole handshake by flight; the connecting side begins.
 struct Spoken {
   std::vector<std::string> flights;
   absl::Status connecting, listening;
 };
 
-// Changes a flight on its way.
+// Changes a flight in transit.
 using Change = std::function<void(size_t flight, std::string* said)>;
 
 Spoken Talk(Handshake& connecting, Handshake& listening, const Change& change = nullptr) {
@@ -204,7 +204,7 @@ TEST(Handshake, AChangedByteAnywhereLeavesNoTwoSidesDone) {
       const std::string where = absl::StrCat("byte ", at, " of flight ", flight);
       EXPECT_EQ(ERR_peek_error(), 0u) << where;
       EXPECT_EQ(HaveTheSameKeys(*connecting, *listening), IsIgnored(flight, at)) << where;
-      // Whom the changed flight goes to takes no keys from it.
+      // The receiver of the changed flight gets no keys from it.
       const Handshake& taker = flight == 1 ? *connecting : *listening;
       EXPECT_EQ(taker.is_done(), IsIgnored(flight, at)) << where;
     }
@@ -270,7 +270,7 @@ TEST(Handshake, TooMuchIsRefusedBeforeItIsLookedAt) {
   const auto at_once = HandshakeListening();
   ExpectInvalid(at_once->Take(AsBytes(std::string(kHandshakeBytesMax + 1, 'x')), &reply),
                 "more than belongs to a handshake");
-  // A record of 16 KiB that never becomes whole.
+  // A record of 16 KiB that is never completed.
   const auto in_pieces = HandshakeListening();
   const std::string start = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, '\xfc'};
   ASSERT_TRUE(in_pieces->Take(AsBytes(start), &reply).ok());
@@ -353,7 +353,7 @@ TEST(ConnectionSecret, IsOfOneAttemptAndOneListenerAndNotTheJobsOwn) {
             "18ef322320a86d47b34cf6bf22004d538d4c4dabb04023c88ca8beb3fdf56f20");
 }
 
-// Peers that are programmed otherwise: OpenSSL's own clients and servers.
+// Peers with other implementations: OpenSSL's own clients and servers.
 
 constexpr char kIdentity[] = "job 7 attempt 1";
 
@@ -389,7 +389,7 @@ class Peer {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   }
 
-  // Shakes hands, and says salts of zeros or `salt` where that is set.
+  // Performs the handshake, and sends a salt of zeros, or `salt` if that is set.
   std::string Take(absl::string_view said, bool is_connecting) {
     if (tls_ == nullptr) {
       tls_.reset(SSL_new(context.get()));
@@ -465,7 +465,7 @@ int FindPsk(SSL* tls, const unsigned char*, size_t, SSL_SESSION** out) {
   return 1;
 }
 
-// A server that has a certificate, as strangers do.
+// Gives it a certificate, as ordinary servers have.
 void GiveCertificate(SSL_CTX* context) {
   const std::unique_ptr<EVP_PKEY, Free> key(EVP_EC_gen("P-256"));
   const std::unique_ptr<X509, Free> certificate(X509_new());
@@ -532,8 +532,8 @@ TEST(ForeignPeer, OtherCiphersAndGroupsAreRefused) {
   EXPECT_FALSE(Outcome(other_group, *Listening(), true).ok());
 }
 
-// Without X25519 the secret alone would give the keys to whoever learns it later. OpenSSL's client
-// chooses neither by itself, so its server is asked to.
+// Without X25519 the secret alone would reveal the keys to anybody who learns it later. OpenSSL's
+// client does not choose this by itself, so its server is asked to.
 TEST(ForeignPeer, OneWithoutForwardSecrecyIsRefused) {
   Peer server(TLS_server_method());
   SSL_CTX_set_psk_find_session_callback(server.context.get(), FindPsk);

@@ -155,7 +155,7 @@ TEST(Gcm, RefusesEveryChangedBitAndLeavesNoErrorBehind) {
   EXPECT_EQ(ERR_peek_error(), 0u);
 }
 
-// OpenSSL counts in int; so long a message goes to it in parts.
+// OpenSSL counts in int; such a long message is processed in parts.
 TEST(Gcm, LongMessagesGoInPartsAndGiveTheSame) {
   Gcm gcm(ArrayFromHex<Key>(kMcGrewKey));
   const Nonce nonce = ArrayFromHex<Nonce>("cafebabefacedbaddecaf888");

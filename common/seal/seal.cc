@@ -18,7 +18,7 @@ constexpr size_t kNumberBytes = 8;
 uint32_t EpochOf(uint64_t number) { return static_cast<uint32_t>(number >> 32); }
 uint32_t IndexOf(uint64_t number) { return static_cast<uint32_t>(number); }
 
-// Four zero bytes, then the number: within a key no number comes twice.
+// Four zero bytes, then the number: unique within a key.
 Nonce NonceOf(uint64_t number) {
   Nonce nonce = {};
   wire::Put(nonce.data() + (kNonceBytes - kNumberBytes), number);
@@ -115,7 +115,7 @@ absl::Status PayloadOpener::Open(absl::Span<const std::byte> sealed, const Paylo
                                                    : AreEqual(gcm.Sign(nonce, {sealed}), seal.tag);
   }
   if (is_whole) return absl::OkStatus();
-  // The plaintext of a forged payload must not be seen.
+  // The plaintext of a forged payload must not be visible.
   if (protection_ == Protection::kEncrypt) std::fill_n(out, sealed.size(), std::byte{0});
   return BrokenPayload();
 }

@@ -38,7 +38,7 @@ ByteVector SealNumbered(size_t bytes) {
   return payload;
 }
 
-// The bytes that travel.
+// The transmitted bytes.
 struct Sealed {
   ByteVector bytes;
   PayloadSeal seal;
@@ -155,7 +155,7 @@ TEST(PayloadSeal, TheKeyDependsOnTheProtection) {
   EXPECT_NE(signing.Seal({}, nullptr).tag, encrypting.Seal({}, nullptr).tag);
 }
 
-// Index 0 is no payload's, however right the tag is.
+// Index 0 is invalid, however correct the tag is.
 TEST(PayloadSeal, APayloadWithoutASealIsRefused) {
   std::string info = "strata payload key";
   info += {1, 0, 0, 0, 0};
@@ -170,8 +170,7 @@ TEST(PayloadSeal, APayloadWithoutASealIsRefused) {
   EXPECT_EQ(opener.Open(payload, {1, gcm.Sign(first, {payload})}, nullptr), absl::OkStatus());
 }
 
-// Computed by another implementation, as seal_vectors_test.py does: other hosts may have another
-// build.
+// Computed by another implementation, as in seal_vectors_test.py: other hosts may run other builds.
 TEST(PayloadSeal, IsOnEveryHostTheSame) {
   const ByteVector payload = FromHex("737472617461");
   for (const Protection protection : kBoth) {
@@ -296,7 +295,8 @@ absl::Status Check(HeaderOpener& opener, const Frame& frame) {
   return opener.Check(frame.header, frame.seal, frame.tag);
 }
 
-// How many of the frames, in this order, an opener takes before it refuses one and all after it.
+// Returns how many of the frames, in this order, an opener accepts before it refuses one and
+// everything after it.
 size_t TakenOf(const std::vector<Frame>& frames, const std::vector<size_t>& order) {
   HeaderOpener opener(KeyOf(5));
   size_t taken = 0;
@@ -330,7 +330,7 @@ TEST(HeaderSeal, EqualFramesHaveOtherTagsAtEachPlace) {
   EXPECT_EQ(tags.size(), 5'000u);
 }
 
-// Computed by another implementation, as seal_vectors_test.py does.
+// Computed by another implementation, as in seal_vectors_test.py.
 TEST(HeaderSeal, IsOnEveryHostTheSame) {
   PayloadSeal seal{3, {}};
   for (size_t i = 0; i < kTagBytes; ++i) seal.tag[i] = static_cast<std::byte>(i);
@@ -371,7 +371,7 @@ TEST(HeaderSeal, BreaksByEveryBit) {
 TEST(HeaderSeal, TheEndOfAHeaderIsNoPartOfThePayloadsSeal) {
   HeaderSealer sealer(KeyOf(5));
   const Frame frame = FrameOf(sealer, 3);
-  // The number's first byte, moved over to the header.
+  // The number's first byte, moved into the header.
   Frame moved = frame;
   moved.header.push_back(std::byte{3});
   moved.seal.number = 3 >> 8;

@@ -18,20 +18,20 @@ inline constexpr size_t kSaltBytes = 16;
 using Secret = std::array<std::byte, kSecretBytes>;
 // A key of AES-256.
 using Key = std::array<std::byte, kKeyBytes>;
-// Tells the keys of one sender from those of all others. It is no secret.
+// Makes one sender's keys differ from all others'. It is not secret.
 using Salt = std::array<std::byte, kSaltBytes>;
 
-// Random ones. Processes without randomness abort: no secret is safe there. Threads: any.
+// Returns random ones. Aborts without randomness: no secret is safe then. Threads: any.
 Secret NewSecret();
 Salt NewSalt();
 
-// Errors: InvalidArgument: it has not kSecretBytes bytes. The text shows none of them.
+// Errors: InvalidArgument: not kSecretBytes bytes. The text shows none of them.
 absl::StatusOr<Secret> SecretFromBytes(absl::string_view bytes);
 
-// Overwrites a secret so that no compiler leaves it out.
+// Overwrites a secret in a way that compilers do not optimize away.
 void Wipe(Secret* secret);
 
-// A secret or a key that is overwritten at the end of its life. Each copy wipes itself.
+// A secret or a key that is overwritten on destruction. Each copy wipes itself.
 class WipedSecret {
  public:
   explicit WipedSecret(const Secret& secret) : secret_(secret) {}

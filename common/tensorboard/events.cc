@@ -32,7 +32,7 @@ uint64_t FromLittleEndian(absl::string_view text) {
   return value;
 }
 
-// Reads a piece at a time: a length that is wrong takes no more memory than the file has bytes.
+// Reads piece by piece: a wrong length takes no more memory than the file has bytes.
 bool Read(std::istream* in, size_t bytes, std::string* text) {
   text->clear();
   while (text->size() < bytes) {
@@ -84,7 +84,7 @@ using Limits = std::numeric_limits<float>;
 
 float Rounded(double value) {
   if (!std::isfinite(value)) return Limits::quiet_NaN();
-  // Half a unit in the last place above the largest float is where rounding leaves the floats.
+  // Half a unit in the last place above the largest float, where rounding overflows.
   constexpr double kBeyond = 0x1.ffffffp127;
   if (std::fabs(value) >= kBeyond) return value > 0 ? Limits::infinity() : -Limits::infinity();
   return static_cast<float>(value);
@@ -99,7 +99,7 @@ class Scalars {
     one->set_tag(tag);
     one->set_simple_value(Rounded(value));
   }
-  // As scripts read them of JSON: by way of a double.
+  // Converted to double, as scripts read numbers in JSON.
   void AddCount(const std::string& tag, uint64_t count) { Add(tag, static_cast<double>(count)); }
 
  private:
@@ -153,7 +153,7 @@ proto::Event GoOnEvent(uint64_t step, double wall_time_s) {
 }
 
 proto::Event JobTextEvent(absl::string_view text, double wall_time_s) {
-  // Markdown: what is indented is shown as it stands.
+  // Markdown: indented text is shown verbatim.
   std::string shown;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!line.empty()) absl::StrAppend(&shown, "    ", line, "\n");

@@ -17,25 +17,25 @@ namespace strata::tensorboard {
 
 // CRC-32C (Castagnoli, as in RFC 3720) of these bytes.
 uint32_t Crc32c(absl::string_view bytes);
-// A CRC that can itself stand in bytes of which a CRC is taken: rotated right by 15 bits, plus a
-// constant (TensorFlow's core/lib/hash/crc32c.h).
+// A CRC that may itself be part of data for another CRC: rotated right by 15 bits, plus a constant
+// (TensorFlow's core/lib/hash/crc32c.h).
 uint32_t MaskedCrc32c(absl::string_view bytes);
 
-// A payload as a record.
+// Returns a payload as a record.
 std::string FrameRecord(absl::string_view payload);
 
-// Reads records up to the first that is not whole: cut short, or with a wrong CRC. Threads: one.
+// Reads records up to the first that is truncated or has a wrong CRC. Threads: one.
 class RecordReader {
  public:
-  // Records longer than this are taken for damaged.
+  // Longer records count as damaged.
   static constexpr uint64_t kPayloadBytesMax = uint64_t{64} << 20;
 
   // `in` is read from its beginning and outlives the reader.
   explicit RecordReader(std::istream* in) : in_(in) {}
 
-  // False: there is no further whole record, and `payload` says nothing.
+  // Returns false if there is no further complete record; `payload` is unspecified then.
   bool Next(std::string* payload);
-  // Returns where the last whole record ends.
+  // Returns the end of the last complete record.
   int64_t whole_bytes() const { return whole_bytes_; }
 
  private:
@@ -49,15 +49,15 @@ class RecordReader {
 
 // The first event of every file.
 proto::Event FileVersionEvent(double wall_time_s);
-// Voids what the file has of steps after `step`.
+// Voids the file's events of steps after `step`.
 proto::Event GoOnEvent(uint64_t step, double wall_time_s);
 // The job as a text, under the tag `job`.
 proto::Event JobTextEvent(absl::string_view text, double wall_time_s);
 
 // A record's numbers as scalars of its step, all in one event: train/..., network/..., test/... and
-// program/NAME, each rounded to float32; one that is not finite is NaN, as metrics.jsonl does not
-// say which it is. Those that the record does not have are left out, and where it is about the
-// final model alone, or a late measurement, those of a window of steps.
+// program/NAME, each rounded to float32; non-finite ones are NaN, as metrics.jsonl does not say
+// which they are. Missing numbers are omitted; for a record of the final model only, or a late
+// measurement, so are those of a window of steps.
 proto::Event MetricsEvent(const strata::proto::MetricsRecord& record, double wall_time_s);
 
 // The event as a record of a file.

@@ -35,7 +35,7 @@ TEST(Crc32c, IsThatOfThePublishedVectors) {
   EXPECT_EQ(Crc32c(""), 0u);
 }
 
-// All event files of TensorFlow's begin so: a record of 24 bytes, the version of the file.
+// All TensorFlow event files begin with a record of 24 bytes, the file version.
 TEST(RecordFraming, BeginsAsFilesOfTensorFlowDo) {
   const std::string record = FrameRecord(std::string(24, 'x'));
   EXPECT_EQ(record.size(), 8u + 4u + 24u + 4u);
@@ -144,7 +144,7 @@ TEST(MetricsEvent, SaysWhatWasMeasuredEachUnderItsOwnName) {
 TEST(MetricsEvent, OfTheFinalModelAloneSaysOnlyWhatWasMeasured) {
   Record record;
   record.set_step(100);
-  record.set_samples(6400);  // all that were trained on; the record has no window of its own
+  record.set_samples(6400);  // all trained samples; the record has no window of its own
   record.set_final(true);
   record.set_test_accuracy(0.9);
   EXPECT_THAT(ScalarsOf(MetricsEvent(record, 0)), ElementsAre(Pair("test/accuracy", 0.9F)));

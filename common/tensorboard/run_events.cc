@@ -27,7 +27,7 @@ constexpr absl::string_view kSuffix = ".strata";
 
 bool IsOfAJob(absl::string_view name) { return absl::EndsWith(name, kSuffix); }
 
-// A file's name cannot hold a path.
+// A file's name cannot contain a path.
 std::string OwnHost() {
   std::array<char, 256> name = {};
   if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
@@ -36,7 +36,7 @@ std::string OwnHost() {
   return host;
 }
 
-// Returns the newest file of a job; empty: there is none.
+// Returns the newest file of a job; empty: none.
 std::string FindFile(const std::string& dir) {
   std::string newest;
   for (const std::string& name : EventFilesIn(dir)) {
@@ -45,9 +45,9 @@ std::string FindFile(const std::string& dir) {
   return newest.empty() ? "" : absl::StrCat(dir, "/", newest);
 }
 
-// Cuts off what is not whole. Returns how many bytes are left.
+// Truncates an incomplete record. Returns the remaining bytes.
 absl::StatusOr<int64_t> Mend(const std::string& path) {
-  // Whoever put a pipe there is not waited for.
+  // Does not block on a pipe that somebody put there.
   if (absl::Status is_file = OpenRegularFile(path, Links::kRefuse).status(); !is_file.ok()) {
     return is_file;
   }
@@ -115,7 +115,7 @@ absl::Status RunEvents::Open(std::optional<uint64_t> kept_step) {
   if (bytes == 0) {
     events = {FileVersionEvent(Now()), JobTextEvent(options_.job_text, Now())};
   }
-  // Others may have written of steps that are made again, or of one that metrics.jsonl has not.
+  // Others may have written steps that are repeated now, or one that metrics.jsonl lacks.
   if (kept_step && (bytes > 0 || *kept_step > 0)) events.push_back(GoOnEvent(*kept_step, Now()));
   path_ = path;
   const absl::Status status = Write(events);
@@ -135,7 +135,7 @@ absl::Status RunEvents::Write(const std::vector<proto::Event>& events) {
   const ssize_t written = write(fd->get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   const int error_number = written < 0 ? errno : ENOSPC;
-  // Nothing comes after half a record.
+  // Nothing must follow half a record.
   if (written > 0 && ftruncate(fd->get(), facts.st_size) != 0) path_.clear();
   return absl::ErrnoToStatus(error_number, absl::StrCat("cannot write ", path_));
 }

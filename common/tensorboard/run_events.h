@@ -17,37 +17,37 @@
 
 namespace strata::tensorboard {
 
-// The name of the file that `strata export` makes.
+// The name of the file that `strata export` creates.
 inline constexpr absl::string_view kExportedName = "events.out.tfevents.0000000000.strata-export";
 
-// The names of event files in a folder, in order. That it cannot be read counts as none.
+// Returns the names of event files in a folder, in order; none if it cannot be read.
 std::vector<std::string> EventFilesIn(const std::string& dir);
-// Removes those in a run directory that jobs or exports have written; a program's own stay.
-// Errors: name the file.
+// Removes those in a run directory that jobs or exports have written; a program's own stay. Errors
+// name the file.
 absl::Status RemoveRunEvents(const std::string& dir);
 
-// A job's event file in its run directory, in which TensorBoard finds it:
-// events.out.tfevents.TIME.HOST.strata. Each record is one write, so a process that is killed
-// leaves a file that can be read; what is cut short at its end is cut off by the next one. Nodes
-// that write one after the other, and later attempts of the job, write to the same file.
+// A job's event file in its run directory, where TensorBoard finds it:
+// events.out.tfevents.TIME.HOST.strata. Each record is one write, so a killed process leaves a
+// readable file; the next process truncates an incomplete record at its end. Nodes that write one
+// after the other, and later attempts of the job, write to the same file.
 //
 // Threads: one.
 class RunEvents {
  public:
   struct Options {
     std::string dir;
-    std::string job_text;  // the job, for people
+    std::string job_text;  // the job, for display
     std::function<absl::Time()> now = [] { return absl::Now(); };
   };
   explicit RunEvents(Options options) : options_(std::move(options)) {}
 
-  // Adds a record. `kept_step` is the newest step that metrics.jsonl has without it: where this is
-  // the first record of this object's, what an earlier one wrote of later steps is made void.
-  // Without it nothing is. Errors: name the file.
+  // Adds a record. `kept_step`: the newest step in metrics.jsonl before it; if this is this
+  // object's first record, earlier events of later steps are voided. Without it none are. Errors
+  // name the file.
   absl::Status Append(const strata::proto::MetricsRecord& record,
                       std::optional<uint64_t> kept_step);
 
-  // Others may write before the next record: it is then as the first one.
+  // Others may write before the next record, which is then handled like the first one.
   void Close() { path_.clear(); }
 
  private:

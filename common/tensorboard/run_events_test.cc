@@ -57,7 +57,7 @@ class RunEventsTest : public testing::Test {
     EXPECT_EQ(names.size(), 1u);
     return names.empty() ? "" : absl::StrCat(dir_, "/", names[0]);
   }
-  // Returns a file's steps of the loss as TensorBoard shows them, without void ones.
+  // Returns the steps of the loss that TensorBoard shows for a file, without void ones.
   std::vector<int64_t> Steps() {
     std::map<int64_t, int> steps;
     for (const proto::Event& event : ReadEvents(File())) {
@@ -164,7 +164,7 @@ TEST_F(RunEventsTest, AFullDiskIsAnErrorThatNamesTheFileAndLeavesItReadable) {
   RunEvents run = Make();
   ASSERT_EQ(run.Append(RunEventsRecord(10), 0), absl::OkStatus());
   const std::string path = File();
-  // A file that may not grow further stands for the disk: the write is cut short.
+  // A file that may not grow further simulates a full disk: the write is truncated.
   struct rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);

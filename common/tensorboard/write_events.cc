@@ -1,5 +1,5 @@
 // Writes records of a job's metrics to its event file as fast as it can, until it is killed or has
-// written COUNT of them: that of step k says loss 1/k and 8 k samples.
+// written COUNT of them; step k has loss 1/k and 8 k samples.
 //
 // usage: write_events DIR COUNT [FIRST_STEP]
 #include <cstdio>

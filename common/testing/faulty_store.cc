@@ -11,7 +11,7 @@
 
 namespace strata {
 
-// One process's way to the disk.
+// One process's store on the disk.
 class FaultyStore final : public Store {
  public:
   explicit FaultyStore(FaultyDisk* disk) : disk_(*disk) {}
@@ -183,7 +183,7 @@ void FaultyDisk::Tear(const Unsynced& write) {
   if (written == objects_.end()) return;
   switch (Below(4)) {
     case 0:
-      return;  // all of it was on the disk
+      return;  // all of it had reached the disk
     case 1:
       return Undo(write);
     case 2:

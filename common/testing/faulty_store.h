@@ -19,10 +19,10 @@
 
 namespace strata {
 
-// Objects in memory that outlive the processes that open stores on them, with the faults of disks.
-// The faults' effects are drawn from a seed. It keeps the promises of Store with two exceptions: a
-// crash within a Put may leave some of its bytes, and so may a crash after a Put that failed. An
-// object whose Put returned OK stays until it is damaged on purpose.
+// Objects in memory that outlive the processes that open stores on them, with the faults of disks,
+// drawn from a seed. It keeps the promises of Store with two exceptions: a crash within a Put may
+// leave some of its bytes, and so may a crash after a Put that failed. An object whose Put returned
+// OK stays until it is damaged on purpose.
 //
 // Threads: any.
 class FaultyDisk {
@@ -33,24 +33,24 @@ class FaultyDisk {
   // Opens a store, which this outlives.
   std::unique_ptr<Store> Open();
 
-  // Once so many calls more have gone well, so many fail with Unavailable. A write may have been
-  // done all the same, and is then not synced.
+  // After `after` more calls have succeeded, `calls` calls fail with Unavailable. A write may have
+  // been made all the same, unsynced.
   void FailCalls(uint32_t calls, uint32_t after = 0);
-  // The next Puts, so many of them, find no space; nothing is done then.
+  // The next `puts` Puts find no space, and do nothing.
   void FillUp(uint32_t puts);
-  // The host crashes within a write, after so many others from now on. One object's removal is a
+  // The host crashes within a write, after this many others from now on. Removing an object is a
   // write, too.
   void CrashAfter(uint32_t writes);
-  // The host crashes now, within no write.
+  // The host crashes now, outside of any write.
   void Crash();
   // Every call is Aborted from a crash until Restart.
   bool crashed() const;
   void Restart();
   uint64_t failed_calls() const;  // so far
-  // Cancels the faults that were requested.
+  // Cancels requested faults.
   void Calm();
-  // Another bit, or the end cut off, of an object with `part` in its name, which is drawn. Returns
-  // its name; empty: there is none.
+  // Flips a bit of a random object with `part` in its name, or truncates it. Returns its name;
+  // empty: there is none.
   std::string Damage(const std::string& part = "");
   // Draws the duration of a call, for callers with a clock.
   absl::Duration DrawLatency(absl::Duration most);
@@ -86,12 +86,12 @@ class FaultyDisk {
   uint64_t Below(uint64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return random_() % count; }
   std::string Path(const std::string& name) const { return where_ + "/" + name; }
   absl::Status Crashed() const;
-  // Decides whether a call that only reads fails.
+  // Decides whether a reading call fails.
   absl::Status ReadFault(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool FailsNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Fate DrawFate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Unsynced Remember(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Leaves of a write what a crash may.
+  // Reduces a write to what a crash may leave of it.
   void Tear(const Unsynced& write) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Undo(const Unsynced& write) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LoseUnsynced() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -101,9 +101,9 @@ class FaultyDisk {
   mutable absl::Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   Objects objects_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Unsynced> puts_ ABSL_GUARDED_BY(mutex_);     // that have failed
+  std::vector<Unsynced> puts_ ABSL_GUARDED_BY(mutex_);     // Puts that have failed
   std::vector<Unsynced> deletes_ ABSL_GUARDED_BY(mutex_);  // in order; a Put syncs them
-  uint32_t calls_to_do_ ABSL_GUARDED_BY(mutex_) = 0;       // before those
+  uint32_t calls_to_do_ ABSL_GUARDED_BY(mutex_) = 0;       // before the failing ones
   uint32_t calls_to_fail_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t failed_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t puts_without_space_ ABSL_GUARDED_BY(mutex_) = 0;

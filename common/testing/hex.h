@@ -30,7 +30,7 @@ inline std::vector<std::byte> FromHex(absl::string_view hex) {
   return {bytes.begin(), bytes.end()};
 }
 
-// As one of the arrays of secret.h and aead.h. What is missing is zero.
+// Parses into one of the arrays of secret.h and aead.h; missing bytes are zero.
 template <typename Array>
 Array ArrayFromHex(absl::string_view hex) {
   const std::vector<std::byte> bytes = FromHex(hex);

@@ -35,7 +35,7 @@ std::string QuotedTag(const std::string& content) {
   return absl::StrCat("\"<", ChecksumOf(content), "&>\"");
 }
 
-// Returns whether the signature names all headers that must be signed, in order.
+// Returns whether the signature covers all headers that must be signed, in order.
 bool IsSigned(const ReceivedRequest& request) {
   const std::string authorization = request.Header("authorization");
   if (!absl::StartsWith(authorization,
@@ -197,7 +197,7 @@ CannedReply MemoryBucket::Get(const ReceivedRequest& request) {
 }
 
 CannedReply MemoryBucket::Delete(const ReceivedRequest& request) {
-  // As a server does that takes no name for none.
+  // Like a server that treats an empty id as missing.
   if (request.Has("uploadId") && !request.query.at("uploadId").empty()) {
     if (uploads_.erase(request.query.at("uploadId")) == 0) return ErrorReply(404, "NoSuchUpload");
   } else {
@@ -206,7 +206,7 @@ CannedReply MemoryBucket::Delete(const ReceivedRequest& request) {
   return {.status = 204};
 }
 
-// A list continues after the key that the token names.
+// A list continues after the key in the token.
 CannedReply MemoryBucket::List(const ReceivedRequest& request) {
   const std::string& prefix = request.query.at("prefix");
   const auto token = request.query.find("continuation-token");
@@ -274,7 +274,7 @@ std::string Decode(absl::string_view text) {
   return decoded;
 }
 
-// Reads more into the buffer. False: there is no more.
+// Reads more into the buffer. Returns false at the end.
 bool ReadMore(int fd, std::string* buffer) {
   char block[65536];
   const ssize_t got = recv(fd, block, sizeof block, 0);
@@ -291,7 +291,7 @@ bool SendAll(int fd, absl::string_view bytes) {
   return true;
 }
 
-// Makes the end of a connection a reset.
+// Makes closing a connection send a reset.
 void ResetAtClose(int fd) {
   const linger at_once = {.l_onoff = 1, .l_linger = 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -475,7 +475,7 @@ bool HttpServer::Answer(int fd, const CannedReply& reply) {
   SendAll(fd, head + reply.body.substr(0, reply.body.size() / 2));
   if (reply.fault == Fault::kStallInBody) WaitForTheEnd(fd);
   if (reply.fault == Fault::kResetInBody) {
-    // Data that was sent arrives before the reset.
+    // Sent data arrives before the reset.
     pollfd readable = {fd, POLLIN, 0};
     poll(&readable, 1, 50);
     ResetAtClose(fd);

@@ -20,9 +20,9 @@ namespace strata::s3 {
 
 struct ReceivedRequest {
   std::string method;
-  std::string target;                          // as it was sent
+  std::string target;                          // as sent
   std::string path;                            // decoded
-  std::vector<std::string> query_names;        // in the order of the target
+  std::vector<std::string> query_names;        // in their order in the target
   std::map<std::string, std::string> query;    // decoded
   std::map<std::string, std::string> headers;  // by names in lower case
   std::string body;
@@ -34,19 +34,19 @@ struct ReceivedRequest {
   }
 };
 
-// A fault of a connection in place of an answer, or in its middle.
+// A fault of a connection, instead of an answer or in its middle.
 enum class Fault {
   kNone,
   kReset,           // the connection breaks before the answer
-  kStall,           // nothing is answered
+  kStall,           // no answer comes
   kResetInBody,     // it breaks after half of the body
-  kStallInBody,     // half of the body comes, and nothing more
-  kCloseInBody,     // it ends after half of the body
-  kChunked,         // no fault: the body comes in chunks, without its length
-  kEndless,         // chunks of the body come for ever
-  kEndlessHeaders,  // headers do
+  kStallInBody,     // half of the body comes, then nothing more
+  kCloseInBody,     // it closes after half of the body
+  kChunked,         // no fault: the body comes in chunks, without a length
+  kEndless,         // endless chunks of the body
+  kEndlessHeaders,  // endless headers
   kDrip,            // a byte of the body comes every 50 ms
-  kTenGigabytes,    // the body is the beginning of 10 GB, of which no more come
+  kTenGigabytes,    // the body is the beginning of 10 GB, which never continue
 };
 
 struct CannedReply {
@@ -56,19 +56,19 @@ struct CannedReply {
   Fault fault = Fault::kNone;
 };
 
-// A small HTTP server on a port of loopback, a thread for each connection. Its destructor ends them
-// all, also those that stand still.
+// A small HTTP server on a port of loopback, with a thread per connection. Its destructor ends them
+// all, even stalled ones.
 class HttpServer {
  public:
   using Handler = std::function<CannedReply(const ReceivedRequest&)>;
 
-  // `handler` is called by many threads.
+  // `handler` is called on many threads.
   explicit HttpServer(Handler handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Requests of a method for which this is set are not read beyond their headers.
+  // The bodies of requests of this method are not read.
   void StallBodiesOf(const std::string& method);
 
   // Bodies are read with a pause before each 64 KiB.
@@ -85,7 +85,7 @@ class HttpServer {
   void Accept();
   void Serve(int fd);
   bool ReadRequest(int fd, std::string* buffer, ReceivedRequest* request);
-  // Sends what has no end, until the other side has enough.
+  // Sends endlessly, until the peer has enough.
   void SendWithoutEnd(int fd, const CannedReply& reply);
   bool Answer(int fd, const CannedReply& reply);
   void WaitForTheEnd(int fd);
@@ -107,12 +107,12 @@ class HttpServer {
 // Replaces an answer.
 struct Interference {
   CannedReply reply;
-  bool is_carried_out = false;  // what was asked for is done all the same
+  bool is_carried_out = false;  // the request is carried out all the same
 };
 
-// A bucket "bucket" in memory behind an HttpServer: what the contract of S3 says of single
-// requests, uploads in parts and lists, as far as a store uses it. It takes only requests that are
-// signed in form; whether a signature is right, tests against another implementation say.
+// A bucket "bucket" in memory behind an HttpServer: the S3 contract for single requests, multipart
+// uploads and lists, as far as a store uses it. It accepts only requests with a well-formed
+// signature; tests against another implementation check signatures.
 class MemoryBucket {
  public:
   using Interfere = std::function<std::optional<Interference>(const ReceivedRequest&)>;
@@ -123,16 +123,16 @@ class MemoryBucket {
 
   MemoryBucket();
 
-  // Returns what leads programs to it, and nothing else.
+  // Returns the variables that lead programs to it.
   Environment Variables() const;
   // From now on `interfere` sees each request first; null: nobody does.
   void InterfereWith(Interfere interfere);
-  // Lists have at most so many names a page.
+  // Lists have at most `page` names per page.
   void SetPage(size_t page);
 
   std::map<std::string, std::string> objects() const;
   void SetObject(const std::string& key, const std::string& content);
-  // Returns how many uploads are neither completed nor ended.
+  // Returns how many uploads are neither completed nor aborted.
   size_t uploads() const;
   // Returns "METHOD TARGET" of all requests so far.
   std::vector<std::string> log() const;
@@ -162,10 +162,10 @@ class MemoryBucket {
   Interfere interfere_ ABSL_GUARDED_BY(mutex_);
   size_t page_ ABSL_GUARDED_BY(mutex_) = 1000;
   int next_upload_ ABSL_GUARDED_BY(mutex_) = 1;
-  HttpServer server_;  // the last: its threads use all of it
+  HttpServer server_;  // last member: its threads use the others
 };
 
-// Returns an answer of S3 that says no.
+// Returns an S3 error answer.
 CannedReply ErrorReply(int status, const std::string& code, const std::string& message = "no");
 
 }  // namespace strata::s3

@@ -15,9 +15,9 @@ namespace strata {
 
 inline constexpr uid_t kOtherUser = 12345;
 
-// Runs `call`, which returns whether all was as it should be, in a process of another user. Returns
-// false where that was not possible: it takes root, and no namespace that knows of root alone, as
-// Bazel's sandbox is one.
+// Runs `call`, which returns whether everything was as expected, in a process of another user.
+// Returns false if that is impossible: it requires root, in a namespace that knows other users,
+// unlike Bazel's sandbox.
 template <typename Call>
 bool AsOtherUser(const Call& call) {
   constexpr int kGood = 0, kBad = 1, kImpossible = 2;
@@ -33,7 +33,7 @@ bool AsOtherUser(const Call& call) {
   return true;
 }
 
-// Connects to a Unix socket, whoever listens there. Not valid: it cannot.
+// Connects to a Unix socket, whoever listens there. Invalid: it cannot.
 inline UniqueFd ConnectBlindly(const std::string& path) {
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {.sun_family = AF_UNIX};

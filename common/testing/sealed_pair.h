@@ -17,7 +17,7 @@
 
 namespace strata::transport {
 
-// Somebody on the way from this endpoint to its peers: sees what it sends, and decides what leaves.
+// An attacker between this endpoint and its peers: sees what it sends, and decides what leaves.
 class TappedEndpoint final : public Endpoint {
  public:
   using Tap = std::function<std::vector<wire::Frame>(const wire::Frame& frame)>;
@@ -26,7 +26,7 @@ class TappedEndpoint final : public Endpoint {
 
   // Frames sent so far.
   const std::vector<wire::Frame>& sent() const { return sent_; }
-  // Replaces each frame that is sent from now on.
+  // Replaces each frame sent from now on.
   void set_tap(Tap tap) { tap_ = std::move(tap); }
 
   absl::StatusOr<int> Listen(const std::string& address) override {
@@ -67,15 +67,16 @@ seal::JobKeys KeysWith(char secret, seal::Protection protection = seal::Protecti
 wire::Frame FrameOf(uint32_t job, uint64_t clock, const std::string& text);
 std::string TextOf(const wire::Frame& frame);
 
-// A sealed endpoint on a simulated network, what it has heard, and somebody on its way out.
+// A sealed endpoint on a simulated network, its received frames, and an attacker on its outgoing
+// side.
 struct SealedParty {
   SealedParty(SimNetwork* network, SealedEndpoint::Unsealed takes);
 
-  // Takes the job's frames under these keys, as the one who listens at `address`.
+  // Accepts the job's frames under these keys, as the listener at `address`.
   void Protect(uint32_t job, seal::JobKeys keys);
-  // Connects to where `server` listens.
+  // Connects to the address of `server`.
   ConnectionId ConnectTo(SealedParty* server);
-  // The clocks of the frames that have come, in order.
+  // The clocks of received frames, in order.
   std::vector<uint64_t> Clocks() const;
   size_t Count(Event::Kind kind) const;
 
@@ -85,13 +86,13 @@ struct SealedParty {
   std::vector<Event> events;
 };
 
-// A server and a client of job 7 on a network that does nothing beyond its contract.
+// A server and a client of job 7 on a network without faults.
 class SealedPair : public testing::Test {
  protected:
   static constexpr uint32_t kJob = 7;
 
   SealedPair();
-  // Lets all that is on its way arrive.
+  // Delivers everything in flight.
   void Settle();
   // Both have the keys, and the client has connected.
   void Join(const seal::JobKeys& keys = KeysWith('s'));

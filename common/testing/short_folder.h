@@ -10,7 +10,7 @@
 
 namespace strata {
 
-// A folder of a test's own whose path is short enough for sockets in it; it goes with this object.
+// A folder for one test with a path short enough for sockets in it; it is removed with this object.
 class ShortFolder {
  public:
   ShortFolder() {

@@ -73,7 +73,7 @@ Certificate WithWrongSignature(const Certificate& certificate) {
   unsigned char* der = nullptr;
   const int bytes = i2d_X509(certificate.get(), &der);
   STRATA_REQUIRE(bytes > 0);
-  der[bytes - 1] ^= 1;  // The signature is what a certificate ends with.
+  der[bytes - 1] ^= 1;  // The signature is at the end of a certificate.
   const unsigned char* at = der;
   const CertificatePointer changed(d2i_X509(nullptr, &at, bytes));
   OPENSSL_free(der);

@@ -19,7 +19,7 @@ namespace strata::keys {
 // An authority that is valid around the given time for 30 days.
 Authority MakeAuthority(const std::string& cluster, absl::Time now);
 
-// Makes the key file of a member that the authority let in.
+// Makes the key file of a member admitted by the authority.
 KeyFile MakeKeyFile(const Authority& authority, const Identity& identity, absl::Time not_before,
                     absl::Time not_after);
 
@@ -28,7 +28,7 @@ class KeyFolder {
  public:
   explicit KeyFolder(std::string folder);
 
-  // Returns the path of a file with a member's keys; a member has the same ones each time.
+  // Returns the path of a file with a member's keys; the same ones each time.
   std::string PathOf(Role role, const std::string& name);
   const Authority& authority() const { return authority_; }
 
@@ -38,8 +38,8 @@ class KeyFolder {
   std::set<std::string> made_;
 };
 
-// Certificates that Authority does not make: those of companies, of forgers, and damaged ones. A
-// failure to make one aborts the test.
+// Certificates that Authority does not make: companies', forgers', and damaged ones. A failure to
+// make one aborts the test.
 
 // The content of a member's certificate, with any number of URIs.
 CertificateContent MemberContent(const std::vector<std::string>& uris, absl::Time not_before,
@@ -47,7 +47,7 @@ CertificateContent MemberContent(const std::vector<std::string>& uris, absl::Tim
 // The content of an authority's certificate, which may sign authorities below it.
 CertificateContent AuthorityContent(const std::string& subject, absl::Time not_before,
                                     absl::Time not_after);
-// Gives an extension another value; "" takes it away.
+// Sets an extension to another value; "" removes it.
 void SetExtension(CertificateContent& content, int number, const std::string& value);
 
 // Null `issuer`: self-signed, with `issuer_key` as its own key.

@@ -240,7 +240,7 @@ TEST_P(EndpointConformance, APeerThatDoesNotReceiveFillsABoundedQueueAndLosesNot
   constexpr size_t kFloats = 1 << 18;  // 1 MiB
   uint64_t taken = 0;
   absl::Status refused;
-  // The server does not poll. What its kernel and its receive queue take is bounded as well.
+  // The server does not poll. Its kernel's buffers and receive queue are limited as well.
   for (int idle = 0; idle < 200 && taken < 2000;) {
     const absl::Status sent = client.endpoint->Send(link.client, MakeFrame(taken, kFloats));
     if (sent.ok()) {

@@ -22,13 +22,13 @@ struct Implementation {
     size_t queue_frames_max = 4096;
   };
   std::function<std::unique_ptr<Endpoint>(const Limits&)> create;
-  // The time in which Poll waits.
+  // The clock that Poll uses.
   std::function<absl::Time()> now = [] { return absl::Now(); };
   // Received headers have the payload's checksum.
   bool tells_checksums = true;
 };
 
-// An endpoint and what it has reported so far.
+// An endpoint and the events that it has reported.
 struct Party {
   std::unique_ptr<Endpoint> endpoint;
   std::vector<Event> events;
@@ -42,7 +42,7 @@ class EndpointConformance : public testing::TestWithParam<Implementation> {
   Party Create(const Implementation::Limits& limits = {}) const;
   // Listens at a free port; the address to connect to.
   std::string Listen(Party* party) const;
-  // Polls the parties in turn until `done`; false: a generous deadline came first.
+  // Polls the parties in turn until `done`; returns false if a generous deadline came first.
   static bool PollUntil(const std::vector<Party*>& parties, const std::function<bool()>& done);
   // Connects and exchanges one frame each way. Returns the ids on both sides.
   struct Link {

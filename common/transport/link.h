@@ -19,10 +19,10 @@ namespace strata {
 // A link: a core's lasting relation to one peer (a shard, another node) over connections that come
 // and go.
 
-// Names a link of one core: an index that means something to that core alone.
+// Names a link of one core: an index whose meaning only that core knows.
 using LinkId = Id<struct LinkIdTag, uint32_t>;
 
-// An action that a protocol core requests for its connections; a list of them is carried out in
+// An action that a protocol core requests for its connections; a list of them is performed in
 // order.
 struct WireAction {
   enum class Kind { kConnect, kAdmit, kClose, kSend };
@@ -39,14 +39,14 @@ struct LinkTiming {
   absl::Duration hello_timeout = absl::Seconds(5);
   absl::Duration backoff_min = absl::Milliseconds(50);
   absl::Duration backoff_max = absl::Seconds(1);
-  absl::Duration give_up_after = absl::Seconds(30);  // without a connection that HELLO confirmed
+  absl::Duration give_up_after = absl::Seconds(30);  // without a connection confirmed by HELLO
 };
 
-// Times that `resend_after` doubles while a peer acknowledges nothing: on a slow link it may just
-// be on its way.
+// How often `resend_after` doubles while a peer acknowledges nothing: on a slow link it may still
+// be in flight.
 inline constexpr int kResendDoublings = 4;
 
-// Says in every frame of a link who speaks.
+// Identifies the sender in every frame of a link.
 struct LinkIdentity {
   uint32_t job = 0, view = 0, generation = 0, node = 0, incarnation = 0;
   wire::Hello hello;
@@ -60,22 +60,22 @@ void SignHeader(const LinkIdentity& identity, wire::Header* header);
 // Make a header with the identity, and the HELLO that opens a connection.
 wire::Header MakeHeader(const LinkIdentity& identity, wire::Op op);
 wire::Frame MakeHello(const LinkIdentity& identity);
-// Checks that a HELLO comes from another node of the job that `self` speaks for. Returns kNone, or
-// why not; `connection` is the connection's number as the peer states it.
+// Checks that a HELLO comes from another node of the job of `self`. Returns kNone, or the reason;
+// `connection` is the connection's number as given by the peer.
 wire::ErrorCode CheckPeerHello(const LinkIdentity& self, const wire::Frame& frame,
                                uint32_t* connection);
-// Makes a kError or kRetry without text: no longer than what it answers.
+// Makes a kError or kRetry without text, which is no longer than the frame that it answers.
 wire::Frame MakeRefusal(const LinkIdentity& self, wire::Op op, wire::ErrorCode error);
 
-// How a link stands now.
+// The current state of a link.
 struct LinkActivity {
-  bool connected = false;   // and HELLO confirmed
+  bool connected = false;   // with HELLO confirmed
   uint32_t unanswered = 0;  // requests
-  // The request among them that was asked first.
+  // The oldest of these requests.
   uint64_t oldest_clock = 0;
   uint32_t oldest_chunk = 0;
   absl::Duration oldest_age;
-  // Where it is not connected: for how long, and why the last connection ended.
+  // If it is not connected: for how long, and why the last connection ended.
   absl::Duration down_for;
   std::string error;
 
@@ -83,9 +83,9 @@ struct LinkActivity {
   void Add(const LinkActivity& other);
 };
 
-// Keeps a link's connection: makes one, gives it up if HELLO is not confirmed in time, makes the
-// next one with backoff, and gives the peer up after too long without one. Its owner decides what
-// is sent on the connection, HELLO included.
+// Maintains a link's connection: makes one, gives it up if HELLO is not confirmed in time, makes
+// the next one with backoff, and gives up on the peer after too long without one. Its owner decides
+// what is sent on the connection, including HELLO.
 //
 // A pure state machine: time comes with the events, connections go out as actions.
 class Reconnector {
@@ -102,20 +102,19 @@ class Reconnector {
         unreachable_(std::move(unreachable)),
         backoff_(timing.backoff_min) {}
 
-  // Once, first.
+  // Called once, first.
   void Start(absl::Time now, WireActions* actions);
-  // The connection was made: the owner says HELLO on it.
+  // The connection was made: the owner sends HELLO on it.
   void OnConnected(transport::ConnectionId connection, absl::Time now);
   // HELLO was confirmed by either side: the link is up, and the peer is admitted.
   void OnGreeted(WireActions* actions);
-  // Takes a connection that the peer made and whose HELLO was checked. Closes another one if there
-  // is any.
+  // Adopts a connection made by the peer whose HELLO was checked. Closes the previous one, if any.
   void Adopt(transport::ConnectionId connection, WireActions* actions);
-  // The connection is gone, could not be made, is given up (why: OK keeps the last cause), or
+  // The connection is gone, could not be made, is given up (`why` OK keeps the last cause), or
   // carried something unreadable. Closes it and plans the next one.
   void OnLost(const absl::Status& why, absl::Time now, WireActions* actions);
   void Close(WireActions* actions);
-  // From now on OnTime reports no error: the peer may be gone for good.
+  // From now on OnTime returns no error: the peer may be gone for good.
   void NeverGiveUp() { gives_up_ = false; }
 
   // Does what is due. Errors: Unavailable (no connection for too long): "... could not be reached
@@ -125,16 +124,16 @@ class Reconnector {
   absl::Time deadline() const;
 
   bool is_up() const { return state_ == State::kUp; }
-  // HELLO has been said and is not confirmed yet.
+  // Whether HELLO has been sent and not confirmed yet.
   bool is_greeting() const { return state_ == State::kGreeting; }
   // REQUIRES: there is one, as while the link is up or greeting.
   transport::ConnectionId connection() const;
-  // The connection that there is, also one that greets.
+  // The open connection, even if it is still greeting.
   std::optional<transport::ConnectionId> open() const { return connection_; }
   bool Owns(transport::ConnectionId connection) const { return connection_ == connection; }
-  // Since when the link is not up; infinity while it is.
+  // Since when the link has been down; infinity while it is up.
   absl::Time down_since() const { return down_since_; }
-  // Sets `connected`, and for a link that is not up `down_for` and `error`. REQUIRES: started.
+  // Sets `connected`, and for a link that is down `down_for` and `error`. REQUIRES: started.
   void Describe(absl::Time now, LinkActivity* activity) const;
 
  private:

@@ -72,7 +72,7 @@ void RegionHost::Serve(absl::Time now) {
     epoll_ctl(watch_.get(), EPOLL_CTL_DEL, fd, nullptr);
     Visitor visitor = std::move(it->second);
     visitors_.erase(it);
-    // The second of two with one number is a stranger that has overheard it.
+    // A second visitor with the same number is a stranger that has overheard it.
     if (is_well) greeted_.try_emplace(visitor.session->number(), std::move(visitor));
   }
   const auto is_late = [now](const auto& entry) { return entry.second.until < now; };

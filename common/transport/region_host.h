@@ -15,23 +15,22 @@
 
 namespace strata::transport {
 
-// All of an endpoint's sessions of shared memory with peers of its host: the door at which those
-// knock who have connected to it, and the sessions whose connections are gone but whose bytes are
-// still read.
+// All of an endpoint's shared-memory sessions with peers on its host: the door for peers that have
+// connected to it, and former sessions whose bytes are still read.
 //
 // Threads: one.
 class RegionHost {
  public:
-  // Opens the door for connections to a port that this endpoint listens at. Once. Errors:
-  // AlreadyExists, ResourceExhausted: payloads of those who connect go with their frames.
+  // Opens the door for connections to a port on which this endpoint listens. Once. Errors:
+  // AlreadyExists, ResourceExhausted: payloads of those peers go with their frames.
   absl::Status Open(int port);
   // Readable when a visitor knocks or sends more; -1: no door.
   int door() const { return watch_.get(); }
-  // Hears them, as long as fewer than kRegionPeersMax have come; that others are sent away, and
-  // use TCP, is logged once. Nobody is told anything. Never blocks.
+  // Handles visitors while fewer than kRegionPeersMax have come; that others are refused, and use
+  // TCP, is logged once. Visitors get no answer yet. Never blocks.
   void Serve(absl::Time now);
-  // Returns the session of this number, whose peer has named it over a connection and waits for an
-  // answer; null: nobody has greeted with it yet.
+  // Returns the session of this number, which its peer has named over a connection; null: nobody
+  // has greeted with it yet.
   std::unique_ptr<RegionSession> Claim(uint64_t number);
 
   // Its connection is gone. Null is allowed.
@@ -50,8 +49,8 @@ class RegionHost {
   bool has_said_full_ = false;
   UniqueFd listener_;
   UniqueFd watch_;                                  // epoll over the door and its visitors
-  absl::flat_hash_map<int, Visitor> visitors_;      // who have not greeted, by descriptor
-  absl::flat_hash_map<uint64_t, Visitor> greeted_;  // who are to claim, by session
+  absl::flat_hash_map<int, Visitor> visitors_;      // visitors that have not greeted, by descriptor
+  absl::flat_hash_map<uint64_t, Visitor> greeted_;  // visitors that are to claim, by session
   std::vector<std::unique_ptr<RegionSession>> retired_;
   absl::flat_hash_set<const RegionSession*> claimed_;  // and not retired
 };

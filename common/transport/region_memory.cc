@@ -29,7 +29,7 @@ RegionMemory::RegionMemory(std::shared_ptr<SharedSegment> blocks) {
   segments_.push_back(std::move(blocks));
 }
 
-// Blocks of whole pages begin at a page's start, so that giving them back frees all of them.
+// Blocks of whole pages are page-aligned, so that returning them frees all pages.
 std::byte* RegionMemory::Take(size_t bytes) {
   absl::MutexLock lock(&mutex_);
   std::vector<std::byte*>& hollow = hollow_[bytes];
@@ -47,7 +47,7 @@ std::byte* RegionMemory::Take(size_t bytes) {
 bool RegionMemory::GiveBack(std::byte* block, size_t bytes) {
   const std::byte* begin = segments_[0]->data();
   if (block < begin || block >= begin + segments_[0]->size()) return false;
-  // The last page of a block that does not end with one is shared, and stays.
+  // A partial last page is shared, and stays.
   if (bytes >= kPage) madvise(block, bytes / kPage * kPage, MADV_REMOVE);
   absl::MutexLock lock(&mutex_);
   hollow_[bytes].push_back(block);

@@ -16,19 +16,19 @@
 
 namespace strata::transport {
 
-// Memory whose content an endpoint may hand to peers of its host by reference: a segment that
-// buffer pools take their blocks from, and segments that others have made.
+// Memory whose content an endpoint may pass to peers on its host by reference: a segment from which
+// buffer pools take their blocks, and segments made elsewhere.
 //
 // Threads: any.
 class RegionMemory final : public BlockSource {
  public:
-  // The most segments, the pools' included.
+  // The maximum number of segments, including the pools'.
   static constexpr size_t kSegmentsMax = 4;
 
-  // Makes room for blocks of `bytes_max` together; what is not used takes no memory.
-  // Errors: ResourceExhausted.
+  // Makes room for blocks of `bytes_max` in total; unused parts take no memory. Errors:
+  // ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<RegionMemory>> Create(size_t bytes_max);
-  // Room for as much as the machine has memory.
+  // Makes room for as much memory as the machine has.
   static absl::StatusOr<std::shared_ptr<RegionMemory>> Create();
   // Use Create.
   explicit RegionMemory(std::shared_ptr<SharedSegment> blocks);
@@ -36,8 +36,8 @@ class RegionMemory final : public BlockSource {
   std::byte* Take(size_t bytes) override;
   bool GiveBack(std::byte* block, size_t bytes) override;
 
-  // Lets this segment's content be referred to, too. Before any connection is made. REQUIRES: fewer
-  // than kSegmentsMax segments.
+  // Allows references into this segment, too. Before any connection is made. REQUIRES: fewer than
+  // kSegmentsMax segments.
   void Add(std::shared_ptr<SharedSegment> segment);
   // The blocks' segment first.
   const std::vector<std::shared_ptr<SharedSegment>>& segments() const { return segments_; }
@@ -46,14 +46,14 @@ class RegionMemory final : public BlockSource {
     uint32_t segment = 0;
     uint64_t offset = 0;
   };
-  // Returns where bytes lie; nullopt: not, or not wholly, in a segment.
+  // Returns the location of bytes; nullopt: they are not, or not wholly, in one segment.
   std::optional<SegmentOffset> Find(const std::byte* data, size_t size) const;
 
  private:
   std::vector<std::shared_ptr<SharedSegment>> segments_;
   absl::Mutex mutex_;
   size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // from the segment's beginning
-  // Given back, by size; their pages hold no memory.
+  // Returned blocks, by size; their pages hold no memory.
   absl::flat_hash_map<size_t, std::vector<std::byte*>> hollow_ ABSL_GUARDED_BY(mutex_);
 };
 

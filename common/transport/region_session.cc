@@ -14,7 +14,7 @@
 namespace strata::transport {
 namespace {
 
-// The largest segment of a peer: sparse files may be as large as its machine's memory.
+// Limit of a peer's segment: sparse files may be as large as its machine's memory.
 constexpr size_t kSegmentBytesMax = size_t{1} << 46;
 
 }  // namespace
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<RegionExports>> RegionExports::Create(
 RegionExports::RegionExports(std::shared_ptr<const RegionMemory> memory,
                              std::shared_ptr<SharedSegment> board)
     : memory_(std::move(memory)), board_(std::move(board)), free_slots_(kSlots) {
-  // The lowest first: the board then stays within a page or two.
+  // Lowest first, so that the used part of the board stays within a page or two.
   for (size_t i = 0; i < kSlots; ++i) free_slots_[i] = static_cast<uint32_t>(kSlots - 1 - i);
 }
 

@@ -23,9 +23,9 @@
 
 namespace strata::transport {
 
-// The references that one peer of this host has been given: the bytes are kept until the peer has
-// said that it no longer needs them. It says so on a board, a segment of one u64 per slot, by
-// writing the reference's ticket there.
+// The references given to one peer on this host: the bytes are kept until the peer no longer needs
+// them. The peer signals that on a board, a segment with one u64 per slot, by writing the
+// reference's ticket there.
 //
 // Threads: one.
 class RegionExports {
@@ -39,10 +39,10 @@ class RegionExports {
   // Use Create.
   RegionExports(std::shared_ptr<const RegionMemory> memory, std::shared_ptr<SharedSegment> board);
 
-  // Makes the board for the peer, once. Errors: ResourceExhausted.
+  // Returns the board for the peer, once. Errors: ResourceExhausted.
   absl::StatusOr<UniqueFd> HandOverBoard();
 
-  // Keeps the bytes for the peer. Nullopt: they do not lie in the memory, or all slots are in use.
+  // Keeps the bytes for the peer. nullopt: they are not in the memory, or all slots are in use.
   std::optional<wire::RegionReference> Add(const Bytes& bytes);
   // Releases bytes that the peer no longer needs.
   void Sweep();
@@ -65,24 +65,24 @@ class RegionExports {
   std::vector<Used> used_;
 };
 
-// A peer's memory, in which its references are looked up. It lives as long as bytes of it do; then,
-// or with the process, the line to the peer is shut on this side, which tells the peer that none of
-// its memory is needed.
+// A peer's memory, in which its references are resolved. It lives as long as bytes of it do; then,
+// or with the process, this side of the line is shut down, which tells the peer that none of its
+// memory is needed.
 //
-// Threads: Take from one; bytes may be released anywhere.
+// Threads: Take from one; bytes may be released on any.
 class RegionImports : public std::enable_shared_from_this<RegionImports> {
  public:
-  // The memory that the peer has handed over. `board` is written to.
+  // The memory passed by the peer. `board` is written to.
   struct Parts {
     std::vector<std::shared_ptr<SharedSegment>> segments;
     std::shared_ptr<SharedSegment> board;
   };
-  // REQUIRES: the board holds RegionExports::kBoardBytes. `line` is shared with the other side of
-  // the same session.
+  // REQUIRES: the board holds RegionExports::kBoardBytes. `line` is shared with the session's other
+  // direction.
   RegionImports(Parts parts, std::shared_ptr<UniqueFd> line);
   ~RegionImports();
 
-  // The bytes that are meant, without a copy. Errors: InvalidArgument: outside of the memory.
+  // Returns the referenced bytes, without a copy. Errors: InvalidArgument: outside of the memory.
   absl::StatusOr<Bytes> Take(const wire::RegionReference& reference);
 
  private:
@@ -92,13 +92,13 @@ class RegionImports : public std::enable_shared_from_this<RegionImports> {
   const std::shared_ptr<UniqueFd> line_;
 };
 
-// Memory shared with one peer of this host over one connection, whose frames may refer to it. Order
-// of events: HELLO shows each side who the other is. The connecting side sends a greeting with its
-// memory and a random number over the line, and sends the number over the connection (ATTACH), so
-// that both know which connection the memory belongs to. Only then the listener answers over the
-// line with the memory that this peer may read, and reports it (ATTACH_OK); the connecting side
-// maps it and reports that, too (ATTACH_OK). Until then, and outside of that memory, payloads
-// travel with their frames.
+// Memory shared with one peer on this host over one connection, whose frames may refer to it. Order
+// of events: HELLO authenticates both sides. The connecting side sends a greeting with its memory
+// and a random number over the line, and the number over the connection (ATTACH), so that both know
+// which connection the memory belongs to. Only then the listener answers over the line with the
+// memory that this peer may read, and reports that (ATTACH_OK); the connecting side maps it and
+// reports that, too (ATTACH_OK). Until then, and outside of that memory, payloads travel with their
+// frames.
 //
 // Threads: one.
 class RegionSession {
@@ -107,19 +107,20 @@ class RegionSession {
   explicit RegionSession(UniqueFd line) : line_(std::make_shared<UniqueFd>(std::move(line))) {}
 
   int fd() const { return line_->get(); }
-  // The number of the first greeting that was heard or sent; 0: none was.
+  // The number of the first greeting received or sent; 0: none.
   uint64_t number() const { return number_; }
-  // The peer's memory is known.
+  // Whether the peer's memory is known.
   bool has_met() const { return imports_ != nullptr; }
 
   // Sends our greeting, once: the peer may read `memory` from now on. Errors: ResourceExhausted,
   // Unavailable.
   absl::Status Greet(uint64_t number, std::shared_ptr<const RegionMemory> memory);
-  // Takes the peer's, if it has come; has_met() then. Errors: InvalidArgument (also: of another
-  // number than ours), Unavailable, ResourceExhausted: there will be no shared memory with it.
+  // Receives the peer's greeting, if it has come; has_met() then. Errors, after which there is no
+  // shared memory with it: InvalidArgument (also: of another number than ours), Unavailable,
+  // ResourceExhausted.
   absl::Status Hear();
 
-  // Lets payloads be referred to from now on: the peer has met us, too. REQUIRES: has_met(), Greet.
+  // Allows references from now on: the peer has our memory, too. REQUIRES: has_met(), Greet.
   void Attach() {
     STRATA_REQUIRE(has_met() && exports_ != nullptr);
     is_attached_ = true;
@@ -127,17 +128,17 @@ class RegionSession {
 
   bool is_attached() const { return is_attached_; }
 
-  // Puts a reference in the place of the payload, where that is possible.
+  // Replaces the payload by a reference, if possible.
   void Refer(wire::Frame* frame);
-  // Puts the payload in the place of the reference, in a frame that Decode has accepted.
-  // Errors: InvalidArgument: no session yet, or a reference outside of the peer's memory.
+  // Replaces the reference by the payload, in a frame that Decode has accepted. Errors:
+  // InvalidArgument: no session yet, or a reference outside of the peer's memory.
   absl::Status Resolve(wire::Frame* frame);
 
   // Releases memory that the peer no longer needs.
   void Sweep() {
     if (exports_ != nullptr) exports_->Sweep();
   }
-  // The connection is gone: nothing more is taken from the peer's memory.
+  // The connection is gone: no more references into the peer's memory are accepted.
   void Leave() { imports_ = nullptr; }
   // Returns whether the peer needs nothing more.
   bool IsOver() const { return exports_ == nullptr || exports_->kept() == 0 || HasEnded(*line_); }

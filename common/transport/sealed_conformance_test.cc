@@ -16,7 +16,7 @@
 namespace strata::transport {
 namespace {
 
-// Says under which address it is reached once that is known.
+// Sets its own address once that is known.
 class NamedEndpoint final : public SealedEndpoint {
  public:
   NamedEndpoint(std::unique_ptr<Endpoint> inner, size_t waiting_max, const seal::JobKeys& keys)

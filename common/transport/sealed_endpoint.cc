@@ -15,7 +15,7 @@ constexpr absl::Duration kRetryInterval = absl::Milliseconds(2);
 
 absl::Span<const std::byte> SpanOf(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 
-// May be said to somebody who has shown nothing: it refuses what he has said.
+// Refusals may be sent to peers that have proved nothing.
 bool IsRefusal(wire::Op op) { return op == wire::Op::kError || op == wire::Op::kRetry; }
 
 wire::Frame FlightOf(JobId job, std::string text) {

@@ -23,11 +23,11 @@
 
 namespace strata::transport {
 
-// An endpoint whose frames are sealed for the jobs that it was told to Protect. Both ends of a
-// connection show each other that they know the job's secret before any frame of the job passes
-// either way; what has been changed, left out, repeated or held back by somebody on the way ends
-// the connection, as a loss does, and its owner connects again. Payloads that go by reference stay
-// on the host: only their headers are sealed.
+// An endpoint whose frames are sealed for the jobs passed to Protect. Both ends of a connection
+// prove to each other that they know the job's secret before any frame of the job passes in either
+// direction. If an attacker changes, drops, repeats or delays anything, the connection ends as if
+// it were lost, and its owner reconnects. Payloads that go by reference stay on the host: only
+// their headers are sealed.
 //
 // Frames of strangers show as kMalformed. A bad frame on a sealed connection shows as
 // kDisconnected: the peer did not send it.
@@ -39,8 +39,8 @@ class SealedEndpoint : public Endpoint {
     kOfOtherJobs,  // frames of jobs that are not protected pass as they are
     kNone,         // none passes
   };
-  // Frames that may wait for the handshake of a connection made from here: more than HELLO only if
-  // its answer is not awaited.
+  // Frames that may wait for the handshake of a connection made from here: more than one only if
+  // the sender does not wait for HELLO's answer.
   static constexpr size_t kWaitingMax = 64;
 
   SealedEndpoint(std::unique_ptr<Endpoint> inner, Unsealed takes, size_t waiting_max = kWaitingMax);
@@ -72,18 +72,18 @@ class SealedEndpoint : public Endpoint {
     const JobId job;
     const seal::JobKeys keys;
     const std::string identity;
-    const seal::Secret connection_secret;  // of those who connect to this endpoint
+    const seal::Secret connection_secret;  // for peers that connect to this endpoint
     PayloadSeals payloads;
   };
   struct Connection {
-    std::shared_ptr<Job> job;  // null: the peer has not said which
+    std::shared_ptr<Job> job;  // null: the peer has not named it
     bool is_outgoing = false;
-    bool is_dead = false;  // its peer was refused: what it says is dropped
+    bool is_dead = false;  // its peer was refused: its messages are dropped
     std::unique_ptr<seal::Handshake> handshake;
-    std::deque<wire::Frame> flights;  // of the handshake, that wait to be sent
-    std::deque<wire::Frame> waiting;  // the owner's, until the handshake is done
+    std::deque<wire::Frame> flights;  // handshake messages that wait to be sent
+    std::deque<wire::Frame> waiting;  // the owner's frames, until the handshake is done
     std::unique_ptr<SealedLine> line;
-    // The payload of the frame that was refused last and will be sent again.
+    // The payload of the last rejected frame, which will be sent again.
     std::shared_ptr<const SealedPayload> refused;
   };
 
@@ -98,13 +98,13 @@ class SealedEndpoint : public Endpoint {
                                              const std::shared_ptr<Job>& job);
   void Advance(ConnectionId id, Connection* connection, const wire::Frame* said,
                std::vector<Event>* events);
-  // The peer has shown what it has to.
+  // The peer has completed its proof.
   void OpenLine(Connection* connection);
-  // Refuses something of one who has not shown anything.
+  // Refuses a message of a peer that has proved nothing.
   void Refuse(ConnectionId id, std::string why, std::vector<Event>* events);
   // Ends a connection as if it had been lost.
   void End(ConnectionId id, const std::string& why, std::vector<Event>* events);
-  // Sends what waits; false: some of it still does.
+  // Sends waiting frames; returns false if some still wait.
   bool Flush(ConnectionId id, Connection* connection);
   absl::Status SendSealed(ConnectionId id, Connection* connection, const wire::Frame& frame);
   absl::Status SendHeader(ConnectionId id, Connection* connection, const wire::Header& header,
@@ -118,7 +118,8 @@ class SealedEndpoint : public Endpoint {
   absl::flat_hash_map<JobId, std::shared_ptr<Job>> jobs_;
   absl::flat_hash_map<ConnectionId, std::unique_ptr<Connection>> connections_;
   absl::flat_hash_set<ConnectionId> with_waiting_;
-  // Since Poll was called last: payloads may go to more peers, events of what ended are dropped.
+  // Since the last Poll: payloads may go to more peers, and events of closed connections are
+  // dropped.
   std::vector<std::shared_ptr<const SealedPayload>> sent_;
   absl::flat_hash_set<ConnectionId> ended_;
   std::vector<Event> raw_;

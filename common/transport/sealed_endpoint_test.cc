@@ -25,7 +25,7 @@ using Clocks = std::vector<uint64_t>;
 
 constexpr char kEndpointText[] = "weights that nobody reads but who has the secret";
 
-// All that somebody on the way has seen.
+// All bytes seen by the attacker.
 std::string Overheard(const TappedEndpoint& tapped) {
   std::string all;
   for (const wire::Frame& frame : tapped.sent()) {
@@ -239,14 +239,14 @@ using Frames = std::vector<wire::Frame>;
 
 constexpr char kText[] = "sixteen bytes...";
 
-// Somebody who is on the way, and does what he likes with the frames of a sealed connection.
+// An attacker who manipulates the frames of a sealed connection at will.
 class SealedAttack : public SealedPair {
  protected:
   void Send(uint64_t clock) {
     (void)client_.endpoint->Send(line_, FrameOf(kJob, clock, kText));
     Settle();
   }
-  // The server has taken these, and then the connection was over for both.
+  // Expects that the server accepted these, and that the connection then ended for both.
   void ExpectTaken(const Clocks& clocks) {
     Settle();
     EXPECT_EQ(server_.Clocks(), clocks);
@@ -409,7 +409,8 @@ TEST_F(SealedAttack, AFrameOfAnotherConnection) {
   ExpectTaken({1});
 }
 
-// All that a node has said, HELLO included, once more from elsewhere: its keys were others.
+// A replay of everything that a node has sent, including HELLO, from elsewhere: its keys were
+// different.
 TEST_F(SealedAttack, AConnectionThatIsRepeatedAsAWholeReachesNobody) {
   Join();
   Send(1);
@@ -429,7 +430,7 @@ TEST_F(SealedAttack, AConnectionThatIsRepeatedAsAWholeReachesNobody) {
   EXPECT_EQ(server_.Clocks(), Clocks({1, 2, 3}));
 }
 
-// Led to another member of the same job: it does not answer in the other's place.
+// Redirected to another member of the same job, which cannot impersonate the right one.
 TEST_F(SealedAttack, AConnectionThatIsLedElsewhere) {
   seal::JobKeys elsewhere = KeysWith('s');
   elsewhere.own_address = "tcp://127.0.0.1:501";
@@ -442,7 +443,7 @@ TEST_F(SealedAttack, AConnectionThatIsLedElsewhere) {
   EXPECT_EQ(server_.endpoint->use().wrong_secrets, 1u);
 }
 
-// A handshake whose bytes are changed ends that connection alone.
+// A handshake whose bytes are changed ends only that connection.
 TEST_F(SealedAttack, AHandshakeThatIsChanged) {
   Join();
   Send(1);
@@ -468,7 +469,7 @@ TEST_F(SealedAttack, AHandshakeThatIsChanged) {
   EXPECT_EQ(server_.Clocks(), Clocks({1, 2}));
 }
 
-// Sealed endpoints that share a host: payloads by reference stay as they are, others are sealed.
+// Sealed endpoints that share a host: payloads by reference are not sealed, others are.
 
 void Seal(Host* host, TappedEndpoint** tapped = nullptr) {
   auto tap = std::make_unique<TappedEndpoint>(std::move(host->endpoint));
@@ -504,7 +505,7 @@ TEST(SealedRegions, OnlyWhatLiesInSharedMemoryGoesUnsealed) {
   }
   ASSERT_TRUE(is_shared);
   EXPECT_TRUE(server.events[0].frame.by_reference);
-  // As large, but elsewhere: it is encrypted.
+  // Equally large, but in other memory: it is encrypted.
   server.events.clear();
   const wire::Frame elsewhere = FrameOf(0, 5, std::string(kPayloadBytes, 'x'));
   ASSERT_TRUE(client.endpoint->Send(up, elsewhere).ok());

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(wire::kSealBytes == seal::kSealBytes);
 
-// The part of a header that is the same at both ends.
+// Returns the part of a header that is the same at both ends.
 std::array<std::byte, wire::kHeaderBytes> SealedPart(wire::Header header, size_t payload_bytes) {
   header.payload_kind = wire::PayloadKind::kInline;
   header.payload_checksum = 0;

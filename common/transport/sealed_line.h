@@ -17,15 +17,15 @@
 
 namespace strata::transport {
 
-// Bytes as they travel, with what the header's seal says of them.
+// Transmitted bytes, with the payload's seal for the header.
 struct SealedPayload : Bytes::Made {
-  uint64_t sealer = 0;  // which of this process has made it
+  uint64_t sealer = 0;  // which sealer of this process has made it
   seal::PayloadSeal seal;
   Bytes bytes;
 };
 
 // Seals one endpoint's payloads of one job. A payload for many peers is sealed once, while somebody
-// keeps the object that Of returned. Each PayloadSeals has a new salt: its numbers begin again, so
+// keeps the object that Of returned. Each PayloadSeals has a new salt: its numbers start over, so
 // its key must differ.
 //
 // Threads: one.
@@ -44,9 +44,9 @@ class PayloadSeals {
   seal::PayloadSealer sealer_;
 };
 
-// A connection between two ends that have proved to know the job's secret. A header's seal covers
-// all of the header except payload_kind and payload_checksum, which change below, and the payload's
-// seal.
+// A connection between two ends that have proved knowledge of the job's secret. A header's seal
+// covers the payload's seal and the whole header except payload_kind and payload_checksum, which
+// lower layers change.
 //
 // Threads: one.
 class SealedLine {
@@ -55,15 +55,15 @@ class SealedLine {
   SealedLine(const seal::Handshake& handshake, JobId job, seal::Protection protection,
              const seal::Secret& payload_secret);
 
-  // Opens a received frame. Encrypted bytes are decrypted in place if they are `writable`, else
-  // into memory of `pool`. Errors: InvalidArgument: it is not the peer's next frame; no later frame
-  // may be accepted.
+  // Opens a received frame. Encrypted bytes are decrypted in place if they are `writable`,
+  // otherwise into memory of `pool`. Errors: InvalidArgument: it is not the peer's next frame; no
+  // later frame may be accepted.
   absl::Status Open(BufferPool* pool, wire::Frame* frame);
 
-  // Returns the seal of the next frame to be sent, with a payload of so many bytes.
+  // Returns the seal of the next frame to be sent, with a payload of `payload_bytes`.
   std::array<std::byte, wire::kSealBytes> Seal(const wire::Header& header, size_t payload_bytes,
                                                const seal::PayloadSeal& payload);
-  // The frame that Seal was called for last will leave.
+  // The frame of the last Seal call will be sent.
   void Took() { sealer_.Took(); }
 
  private:

@@ -90,7 +90,7 @@ TEST_P(SealedLineTest, AFrameOfAnotherJobIsRefused) {
             absl::InvalidArgumentError("job 8 over a connection of job 7"));
 }
 
-// Bytes that others may still read are left as they are.
+// Bytes that others may still read are not overwritten.
 TEST_P(SealedLineTest, OnlyBytesOfNobodyElseAreReadInPlace) {
   const bool encrypts = GetParam() == Protection::kEncrypt;
   for (const bool is_own : {true, false}) {

@@ -10,22 +10,22 @@
 
 namespace strata::transport {
 
-// A mapped anonymous file of fixed size: memory that goes to another process as a descriptor, so
-// that nothing has a name on disk and nothing is left behind. Pages take memory once they are
-// written to.
+// A mapped anonymous file of fixed size: memory that is passed to another process as a descriptor,
+// so nothing has a name on disk and nothing is left behind. Pages take memory once they are
+// written.
 //
-// Threads: const after creation; what lies in it is its users' affair.
+// Threads: const after creation; users synchronize access to its content.
 class SharedSegment {
  public:
-  // A new one, zero. Errors: ResourceExhausted.
+  // Makes a new, zeroed one. Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<SharedSegment>> Create(size_t bytes);
-  // All of a file that somebody in this process has made and mapped at `data`, to hand it on. The
-  // mapping outlives this. Errors: ResourceExhausted.
+  // Wraps a file made elsewhere in this process and mapped at `data`, to pass it on. The mapping
+  // outlives this. Errors: ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<SharedSegment>> Borrow(int fd, std::byte* data,
                                                                size_t bytes);
 
   enum class Access { kRead, kReadWrite };
-  // A peer's. Errors: InvalidArgument (no sealed anonymous file, whose size could change under us;
+  // Maps a peer's. Errors: InvalidArgument (not a sealed anonymous file, so its size could change;
   // larger than `bytes_max`), ResourceExhausted.
   static absl::StatusOr<std::shared_ptr<SharedSegment>> Attach(UniqueFd fd, Access access,
                                                                size_t bytes_max);
@@ -40,9 +40,9 @@ class SharedSegment {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Descriptors for a peer. Errors: ResourceExhausted.
+  // Returns a descriptor for a peer. Errors: ResourceExhausted.
   absl::StatusOr<UniqueFd> Share(Access access) const;
-  // There will be no more of them; the mapping stays.
+  // Allows no more descriptors; the mapping stays.
   void CloseDescriptor() { fd_.Reset(); }
 
  private:

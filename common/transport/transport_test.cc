@@ -46,7 +46,7 @@ bool IsReadable(const UniqueFd& fd) {
   return poll(&look, 1, kPatienceMs) == 1;
 }
 
-// Returns whether the other side has closed it, without a word.
+// Returns whether the peer has closed it without sending anything.
 bool Ends(const UniqueFd& fd) { return IsReadable(fd) && HasEnded(fd); }
 
 class RegionLine : public testing::Test {
@@ -54,7 +54,7 @@ class RegionLine : public testing::Test {
   void SetUp() override {
     if (!AsOtherUser([] { return true; })) GTEST_SKIP() << "takes root, outside of a namespace";
   }
-  // None that TCP has, so that nobody else's is taken.
+  // Beyond TCP's range, so that it conflicts with nobody.
   const int port_ = 1'000'000 + getpid();
 };
 

@@ -84,8 +84,8 @@ uint64_t HeaderChecksum(absl::Span<const std::byte> header) {
   return Checksum(header.first(kHeaderChecksumAt));
 }
 
-// Size, magic, version and checksum: whether the 128 bytes are a header at all. The version comes
-// before the checksum, so that a peer of another version learns why it is refused.
+// Checks size, magic, version and checksum: whether the 128 bytes are a header at all. The version
+// comes before the checksum, so that a peer of another version learns why it is refused.
 absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
   if (bytes.size() != kHeaderBytes) {
     return Refuse(absl::StrFormat("header is %d bytes, not %d", bytes.size(), kHeaderBytes));
@@ -102,7 +102,7 @@ absl::Status CheckEnvelope(absl::Span<const std::byte> bytes) {
   return absl::OkStatus();
 }
 
-// Fields of one byte, reserved bits. REQUIRES: CheckEnvelope.
+// Checks one-byte fields and reserved bits. REQUIRES: CheckEnvelope.
 absl::Status CheckValues(absl::Span<const std::byte> bytes) {
   const auto octet = [&](size_t at) { return Get<uint8_t>(&bytes[at]); };
   if (octet(kOpAt) < static_cast<uint8_t>(Op::kHello) ||
@@ -222,7 +222,7 @@ absl::Status CheckMeaning(const Header& header) {
   return absl::OkStatus();
 }
 
-// The rate that a sum comes with; what else stands in its place is 0.
+// Checks the rate of a sum; for other frames its field is 0.
 absl::Status CheckRate(const Header& header, uint64_t base_version) {
   if (!std::isfinite(header.rate) || std::signbit(header.rate)) {
     return Refuse(absl::StrFormat("rate is %g, not a finite number >= 0", header.rate));
@@ -279,7 +279,7 @@ absl::Status CheckPayloadSize(const Header& header, uint64_t declared, uint64_t 
   return absl::OkStatus();
 }
 
-// A reference's own bytes are not: what they refer to is never sealed.
+// A reference's own bytes are not: the referenced data is never sealed.
 bool IsSealed(bool has_seal, const Header& header) {
   return has_seal && header.payload_kind == PayloadKind::kInline;
 }

@@ -21,11 +21,11 @@ enum class Op : uint8_t {
   kHello = 1,  // first frame of a connection; payload: Hello
   kHelloOk = 2,
   kInit = 3,       // first weights of a chunk
-  kInitOk = 4,     // confirmed; no payload
+  kInitOk = 4,     // confirmation; no payload
   kPushPull = 5,   // sum over the node's ranks
   kAnswer = 6,     // to kPushPull: weights; with a codec: to be added to those after base_version
-                   // answers; of a job with one, but without: those after base_version answers
-  kCut = 7,        // ask for the chunk's weights at clock T
+                   // answers; without one in a job that has one: those after base_version answers
+  kCut = 7,        // requests the chunk's weights at clock T
   kCutAnswer = 8,  // weights
   kRetire = 9,     // the node pushes no more: its count is infinity
   kRetireOk = 10,
@@ -35,60 +35,61 @@ enum class Op : uint8_t {
   kSeed = 13,    // payload: u64 XXH3-64 of the first weights of `chunk` and of those after it
   kReduce = 14,  // the sum of slices over some nodes
   kGather = 15,  // weights of slices
-  kAck = 16,     // `received` alone
-  kFirst = 19,   // first weights of a chunk, given on; also to INIT with EMPTY
+  kAck = 16,     // only `received`
+  kFirst = 19,   // first weights of a chunk, forwarded; also to INIT with EMPTY
   // Between endpoints that share a host; cores do not see them:
   kAttach = 17,    // payload: u64, the session of shared memory that goes with this connection
   kAttachOk = 18,  // from now on frames may come with payload_kind REGION
-  // Before HELLO, where the job's frames are sealed; cores do not see it. Payload: bytes of TLS
+  // Before HELLO, if the job's frames are sealed; cores do not see it. Payload: bytes of TLS
   kHandshake = 20,
-  // From a shard's primary to its backup, besides HELLO and what a node has said to the primary
-  // (INIT, PUSHPULL, RETIRE, as it said it, but for `generation`); answered by ACK.
+  // From a shard's primary to its backup, besides HELLO and nodes' frames (INIT, PUSHPULL, RETIRE,
+  // unchanged except for `generation`); answered by ACK.
   kApply = 21,  // the sum of a clock over all nodes that have not retired; EMPTY: no node had one.
                 // With a quorum: the grace of the chunk's open clock is over
-  kCopy = 22,   // likewise, of a chunk that the backup lacks: part `clock` of all that it is
-  // From a node whose process has taken another one's place:
-  kPull = 23,    // ask for the chunk's weights at `clock`; EMPTY: only how many pushes have come
+  kCopy = 22,   // the same for a chunk that the backup lacks: part `clock` of its copy
+  // From a node's replacement process:
+  kPull = 23,    // requests the chunk's weights at `clock`; EMPTY: only the number of pushes
+                 // received
   kPulled = 24,  // that number in `received`, and the weights; EMPTY: none
 };
 // Returns whether frames of this op are counted on a link between nodes.
 bool IsSequenced(Op op);
-// Returns whether a primary says frames of this op to its backup, which counts them, too.
+// Returns whether a primary sends frames of this op to its backup, which counts them, too.
 bool IsLogged(Op op);
 
-// Why a frame is refused, or put off.
+// Why a frame is refused or postponed.
 enum class ErrorCode : uint8_t {
   kNone = 0,
   kMalformed = 1,  // Decode failed
   kWrongJob = 2,   // no such job here, or a bad token
   kWrongView = 3,
   kWrongGeneration = 4,
-  kNoHello = 5,  // data before HELLO, or of another node than HELLO said
+  kNoHello = 5,  // data before HELLO, or from another node than HELLO's
   kWrongRole = 6,
   kWrongChunk = 7,        // not on this shard, or element_count not the chunk's
-  kBeyondWindow = 8,      // clock ahead of what the job's depth allows
+  kBeyondWindow = 8,      // clock beyond the job's depth
   kConflict = 9,          // INIT or duplicate with another checksum
   kNotFinite = 10,        // NaN or infinity in a push
-  kFenced = 11,           // a newer incarnation of the node has said HELLO
+  kFenced = 11,           // a newer incarnation of the node has sent HELLO
   kWrongVersion = 12,     // HELLO of another protocol version
   kPeerFailed = 13,       // between nodes: the job has failed at the sender
   kWrongCodec = 14,       // not the job's for this op
-  kWrongConnection = 15,  // HELLO of one more than the job allows a pair of peers
+  kWrongConnection = 15,  // HELLO with a number above the job's connections per pair
 };
 
 std::string ToString(Op op), ToString(ErrorCode code);
 
-// The content of HELLO, which a connection is bound to. Payload of kHello, kHelloBytes long,
+// The content of HELLO, to which a connection is bound. Payload of kHello, kHelloBytes long,
 // little-endian: protocol u32, role u32, cluster u64, token u64, connection u32, shard u32. Job,
-// node and incarnation stand in the header.
+// node and incarnation are in the header.
 struct Hello {
   uint32_t protocol = 0;
   enum class Role : uint32_t {
     kNode = 1,
-    kPrimary = 2,  // the one that holds the shard, to its backup; of no node
+    kPrimary = 2,  // the shard's primary, to its backup; has no node
   } role = Role::kNode;
   uint64_t cluster = 0, token = 0;
-  uint32_t connection = 0;  // which of those that the job allows a pair of peers, from 0
+  uint32_t connection = 0;  // which of the pair's connections, from 0
   uint32_t shard = 0;       // of the job; between nodes 0
 };
 inline constexpr size_t kHelloBytes = 32;
@@ -152,7 +153,7 @@ inline constexpr uint32_t kMagic = 0x41525453;  // "STRA"
 inline constexpr uint8_t kWireVersion = 1;
 
 enum Flag : uint8_t {
-  kFlagEmpty = 1,   // no payload. PUSHPULL: adds nothing. INIT: asks for the first weights
+  kFlagEmpty = 1,   // no payload. PUSHPULL: adds nothing. INIT: requests the first weights
   kFlagReplay = 2,  // sent before on this or another connection
 };
 enum class KeySpace : uint8_t { kDense = 0, kRows = 1 };
@@ -182,7 +183,7 @@ struct Header {
   uint64_t durable_through = 0;
   uint32_t sample_count = 0;
   uint32_t staleness = 0, slice = 0;
-  float rate = 0;  // PUSHPULL, REDUCE: finite, >= 0; 0 where ranks say none
+  float rate = 0;  // PUSHPULL, REDUCE: finite, >= 0; 0 if ranks give none
   uint64_t min_clock = 0;
   uint64_t sequence = 0;
   uint64_t payload_checksum = 0;
@@ -190,7 +191,7 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-// A frame as endpoints hand it over: decoded header, payload of any size (also 0).
+// A frame in the form that endpoints use: decoded header, payload of any size (also 0).
 struct Frame {
   Header header;
   Bytes payload;
@@ -198,11 +199,12 @@ struct Frame {
   std::optional<std::array<std::byte, kSealBytes>> seal = {};
   // Received frame: its payload came by reference. Frame to be sent: it must go by reference.
   bool by_reference = false;
-  // Received frame: its payload, if nobody else has these bytes. Null otherwise.
+  // Received frame: its payload, if it has no other user. Null otherwise.
   std::byte* writable = nullptr;
 };
 
-// XXH3-64 of the bytes; 0 for none. The second computes it once for all copies of `payload`.
+// Return the XXH3-64 of the bytes; 0 for none. The second computes it once for all copies of
+// `payload`.
 uint64_t Checksum(absl::Span<const std::byte> payload);
 uint64_t PayloadChecksum(const Bytes& payload);
 // Returns the payload_checksum of a frame that an endpoint sends.
@@ -211,18 +213,18 @@ uint64_t ChecksumToSend(const Frame& frame);
 // Writes the header for a payload of `payload_bytes`; header.payload_checksum must be set already.
 std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header, uint64_t payload_bytes);
 
-// Limits that a frame is checked against before anything of it is used.
+// Limits against which a frame is checked before any use.
 struct Limits {
   uint64_t payload_bytes_max = kFramePayloadBytesMax;
 };
 
 // Decodes and checks one frame: sizes, magic, version, checksums, reserved bits, known values, and
 // that payload size, element_count, dtype and codec agree. `has_seal`: a seal came with the header.
-// Errors: InvalidArgument naming the field; header and payload untouched by later code then.
+// Errors, after which header and payload must not be used: InvalidArgument naming the field.
 absl::Status Decode(absl::Span<const std::byte> header_bytes, absl::Span<const std::byte> payload,
                     const Limits& limits, Header* header, bool has_seal = false);
 
-// The payload of kSeed: each checksum as u64, little-endian. kAttach has one alone.
+// Encodes the payload of kSeed: each checksum as u64, little-endian. kAttach has a single one.
 std::vector<std::byte> EncodeChecksums(absl::Span<const uint64_t> checksums);
 // Returns the checksum at `index`. REQUIRES: index < payload.size() / 8.
 uint64_t ChecksumAt(absl::Span<const std::byte> payload, size_t index);

@@ -1,5 +1,5 @@
-// The checksums of payloads, with the widest instructions of the processor, chosen at run time:
-// xxhash.h alone takes those that each processor has, and 0.3 s more for a GiB.
+// The checksums of payloads, with the processor's widest instructions, chosen at run time: xxhash.h
+// alone uses those that every processor has, and takes 0.3 s more per GiB.
 #if defined(__x86_64__)
 #include <xxh_x86dispatch.h>
 #else

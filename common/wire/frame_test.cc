@@ -27,7 +27,7 @@ std::vector<std::byte> FramePayload(size_t size) {
   return payload;
 }
 
-// Every field has another value, and every byte of the wide ones.
+// Every field has a different value, and so has every byte of the wide ones.
 Header FullHeader() {
   Header header;
   header.op = Op::kPushPull;
@@ -62,13 +62,13 @@ absl::Status TryDecode(absl::Span<const std::byte> bytes, absl::Span<const std::
   return Decode(bytes, payload, limits, &header);
 }
 
-// Refused, and the text names the field.
+// Expects a refusal whose text names the field.
 void ExpectRefused(const absl::Status& status, const std::string& text) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
   EXPECT_NE(status.message().find(text), absl::string_view::npos) << status;
 }
 
-// A valid frame with one byte of the header set to another value and sealed again.
+// Decodes a valid frame after setting one byte of the header and updating its checksum.
 absl::Status DecodeWith(size_t offset, uint8_t value) {
   HeaderBytes bytes = EncodeHeader(FullHeader(), 24);
   bytes[offset] = static_cast<std::byte>(value);
@@ -428,7 +428,7 @@ TEST(FrameRate, ARateThatIsNoFiniteNumberOrNegativeIsRefused) {
   }
 }
 
-// Such a frame is the one that it was before there were rates.
+// Such a frame equals one from before rates existed.
 TEST(FrameRate, WithoutARateItsPlaceIsZero) {
   Header header = Push();
   header.rate = 0;
@@ -436,7 +436,7 @@ TEST(FrameRate, WithoutARateItsPlaceIsZero) {
   for (size_t i = 84; i < 88; ++i) EXPECT_EQ(bytes[i], std::byte{0});
 }
 
-// Frames that are counted: between nodes, and from a primary to its backup.
+// Sequenced frames: between nodes, and from a primary to its backup.
 
 const std::vector<std::byte> kPayload(24, std::byte{7});
 

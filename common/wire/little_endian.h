@@ -5,7 +5,7 @@
 
 namespace strata::wire {
 
-// Integers as they stand in frames. `at` need not be aligned.
+// Integers in the encoding of frames. `at` need not be aligned.
 template <typename Int>
 void Put(std::byte* at, Int value) {
   for (size_t i = 0; i < sizeof(Int); ++i) at[i] = static_cast<std::byte>(value >> (8 * i));

@@ -11,25 +11,27 @@
 
 namespace strata::wire {
 
-// Payloads below this go with the frame: a reference would cost as much.
+// Smaller payloads go with the frame: a reference would cost as much.
 inline constexpr size_t kReferredBytesMin = 4096;
 
-// The payload of a frame whose payload_kind is REGION: where the real payload lies in memory that
-// the sender shares with the receiver. kRegionReferenceBytes long, little-endian, in this order.
+// The payload of a frame whose payload_kind is REGION: the location of the real payload in memory
+// that the sender shares with the receiver. kRegionReferenceBytes long, little-endian, in this
+// order.
 struct RegionReference {
-  uint32_t segment = 0;  // of the sender's memory, in the order in which it handed them over
-  uint32_t slot = 0;     // that the receiver marks with `ticket` when it needs the bytes no more
+  uint32_t segment = 0;  // index among the sender's segments, in the order of its greeting
+  uint32_t slot = 0;     // where the receiver writes `ticket` when it no longer needs the bytes
   uint64_t ticket = 0;   // not 0
   uint64_t offset = 0;   // in the segment
-  uint64_t bytes = 0;    // as large as the codec makes element_count
+  uint64_t bytes = 0;    // the size given by codec and element_count
 
   bool operator==(const RegionReference&) const = default;
 };
 
 std::array<std::byte, kRegionReferenceBytes> EncodeReference(const RegionReference& reference);
 
-// Reads the reference of a frame that Decode has accepted with payload_kind REGION. Errors:
-// InvalidArgument: the size is not one of the header's codec and element_count, or the ticket is 0.
+// Decodes the reference of a frame that Decode has accepted with payload_kind REGION. Errors:
+// InvalidArgument: the size does not match the header's codec and element_count, or the ticket is
+// 0.
 absl::Status DecodeReference(const Header& header, absl::Span<const std::byte> payload,
                              RegionReference* reference);
 

@@ -23,7 +23,7 @@ namespace strata::net {
 namespace {
 
 constexpr char kScheme[] = "tcp://";
-// ZMTP 3 (rfc.zeromq.org/spec/23): a greeting of 64 bytes, then a READY command, from both sides.
+// ZMTP 3 (rfc.zeromq.org/spec/23): each peer sends a greeting of 64 bytes, then a READY command.
 constexpr size_t kGreetingBytes = 64;
 constexpr size_t kSignatureBytes = 10;
 constexpr char kReadyBegin[] = "\x05READY";  // after the command's flags and size
@@ -48,7 +48,7 @@ std::string Words(int error) {
   return text;
 }
 
-// One connection on its way.
+// One connection attempt.
 class Attempt {
  public:
   Attempt(const std::string& address, absl::Time deadline)
@@ -71,7 +71,7 @@ class Attempt {
       if (error != 0) return Finish(Words(error));
       connected_ = true;
       const std::string hello = Hello();
-      // A fresh connection takes so few bytes at once.
+      // A fresh connection accepts so few bytes at once.
       if (send(fd_.get(), hello.data(), hello.size(), MSG_NOSIGNAL) < 0) Finish(Words(errno));
       return;
     }
@@ -123,7 +123,7 @@ class Attempt {
     Finish(is_ready ? "" : "it refuses the connection in ZeroMQ's handshake");
   }
 
-  // As good as it goes: the shard counts who leaves without a word.
+  // Best effort: the shard counts peers that leave without a message.
   void SayProbe() {
     const std::string probe = wire::kProbe;
     const std::string message = std::string({'\0', static_cast<char>(probe.size())}) + probe;

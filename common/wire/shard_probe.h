@@ -11,14 +11,14 @@ namespace strata::net {
 
 struct ProbeResult {
   std::string address;  // "tcp://HOST:PORT"
-  std::string error;    // why it was not reached; empty: it was
+  std::string error;    // why it is not reachable; empty: it is
 };
 
-// Connects to the addresses, kProbesMax at a time, checks that ZeroMQ answers there by its
-// handshake, and closes. Hands out results as they come, several at a time, each address once;
-// returns when all are known, which takes `timeout` for each kProbesMax silent addresses and what
-// the name service takes for names. Returns early, without the
-// rest, once `cancel_fd` (an event descriptor; -1: none) is readable. Blocks.
+// Connects to the addresses, kProbesMax at a time, checks by the handshake that ZeroMQ answers
+// there, and closes. Passes on results as they come, several at a time, each address once; returns
+// when all are known, which takes `timeout` for each kProbesMax silent addresses plus name
+// resolution. Returns early, without the rest, once `cancel_fd` (an event descriptor; -1: none) is
+// readable. Blocks.
 void ProbeShards(const std::vector<std::string>& addresses, absl::Duration timeout, int cancel_fd,
                  const std::function<void(std::vector<ProbeResult>)>& on_results);
 

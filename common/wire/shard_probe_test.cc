@@ -33,7 +33,7 @@ std::map<std::string, std::string> Probe(const std::vector<std::string>& address
   return errors;
 }
 
-// A TCP socket on a free port of loopback that listens, or only holds the port.
+// A TCP socket on a free port of loopback that listens, or only reserves the port.
 struct Port {
   explicit Port(bool listens) : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {};
@@ -85,7 +85,7 @@ TEST(ShardProbe, ManyAddressesAreTriedAtOnceAndEachIsToldOnce) {
 
 TEST(ShardProbe, NoMoreThanAFewSocketsAreOpenAtATime) {
   const Port silent(/*listens=*/true);
-  // One port under many names: nobody takes its connections.
+  // One port under many names, whose connections nobody accepts.
   std::vector<std::string> addresses;
   for (int i = 0; i < 150; ++i) addresses.push_back(silent.text + std::string(i, ' '));
   const uint64_t before = MeasureUse().descriptors;
@@ -108,7 +108,7 @@ TEST(ShardProbe, WhatIsNoAddressOrNoHostIsSaid) {
   EXPECT_EQ(ErrorOf("tcp://no-such-host.invalid:80").find("host \"no-such-host.invalid\""), 0u);
 }
 
-// Answers one connection with these bytes, then closes it.
+// Answers one connection with these bytes, then closes it; returns the probe's error.
 std::string ErrorOfAnswer(const std::string& bytes) {
   const Port port(/*listens=*/true);
   std::thread server([&] {

@@ -44,7 +44,7 @@ inline std::vector<RunPlan> ListRuns(const proto::Campaign& campaign) {
   return runs.ok() ? *runs : std::vector<RunPlan>();
 }
 
-// A directory of the test case's own, gone at its end; not there at first.
+// A directory for the test case, removed at its end; not created at first.
 class CampaignTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -16,10 +16,10 @@
 
 namespace strata::compare {
 
-// True if a run with this failure (RunRecord) failed because training diverged, recognised by the
-// words of trainers: "rank 2: loss is NaN at step 310", "the gradient of chunk 3 is not finite at
-// step 7", "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity", "element 2
-// is NaN as fp32". Such a run would fail again. Any other failure (a process was killed, data is
+// Returns whether a run with this failure (RunRecord) failed because training diverged, recognised
+// by the trainers' words: "rank 2: loss is NaN at step 310", "the gradient of chunk 3 is not finite
+// at step 7", "node 2: chunk 0 at step 102: the sum of the gradients has NaN or infinity", "element
+// 2 is NaN as fp32". Such a run would fail again. Any other failure (a process was killed, data is
 // missing) says nothing about the mode.
 bool HasDiverged(const std::string& failure);
 
@@ -39,7 +39,7 @@ std::string WhyNoneIsOfUse(const std::vector<proto::RunRecord>& runs);
 // Threads: one.
 class CampaignFolder {
  public:
-  // Makes the directory if necessary. It may hold an earlier part of the requested campaign, to
+  // Creates the directory if necessary. It may hold an earlier part of the requested campaign, to
   // which more modes and more seeds are added. Errors: InvalidArgument (the directory holds another
   // campaign, with the first difference; or something else; a damaged file, by name), Unavailable
   // (another process has claimed it), those of the file system, naming the file.
@@ -51,16 +51,16 @@ class CampaignFolder {
   // Marks the directory as this campaign's. Errors name the file.
   absl::Status Begin();
 
-  // The run's record if it has been made; a run that failed otherwise than by diverging has none.
-  // Errors: InvalidArgument naming the file: it is damaged or belongs to another job.
+  // Returns the run's record if it has been made; a run that failed other than by diverging has
+  // none. Errors: InvalidArgument naming the file: it is damaged or belongs to another job.
   absl::StatusOr<std::optional<proto::RunRecord>> Load(const RunPlan& plan) const;
   // Returns how many of these plans have been run. Errors: as of Load.
   absl::StatusOr<size_t> CountFinished(const std::vector<RunPlan>& plans) const;
   // Errors name the file.
   absl::Status Save(const proto::RunRecord& record);
 
-  // The record of an unfinished run that can be continued: see RunChain::earlier. Null: there is no
-  // usable one.
+  // Returns the record of an unfinished run that can be continued: see RunChain::earlier. Null:
+  // there is no usable one.
   std::shared_ptr<const proto::RunRecord> LoadInterrupted(const RunPlan& plan) const;
   // Errors name the file. Save forgets it.
   absl::Status SaveInterrupted(const proto::RunRecord& record);
@@ -69,10 +69,10 @@ class CampaignFolder {
   std::string jobs_dir() const { return dir_ + "/jobs"; }
   std::string checkpoints_dir() const { return dir_ + "/checkpoints"; }
 
-  // Deletes the folder that the record says its checkpoints are in, where that lies in
-  // checkpoints_dir(). Errors name the folder; that there is none is no error.
+  // Deletes the record's checkpoint folder, if that is in checkpoints_dir(). Errors name the
+  // folder; a missing one is fine.
   absl::Status DeleteCheckpoints(const proto::RunRecord& record);
-  // Likewise all of them.
+  // Deletes all of them.
   absl::Status DeleteAllCheckpoints();
 
  private:

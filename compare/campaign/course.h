@@ -19,7 +19,7 @@
 
 namespace strata::compare {
 
-// How far a campaign is in the course of a run.
+// The progress of a campaign during a run.
 struct CourseProgress {
   size_t runs = 0;     // in all
   size_t number = 0;   // of the run, from 1
@@ -27,15 +27,14 @@ struct CourseProgress {
   size_t to_make = 0;  // in all of this call
   const RunPlan* plan = nullptr;
   RunProgress run;
-  size_t others = 0;       // runs under way besides this one
-  double others_done = 0;  // their shares, summed
+  size_t others = 0;       // other runs in progress
+  double others_done = 0;  // sum of their finished shares
   absl::Duration elapsed;  // since the first run of this call began
 };
 
-// The runs of a campaign, in their order: those that are not there yet. As many at once as there
-// are runners.
+// The runs of a campaign, in order, except the existing ones. As many at once as there are runners.
 //
-// Threads: Run is one's; Stop any. Callbacks come one at a time, from any thread.
+// Threads: Run is one's; Stop any. Callbacks come one at a time, on any thread.
 class Course {
  public:
   struct Options {
@@ -44,40 +43,40 @@ class Course {
     std::function<void(const CourseProgress&, const proto::RunRecord&)> on_run;
   };
 
-  // `folder`, `runners` and `clock` outlive it. Where no run is missing there may be no runner.
+  // `folder`, `runners` and `clock` outlive it. If no run is missing there may be no runner.
   Course(std::vector<RunPlan> plans, CampaignFolder* folder, std::vector<Runner*> runners,
          const ClockInterface* clock, Options options);
 
-  // Checks all runs that are missing before the first is made; a failed run is a result. Returns
-  // the records of all, in their order. Errors: InvalidArgument (a run that cannot be), Cancelled
-  // (by Stop), Unavailable (the cluster is gone), those of the folder; the first of them ends the
-  // other runs, too. What is made by then stays.
+  // Checks all missing runs before the first is made; a failed run is a result. Returns the records
+  // of all, in order. Errors, of which the first also ends the other runs: InvalidArgument (an
+  // invalid run), Cancelled (by Stop), Unavailable (the cluster is gone), those of the folder. Runs
+  // made by then stay.
   absl::StatusOr<std::vector<proto::RunRecord>> Run();
-  // Run returns soon.
+  // Makes Run return soon.
   void Stop();
 
-  // Records that are there, before, during and after Run.
+  // Existing records, before, during and after Run.
   size_t done() const { return done_; }
 
  private:
-  // How far the runs of this call are.
+  // The progress of this call's runs.
   struct State {
     std::vector<std::optional<proto::RunRecord>> records;
     std::vector<RunProgress> under_way;  // by runner
     std::vector<bool> is_busy;
-    size_t next = 0;  // run to look at
+    size_t next = 0;  // run to examine
     size_t made = 0, to_make = 0;
     absl::Time begin;
     absl::Status error;
   };
 
-  // Loads the records that exist and checks the runs that are missing.
+  // Loads the existing records and checks the missing runs.
   absl::Status Load();
-  // Makes runs by one runner until none is left or something is wrong.
+  // Makes runs with one runner until none is left or there is an error.
   void RunBy(size_t runner);
-  // Returns the plan of a run with checkpoints, continued where it was interrupted.
+  // Returns the plan of a run with checkpoints, continued from where it was interrupted.
   RunPlan AsContinued(const RunPlan& plan);
-  // The next run that is missing; nullopt: there is none, or no other is to begin.
+  // Takes the next missing run; nullopt: there is none, or no other must begin.
   std::optional<size_t> Take(size_t runner);
   void ShowProgress(size_t runner, size_t run, const RunProgress& progress);
   // Returns whether to continue.

@@ -103,7 +103,7 @@ TEST_F(CourseTest, ARunThatFailedFromOutsideIsMadeAgainByTheNextCall) {
     ASSERT_TRUE(records.ok()) << records.status();
     EXPECT_EQ((*records)[1].failure(), second.async_fails);
     EXPECT_THAT(second.made, ElementsAre("async-seed1"));
-    // That one is a result.
+    // A divergence is a result.
     FakeRunner third(&clock_);
     EXPECT_EQ(Run(&third, 1)->size(), 2u);
     EXPECT_THAT(third.made, ElementsAre());

@@ -25,7 +25,7 @@ class LiveRunner final : public Runner {
   struct Options {
     std::string cluster;   // in words, for the records
     std::string jobs_dir;  // parent of the jobs' run directories; empty: that of the workers
-    // The job that a Stop interrupts is cancelled; not needed where the cluster ends, too.
+    // The job that a Stop interrupts is cancelled; unnecessary if the cluster ends, too.
     bool cancels = true;
     // After a run that another will continue: how long to wait until its last checkpoint is
     // written.
@@ -36,9 +36,8 @@ class LiveRunner final : public Runner {
   LiveRunner(Options options, std::unique_ptr<control::CoordinatorClient> client);
 
   absl::Status Check(const RunPlan& plan) override;
-  // A job of which reports were missed, because the coordinator was restarted, is run once more.
-  // Errors besides: Unavailable, too, where somebody else has cancelled the job, or reports were
-  // missed again.
+  // A job with missed reports, because the coordinator was restarted, is run once more. Further
+  // errors: Unavailable also if somebody else has cancelled the job, or reports were missed again.
   absl::StatusOr<proto::RunRecord> Run(const RunPlan& plan, const OnProgress& progress) override;
   void Stop() override;
 
@@ -48,15 +47,15 @@ class LiveRunner final : public Runner {
     RunLog log;
   };
 
-  // Errors besides: DataLoss: reports were missed.
+  // Further errors: DataLoss: reports were missed.
   absl::StatusOr<proto::RunRecord> RunOnce(const RunPlan& plan, const OnProgress& progress);
   // Submits the job and follows it. It continues the run of `from` unless that is null.
   absl::StatusOr<Ended> RunJob(const RunPlan& plan, const proto::Job& job,
                                std::shared_ptr<const proto::RunRecord> from,
                                const OnProgress& progress);
-  // The plan's job with folders of its own, others each time.
+  // Returns the plan's job with folders of its own, different ones each time.
   proto::Job JobOf(const RunPlan& plan) const;
-  // Returns an error if the cluster is to blame for the job's failure: one of its daemons is gone.
+  // Returns an error if the cluster caused the job's failure: one of its daemons is gone.
   absl::Status CheckDaemons(const proto::JobStatus& end);
 
   const Options options_;

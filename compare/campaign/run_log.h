@@ -15,10 +15,11 @@
 
 namespace strata::compare {
 
-// The record of a run that went on from `earlier` at its `resumed_step`, as of one whole run: what
-// `earlier` has up to that step, then `record`, whose times begin when `earlier` was there. Samples
-// and updates of `record` count from the start already, as ReportLog's do. A window that the step
-// cuts is left out; bytes, staleness and waiting of the steps before it are taken to be even. Pure.
+// Returns the record of one whole run for a run that resumed from `earlier` at its `resumed_step`:
+// the part of `earlier` up to that step, then `record`, whose times are shifted to follow it.
+// Samples and updates of `record` already count from the start, like those of ReportLog. A window
+// that the step cuts is omitted; bytes, staleness and waiting of the steps before it are assumed to
+// be even. Pure.
 proto::RunRecord Continued(const proto::RunRecord& earlier, proto::RunRecord record);
 
 // Collects the reports of one run's ranks and makes its record. Each rank's clock starts with its
@@ -29,19 +30,18 @@ class ReportLog {
  public:
   explicit ReportLog(const RunPlan& plan);
 
-  // Takes a report, in the order in which a rank made them; one that was taken in before is
-  // ignored.
+  // Adds a report, in the order in which a rank made them; repeated ones are ignored.
   void Add(const proto::RankReport& report);
 
-  // The result of a job that has finished or failed; `end` says which ranks each node had, and why
-  // it failed. Errors: DataLoss: not all reports were heard.
+  // Returns the result of a job that has finished or failed; `end` gives each node's ranks, and the
+  // reason of a failure. Errors: DataLoss: reports are missing.
   absl::StatusOr<proto::RunRecord> MakeRecord(const proto::JobStatus& end) const;
 
-  // True once a rank has reported.
+  // Whether any rank has reported.
   bool has_begun() const { return has_begun_; }
 
  private:
-  // The step of a rank at a time, from its start.
+  // A rank's step at a time since its start.
   struct Point {
     double trained_s = 0;
     double steps = 0, samples = 0;
@@ -49,9 +49,9 @@ class ReportLog {
   struct Rank {
     Point start;                             // where it resumes
     std::vector<proto::RankReport> windows;  // without gaps
-    std::vector<Point> points;               // their ends, after the start
-    proto::NodeCounters counters;            // newest; of local rank 0
-    bool missed = false;                     // a window
+    std::vector<Point> points;               // ends of the windows, after the start
+    proto::NodeCounters counters;            // the newest; of local rank 0
+    bool missed = false;                     // a window is missing
     bool final = false;
   };
 
@@ -59,17 +59,17 @@ class ReportLog {
     return rank.points.empty() ? rank.start : rank.points.back();
   }
   absl::Status CheckComplete(bool finished) const;
-  // A program reports what it likes of which ranks it likes.
+  // A program reports whatever it likes on whichever ranks it likes.
   bool IsOfProgram() const { return plan_.job.has_program(); }
   // The rank begins there.
   void StartAt(uint64_t step, Rank* rank) const;
-  // Adds what rank 0 measured to what it measured at that step before.
+  // Adds rank 0's measurement to earlier ones at that step.
   void AddMeasured(const proto::RankReport& report);
   // Ranks whose windows are known.
   size_t RanksHeard() const;
   // Samples of a rank in this number of its steps.
   double SamplesIn(const Rank& rank, double steps) const;
-  // Linear between reports.
+  // Interpolates linearly between reports.
   static Point At(const Rank& rank, double trained_s);
   // Updates of the weights once each rank has made these steps; `ended`: it will make no more.
   uint64_t UpdatesAfter(const std::vector<double>& steps, const proto::JobStatus& end,
@@ -81,11 +81,11 @@ class ReportLog {
                                      const proto::JobStatus& end) const;
 
   RunPlan plan_;
-  // True if all ranks are at the same clock when one is.
+  // whether all ranks are at the same clock at any time
   bool in_step_;
   std::vector<Rank> ranks_;
   bool has_begun_ = false;
-  std::map<uint64_t, proto::RankReport> measured_;  // by steps of rank 0 before it
+  std::map<uint64_t, proto::RankReport> measured_;  // by rank 0's steps before it
 };
 
 // Collects the reports of one run's ranks over all attempts of its job, and makes the record of one
@@ -98,20 +98,20 @@ class RunLog {
 
   // The job's newest status.
   void Add(const proto::JobStatus& status) { newest_ = status; }
-  // A report of a later attempt than before: the job went on by itself, from a checkpoint.
+  // A report of a later attempt: the job has resumed by itself, from a checkpoint.
   void Add(const proto::RankReport& report);
-  // True once a rank has reported.
+  // Whether any rank has reported.
   bool has_begun() const { return attempt_ > 0 || log_->has_begun(); }
 
-  // Returns the record of what was done up to now, which a run can go on from. Errors: DataLoss.
+  // Returns the record so far, from which a run can resume. Errors: DataLoss.
   absl::StatusOr<proto::RunRecord> SoFar() const;
-  // Returns the result of a job that has finished or failed. Errors: DataLoss: not all reports were
-  // heard, or not those of steps that it went on from.
+  // Returns the result of a job that has finished or failed. Errors: DataLoss: reports are missing,
+  // or those of steps from which it resumed.
   absl::StatusOr<proto::RunRecord> MakeRecord(const proto::JobStatus& end) const;
 
  private:
   RunPlan plan_;
-  std::shared_ptr<const proto::RunRecord> earlier_;  // null: there is none, or it is not known
+  std::shared_ptr<const proto::RunRecord> earlier_;  // null: there is none, or it is unknown
   std::optional<ReportLog> log_;                     // of this attempt
   uint32_t attempt_ = 0;
   proto::JobStatus newest_;

@@ -14,13 +14,14 @@ namespace strata::compare {
 
 // The runs that tune a campaign's modes: each mode at each point of `campaign.tune`, with the seed
 // before the campaign's first, which no run of the comparison has; before seed 1 there is none, so
-// it is one behind the last that a comparison may have. Mode by mode, named by mode and settings;
-// accuracy is measured at the end alone unless the job says otherwise. Errors: as of PlanRuns.
+// it is one past the last possible seed of a comparison. Ordered by mode, named by mode and
+// settings; accuracy is measured only at the end unless the job says otherwise. Errors: as of
+// PlanRuns.
 absl::StatusOr<std::vector<RunPlan>> TuningRuns(const proto::Campaign& campaign);
 
 struct Tuned {
   proto::Campaign campaign;  // its modes have the settings of their best points
-  std::string words;         // what each mode got and what it cost, for the report
+  std::string words;         // each mode's result and its cost, for the report
 };
 
 // Evaluates the records of TuningRuns, in its order. Chooses for each mode the point with the best

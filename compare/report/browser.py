@@ -30,7 +30,7 @@ FLAGS = [
 START = 'in=$1; out=$2; shift 2; exec "$@" 3<&"$in" 4>&"$out"'
 
 
-# What any page is held to, in the page itself; beside this file.
+# Checks that every page must pass, run in the page itself; the file is beside this one.
 CHECKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page_checks.js")
 
 

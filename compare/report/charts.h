@@ -12,7 +12,7 @@
 
 namespace strata::compare {
 
-// The data of one mode in a picture; its place in the list says which mode it is. All numbers are
+// The data of one mode in a picture; its index in the list identifies the mode. All numbers are
 // finite.
 
 struct NamedCurve {
@@ -39,7 +39,7 @@ struct BarRow {
   std::string name;
   std::optional<double> value;
   std::optional<Interval> interval;
-  std::string text;  // beside the bar, also where there is none
+  std::string text;  // beside the bar, also if there is none
 };
 
 // Horizontal bars from 0.
@@ -63,13 +63,13 @@ struct HistogramChart {
   std::vector<HistogramSeries> modes;
 };
 
-// An SVG file each; x and shares begin at 0. A chart without any value has its axes only.
+// Return SVG files; x and shares begin at 0. A chart without any value has only its axes.
 std::string Svg(const LineChart& chart);
 std::string Svg(const BarChart& chart);
 std::string Svg(const HistogramChart& chart);
 
-// Returns the names of several modes' bins up to the last that is not 0 in all of them, by their
-// numbers; "31+" where that is the last bin of all, which counts what is more, too.
+// Returns the names of several modes' bins up to the last that is not 0 in all of them, by number;
+// "31+" for the last bin of all, which also counts larger values.
 std::vector<std::string> BinNames(const std::vector<HistogramSeries>& modes);
 
 }  // namespace strata::compare

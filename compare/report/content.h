@@ -22,7 +22,7 @@ struct FailedRun {
 
 // One kind of curve of a mode, by one axis.
 struct CurveSet {
-  std::vector<BandPoint> mean;    // of the runs that have finished; empty where none has
+  std::vector<BandPoint> mean;    // of the runs that have finished; empty if none has
   std::vector<FailedRun> failed;  // each run that has not, by seed
 };
 
@@ -32,19 +32,19 @@ struct ModeCurves {
   std::array<CurveSet, 3> loss;
 };
 
-// All that a report says, whatever shows it.
+// Everything that a report says, in any form.
 struct Content {
   Analysis analysis;
   Verdict verdict;
   std::vector<ModeCurves> curves;              // by mode
   std::vector<std::vector<std::string>> rows;  // of the table, the columns' names first
-  std::vector<std::string> rules;              // how it was measured, a sentence each
+  std::vector<std::string> rules;              // the method, one sentence each
 };
 
 // Errors: as of Analyze.
 absl::StatusOr<Content> MakeContent(const ReportInput& input);
 
-// Returns the mean staleness of a mode's pushes, the last bin counted as its own number, or nothing
+// Returns the mean staleness of a mode's pushes, counting the last bin as its own number; nothing
 // without pushes.
 std::optional<double> MeanStaleness(const std::vector<uint64_t>& bins);
 

@@ -9,10 +9,10 @@
 
 namespace strata::compare {
 
-// Gives the text of a number on an axis: 0.5 is "50 %".
+// Formats a number on an axis: 0.5 is "50 %".
 using NumberText = std::function<std::string(double)>;
 
-// An axis: which numbers it shows, and where on a picture.
+// An axis: its range of numbers, and its position in a picture.
 struct Scale {
   double low = 0;   // the number at `from`
   double high = 1;  // the number at `to`, above `low`
@@ -24,17 +24,18 @@ struct Scale {
 };
 
 // Returns a scale that ends at round numbers around `least` and `greatest`, which are finite; about
-// `count` steps of 1, 2 or 5 times a power of ten. Where both are equal, there is room around them.
+// `count` steps of 1, 2 or 5 times a power of ten. If both are equal, there is room around them.
 Scale RoundScale(double least, double greatest, int count, double from, double to);
 
 enum class Anchor { kStart, kMiddle, kEnd };
 enum class Ink { kText, kMuted, kGrid };
 
-// An SVG picture that grows. Coordinates in pixels from the upper left corner. Modes' colours and
-// dashes are those of palette.h, for a light or a dark ground as the viewer likes it.
+// An SVG picture under construction. Coordinates in pixels from the upper left corner. Modes'
+// colours and dashes are those of palette.h, for a light or a dark background as the viewer
+// prefers.
 class Drawing {
  public:
-  // `title` stands at the top and is the picture's name.
+  // `title` is at the top and is the picture's name.
   Drawing(double width, const std::string& title);
 
   double width() const { return width_; }
@@ -43,12 +44,12 @@ class Drawing {
   // Draws a mode's curve; thin and dotted, or in its own dashes.
   void Curve(const std::vector<Point>& points, size_t mode, bool is_thin);
   void Dot(Point at, size_t mode);
-  // Fills what lies between two lines with a little of the mode's colour.
+  // Fills the area between two lines with a light shade of the mode's colour.
   void Area(const std::vector<Point>& above, const std::vector<Point>& below, size_t mode);
   void Bar(Point corner, double width, double height, size_t mode);
-  // Writes any text; what is not printable ASCII becomes '?'.
+  // Writes any text; characters other than printable ASCII become '?'.
   void Text(Point at, const std::string& text, Anchor anchor, Ink ink);
-  // Writes it from below to above.
+  // Writes it from bottom to top.
   void UprightText(Point at, const std::string& text, Ink ink);
 
   // Returns the whole file.
@@ -64,7 +65,7 @@ class Drawing {
 void DrawAxes(const Scale& x, const NumberText& x_text, const std::string& x_name, const Scale& y,
               const NumberText& y_text, const std::string& y_name, Drawing* drawing);
 
-// A piece of line and a name per mode, in rows from `top` on; the pixel where it ends.
+// Draws a sample line and a name per mode, in rows from `top` on; returns the y where it ends.
 double DrawLegend(const std::vector<std::string>& names, double top, Drawing* drawing);
 
 }  // namespace strata::compare

@@ -10,7 +10,7 @@ from browser import Browser
 
 HOSTILE = "</script><b>\"'&amp;<!--"
 VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
-# What breaks any page: name, a text that it has once, what stands there instead, what is found.
+# Faults of any page: name, a text that it contains once, its replacement, the expected finding.
 BREAKAGES = [
     ("a wide page", "<footer>", '<footer><div style="width: 1400px">w</div>', "wider"),
     ("a pale text", "<footer>", '<footer><span style="color: #ccc">p</span>', "contrast"),

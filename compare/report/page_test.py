@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.abspath("compare/report"))
 from browser import BrowserError  # noqa: E402
 from page_case import HOSTILE, VIEWS, PageCase, main  # noqa: E402
 
-# Of the sample's eight modes: the last has failed with all seeds, and none but lazy and async ones
+# The sample has eight modes: the last has failed with all seeds, and only lazy and async modes
 # push stale gradients ("0" is a bin, too).
 FINISHED = range(7)
 IN_CHART = {

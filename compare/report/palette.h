@@ -10,12 +10,12 @@
 
 namespace strata::compare {
 
-// How modes look, by their number, in all pictures. Eight colours that the colour-blind tell apart,
-// after Okabe and Ito's, darkened for a light ground and lightened for a dark one to a contrast of
-// 3 : 1 and more; and four dashes, so that lines do not depend on their colour alone.
+// The look of modes, by their number, in all pictures. Eight colours that the colour-blind can
+// distinguish, after Okabe and Ito's, darkened for a light background and lightened for a dark one
+// to a contrast of at least 3 : 1; and four dashes, so that lines do not depend on colour alone.
 struct Colour {
   const char* light;  // on white
-  const char* dark;   // on nearly black
+  const char* dark;   // on near-black
 };
 
 inline constexpr std::array<Colour, 8> kColours = {{
@@ -29,7 +29,7 @@ inline constexpr std::array<Colour, 8> kColours = {{
     {"#808080", "#8b949e"},
 }};
 
-// Lengths of strokes and gaps in pixels, as SVG and JSON write them in brackets; empty: no gaps.
+// Lengths of strokes and gaps in pixels, for use in brackets in SVG and JSON; empty: no gaps.
 inline constexpr std::array<const char*, 4> kDashes = {"", "7, 4", "2, 3", "10, 3, 2, 3"};
 
 // Modes of one colour differ in their dashes.
@@ -38,7 +38,7 @@ inline const char* ModeDash(size_t mode) {
   return kDashes[(mode + mode / kColours.size()) % kDashes.size()];
 }
 
-// Returns {"light": ["#...", ...], "dark": [...], "dashes": [[...], ...]}, as pages read it.
+// Returns {"light": ["#...", ...], "dark": [...], "dashes": [[...], ...]}, in the pages' format.
 inline std::string PaletteJson() {
   const auto light = [](std::string* out, const Colour& colour) {
     absl::StrAppend(out, "\"", colour.light, "\"");

@@ -13,8 +13,8 @@ namespace strata::compare {
 // The charts of a report, described once: titles, axes, curves, bars and figures. DrawPictures
 // draws them as SVG, and the page's script in the browser.
 
-// A format is how the script writes the numbers of an axis, a name in page/text.js: "count",
-// "bytes", "seconds", "percent", "plain".
+// A format is the script's number format for an axis, a name in page/text.js: "count", "bytes",
+// "seconds", "percent", "plain".
 struct DescribedLines {
   const char* axis = "";  // "samples", "seconds", "updates"
   LineChart chart;
@@ -35,12 +35,12 @@ struct ReportCharts {
 
 ReportCharts DescribeCharts(const Content& content);
 
-// Returns what the page's script draws from: `accuracy` and `loss` by axis, `time`, `bytes`,
+// Returns the data for the page's script: `accuracy` and `loss` by axis, `time`, `bytes`,
 // `waiting`, `staleness`.
 std::string ChartsJson(const ReportCharts& charts);
 
-// Draws the charts for where there is no browser: accuracy and loss by samples, seconds and
-// updates, time to accuracy, bytes per step, waiting, staleness.
+// Draws the charts for use without a browser: accuracy and loss by samples, seconds and updates,
+// time to accuracy, bytes per step, waiting, staleness.
 std::vector<Picture> DrawPictures(const ReportCharts& charts);
 
 }  // namespace strata::compare

@@ -13,7 +13,7 @@ struct Picture {
   std::string svg;
 };
 
-// All that a comparison or a sweep writes at its end.
+// Everything that a comparison or a sweep writes at its end.
 struct ReportFiles {
   std::string document;  // the name of the file that holds `json`: "report.json"
   std::string json;
@@ -21,25 +21,24 @@ struct ReportFiles {
   std::vector<Picture> pictures;
 };
 
-// Writes the page and the pictures into `report` below the directory, which is made if it is not
-// there, and then the document into the directory. Each file is whole or not there. Errors:
-// FileError's, with the path.
+// Writes the page and the pictures into `report` below the directory, which is created if needed,
+// and then the document into the directory. Each file is written atomically. Errors: FileError's,
+// with the path.
 absl::Status WriteReportFiles(const ReportFiles& files, const std::string& directory);
 
 // The parts in which pages differ. All but the style are inserted unescaped, so they come only from
 // files of the source tree.
 struct PageParts {
-  const char* title;  // until a script has a better one
+  const char* title;  // until a script replaces it
   const char*
-      document;       // the name of the file with all figures, which lies above the page's folder
-  const char* main;   // the inside of <main>
-  const char* style;  // rules beside those that all pages have
+      document;       // the name of the file with all figures, in the parent of the page's folder
+  const char* main;   // the content of <main>
+  const char* style;  // rules in addition to those of all pages
   const char* scripts;
 };
 
-// Returns report/index.html: one file that needs nothing else, with the JSON document inside, what
-// its charts are drawn from beside that document (JSON, too), and the colours and dashes of
-// svg/palette.h.
+// Returns report/index.html: one self-contained file, with the JSON document, the data of its
+// charts (JSON, too), and the colours and dashes of palette.h inside.
 std::string AssemblePage(const PageParts& parts, const std::string& json,
                          const std::string& charts = "null");
 

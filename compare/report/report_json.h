@@ -11,11 +11,11 @@
 
 namespace strata::compare {
 
-// Returns {mean, count, low, high} as docs/reports.md says, or null if there is no estimate.
+// Returns {mean, count, low, high} as described in docs/reports.md, or null without an estimate.
 nlohmann::ordered_json ToJson(const std::optional<Estimate>& estimate);
 
-// The document that docs/reports.md describes, on one line that ends in a newline. What is not
-// finite is null, what is not UTF-8 U+FFFD.
+// Returns the document that docs/reports.md describes, on one line that ends in a newline.
+// Non-finite values are null, invalid UTF-8 is U+FFFD.
 std::string ReportJson(const ReportInput& input, const Content& content);
 
 }  // namespace strata::compare

@@ -5,17 +5,17 @@
 
 namespace strata::compare {
 
-// Returns, for tests, a made-up comparison of eight modes with three seeds. Sync is the baseline,
-// ring equal to it, lazy and DiLoCo sooner, async sooner and worse; async_dc fails with one seed,
-// and the last mode, whose name is hostile to HTML, with all. The title is hostile, too.
+// For tests: a synthetic comparison of eight modes with three seeds. Sync is the baseline, ring
+// equal to it, lazy and DiLoCo faster, async faster and worse; async_dc fails with one seed, and
+// the last mode, whose name is hostile to HTML, with all. The title is hostile, too.
 ReportInput SampleInput();
 
-// Parts of it: sync with one seed alone; the mode that fails with all seeds, and another like it;
+// Parts of it: sync with one seed only; the mode that fails with all seeds, and another like it;
 // and all modes twice, the second time under long names.
 ReportInput OneRunInput();
 ReportInput AllFailedInput();
 ReportInput ManyModesInput();
-// Two modes with two seeds each; the second's final accuracy differs much from seed to seed.
+// Two modes with two seeds each; the second's final accuracy differs much between seeds.
 ReportInput TwoSeedsInput();
 // The same while its third seed still runs.
 ReportInput UnderWayInput();

@@ -12,10 +12,10 @@
 
 namespace strata::compare {
 
-// A cluster with all that its file names.
+// A cluster and the files that it names.
 struct ClusterFile {
   proto::Cluster cluster;  // defaults filled in, checked
-  // Milliseconds, by the name of the file as the cluster writes it.
+  // Milliseconds, by file name as written in the cluster.
   std::map<std::string, std::vector<double>> traces;
 };
 
@@ -26,7 +26,7 @@ absl::StatusOr<ClusterFile> ReadCluster(const std::string& path);
 // Parses protobuf text. `source` names it in errors ("cluster.textproto:3:5: ..."). Errors:
 // InvalidArgument, one line.
 absl::StatusOr<proto::Cluster> ParseCluster(const std::string& text, const std::string& source);
-// Writes every default of cluster.proto into the fields that are absent, but the name. Idempotent.
+// Writes every default of cluster.proto except the name into absent fields. Idempotent.
 void FillClusterDefaults(proto::Cluster* cluster);
 // Checks a cluster with defaults filled in, but not its traces. Errors: InvalidArgument naming
 // field, value and what is allowed.
@@ -35,8 +35,8 @@ absl::Status CheckCluster(const proto::Cluster& cluster);
 // One number per line. Errors: InvalidArgument naming source and line.
 absl::StatusOr<std::vector<double>> ParseTrace(const std::string& text, const std::string& source);
 
-// "virtual time, two sites: 8 nodes, 64 slots, 8 servers x 2 shards (5f3a9c01)"; the number tells
-// clusters and traces apart.
+// Returns "virtual time, two sites: 8 nodes, 64 slots, 8 servers x 2 shards (5f3a9c01)". The number
+// distinguishes clusters and traces.
 std::string DescribeCluster(const ClusterFile& file);
 
 }  // namespace strata::compare

@@ -15,8 +15,8 @@
 
 namespace strata::compare {
 
-// Threads that compute gradients, each with a network of its own, begun in the order in which they
-// are asked for. Who waits for one computes as well, so that a pool of one thread has none.
+// Threads that compute gradients, each with its own network, in the order of the requests. A caller
+// that waits for one computes as well, so a pool of one thread starts none.
 //
 // Threads: Add and Wait from the owner's.
 class ComputePool {
@@ -30,7 +30,7 @@ class ComputePool {
   using Task = std::function<void(Worker* worker)>;
   using Ticket = std::shared_ptr<absl::Notification>;
 
-  // `threads` >= 1, the owner's among them.
+  // `threads` >= 1, including the owner's.
   explicit ComputePool(uint32_t threads);
   // Drops tasks that have not begun.
   ~ComputePool();
@@ -38,7 +38,7 @@ class ComputePool {
   ComputePool& operator=(const ComputePool&) = delete;
 
   Ticket Add(Task task);
-  // Until the task has been done.
+  // Blocks until the task is done.
   void Wait(const Ticket& ticket);
 
  private:

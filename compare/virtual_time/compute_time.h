@@ -8,14 +8,14 @@
 
 namespace strata::compare {
 
-// How long a rank computes in each step: a pure function of seed, rank and step, so that each mode
-// meets the same.
+// The compute time of a rank in each step: a pure function of seed, rank and step, so it is the
+// same in every mode.
 class ComputeTime {
  public:
-  // A node of the group `group` of `file`, which outlives this.
+  // `group`: the node's group in `file`, which outlives this.
   ComputeTime(const ClusterFile& file, int group, uint64_t seed, uint32_t rank);
 
-  // Forward and backward.
+  // Returns the time of forward and backward pass.
   absl::Duration Of(uint64_t step) const;
 
  private:

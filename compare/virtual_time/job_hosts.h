@@ -14,13 +14,13 @@ namespace strata::compare {
 // A host of a cluster.
 struct ClusterHost {
   std::string name;  // "gpu-0", "server-1"
-  int group = -1;    // of its node; -1: it has none
+  int group = -1;    // of its node; -1: it has no node
   proto::Link link;
   std::string site;
 };
 
-// The hosts of a cluster: one for each node, in the order of the groups, then those of servers
-// alone.
+// Returns the hosts of a cluster: one for each node, in the order of the groups, then those of
+// servers alone.
 std::vector<ClusterHost> ListHosts(const proto::Cluster& cluster);
 
 // A shard of a job.
@@ -29,7 +29,7 @@ struct JobShard {
   std::string address;
 };
 
-// The hosts that a job runs on, as a coordinator would have it.
+// The hosts of a job, as a coordinator would choose them.
 struct JobPlaces {
   proto::JobRecord record;             // complete
   std::vector<uint32_t> host_of_node;  // by logical node
@@ -43,7 +43,7 @@ struct JobPlaces {
 absl::StatusOr<JobPlaces> PlaceJob(const proto::Job& job, const proto::Cluster& cluster,
                                    const proto::Layout& layout, uint64_t samples_per_epoch);
 
-// The address of an all-reduce's node.
+// Returns the address of a node in an all-reduce.
 std::string RingAddress(const ClusterHost& host);
 
 }  // namespace strata::compare

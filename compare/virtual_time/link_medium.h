@@ -17,15 +17,15 @@
 
 namespace strata::compare {
 
-// Bytes that a frame is on a link: its header and payload, and what TCP, IP and Ethernet add to
-// them in packets of 1514 bytes, 1448 of them data.
+// Returns a frame's bytes on a link: its header and payload, and the overhead of TCP, IP and
+// Ethernet in packets of 1514 bytes, 1448 of them data.
 double WireBytes(const wire::Frame& frame);
 
 // A link between hosts, or between sites.
 struct VirtualLink {
-  double bytes_per_s = 0;  // each way
-  absl::Duration latency;  // one way
-  absl::Duration jitter;   // at most so much more
+  double bytes_per_s = 0;  // in each direction
+  absl::Duration latency;  // in one direction
+  absl::Duration jitter;   // maximum additional delay
 };
 
 // Hosts behind links of their own, joined by a switch that is never full, and sites that are joined
@@ -40,17 +40,17 @@ class LinkMedium final : public transport::SimMedium {
   // `clock` outlives it. Jitter follows from `seed`.
   LinkMedium(transport::SimClock* clock, double memory_bytes_per_s, uint64_t seed);
 
-  // Returns its number, from 0. Hosts without a link (rate 0) reach only themselves.
+  // Returns the host's number, from 0. A host without a link (rate 0) reaches only itself.
   uint32_t AddHost(const VirtualLink& link, const std::string& site);
   void JoinSites(const std::string& a, const std::string& b, const VirtualLink& link);
 
-  // Bytes that hosts have sent to other hosts, as WireBytes counts them.
+  // Bytes sent between different hosts, as WireBytes counts them.
   double bytes_between_hosts() const { return bytes_between_hosts_; }
 
   void Carry(uint32_t from, uint32_t to, const wire::Frame& frame, Arrive arrive) override;
 
  private:
-  // Lets one frame pass after the other.
+  // Serializes frames.
   struct Pipe {
     double seconds_per_byte = 0;
     absl::Time free;
@@ -64,17 +64,17 @@ class LinkMedium final : public transport::SimMedium {
     VirtualLink link;
     Pipe pipe;
   };
-  // A frame on its way.
+  // A frame in flight.
   struct Transit {
-    uint32_t to = 0;  // the host
+    uint32_t to = 0;  // the destination host
     double bytes = 0;
-    absl::Time tail;        // when its last byte comes to where its first one is
-    absl::Duration jitter;  // of its whole way
+    absl::Time tail;        // delay of its last byte behind its first
+    absl::Duration jitter;  // of the whole path
     Arrive arrive;
   };
   using InTransit = std::shared_ptr<Transit>;
 
-  // The frame's first byte is at the pipe now. Returns when that is past it.
+  // The frame's first byte reaches the pipe now. Returns when it has passed.
   absl::Time Pass(Pipe* pipe, Transit* transit);
   absl::Duration Jitter(const VirtualLink& link);
   void EnterSiteLink(const InTransit& transit, SiteLink* link);
@@ -84,12 +84,12 @@ class LinkMedium final : public transport::SimMedium {
   const double memory_seconds_per_byte_;
   transport::SimRandom random_;
   std::deque<Host> hosts_;
-  std::map<std::pair<std::string, std::string>, SiteLink> site_links_;  // by from and to
+  std::map<std::pair<std::string, std::string>, SiteLink> site_links_;  // by source and destination
   double bytes_between_hosts_ = 0;
 };
 
-// How a process on `host` joins the network: addresses are names, and queues have no end.
-// `on_ready` as SimEndpoint's.
+// Returns how a process on `host` joins the network: addresses are names, and queues are unbounded.
+// `on_ready`: see SimEndpoint.
 transport::SimEndpoint::Options VirtualEndpoint(uint32_t host, std::function<void()> on_ready);
 
 }  // namespace strata::compare

@@ -46,7 +46,7 @@ class LinkMediumTest : public testing::Test {
     frame.payload = Bytes(payload, payload->data(), bytes);
     return frame;
   }
-  // That a frame is on a link of kRate.
+  // Time that a frame occupies a link of kRate.
   static double SecondsOf(size_t bytes) { return (128.0 + bytes) * 1514 / 1448 / kRate; }
   void RunAll() {
     while (clock_.RunOne()) {

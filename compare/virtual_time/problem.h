@@ -16,10 +16,11 @@
 
 namespace strata::compare {
 
-// Part of a step: a layer with weights, and those without that follow it.
+// A stage of a step: a layer with weights, and the layers without weights that follow it.
 struct StepStage {
   int first_weight = 0, weights = 0;  // of ListWeights
-  double forward = 0, backward = 0;   // share of the forward pass's time, of the backward pass's
+  double forward = 0, backward = 0;   // share of the forward pass's time, and of the backward
+                                      // pass's
 };
 
 // A model's stages in the order of forward. Shares are those of multiplications and additions:
@@ -41,25 +42,25 @@ class RankCompute {
  public:
   virtual ~RankCompute() = default;
 
-  // Begins the gradients of a step, from weights that stay as they are until Finish.
+  // Begins to compute the gradients of a step from weights that do not change until Finish.
   virtual void Begin(uint64_t step, ComputePool* pool) = 0;
-  // Waits for them. Errors: OutOfRange (a loss or a gradient is no number, naming rank and step);
-  // what else kept them from being computed. REQUIRES: begun, and not finished since.
+  // Waits for the gradients. Errors: OutOfRange (a loss or gradient is not a number; names rank and
+  // step), or another error that prevented the computation. REQUIRES: Begin without a Finish since.
   virtual absl::StatusOr<StepResult> Finish(ComputePool* pool) = 0;
-  // Sums over the step's samples, in arena order; valid from Finish to the next Begin.
+  // Gradients summed over the step's samples, in arena order; valid from Finish to the next Begin.
   virtual const float* gradients() const = 0;
 };
 
-// Weights of which it is being found out what they are worth.
+// A measurement of weights in progress.
 class Measuring {
  public:
   virtual ~Measuring() = default;
-  // Waits for the figures and writes them down. Errors: those of the measurement.
+  // Waits for the results and writes them to `measurement`. Errors: those of the measurement.
   virtual absl::Status Finish(ComputePool* pool, proto::Measurement* measurement) = 0;
 };
 
-// The task that the ranks of a job train: tensors, steps, gradients, and how good weights are. A
-// model of the zoo (ZooProblem) or a script's task (TaskProblem).
+// The task that the ranks of a job train: tensors, steps, gradients, and the measurement of
+// weights. A model of the zoo (ZooProblem) or a script's task (TaskProblem).
 //
 // Threads: the owner's.
 class Problem {
@@ -70,20 +71,20 @@ class Problem {
   const proto::Job& job() const { return job_; }
   const training::StepPlan& plan() const { return plan_; }
   const std::vector<StepStage>& stages() const { return stages_; }
-  // The tensors in arena order: weights, see TensorIndex, then statistics of batch normalisation
-  // that are exchanged.
+  // The tensors in arena order: weights (see TensorIndex), then exchanged statistics of batch
+  // normalisation.
   const client::TensorSet& tensors() const { return tensors_; }
-  // The tensor in `tensors` of number `weight` in the order of forward.
+  // Returns the index in `tensors` of weight number `weight` in forward order.
   int TensorIndex(int weight) const { return weights_ - 1 - weight; }
-  // The number of the first statistic; as many as there are tensors where there is none.
+  // The index of the first statistic; the number of tensors if there is none.
   int first_statistics() const { return weights_; }
 
-  // True if the problem gives each step's learning rate, `rate`, instead of the schedule.
+  // Returns true if the problem gives each step's learning rate, `rate`, instead of the schedule.
   virtual bool says_rates() const { return false; }
   virtual float rate() const { return 0; }
 
   virtual void FirstWeights(float* arena) const = 0;
-  // The computation of a rank on the node with that arena; both outlive it.
+  // Returns the computation of a rank on the node with this arena; both outlive it.
   virtual std::unique_ptr<RankCompute> MakeRank(uint32_t rank, float* arena) = 0;
   // Begins to measure weights that rank 0 had after `step` steps. Returns null where there is
   // nothing to measure by. The problem outlives it, `arena` need not. Errors: as of Finish.
@@ -91,8 +92,8 @@ class Problem {
                                                              const RankCompute& rank_0,
                                                              ComputePool* pool) = 0;
 
-  // An error that keeps the problem from being computed, whatever the weights are. A run that met
-  // it has no result.
+  // Returns an error that prevents any computation, whatever the weights are. A run that met it has
+  // no result.
   virtual absl::Status health() const { return absl::OkStatus(); }
 
  protected:

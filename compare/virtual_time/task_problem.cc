@@ -192,7 +192,7 @@ std::string Filled(const std::string& text, const proto::Job& job) {
       text, {{"{seed}", absl::StrCat(job.seed())}, {"{ranks}", absl::StrCat(job.ranks())}});
 }
 
-// Which argument of the program is the script; -1: none is.
+// Returns the index of the script among the program's arguments; -1: none.
 int ScriptOf(const proto::Program& program) {
   return program.args_size() > 0 && absl::EndsWith(program.args(0), ".py") ? 0 : -1;
 }

@@ -34,44 +34,44 @@ class TaskProcess {
  public:
   struct Options {
     proto::Job job;                           // its program, seed and ranks
-    const std::atomic<bool>* stop = nullptr;  // null: nothing stops it
+    const std::atomic<bool>* stop = nullptr;  // null: cannot be stopped
     absl::Duration describe_within = absl::Minutes(5);
   };
 
-  // Errors also: InvalidArgument where the program is no script of Python's.
+  // Additional errors: InvalidArgument if the program is not a Python script.
   static absl::StatusOr<std::unique_ptr<TaskProcess>> Start(const Options& options);
   ~TaskProcess();
   TaskProcess(const TaskProcess&) = delete;
   TaskProcess& operator=(const TaskProcess&) = delete;
 
   const proto::TaskDescription& task() const { return task_; }
-  // In arena order: the last of the task's tensors first.
+  // In arena order: the task's last tensor first.
   const std::vector<float>& first_weights() const { return first_weights_; }
 
-  // Both spans have as many elements as the arena. Errors also: OutOfRange (loss or gradient is not
-  // a number), after which it can be called again.
+  // Both spans have the arena's number of elements. Additional errors: OutOfRange (loss or gradient
+  // is not a number), after which it can be called again.
   absl::StatusOr<StepResult> Compute(uint32_t rank, uint64_t step, absl::Span<const float> weights,
                                      absl::Span<float> gradients);
-  // Errors also: OutOfRange (a value is no number).
+  // Additional errors: OutOfRange (a value is not a number).
   absl::StatusOr<std::map<std::string, double>> Evaluate(uint64_t step,
                                                          absl::Span<const float> weights);
 
   const absl::Status& health() const { return health_; }
-  const std::string& name() const { return name_; }  // of the script, without folders
+  const std::string& name() const { return name_; }  // the script's name without folders
 
  private:
   explicit TaskProcess(const Options& options);
 
   absl::Status Begin();
   absl::Status Attach();
-  // Sends a line and reads what it is answered by. `where` stands before what goes wrong.
+  // Sends a line and reads the reply. `where` prefixes error messages.
   absl::StatusOr<proto::TaskReply> Ask(const std::string& line, proto::TaskReply::WhatCase what,
                                        const std::string& where, absl::Time deadline);
   absl::Status Send(std::string line);
   absl::StatusOr<std::string> Receive(absl::Time deadline);
-  // How the process ended, with the last line that it has printed.
+  // Returns how the process ended, with the last line that it printed.
   absl::Status Death();
-  // Sums of gradients that are no numbers. Names the tensor.
+  // Checks the sums of gradients for values that are not numbers. Names the tensor.
   absl::Status CheckGradients(uint32_t rank, uint64_t step) const;
 
   const Options options_;
@@ -86,11 +86,10 @@ class TaskProcess {
   std::unique_ptr<Process> process_;
 };
 
-// Puts the task's optimizer into its job and checks the job again. Errors: InvalidArgument, one
-// line.
+// Adds the task's optimizer to its job and checks the job again. Errors: InvalidArgument, one line.
 absl::Status CompleteJob(const proto::TaskDescription& task, proto::Job* job);
 
-// The task's tensors in arena order. Errors: of TensorSet::Add.
+// Returns the task's tensors in arena order. Errors: those of TensorSet::Add.
 absl::StatusOr<client::TensorSet> TensorsOf(const proto::TaskDescription& task);
 
 // The strata.Task of a script. One process computes for all ranks, one call after the other, in the
@@ -98,7 +97,7 @@ absl::StatusOr<client::TensorSet> TensorsOf(const proto::TaskDescription& task);
 // time, too. A step is one stage, as in a live rank, which publishes when all is computed.
 class TaskProblem final : public Problem {
  public:
-  // The job has its defaults filled in. Errors: those of TaskProcess::Start, and of
+  // `options.job` has its defaults filled in. Errors: those of TaskProcess::Start and
   // TakeProgramOptimizer.
   static absl::StatusOr<std::unique_ptr<TaskProblem>> Create(const TaskProcess::Options& options);
 
@@ -114,8 +113,8 @@ class TaskProblem final : public Problem {
                                                      ComputePool* pool) override;
   absl::Status health() const override { return process_->health(); }
 
-  // Calls both functions with the first weights, so that what always goes wrong does so before
-  // anything else is made. A loss that is no number is none of that.
+  // Calls both functions with the first weights, so that errors that always occur do so before
+  // anything else is made. A loss that is not a number is no such error.
   absl::Status Try();
 
  private:

@@ -10,16 +10,16 @@
 
 namespace strata::compare {
 
-// The protocol between engine and task: a line of JSON each way, tensors in shared memory. Both
-// sides, and python/strata/_serve.py, have the same version.
+// Version of the protocol between engine and task: a line of JSON each way, tensors in shared
+// memory. Both sides, including python/strata/_serve.py, have the same version.
 inline constexpr uint32_t kTaskVersion = 1;
 inline constexpr size_t kTaskLineBytesMax = size_t{1} << 20;
 inline constexpr uint64_t kTaskElementsMax = uint64_t{1} << 31;
-inline constexpr uint32_t kTaskSamplesMax = 65536;  // as of program.samples_per_rank
+inline constexpr uint32_t kTaskSamplesMax = 65536;  // the same limit as of program.samples_per_rank
 inline constexpr uint64_t kTaskStepsMax = uint64_t{1} << 40;
 
-// Reads a line that is to hold `what`. Errors: InvalidArgument, one line: what the task says keeps
-// it, text that is no reply, another reply, or numbers that cannot be.
+// Parses a line that must hold `what`. Errors: InvalidArgument, one line: an error reported by the
+// task, text that is not a reply, another reply, or impossible numbers.
 absl::StatusOr<proto::TaskReply> ParseTaskReply(const std::string& line,
                                                 proto::TaskReply::WhatCase what);
 

@@ -22,8 +22,8 @@ inline ClusterFile ParseTestCluster(const std::string& text) {
   return {.cluster = *std::move(cluster), .traces = {}};
 }
 
-// A small perceptron on made-up data in chunks of 1,024 elements, in the mode of that name; `more`
-// are settings on top.
+// A small perceptron on synthetic data in chunks of 1,024 elements, in the mode of that name;
+// `more`: additional settings.
 inline RunPlan MakePlan(const std::string& mode, uint32_t ranks, uint64_t steps,
                         const std::vector<std::string>& more = {}) {
   absl::StatusOr<proto::Job> job = ParseJob(

@@ -23,12 +23,12 @@ namespace strata::compare {
 
 class VirtualNode;
 
-// Is told what nodes do.
+// Is notified of what nodes do.
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
-  // The node's arena holds all weights that `step` is computed with; nothing of it has begun. Also
-  // after the last step, where its answers come as weights.
+  // The node's arena holds all weights of `step`, whose computation has not begun. Called after the
+  // last step as well, if its answers carry weights.
   virtual void OnWeights(VirtualNode* node, uint64_t step) = 0;
   // A rank has made a step.
   virtual void OnStep(uint32_t rank, const StepResult& result) = 0;

@@ -18,9 +18,9 @@
 namespace strata::compare {
 
 struct VirtualRunOptions {
-  // Threads that compute gradients, the caller's among them. No figure depends on it.
+  // Threads that compute gradients, including the caller's. They do not affect any result.
   uint32_t threads = 1;
-  // Ends the run when set; null: nothing does.
+  // Ends the run when set; null: cannot be stopped.
   const std::atomic<bool>* stop = nullptr;
   Runner::OnProgress on_progress;  // may be null
   // Gets all weights of a node before each step, and the final ones with `step` equal to the job's
@@ -30,8 +30,8 @@ struct VirtualRunOptions {
 
 struct VirtualOutcome {
   proto::RunRecord record;
-  std::vector<float> weights;  // final ones of node 0, in arena order; empty: it has failed
-  double virtual_s = 0;        // from the first connection to the last one's end
+  std::vector<float> weights;  // node 0's final weights in arena order; empty: the run has failed
+  double virtual_s = 0;        // from the first connection to the end of the last one
   double bytes_between_hosts = 0;
 };
 
@@ -43,13 +43,14 @@ absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const Clust
                                                 std::unique_ptr<Problem> problem,
                                                 const VirtualRunOptions& options);
 
-// The same with a model of the zoo, on the job's data. Errors also as of ZooProblem::Create.
+// The same with a model of the zoo, on the job's data. Additional errors: those of
+// ZooProblem::Create.
 absl::StatusOr<VirtualOutcome> RunInVirtualTime(const RunPlan& plan, const ClusterFile& cluster,
                                                 std::shared_ptr<const TrainingData> data,
                                                 const VirtualRunOptions& options);
 
-// Runs jobs in virtual time on `cluster`; `threads` >= 1 compute gradients, the caller's among
-// them. The data of the last job stays in memory for the next one.
+// Returns a runner that runs jobs in virtual time on `cluster`. `threads` >= 1 compute gradients,
+// including the caller's. The data of the last job is cached for the next one.
 std::unique_ptr<Runner> CreateVirtualRunner(ClusterFile cluster, uint32_t threads);
 
 }  // namespace strata::compare

@@ -20,12 +20,12 @@ struct TrainingData {
   training::Normalisation normalisation;
 };
 
-// Errors: of training::LoadData.
+// Errors: those of training::LoadData.
 absl::StatusOr<std::shared_ptr<const TrainingData>> LoadTrainingData(const proto::Job& job);
 
-// A model of the zoo and its data, as training/trainer has it. Ranks compute on the pool.
+// A model of the zoo and its data, as in training/trainer. Ranks compute on the pool.
 //
-// Threads: const methods from any, all else from the owner's.
+// Threads: const methods from any, all others from the owner's.
 class ZooProblem final : public Problem {
  public:
   // `job` has its defaults filled in. Errors: those of the model, and of MakeStepPlan.
@@ -41,8 +41,8 @@ class ZooProblem final : public Problem {
                                                      const RankCompute& rank_0,
                                                      ComputePool* pool) override;
 
-  // Return where the weights of an arena lie, as ListWeights counts them, and its statistics, as
-  // ListBuffers does.
+  // Return the spans of an arena's weights, in the order of ListWeights, and of its statistics, in
+  // that of ListBuffers.
   std::vector<absl::Span<float>> WeightSpans(float* arena) const;
   std::vector<absl::Span<float>> StatisticsSpans(float* arena) const;
   std::vector<std::vector<float>> FirstBuffers() const;

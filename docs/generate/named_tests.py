@@ -21,7 +21,7 @@ NAMED = re.compile(TARGET + r"(?:[ |,]+`(\w+)\.(\w+)`)?")
 RULE = r"^\w+\(\n(?:(?!^\)).*\n)*?    name = \"%s\",\n((?:(?!^\)).*\n)*)"
 SOURCES = re.compile(r"\"([\w.]+\.cc?)\"")
 SUITES = re.compile(r"\":(\w+_suite)\"")
-# Of googletest, also where the name stands in the next line.
+# Matches tests of googletest, also with the name in the next line.
 DEFINED = r"\bTEST(?:_F|_P)?\(\s*%s,\s*%s\)"
 
 

@@ -12,7 +12,7 @@ constexpr int kBatch = 32;   // samples of each rank per step
 constexpr int kSteps = 300;  // of each rank
 constexpr int kReportEvery = 50;
 
-// What is to be found: w[i] = i - 3, b = 5.
+// The solution: w[i] = i - 3, b = 5.
 float TrueWeight(int i) { return static_cast<float>(i - 3); }
 constexpr float kTrueBias = 5;
 

@@ -6,8 +6,8 @@
 #include "absl/types/span.h"
 #include "kernels/kernels.h"
 
-// The entries of the CPU's table; each picks the widest instruction set of this machine at its
-// first call. Contracts: Kernels.
+// The entries of the CPU's table; each selects this machine's widest instruction set at its first
+// call. Contracts: Kernels.
 namespace strata::kernels::cpu {
 
 bool Sum(absl::Span<const float* const> inputs, float* out, size_t n);
@@ -18,14 +18,14 @@ void Optimize(const OptimizerParams& params, const OptimizerStep& step, const fl
 void Compensate(const DelayCompensation& how, float scale, const float* gradient_sum,
                 const float* w, const float* w_base, float* mean_square, float* out, size_t n);
 
-// The kernels of the instruction set that is chosen at the time of the call.
+// The kernels of the instruction set that is selected at the time of the call.
 DenseCodec Float16Codec();
 DenseCodec BFloat16Codec();
 DenseCodec Int8Codec();
 DenseCodec OneBitCodec();
 SparseCodec Sparse();
 
-// The whole table; Cpu() keeps one.
+// Returns the whole table; Cpu() keeps one.
 Kernels MakeTable();
 
 }  // namespace strata::kernels::cpu

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 #include "kernels/cpu/blocks.inc"
 namespace strata::kernels::HWY_NAMESPACE {
 
-// True if each of `n` 16-bit codes is below `limit` without its sign.
+// Returns whether each of `n` 16-bit codes, without its sign, is below `limit`.
 HWY_INLINE bool HalvesAreBelow(const std::byte* codes, size_t n, int16_t limit) {
   const hn::ScalableTag<int16_t> d;
   const auto* halves = reinterpret_cast<const int16_t*>(codes);

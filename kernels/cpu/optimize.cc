@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace strata::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Mul and Add stay apart throughout: a fused multiply-add would round once where a plain loop
-// rounds twice.
+// Mul and Add are kept separate throughout: a fused multiply-add would round once where a plain
+// loop rounds twice.
 
 using Factors = UpdateFactors;
 
@@ -111,8 +111,8 @@ HWY_INLINE void MeanAt(D d, const Factors& f, const float* g, const float*, floa
   Store<kFar>(hn::Mul(hn::Set(d, f.scale), hn::LoadU(d, g)), d, w_out);
 }
 
-// Runs the rule over [0, n): single lanes up to where w_out is aligned, if that is asked for, then
-// whole vectors, then single lanes.
+// Runs the rule over [0, n): single elements until w_out is aligned, if requested, then whole
+// vectors, then single elements.
 #define STRATA_FOR_EACH(rule, kFar)                                                         \
   do {                                                                                      \
     const hn::ScalableTag<float> d;                                                         \
@@ -165,7 +165,7 @@ void OptimizeTo(const OptimizerParams& params, const Factors& f, const float* gr
 void Optimize(const OptimizerParams& params, const OptimizerStep& step, const float* gradient_sum,
               const float* w_in, float* w_out, float* state0, float* state1, size_t n) {
   const Factors f = MakeFactors(params, step);
-  // State that a rule does not use is null; any address does for the arithmetic above.
+  // State that a rule does not use is null; any valid address works for the arithmetic above.
   if (state0 == nullptr) state0 = w_out;
   if (state1 == nullptr) state1 = w_out;
   const auto optimize = step.far ? OptimizeTo<true> : OptimizeTo<false>;

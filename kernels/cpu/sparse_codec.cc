@@ -15,7 +15,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr uint32_t kMagnitude = 0x7fffffff;
 
-// How p comes about.
+// How p is computed.
 enum class Rule { kResidual, kMomentum, kFollow };
 Rule RuleOf(const Accumulators& to) {
   if (to.feedback == Feedback::kFollow) return Rule::kFollow;
@@ -37,8 +37,8 @@ HWY_INLINE hn::Vec<D> StepAt(D d, const float* x, const Accumulators& to, size_t
   return p;
 }
 
-// Which magnitudes reach the threshold. Neither has its highest bit set once 1 is taken off the
-// threshold, so they compare as signed.
+// Returns which magnitudes reach the threshold. Neither has its highest bit set once 1 is
+// subtracted from the threshold, so they compare as signed.
 template <class D>
 HWY_INLINE hn::Mask<D> Reaches(D words, hn::Vec<D> bits, uint32_t threshold) {
   const hn::RebindToSigned<D> ints;
@@ -101,7 +101,7 @@ size_t Between(const uint32_t* bits, size_t n, uint32_t low, uint32_t high, uint
   return count;
 }
 
-// Elements are written before those that are still unread.
+// Elements are written before the position of those still unread.
 size_t Keep(const Candidates& candidates, size_t n, uint32_t threshold) {
   size_t count = 0;
   ForEach(n, [&](auto d, size_t i) HWY_ATTR {

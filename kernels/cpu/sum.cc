@@ -35,8 +35,8 @@ HWY_INLINE hn::Vec<D> TreeAt(D d, const float* const* in, size_t i) {
   }
 }
 
-// Finite numbers are those whose exponent bits are not all ones: the largest of the bit patterns
-// without sign tells for all that were noted.
+// Numbers are finite if their exponent bits are not all ones: the largest bit pattern without sign
+// shows that for all of them.
 template <class D>
 using Bits = hn::Vec<hn::RebindToSigned<D>>;
 
@@ -113,9 +113,9 @@ bool SumUpToFew(const float* const* inputs, size_t k, size_t offset, float* out,
   }
 }
 
-// One tile of the tree over k inputs. `out` is written only after all inputs were read there.
-// Each level halves k and uses one tile of `scratch`, so kTilesMax is enough for any k. What is not
-// finite anywhere below is not at the root.
+// Computes one tile of the tree over k inputs. `out` is written only after all inputs were read
+// there. Each level halves k and uses one tile of `scratch`, so kTilesMax is enough for any k.
+// Non-finite inputs make the root non-finite.
 bool SumTile(const float* const* inputs, size_t k, size_t offset, float* out, size_t n,
              float* scratch) {
   if (k <= kFewMax) return SumUpToFew(inputs, k, offset, out, n);

@@ -1,4 +1,4 @@
-// Ranks that add up what lies on their devices: as threads, and with the fake NCCL as processes.
+// Ranks that sum data on their devices: as threads, and with the fake NCCL as processes.
 #include "kernels/device/communicator.h"
 
 #include <bit>
@@ -79,7 +79,7 @@ class CommunicatorTest : public testing::Test {
     return device::FindTestDevices()->Use(0).value()->NewCommunicatorId().value();
   }
 
-  // Each on a thread and a device of its own; skips where they are too few.
+  // Runs each on a thread and a device of its own; skips if there are too few.
   static void InRanks(uint32_t ranks,
                       const std::function<void(uint32_t, Communicator&, Rank&)>& body,
                       const device::StillWanted& wanted = Always) {

@@ -27,8 +27,8 @@ std::string VersionText(int version) {
   return absl::StrFormat("%d.%d", version / 1000, version % 1000 / 10);
 }
 
-// Lets the device use the peer's memory, over NVLink or PCIe; false if it cannot. This begins to
-// use the peer in this process, which takes some of its memory.
+// Lets the device use the peer's memory, over NVLink or PCIe; returns false if it cannot. This
+// opens the peer in this process, which takes some of its memory.
 bool EnablePeer(int device, int peer) {
   static absl::Mutex mutex(absl::kConstInit);
   static std::set<std::pair<int, int>> enabled;
@@ -41,7 +41,7 @@ bool EnablePeer(int device, int peer) {
     reaches = cudaDeviceEnablePeerAccess(peer, 0) == cudaSuccess;
     if (reaches) enabled.emplace(device, peer);
   }
-  if (!reaches) cudaGetLastError();  // then copies go through the host, which is no error
+  if (!reaches) cudaGetLastError();  // then copies go through the host, which is fine
   return reaches;
 }
 
@@ -141,7 +141,7 @@ class CudaDevice final : public device::Device {
     int of = -1;
     const cudaError_t error = cudaStreamGetDevice(stream, &of);
     if (error == cudaErrorInvalidResourceHandle) {
-      cudaGetLastError();  // it is told here, not by the next call
+      cudaGetLastError();  // it is reported here, not by the next call
       return absl::InvalidArgumentError(
           absl::StrFormat("device %d: %p is no stream", index(), native));
     }
@@ -183,7 +183,7 @@ class CudaDevice final : public device::Device {
 
   absl::Status Select() const { return Check(index(), "cudaSetDevice", cudaSetDevice(index())); }
 
-  // Memory that `free` gives back, with this device the thread's current one.
+  // Returns memory that `free` releases, with this device as the thread's current one.
   device::Memory Owned(void* memory, void (*free)(void*)) const {
     return device::Memory(static_cast<std::byte*>(memory), [index = index(), free](std::byte* at) {
       cudaSetDevice(index);
@@ -258,7 +258,7 @@ absl::StatusOr<std::unique_ptr<device::Devices>> FindDevices() {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0) return absl::UnavailableError("no driver for CUDA devices is installed");
-  // Minor versions of one major version go together.
+  // Minor versions of one major version are compatible.
   if (driver / 1000 < runtime / 1000) {
     return absl::UnavailableError(
         absl::StrFormat("the driver is too old: it is for CUDA %s, this program needs %d.0",

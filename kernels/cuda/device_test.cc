@@ -22,7 +22,8 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Long enough for a stream that does not wait though it should; one that does never ends it early.
+// Long enough to catch a stream that does not wait though it should; one that waits correctly never
+// ends it early.
 constexpr absl::Duration kWithoutWaiting = absl::Milliseconds(100);
 
 class DeviceTest : public testing::Test {
@@ -48,7 +49,7 @@ class DeviceTest : public testing::Test {
     EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
     return memory;
   }
-  // Pinned, for a copy to memory that is not may wait for the stream.
+  // Pinned, because a copy to unpinned memory may wait for the stream.
   static Memory OnHost(Device& device, size_t bytes, uint8_t value) {
     Memory memory = device.AllocatePinned(bytes, "a test").value();
     std::memset(memory.get(), value, bytes);
@@ -61,8 +62,8 @@ class DeviceTest : public testing::Test {
   }
 };
 
-// Work that waits in a stream until it is opened, or for a minute. Meanwhile devices are asked for
-// no memory, which may wait for their work.
+// Work that waits in a stream until it is opened, or for a minute. Meanwhile no device memory is
+// allocated, which may wait for the devices' work.
 class Gate {
  public:
   void Close(Stream& stream) {

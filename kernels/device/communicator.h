@@ -11,42 +11,43 @@ namespace strata::device {
 
 class Stream;
 
-// Asked now and then while a call waits for other ranks: what is not OK ends the wait, and is its
-// answer.
+// Called now and then while a call waits for other ranks: an error ends the wait, and is its
+// result.
 using StillWanted = std::function<absl::Status()>;
 
-// Ranks, each with a device of its own, that add up what lies in their devices' memory. Every rank
-// makes the same calls in the same order; which sums have the same bits on all of them.
+// Ranks, each with a device of its own, that sum data in their devices' memory. Every rank makes
+// the same calls in the same order; the sums have the same bits on all of them.
 //
-// Threads: one, but for Abort and Error. Errors: those of Stream; Internal with the library's own
-// words; nothing works after one.
+// Threads: one, except for Abort and Error. Errors: those of Stream; Internal with the library's
+// own words; nothing works after one.
 class Communicator {
  public:
-  // Aborts, unless Finish was called. The streams that were used come first.
+  // Aborts, unless Finish was called. Finish the used streams first.
   virtual ~Communicator() = default;
 
-  // Queues: `sum` becomes that of all ranks' `values`, which may lie in the same place; elsewhere
-  // they stay as they are, also where the sum is not completed.
+  // Queues: `sum` becomes that of all ranks' `values`, which may be at the same address; otherwise
+  // they stay unchanged, even if the sum does not complete.
   virtual absl::Status AllReduce(Stream& stream, const float* values, float* sum, size_t count,
                                  const StillWanted& still_wanted) = 0;
   // Queues: `values` become their sum over all ranks, in place.
   virtual absl::Status AllReduce(Stream& stream, uint64_t* values, size_t count,
                                  const StillWanted& still_wanted) = 0;
-  // Queues: `sum` becomes that of all ranks' `values` on rank `root`; elsewhere it may be null.
+  // Queues: `sum` becomes that of all ranks' `values` on rank `root`; on other ranks it may be
+  // null.
   virtual absl::Status Reduce(Stream& stream, const float* values, float* sum, size_t count,
                               uint32_t root, const StillWanted& still_wanted) = 0;
   // Queues: `values` become those of rank `root`, bit for bit.
   virtual absl::Status Broadcast(Stream& stream, float* values, size_t count, uint32_t root,
                                  const StillWanted& still_wanted) = 0;
 
-  // Returns an error of this rank or another since the last call, as far as it can be seen. A rank
-  // that is gone may not show: queued work then waits for it until Abort.
+  // Returns an error of this rank or another since the last call, as far as it is visible. A lost
+  // rank may not show: queued work then waits for it until Abort.
   virtual absl::Status Error() = 0;
 
   // Leaves, after the last call of all ranks, when the streams are done with them. Blocks until the
-  // others have come as far.
+  // others get here.
   virtual absl::Status Finish(const StillWanted& still_wanted) = 0;
-  // Ends at once what is queued; what it leaves in memory is nothing in particular. Threads: any.
+  // Ends queued work at once; its results in memory are unspecified. Threads: any.
   virtual void Abort() = 0;
 };
 

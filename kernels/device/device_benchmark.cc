@@ -1,6 +1,6 @@
-// What a plugin's first device makes of the kernels, beside its own copy of as many bytes: for
-// tests/gpu/run.sh of a bundle. Every result is held against the CPU's kernels first.
-// usage: device_benchmark PLUGIN [--mib N]; exit status 77: there is no device.
+// The performance of the kernels on a plugin's first device, beside its own copy of as many bytes;
+// for a bundle's tests/gpu/run.sh. Every result is compared with the CPU's kernels first. usage:
+// device_benchmark PLUGIN [--mib N]; exit status 77: there is no device.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>

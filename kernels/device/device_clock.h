@@ -12,30 +12,30 @@
 
 namespace strata::device {
 
-// When a device has reached its events, on a clock of the host's. Devices tell only how long it was
-// from one event to another. So one of this clock's own, the anchor, is recorded in an idle stream
-// between two looks at the host's clock, and taken to be half way between them.
+// Converts the times of a device's events to a clock of the host's. Devices only measure the time
+// between two events. So an event of this clock's own, the anchor, is recorded in an idle stream
+// between two readings of the host's clock, and assumed to be half way between them.
 //
-// Error: half of the time between these looks (error()), some microseconds unless the host is busy;
-// the drift of one clock from the other since the anchor, for hosts' and devices' oscillators
-// mostly below 0.05 ms in a second, 0.5 ms while the host's clock is being set right; and 1 us of
-// SecondsSince. KeepUp looks for a better anchor every kAnchorEvery; where the device is busy with
-// what other processes give it, there may be none for a while.
+// Error: half of the time between these readings (error()), some microseconds unless the host is
+// busy; the drift between the clocks since the anchor, mostly below 0.05 ms per second for hosts'
+// and devices' oscillators, 0.5 ms while the host's clock is being adjusted; and 1 us of
+// SecondsSince. KeepUp tries for a better anchor every kAnchorEvery; while other processes keep the
+// device busy, there may be none for a while.
 //
 // Threads: one.
 class DeviceClock {
  public:
   static constexpr absl::Duration kAnchorEvery = absl::Milliseconds(100);
 
-  // Makes a first anchor; waits until the device has reached it. Errors: those of Device.
+  // Makes a first anchor; waits for the device. Errors: those of Device.
   static absl::StatusOr<std::unique_ptr<DeviceClock>> Create(
       std::shared_ptr<Device> device, std::function<absl::Time()> now = &absl::Now);
 
-  // Waits for the device, mostly no longer than 1 ms, and 20 ms where the anchor may have become
-  // wrong by as much; where the device does not come, the anchor stays.
+  // Waits for the device, mostly no longer than 1 ms, and up to 20 ms if the anchor's error may
+  // have grown that much; if the device does not answer in time, the anchor stays.
   absl::Status KeepUp();
 
-  // Returns when the event, one of the device's, timed and done, came. Errors: Device's.
+  // Returns when the event, one of the device's, timed and done, happened. Errors: Device's.
   absl::StatusOr<absl::Time> TimeOf(const Event& event) const;
   absl::Duration error() const { return anchor_.error; }
 
@@ -51,7 +51,7 @@ class DeviceClock {
       : device_(std::move(device)), now_(std::move(now)) {}
 
   absl::Status Init();
-  // The best of some, if there is one in time.
+  // Takes the best of several, if there is one in time.
   absl::Status NewAnchor();
 
   const std::shared_ptr<Device> device_;

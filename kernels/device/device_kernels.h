@@ -13,23 +13,23 @@
 
 namespace strata::device {
 
-// More inputs than these are added in several sums, by whoever calls.
+// With more inputs the caller makes several sums.
 inline constexpr size_t kSumInputsMax = 128;
 
-// The findings of kernels: a word on the device, which they only ever make worse. Fill it with
-// kGood before, and copy it to the host after.
+// The result of kernels' checks: a word on the device, which they only ever make worse. Fill it
+// with kGood before, and copy it to the host after.
 using Verdict = uint32_t;
 inline constexpr uint8_t kGoodByte = 0xff;
 inline constexpr Verdict kGood = 0xffffffff;
 inline constexpr Verdict kBad = 0;  // something is not finite, or cannot be encoded
 
-// A payload with a place for every element, on the device. Payloads start at multiples of 16 bytes;
+// A payload with a code for every element, on the device. Payloads start at multiples of 16 bytes;
 // other buffers, as everywhere, at multiples of 4.
 struct DeviceDenseCodec {
   absl::Status (*encode)(Stream& stream, const float* x, kernels::Feedback feedback, float* state,
                          size_t n, std::byte* payload, Verdict* verdict);
-  // The verdict becomes the index of the first block that does not decode to finite values, if it
-  // is less than what stands there.
+  // Sets the verdict to the index of the first block that does not decode to finite values, if that
+  // is less than its value.
   absl::Status (*check)(Stream& stream, const std::byte* payload, size_t n, Verdict* verdict);
   absl::Status (*decode)(Stream& stream, const std::byte* payload, const float* base, float* out,
                          size_t n);
@@ -56,7 +56,7 @@ struct DeviceSparseCodec {
   // kBad if `count` indices do not ascend strictly or one is not below n.
   absl::Status (*indices_ascend)(Stream& stream, const std::byte* indices, size_t count, size_t n,
                                  Verdict* verdict);
-  // out[indices[j]] = base + value: onto what stands in `out`.
+  // out[indices[j]] = base + value, on top of the content of `out`.
   absl::Status (*add)(Stream& stream, const std::byte* indices, const std::byte* values,
                       size_t count, float* out);
   // A step of numerics::Encoder as a whole: makes p, writes the payload of the k largest |p|, of
@@ -68,9 +68,9 @@ struct DeviceSparseCodec {
                                  std::byte* payload, Verdict* verdict);
 };
 
-// The functions of one kind of device: as kernels::Kernels, of which they give the bits, but with
-// device memory, in a stream, and with verdicts in place of answers. `stream` is of the device
-// whose memory it is (or which reaches it). Errors: those of Stream; InvalidArgument (too many
+// The functions of one kind of device: like kernels::Kernels, with the same bits, but with device
+// memory, in a stream, and with verdicts instead of return values. `stream` belongs to the device
+// that holds the memory, or can access it. Errors: those of Stream; InvalidArgument (too many
 // inputs).
 struct DeviceKernels {
   // `out` may be one of the inputs. kBad if an element of `out` is not finite.

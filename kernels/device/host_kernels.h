@@ -16,18 +16,18 @@
 
 namespace strata::device {
 
-// Presents, for tests, a device's kernels as if they were the host's, so that they pass what every
-// device must (kernels/testing/conformance.h). Each call copies its buffers to the device, where
-// they lie at the same places within 16 bytes (payloads at multiples of 16) between sentinels; what
-// is written outside of them is a failure of the test. `device` outlives all calls; one at a time
-// in a process.
+// For tests: wraps a device's kernels as if they were the host's, so that they run the conformance
+// suite of all devices (kernels/testing/conformance.h). Each call copies its buffers to the device,
+// at the same offsets within 16 bytes (payloads at multiples of 16), between sentinels; a write
+// outside of them fails the test. `device` outlives all calls; one at a time per process.
 const kernels::Kernels& AsHostKernels(std::shared_ptr<Device> device);
 
 // For tests: images of host buffers on a device, for one call, with sentinels between and around
 // them.
 class Mirror {
  public:
-  // Shared by calls: memory on the device, and its image on the host, all sentinels between calls.
+  // Shared by calls: memory on the device, and its image on the host, filled with sentinels between
+  // calls.
   struct Room {
     std::unique_ptr<Stream> stream;
     Memory memory;
@@ -37,8 +37,8 @@ class Mirror {
 
   explicit Mirror(Room* room) : room_(*room) {}
 
-  // The device address of what `host` points to: what is there goes to the device, and with kOut
-  // back again. The same host address gives the same answer; null gives null.
+  // Returns the device address for `host`: its content is copied to the device, and with kOut back
+  // again. The same host address gives the same result; null gives null.
   enum Way { kIn, kOut };
   template <typename T>
   T* At(T* host, size_t count, Way way) {
@@ -51,8 +51,8 @@ class Mirror {
     return Place(const_cast<std::byte*>(host), bytes, way, 0);
   }
 
-  // Runs the call, whose verdict begins as kGood, and takes everything back; its verdict. Failures
-  // are gtest's.
+  // Runs the call, whose verdict begins as kGood, and copies everything back; returns its verdict.
+  // Failures are gtest's.
   Verdict Run(const std::function<absl::Status(Stream&, Verdict*)>& call);
 
  private:

@@ -13,7 +13,7 @@ namespace strata::device {
 enum class Element { kFloat32, kBFloat16 };
 constexpr size_t ElementBytes(Element element) { return element == Element::kBFloat16 ? 2 : 4; }
 
-// Values of `rows` places (of all images of a batch), each with its channels after each other.
+// Values of `rows` places (of all images of a batch), each with its channels contiguous.
 struct RowsShape {
   Element element = Element::kFloat32;
   size_t rows = 0;
@@ -22,7 +22,7 @@ struct RowsShape {
   size_t elements() const { return rows * channels; }
 };
 
-// Windows over images; a last partial one is left out. Padding, below the kernel, never wins.
+// Windows over images; a last partial one is omitted. Padding, below the kernel, never wins.
 struct WindowShape {
   Element element = Element::kFloat32;
   uint32_t batch = 1, channels = 1, height = 1, width = 1;  // of the source
@@ -34,8 +34,8 @@ struct WindowShape {
 // Arguments of a kernel of max pooling.
 inline constexpr uint32_t kWindowElementsMax = 256;
 
-// Parts that kernels which add up rows have at most, and work space that they take for these, of so
-// many channels or fewer.
+// The maximum number of partial sums of kernels that sum rows, and the work space for them with
+// this many channels or fewer.
 inline constexpr size_t kRowBlocksMax = 512, kRowSumsMax = size_t{1} << 17;
 constexpr size_t RowBlocksMax(size_t channels) {
   return std::clamp<size_t>(kRowSumsMax / std::max<size_t>(channels, 1), 1, kRowBlocksMax);
@@ -45,8 +45,8 @@ constexpr size_t RowWorkBytes(size_t channels) {
   return sums * 2 * sizeof(float);
 }
 
-// Batch normalisation (Ioffe & Szegedy 2015) over rows, what may follow it in the same pass, and
-// what backward needs of it.
+// Batch normalisation (Ioffe & Szegedy 2015) over rows, optional operations in the same pass, and
+// what backward needs.
 struct BatchNormPass {
   RowsShape shape;
   float epsilon = 0, momentum = 0;
@@ -67,7 +67,7 @@ struct BatchNormGradient {
   bool relu = false;
   const float* weight = nullptr;
   const float* saved = nullptr;
-  // The gradient of the output. With relu it becomes that of the sum before it, which is the
+  // The gradient of the output. With relu it becomes that of the preceding sum, which is also the
   // addend's.
   void* gradient = nullptr;
   void* source_gradient = nullptr;  // not `gradient`; null: not wanted
@@ -75,8 +75,8 @@ struct BatchNormGradient {
   float* work = nullptr;
 };
 
-// A block's joining place with a shortcut of every stride-th row and column of an image with fewer
-// channels, the others being zero.
+// The sum of a block with a shortcut of every stride-th row and column of an image with fewer
+// channels; the other channels are zero.
 struct ShortcutShape {
   Element element = Element::kFloat32;
   uint32_t batch = 1;
@@ -105,9 +105,9 @@ struct SampleLoss {
   uint32_t correct = 0;  // 1: the largest logit is the label's
 };
 
-// The kernels of layers, other than products. Values at multiples of 16 bytes, fp32 of weights and
-// their gradients at multiples of 4; outputs are other memory than inputs, or the same where that
-// is said. Errors: those of Stream; InvalidArgument.
+// The kernels of layers, other than products. Values are at multiples of 16 bytes, fp32 weights and
+// their gradients at multiples of 4; outputs are separate from inputs, unless said otherwise.
+// Errors: those of Stream; InvalidArgument.
 struct LayerKernels {
   // out[i][c][r] = in[i][r][c] for `count` matrices, converted.
   absl::Status (*transpose)(Stream& stream, Element from, const void* in, Element to, void* out,
@@ -141,7 +141,7 @@ struct LayerKernels {
   absl::Status (*batch_norm_inference)(Stream& stream, const BatchNormPass& pass);
   absl::Status (*batch_norm_backward)(Stream& stream, const BatchNormGradient& pass);
 
-  // winners: for each output, which element of its window won. Null: not wanted.
+  // winners: for each output, which element of its window won. Null: not needed.
   absl::Status (*max_pool)(Stream& stream, const WindowShape& shape, const void* in, void* out,
                            uint8_t* winners);
   absl::Status (*max_pool_backward)(Stream& stream, const WindowShape& shape, const void* gradient,

@@ -15,10 +15,10 @@
 
 namespace strata::device {
 
-// The format in which products of layers are computed; sums are always fp32.
+// The format of layers' products; sums are always fp32.
 enum class Precision {
   kFloat32,
-  kTensorFloat32,  // fp32 values, of whose mantissas products may use 10 bits
+  kTensorFloat32,  // fp32 values; products may use 10 bits of their mantissas
   kBFloat16,       // values and gradients between layers are bf16
 };
 
@@ -43,8 +43,8 @@ struct ConvolutionShape {
 
 enum class ConvolutionPass { kForward, kSourceGradient, kWeightGradient };
 
-// C = op(A) op(B): m x n from m x k and k x n, rows after each other. A transposed matrix lies in
-// memory as the other one: A as k x m, B as n x k.
+// C = op(A) op(B): m x n from m x k and k x n, row-major. A transposed matrix is stored as its
+// transpose: A as k x m, B as n x k.
 struct MatrixProductShape {
   size_t m = 1, n = 1, k = 1;
   bool transpose_a = false, transpose_b = false;
@@ -53,16 +53,16 @@ struct MatrixProductShape {
 struct LayersOptions {
   Precision precision = Precision::kFloat32;
   size_t workspace_bytes_max = size_t{1} << 30;  // that an algorithm may take
-  // Gets a line for each algorithm that is chosen.
+  // Gets a line for each chosen algorithm.
   std::function<void(const std::string&)> log = [](const std::string&) {};
 };
 
-// The operations of network layers on one device, in a stream of its own: products by the maker's
-// libraries, everything else by our kernels. Values of images lie as batch x height x width x
+// The operations of network layers on one device, in a stream of its own: products by the vendor's
+// libraries, everything else by our kernels. Images are stored as batch x height x width x
 // channels, weights of convolutions as outputs x kernel x kernel x inputs, elements as the
 // precision says (ElementFor), all at multiples of 16 bytes.
 //
-// Threads: one at a time. Errors: those of Stream; Internal with what the library said.
+// Threads: one at a time. Errors: those of Stream; Internal with the library's text.
 class Layers {
  public:
   virtual ~Layers() = default;
@@ -72,9 +72,8 @@ class Layers {
   // The kernels for this stream.
   virtual const LayerKernels& kernels() const = 0;
 
-  // Chooses the algorithm of a shape: of those that keep to the bound on workspace, the one that
-  // takes the least time, which is measured now, once for each shape. Errors: Unimplemented (the
-  // library has no algorithm), ResourceExhausted.
+  // Chooses the fastest algorithm of a shape within the workspace limit, by measuring now, once per
+  // shape. Errors: Unimplemented (the library has no algorithm), ResourceExhausted.
   virtual absl::Status Prepare(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
   // The pass's operands in this order: source and weights to output; output's gradient and weights
   // to source's gradient; source and output's gradient to weights' gradient.
@@ -82,7 +81,7 @@ class Layers {
   virtual absl::Status Convolve(ConvolutionPass pass, const ConvolutionShape& shape, const void* a,
                                 const void* b, void* out) = 0;
 
-  // `out` is fp32 where that is asked for, else as the precision says.
+  // `out` is fp32 if requested, otherwise as the precision says.
   virtual absl::Status Multiply(const MatrixProductShape& shape, const void* a, const void* b,
                                 Element out_element, void* out) = 0;
 };

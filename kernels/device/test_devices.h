@@ -9,17 +9,17 @@
 #include "absl/status/status.h"
 #include "kernels/device/device.h"
 
-// Lets suites of tests run on the fake devices (kernels/cuda:fake_test_devices) as on real ones
-// (tests/gpu/device_tests.cc): the program that they are linked into says which. What only the fake
-// ones can do, to fail on purpose for instance, stands in suites whose names end in "OnFake".
+// Lets test suites run on the fake devices (kernels/cuda:fake_test_devices) as well as on real ones
+// (tests/gpu/device_tests.cc): the program that links them decides. Tests of features that only the
+// fake ones have, such as deliberate failures, are in suites whose names end in "OnFake".
 namespace strata::device {
 
 struct TestDevices {
   std::function<std::shared_ptr<Devices>()> find;
-  // Options of the fake ones (kernels/fake_cuda/control.h), as the plugin's options say it; else
+  // Sets options of the fake ones (kernels/fake_cuda/control.h), in the plugin's syntax; otherwise
   // null.
   std::function<absl::Status(const std::string& options)> configure = nullptr;
-  // Bytes that this process has on them; null: nobody counts.
+  // Bytes that this process has on them; null: not counted.
   std::function<size_t()> allocated_bytes = nullptr;
 };
 
@@ -30,7 +30,7 @@ std::shared_ptr<Devices> FindTestDevices();
 size_t TestDeviceCount();
 // Does nothing unless these are the fake ones.
 void ConfigureTestDevices(const std::string& options);
-// 0 where nobody counts.
+// 0 if not counted.
 size_t TestDeviceBytes();
 
 }  // namespace strata::device

@@ -67,7 +67,7 @@ inline unsigned __reduce_max_sync(unsigned, unsigned value) {
   return static_cast<unsigned>(*std::max_element(words.begin(), words.end()));
 }
 
-// Blocks run one after another, and a fiber runs until it waits: nothing comes between.
+// Blocks run one after another, and a fiber runs until it waits, so this is atomic.
 template <typename T>
 T atomicAdd(T* at, std::type_identity_t<T> value) {
   return std::exchange(*at, *at + value);

@@ -8,12 +8,13 @@
 
 extern "C" {
 
-// As the plugin's options do, before the client opens it with the same; 0: they are such options.
+// Takes the plugin's options, before the client opens it with the same; returns 0 if they are
+// valid.
 int fake_cuda_configure(const char* options) {
   return fake_cuda::ConfigureFrom(options).ok() ? 0 : 1;
 }
 
-// 0 or the error's number.
+// Returns 0 or the error's number.
 int fake_cuda_use(int device) { return cudaSetDevice(device); }
 
 // Null: there is no memory.
@@ -34,7 +35,7 @@ int fake_cuda_copy(void* to, const void* from, size_t bytes, void* stream) {
 int fake_cuda_synchronize(void* stream) {
   return cudaStreamSynchronize(static_cast<cudaStream_t>(stream));
 }
-// Work queued in the stream next waits for this time.
+// The next work queued in the stream waits for this time.
 int fake_cuda_delay(void* stream, size_t ms) {
   const auto sleep = [](void* how_long) {
     absl::SleepFor(absl::Milliseconds(reinterpret_cast<size_t>(how_long)));
@@ -42,7 +43,7 @@ int fake_cuda_delay(void* stream, size_t ms) {
   return cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), sleep, reinterpret_cast<void*>(ms));
 }
 
-// Returns where this process can read and write what lies at a device's address; null: nothing.
+// Returns where this process can read and write the data at a device address; null: nowhere.
 void* fake_cuda_host_view(const void* address, size_t bytes) {
   return fake_cuda::DeviceMemory::Get().Real(static_cast<const std::byte*>(address), bytes);
 }

@@ -32,7 +32,7 @@ struct Matrix {
     return at != nullptr && reinterpret_cast<uintptr_t>(at) % BytesOf(type) == 0 && rows > 0 &&
            columns > 0 && leading >= rows;
   }
-  // Null at: not all of it is allocated.
+  // Null `at`: not all of it is allocated.
   Values Real(bool rounds) const {
     const auto real = fake_cuda::Reach(at, Elements(rows, columns, leading) * BytesOf(type));
     return {real.value_or(nullptr), type == CUDA_R_16BF, rounds};

@@ -12,7 +12,7 @@
 
 #include "kernels/fake_cuda/products.h"
 
-// The descriptors of the fake cuDNN, and what each needs to be final.
+// The descriptors of the fake cuDNN, and the attributes that each needs to be final.
 
 namespace fake_cuda {
 
@@ -25,13 +25,13 @@ struct Convolution {
   int64_t padding[2], stride[2];
 
   bool Fits() const;
-  // Values of the pass's result are written.
+  // Computes the values of the pass's result.
   void Compute(const Values& source, const Values& weights, const Values& output) const;
 };
 
-// Engines: 0 multiplies fp32; 1 has tensor cores, which round fp32 inputs to TF32, and wants
-// workspace; 2 is proposed, but supports nothing; 3 converts inputs to less than they are in, and 4
-// adds up in less than fp32, both in less time than the others.
+// Engines: 0 multiplies fp32; 1 has tensor cores, which round fp32 inputs to TF32, and needs
+// workspace; 2 is proposed, but supports nothing; 3 converts inputs to lower precision, and 4 sums
+// in less than fp32, both faster than the others.
 inline constexpr int64_t kEngines = 5, kTensorCores = 1, kUnsupported = 2, kDownConverts = 3,
                          kRoundsSums = 4;
 
@@ -75,10 +75,10 @@ Convolution ParseConvolution(const Parts& parts);
 int64_t EngineId(const Node& plan);
 const Node& PlanOperation(const Node& plan);
 
-// Checks that all attributes are there and fit; else says why not.
+// Checks that all attributes are present and consistent; otherwise says why not.
 cudnnStatus_t CheckNode(const Node& node);
 
-// The status, after its reason is kept for who asks.
+// Returns the status, and keeps its reason for a later query.
 cudnnStatus_t Refuse(cudnnStatus_t status, const char* why);
 const char* LastRefusal();
 

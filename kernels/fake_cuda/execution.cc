@@ -25,7 +25,7 @@ struct Fiber {
   std::jmp_buf goes_on;
   GridPosition position;
   unsigned thread = 0;     // its number in the block
-  uint64_t exchanges = 0;  // of its warp that it has been in
+  uint64_t exchanges = 0;  // number of its warp's exchanges that it has done
 };
 
 struct Warp {
@@ -35,7 +35,7 @@ struct Warp {
 };
 
 // Runs blocks. A fiber runs one thread after another until one of them has to wait; then the next
-// fiber continues with the thread after it. So a kernel without barriers needs one fiber.
+// fiber continues with the next thread. So a kernel without barriers needs one fiber.
 class BlockRunner {
  public:
   BlockRunner(dim3 blocks, dim3 threads, const std::function<void()>& body)
@@ -44,8 +44,8 @@ class BlockRunner {
         threads_(threads),
         count_(threads.x * threads.y * threads.z) {}
 
-  // With `backwards` threads begin from the last to the first: what lacks a barrier gives other
-  // values then. False if threads wait for each other for ever.
+  // With `backwards` threads start from the last to the first: code that lacks a barrier then gives
+  // other values. Returns false on deadlock.
   bool Run(uint3 block, bool backwards);
 
   void Wait(Barrier barrier);
@@ -59,7 +59,7 @@ class BlockRunner {
   void End();
   void Switch(Fiber* fiber);
   void BackToScheduler();
-  // Lets those go on who wait at a barrier to which all have come.
+  // Releases threads waiting at a barrier that all have reached.
   void ReleaseWarp(unsigned warp);
   void ReleaseBlock();
   void Release(Barrier barrier, unsigned first, unsigned last);
@@ -153,7 +153,7 @@ void BlockRunner::Wait(Barrier barrier) {
 
 const std::array<uint64_t, kWarp>& BlockRunner::Exchange(uint64_t mine) {
   const unsigned t = current_->thread;
-  // Two of them by turns: who is in the next exchange has left the one before.
+  // Two of them alternate: a thread in the next exchange has left the previous one.
   auto& words = warps_[t / kWarp].words[current_->exchanges++ % 2];
   words[t % kWarp] = mine;
   Wait(kOfWarp);
@@ -202,7 +202,7 @@ bool BlockRunner::Run(uint3 block, bool backwards) {
     Switch(fiber);
   }
   runner = nullptr;
-  // Fibers that wait for ever are not resumed.
+  // Deadlocked fibers are not resumed.
   for (Fiber* const fiber : fiber_of_) const std::unique_ptr<Fiber> abandoned(fiber);
   return live_ == 0;
 }

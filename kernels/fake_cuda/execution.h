@@ -12,7 +12,7 @@
 #include <vector>
 
 // CUDA's language, as far as our kernels use it, in plain C++: each thread of a block is a fiber of
-// one host thread, so barriers and warps' exchanges work; blocks come one after another.
+// one host thread, so barriers and warp exchanges work; blocks run one after another.
 
 #define __global__
 #define __device__
@@ -56,18 +56,18 @@ GridPosition& CurrentPosition();
 
 void BlockBarrier();
 void WarpBarrier();
-// All 32 lanes give a word and see each other's. Every lane of the warp calls it.
+// Each of 32 lanes gives a word and gets all of them. Every lane of the warp calls it.
 const std::array<uint64_t, 32>& WarpExchange(uint64_t mine);
 
 constexpr unsigned kWarp = 32;
 
-// A kernel's arguments, word by word, and what calls it with them.
+// A kernel's arguments, word by word, and a function that calls it with them.
 struct Arguments {
   std::vector<uint64_t> words;
   std::function<void(const std::vector<uint64_t>&)> call;
 };
 
-// Calls body once per thread of every block. False if threads wait for each other for ever.
+// Calls body once per thread of every block. Returns false on deadlock.
 bool RunGrid(dim3 blocks, dim3 threads, const std::function<void()>& body);
 
 template <typename... Expected>
@@ -78,7 +78,7 @@ Arguments Bind(void (*kernel)(Expected...), std::type_identity_t<Expected>... ac
   const Tuple values(actual...);
   Arguments arguments;
   arguments.words.resize((sizeof(Tuple) + 7) / 8);
-  // One by one and without padding: what lies between values is no address.
+  // One by one and without padding, so that padding is not mistaken for an address.
   const auto copy = [&](auto value, const auto& original) {
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&value);
@@ -98,7 +98,7 @@ Arguments Bind(void (*kernel)(Expected...), std::type_identity_t<Expected>... ac
 }  // namespace fake_cuda
 
 namespace fake_cuda {
-// A number of the place where the fiber is when it looks.
+// A number that depends on the position of the fiber that reads it.
 template <auto kOf, auto kNumber>
 struct Here {
   operator unsigned() const { return CurrentPosition().*kOf.*kNumber; }

@@ -201,7 +201,7 @@ TEST_F(ExecutionTest, AtomicsOfAllThreadsAddUp) {
 
 struct Padded {
   unsigned* out;
-  unsigned value;  // and four bytes that nothing is said of
+  unsigned value;  // followed by four bytes of unspecified content
 };
 #if __has_builtin(__builtin_clear_padding)
 __global__ void StoreOne(Padded padded) { *padded.out = padded.value; }

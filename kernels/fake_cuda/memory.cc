@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6564'656b'6166'5f73;
 constexpr uint64_t kPage = 4096;
-// Memory that nobody has written to is not 0.
+// Uninitialized memory is not 0.
 constexpr int kFresh = 0xcb;
 
 uint64_t Reserve(size_t bytes) {
@@ -88,7 +88,7 @@ std::optional<DeviceMemory::Name> DeviceMemory::FindName(const std::byte* addres
   if (found == blocks_.end() || found->second.opened) return std::nullopt;
   const Block& block = found->second;
   prctl(PR_SET_DUMPABLE,
-        1);  // a driver has ways of its own, Open needs this process's /proc/PID/fd
+        1);  // a driver has its own mechanism; Open needs this process's /proc/PID/fd
   return Name{kMagic, getpid(), block.fd.get(), block.device, block.bytes};
 }
 

@@ -15,22 +15,23 @@
 
 namespace fake_cuda {
 
-// Memory of devices: files without a name. Its device address lies in a range where this process
-// may not touch anything, so that the host's access faults; what a device does goes to the same
-// place in a second range. Behind each allocation lies a page that is mapped in neither.
+// Device memory: anonymous files. Device addresses are in an inaccessible range, so that the host's
+// access faults; the devices use the same offsets in a second range. After each allocation comes a
+// page that is mapped in neither.
 //
 // Threads: any.
 class DeviceMemory {
  public:
-  // The process's, which is never destroyed: owners of device memory may outlive all else.
+  // The process's instance, which is never destroyed: owners of device memory may outlive
+  // everything else.
   static DeviceMemory& Get();
   DeviceMemory();
 
-  // Null: there is not so much, or no such device.
+  // Null: not enough memory, or no such device.
   std::byte* Allocate(int device, size_t bytes);
   bool Free(std::byte* address);
-  // Returns what another process opens an allocation by, from its first address; empty: there is
-  // none.
+  // Returns the name by which another process opens an allocation, from its first address; empty:
+  // there is none.
   struct Name {
     uint64_t magic;
     int32_t pid, fd, device;
@@ -41,15 +42,16 @@ class DeviceMemory {
   std::byte* Open(const Name& name);
   bool Close(std::byte* address);
 
-  // True if an address is in the devices' range, allocated or not.
+  // Returns whether an address is in the devices' range, allocated or not.
   bool IsDevices(uint64_t address) const { return address - base_ < kRange; }
-  // Returns where the process has `bytes` from a device address on; null: not all of them are
+  // Returns this process's address for `bytes` from a device address on; null: not all of them are
   // allocated.
   std::byte* Real(const std::byte* address, size_t bytes) const;
 
-  // Lets the device's kernels at the peer's memory, for good; false: it was so before.
+  // Gives the device's kernels access to the peer's memory, permanently; returns false if they had
+  // it.
   bool EnablePeer(int device, int peer);
-  // True if the device's kernels may use the memory there. REQUIRES: Real finds it.
+  // Returns whether the device's kernels may use the memory there. REQUIRES: Real finds it.
   bool MayUse(int device, const std::byte* address) const;
 
   size_t used(int device) const;
@@ -69,7 +71,7 @@ class DeviceMemory {
   std::byte* Map(strata::UniqueFd fd, size_t bytes, int device, bool opened)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Remove(std::byte* address, bool opened);
-  // The one that the address lies in, or ends; null: there is none.
+  // Returns the block that contains the address, or ends at it; null: there is none.
   const std::pair<const uint64_t, Block>* Find(uint64_t offset) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   size_t Sum(std::optional<int> device, bool opened) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -77,7 +79,7 @@ class DeviceMemory {
   uint64_t base_ = 0;  // of device addresses
   uint64_t real_ = 0;  // of the same places, for streams
   mutable absl::Mutex mutex_;
-  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // never used anew, so that what was freed is missed
+  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // never reused, so that use after free is noticed
   std::map<uint64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);     // by offset
   std::set<std::pair<int, int>> peers_ ABSL_GUARDED_BY(mutex_);  // device, and whose it may use
 };

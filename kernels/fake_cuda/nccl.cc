@@ -28,46 +28,46 @@
 namespace fake_cuda {
 namespace {
 
-// The place where the ranks of a communicator meet: memory of their own that their processes share,
-// a file without a name, found through the process that made it and gone with the last that has it.
+// Where the ranks of a communicator meet: memory shared by their processes, an anonymous file,
+// found through the process that made it and freed by the last one that has it.
 //
-// Threads: any, of one rank one at a time.
+// Threads: any; for one rank, one at a time.
 class Meeting {
  public:
   static constexpr uint32_t kRanksMax = 16;
   static constexpr size_t kPieceBytes = 64 << 10;
 
-  // The name by which others find it while its maker lives.
+  // The name by which others find it while its creator lives.
   struct Name {
     uint64_t magic;
     int32_t pid, fd;
   };
-  // Makes one, which stays as long as this process. Null: out of descriptors.
+  // Makes one, which lasts as long as this process. Null: out of descriptors.
   static std::optional<Name> Make();
-  // Null: its maker is gone, or that is no name.
+  // Null: its creator is gone, or the name is invalid.
   static std::unique_ptr<Meeting> Open(const Name& name);
   ~Meeting();
   Meeting(const Meeting&) = delete;
 
-  // Comes as `rank`, on the device of that number. False: somebody has come as that rank.
+  // Joins as `rank`, on the device of that number. Returns false if that rank has joined.
   bool Come(uint32_t rank, uint32_t ranks, int device);
-  // True if all have come.
+  // Returns whether all have joined.
   bool all_here(uint32_t ranks) const;
-  // Once they have: whether they agree on how many they are; and two that have one device.
+  // After that: whether they agree on their number; and two that share one device.
   bool agree(uint32_t ranks) const;
   std::optional<std::pair<uint32_t, uint32_t>> same_device(uint32_t ranks) const;
 
-  // Each rank's room for what the others are to read.
+  // Each rank's buffer for data that the others read.
   std::byte* piece(uint32_t rank) const;
-  // Waits until all ranks have called it as often; false: `ended` came first.
+  // Waits until all ranks have called it as often; returns false if `ended` came first.
   bool Pass(uint32_t rank, uint32_t ranks, const std::atomic<bool>& ended);
-  // Says, without waiting, that this rank is done; whether all are.
+  // Marks this rank as done, without waiting; returns whether all are.
   void Leave(uint32_t rank);
   bool all_left(uint32_t ranks) const;
 
  private:
   struct Rank {
-    std::atomic<uint32_t> ranks;  // how many it says there are; 0: has not come
+    std::atomic<uint32_t> ranks;  // the number of ranks that it expects; 0: has not joined
     std::atomic<int32_t> device;
     std::atomic<uint64_t> passed;
     std::atomic<uint32_t> left;
@@ -169,7 +169,7 @@ namespace {
 
 thread_local std::string last_error;
 
-// State that work in streams keeps when its communicator is given up.
+// State that work in streams keeps after its communicator is abandoned.
 struct Group {
   std::unique_ptr<Meeting> meeting;
   uint32_t rank = 0, ranks = 0;
@@ -197,7 +197,8 @@ void AddPiece(const Meeting& meeting, uint32_t ranks, size_t bytes, std::byte* t
   }
 }
 
-// In a stream. Nobody reads a piece before all have written theirs, or writes before all have read.
+// Runs in a stream. Nobody reads a piece before all have written theirs, or writes before all have
+// read.
 void Run(Group& group, const Collective& what) {
   if (fake_cuda::Sticky() != cudaSuccess || group.ended) return;
   const fake_cuda::Settings& settings = CurrentSettings();
@@ -205,7 +206,7 @@ void Run(Group& group, const Collective& what) {
     group.error = ncclRemoteError;
   }
   while (group.error != ncclSuccess && !group.ended) {
-    absl::SleepFor(absl::Milliseconds(1));  // as a kernel that waits for ever
+    absl::SleepFor(absl::Milliseconds(1));  // like a kernel that waits forever
   }
   const DeviceMemory& memory = DeviceMemory::Get();
   const std::byte* const from = memory.Real(what.values, what.bytes);

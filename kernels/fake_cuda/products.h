@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Shared by the fake cuBLAS and cuDNN: values as numbers, with what each precision loses.
+// Shared by the fake cuBLAS and cuDNN: values as numbers, with the precision loss of each format.
 namespace fake_cuda {
 
 inline float RoundTo(float value, unsigned bits_kept) {

@@ -25,8 +25,8 @@ void Delay() {
   if (us > 0) absl::SleepFor(absl::Microseconds(us));
 }
 
-// Device addresses among the words become real ones. False: one is not allocated, or lies where the
-// device's kernels may not reach.
+// Replaces device addresses among the words by real ones. Returns false if one is not allocated, or
+// inaccessible to the device's kernels.
 bool Translate(int device, std::vector<uint64_t>* words) {
   const DeviceMemory& memory = DeviceMemory::Get();
   for (uint64_t& word : *words) {
@@ -138,7 +138,8 @@ bool FakeStream::DoNext(const absl::Condition& due) {
   return true;
 }
 
-// Does what is left itself: on a busy host, waking another thread takes longer than most work.
+// The waiting thread does the remaining work itself: on a busy host, waking another thread takes
+// longer than most work.
 void FakeStream::Drain() {
   const auto due = [this] {
     mutex_.AssertHeld();
@@ -168,7 +169,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
-  // The default streams, which are small numbers, are none here.
+  // Default streams, which are small numbers, are not supported.
   if (reinterpret_cast<uintptr_t>(stream) < 3) {
     return fake_cuda::Return(cudaErrorInvalidResourceHandle);
   }

@@ -16,23 +16,21 @@
 
 namespace fake_cuda {
 
-// The first thing that went wrong in a stream; all later work of the process is dropped, as on a
-// device.
+// The first error in a stream; all later work of the process is dropped, as on a device.
 cudaError_t Sticky();
 void Fail(cudaError_t error);
 void ForgetFailures();
 void ForgetExecutions();  // of cuDNN
-// Keeps an error that is not sticky for this thread until it asks for it.
+// Keeps a non-sticky error for this thread until it asks for it.
 cudaError_t Return(cudaError_t error);
-// Does the same for a call that begins to use the thread's device if nothing did before, which is
-// most.
+// The same for a call that opens the thread's device if nothing did before, as most calls do.
 cudaError_t ReturnUsing(cudaError_t error);
 
-// The calling thread's, as cudaSetDevice has left it.
+// The calling thread's, as set by cudaSetDevice.
 int& CurrentDevice();
 
-// Returns where this process has what a device sees at `address`; host memory stays. None: not all
-// of it is allocated.
+// Returns this process's address for a device's `address`; host addresses are unchanged. None: not
+// all of it is allocated.
 std::optional<std::byte*> Reach(const void* address, size_t bytes);
 
 }  // namespace fake_cuda
@@ -47,7 +45,7 @@ struct FakeEvent {
     absl::Mutex mutex;
     uint64_t recorded ABSL_GUARDED_BY(mutex) = 0;
     uint64_t done ABSL_GUARDED_BY(mutex) = 0;
-    // The last one that is done: when, where, and the stream's pretended time then.
+    // The last completed recording: when, where, and the stream's pretended time then.
     int64_t at_ns ABSL_GUARDED_BY(mutex) = 0;
     const FakeStream* stream ABSL_GUARDED_BY(mutex) = nullptr;
     uint64_t pretended_us ABSL_GUARDED_BY(mutex) = 0;
@@ -59,7 +57,7 @@ struct FakeEvent {
   std::shared_ptr<Counts> counts;
 };
 
-// Work, done one piece after another, by a thread of its own or by whoever waits for it.
+// Work, done piece by piece, by a thread of its own or by a thread that waits for it.
 struct FakeStream {
  public:
   // Makes a stream of the current device.
@@ -71,13 +69,13 @@ struct FakeStream {
   void Drain();
   int device() const { return device_; }
 
-  // Work of this stream says how long it takes: between two of its events that is the time,
-  // whatever it was, so that the faster of two engines is always the same one.
+  // Work in this stream can declare its duration: that is the time between two events, whatever it
+  // really was, so that the faster of two engines is always the same.
   void Pretend(uint64_t us) { pretended_us_ += us; }
   uint64_t pretended_us() const { return pretended_us_; }
 
  private:
-  // Takes the first piece of work and does it, once `due`; false: there is none.
+  // Does the first piece of work, once `due`; returns false if there is none.
   bool DoNext(const absl::Condition& due);
   void Run();
 

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "common/unique_fd.h"
 
-// Helps tests of the fake device and of what is built on it.
+// Support for tests of the fake device and of code that uses it.
 namespace fake_cuda {
 
 struct DestroyStream {
@@ -52,7 +52,7 @@ class Array {
 
   T* at() const { return at_; }
   size_t bytes() const { return count_ * sizeof(T); }
-  // Once all that stands in the stream before is done.
+  // Reads it once all earlier work in the stream is done.
   std::vector<T> Read(cudaStream_t stream) const {
     std::vector<T> host(count_);
     cudaMemcpyAsync(host.data(), at_, bytes(), cudaMemcpyDefault, stream);
@@ -88,14 +88,14 @@ class Gate {
   absl::Notification opens_;
 };
 
-// A process that is forked off this one, with a line to it, and ends when it has run `body`, or the
-// line breaks, or after a minute.
+// A process forked off this one, with a connection to it, which exits when it has run `body`, or
+// the connection breaks, or after a minute.
 class OtherProcess {
  public:
   class Line {
    public:
     explicit Line(strata::UniqueFd fd) : fd_(std::move(fd)) {}
-    // False: the other end is gone.
+    // Returns false if the other end is gone.
     bool Send(const void* data, size_t bytes);
     bool Receive(void* data, size_t bytes);
 
@@ -107,7 +107,7 @@ class OtherProcess {
   ~OtherProcess();
 
   Line& line() { return *line_; }
-  // Waits until it has ended; what it ended with, as of waitpid.
+  // Waits until it has exited; returns its status, as of waitpid.
   int End();
 
  private:

@@ -21,8 +21,7 @@ class KernelsConformance : public testing::TestWithParam<std::function<const Ker
   const Kernels& kernels() const { return GetParam()(); }
 };
 
-// Holds, for tests, n elements that start `shift` elements after a 64-byte boundary, between
-// sentinels.
+// For tests: n elements that start `shift` elements after a 64-byte boundary, between sentinels.
 template <typename T>
 class GuardedOf {
  public:
@@ -68,7 +67,7 @@ class GuardedOf {
 using Guarded = GuardedOf<float>;
 using GuardedBytes = GuardedOf<std::byte>;
 
-// Every size around the vectors' widths, and some long ones.
+// All sizes around the vectors' widths, and some long ones.
 inline std::vector<size_t> Sizes() {
   std::vector<size_t> sizes;
   for (size_t n = 0; n <= 70; ++n) sizes.push_back(n);

@@ -7,7 +7,7 @@
 #include "kernels/codec_kernels.h"
 #include "kernels/kernels.h"
 
-// The kernels as plain loops, straight from the formulas in proto/job.proto and the formats in
+// The kernels as plain loops, directly from the formulas in proto/job.proto and the formats in
 // common/wire/payload.h: tests compare devices with them bit for bit. Compiled with
 // -ffp-contract=off.
 namespace strata::kernels::reference {

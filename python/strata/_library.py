@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from strata import errors
 from strata._rank import process
 
-# What this package knows of strata_client.h; an older library is refused.
+# The version of strata_client.h that this package needs; an older library is refused.
 ABI = 8
 NAME = "libstrata_client.so.1"
 

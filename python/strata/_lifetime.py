@@ -207,7 +207,7 @@ def _at_exit() -> None:
         # After sys.exit(3) nothing may wait for the other ranks.
         if process.exit_status in (None, 0):
             _prepare_finish(process.client)
-        # Of `raise SystemExit(3)` Python tells nobody but the C library.
+        # Python reports `raise SystemExit(3)` to the C library only.
         process.client.finish_at_exit()
     except BaseException as error:  # the interpreter would print it and exit with 0
         if not ends_well():

@@ -91,7 +91,7 @@ class OnDevice:
         assert own.value is not None
         self._own = own.value
         self._stream: int | None = None
-        # What the step before was given must stay until strata_begin_step has waited for its work.
+        # Memory of the previous step must stay until strata_begin_step has waited for its work.
         self._given: list[list[DeviceMemory]] = []
 
     def take(self, name: str, array: Any, samples: int) -> DeviceMemory:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-# What MLflow takes in the name of a metric or parameter.
+# Characters that MLflow refuses in the name of a metric or parameter.
 NOT_IN_NAMES = re.compile(r"[^\w./ -]")
 # Many times the longest line that a worker writes.
 ROW_BYTES_MAX = 1 << 20

@@ -169,7 +169,7 @@ def _reason_of(error: BaseException) -> str:
 
 def main() -> None:
     process.serves = True
-    # What a script prints in each step would fill memory; errors stay.
+    # A script's output in each step would fill memory; errors stay.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.argv = sys.argv[1:]
     server = _Server(sys.argv[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# What the library takes for CUDA's default stream, whose own number, 0, means none.
+# The library's number for CUDA's default stream, whose own number, 0, means none.
 DEFAULT_STREAM = 1
 
 

@@ -137,7 +137,7 @@ class ElasticSampler:
                 self._check_steps(client, first_step, used(drawn), step)
                 _sampler.course.drawn += self.batch_size
                 yield self._batch(ranks, batch)
-            # What the step after the epoch's last one is, the next iteration asks.
+            # The next iteration asks for the step after the epoch's last one.
             if self._begin(ranks) + ranks.ranks * self._share >= end:
                 return
             step += 1

@@ -135,7 +135,7 @@ class StrataStrategy(ParallelStrategy):
         self._options = options
         self.num_nodes = 1  # the Trainer writes what it was given
 
-    # What the Trainer asks before and besides training.
+    # Called by the Trainer before and outside of training.
 
     @property
     def is_distributed(self) -> bool:
@@ -249,7 +249,7 @@ class StrataStrategy(ParallelStrategy):
                 )
         super().load_optimizer_state_dict(checkpoint)
 
-    # What the job does not carry.
+    # Communication outside of the job's exchange.
 
     def barrier(self, name: str | None = None) -> None:
         if dist.is_initialized():

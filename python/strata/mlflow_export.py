@@ -36,7 +36,7 @@ ASK_EVERY_S = 5.0
 # A job that goes on by itself after a failure lets go of its folder for this long at most; and a
 # job ends this long after the final model's line.
 PATIENCE_S = 30.0
-# What MLflow calls the ends of jobs. Of one that goes on, the run's is that nobody logs any more.
+# MLflow's names of jobs' ends. The run of a job that continues ends when nobody logs any more.
 STATUS = {
     "finished": "FINISHED",
     "failed": "FAILED",

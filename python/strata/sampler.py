@@ -402,7 +402,7 @@ class Sampler:
         finally:
             self._is_in_pass = False
         if epoch == self._epoch:
-            # What ranks cannot share is over, too, even if fewer ranks go on from here.
+            # The rest, which ranks cannot share, is over, too, even if fewer ranks continue.
             self.consumed, self._start = self.samples, 0
 
     def _go_on(self) -> None:

@@ -80,7 +80,7 @@ class Array:
         }
 
     def __mul__(self, factor: float) -> Array:
-        # Of elements that may be on their way still.
+        # The copies of these elements may not be complete yet.
         return type(self)(self._host * np.float32(factor), self._stream)
 
 

@@ -25,7 +25,7 @@ class Forks:
     def __init__(self, *modules: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind("")  # to a name that is in no folder, which the kernel chooses
-            # What comes before the server has imported all waits.
+            # Requests wait until the server has imported everything.
             listener.listen(64)
             self.name = listener.getsockname()[1:].decode()
             words = [sys.executable, "-u", str(HERE / "fork_server.py"), str(listener.fileno())]

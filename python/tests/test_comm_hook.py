@@ -54,7 +54,7 @@ def test_no_gradient_goes_through_gloo(tmp_path: pathlib.Path) -> None:
     result = must_finish(support.run_job(tmp_path, "hooked.py", "out", "gloo"))
     line = next(line for line in result.out.splitlines() if line.startswith("[0] through Gloo:"))
     assert "all_reduce" not in line
-    # What remains is the order of parameters, which ranks settle once.
+    # The order of parameters remains, which ranks settle once.
     assert "broadcast" in line
 
 

@@ -132,7 +132,7 @@ def test_each_sample_comes_once_in_each_epoch(
     used = row(steps)
     for epoch in range(epochs):
         assert sorted(used[epoch * samples : (epoch + 1) * samples]) == list(range(samples))
-    # What is more is of the step in which the last epoch ends.
+    # The excess belongs to the step in which the last epoch ends.
     assert samples * epochs <= len(used) < samples * epochs + len(steps[-1])
 
 

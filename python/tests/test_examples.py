@@ -129,7 +129,7 @@ def test_resnet18_learns_as_with_one_process(tmp_path: pathlib.Path, mode: str) 
 def test_the_transformer_learns_as_with_one_process(tmp_path: pathlib.Path, mode: str) -> None:
     result = run_example(tmp_path, "transformer.py", *TRANSFORMER, nodes=2, mode=mode)
     losses, perplexities = one_process("transformer.py", *TRANSFORMER)
-    # Of their first losses, 4.05, they lose a quarter.
+    # Their losses start at 4.05 and fall by a quarter.
     assert furthest(recorded(result, "loss"), losses) < (1e-5 if mode in EXACT else 0.1)
     reached = printed(result, "perplexity")
     # By chance it would be the number of characters, 98.
@@ -172,7 +172,7 @@ def test_the_elastic_example_tells_spirals_apart(tmp_path: pathlib.Path, mode: s
     reached = pytest.approx(recorded(result, "test_accuracy"), abs=1e-4)
     assert printed(result, "test accuracy") == reached
     model = result.load("model.pt")
-    # Those of all ranks, which were averaged.
+    # The values of all ranks, which were averaged.
     assert float(model["1.running_mean"].abs().max()) > 0
 
 

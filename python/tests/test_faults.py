@@ -236,7 +236,7 @@ def test_a_rank_of_another_protocol_version_is_refused_and_both_are_named(
         r"rank 1 .*: the client library has protocol version 99, the aggregator (\d+)$", lines[0]
     ), lines[0]
     assert nothing_is_left(tmp_path)
-    # What stands between the rank and its node changes nothing but the number.
+    # The link between the rank and its node changes only the number.
     own = lines[0].split()[-1]
     must_finish(run_job(tmp_path / "own", "other_version.py", own))
 

@@ -118,7 +118,7 @@ def test_the_script_of_the_readme_goes_on_as_it_is(tmp_path: pathlib.Path) -> No
     (whole / "train.py").write_text(script + end)
     at = script.index("for epoch in st.epochs(5)")
     hook = "model.register_forward_pre_hook(die)\n\n"
-    # What ordinary scripts do at an epoch's end needs an epoch that is not empty.
+    # Ordinary scripts' work at an epoch's end needs an epoch that is not empty.
     end_of_epoch = "    with torch.no_grad():\n"
     assert script.count(end_of_epoch) == 1
     script = script.replace(end_of_epoch, f"    print('epoch', epoch, float(loss))\n{end_of_epoch}")

@@ -182,7 +182,7 @@ def test_ctrl_c_ends_the_job_and_leaves_no_process(tmp_path: pathlib.Path) -> No
         running.send_signal(signal.SIGINT)  # to this process alone, as a notebook does
         out, _ = running.communicate(timeout=30)
         assert "KeyboardInterrupt" in out
-        # What Python itself exits with after one.
+        # Python's own exit status after one.
         assert running.returncode == -signal.SIGINT
         assert processes_with(mark) == []
     finally:

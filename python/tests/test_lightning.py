@@ -64,7 +64,7 @@ def test_two_ranks_train_as_one_process_does(
         assert max(float((own[name] - weights[name]).abs().max()) for name in weights) <= 1e-6
         assert own_steps == steps == (4 if "accumulate" in wants else 8)
         assert own_metrics["val_loss"] == pytest.approx(metrics["val_loss"], abs=1e-6)
-        # Of ranks that decide differently, all learn that not all agree.
+        # If ranks decide differently, all of them learn that not all agree.
         assert all_agree is False
     saved = torch.load(tmp_path / "checkpoints" / "job.ckpt", weights_only=False)
     assert all(torch.equal(saved["state_dict"][name], own[name]) for name in weights)

@@ -181,7 +181,7 @@ def test_a_coordinator_that_does_not_know_the_job_is_named(
         f"strata: error: {folder}: no .lock that names a job to ask a coordinator for\n"
     )
     assert " cannot be reached " in why('job 1 "digits" of cluster 00\n', "unix:/none")
-    # Of a cluster that was there before, which began its jobs earlier.
+    # An earlier cluster, which started its jobs earlier.
     hour_ago = time.time() - 3600
     os.utime(folder / "job.textproto", (hour_ago, hour_ago))
     assert f"{folder}: the coordinator's job 1 is another one: digits, " in why(

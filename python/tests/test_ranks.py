@@ -191,7 +191,7 @@ def test_gradients_after_backward_are_the_mean_of_all_ranks_in_tree_order(
     for rank in range(4):
         mean = result.load(f"mean.{rank}")
         for parts, got in zip(zip(*local), mean):
-            # Of ranks 0 to 3: (0 + 1) + (2 + 3).
+            # Ranks 0 to 3: (0 + 1) + (2 + 3).
             expected = ((parts[0] + parts[1]) + (parts[2] + parts[3])) * 0.25
             assert torch.equal(expected, got)
 
@@ -212,7 +212,7 @@ def test_local_steps_count_as_steps_in_progress_and_metrics(tmp_path: pathlib.Pa
     assert re.findall(r"^step (\d+)/(\d+) ", result.out, re.M)[-1] == ("10", "10")
     (file,) = tmp_path.glob("strata-runs/*/*/metrics.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    # What is measured need not wait for the window that the other rank has not ended.
+    # Measurements need not wait for the window that the other rank has not ended.
     assert sorted(line["step"] for line in lines) == [4, 6, 8, 10]
 
 
@@ -368,7 +368,7 @@ APART = {
 @pytest.mark.parametrize("what", APART)
 def test_ranks_that_come_apart_fail_the_job(tmp_path: pathlib.Path, what: str) -> None:
     result = run_job(tmp_path, "agree.py", what, nodes=2)
-    # What ranks have at the end is compared after they have ended: only the job knows.
+    # Ranks' final weights are compared after they have ended: only the job knows them.
     assert result.status == 1
     assert APART[what] in error_lines(result)[0]
 

@@ -113,7 +113,7 @@ def test_windows_of_a_rank_that_joins_end_with_those_of_the_others(
     assert library.windows == [(3, 3), (3, 5), (5, 10), (10, 12)]
 
 
-# Of a job that goes on without nodes that die: with step 3 it has lost the first one.
+# A job that continues without dead nodes: by step 3 it has lost the first one.
 LOST = {0: [0, 1], 3: [1]}
 
 
@@ -170,7 +170,7 @@ def test_a_pytorch_script_trains_the_steps_that_are_its_ranks(
 ) -> None:
     library = ranks.join(CHANGES, rank, first_step=first_step)
     data = TensorDataset(torch.arange(32).float().reshape(16, 2))
-    # Of 48 samples 12 are used in 3 steps, 32 in the next 4, and 4 in the last one.
+    # 12 of 48 samples are used in 3 steps, 32 in the next 4, and 4 in the last one.
     optimizer, batches, used = train(data, 3)
     assert isinstance(optimizer._strata_trainer, _on_servers.Served)
     assert library.started == [(True, False)]
@@ -181,7 +181,7 @@ def test_a_pytorch_script_trains_the_steps_that_are_its_ranks(
     assert optimizer.step_ranks(3) == strata.StepRanks(True, rank, 4, 6)
     strata.finish()
     assert library.finished == 1
-    # Who saves the model asks when all is over.
+    # The rank that saves the model asks when everything is over.
     assert (batches.rank, batches.ranks) == {0: (None, 4), 2: (0, 2), 3: (1, 2)}[rank]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 from kustomize import Manifest, name_of
 from pod_templates import Template, templates
 
-# Those of the JobSet's own fields that are used: schemas of Kubernetes do not have them.
+# The JobSet's own fields that are used: schemas of Kubernetes lack them.
 # https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/
 JOBSET_FIELDS = {
     "spec": {"coordinator", "network", "successPolicy", "replicatedJobs"},

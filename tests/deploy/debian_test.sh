@@ -69,7 +69,7 @@ check "a program is built with libstrata-dev" [ $? -eq 0 ]
 [ "$failures" -eq 0 ] || exit 1
 need_namespaces
 
-# What the packages say that they depend on, and no more.
+# The packages' declared dependencies, and no others.
 wanted=$(for file in "$work"/debs/*.deb; do dpkg-deb -f "$file" Pre-Depends Depends; done |
   tr ',' '\n' | sed 's/^[A-Z][A-Za-z-]*: *//; s/|.*//; s/(.*//; s/ //g' |
   grep -v '^libstrata\|^strata$' | sort -u)

@@ -31,7 +31,7 @@ mkdir "$work/layout"
 tar -C "$work/layout" -xf "$work/image.tar"
 umoci --log=error stat --image "$work/layout:strata" --json > "$work/stat"
 check "it is an image of one layer" [ "$(grep -o '"layer":{' "$work/stat" | wc -l)" -eq 1 ]
-# What is pulled: the blobs that the index leads to. What it takes then: the layer's files.
+# The size of the download (blobs reachable from the index), and on disk (the layer's files).
 pulled=$(cat "$work"/layout/blobs/sha256/* | wc -c)
 layer=$(grep -o '"layers":.*' "$work/layout/blobs/sha256/${digest#sha256:}" |
   grep -o 'sha256:[0-9a-f]*')

@@ -8,7 +8,7 @@ check() { # WHAT CONDITION...
   shift
   if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
 }
-# What is on the disk, but dpkg's own books and accounts, with their lock.
+# Lists the files on the disk except dpkg's database and the accounts with their lock.
 snapshot() {
   find / -xdev \( -path /opt/test -o -path /tmp -o -path /var/lib/dpkg -o -path /var/log \
     -o -path /var/cache -o -path /run -o -path /proc -o -path /dev \) -prune \
@@ -76,7 +76,7 @@ dpkg-deb -R ./strata_*.deb /tmp/newer
 sed -i 's/^Version: .*/&+1/' /tmp/newer/DEBIAN/control
 echo "# new" | tee -a /tmp/newer/etc/strata/worker.env >> /tmp/newer/etc/strata/server.env
 dpkg-deb -z0 -b /tmp/newer /tmp/newer.deb > /dev/null
-# What depends on this very version goes first, as apt would do it.
+# Packages that depend on exactly this version are removed first, as apt would do.
 check "the plugin's package is removed" dpkg_quiet -r strata-cuda
 check "it is upgraded to a newer version" dpkg_quiet --force-confold -i /tmp/newer.deb
 check "an edited file stays although the package has a new one" \

@@ -18,7 +18,7 @@ WHY = {
     "g++": ("third_party/BUILD", "cc_library("),
     "protobuf-compiler": ("third_party/proto.bzl", "protoc "),
 }
-# What only tests and benchmarks want, and what starts services.
+# Packages that only tests and benchmarks need, and those that start services.
 FORBIDDEN = re.compile(
     r"^(chromium|etcd-.*|libopenmpi.*|munge|openmpi.*|openssh-(client|server)|slurm.*|systemd)$"
 )

@@ -78,7 +78,7 @@ kill -INT "$cluster"
 wait "$cluster" || true
 trap - EXIT
 
-# What cannot run is one line.
+# A program that cannot run gives one line.
 run 2 gone.py
 grep -qx 'strata: error: gone.py: no such file' err || fail "the missing script is not named"
 for words in "--exchange torus broken.py" "./gone" "" "-n 0 broken.py" "--mode bulk broken.py" \

@@ -37,7 +37,7 @@ cluster="-n 4 --nodes 2 --servers 2"
   ends 3.75 -n 4 --nodes 2 --mode ring
   ends 3.75 -n 1 --set exchange=NONE
 
-  # What was named is the job's.
+  # The named optimizer becomes the job's.
   run 0 "momentum_sgd { momentum: 0.25 }" same $cluster
   # Whoever says other rates ends the job, by name.
   run 1 "sgd {}" rank $cluster
@@ -50,7 +50,7 @@ cluster="-n 4 --nodes 2 --servers 2"
   grep -qE "node [01]: .*node [01] says learning rate [12] at clock 3 of chunk 0, this one [12]" \
     err || fail "the nodes of the ring are not named with their rates"
 
-  # What does not go with the job is one clear reason.
+  # An optimizer that does not fit the job gives one clear reason.
   run 1 "mean {}" same $cluster --mode async
   grep -q 'optimizer.mean: needs sync' err || fail "the mode's reason is not the job's"
   run 1 "" same $cluster

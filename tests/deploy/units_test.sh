@@ -18,7 +18,7 @@ command -v systemd-analyze >/dev/null || {
   exit 1
 }
 
-# What the units refer to: systemd's own units.
+# The units refer to systemd's own units.
 mkdir -p "$root/lib/systemd"
 cp -a /lib/systemd/system "$root/lib/systemd/"
 install=deploy/systemd/install.sh
@@ -39,7 +39,7 @@ for role in coordinator server worker; do
   help=$(cli/strata "$role" --help)
   service=$root/etc/systemd/system/strata-$role.service
   env=$root/etc/strata/$role.env
-  # What is run before the daemon is another command.
+  # ExecStartPre runs another command.
   for option in $(grep -vh '^ExecStartPre=' "$service" "$env" | grep -oE -- '--[a-z][a-z-]+'); do
     [ "$option" != --help ] || continue
     grep -qE -- "^  $option( |$)" <<<"$help" || fail "$role has no option $option"

@@ -35,7 +35,7 @@ for file in "$site"/strata/_lib/*.so* "$site"/strata/_bin/*; do
     grep -Ev '^(lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|z)\.so|linux-vdso)' &&
     fail "$file: needs the libraries above of its host"
 done
-# What only the program needs would make each rank larger.
+# Libraries that only the program needs would make each rank larger.
 ! ldd "$site/strata/_lib/libstrata_client.so.1" | grep -E 'dnnl|gomp' ||
   fail "the client library needs oneDNN"
 

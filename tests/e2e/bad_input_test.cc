@@ -1,4 +1,4 @@
-// Bad input: one clear line and an exit status that is not 0, on the live system.
+// Bad input gets one clear line and a non-zero exit status, on the live system.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -167,7 +167,7 @@ TEST(BadUsage, IsOneLine) {
 
 // ---- data ----
 
-// A copy of the data set that the test may spoil.
+// A copy of the data set that the test may damage.
 std::string CopyOfData(const std::string& name) {
   std::string dir = TestDir() + "/" + name;
   fs::create_directories(dir);
@@ -372,7 +372,7 @@ TEST(BadRun, ALossThatIsNaNNamesRankAndStep) {
 TEST(BadRun, ARunDirectoryThatCannotBeWrittenIsNamed) {
   Cluster cluster({1, 1, 1, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  // Permissions do not stop root, a file in the way does.
+  // Permissions do not stop root; a file in the way does.
   const std::string file = cluster.runs_dir() + "/a-file";
   std::filesystem::create_directories(cluster.runs_dir());
   std::ofstream(file) << "";
@@ -384,7 +384,7 @@ TEST(BadRun, ARunDirectoryThatCannotBeWrittenIsNamed) {
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_EQ(status.reason(), absl::StrCat("node 0 (w0): cannot write to run directory ", file,
                                           "/run: ", file, ": Not a directory"));
-  // Nor may a job write and remove what lies elsewhere.
+  // A job may not write or remove files elsewhere.
   job.set_run_dir(TestDir() + "/elsewhere");
   id = cluster.Submit(job);
   ASSERT_TRUE(id.ok()) << id.status();

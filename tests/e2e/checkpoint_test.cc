@@ -1,4 +1,4 @@
-// `strata checkpoint` over checkpoints of two steps, whole and damaged.
+// `strata checkpoint` on checkpoints of two steps, complete and damaged.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -165,7 +165,7 @@ TEST_F(CheckpointCommand, BadInputIsOneLineAndStatus2) {
 }
 
 TEST_F(CheckpointCommand, OneOfANewerFormatIsNamedWithBothFormats) {
-  // A manifest of the next format, with the checksum that it would have.
+  // A manifest of the next format version, with a valid checksum.
   Manifest manifest = {.job = 7, .job_name = "made", .clock = 20, .record = "r"};
   std::string text = SerializeManifest(manifest);
   text = text.substr(0, text.find("\n}") + 2);

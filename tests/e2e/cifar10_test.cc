@@ -27,7 +27,7 @@ void WriteFile(const std::string& path, const Dataset& data, uint64_t begin, uin
   }
 }
 
-// The six files in a folder of their own: 500 training samples and 100 for the test, made up.
+// Writes the six files into a folder: 500 synthetic training samples and 100 test samples.
 std::string WriteFolder() {
   proto::SyntheticImageNet config;
   config.set_classes(10);

@@ -43,11 +43,11 @@ class CleanStop : public testing::Test {
     ASSERT_EQ(Remaining(traces_).size(), 2u + 4u) << "a socket of each aggregator and each shard";
   }
 
-  // The job's processes and all that they had are gone.
+  // The job's processes and everything they had are gone.
   void ExpectNoJobLeft() {
     EXPECT_TRUE(WaitUntil([] { return ListProcesses("rank").empty(); }, absl::Seconds(20)));
     EXPECT_TRUE(WaitUntil([] { return ListProcesses("aggregator").empty(); }, absl::Seconds(20)));
-    // Shards stay, and with them where peers of their host knock.
+    // Shards stay, and so do the sockets at which peers on their host connect.
     const std::vector<std::string> remaining = RemainingAtLast(traces_, 4);
     EXPECT_THAT(remaining, testing::SizeIs(4));
     EXPECT_THAT(remaining, testing::Each(testing::StartsWith("@strata-regions-")));
@@ -123,14 +123,14 @@ TEST_P(LocalCleanStop, WithARunningJob) {
   std::vector<std::string> traces = Traces();
   ASSERT_EQ(Remaining(traces).size(), 6u)
       << "sockets of the coordinator, two aggregators, two shards; the state";
-  // Ctrl-C reaches the foreground process only: its children are in groups of their own.
+  // Ctrl-C reaches the foreground process only: its children have their own process groups.
   kill(local->process->pid(), GetParam());
   ASSERT_TRUE(WaitUntil([&] { return local->process->TryReap().has_value(); }));
   EXPECT_EQ(local->process->TryReap()->ToString(),
             GetParam() == SIGKILL ? "killed by signal 9 (Killed)" : "exited with status 1");
   ExpectNoProcess();
-  // Killed, it cannot remove its temporary folder and its socket, which the next one does; nothing
-  // else stays.
+  // A killed process cannot remove its temporary folder and its socket; the next one does. Nothing
+  // else remains.
   for (const std::string& trace : RemainingAtLast(traces)) {
     EXPECT_EQ(GetParam(), SIGKILL) << trace;
     EXPECT_THAT(trace, testing::MatchesRegex("/tmp/strata-local-.*|.*/[0-9]+-[0-9a-f]+"));

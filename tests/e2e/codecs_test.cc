@@ -1,5 +1,5 @@
-// Every codec on the live system: all nodes have the same weights at every step, as few bytes
-// travel as they should, and it learns about as well as fp32.
+// Every codec on the live system: all nodes have the same weights at every step, the traffic is as
+// small as expected, and the job learns about as well as with fp32.
 #include <map>
 #include <string>
 
@@ -17,7 +17,7 @@ constexpr char kMomentum[] =
 constexpr char kSgd[] =
     "optimizer { sgd { weight_decay: 5e-4 } } schedule { base_lr: 0.2 warmup_epochs: 0.5 cosine { "
     "final_lr: 0.001 } }";
-// DGC's momentum is its own.
+// DGC has its own momentum.
 constexpr char kDgc[] = "schedule { base_lr: 0.05 warmup_epochs: 0.5 cosine { final_lr: 0.001 } }";
 
 // LeNet-5 on Fashion-MNIST, two nodes, 100 steps of 64 samples each in an epoch.
@@ -52,8 +52,8 @@ class Codecs : public testing::Test {
   Cluster cluster_{{.servers = 1, .shards = 2, .nodes = 2, .slots = 1}};
 };
 
-// A share of fp32's bytes, headers included; and the band of the final accuracy below fp32's with
-// the same optimizer. 200 steps are few for those that send least.
+// The share of fp32's bytes, headers included, and how far the final accuracy may be below fp32's
+// with the same optimizer. 200 steps are few for the sparsest codecs.
 struct Case {
   const char* codec;
   const char* optimizer;

@@ -1,4 +1,4 @@
-// The command line as people and scripts meet it.
+// The command line as people and scripts use it.
 #include <signal.h>
 
 #include <algorithm>
@@ -119,7 +119,7 @@ TEST(CommandLine, EveryExampleIsAValidJob) {
     if (entry.path().extension() != ".textproto") continue;
     CommandResult result = RunStrata({"validate", entry.path().string()});
     EXPECT_EQ(result.status.code, 0) << entry.path() << ": " << result.err;
-    // What is printed is a job with all defaults, which changes nothing when it is read again.
+    // The output is a job with all defaults; parsing it again changes nothing.
     auto job = ParseJob(result.out, "printed");
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_THAT(entry.path().stem().string(), HasSubstr(job->model().zoo().substr(0, 3)));

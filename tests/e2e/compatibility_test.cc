@@ -24,7 +24,7 @@ std::string Read(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// What was on the wire when the oldest version that is still taken was the newest.
+// The messages of the oldest version that is still supported.
 TEST(CompatibilityTest, ProgramsOfTheOldestVersionAreUnderstood) {
   const std::vector<std::string> earlier =
       absl::StrSplit(Read(absl::StrCat("tests/e2e/version_", kProtocolVersionOldest, ".txt")), '\n',

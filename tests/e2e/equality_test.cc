@@ -21,11 +21,11 @@ std::vector<std::string> HashesOfAllNodes(const proto::JobStatus& status) {
   return first;
 }
 
-// Chunks were spread over every shard, and went out while backward was still running.
+// Chunks were spread over every shard, and were sent while backward was still running.
 void ExpectSpreadAndOverlapped(Cluster& cluster, const proto::JobStatus& finished, int shards) {
   uint64_t nodes = finished.nodes_size();
   uint64_t expected = 61 * nodes * kSteps;
-  // The servers' last counts come just after the job's end.
+  // The servers' last counts arrive just after the job's end.
   proto::JobStatus status =
       cluster.WaitFor(JobId(finished.job_id()), [expected](const proto::JobStatus& now) {
         uint64_t pushes = 0;
@@ -67,7 +67,7 @@ TEST(Equality, SyncIsTheSameOverFourNodesTwoNodesAndOne) {
     if (reference.empty()) reference = hashes;
     EXPECT_EQ(hashes, reference) << ranks_per_node << " ranks per node";
   }
-  // Weights do change: no two steps start from the same ones.
+  // Weights do change: no two steps begin with the same ones.
   for (size_t i = 2; i + 1 < reference.size(); ++i) {
     EXPECT_NE(reference[i].substr(reference[i].find(' ')),
               reference[i - 1].substr(reference[i - 1].find(' ')));
@@ -86,7 +86,7 @@ TEST(Equality, SyncIsTheSameForEveryWindowAndLazyWithoutStalenessIsSync) {
   ExpectSpreadAndOverlapped(cluster, status, 4);
   proto::Job lazy = LenetJob("lazy-0", 4, 2, kSteps, "lazy { staleness: 0 }");
   EXPECT_EQ(HashesOfAllNodes(cluster.RunToEnd(lazy)), reference);
-  // A different seed gives different weights: the hashes see the training.
+  // A different seed gives different weights: the hashes depend on the training.
   job.set_name("other-seed");
   job.set_seed(2);
   EXPECT_NE(HashesOfAllNodes(cluster.RunToEnd(job)), reference);

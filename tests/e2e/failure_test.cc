@@ -23,7 +23,7 @@ proto::Job ShortJob(const std::string& name) { return LenetJob(name, 4, 2, 10); 
 
 class Failure : public testing::Test {
  protected:
-  // `steps`: how long it would run if nothing happened.
+  // `steps`: how long it would run without a failure.
   void StartWithJob(int steps = 10'000'000, const std::string& consistency = "sync {}") {
     ASSERT_EQ(cluster_.Start(), absl::OkStatus());
     proto::Job job = LenetJob("victim", 4, 2, steps, consistency);
@@ -38,7 +38,7 @@ class Failure : public testing::Test {
   JobId job_;
 };
 
-// Nodes retire from servers one by one, so that only the coordinator sees it.
+// Nodes retire from servers one by one, so only the coordinator sees the complete end.
 TEST_F(Failure, ProgramsThatMakeOtherNumbersOfStepsFailTheJob) {
   ASSERT_EQ(cluster_.Start(), absl::OkStatus());
   for (const char* mode : {"sync {}", "async {}"}) {
@@ -57,7 +57,7 @@ TEST_F(Failure, OfAServerNamesItAndTheNextJobRuns) {
   proto::JobStatus status = cluster_.WaitForEnd(job_);
   EXPECT_EQ(status.state(), proto::FAILED);
   EXPECT_THAT(status.reason(), HasSubstr("server s1"));
-  // On the server that is left, and again on both.
+  // On the remaining server, and again on both.
   cluster_.RunToEnd(ShortJob("one-server"));
   ASSERT_EQ(cluster_.StartServer(1), absl::OkStatus());
   EXPECT_EQ(cluster_.RunToEnd(ShortJob("two-servers")).shards_size(), 2);
@@ -87,8 +87,8 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
   StartWithJob(400);
   Command follower = StartStrata({"submit", WriteJob(TestDir(), ShortJob("behind")), "--follow",
                                   "--coordinator", cluster_.address()});
-  // It has heard that its job was taken, and the number after the first job's. Before that it could
-  // not know whether to submit again.
+  // The client has been told that its job was accepted, and the number after the first job's.
+  // Before that it could not know whether to submit again.
   ASSERT_TRUE(WaitUntil([&] {
     std::ifstream out(follower.base + ".out");
     std::string line;
@@ -109,7 +109,7 @@ TEST_F(Failure, OfTheCoordinatorStopsNothingWhenItComesBack) {
     last = step;
   }
   EXPECT_EQ(last, 400u);
-  // Who waited in the queue runs next, and is still followed.
+  // The job that waited in the queue runs next, and is still followed.
   CommandResult followed = Finish(std::move(follower));
   EXPECT_EQ(followed.status.ToString(), "exited with status 0") << followed.err;
   EXPECT_THAT(followed.out, HasSubstr("job 2 (behind): finished after"));

@@ -1,4 +1,4 @@
-// `strata launch` through a real sshd on loopback, with keys and configuration of the test's own.
+// `strata launch` through a real sshd on loopback, with the test's own keys and configuration.
 #include <pwd.h>
 #include <signal.h>
 #include <unistd.h>
@@ -24,10 +24,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr char kSshd[] = "/usr/sbin/sshd";
-// Where sshd of Debian wants an empty folder when root runs it; services make it at their start.
+// Debian's sshd needs this empty folder when root runs it; services create it at their start.
 constexpr char kPrivilegeSeparation[] = "/run/sshd";
 
-// $0: folder, $1: port. Programs that were built with sanitizers take their options along.
+// $0: folder, $1: port. Programs built with sanitizers keep their options.
 constexpr char kServerConfiguration[] = R"(
 ListenAddress 127.0.0.1
 Port $1
@@ -73,7 +73,7 @@ class LaunchOverSshd : public testing::Test {
     for (const char* name : {"host_key", "user_key"}) MakeKey(name);
     const std::string host_key = ReadAll(dir_ + "/host_key.pub");
     std::ofstream(dir_ + "/known_hosts") << "n1 " << host_key << "n2 " << host_key;
-    // Below the ports that the system gives out.
+    // Below the ephemeral ports of the system.
     const int port = 10'000 + getpid() % 20'000;
     std::ofstream(dir_ + "/sshd_config") << absl::Substitute(kServerConfiguration, dir_, port);
     std::ofstream(dir_ + "/ssh_config") << absl::Substitute(kClientConfiguration, dir_, port);
@@ -92,8 +92,8 @@ class LaunchOverSshd : public testing::Test {
     if (made_folder_) std::filesystem::remove(kPrivilegeSeparation, ignored);
   }
 
-  // Those of tests/e2e/testing/leftovers.h whose command line has `part`: sshd, too, writes into
-  // the folder.
+  // Processes as in tests/e2e/testing/leftovers.h whose command line contains `part`; sshd also
+  // writes to the folder.
   static std::vector<std::string> Processes(const std::string& part) {
     std::vector<std::string> found;
     for (const std::string& line : tests::Processes()) {

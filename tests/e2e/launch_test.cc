@@ -1,6 +1,6 @@
-// `strata launch`: a cluster on several hosts. Here the hosts are one, behind a command that stands
-// in for ssh: like sshd it runs what it is told in a session of its own, which outlives a killed
-// client and notices that only by its closed input.
+// `strata launch`: a cluster on several hosts. Here all hosts are this machine, behind a command
+// that replaces ssh: like sshd it runs its command in a new session, which outlives a killed client
+// and notices that only by its closed input.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
 
-  // Adds to each line that they are all this machine.
+  // Adds to each line that all hosts are this machine.
   void Hosts(const std::string& lines, const std::string& more = "") {
     std::string text;
     for (char c : lines) {
@@ -101,7 +101,7 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
     return launch;
   }
 
-  // The file with keys that a launcher without a job lends to other commands.
+  // The key file that a launcher without a job lends to other commands.
   static std::string LentKeys(const Command& launch) {
     std::string keys;
     EXPECT_TRUE(WaitUntil([&] {
@@ -114,11 +114,11 @@ setsid --wait sh -c "$2" < <(exec cat <&3) 3<&-
 
   const std::string runs_ = TestDir() + "/runs";
   const std::string ssh_ = TestDir() + "/ssh";
-  // Below the ports that the system gives out.
+  // Below the ephemeral ports of the system.
   const int port_ = 10'000 + getpid() % 20'000;
 };
 
-// Of a process.
+// Returns the parent of a process.
 int ParentOf(int pid) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
   std::string id, name, state;
@@ -213,8 +213,7 @@ TEST_F(Launch, WithoutAJobItStaysUntilItIsInterrupted) {
   EXPECT_FALSE(std::filesystem::exists(keys)) << "they go with the cluster";
 }
 
-// The lent file has the user's key, and the authority's certificate, which all key files of the
-// run have.
+// The lent file has the user's key and the authority's certificate, as all key files of the run do.
 TEST_F(Launch, NoKeyIsOnACommandLineInAnEnvironmentOrAnArgumentOfSsh) {
   const std::string address = absl::StrCat("127.0.0.1:", port_);
   Command launch = StartStrata(Args({"--port", absl::StrCat(port_)}));
@@ -265,7 +264,7 @@ TEST_F(Launch, NothingIsLeftOnTheHostsAfterItWasKilled) {
   EXPECT_THAT(RemainingAtLast(traces), IsEmpty());
 }
 
-// As when the launcher's machine loses its power: the connection stays, nothing comes.
+// As if the launcher's machine lost power: the connection stays, and nothing arrives.
 TEST_F(Launch, AHostThatHearsNothingEndsItsDaemons) {
   int input[2];
   ASSERT_EQ(pipe2(input, O_CLOEXEC), 0);

@@ -1,5 +1,5 @@
-// Limits on real daemons: too few descriptors end the start, what is too much is refused by name
-// and counted, and what runs continues unharmed.
+// Limits on real daemons: too few descriptors end the start, excess requests are refused by name
+// and counted, and running work continues unharmed.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -34,7 +34,7 @@ struct Ended {
   std::string text;
 };
 
-// Runs `strata ARGS` to its end, from a shell that has done something before.
+// Runs `strata ARGS` to its end, from a shell that has first run a command.
 Ended RunAfter(const std::string& shell, std::vector<std::string> args) {
   const std::string log = absl::StrCat(TestDir(), "/", args[0], ".log");
   args.insert(args.begin(), {"sh", "-c", shell + "; exec \"$0\" \"$@\"", StrataBinary()});
@@ -54,7 +54,7 @@ Ended RunWithDescriptors(int limit, std::vector<std::string> args) {
   return RunAfter(absl::StrCat("ulimit -n ", limit), std::move(args));
 }
 
-// The named resource of a daemon (or of all) in `strata status --json`.
+// Returns the named resource of a daemon (or of all) in `strata status --json`.
 json ResourceIn(const json& resources, const std::string& name) {
   for (const json& resource : resources) {
     if (resource["name"] == name) return resource;
@@ -68,7 +68,7 @@ json StatusOf(const Cluster& cluster) {
   return json::parse(result.out, nullptr, false);
 }
 
-// How often a daemon has refused for a cause.
+// Returns how often a daemon has refused something for a cause.
 uint64_t Refusals(Cluster& cluster, const std::string& daemon, const std::string& cause) {
   auto nodes = cluster.client().ListNodes();
   if (!nodes.ok()) return 0;
@@ -94,7 +94,7 @@ UniqueFd TcpTo(int port) {
   return fd;
 }
 
-// True if the other side ends the connection, at most after 20 s without a byte.
+// Returns true if the other side closes the connection, at most after 20 s without a byte.
 bool IsEnded(const UniqueFd& fd) {
   char bytes[256];
   ssize_t got = 1;
@@ -164,7 +164,7 @@ TEST(Limits, AClusterOnOneMachineWithoutLoopbackSaysSoUnlessItIsOneNode) {
       "strata: error: 127.0.0.1 cannot be reached here (Network is unreachable), by which the "
       "nodes and servers of a cluster on one machine speak with each other: `ip link set lo "
       "up`, or take --nodes 1 --servers 0\n");
-  // It comes as far as its ranks.
+  // It reaches the start of its ranks.
   const CommandResult one =
       RunStrata({"run", "-n", "2", "--runs", runs, "/bin/true"}, kDeadline, alone);
   EXPECT_THAT(one.err, HasSubstr("ended without having joined the job")) << one.out;
@@ -213,7 +213,7 @@ TEST(Limits, ConnectionsBeyondTheLimitAreEndedAndCountedAndTheJobGoesOn) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsEnded(strangers[i])) << i;
   EXPECT_TRUE(
       WaitUntil([&] { return Refusals(cluster, "s0", "over the limit of connections") >= 3; }));
-  // The others say nothing in time.
+  // The others send nothing in time.
   for (const UniqueFd& stranger : strangers) EXPECT_TRUE(IsEnded(stranger));
   const proto::JobStatus before = cluster.Status(*id);
   const proto::JobStatus after = cluster.WaitForStep(*id, before.progress().step() + 100);
@@ -256,7 +256,7 @@ TEST(Limits, AFloodOfConnectionsAtTheCoordinatorIsEndedAndCountedAndItGoesOnList
   // 48 + 8 sessions + 8 calls may be open.
   EXPECT_TRUE(WaitUntil(
       [&] { return Refusals(cluster, "coordinator", "over the limit of connections") >= 136; }));
-  // Those that were taken are ended, too, since they ask for nothing.
+  // Accepted connections are closed, too, because they send no request.
   EXPECT_TRUE(WaitUntil([&] {
     return RunStrata({"nodes", "--coordinator", cluster.address()}).status.ok();
   }));

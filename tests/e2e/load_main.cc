@@ -169,8 +169,8 @@ struct Options {
   bool idle = false;
 };
 
-// What one run needs beside the daemons' own limits: a session, the node's memory, an endpoint and
-// a connection to every shard for each node.
+// Descriptors of one run in addition to the daemons' own limits: for each node a session, the
+// node's memory, an endpoint and a connection to every shard.
 DescriptorNeed OwnDescriptors(const Options& options) {
   const uint64_t shards = options.cluster.servers * options.cluster.shards;
   const uint64_t each = 4 + 4 * shards;

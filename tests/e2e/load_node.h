@@ -19,8 +19,8 @@
 
 namespace strata::tests {
 
-// The problem that the load program trains: plain SGD on gradients that are small whole numbers, so
-// that sums are exact. If the number of nodes is a power of two, the weights are exact, too.
+// The problem that the load program trains: plain SGD on gradients that are small integers, so that
+// sums are exact. If the number of nodes is a power of two, the weights are exact, too.
 struct LoadProblem {
   uint32_t nodes = 8;
   uint64_t elements = 2048;
@@ -30,20 +30,19 @@ struct LoadProblem {
   proto::Job Job() const;
   proto::NodeReady Ready(uint32_t job_id) const;
   void FirstWeights(absl::Span<float> weights) const;
-  // The gradient of one node, whose batch is one sample.
+  // Computes the gradient of one node, whose batch is one sample.
   void Gradients(uint32_t node, uint64_t step, absl::Span<float> gradients) const;
-  // True if the weights are those after all steps, computed directly. What is wrong; empty:
-  // nothing.
+  // Compares the weights with those after all steps, computed directly. Returns what is wrong;
+  // empty: nothing.
   std::string Check(absl::Span<const float> weights) const;
 };
 
-// A worker node with one rank: a real session to the coordinator, and the aggregator's parts on a
-// thread of this process. It plays one job, once.
-//
-// Threads: the owner's; Wait, Stop and destruction from one.
+// A worker node with one rank: a real session with the coordinator, and an aggregator on a thread
+// of this process. It plays one job, once.
+// Threads: one owner, who calls Wait, Stop and the destructor.
 class LoadNode {
  public:
-  // `credentials`: of worker NameOf(number).
+  // `credentials`: those of worker NameOf(number).
   LoadNode(const LoadProblem& problem, const std::string& coordinator,
            control::Credentials credentials, uint32_t number);
   static std::string NameOf(uint32_t number);
@@ -51,13 +50,13 @@ class LoadNode {
 
   // Blocks until registered. Errors: those of control::Session::Start.
   absl::Status Start() { return session_->Start(); }
-  // Ends what it does and signs off.
+  // Stops and signs off.
   void Stop();
 
-  // How the job went on this node, once it has ended: OK where all steps were made.
+  // The node's result, once the job has ended; OK if all steps were made.
   bool ended();
   absl::Status result();
-  // The final weights, after a result that is OK.
+  // The final weights. REQUIRES: an OK result.
   absl::Span<const float> weights() const;
   uint64_t memory_bytes() const { return memory_bytes_; }
 

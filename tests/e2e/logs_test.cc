@@ -1,5 +1,5 @@
-// `strata logs` on a cluster of two hosts: which lines of whom, lines as they come, and what a log
-// costs that nobody takes.
+// `strata logs` on a cluster of two hosts: the lines of each process, live lines, and the cost of a
+// log that nobody reads.
 #include <signal.h>
 
 #include <filesystem>
@@ -31,9 +31,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Of the lines below that rank 1 writes.
+// Number of the lines below that rank 1 writes.
 constexpr int kManyLines = 8'000'000;
-// What a daemon may take while such a log goes through it, half of what the log has.
+// Additional memory allowed to a daemon while such a log passes through it: half the log's size.
 constexpr uint64_t kMoreBytes = 32 << 20;
 
 std::string ReadFile(const std::string& path) {
@@ -41,8 +41,8 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A program of the cluster's own: each of four ranks on two nodes says who it is, and trains once
-// the file DIR/go is there.
+// A user's program: each of four ranks on two nodes prints its identity, and trains once the file
+// DIR/go exists.
 proto::Job Talking(const std::string& name, const std::string& says) {
   const std::string script = absl::StrCat(TestDir(), "/", name, ".sh");
   std::ofstream(script) << "#!/bin/sh\necho \"rank $RANK begins\"\n"
@@ -66,14 +66,14 @@ class LogsCommand : public ::testing::Test {
     words.insert(words.begin(), "logs");
     return RunStrata(cluster_.Asking(words));
   }
-  // Once rank 3 has said that.
+  // Once rank 3 has printed that.
   bool WaitForLine(const std::string& job, const std::string& line) {
     return WaitUntil([&] {
       const std::string out = Logs({job, "--rank", "3"}).out;
       return absl::StrContains(absl::StrCat("\n", out), absl::StrCat("\n", line, "\n"));
     });
   }
-  // In memory, of the daemons that a log goes through: the coordinator and both workers.
+  // Memory of the daemons through which a log passes: the coordinator and both workers.
   std::map<std::string, uint64_t> DaemonBytes() {
     std::map<std::string, uint64_t> bytes;
     for (const auto& [name, daemon] :
@@ -116,7 +116,7 @@ class LogsCommand : public ::testing::Test {
     EXPECT_EQ(line, nlohmann::json({{"rank", 2}, {"line", "said"}}));
   }
   void ExpectToBeFollowed(JobId id) {
-    // Followed, to the job's end.
+    // Follows to the job's end.
     Command follow = StartStrata(cluster_.Asking({"logs", "talks", "-f", "--tail", "1"}));
     ASSERT_TRUE(
         WaitUntil([&] { return absl::StrContains(ReadFile(follow.base + ".out"), "[3] said"); }));
@@ -133,7 +133,7 @@ class LogsCommand : public ::testing::Test {
                 AllOf(HasSubstr("[aggregator 0] "), HasSubstr("[aggregator 1] ")));
   }
   void ExpectRefusals() {
-    // What is not there.
+    // Requests for ranks and files that do not exist.
     const auto refused = [&](const std::vector<std::string>& words, int code,
                              const std::string& why) {
       const CommandResult result = Logs(words);
@@ -149,7 +149,8 @@ class LogsCommand : public ::testing::Test {
     refused({"talks", "--aggregator", "--rank", "1"}, 2, "ask for one of the two");
   }
   void ExpectAHostThatIsGoneToBeNamed() {
-    // A host that is gone is named, and the others' logs are shown; it is back with what it has.
+    // A host that is gone is named, and the others' logs are shown; when it returns, so do its
+    // logs.
     ASSERT_EQ(kill(cluster_.worker(1).process->pid(), SIGKILL), 0);
     CommandResult half;
     ASSERT_TRUE(WaitUntil([&] {
@@ -204,7 +205,7 @@ TEST_F(LogsCommand, ALogThatNobodyTakesCostsNothingAndIsWholeOnceItIsTaken) {
         .IgnoreError();
   });
   first.WaitForNotification();
-  // Others continue meanwhile, the job's ranks and who looks at logs.
+  // Others continue meanwhile: the job's ranks, and readers of logs.
   for (int i = 0; i < 20; ++i) {
     EXPECT_THAT(Logs({"writes", "--rank", "3", "--tail", "2"}).out,
                 absl::StrCat(kManyLines, "\nwritten\n"));

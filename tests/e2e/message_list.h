@@ -8,8 +8,8 @@
 
 namespace strata::proto {
 
-// What programs say on the wire that were built from these .proto files, a FileDescriptorSet as
-// protoc writes it: a line for each field, value and call, sorted:
+// Returns the wire messages of programs built from these .proto files, given as the
+// FileDescriptorSet that protoc writes: a line for each field, value and call, sorted:
 //   field strata.proto.Register 2 uint32 slots
 //   field strata.proto.JobStatus 16 repeated strata.proto.Wait waits
 //   reserved strata.proto.JobStatus 9
@@ -18,9 +18,9 @@ namespace strata::proto {
 // Errors: InvalidArgument: it is no such set, or a file is missing in it.
 absl::StatusOr<std::vector<std::string>> ListMessages(const std::string& descriptor_set);
 
-// What of an earlier list a program of the newer one would not understand, a line each; empty: the
-// two can talk. Names of fields and values do not matter, numbers that are reserved have been given
-// up, and are not used for anything else.
+// Returns one line for each thing in an earlier list that a program of the newer one would not
+// understand; empty: the two can talk. Names of fields and values do not matter. Reserved numbers
+// have been given up and are never reused.
 std::vector<std::string> Breaks(const std::vector<std::string>& earlier,
                                 const std::vector<std::string>& newer);
 

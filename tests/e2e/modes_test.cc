@@ -1,4 +1,4 @@
-// Lazy and async on the live system, and jobs of different modes beside each other.
+// Lazy and async on the live system, and jobs of different modes at the same time.
 #include <numeric>
 #include <string>
 #include <vector>
@@ -62,7 +62,7 @@ TEST(Modes, LazyIsNeverStalerThanItsBoundAndReachesIt) {
 TEST(Modes, ASyncAndAnAsyncJobRunTogether) {
   Cluster cluster({2, 2, 2, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
-  // Alone first: what the sync job's weights are.
+  // The sync job runs alone first, for its weights.
   proto::Job sync = LenetJob("sync-alone", 2, 1, 40);
   auto alone = Hashes(cluster.RunToEnd(sync).run_dir(), 0);
   sync.set_name("sync-together");

@@ -1,4 +1,4 @@
-// exchange: MPI, with real processes of mpirun.
+// exchange: MPI, with real processes under mpirun.
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -32,7 +32,7 @@ struct Ended {
   std::string text;
 };
 
-// Both streams together; ended after two minutes.
+// Returns both streams together; killed after two minutes.
 Ended Shell(const std::string& command) {
   Ended ended;
   FILE* pipe = popen(absl::StrCat("timeout -k 5 120 ", command, " 2>&1").c_str(), "r");
@@ -60,7 +60,7 @@ proto::Job MpiJob(const std::string& name, int ranks) {
   return job;
 }
 
-// Two addends have one sum, in whatever order.
+// Two addends have the same sum in any order.
 TEST(Mpi, TwoRanksHaveTheBitsOfTwoNodesWithAServer) {
   const proto::Job job = MpiJob("two", 2);
   const Ended ended = MpiRun(2, job);
@@ -73,7 +73,7 @@ TEST(Mpi, TwoRanksHaveTheBitsOfTwoNodesWithAServer) {
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
   const proto::JobStatus servers = cluster.RunToEnd(LenetJob("servers", 2, 1, kSteps));
   EXPECT_EQ(Hashes(servers.run_dir(), 0), own);
-  // Both ranks' samples stand in the metrics, and the model is there.
+  // The metrics count both ranks' samples, and the model exists.
   uint64_t samples = 0;
   for (const auto& line : Metrics(job.run_dir())) samples = line["samples"].get<uint64_t>();
   EXPECT_EQ(samples, 2u * 16 * kSteps);
@@ -89,7 +89,7 @@ TEST(Mpi, ThreeRanksEndWithOneModel) {
   for (int rank : {1, 2}) EXPECT_EQ(Hashes(job.run_dir(), rank), own);
 }
 
-// The last byte of the weights of a checkpoint becomes another one.
+// Changes the last byte of the weights in a checkpoint.
 void Damage(const std::string& dir, int step) {
   for (const auto& entry :
        std::filesystem::directory_iterator(absl::StrFormat("%s/clock-%020d", dir, step))) {
@@ -124,7 +124,7 @@ TEST(Mpi, GoesOnFromItsNewestWholeCheckpointWithTheSameBits) {
   const std::string dir = TestDir() + "/kept";
   const CommandResult verified = RunStrata({"checkpoint", "verify", dir});
   EXPECT_EQ(verified.status.code, 0) << verified.out << verified.err;
-  // Without a word, another run does not write into it.
+  // Another run does not write into it without an option.
   const Ended refused = MpiRun(2, CheckpointedMpiJob("again", "kept", kSteps));
   EXPECT_NE(refused.code, 0);
   EXPECT_THAT(refused.text, HasSubstr("has checkpoints of job 0 (mpi) of another cluster"));

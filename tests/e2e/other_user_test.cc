@@ -1,4 +1,4 @@
-// What another user of this machine gets from a cluster that was set up with nothing: nothing.
+// Checks that another user of this machine gets no access to a cluster with default settings.
 #include "common/testing/other_user.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ bool MayRead(const std::string& path) {
 class OtherUser : public testing::Test {
  protected:
   void SetUp() override {
-    // Others may look into it: what lies in it protects itself.
+    // Others may list the folder: its contents protect themselves.
     char base[] = "/tmp/other_user_test-XXXXXX";
     ASSERT_NE(mkdtemp(base), nullptr);
     base_ = base;
@@ -64,13 +64,13 @@ class OtherUser : public testing::Test {
 
 TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
   EXPECT_EQ(ValueIn(local_.ready_line, "coordinator"), "unix:" + socket());
-  // No command needs to be told where it is.
+  // No command needs to be told its place.
   proto::Job job = LenetJob("quick", 2, 2, 4);
   const CommandResult submitted =
       RunStrata({"submit", WriteJob(TestDir(), job), "--follow", "--set",
                  "checkpoint={dir: \"" + base_ + "/checkpoints\" every_steps: 2}"});
   ASSERT_EQ(submitted.status.code, 0) << submitted.err;
-  // The last checkpoint may be whole a moment after the job's end.
+  // The last checkpoint may become complete a moment after the job's end.
   ASSERT_TRUE(WaitUntil([&] {
     return absl::StrContains(RunStrata({"status", "1"}).out, "newest of step 4 ");
   }));
@@ -89,7 +89,7 @@ TEST_F(OtherUser, ReadsNothingOfWhatALocalClusterLeaves) {
     const bool is_private = file.find("/state/") != std::string::npos ||
                             file.find("/logs/") != std::string::npos ||
                             file.find("/daemons/") != std::string::npos;
-    // By itself, not only because of the folder that it lies in.
+    // Protected itself, not only by the folder that contains it.
     if (is_private) {
       EXPECT_EQ(fs::status(file).permissions(), fs::perms(0600)) << file;
     }
@@ -118,7 +118,7 @@ TEST_F(OtherUser, IsToldNothingAtASocketThatItReaches) {
   const CommandResult nodes = RunStrata({"nodes"});
   EXPECT_EQ(nodes.status.code, 0) << nodes.err;
   EXPECT_THAT(nodes.out, HasSubstr("connection of another user"));
-  // Nor does a command speak to a coordinator where another user may put one of its own.
+  // A command does not connect to a coordinator at a place where another user could start one.
   fs::permissions(base_ + "/runtime/strata", fs::perms(0777));
   // Named here: without a name, `jobs` would continue to the next folder that it knows, where a
   // cluster of another test may be.

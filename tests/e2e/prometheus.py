@@ -15,7 +15,7 @@ import urllib.request
 
 SHIPPED = "deploy/monitoring"
 DASHBOARD = os.path.join(SHIPPED, "grafana-dashboard.json")
-# What Grafana puts in place of its variables.
+# Grafana's values of its variables.
 VARIABLES = {"$__rate_interval": "30s", "$job": ".*"}
 
 

@@ -1,4 +1,4 @@
-// The job of deploy/quickstart.sh, with the command that it runs.
+// The job of deploy/quickstart.sh, run by the same command.
 #include <filesystem>
 #include <string>
 

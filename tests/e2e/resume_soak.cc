@@ -54,7 +54,7 @@ class Soak : public Checkpointed {
     Start({.servers = 2, .shards = 1, .nodes = 2, .slots = 2});
     undisturbed_ = Model(Run(SoakJob("undisturbed", mode_)));
   }
-  // Runs one job, and meanwhile `disturb`, which returns what it did.
+  // Runs one job, and `disturb` meanwhile, which returns what it did.
   void RunRound(int round, int rounds, const std::function<std::string()>& disturb) {
     const std::string folder = absl::StrCat("round-", round);
     proto::Job job = SoakJob(folder, mode_);
@@ -62,7 +62,7 @@ class Soak : public Checkpointed {
     job.mutable_restart()->set_attempts(50);
     SlowDown(&job, 5);
     const JobId id = Submit(job);
-    // Before it has trained, a failure is the job's own.
+    // Before it has trained, a failure is the job's own fault.
     cluster_->WaitForStep(id, 1);
     const std::string killed = disturb();
     const proto::JobStatus status = cluster_->WaitForEnd(id, absl::Seconds(90));
@@ -83,7 +83,7 @@ class Soak : public Checkpointed {
     cluster_.reset();
     std::filesystem::remove_all(TestDir());
   }
-  // Returns whom it killed. A daemon is started again.
+  // Returns the name of the killed process. A daemon is restarted.
   std::string KillOneLater(const std::string& role) {
     const int ms = Draw(1500);
     WaitUntil([until = absl::Now() + absl::Milliseconds(ms)] { return absl::Now() >= until; });

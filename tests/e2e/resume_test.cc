@@ -20,7 +20,7 @@
 #include "tests/e2e/testing/checkpointed.h"
 #include "tests/e2e/testing/leftovers.h"
 
-// Jobs resume from their checkpoints: by themselves after any death, and where a user says so.
+// Jobs resume from their checkpoints: automatically after any death, and at a user's request.
 
 namespace strata::tests {
 
@@ -30,8 +30,8 @@ using testing::HasSubstr;
 
 class Deaths : public Checkpointed {
  protected:
-  // Awaits a checkpoint that was not there at the death before, lets `death` happen, and waits for
-  // the restart. Expects its reason to say `why`.
+  // Waits for a checkpoint newer than the last death, lets `death` happen, and waits for the
+  // restart. Expects its reason to contain `why`.
   void Suffer(const std::string& why, const std::function<void()>& death) {
     const proto::JobStatus before = AwaitCheckpoint(job_, newest_ + 1);
     ASSERT_EQ(before.state(), proto::RUNNING) << why;
@@ -113,7 +113,7 @@ TEST_F(Deaths, OfARankInAnAsyncJobLoseAndRepeatNoSample) {
   ExpectWindows(status, kSteps, /*in_step=*/false);
 }
 
-// Those of batch normalisation, which each rank has for itself.
+// Batch normalisation's running statistics belong to each rank.
 TEST_F(Deaths, OfARankLeavesRunningStatisticsAsTheyWouldBe) {
   Start({.servers = 1, .shards = 1, .nodes = 2, .slots = 2});
   constexpr int kSteps = 60;
@@ -133,14 +133,14 @@ TEST_F(Deaths, OfARankLeavesRunningStatisticsAsTheyWouldBe) {
   EXPECT_EQ(RunStrata({"checkpoint", "verify", TestDir() + "/victim"}).status.code, 0);
 }
 
-// `strata local`, which has nobody to bring its daemons back but itself.
+// `strata local`, which restarts its own daemons.
 class LocalDeaths : public testing::Test {
  protected:
   Command Start(const proto::Job& job) {
     return StartStrata({"local", "--servers", "1", "--nodes", "2", "--slots", "2", "--runs", runs_,
                         "--job", WriteJob(TestDir(), job)});
   }
-  // Awaits so many steps more than there were at the call before.
+  // Waits for this many steps more than at the last call.
   void AwaitSteps(uint64_t more) {
     const auto step = [this]() -> uint64_t {
       const std::string run_dir = runs_ + "/job-1";
@@ -219,7 +219,7 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   const JobId first = Submit(job);
   CancelAfter(first, 40);
 
-  // On more servers, by the job's number; it writes to a folder of its own.
+  // On more servers, by the job's number; it writes to its own folder.
   ASSERT_EQ(cluster_->StartServer(1), absl::OkStatus());
   proto::Job second = CheckpointedJob("second", 2, 60);
   second.clear_max_steps();
@@ -230,7 +230,7 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   EXPECT_GE(more.checkpoints().resumed_step(), 40u);
   EXPECT_EQ(more.progress().step(), 64u);
 
-  // By another cluster, which never heard of the jobs; for more steps than before.
+  // On another cluster, which does not know the jobs; for more steps than before.
   cluster_->StopAll();
   std::filesystem::remove_all(TestDir() + "/state");
   std::filesystem::remove_all(cluster_->runs_dir());
@@ -240,11 +240,11 @@ TEST_F(Elsewhere, OnOtherServersShardsAndNodesItEndsWithTheSameBits) {
   EXPECT_EQ(last.shards_size(), 3);
   EXPECT_EQ(last.checkpoints().resumed_step(), 60u);
   EXPECT_TRUE(Model(last) == undisturbed);
-  // The last one may be whole a moment after the job's end.
+  // The last one may become complete a moment after the job's end.
   cluster_->WaitFor(JobId(last.job_id()), [](const proto::JobStatus& status) {
     return status.checkpoints().newest_step() == 100;
   });
-  // Those that are newer are its own.
+  // The newer checkpoints are its own.
   EXPECT_EQ(Run(CheckpointedJob("second", 2, 110), FromFolder(TestDir() + "/second"))
                 .checkpoints()
                 .resumed_step(),
@@ -270,7 +270,7 @@ TEST_F(Elsewhere, TheCommandGoesOnFromAFolderForMoreEpochs) {
   EXPECT_TRUE(Model(three) == undisturbed);
 }
 
-// Checkpoints that are damaged, jobs that cannot resume from what is there, folders that fail.
+// Damaged checkpoints, jobs that do not fit the checkpoint, failing folders.
 
 using testing::StartsWith;
 namespace fs = std::filesystem;
@@ -298,7 +298,7 @@ void Flip(const std::string& path) {
 
 class Damage : public Checkpointed {
  protected:
-  // Trains for 60 steps, and keeps the checkpoints of the steps 20, 40 and 60.
+  // Trains for 60 steps and keeps the checkpoints of steps 20, 40 and 60.
   void SetUp() override {
     Start({.servers = 2, .shards = 1, .nodes = 2, .slots = 2});
     proto::Job job = CheckpointedJob("made", 2, 60);
@@ -334,7 +334,7 @@ TEST_F(Damage, OfTheNewestIsNamedAndTheOneBeforeIsTaken) {
     SCOPED_TRACE(one.name);
     const std::string dir = Copy(one.name);
     one.damage(dir);
-    // It writes there, too: what is damaged is made again.
+    // It also writes to that folder: damaged objects are written again.
     const proto::JobStatus status = Run(Longer(one.name), FromFolder(dir));
     EXPECT_EQ(status.checkpoints().resumed_step(), 40u);
     ASSERT_EQ(status.checkpoints().passed_over_size(), 1) << status.ShortDebugString();
@@ -418,8 +418,8 @@ class Folder : public Checkpointed {
  protected:
   const std::string dir_ = TestDir() + "/store";
 
-  // Makes the folder a file system of 1 MiB, which daemons that are started from here on see.
-  // Errors: why this user may not.
+  // Mounts a file system of 1 MiB at the folder, visible to daemons started from now on. Errors:
+  // why this user may not.
   absl::Status MakeSmall() const {
     fs::create_directories(dir_);
     if (unshare(CLONE_NEWNS) != 0) return absl::ErrnoToStatus(errno, "unshare");
@@ -478,7 +478,7 @@ TEST_F(Folder, ThatIsFullOrReadOnlyHoldsUpNoTrainingAndIsUsedAgainOnceItIsMended
   AwaitProblem(id, "Read-only file system");
   ASSERT_EQ(Mount(MS_REMOUNT), absl::OkStatus());
   AwaitMended(id);
-  Write(dir_ + "/ballast", std::string(8 << 20, 'x'));  // what of it there is room for
+  Write(dir_ + "/ballast", std::string(8 << 20, 'x'));  // as much of it as fits
   AwaitProblem(id, "No space left on device");
   fs::remove(dir_ + "/ballast");
   AwaitMended(id);
@@ -499,7 +499,7 @@ TEST_F(Folder, ThatBecomesAFileHoldsUpNoTraining) {
   EXPECT_EQ(cluster_->client().Cancel(id), absl::OkStatus());
 }
 
-// Jobs whose nodes keep state of their own, and rings, resume from their checkpoints.
+// Jobs with state on their nodes, and rings, resume from their checkpoints.
 
 constexpr int kSteps = 100;
 
@@ -542,7 +542,7 @@ TEST_F(NodeState, GoesOnWithTheBitsOfAnUndisturbedRun) {
     kind.change(&job);
     const proto::JobStatus whole = Run(job);
     const std::string undisturbed = Model(whole);
-    // That of the end may become whole after the end.
+    // The last checkpoint may become complete after the job's end.
     cluster_->WaitFor(JobId(whole.job_id()), [](const proto::JobStatus& status) {
       return status.checkpoints().complete() + status.checkpoints().failed() == 5;
     });
@@ -637,7 +637,7 @@ TEST_F(NodeState, StaysWithTheRanksThatItIsOf) {
   proto::Job job = CheckpointedJob("job", 2, 40);
   job.mutable_push()->set_codec(proto::Encoding::INT8);
   Run(job);
-  // Its nodes had two ranks each: they have them again, though one worker has slots for all.
+  // Its nodes had two ranks each, and have two again, though one worker has slots for all.
   proto::Job again = CheckpointedJob("again", 0, 60);
   again.mutable_push()->set_codec(proto::Encoding::INT8);
   const proto::JobStatus status = Run(again, FromFolder(TestDir() + "/job"));
@@ -677,10 +677,10 @@ TEST_F(RankAlone, GoesOnWithTheBitsOfAnUndisturbedRun) {
   const CommandResult exported = RunStrata({"checkpoint", "export", dir, file, "--optimizer"});
   EXPECT_EQ(exported.status.code, 0) << exported.err;
   EXPECT_TRUE(std::filesystem::exists(file));
-  // Another command resumes from it, too; one with servers does not.
+  // Another command also resumes from it; a job with servers does not.
   status = Run(AloneJob("more", kSteps + 20), FromFolder(dir));
   EXPECT_EQ(status.checkpoints().resumed_step(), 100u);
-  // So does a cluster that a command makes for it.
+  // So does a cluster that a command creates for it.
   proto::Job local = AloneJob("local", kSteps + 20);
   local.set_run_dir("local-run");
   const CommandResult ran =

@@ -43,7 +43,7 @@ TEST(Ring, HasTheBitsOfServersThatAddInItsOrder) {
   proto::Job servers = LenetJob("order-ring", 4, 1, kSteps);
   servers.set_order(Addition::RING);
   EXPECT_EQ(HashesOfAllNodes(cluster.RunToEnd(servers)), ring);
-  // Halving and doubling adds along the tree, in which servers add by default.
+  // Halving and doubling adds along the tree that servers use by default.
   const auto halving =
       HashesOfAllNodes(cluster.RunToEnd(RingJob("halving", 1, AllReduce::HALVING_DOUBLING)));
   EXPECT_EQ(HashesOfAllNodes(cluster.RunToEnd(LenetJob("order-tree", 4, 1, kSteps))), halving);
@@ -57,10 +57,10 @@ TEST(Ring, OfNodesWithSeveralRanksEachAddsThemFirst) {
   ASSERT_EQ(status.nodes_size(), 2);
   EXPECT_EQ(status.exchange(), "RING");
   EXPECT_EQ(status.shards_size(), 0);
-  // Of two nodes, both orders are the same.
+  // With two nodes both orders are the same.
   EXPECT_EQ(HashesOfAllNodes(status),
             HashesOfAllNodes(cluster.RunToEnd(LenetJob("servers", 4, 2, kSteps))));
-  // 2 (n - 1) / n of the arena a step from each node, and little besides.
+  // 2 (n - 1) / n of the arena a step from each node, and little else.
   const auto metrics = Metrics(status.run_dir());
   const double sent = static_cast<double>(SumField(metrics, "bytes_pushed")) +
                       static_cast<double>(SumField(metrics, "bytes_answered"));
@@ -77,7 +77,7 @@ TEST(Ring, ChoosesByWhatItMeasuresAndWritesItDown) {
   const proto::JobStatus status = cluster.RunToEnd(job);
   const AllReduce::Algorithm chosen = status.job().all_reduce().algorithm();
   EXPECT_TRUE(chosen == AllReduce::RING || chosen == AllReduce::HALVING_DOUBLING) << chosen;
-  // Given as what it was, it has the same bits.
+  // With the algorithm that it had chosen, it has the same bits.
   job.set_name("again");
   job.mutable_all_reduce()->set_algorithm(chosen);
   EXPECT_EQ(HashesOfAllNodes(cluster.RunToEnd(job)), HashesOfAllNodes(status));
@@ -98,7 +98,7 @@ TEST(Ring, ANodeThatDiesFailsTheJobInTimeAndIsNamed) {
     } else {
       kill(ListProcesses("aggregator").front(), SIGKILL);
     }
-    // No longer than a worker may be silent, and some more on a busy machine.
+    // No longer than a worker may be silent, plus a margin for a busy machine.
     const proto::JobStatus status = cluster.WaitForEnd(*id, absl::Seconds(40));
     EXPECT_EQ(status.state(), proto::FAILED);
     EXPECT_THAT(status.reason(), HasSubstr(whole_worker ? "worker w1" : "killed by signal 9"));

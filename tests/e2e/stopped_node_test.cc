@@ -1,5 +1,5 @@
-// One node under SIGSTOP: its own job waits and ends with the weights that it has without; another
-// job on the same servers continues meanwhile.
+// One node under SIGSTOP: its own job waits, and ends with the same weights as without the stop;
+// another job on the same servers continues meanwhile.
 #include <signal.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ constexpr absl::Duration kStopped = absl::Seconds(10);
 
 class StoppedNode : public testing::Test {
  protected:
-  // Trains a job undisturbed; then runs an endless one, on two nodes of its own.
+  // Trains a job undisturbed; then runs an endless one on two other nodes.
   void Begin() {
     ASSERT_EQ(cluster_.Start(), absl::OkStatus());
     const proto::JobStatus alone = cluster_.RunToEnd(LenetJob("alone", 2, 1, kSteps));
@@ -30,7 +30,8 @@ class StoppedNode : public testing::Test {
     other_ = Submit(LenetJob("other", 2, 1, 10'000'000));
   }
 
-  // Runs the first job again; stops its node 1 once it trains, and that node's worker daemon `too`.
+  // Runs the first job again; stops its node 1 once it trains, and if `too` that node's worker
+  // daemon.
   void RunAndStop(const std::string& name, bool too) {
     proto::Job job = LenetJob(name, 2, 1, kSteps);
     proto::Delay* delay = job.mutable_debug()->add_delays();
@@ -40,7 +41,7 @@ class StoppedNode : public testing::Test {
     std::vector<int> pids = ProcessesOfNodeOne(jobs_.back());
     ASSERT_EQ(pids.size(), 2u) << "aggregator and rank";
     if (too) {
-      int worker = 0;  // of "w5", say
+      int worker = 0;  // the number in "w5"
       const std::string daemon = cluster_.Status(jobs_.back()).nodes(1).daemon();
       ASSERT_TRUE(absl::SimpleAtoi(daemon.substr(1), &worker)) << daemon;
       pids.push_back(cluster_.worker(worker).process->pid());
@@ -49,10 +50,11 @@ class StoppedNode : public testing::Test {
     stopped_.insert(stopped_.end(), pids.begin(), pids.end());
   }
 
-  // Waits for a while, in which the other job must continue and these must not; then lets them.
+  // Waits for a while, in which the other job must continue and these must not; then continues
+  // these.
   void WaitAndContinue() {
     const absl::Time until = absl::Now() + kStopped;
-    // What was on its way is reported by now.
+    // Messages in flight have been reported by then.
     const absl::Time settled = absl::Now() + absl::Seconds(3);
     WaitUntil([&] { return absl::Now() >= settled; });
     std::vector<uint64_t> steps;
@@ -95,7 +97,7 @@ class StoppedNode : public testing::Test {
     return *id;
   }
 
-  // Known by the logs that they write.
+  // Identified by the logs that they write.
   std::vector<int> ProcessesOfNodeOne(JobId job) {
     const std::string logs = cluster_.Status(job).run_dir() + "/logs/";
     std::vector<int> pids;

@@ -1,4 +1,4 @@
-// A job that stands still says who holds it up, in its status and in the coordinator's log.
+// A stalled job reports who blocks it, in its status and in the coordinator's log.
 #include <signal.h>
 
 #include <filesystem>
@@ -34,7 +34,7 @@ class Stuck : public testing::Test {
     return *id;
   }
 
-  // Stops the job's rank or aggregator that logs into `file`. Returns its id; 0: there is none.
+  // Stops the job's rank or aggregator that logs to `file`. Returns its id; 0: there is none.
   int Stop(JobId job, const std::string& subcommand, const std::string& file) {
     const std::string log = cluster_.Status(job).run_dir() + "/logs/" + file;
     for (int pid : ListProcesses(subcommand)) {
@@ -49,7 +49,7 @@ class Stuck : public testing::Test {
     return 0;
   }
 
-  // The job's only wait, once it has lasted so long that the log must have it, too.
+  // Returns the job's only wait, once it has lasted long enough to be in the log, too.
   proto::Wait AwaitLongWait(JobId job) {
     const proto::JobStatus status = cluster_.WaitFor(job, [](const proto::JobStatus& status) {
       return control::HasEnded(status.state()) ||
@@ -75,7 +75,8 @@ class Stuck : public testing::Test {
   std::string InLog(JobId job) {
     return absl::StrFormat("job %d (%s) ", job.value(), cluster_.Status(job).name());
   }
-  // `who` holds the job up at the wait's step, `doing` that: status, command line and log say so.
+  // Expects status, command line and log to report that `who` blocks the job at the wait's step by
+  // `doing` this.
   void ExpectNamed(JobId job, const std::string& who, const std::string& doing) {
     const proto::Wait wait = AwaitLongWait(job);
     EXPECT_EQ(wait.text(), TextOf(who, doing, wait));
@@ -93,11 +94,11 @@ class Stuck : public testing::Test {
     EXPECT_TRUE(LogHas(InLog(job) + "goes on, after it had waited for ", " s"));
   }
 
-  // A daemon that is stopped is lost after 5 s, unless the cluster has more patience.
+  // A stopped daemon counts as lost after 5 s, unless the cluster has more patience.
   Cluster cluster_{{1, 1, 5, 2, {}, {"--dead-after", "120"}}};
 };
 
-// At the same time, each in a job of its own.
+// At the same time, each in its own job.
 TEST_F(Stuck, TheStoppedRankTheStoppedAggregatorAndWhoNeverCallsStartAreNamedAndNoOther) {
   const JobId with_rank = Train("with-rank");
   const int rank = Stop(with_rank, "rank", "rank3.log");

@@ -1,4 +1,4 @@
-// Events for TensorBoard: what a job writes as it runs is what an export of its metrics says.
+// Events for TensorBoard: a job writes while it runs what an export of its metrics contains.
 #include <signal.h>
 
 #include <filesystem>
@@ -23,10 +23,10 @@ using testing::Contains;
 using testing::Key;
 using testing::SizeIs;
 
-// By tag, steps with their values.
+// Steps and their values, by tag.
 using Points = std::map<std::string, std::vector<std::pair<int64_t, float>>>;
 
-// What TensorBoard draws of a folder; all records of its one event file must be whole.
+// Returns what TensorBoard shows of a folder; all records of its one event file must be complete.
 Points PointsIn(const std::string& dir) {
   const std::vector<std::string> names = tensorboard::EventFilesIn(dir);
   EXPECT_THAT(names, SizeIs(1)) << dir;
@@ -97,7 +97,7 @@ TEST_F(TensorBoardOfDeaths, StepsThatAreMadeAgainAreDrawnOnce) {
   SlowDown(&job, 20);
   const JobId id = Submit(job);
   AwaitCheckpoint(id, 20);
-  // Some steps after the checkpoint, which have been drawn when its rank dies.
+  // Some steps after the checkpoint; they have been drawn when its rank dies.
   cluster_->WaitForStep(id, cluster_->Status(id).progress().step() + 12);
   kill(ListProcesses("rank").front(), SIGKILL);
   const proto::JobStatus status = cluster_->WaitForEnd(id);

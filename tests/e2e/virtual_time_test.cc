@@ -1,5 +1,5 @@
-// A job in virtual time goes through the weights of the same job on a cluster, bit for bit: what
-// does not depend on who comes first there is the same here.
+// A job in virtual time has the same weights at every step as on a cluster, bit for bit, wherever
+// they do not depend on the order of arrival.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -69,7 +69,7 @@ TEST(VirtualTime, ARingHasTheBitsOfALiveOne) {
   ExpectTheSame(cluster, job);
 }
 
-// What needs norms of all weights, and nodes that apply the optimizer themselves.
+// LARS and clipping need norms of all weights, and nodes that apply the optimizer themselves.
 TEST(VirtualTime, LarsAndClippingHaveTheBitsOfALiveCluster) {
   Cluster cluster({2, 2, 2, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());
@@ -117,7 +117,7 @@ TEST(VirtualTime, StatisticsOfTheLastBatchHaveTheBitsOfALiveCluster) {
   ExpectTheSame(cluster, job);
 }
 
-// With codecs, what is left out of one message goes into the next.
+// With codecs, the part left out of one message is sent with the next.
 TEST(VirtualTime, EncodedGradientsHaveTheBitsOfALiveCluster) {
   Cluster cluster({2, 2, 2, 2});
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

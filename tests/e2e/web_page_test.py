@@ -13,7 +13,7 @@ from web_cluster import NAMED_WITHIN_S, Daemon, WebCluster  # noqa: E402
 
 VIEWS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 SCREENSHOTS = os.environ.get("STRATA_SCREENSHOTS")  # a folder
-# Of a job and of a daemon what it is comes before.
+# A job's or daemon's description comes before.
 STUCK = "[...document.querySelectorAll('#view section')].slice(0, 2).map(e => e.textContent).join()"
 
 

@@ -18,7 +18,7 @@ from web_cluster import (DEADLINE_S, NAMED_WITHIN_S, STRATA, Daemon, Reader,  # 
                          WebCluster)
 
 
-# What a host allows that is careless about TLS: only what strata web itself refuses is refused.
+# The settings of a host with lax TLS: only strata web's own restrictions apply.
 CARELESS = """
 openssl_conf = all
 [all]

@@ -1,5 +1,5 @@
-// A node, or a server, that takes nothing for a while beside others that make as much as they can:
-// what they hold of a job meanwhile is what the window allows.
+// A node or a server that accepts nothing for a while, beside others that produce as much as they
+// can: they hold no more of a job meanwhile than the window allows.
 #include <signal.h>
 
 #include <fstream>
@@ -29,7 +29,7 @@ uint64_t ResidentBytes(int pid) {
   return resident * 4096;
 }
 
-// By formula, without the room for the first weights, of which nothing is left.
+// By formula, without the room for the first weights, which have been freed.
 uint64_t LimitInTraining(const proto::JobNodeStatus& node) {
   uint64_t limit = 0;
   for (const proto::MemoryPart& part : node.memory_parts()) {
@@ -41,14 +41,14 @@ uint64_t LimitInTraining(const proto::JobNodeStatus& node) {
 
 class WindowMemory : public testing::TestWithParam<const char*> {
  protected:
-  // Nobody may promise more than little more than the job takes.
+  // No promise may exceed the job's use by more than a little.
   Cluster cluster_{{.servers = 1,
                     .nodes = 2,
                     .slots = 1,
                     .daemon_args = {"--memory-limit", "3MiB"},
                     .coordinator_args = {"--dead-after", "60"}}};
 
-  // While `stopped` stands still, what the others and the job hold.
+  // What the others and the job hold while `stopped` is stopped.
   void StopAndWatch(int stopped, const std::vector<int>& others, JobId job) {
     std::vector<uint64_t> before;
     for (const int pid : others) before.push_back(ResidentBytes(pid));

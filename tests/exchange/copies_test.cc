@@ -62,8 +62,8 @@ Copied CopiedBy(uint32_t ranks_per_node, const std::string& extra) {
 
 uint64_t Of(const Copied& copied, CopyReason reason) { return copied[static_cast<int>(reason)]; }
 
-// First weights once, each answer and the final weights once: on each node. The shard keeps the
-// first weights.
+// First weights are copied once; each answer and the final weights are copied once on each node.
+// The shard keeps the first weights.
 void ExpectAtBothEnds(const Copied& copied) {
   EXPECT_EQ(Of(copied, CopyReason::kFirstWeights), kCopiesNodes * kModelBytes);
   EXPECT_EQ(Of(copied, CopyReason::kIntoArena), kCopiesNodes * (kCopiesSteps + 1) * kModelBytes);
@@ -75,7 +75,7 @@ void ExpectAtBothEnds(const Copied& copied) {
   EXPECT_EQ(Of(copied, CopyReason::kSeed), kModelBytes);
 }
 
-// Seals make no copies: what is encrypted is another value.
+// Seals make no copies: the encrypted bytes are another value.
 TEST(Copies, OverTcpEveryPayloadGoesThroughASocketOnceAndLandsInTheArena) {
   for (const char* protection : {"ENCRYPT", "SIGN", "PLAIN"}) {
     for (const uint32_t ranks : {1, 2}) {
@@ -90,7 +90,7 @@ TEST(Copies, OverTcpEveryPayloadGoesThroughASocketOnceAndLandsInTheArena) {
   }
 }
 
-// How soon both sides know each other's memory is a matter of time.
+// The moment at which both sides know each other's memory depends on timing.
 TEST(Copies, OnOneHostPayloadsGoThroughNoSocketOnceTheMemoryIsShared) {
   for (const uint32_t ranks : {1, 2}) {
     const Copied copied = CopiedBy(ranks, "");

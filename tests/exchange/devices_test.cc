@@ -1,5 +1,5 @@
-// Jobs with device: GPU on fake devices: gradients are summed there, and the weights are the same
-// bits as without.
+// Jobs with device: GPU on fake devices: gradients are summed there, and the weights are
+// bit-identical to those without a device.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -58,7 +58,7 @@ absl::Status EachStep(Client* client, History* history,
   return Keep(client, history);
 }
 
-// A program that computes on the host, in memory of its own. The last tensor's gradients are never
+// A program that computes on the host, in its own memory. The last tensor's gradients are never
 // published, so its place in the arena does not matter.
 absl::Status TrainCopied(Client* client, History* history) {
   Values weights(kElements, 0.5f), gradients(kElements);
@@ -95,7 +95,7 @@ absl::Status TrainInStream(Client* client, History* history) {
     absl::Status status = client->devices().ComputeIn(stream.get());
     if (!status.ok()) return status;
   }
-  Values gradients(kElements);  // stays until its copy is done: the next Wait comes after it
+  Values gradients(kElements);  // must live until its copy is done, before the next Wait
   const absl::Status status = EachStep(client, history, [&](int step) {
     const Values& weights = history->back();
     Backward(client->rank(), step, {weights.begin(), weights.begin() + kElements}, &gradients);
@@ -194,7 +194,7 @@ TEST(DevicesTest, AFailureOnTheDeviceEndsTheJobWithItsCause) {
   ClusterShape shape = {.nodes = 1, .ranks_per_node = 3, .shards = 1};
   uint32_t fails_at = 20;
   for (const Body& body : {Body(TrainCopied), Body(TrainInStream)}) {
-    // Other settings make the process's devices new.
+    // Other settings create new devices for the process.
     shape.device_plugin = absl::StrCat(kFake, ",fails_at=", fails_at++, ",error=700");
     NodeCluster cluster(shape, JobOf("device: GPU"), kElements + 300, 100);
     const absl::Status status = cluster.Run([&](Client* client) {

@@ -88,7 +88,7 @@ void ElasticCluster::InstallFirst(uint32_t shard) {
 }
 
 void ElasticCluster::Begin(uint32_t node) {
-  // Whoever comes back to the job has left it before.
+  // A node that returns to the job has left it before.
   const Process* const before = processes_[node];
   if (before != nullptr && before->training->alive()) before->training->Kill();
   all_.push_back(std::make_unique<Process>());
@@ -101,7 +101,7 @@ void ElasticCluster::Begin(uint32_t node) {
   options.core.record = record_;
   options.core.node = NodeId(node);
   options.core.incarnation = process->incarnation;
-  options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost again and again
+  options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost repeatedly
   options.name = absl::StrCat("node", node, ".", process->incarnation);
   options.addresses_are_names = true;
   options.clocks = std::min(kClocks, views().LeavesAt(NodeId(node)).value_or(kClocks));
@@ -139,7 +139,8 @@ float ElasticCluster::Gradient(const std::vector<float>& weights, uint32_t node,
          0.01f * static_cast<float>((i * 31 + node * 17 + clock * 7) % 97);
 }
 
-// The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
+// The divisor of the clock: samples of all nodes, or of the node itself if pushes are applied on
+// arrival.
 float ElasticCluster::CountOf(const Process& process, uint64_t clock, uint64_t i) const {
   if (i % kElements != process.node * kClocks + clock) return 0;
   if (options_.job.find("async") != std::string::npos) return -1.0f;
@@ -173,7 +174,7 @@ std::vector<float> ElasticCluster::Final() const {
   for (const Process* process : processes_) {
     if (process == nullptr) continue;
     const uint64_t leaves_at = views.LeavesAt(NodeId(process->node)).value_or(kClocks + 1);
-    if (leaves_at == kClocks) continue;  // it may not have heard so before its last step
+    if (leaves_at == kClocks) continue;  // it may not have been told before its last step
     EXPECT_EQ(process->training->finals(), leaves_at < kClocks ? 0 : kChunks) << "final weights";
     if (leaves_at < kClocks) continue;
     if (final_weights == nullptr) final_weights = &process->training->weights();
@@ -240,7 +241,7 @@ void ElasticCluster::BeginChange() {
         ++left;
       }
     } else {
-      // One that has left may come back once its processes have ended.
+      // A node that has left may return once its processes have ended.
       const Process* const before = processes_[node];
       const bool is_free =
           before == nullptr || (before->training->alive() && before->training->is_over());
@@ -262,7 +263,7 @@ void ElasticCluster::Propose() {
     if (promised_[node.value()]) continue;
     all = false;
     ToNode(process, [this, process, number = change_.number()] {
-      if (!process->trains) return;  // it answers once it does, as it is asked again
+      if (!process->trains) return;  // it will answer a later question, once it trains
       const std::optional<uint64_t> from =
           process->gate->Promise(number, [process](uint64_t) { return process->told; });
       if (from) Later([this, process, number, from] { OnPromised(*process, number, *from); });
@@ -272,7 +273,7 @@ void ElasticCluster::Propose() {
   if (all) Decide();
 }
 
-// Promises of a process that has died are void.
+// Promises of a dead process are void.
 void ElasticCluster::OnPromised(const Process& process, uint32_t number, uint64_t from_clock) {
   const bool is_of_now = stage_ == Stage::kProposing && number == change_.number() &&
                          process.incarnation == incarnations_[process.node] &&
@@ -302,7 +303,7 @@ void ElasticCluster::Decide() {
   stage_ = Stage::kInstalling;
 }
 
-// Until every copy has said that it has it, also one that is made meanwhile.
+// Until every copy has confirmed the change, including copies made meanwhile.
 void ElasticCluster::Install() {
   bool all = true;
   for (const Shard& shard : shards_) {
@@ -376,7 +377,7 @@ void ElasticCluster::KillNode() {
   Later([this, node] { BeginAgain(node); });
 }
 
-// Not before each copy has a change that its record has: it has promised nothing.
+// Waits until each copy has the changes of its record: it has promised nothing.
 void ElasticCluster::BeginAgain(uint32_t node) {
   if (stage_ == Stage::kInstalling) return Later([this, node] { BeginAgain(node); });
   Begin(node);
@@ -474,13 +475,13 @@ void ElasticCluster::Promote(uint32_t shard) {
   if (of.fills < kFillsMax) Later([this, shard] { Fill(shard); });
 }
 
-// A further copy, of the one that is left.
+// Creates another copy of the remaining one.
 void ElasticCluster::Fill(uint32_t shard) {
   Shard& of = shards_[shard];
   ++of.fills;
   const uint32_t generation = ++of.generation;
   const std::string address = absl::StrCat(of.copies.size(), ".", shard);
-  // Changes that are decided from now on are for it, too.
+  // Changes decided from now on are sent to it, too.
   of.backup = NewCopy(shard, generation);
   of.is_whole = false;
   Do(of.primary, [&](Actions actions) {
@@ -508,7 +509,7 @@ void ElasticCluster::MoveNext() {
   MoveAlone(shard, generation);
 }
 
-// The primary leaves its server, and the backup fills the copy that is to be one in its place; or
+// Either the primary leaves its server and the backup fills the copy that will be the backup, or
 // the backup leaves.
 void ElasticCluster::MoveBesideBackup(uint32_t shard, uint32_t generation) {
   Shard& of = shards_[shard];
@@ -535,7 +536,7 @@ void ElasticCluster::MoveBesideBackup(uint32_t shard, uint32_t generation) {
   });
 }
 
-// A shard without a second copy gets one for a while.
+// Moves a shard without a backup, which has one only during the move.
 void ElasticCluster::MoveAlone(uint32_t shard, uint32_t generation) {
   Shard& of = shards_[shard];
   const std::string address = absl::StrCat(of.copies.size(), ".", shard);
@@ -558,7 +559,7 @@ void ElasticCluster::MoveAlone(uint32_t shard, uint32_t generation) {
   });
 }
 
-// Nodes hear of it before or after the server that has lost it.
+// Nodes learn of the move before or after the server that lost the shard.
 void ElasticCluster::HasMoved(uint32_t shard, SimCopy* from) {
   if (!Done()) ++moves_;
   TellWhereItLies(shard);

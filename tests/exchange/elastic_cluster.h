@@ -21,11 +21,9 @@
 namespace strata::tests {
 
 // A job of two shards whose nodes come and go, over a network that repeats frames and cuts
-// connections, from a seed. The cluster plays the coordinator: it has changes agreed upon, one
-// after the other, and gives some of them up. What it says to a process takes its time; it comes in
-// order, and some of it a second time much later. Nodes and copies of shards may die meanwhile, and
-// shards move.
-//
+// connections, from a seed. The cluster plays the coordinator: it gets changes agreed, one after
+// the other, and gives some of them up. Its messages to a process are delayed but arrive in order;
+// some are repeated much later.
 // Threads: one.
 class ElasticCluster {
  public:
@@ -38,12 +36,12 @@ class ElasticCluster {
     std::string job = "optimizer { sgd {} } consistency { sync {} }";
     bool counts = false;  // pushes, in place of training
     bool takes_first_weights = false;
-    bool has_backups = false;  // and copies die
+    bool has_backups = false;  // and shard copies die
     bool nodes_die = false;
     bool shards_move = false;  // from server to server, one after the other
   };
 
-  // A step that a process has begun, with these weights.
+  // A step that a process has begun, and its weights.
   struct Step {
     uint32_t node = 0;
     uint64_t clock = 0;
@@ -52,23 +50,23 @@ class ElasticCluster {
 
   ElasticCluster(const Options& options, uint32_t seed);
 
-  // Until all nodes have the last weights.
+  // Runs until all nodes have the last weights.
   void Run();
 
-  // The nodes that took part in each clock, as was decided.
+  // The nodes that took part in each clock, as decided.
   Views views() const { return *Views::Of(record_); }
   const std::vector<Step>& steps() const { return steps_; }
-  // The final weights, which all nodes have that are there to the end.
+  // The final weights of all nodes that stay to the end.
   std::vector<float> Final() const;
-  // Pushes that shards have taken; of those that were first copies to the end.
+  // Pushes accepted by the shards' final primaries.
   uint64_t pushes();
   const proto::JobRecord& record() const { return record_; }
   int given_up() const { return given_up_; }
-  // Copies and nodes that have died, and second copies that were made again.
+  // Copies and nodes that have died, and backups that were replaced.
   int deaths() const { return deaths_; }
   int filled() const { return filled_; }
-  // Shards that have moved while nodes trained, and copies that learned of a change while they were
-  // filled to take part in a move.
+  // Shards that moved while nodes trained, and copies that learnt of a change while they were
+  // filled for a move.
   int moves() const { return moves_; }
   int changed_while_filled() const { return changed_while_filled_; }
 
@@ -82,21 +80,21 @@ class ElasticCluster {
   struct Process {
     uint32_t node = 0, incarnation = 0;
     std::unique_ptr<worker::ViewGate> gate;
-    uint64_t told = 0;  // steps that it has been told the nodes of
+    uint64_t told = 0;  // number of steps whose nodes it has been told
     bool trains = false;
-    absl::Time heard_until;  // what is said from now on comes later
+    absl::Time heard_until;  // later messages arrive after this time
     std::unique_ptr<worker::TrainingNode> training;
   };
   struct Shard {
     std::vector<std::unique_ptr<server::SimCopy>> copies;
     server::SimCopy* primary = nullptr;
     server::SimCopy* backup = nullptr;  // null: no backup
-    server::SimCopy* next = nullptr;    // is filled besides, to be the backup
-    uint32_t generation = 2;            // the newest that was given out
-    bool is_lost = false;               // nobody has been made the primary in its place yet
-    bool is_whole = true;               // its backup, where it has one
+    server::SimCopy* next = nullptr;    // being filled to become the backup
+    uint32_t generation = 2;            // the newest one assigned
+    bool is_lost = false;               // its primary is lost and not replaced yet
+    bool is_whole = true;               // its backup is complete, if there is one
     int fills = 0;
-    uint32_t era = 0;  // one more with a death, which ends what was under way
+    uint32_t era = 0;  // incremented at a death, which cancels pending actions
 
     std::vector<server::SimCopy*> Current() const;
   };
@@ -133,15 +131,15 @@ class ElasticCluster {
   void MoveAlone(uint32_t shard, uint32_t generation);
   void HasMoved(uint32_t shard, server::SimCopy* from);
 
-  // An empty copy; Install has it learn of later changes once it is one of the shard's.
+  // Returns an empty copy. Install makes it receive later changes once it belongs to the shard.
   server::SimCopy* NewCopy(uint32_t shard, uint32_t generation);
   void Do(server::SimCopy* copy,
           const std::function<absl::Status(std::vector<server::ShardAction>*)>& what);
-  // Unless the shard has lost a copy meanwhile.
+  // Calls `what` later, unless the shard has lost a copy meanwhile.
   void LaterOf(uint32_t shard, std::function<void()> what);
   void WhenWhole(uint32_t shard, server::SimCopy* filler, uint32_t generation,
                  std::function<void()> then);
-  // The record has the shard where it lies now, and nodes are told.
+  // Records the shard's current place and tells nodes.
   void TellWhereItLies(uint32_t shard);
 
   void Later(std::function<void()> what, absl::Duration most = absl::Milliseconds(20));
@@ -155,14 +153,14 @@ class ElasticCluster {
   proto::JobRecord record_;
   std::vector<Shard> shards_;
   std::vector<std::unique_ptr<Process>> all_;
-  std::vector<Process*> processes_;  // the newest of each node; null: none has begun
+  std::vector<Process*> processes_;  // the newest process of each node; null: none has begun
   std::vector<uint32_t> incarnations_;
   std::vector<Step> steps_;
 
   Stage stage_ = Stage::kIdle;
-  proto::ViewChange change_;  // in hand
+  proto::ViewChange change_;  // in progress
   uint32_t numbers_ = 0;
-  std::vector<std::optional<uint64_t>> promised_;  // by node: of its newest process
+  std::vector<std::optional<uint64_t>> promised_;  // by node: promise of its newest process
   std::set<const server::SimCopy*> installed_;
   int begun_ = 0, given_up_ = 0, deaths_ = 0, filled_ = 0;
   uint32_t turn_ = 0;  // of the shards to move

@@ -1,6 +1,6 @@
-// Jobs whose nodes come and go at random times, in some also shards from server to server: in sync
-// the weights must have, at every clock, the bits of a plain sum over the nodes that are in the job
-// then; elsewhere each push must count once.
+// Jobs whose nodes come and go at random times; in some, shards also move from server to server. In
+// sync the weights must have, at every clock, the bits of a plain sum over the nodes of the job at
+// that clock; in other modes each push must count once.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -38,7 +38,7 @@ Bytes ToBytes(const Floats& floats) {
                shared->size() * sizeof(float));
 }
 
-// The sums of [begin, end), of which empty ones add nothing.
+// Sums of [begin, end); empty ones add nothing.
 Floats TreeSum(const std::vector<Floats>& leaves, size_t begin, size_t end) {
   if (end - begin == 1) return leaves[begin];
   const size_t middle = begin + kernels::SumTreeSplit(end - begin);
@@ -49,7 +49,7 @@ Floats TreeSum(const std::vector<Floats>& leaves, size_t begin, size_t end) {
   return left;
 }
 
-// Weights that each clock begins with, and the last ones, where `views` say who takes part.
+// Weights at the start of each clock, and the final ones, with participants as in `views`.
 std::vector<Floats> WeightsByClock(const proto::JobRecord& record, const Views& views) {
   const ChunkMap map(ElasticCluster::kAllElements, kElasticNodesElements);
   const numerics::UpdateRule rule =
@@ -162,7 +162,7 @@ TEST_P(CountedElastic, EachPushCountsOnce) {
       const uint32_t node = i % kElasticNodesElements / kClocks;
       const uint64_t clock = i % kClocks;
       const bool is_there = views.Has(NodeId(node), clock);
-      // A clock of a quorum may have one sample or more, also late ones.
+      // A clock of a quorum may have any number of samples from one on, including late ones.
       const float samples = static_cast<float>(views.RanksAt(clock)) / weights[i];
       const bool may_be = is_quorum && is_there && samples > 0.9f &&
                           std::abs(samples - std::round(samples)) < 0.001f;

@@ -87,7 +87,7 @@ History Alone(const proto::Job& job) {
   return history;
 }
 
-// Every rank's history, which must be one and the same.
+// The history of every rank; all must be equal.
 History Cluster(const ClusterShape& shape, const proto::Job& job) {
   NodeCluster cluster(shape, job, kEqualBitsElements, kSamplesPerEpoch);
   absl::Mutex mutex;

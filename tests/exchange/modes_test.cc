@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/exchange/node_cluster.h"
 
-// Modes whose results depend on timing: they must run to the end and keep their bounds.
+// Modes whose results depend on timing: they must finish and keep their bounds.
 
 namespace strata::tests {
 namespace {
@@ -75,7 +75,7 @@ TEST(ModesTest, EveryModeTrainsToTheEndAndCountsEachPushOnce) {
 TEST(ModesTest, LocalStepsPushOncePerRoundAndOnceMoreForWhatIsLeft) {
   ExpectConverges("preset: 'local(8)'", 3000, 256, 5);
   ExpectConverges("preset: 'local(6)'", 3000, 256, 7);
-  // Rounds so short that the weights shrink enough even if every answer is as stale as it may be.
+  // Rounds so short that the weights shrink enough even if every answer is as stale as allowed.
   ExpectConverges("lazy { staleness: 2 local_steps: 1 }", 3000, 256, 40);
   ExpectConverges("lazy { staleness: 1 apply: ON_ARRIVAL local_steps: 2 }", 3000, 256, 20);
 }
@@ -107,7 +107,7 @@ constexpr double kTolerance = 2e-5;
 
 double Target(uint32_t rank, uint32_t i) { return std::sin(1.0 + 7 * rank + 0.01 * i); }
 
-// The mean over node n's ranks of their gradients at x.
+// Returns the mean over node n's ranks of their gradients at x.
 Vector MeanGradient(uint32_t node, const Vector& x) {
   Vector g(kFormulasElements, 0.0);
   for (uint32_t r = 0; r < kFormulasRanks; ++r) {
@@ -121,7 +121,7 @@ Vector MeanGradient(uint32_t node, const Vector& x) {
 // w(t) of every node before each step, and after the last one.
 using FormulasHistory = std::vector<std::vector<Vector>>;  // by node, then step
 
-// Momentum SGD, as job.proto says.
+// Momentum SGD, as in job.proto.
 struct Momentum {
   Vector v = Vector(kFormulasElements, 0.0);
   void Update(const Vector& g, Vector* w) {
@@ -160,7 +160,7 @@ FormulasHistory LocalSteps(uint32_t steps, double outer_lr, double outer_momentu
   return history;
 }
 
-// As LocalSteps(steps, 1, 0), but what has changed by less than a share stays with the node.
+// Like LocalSteps(steps, 1, 0), but changes smaller than a share of the weight stay with the node.
 FormulasHistory Significance(uint32_t steps, double threshold) {
   FormulasHistory history(kFormulasNodes);
   std::vector<Vector> x(kFormulasNodes, Vector(kFormulasElements, kFirst));
@@ -176,7 +176,7 @@ FormulasHistory Significance(uint32_t steps, double threshold) {
     const double limit = threshold / std::sqrt(t / steps + 1.0);
     Vector change(kFormulasElements, 0.0);
     for (uint32_t n = 0; n < kFormulasNodes; ++n) {
-      // By chunk of 256, and all of it where more than half is significant.
+      // By chunk of 256; the whole chunk if more than half is significant.
       for (uint32_t begin = 0; begin < kFormulasElements; begin += 256) {
         const uint32_t end = std::min(kFormulasElements, begin + 256);
         const auto is_significant = [&](uint32_t i) {
@@ -205,7 +205,7 @@ FormulasHistory Significance(uint32_t steps, double threshold) {
 using Change = std::function<Vector(const Vector& g, const Vector& w)>;
 Vector AsItIs(const Vector& g, const Vector& /*w*/) { return g; }
 
-// `change` makes another mean gradient of each before the optimizer has it.
+// `change` modifies each mean gradient before the optimizer gets it.
 FormulasHistory DoubleBuffering(const Change& change = AsItIs) {
   FormulasHistory history(kFormulasNodes);
   Vector w(kFormulasElements, kFirst), before;
@@ -231,10 +231,10 @@ double Norm(const Vector& x) {
   return std::sqrt(sum);
 }
 
-// An optimizer: the update with which so many samples have been applied in all.
+// An optimizer: the update, given the total number of applied samples.
 using Optimizer = std::function<void(const Vector& g, uint32_t samples, Vector* w)>;
 
-// Sync, and what it is with a quorum of all nodes.
+// Sync, and its result with a quorum of all nodes.
 FormulasHistory SyncWith(const Optimizer& optimizer, uint32_t nodes = kFormulasNodes) {
   FormulasHistory history(kFormulasNodes);
   Vector w(kFormulasElements, kFirst);
@@ -379,11 +379,11 @@ TEST(Formulas, AQuorumOfAllNodesIsSync) {
   ExpectFollows("sync {}", Sync());
   ExpectFollows("preset: 'quorum(3)'", Sync());
   ExpectFollows("lazy { local_steps: 5 quorum { nodes: 3 grace_ms: 1 } }", LocalSteps(5, 1.0, 0.0));
-  // Whoever comes first waits for the others, for a minute at most.
+  // The first rank waits for the others, for a minute at most.
   ExpectFollows("lazy { quorum { nodes: 1 grace_ms: 60000 } }", Sync());
 }
 
-// With more nodes the center depends on who comes first: see the simulator.
+// With more nodes the center depends on the order of arrival: see the simulator.
 TEST(Formulas, ElasticAveragingDrawsNodeAndCenterTogether) {
   ExpectFollows("async { elastic { every_steps: 4 moving_rate: 0.3 } }", Elastic(4, 0.3), 1);
   ExpectFollows("preset: 'easgd'", Elastic(10, 0.9), 1);
@@ -482,7 +482,7 @@ float Own(uint32_t rank, uint32_t step, uint32_t i) {
   return static_cast<float>(100 * rank + 10 * step + i);
 }
 
-// With `steps_behind` a step has what was pushed so many steps before the last.
+// With `steps_behind` a step has the values pushed that many steps earlier.
 absl::Status Train(Client* client, const std::vector<uint32_t>& ranks, uint32_t steps_behind) {
   client::Tensor trained, averaged;
   trained.name = "w";
@@ -524,7 +524,7 @@ absl::Status Train(Client* client, const std::vector<uint32_t>& ranks, uint32_t 
   }
   if (auto status = client->Finish(); !status.ok()) return status;
   expect(kSteps - 1);
-  // Weights beside them are trained: with a gradient of 1 everywhere all alike, and downwards.
+  // Weights beside them are trained: their gradient is 1 everywhere, so all fall equally.
   for (const float w : client->Weights(0)) EXPECT_EQ(w, client->Weights(0)[0]);
   EXPECT_LT(client->Weights(0)[0], 2.0f);
   return absl::OkStatus();
@@ -559,7 +559,7 @@ TEST(AveragedTensors, AreNeitherClippedNorPartOfANorm) {
   ExpectMeans("optimizer { momentum_sgd {} clip_norm: 0.01 } consistency { preset: 'quorum(2)' }");
 }
 
-// Each push is an update: of one node, the mean over its ranks.
+// Each push is an update by one node's mean over its ranks.
 TEST(AveragedTensors, AreThePushsMeanWherePushesAreAppliedOnArrival) {
   ExpectMeans("consistency { async {} }", 1);
   ExpectMeans("consistency { lazy { apply: ON_ARRIVAL } }", 1);

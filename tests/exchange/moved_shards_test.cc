@@ -1,6 +1,6 @@
-// Shards that go from server to server while the nodes train, and servers that die on the way. Each
-// push must count exactly once; and in sync, with double buffering and with local steps in lockstep
-// the weights must have the bits of a run in which every shard stayed where it was.
+// Shards move from server to server while the nodes train, and servers die during moves. Each push
+// must count exactly once. In sync, with double buffering and with local steps in lockstep, the
+// weights must have the bits of a run without moves.
 #include <string>
 #include <vector>
 
@@ -24,7 +24,7 @@ const char kLocal[] = "optimizer { adamw {} } consistency { preset: 'local(3)' }
 constexpr uint64_t kLocalClocks = 3 * MovingCluster::kClocks;  // a round has three
 constexpr uint32_t kSeeds = 200;
 
-// A shard that waits for a second copy waits for ever here.
+// A shard without a second copy waits for one forever here.
 bool MayDie(const Options& options) {
   return options.has_backups && options.job.find("WAIT") == std::string::npos;
 }

@@ -90,7 +90,7 @@ void MovingCluster::Begin(uint32_t node) {
   options.core.record = record_;
   options.core.node = NodeId(node);
   options.core.incarnation = 1;
-  options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost again and again
+  options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost repeatedly
   options.name = absl::StrCat("node", node);
   options.addresses_are_names = true;
   options.clocks = options_.clocks;

@@ -17,9 +17,8 @@
 namespace strata::tests {
 
 // Nodes and shards over a network that loses and repeats frames and cuts connections, from a seed.
-// Every shard goes from server to server while the nodes train, one shard after the other and again
-// and again, and servers die on the way. The cluster itself plays the coordinator.
-//
+// While the nodes train, every shard moves from server to server, one shard at a time and
+// repeatedly, and servers die during moves. The cluster itself plays the coordinator.
 // Threads: one.
 class MovingCluster {
  public:
@@ -32,16 +31,16 @@ class MovingCluster {
     std::string job;
     bool counts = false;  // pushes, in place of training
     bool has_backups = false;
-    uint64_t clocks = kClocks;  // that each node trains; where pushes are counted, just as many
+    uint64_t clocks = kClocks;  // clocks that each node trains, or pushes if pushes are counted
   };
   enum class Course { kStays, kMoves, kMovesAndDies };
 
   MovingCluster(const Options& options, Course course, uint32_t seed);
 
-  // Until every node has the last weights.
+  // Runs until every node has the last weights.
   void Run();
 
-  // The weights at the end, which all nodes have.
+  // The final weights, which are the same on all nodes.
   std::vector<float> Final() const;
   int moves() const { return moves_; }  // while nodes trained
   int deaths() const { return deaths_; }
@@ -49,20 +48,21 @@ class MovingCluster {
  private:
   using Actions = std::vector<server::ShardAction>*;
 
-  // Where a shard lies.
+  // The place of a shard.
   struct Home {
     uint32_t primary = 0;
     int backup = -1;          // none
-    uint32_t generation = 2;  // the newest that was given out
-    bool goes_on = true;      // from server to server
-    uint32_t era = 0;         // one more with a death, which ends what was under way
+    uint32_t generation = 2;  // the newest one assigned
+    bool goes_on = true;      // keeps moving from server to server
+    uint32_t era = 0;         // incremented at a death, which cancels pending actions
   };
 
   void MakeRecord();
   void Begin(uint32_t node);
-  // The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
+  // The divisor of the clock: samples of all nodes, or of the node itself if pushes are applied on
+  // arrival.
   float Count(uint32_t node, uint64_t clock, uint64_t i) const;
-  // All weights that the step began with.
+  // Depends on all weights that the step began with.
   float Gradient(uint32_t node, uint64_t clock, uint64_t i) const;
 
   server::SimCopy& CopyOf(uint32_t server, uint32_t shard) {
@@ -70,10 +70,10 @@ class MovingCluster {
   }
   JobId job() const { return JobId(record_.job_id()); }
   void Later(std::function<void()> what);
-  // Unless the shard has lost a copy meanwhile.
+  // Calls `what` later, unless the shard has lost a copy meanwhile.
   void Later(uint32_t shard, std::function<void()> what);
 
-  // The part of the coordinator.
+  // Plays the coordinator.
   void MoveNext();
   uint32_t FreeServer(uint32_t shard);
   void InstallEmpty(uint32_t server, uint32_t shard, uint32_t generation);
@@ -81,13 +81,13 @@ class MovingCluster {
   void Do(uint32_t server, uint32_t shard,
           const std::function<absl::Status(server::ShardCore&, Actions)>& what);
   void WhenWhole(uint32_t filler, uint32_t shard, uint32_t generation, std::function<void()> then);
-  // A shard without a second copy gets one for a while.
+  // Moves a shard without a backup, which has one only during the move.
   void MoveAlone(uint32_t shard, uint32_t target, uint32_t generation);
   void Switch(uint32_t shard, uint32_t target, bool only_backup);
-  // Nodes hear of it before or after the server that has lost it.
+  // Nodes learn of the move before or after the server that lost the shard.
   void HasMoved(uint32_t shard, uint32_t from);
   void TellNodes(uint32_t shard);
-  // One copy of a shard that has two dies; the other one continues alone.
+  // One of a shard's two copies dies; the other continues alone.
   void Die(uint32_t shard);
 
   void Tick();

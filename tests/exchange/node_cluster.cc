@@ -25,8 +25,8 @@ namespace {
 
 constexpr absl::Duration kDeadline = absl::Seconds(120);
 
-// Among all tests of this machine: two that run at once may have the same process id, each in a
-// namespace of its own, but share the names of sockets.
+// Unique among all tests on this machine: two concurrent tests may have the same process id in
+// different namespaces, but share the names of sockets.
 std::string UniqueName() {
   static const uint32_t run = std::random_device()();
   static std::atomic<int> next = 0;
@@ -134,7 +134,7 @@ void NodeCluster::AddToRing(const std::string& endpoint) {
   record_.mutable_ring()->add_endpoints(endpoint);
 }
 
-// The coordinator's part, once every node is ready.
+// Plays the coordinator once every node is ready.
 absl::Status NodeCluster::Begin() {
   for (const auto& agent : agents_) {
     proto::ChildMessage message;
@@ -172,7 +172,7 @@ absl::Status NodeCluster::Run(const std::function<absl::Status(client::Client*)>
   }
   const absl::Status begun = Begin();
   Keep(begun);
-  if (!begun.ok()) agents_.clear();  // ends the aggregators, and they the ranks
+  if (!begun.ok()) agents_.clear();  // ends the aggregators, which end the ranks
   for (std::thread& rank : ranks) rank.join();
   for (std::thread& aggregator : aggregators_) aggregator.join();
   absl::MutexLock lock(&mutex_);

@@ -23,11 +23,11 @@ struct ClusterShape {
   uint32_t nodes = 1;
   uint32_t ranks_per_node = 1;
   uint32_t shards = 1;
-  // Where nodes are to look for the shard that listens at this port; empty: there. With exchange:
-  // RING, for the node that listens there: 127.0.0.2, at the same port.
+  // Returns the address at which nodes reach the shard on this port; empty: its own address. With
+  // exchange: RING, the same for the node on this port: 127.0.0.2, at the same port.
   std::function<std::string(int port)> reached_at;
-  // With device: GPU: of a fake device whose process may open what it shares, and how many devices
-  // ranks take by turns.
+  // With device: GPU: the plugin of a fake device whose memory other processes may open, and how
+  // many devices the ranks share in turn.
   std::string device_plugin;
   uint32_t devices = 1;
 };
@@ -36,17 +36,17 @@ struct ClusterShape {
 // cluster plays coordinator and worker daemons.
 class NodeCluster {
  public:
-  // `job`: ranks is filled in; defaults too, as in a cluster with keys: where it does not say
-  // protection: PLAIN, frames are sealed. `elements`: what the ranks will register.
+  // `job`: ranks and defaults are filled in as in a cluster with keys: frames are sealed unless it
+  // says protection: PLAIN. `elements`: number of elements that the ranks will register.
   NodeCluster(const ClusterShape& shape, proto::Job job, uint64_t elements,
               uint64_t samples_per_epoch);
   ~NodeCluster();
 
-  // Runs `body` for each rank on a thread of its own, to the end of the job. Errors: the first one
-  // of a rank or an aggregator.
+  // Runs `body` for each rank on its own thread until the job ends. Errors: the first one of a rank
+  // or an aggregator.
   absl::Status Run(const std::function<absl::Status(client::Client*)>& body);
 
-  // Pushes that each shard has counted.
+  // Number of pushes counted by each shard.
   std::vector<uint64_t> Pushes();
   const proto::JobRecord& record() const { return record_; }
 
@@ -59,14 +59,15 @@ class NodeCluster {
   const ClusterShape shape_;
   proto::JobRecord record_;
   std::vector<std::unique_ptr<server::ShardThread>> shards_;
-  std::vector<std::unique_ptr<FramedChannel>> agents_;  // by node: the daemon's end
-  std::vector<proto::Launch> launches_;                 // by node: a rank's, but for the rank
+  std::vector<std::unique_ptr<FramedChannel>> agents_;  // by node: the daemon's end of the channel
+  std::vector<proto::Launch> launches_;                 // by node: launch of a rank, without its
+                                                        // rank
   std::vector<std::thread> aggregators_;
   absl::Mutex mutex_;
   absl::Status result_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Runs the body as one rank with no exchange.
+// Runs the body as one rank without an exchange.
 absl::Status RunAlone(proto::Job job, const std::function<absl::Status(client::Client*)>& body);
 
 }  // namespace strata::tests

@@ -1,6 +1,6 @@
 // Nodes and shards over a network that loses and repeats frames and cuts connections, from a seed.
-// Nodes die anywhere in the course of a job, and other processes take their places. Each push must
-// count exactly once, and in sync the weights must have the bits of a run in which nobody died.
+// Nodes die at any point of a job, and other processes replace them. Each push must count exactly
+// once, and in sync the weights must have the bits of a run without deaths.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -38,14 +38,14 @@ struct ReplacedNodesOptions {
   bool takes_first_weights = false;
   bool has_backups = false;
   uint32_t connections = 1;
-  bool lives_on = false;  // a node that is taken for dead, until it is told
+  bool lives_on = false;  // a node taken for dead continues until it is told
 };
 void PrintTo(const ReplacedNodesOptions& options, std::ostream* out) {
   *out << options.job << (options.takes_first_weights ? ", first weights of node 0" : "")
        << (options.has_backups ? ", second copies" : "") << (options.lives_on ? ", alive" : "");
 }
 
-// Something that dies once so many events have happened.
+// Something that dies after this many events.
 struct Death {
   uint64_t after = 0;
   uint32_t number = 0;
@@ -81,7 +81,8 @@ class ReplacedNodesCluster {
     Tick();
   }
 
-  // Until every node has the last weights. `nodes` and `primaries` die, which are in order.
+  // Runs until every node has the last weights. `nodes` and `primaries` die; both lists are in
+  // order.
   void Run(std::vector<Death> nodes = {}, std::vector<Death> primaries = {}) {
     for (; !Done(); ++events_) {
       ASSERT_LT(events_, kEventsMax) << "no progress: " << Describe();
@@ -101,26 +102,26 @@ class ReplacedNodesCluster {
     }
   }
 
-  // The weights at the end, which all nodes have.
+  // The final weights, which are the same on all nodes.
   std::vector<float> Final() const {
     for (const TrainingNode* node : nodes_) EXPECT_EQ(node->weights(), nodes_[0]->weights());
     return nodes_[0]->weights();
   }
   uint64_t events() const { return events_; }
-  // Pushes of a chunk, by each node.
+  // Pushes of a chunk by each node.
   uint64_t rounds() const {
     const uint64_t steps = StepsPerClock(record_.job());
     return (kReplacedNodesClocks + steps - 1) / steps;
   }
-  // The step that the node's newest process has begun with.
+  // The first step of the node's newest process.
   uint64_t first_step(uint32_t node) const { return nodes_[node]->first_clock(); }
-  // How many processes have taken another one's place in the midst of the job.
+  // Number of processes that replaced another one during the job.
   int midst() const {
     int midst = 0;
     for (const auto& node : all_) midst += node->first_clock() > 0 ? 1 : 0;
     return midst;
   }
-  // Pushes that shards have taken.
+  // Number of pushes accepted by the shards.
   uint64_t pushes() {
     uint64_t pushes = 0;
     for (SimCopy* copy : primaries_) {
@@ -148,7 +149,7 @@ class ReplacedNodesCluster {
     options.core.record = record_;
     options.core.node = NodeId(node);
     options.core.incarnation = ++incarnations_[node];
-    options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost again and again
+    options.core.timing.give_up_after = absl::Hours(1);  // HELLO may be lost repeatedly
     options.name = absl::StrCat("node", node, ".", incarnations_[node]);
     options.addresses_are_names = true;
     options.clocks = kReplacedNodesClocks;
@@ -167,14 +168,15 @@ class ReplacedNodesCluster {
     all_.back()->Start();
   }
 
-  // The clock's divisor is the samples of all nodes; where pushes are applied on arrival, its own.
+  // The divisor of the clock: samples of all nodes, or of the node itself if pushes are applied on
+  // arrival.
   float Count(uint32_t node, uint64_t clock, uint64_t i) const {
     if (i % kReplacedNodesElements != node * kReplacedNodesClocks + clock) return 0;
     const bool on_arrival = options_.job.find("async") != std::string::npos;
     return on_arrival ? -1.0f : -1.0f * kReplacedNodesNodes;
   }
 
-  // All weights that the step began with.
+  // Depends on all weights that the step began with.
   static float Gradient(const TrainingNode& of, uint32_t node, uint64_t clock, uint64_t i) {
     const std::vector<float>& weights = of.step_weights();
     return 0.5f * weights[i] - 0.3f * weights[(i + 17) % kAllElements] +
@@ -185,7 +187,7 @@ class ReplacedNodesCluster {
     if (!nodes_[node]->alive() || nodes_[node]->is_over()) return;
     if (!options_.lives_on) nodes_[node]->Kill();
     Later([this, node, killed = nodes_[node]] {
-      // It may have finished meanwhile, or another one may have taken its place.
+      // It may have finished meanwhile, or have been replaced.
       const bool is_left = killed->alive() && killed->is_over() && killed->status().ok();
       if (nodes_[node] == killed && !is_left) Begin(node);
     });
@@ -246,7 +248,7 @@ class ReplacedNodesCluster {
   uint64_t events_ = 0;
 };
 
-// Returns `count` deaths of one of `kinds` within so many events, the last one first.
+// Returns `count` deaths of one of `kinds` within this many events, the last one first.
 std::vector<Death> Deaths(uint32_t seed, size_t count, uint64_t events, uint32_t kinds) {
   std::mt19937 random(seed);
   std::vector<Death> deaths;
@@ -288,7 +290,7 @@ TEST_P(SyncReplacedNodes, TheWeightsHaveTheBitsOfAnUndisturbedRun) {
 const char kReplacedNodesMomentum[] =
     "optimizer { momentum_sgd { momentum: 0.9 } } consistency { sync {} }";
 const char kReplacedNodesAdamw[] = "optimizer { adamw {} } consistency { lazy { staleness: 0 } }";
-// Nodes keep no state from round to round; the last round of the second one is shorter.
+// Nodes keep no state between rounds; the second case's last round is shorter.
 const char kLocal[] = "optimizer { sgd {} } consistency { preset: \"diloco(2)\" }";
 const char kShorter[] = "optimizer { sgd {} } consistency { lazy { local_steps: 3 } }";
 
@@ -322,7 +324,7 @@ TEST_P(CountedReplacedNodes, EachPushCountsOnce) {
     cluster.Run(Deaths(seed, 1 + seed % 2, EventsOf(options, seed), kReplacedNodesNodes));
     ASSERT_FALSE(HasFailure());
     for (const float weight : cluster.Final()) {
-      // A clock of a quorum may have one sample or more, also late ones.
+      // A clock of a quorum may have any number of samples from one on, including late ones.
       const float samples = kReplacedNodesNodes / weight;
       const bool once =
           weight == 1 || (is_quorum && samples >= 1 && samples == std::round(samples));
@@ -344,8 +346,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "consistency { lazy { local_steps: 2 } }",
                     "consistency { lazy { local_steps: 3 } }"));
 
-// Returns by how much a node's sum of a step moves its element, with momentum of 0.5. Another
-// process has begun with step `lost`; servers have what the one before did until `seen`.
+// Returns how far a node's sum of a step moves its element, with momentum of 0.5. Another process
+// begins at step `lost`; servers have its predecessor's pushes until `seen`.
 float Moves(uint64_t step, uint64_t lost, uint64_t seen) {
   const uint64_t end = step < lost ? std::min(seen, kReplacedNodesClocks) : kReplacedNodesClocks;
   return 2 - std::ldexp(2.0f, static_cast<int>(step) - static_cast<int>(end));
@@ -367,7 +369,7 @@ TEST(ReplacedNodes, OfLocalStepsTheMomentumOfANodeThatDiesIsLostAndNothingElse) 
       const std::vector<float> weights = cluster.Final();
       for (uint32_t i = 0; i < kReplacedNodesNodes * kChunks; ++i) {
         const uint64_t begin = cluster.first_step(i % kReplacedNodesNodes);
-        // The round's push that counts may be of either process.
+        // The push of the round that counts may come from either process.
         const auto is_pushed_by = [&](uint64_t seen) {
           for (uint64_t step = 0; step < kReplacedNodesClocks; ++step) {
             const float weight = weights[i / kReplacedNodesNodes * kReplacedNodesElements +
@@ -385,7 +387,7 @@ TEST(ReplacedNodes, OfLocalStepsTheMomentumOfANodeThatDiesIsLostAndNothingElse) 
   }
 }
 
-// Only the residual that the earlier process kept is lost.
+// Only the residual of the earlier process is lost.
 TEST(ReplacedNodes, ANodeWithALossyCodecGoesOnWithNothingLeftOut) {
   const ReplacedNodesOptions options{
       .job = absl::StrCat(kReplacedNodesMomentum, " push { codec: TOP_K density: 0.3 }")};

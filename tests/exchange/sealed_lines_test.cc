@@ -1,5 +1,5 @@
-// Jobs whose frames are sealed, through real sockets: what somebody on the way reads, and what he
-// achieves by changing it.
+// Jobs with sealed frames, through real sockets: what an attacker between the endpoints reads, and
+// what modifications achieve.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -65,14 +65,14 @@ absl::Status TrainSealedLines(Client* client, const std::function<void(int step)
 struct Outcome {
   absl::Status status;
   std::vector<float> weights;
-  std::string overheard;  // on the way to the shard, or the other node, and back
+  std::string overheard;  // between the node and its shard or the other node, in both directions
   size_t connections = 0;
 };
 
 using SealedLinesChange =
     std::function<void(const RecordingRelay::Place&, char* bytes, size_t size)>;
 
-// Somebody between two nodes and their shard, or between two nodes of a ring.
+// An attacker between two nodes and their shard, or between two nodes of a ring.
 class Way {
  public:
   Way(bool is_ring, SealedLinesChange change) : is_ring_(is_ring), change_(std::move(change)) {}
@@ -89,7 +89,7 @@ class Way {
     return relays_.back()->address();
   }
 
-  // In a ring of two only one is connected to.
+  // In a ring of two, only one node accepts a connection.
   void CutOldest() {
     absl::MutexLock lock(&mutex_);
     for (const auto& relay : relays_) relay->CutOldest();
@@ -141,7 +141,7 @@ Outcome RunJob(const std::string& extra, SealedLinesChange change = nullptr,
   return outcome;
 }
 
-// Eight weights in a row, as they lie in memory, from a few places.
+// Eight consecutive weights as they are in memory, from a few places.
 bool Tells(const std::string& overheard, const std::vector<float>& weights) {
   for (size_t i = 0; i + 8 < weights.size(); i += 499) {
     const std::string run(reinterpret_cast<const char*>(&weights[i]), 8 * sizeof(float));
@@ -157,7 +157,7 @@ TEST(SealedLines, OnlyEncryptedOnesTellNoWeights) {
   const Outcome is_signed = RunJob("same_host: TCP protection: SIGN");
   ASSERT_TRUE(is_signed.status.ok()) << is_signed.status;
   EXPECT_TRUE(Tells(is_signed.overheard, is_signed.weights));
-  const Outcome encrypted = RunJob("same_host: TCP");  // what tests say that say nothing
+  const Outcome encrypted = RunJob("same_host: TCP");  // without a setting of protection
   ASSERT_TRUE(encrypted.status.ok()) << encrypted.status;
   EXPECT_GT(encrypted.overheard.size(),
             2u * kSealedLinesSteps * 2 * kSealedLinesElements * sizeof(float));
@@ -183,12 +183,11 @@ TEST(SealedLines, BitsAreThoseOfPlainOnesWhateverTravels) {
   }
 }
 
-// Changes one bit of each 60 KB, wherever it is: in a payload, a header, a seal or what ZeroMQ
-// adds; and one in the handshakes of connections 0, 2 and so on: said by the one side, then by the
-// other.
+// Flips one bit of each 60 KB, wherever it is: in a payload, a header, a seal or ZeroMQ's framing;
+// and one in the handshakes of connections 0, 2 and so on, alternately in each direction.
 class BitFlipper {
  public:
-  // `handshakes`: where, by connection.
+  // `handshakes`: positions by connection.
   explicit BitFlipper(std::vector<uint64_t> handshakes) : handshakes_(std::move(handshakes)) {}
 
   void Change(const RecordingRelay::Place& place, char* bytes, size_t size) {
@@ -237,7 +236,7 @@ void ExpectOnlyConnectionsAreLost(const std::string& exchange, std::vector<uint6
     ASSERT_TRUE(attacked.status.ok()) << attacked.status;
     EXPECT_TRUE(attacked.weights == quiet.weights);
     EXPECT_GT(flipper.flipped(), 5);
-    // Many are noticed by both nodes at once.
+    // Both nodes notice many of them at once.
     EXPECT_GT(attacked.connections, quiet.connections + 5);
     handshakes.clear();  // they are the same with both
   }
@@ -248,7 +247,7 @@ TEST(SealedLines, ChangedBitsAndCutsCostConnectionsAndNothingElse) {
   ExpectOnlyConnectionsAreLost("", {18, 27, 72, 117, 175, 144, 299, 206, 454, 268, 609, 330});
 }
 
-// Whoever listens in a ring does not answer to a damaged handshake: the other waits for 5 s.
+// The listening node of a ring does not answer a damaged handshake: the other one waits for 5 s.
 TEST(SealedLines, ChangedBitsAndCutsInARingDoSoToo) {
   ExpectOnlyConnectionsAreLost("exchange: RING", {299});
 }

@@ -138,7 +138,7 @@ sanitized() {  # TOOL
       "$log" || return 1
     return 77
   fi
-  # What it found counts, whatever it ends with.
+  # Its findings count, whatever its exit status.
   grep -qE '(ERROR|RACECHECK) SUMMARY: [1-9]' "$log" && return 1
   return "$status"
 }
@@ -163,7 +163,7 @@ weights_of() {  # NAME SETTING...
   grep -a '^weights ' "$work/$name/logs/rank0.log"
 }
 
-# Whether a job ends with the weights that it is to end with; "any": with some.
+# Checks that a job ends with the expected weights; "any": with some weights.
 ends_with() {  # EXPECTED NAME SETTING...
   local expected=$1 found
   shift
@@ -259,12 +259,12 @@ on_two_gpus() {
 }
 run "a job: node_sum NCCL" on_two_gpus
 
-# Of one rank, which applies the optimizer on the GPU: by itself, and as the only one by NCCL.
+# A job of one rank, which applies the optimizer on the GPU: without exchange, and alone with NCCL.
 for exchange in NONE NCCL; do
   run "a job of one rank: exchange $exchange" as_on_cpu "one-$exchange" 1 "exchange=$exchange"
 done
 
-# Whether the log says so.
+# Checks whether the log reports that.
 lacks_cudnn() {
   grep -qaE 'libcudnn\.so\.9|libcublas\.so|cudnn\.h' "$log" && echo "there is no cuDNN here"
 }
@@ -341,7 +341,7 @@ bench_train() {  # OPTION...
   [ "$status" -eq 0 ] || ! lacks_cudnn || return 77
   return "$status"
 }
-# What 2 ranks on one GPU keep of their images/s when their gradients go through a server.
+# The share of images/s that 2 ranks on one GPU keep when their gradients go through a server.
 through_a_server() {
   bench_train --gpus 0 --ranks 2 --modes sync "${trained[@]}" || return
   awk '$1 == "mode" { for (i = NF; i > 0; --i) if ($i == "share") from_end = NF - i }

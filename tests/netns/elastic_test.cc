@@ -60,7 +60,7 @@ class Elastic : public NetnsTest {
     });
   }
 
-  // One comes, the first one goes and comes back, and one is told to end.
+  // One worker joins, the first one leaves and returns, and one is told to end.
   proto::JobStatus Run(const proto::Job& job) {
     const auto id = cluster_.client().Submit(job);
     EXPECT_TRUE(id.ok()) << id.status();
@@ -79,7 +79,7 @@ class Elastic : public NetnsTest {
     return cluster_.WaitForEnd(*id);
   }
 
-  // What the job's steps had by its changes.
+  // Returns the samples that the job's steps must have used, given its changes.
   static uint64_t ExpectedSamples(const proto::JobStatus& status, int steps = kSteps) {
     uint64_t samples = 0, from = 0, ranks = 4;
     for (const proto::NodesChange& change : status.nodes_changes()) {

@@ -483,7 +483,7 @@ class KeysWalk : public NetnsTest {
     heard->model_path = words[1].substr(0, words[1].find('\n'));
   }
 
-  // Of all that was said while the daemons joined and the page's job ran.
+  // Checks everything that was sent while the daemons joined and the page's job ran.
   void ExpectNothingWasTold() {
     const std::vector<std::string> streams = StreamsOf(capture_->Take());
     EXPECT_GT(BytesOf(streams), 100'000u);
@@ -513,7 +513,7 @@ class KeysWalk : public NetnsTest {
       EXPECT_THAT(HeardOf(sealed.secrets, sealed.streams), IsEmpty());
       EXPECT_FALSE(IsInAny(sealed.streams, sealed.token));
       EXPECT_FALSE(IsInAny(sealed.streams, "spiffe://"));
-      // Who only signs tells the rest, so it would have been found above.
+      // Frames that are only signed are readable, so the search above would have found them.
       ASSERT_NO_FATAL_FAILURE(Overhear(exchange, /*is_signed=*/true, &readable));
       EXPECT_GT(WeightRunsIn(readable.streams, readable.model_path), 10'000u);
       EXPECT_TRUE(IsInAny(readable.streams, readable.token));

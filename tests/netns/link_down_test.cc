@@ -49,7 +49,7 @@ class LinkDown : public NetnsTest {
     cluster_ = std::make_unique<NetnsCluster>(NetnsCluster::Options{.slots = 1});
     ASSERT_EQ(cluster_->Start(), absl::OkStatus());
   }
-  // What a case that fails has left is no cluster for the next one.
+  // The cluster of a failed case is not reused.
   void TearDown() override {
     if (HasFailure()) TearDownTestSuite();
   }

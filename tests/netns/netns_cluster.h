@@ -19,7 +19,7 @@
 namespace strata::tests {
 
 // Real daemons on hosts of a Network: coordinator and servers on host "head", worker w0 on host
-// "w0" and so on, none of them told an address but the coordinator's.
+// "w0" and so on. They are given no address except the coordinator's.
 class NetnsCluster {
  public:
   struct Options {
@@ -35,26 +35,26 @@ class NetnsCluster {
 
   // Lets users take daemons out of service. REQUIRES: before StartHead.
   static void LetUsersOperate();
-  // The hosts and the coordinator.
+  // Creates the hosts and starts the coordinator.
   absl::Status StartHead();
-  // Ends the coordinator by SIGKILL, and begins it again where it was. REQUIRES: StartHead.
+  // Kills the coordinator by SIGKILL and restarts it in the same place. REQUIRES: StartHead.
   void KillCoordinator();
   absl::Status StartCoordinator();
   absl::Status StartServer(const std::string& host, const std::string& name,
                            const std::vector<std::string>& more = {});
   absl::Status StartWorker(int i, const std::vector<std::string>& more = {});
-  // All of it.
+  // Starts everything.
   absl::Status Start();
-  // Ends a daemon by SIGKILL: "server s1". REQUIRES: it was started.
+  // Kills a daemon ("server s1") by SIGKILL. REQUIRES: it was started.
   void Kill(const std::string& title) { Signal(title, SIGKILL); }
   void Signal(const std::string& title, int signal);
-  // Returns whether the daemon has ended well within the time that WaitUntil gives.
+  // Returns true if the daemon exits with success within WaitUntil's deadline.
   bool WaitForExit(const std::string& title);
 
   Network& network() { return *network_; }
   control::CoordinatorClient& client() { return *client_; }
   const std::string& address() const { return address_; }
-  // As strata drain; a refusal fails the test.
+  // Does the same as strata drain; a refusal fails the test.
   proto::DrainReply Drain(const std::string& daemon, proto::DrainRequest::Action action);
   std::string CoordinatorLog() const;
   const std::string& ready_line(const std::string& title) const;
@@ -64,7 +64,7 @@ class NetnsCluster {
   proto::JobStatus WaitForEnd(JobId job);
 
  private:
-  Daemon* Find(const std::string& title);  // the newest of that title
+  Daemon* Find(const std::string& title);  // the newest one of that title
   absl::Status StartOn(const std::string& host, const std::string& title,
                        std::vector<std::string> args);
 
@@ -76,7 +76,7 @@ class NetnsCluster {
   std::vector<Daemon> daemons_;  // the coordinator first
 };
 
-// The base of test cases: skips them, with the reason, where this user may not make networks, so
+// Base of the test cases. Skips them, with the reason, if this user may not create networks, so
 // that they neither pass nor hide.
 class NetnsTest : public ::testing::Test {
  protected:

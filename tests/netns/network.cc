@@ -63,7 +63,7 @@ bool Write(const std::string& path, const std::string& text) {
   return !out.fail();
 }
 
-// Which network namespace a process is in.
+// Returns the network namespace of a process.
 ino_t NetworkOf(const std::string& pid) {
   struct stat info = {};
   return stat(absl::StrCat("/proc/", pid, "/ns/net").c_str(), &info) == 0 ? info.st_ino : 0;

@@ -13,11 +13,12 @@
 
 namespace strata::tests {
 
-// Moves this process, and with it all that it starts, into a network of its own, in which it has
-// root's rights. Nothing of it is visible outside or outlives this process, however that ends: the
-// kernel removes a network with its last process. Call it in main, before there is a second thread.
+// Moves this process and its future children into a network of its own, in which it has root's
+// rights. Nothing of it is visible outside or outlives this process, however it ends: the kernel
+// removes a network with its last process. Call it in main, before there is a second thread.
 void EnterOwnNetwork();
-// True if that went well. Errors: PermissionDenied, which says what it takes; what `ip` said.
+// Returns whether that succeeded. Errors: PermissionDenied, which names what is required; otherwise
+// the output of `ip`.
 const absl::Status& OwnNetwork();
 
 // Hosts as network namespaces, plugged into a switch at which this process sits, too. Host N has
@@ -27,7 +28,7 @@ const absl::Status& OwnNetwork();
 // Threads: one. The hosts vanish with this object.
 class Network {
  public:
-  // REQUIRES: EnterOwnNetwork has succeeded. Errors: what `ip` said.
+  // REQUIRES: EnterOwnNetwork has succeeded. Errors: the output of `ip`.
   static absl::StatusOr<std::unique_ptr<Network>> Create();
   ~Network();
 
@@ -35,17 +36,16 @@ class Network {
   absl::Status AddHost(const std::string& name, int number);
   static std::string AddressOf(int number);
 
-  // The beginning of a command line that runs the rest on that host.
+  // Returns the beginning of a command line that runs the rest on that host.
   std::vector<std::string> On(const std::string& host) const;
-  // Runs `ip ARGS` there.
+  // Runs `ip ARGS` on the host.
   absl::Status Ip(const std::string& host, const std::vector<std::string>& args);
   // Pulls the host's cable, or plugs it in again. The host's own interface is not touched.
   absl::Status SetLink(const std::string& host, bool up);
-  // From Part on neither of two hosts gets what the other one sends, and nobody is told; until
-  // Join.
+  // After Part the switch drops packets between the two hosts, silently, until Join.
   absl::Status Part(const std::string& host, const std::string& other);
   absl::Status Join(const std::string& host, const std::string& other);
-  // What the host has sent over its cable so far, and what came to it.
+  // Bytes that the host has sent and received over its cable so far.
   struct Traffic {
     uint64_t sent_bytes = 0;
     uint64_t received_bytes = 0;
@@ -55,7 +55,7 @@ class Network {
  private:
   struct Host {
     int number = 0;
-    std::unique_ptr<Process> keeper;  // of its namespace
+    std::unique_ptr<Process> keeper;  // holds its namespace
   };
 
   Network() = default;

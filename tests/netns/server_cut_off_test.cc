@@ -55,7 +55,7 @@ class ServerCutOff : public NetnsTest {
     expected_ = Hashes(end.run_dir(), 0);
     ASSERT_EQ(expected_.size(), kSteps + 1u) << end.reason();
   }
-  // What a case has left is no cluster for the next one.
+  // The cluster of a failed case is not reused.
   void TearDown() override {
     if (HasFailure()) TearDownTestSuite();
   }

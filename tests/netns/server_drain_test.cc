@@ -41,7 +41,7 @@ class ServerDrain : public NetnsTest {
       ASSERT_EQ(cluster_->StartWorker(i), absl::OkStatus());
     }
   }
-  // What a case that fails has left is no cluster for the next one.
+  // The cluster of a failed case is not reused.
   void TearDown() override {
     if (HasFailure()) TearDownTestSuite();
   }

@@ -1,4 +1,4 @@
-// Which interface, and who cannot reach whom: on hosts as network namespaces.
+// The choice of the interface, and reports of unreachable peers: on hosts as network namespaces.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ class Unreachable : public NetnsTest {
     ASSERT_EQ(cluster_.network().AddHost("far", kFar), absl::OkStatus());
   }
 
-  // What `strata nodes --json` says of a worker's peers.
+  // Returns a worker's peers in `strata nodes --json`.
   nlohmann::json PeersOf(const std::string& worker) {
     const CommandResult result =
         RunStrata({"nodes", "--json", "--coordinator", cluster_.address()});
@@ -61,7 +61,7 @@ class Unreachable : public NetnsTest {
 
 TEST_F(Unreachable, AShardThatOneWorkerCannotReachIsNamedAndTheJobRunsOnceItCan) {
   Network& network = cluster_.network();
-  // What w1 sends to the server's host goes to a card that nobody has.
+  // w1's packets to the server's host go to a card that nobody has.
   const std::string far = Network::AddressOf(kFar);
   ASSERT_EQ(network.Ip("w1", {"neighbour", "add", far, "lladdr", "02:00:00:00:00:99", "dev", "eth0",
                               "nud", "permanent"}),

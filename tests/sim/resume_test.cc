@@ -1,5 +1,6 @@
-// Jobs that are stopped anywhere and resume from the newest images that all of their chunks have,
-// on other shards: real shards and real exchanges on a network that loses, repeats and breaks.
+// Jobs that are stopped at any point and resume from the newest images that all of their chunks
+// have, on other shards: real shards and real exchanges on a network that loses and repeats frames
+// and breaks connections.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -28,7 +29,7 @@ constexpr int kEventsMax = 1'000'000;
 
 using Checkpoint = std::vector<ChunkImage>;  // by chunk
 
-// A quorum's clock divides by all pushes in it, and late ones may be many.
+// A quorum's clock divides by all its pushes, and there may be many late ones.
 constexpr float kMarkOfQuorum = 840;
 
 struct Case {
@@ -36,8 +37,8 @@ struct Case {
   bool has_ledger = false;
 
   bool has_quorum() const { return absl::StrContains(job, "quorum"); }
-  // True if a push may have left this in its element just once; with a quorum two would as a rule
-  // leave something else.
+  // Returns true if one push may have left this value in its element; with a quorum two pushes
+  // would usually leave another one.
   bool CountsOnce(float found) const {
     if (!has_quorum()) return found == 1;
     const float pushes = kMarkOfQuorum / found;
@@ -46,7 +47,7 @@ struct Case {
 };
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
-// A job's nodes and shards, from its beginning or from a checkpoint on.
+// A job's nodes and shards, from its beginning or from a checkpoint.
 class Cluster {
  public:
   Cluster(const Case& one, uint64_t seed, uint32_t nodes, uint32_t shards,
@@ -69,7 +70,8 @@ class Cluster {
     for (uint32_t node = 0; node < nodes; ++node) AddNode(node);
   }
 
-  // Runs so many events, or to the end. False: it has not ended by then. Errors end the test.
+  // Processes this many events, or all. Returns false if it has not ended by then. Errors end the
+  // test.
   bool Run(int events_max) {
     for (const auto& node : nodes_) node->Start();
     for (int events = 0; events < events_max; ++events) {
@@ -88,7 +90,7 @@ class Cluster {
     return finished;
   }
 
-  // The newest one that all chunks are in; empty: none.
+  // Returns the newest checkpoint with all chunks; empty: none.
   Checkpoint NewestCheckpoint() const {
     Checkpoint newest;
     for (const auto& [clock, chunks] : images_) {
@@ -134,7 +136,7 @@ class Cluster {
       }
     }
   }
-  // Depends on the node's weights, so that it matters with which ones it continues.
+  // Depends on the node's weights, so a wrong starting point shows.
   float Gradient(uint32_t node, uint64_t clock, uint64_t i) const {
     const uint64_t mixed = (node * 131 + clock) * 7919 + i * 104729;
     return static_cast<float>(mixed % 1009) / 100 - 5 + nodes_[node]->weights()[i];
@@ -200,7 +202,7 @@ TEST_P(Resume, AJobStoppedAnywhereEndsAsAnUndisturbedOneDoes) {
     }
     ASSERT_FALSE(HasFailure());
   }
-  // Those of a quorum come with the slowest node's steps, which many jobs are stopped before.
+  // With a quorum, checkpoints come with the slowest node's steps; many jobs are stopped before.
   EXPECT_GT(resumed, GetParam().has_quorum() ? kSeeds / 12 : kSeeds / 3);
   const bool may_differ = absl::StrContains(GetParam().job, "async") ||
                           absl::StrContains(GetParam().job, "ON_ARRIVAL") ||

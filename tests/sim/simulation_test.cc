@@ -40,7 +40,7 @@ TEST(SimulationTest, AllInvariantsHoldForAllSeedsAndEveryRareBranchIsTaken) {
   EXPECT_GT(campaign.jobs_failed, 0u);
   EXPECT_GT(campaign.jobs_cancelled, 0u);
   EXPECT_GT(campaign.jobs_unharmed, 0u);
-  // Sync jobs of equal shape ended with equal bits, whatever went wrong meanwhile.
+  // Sync jobs of equal shape ended with equal bits, despite all faults.
   EXPECT_GT(campaign.models_compared, kSeeds / 4);
   EXPECT_GE(campaign.modes.size(), 11u);
   std::cout << campaign.Report();
@@ -87,7 +87,8 @@ TEST(SimulationTest, NoStepIsLostWhileACopyOfEachShardIsLeftWhateverBefallsServe
   for (size_t i = kRaresWithoutCopies; i < kRaresOfStayingNodes; ++i) {
     EXPECT_GT(campaign.rare[i], 60u) << ToString(static_cast<Rare>(i));
   }
-  EXPECT_GT(campaign.jobs_failed, 150u);  // both copies of a shard were lost, or it was to begin
+  EXPECT_GT(campaign.jobs_failed, 150u);  // both copies of a shard were lost, or it was about to
+                                          // begin
   EXPECT_GT(campaign.models_compared, 100u);
   EXPECT_GE(campaign.modes.size(), 30u);
 }
@@ -110,7 +111,7 @@ TEST(SimulationTest, EachClockHasThePushesOfItsNodesWhoeverComesAndGoes) {
   EXPECT_GE(campaign.modes.size(), 9u);
 }
 
-// At its end the job has the weights of one whose node left by plan: the checker adds them up.
+// At its end the job has the weights of a job whose node left as planned: the checker adds them up.
 TEST(SimulationTest, WhereAWorkerStandsInForOneThatDiesTheJobGoesOnWithoutItsNode) {
   const Campaign campaign = RunProfile("stand-in", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
@@ -136,7 +137,7 @@ TEST(SimulationTest, AnAllReduceGoesOnWithTheBitsOfThoseThatAreLeftWheneverNodes
   for (size_t i = kRaresWithoutDrops; i < kRaresWithoutMoves; ++i) {
     EXPECT_GT(campaign.rare[i], 50u) << ToString(static_cast<Rare>(i));
   }
-  EXPECT_GT(campaign.jobs_failed, 50u);  // too few were left, or it was to begin
+  EXPECT_GT(campaign.jobs_failed, 50u);  // too few were left, or it was about to begin
   EXPECT_GT(campaign.models_compared, 50u);
 }
 
@@ -197,7 +198,7 @@ TEST(SimulationTest, WhoIsOnTheWayOfSealedFramesEndsConnectionsAtMostWhateverHeD
   EXPECT_GT(campaign.models_compared, 200u);
 }
 
-// When the three fast nodes have made their last step, as a share of when the slow one has.
+// The time of the three fast nodes' last step, as a share of the slow one's.
 double ShareOfFastNodes(const char* profile) {
   const Outcome outcome = RunSeed(1, FindProfile(profile)->limits);
   EXPECT_TRUE(outcome.ok()) << outcome.violation;
@@ -211,8 +212,8 @@ TEST(SimulationTest, AQuorumOfThreeIsNotHeldUpByTheFourthNode) {
   EXPECT_GT(ShareOfFastNodes("slow-node-awaited"), 0.9);
 }
 
-// A HELLO that is slower than the node's patience comes after that of the connection which the node
-// made instead, and so does the end of the first connection.
+// A HELLO that arrives after the node's deadline comes after that of the node's next connection,
+// and so does the end of the first connection.
 TEST(SimulationTest, ConnectionsThatAreSlowerThanThePatienceForHelloHoldNothingUp) {
   const Campaign campaign = RunProfile("slow-connections", kSeeds);
   EXPECT_TRUE(campaign.failures.empty()) << campaign.Report();
@@ -225,8 +226,8 @@ TEST(SimulationTest, NodesBeginWithRank0sWeightsWhateverHappens) {
   }
 }
 
-// Without the reserved slot each node fills its window with chunks that the other has no slot left
-// for.
+// Without the reserved slot each node fills its window with chunks for which the other has no slot
+// left.
 TEST(SimulationTest, NodesLockUpWithoutTheReservedSlotAndDoNotWithIt) {
   const Campaign with = RunProfile("two-paces", 20);
   EXPECT_TRUE(with.failures.empty()) << with.Report();

@@ -10,7 +10,7 @@ HEADER_LINES_MAX = 300
 
 SOURCE = (".cc", ".h", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh")
-# What must keep to the line length; Markdown tables and generated text may not.
+# Files with a limit on the line length; Markdown tables and generated text are exempt.
 TEXT = SOURCE + (".proto", ".py", ".sh", ".bzl", "BUILD", "WORKSPACE")
 
 BANNED = {
@@ -171,7 +171,7 @@ def readmes(tree):
             yield f"{folder}:1: no README.md"
 
 
-# What hashes whole payloads; tests compare with the plain functions.
+# Folders that hash whole payloads; tests compare with the plain functions.
 HASHES_PAYLOADS = ("common/wire/", "common/transport/", "server/shard/", "worker/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)

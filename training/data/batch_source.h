@@ -30,7 +30,7 @@ namespace strata::training {
 // 2^32.
 std::vector<uint32_t> EpochOrder(size_t samples, uint64_t seed, uint64_t epoch);
 
-// Returns how many full steps an epoch has: 0 if the data is too small for one.
+// Returns the number of full steps of an epoch: 0 if the data is too small for one.
 constexpr uint64_t StepsPerEpoch(uint64_t samples, uint64_t ranks, uint64_t batch) {
   return samples / (ranks * batch);
 }
@@ -51,7 +51,8 @@ inline absl::Span<const uint32_t> BatchSlice(const std::vector<uint32_t>& order,
   return absl::MakeConstSpan(order).subspan(index * batch, batch);
 }
 
-// Returns the samples of one rank in one step of the epoch, all of whose steps have as many ranks.
+// Returns the samples of one rank in one step of an epoch in which all steps have the same number
+// of ranks.
 // REQUIRES: step < StepsPerEpoch, rank < ranks.
 inline absl::Span<const uint32_t> RankSlice(const std::vector<uint32_t>& order, uint64_t step,
                                             uint64_t rank, uint64_t ranks, uint64_t batch) {
@@ -77,7 +78,7 @@ class BatchSource {
     uint64_t batches_per_epoch = 1;  // of all ranks
   };
 
-  // REQUIRES: the data holds the batches of an epoch, and these are one at least.
+  // REQUIRES: an epoch has at least one batch, and the data holds its batches.
   BatchSource(const Dataset* data, const Normalisation& normalisation, const Options& options);
   ~BatchSource();
   BatchSource(const BatchSource&) = delete;
@@ -86,10 +87,10 @@ class BatchSource {
   // Starts the thread. Called once.
   void Start();
 
-  // Asks for the job's batch of this number. It is prepared once those asked for before have been,
-  // and all of them but one have been taken.
+  // Requests the job's batch of this number. It is prepared once all earlier requests have been
+  // prepared, and all but one of them taken.
   void Expect(uint64_t number);
-  // The next batch that was asked for, valid until the next call. Blocks until it is prepared.
+  // Returns the next requested batch, valid until the next call. Blocks until it is prepared.
   // REQUIRES: there is one.
   const Batch& Next();
 
@@ -100,14 +101,14 @@ class BatchSource {
   const Normalisation normalisation_;
   const Options options_;
 
-  // The k-th batch that was asked for is in slot k % 2; the preparing thread is at most one batch
-  // ahead of the one in use.
+  // The k-th requested batch is in slot k % 2; the preparing thread is at most one batch ahead of
+  // the one in use.
   std::array<Batch, 2> slots_;
   absl::Mutex mutex_;
-  std::deque<uint64_t> expected_ ABSL_GUARDED_BY(mutex_);  // numbers, not yet begun
-  uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;             // batches
-  uint64_t prepared_ ABSL_GUARDED_BY(mutex_) = 0;          // likewise filled
-  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // likewise handed out, the last is in use
+  std::deque<uint64_t> expected_ ABSL_GUARDED_BY(mutex_);  // numbers of batches not begun yet
+  uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;             // batches requested
+  uint64_t prepared_ ABSL_GUARDED_BY(mutex_) = 0;          // batches prepared
+  uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;             // batches handed out; the last is in use
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

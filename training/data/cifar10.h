@@ -12,7 +12,7 @@ namespace strata::training {
 
 inline constexpr uint32_t kCifar10Classes = 10;
 inline constexpr uint32_t kCifar10Pixels = 3 * 32 * 32;
-// The largest file that is read; the real ones have 30,730,000 bytes.
+// The largest accepted file; real ones have 30,730,000 bytes.
 inline constexpr uint64_t kCifar10BytesMax = uint64_t{1} << 30;
 
 // Reads a file of CIFAR-10's binary version: samples of one byte of label and 3 x 32 x 32 of pixels
@@ -20,12 +20,12 @@ inline constexpr uint64_t kCifar10BytesMax = uint64_t{1} << 30;
 // file, too large, a label above 9); DataLoss (not a whole number of samples, or none).
 absl::StatusOr<Dataset> ReadCifar10File(const std::string& path);
 
-// Reads data_batch_1.bin to data_batch_5.bin for training, and test_batch.bin. Errors as of
-// ReadCifar10File: none of the six may be missing.
+// Reads data_batch_1.bin to data_batch_5.bin for training, and test_batch.bin. All six are
+// required. Errors: as for ReadCifar10File.
 absl::StatusOr<TrainAndTest> ReadCifar10Folder(const std::string& dir);
 
-// How many training samples the folder holds, by the sizes of its files. Errors as of
-// ReadCifar10File, but for labels.
+// Returns the number of training samples in the folder, from the sizes of its files. Errors: as for
+// ReadCifar10File, except for labels.
 absl::StatusOr<uint64_t> CountCifar10TrainingSamples(const std::string& dir);
 
 }  // namespace strata::training

@@ -13,7 +13,7 @@
 
 namespace strata::training {
 
-// Makes the pixels of samples when they are asked for, the same each time. Threads: any.
+// Makes the pixels of samples on request, the same each time. Threads: any.
 class PixelMaker {
  public:
   virtual ~PixelMaker() = default;
@@ -23,32 +23,32 @@ class PixelMaker {
 
 // Labelled images, one byte per pixel, sample after sample in channel, row, column order.
 struct Dataset {
-  std::string name = "the data";  // in errors: the job's field, and the folder where there is one
+  std::string name = "the data";  // in errors: the job's field, and the folder if there is one
   uint32_t channels = 0, height = 0, width = 0;
   uint32_t classes = 0;
-  std::vector<uint8_t> pixels;  // empty where a maker has them
+  std::vector<uint8_t> pixels;  // empty if a maker makes them
   std::shared_ptr<const PixelMaker> maker;
-  std::vector<uint16_t> labels;  // each below classes
+  std::vector<uint16_t> labels;  // each less than `classes`
 
   size_t size() const { return labels.size(); }
   size_t PixelsPerImage() const { return size_t{channels} * height * width; }
 };
 
-// Makes pixels fp32, each channel for itself: (pixel / 255 - mean) / deviation.
+// Converts pixels to fp32 by channel: (pixel / 255 - mean) / deviation.
 struct Normalisation {
   struct Channel {
     float mean = 0.0f;
     float deviation = 1.0f;
   };
-  std::vector<Channel> channels;  // those that are not there stay pixel / 255
+  std::vector<Channel> channels;  // absent channels use pixel / 255
 
-  // Mean and standard deviation over all pixels of a channel, of a maker's over the first 256
-  // images; deviation 1 where all are equal.
+  // Computes mean and standard deviation over all pixels of a channel; with a maker, over the first
+  // 256 images. The deviation is 1 if all pixels are equal.
   static Normalisation Of(const Dataset& data);
 };
 
-// Writes the samples `indices`, normalised, to `images` and their labels to `labels`, which have
-// room for as many.
+// Writes the normalised samples `indices` to `images` and their labels to `labels`, which must be
+// large enough.
 void FillBatch(const Dataset& data, const Normalisation& normalisation,
                absl::Span<const uint32_t> indices, float* images, uint16_t* labels);
 
@@ -60,8 +60,8 @@ struct TrainAndTest {
 // one line that names the file or field.
 absl::StatusOr<TrainAndTest> LoadData(const proto::Data& data, uint64_t seed);
 
-// The training samples that LoadData would load. Of files only the header or the size is read.
-// Errors as of LoadData.
+// Returns the number of training samples that LoadData would load. It reads only the header or the
+// size of files. Errors: as for LoadData.
 absl::StatusOr<uint64_t> CountTrainingSamples(const proto::Data& data);
 
 }  // namespace strata::training

@@ -22,7 +22,7 @@ uint32_t BigEndian(const uint8_t* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-// A file that is read from its start, decompressed on the way where it is gzip.
+// A file that is read sequentially, and decompressed if it is gzip.
 class Input {
  public:
   static absl::StatusOr<Input> Open(const std::string& path) {

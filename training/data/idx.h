@@ -12,7 +12,7 @@ namespace strata::training {
 
 // Labels of the MNIST family are 0 to 9.
 inline constexpr uint32_t kIdxClasses = 10;
-// The largest content that is read from one file, decompressed.
+// The largest accepted content of one file, decompressed.
 inline constexpr uint64_t kIdxBytesMax = uint64_t{2} << 30;
 
 // The content of an IDX file of unsigned bytes: big-endian magic 0x0000 08 NN, NN dimensions of 32
@@ -30,7 +30,8 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path, uint32_t dimensions);
 // Reads the four files of the MNIST family in `dir`, each plain or with .gz.
 absl::StatusOr<TrainAndTest> ReadIdxFolder(const std::string& dir);
 
-// How many training samples the folder holds, by the header of the labels. Errors as of ReadIdx.
+// Returns the number of training samples in the folder, from the header of the labels. Errors: as
+// for ReadIdx.
 absl::StatusOr<uint64_t> CountIdxTrainingSamples(const std::string& dir);
 
 }  // namespace strata::training

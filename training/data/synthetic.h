@@ -16,7 +16,7 @@ namespace strata::training {
 absl::StatusOr<TrainAndTest> MakeSyntheticImageNet(const proto::SyntheticImageNet& config,
                                                    uint64_t seed);
 
-// How many of them are for training.
+// Returns the number of training samples among them.
 uint64_t SyntheticImageNetTrainingSamples(const proto::SyntheticImageNet& config);
 
 // Images made from the seed alone: each class is a fixed random pattern, each sample its class's
@@ -24,7 +24,7 @@ uint64_t SyntheticImageNetTrainingSamples(const proto::SyntheticImageNet& config
 // the field (sizes out of range).
 absl::StatusOr<TrainAndTest> MakeSynthetic(const proto::Synthetic& config, uint64_t seed);
 
-// How many of them are for training.
+// Returns the number of training samples among them.
 uint64_t SyntheticTrainingSamples(const proto::Synthetic& config);
 
 }  // namespace strata::training

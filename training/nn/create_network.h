@@ -16,12 +16,11 @@ namespace strata::training {
 
 // The processor that computes networks: the CPU, unless the fields are set.
 struct Backend {
-  device::Device* device = nullptr;  // outlives all that uses it
+  device::Device* device = nullptr;  // outlives everything that uses it
   std::shared_ptr<device::Layers> layers;
 };
 
-// Returns a backend on a device, whose choices of algorithms go to the log. Errors:
-// device::Device's.
+// Returns a backend on a device; its choices of algorithms are logged. Errors: device::Device's.
 absl::StatusOr<Backend> OpenBackend(device::Device* device, device::Precision precision);
 
 // Creates a network on the CPU (onednn/network.h) or on the backend's device (device/network.h).

@@ -13,7 +13,7 @@
 namespace strata::training {
 namespace {
 
-// Which values of a layer's input meet which of its output, for ReferenceNetwork.
+// Which values of a layer's input contribute to which of its output, for ReferenceNetwork.
 
 // Calls body(output row begin, input row begin, weight, length) for each row of products of a
 // convolution: out[x] and in[x * stride] meet in weight for x below length.

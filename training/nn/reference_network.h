@@ -24,17 +24,17 @@ class ReferenceNetwork {
 
   // Returns batch x classes logits.
   const std::vector<Real>& Forward(absl::Span<const Real> images);
-  // Summed over the batch; sets out for Backward.
+  // Returns the loss summed over the batch; begins the backward pass.
   double Loss(absl::Span<const uint16_t> labels);
   // Fills `gradients`; returns the gradient of the images.
   std::vector<Real> Backward();
 
  private:
   using Values = std::vector<Real>;
-  // A block on the way forward; its Join or Concat keeps it.
+  // A block during the forward pass; its Join or Concat keeps it.
   struct Block {
     Shape forked;
-    Values values;              // that the Fork met
+    Values values;              // at the Fork
     std::vector<Shape> shapes;  // of the branches that have ended
     std::vector<Values> ends;
   };
@@ -80,14 +80,13 @@ class ReferenceNetwork {
   std::vector<LayerState> layers_;
   Values logits_, logits_gradient_;
   Block block_;
-  // On the way backward: of what the Fork met, by the branches that are done and the shortcut; of
-  // the ends of branches that are not.
+  // During the backward pass: the gradient of the values at the Fork, from the finished branches
+  // and the shortcut; and the gradients of the ends of unfinished branches.
   Values forked_gradient_;
   std::vector<Values> end_gradients_;
 };
 
-// Small models of every layer in the places where it may go wrong: what every backend is tested
-// with.
+// Small models of every layer in its error-prone positions, with which every backend is tested.
 struct LayerCase {
   std::string name;
   Shape input;

@@ -18,9 +18,9 @@ namespace strata::training {
 
 // Batches leave no trace in the statistics of later ones, as with LAST_BATCH.
 void ForgetEarlierBatches(ModelSpec* model);
-// A buffer as a tensor that is exchanged with LAST_BATCH.
+// Returns a buffer as a tensor that is exchanged with LAST_BATCH.
 client::Tensor StatisticsTensor(const TensorSpec& buffer);
-// Computes what a rank with these statistics over `samples` pushes in place of a gradient.
+// Computes what a rank with these statistics over `samples` pushes instead of a gradient.
 void SumStatistics(absl::Span<const float> own, uint32_t samples, absl::Span<float> sum);
 
 // A rank's buffers: the means and variances of batch normalisation. RUNNING: kept here alone.
@@ -33,19 +33,19 @@ class BatchStatistics {
   // Makes `model` forget earlier batches with LAST_BATCH. The client outlives this.
   BatchStatistics(proto::Model::BatchNorm kind, ModelSpec* model, client::Client* client);
 
-  // True if they are this rank's own, so that checkpoints hold them by rank.
+  // Returns true if they are this rank's own, so that checkpoints hold them by rank.
   bool keeps_state() const { return !exchanged_ && !specs_.empty(); }
 
-  // Registers tensors, if they are exchanged: after the last weight.
+  // Registers the tensors, if they are exchanged, after the last weight.
   absl::Status Register();
-  // Writes their first values. After the client's Allocate.
+  // Writes their initial values. Call it after the client's Allocate.
   void Initialize();
-  // Moves them to where they are from now on: the first ones, or those of `state`, which has
-  // state_bytes(). After the client's Start. Errors: the device's.
+  // Moves them to their final memory: the initial ones, or those of `state`, which has
+  // state_bytes(). Call it after the client's Start. Errors: the device's.
   absl::Status MoveTo(const Backend& backend, absl::Span<const std::byte> state = {});
-  // Bytes of them in a checkpoint; 0: none.
+  // Their size in a checkpoint, in bytes; 0: none.
   size_t state_bytes() const;
-  // Adds that. Errors: the device's.
+  // Appends them to a checkpoint's state. Errors: the device's.
   absl::Status AppendState(std::string* state) const;
   // Publishes them after a forward pass over `samples` samples.
   absl::Status Publish(uint32_t samples);
@@ -63,7 +63,7 @@ class BatchStatistics {
   std::vector<TensorSpec> specs_;
   Backend backend_;
   TensorMemory own_;
-  std::vector<int> tensors_;  // the client's; where they are exchanged
+  std::vector<int> tensors_;  // the client's, if they are exchanged
 };
 
 }  // namespace strata::training

@@ -21,11 +21,10 @@ struct Score {
 class Evaluator {
  public:
   static constexpr uint32_t kBatchMax = 256;
-  // Bounds the outputs of all layers for one batch.
+  // Limit of the outputs of all layers for one batch.
   static constexpr uint64_t kOutputBytesMax = uint64_t{512} << 20;
 
-  // Returns the largest power of two that keeps to both bounds, for a model that FollowShapes
-  // accepts.
+  // Returns the largest power of two within both limits, for a model that FollowShapes accepts.
   static uint32_t BatchFor(const ModelSpec& model);
 
   // `weights` and `buffers` are read by each Measure; they are in the backend's memory.

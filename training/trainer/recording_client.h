@@ -14,11 +14,11 @@
 
 namespace strata::training {
 
-// A client of its own process with no exchange, which keeps what is said to it; for tests and
-// benchmarks. `job` is protobuf text of the job's fields without ranks and exchange.
+// A client of its own process without an exchange that records calls; for tests and benchmarks.
+// `job` is protobuf text of the job's fields without ranks and exchange.
 class RecordingClient final : public client::Client {
  private:
-  // Keeps the state that is given when the step `due_at` is to begin.
+  // Keeps the state that is given when the step `due_at` is about to begin.
   struct States final : client::ClientCheckpoints {
     bool due() const override { return is_due; }
     absl::Status Give(std::string state) override {
@@ -40,7 +40,7 @@ class RecordingClient final : public client::Client {
     explicit MadeViews(const RecordingClient& client) : client(client) {}
     absl::StatusOr<client::StepRanks> At(uint64_t step) override { return client.made_by(step); }
     absl::StatusOr<std::optional<client::StepRanks>> AtIfKnown(uint64_t step) override {
-      if (step % 3 == 0) return std::nullopt;  // as where a change is being agreed upon
+      if (step % 3 == 0) return std::nullopt;  // as while a change is being agreed on
       return client.made_by(step);
     }
     const RecordingClient& client;
@@ -120,18 +120,18 @@ class RecordingClient final : public client::Client {
   }
 
   int fail_at_step = -1;
-  // The value of first_step, and the first weights in place of the program's own.
+  // The value of first_step, and the first weights, which replace the program's own.
   uint64_t goes_on_at = 0;
   std::vector<float> begins_with;
   // Returns the ranks that make a step; null: this rank alone.
   std::function<client::StepRanks(uint64_t step)> made_by;
   uint32_t as_rank = 0;
-  // The weights that this step begins with are kept, and a state is due then.
+  // Keeps the weights with which this step begins; a state is due then.
   int keep_at_step = -1;
   std::vector<float> kept;
-  std::vector<float> last;  // the weights that Finish was called with
+  std::vector<float> last;  // the weights at the call of Finish
   States states;
-  int steps = 0;  // begun
+  int steps = 0;  // steps begun
   bool finished = false;
   std::vector<std::string> names;  // in order of registration
   std::vector<int> published;      // in the first step

@@ -11,17 +11,17 @@
 
 namespace strata::training {
 
-// A rank's batch of each step that it makes. The next one is read ahead where it is known by then
-// who makes the next step; else once it is.
+// A rank's batch of each step that it makes. The next batch is read ahead if the ranks of the next
+// step are known by then; otherwise as soon as they are.
 //
 // Threads: the client's.
 class StepBatches {
  public:
-  // All outlive it. `source` has given no batch yet.
+  // All outlive it. `source` has returned no batch yet.
   StepBatches(BatchSource* source, const ViewPlan& plan, client::ClientViews* views)
       : source_(*source), plan_(plan), views_(*views) {}
 
-  // Returns the batch of the step in hand; valid until the next call. Steps come in order. Errors:
+  // Returns the batch of the present step; valid until the next call. Steps come in order. Errors:
   // the views'. REQUIRES: `by` has this rank.
   absl::StatusOr<const Batch*> Take(uint64_t step, const client::StepRanks& by);
   // Once the batch of the step in hand is no longer used: returns that of the next one, which Take
@@ -30,16 +30,16 @@ class StepBatches {
 
  private:
   void Expect(uint64_t step, const client::StepRanks& by);
-  // Asks for the batch of the step after this one, if this rank is known to make that.
+  // Requests the batch of the step after this one, if this rank is known to make that step.
   absl::Status ReadAhead(uint64_t step, const client::StepRanks& by);
 
   BatchSource& source_;
   const ViewPlan& plan_;
   client::ClientViews& views_;
-  // Steps before it have been asked for, and who makes the last one of them.
+  // Batches of earlier steps have been requested; and the ranks of the last of these steps.
   uint64_t asked_ = 0;
   client::StepRanks newest_;
-  const Batch* ahead_ = nullptr;  // of the next step, which TakeAhead has returned
+  const Batch* ahead_ = nullptr;  // of the next step, returned by TakeAhead
 };
 
 }  // namespace strata::training

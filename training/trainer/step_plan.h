@@ -9,23 +9,22 @@
 
 namespace strata::training {
 
-// How far each rank of a job goes all of whose steps have the same ranks, and what lies between.
-// Steps count from 0.
+// The extent of a job whose steps all have the same ranks, and its intervals. Steps count from 0.
 struct StepPlan {
   uint32_t batch = 0;  // samples of a rank per step
   uint64_t steps_per_epoch = 0, total_steps = 0;
   uint64_t report_every = 0;
   uint64_t evaluate_every = 0;  // steps
 
-  // True if the test set is evaluated after this step, apart from the end of the job.
+  // Returns true if the test set is evaluated after this step, apart from the end of the job.
   bool Evaluates(uint64_t step) const { return (step + 1) % evaluate_every == 0; }
 };
 
-// Returns how many epochs the job has; 0: max_steps alone says how far it goes.
+// Returns the number of epochs of the job; 0: only max_steps limits it.
 uint64_t EpochsOf(const proto::Job& job);
 
-// The plan of a job that trains on `samples`. Errors: InvalidArgument: they are fewer than one step
-// needs.
+// Returns the plan of a job that trains on `samples`. Errors: InvalidArgument: too few for one
+// step.
 absl::StatusOr<StepPlan> MakeStepPlan(const proto::Job& job, uint64_t samples, uint32_t ranks);
 
 // How far a job goes, and where its epochs and windows of steps end, where each step has ranks of
@@ -44,7 +43,7 @@ class ViewPlan {
   uint32_t batch() const { return batch_; }
   uint64_t batches_per_epoch() const { return batches_per_epoch_; }
   uint64_t samples_per_epoch() const { return batches_per_epoch_ * batch_; }
-  // 0: it follows from who makes the steps.
+  // 0: it depends on the ranks of the steps.
   uint64_t total_steps() const { return total_steps_; }
 
   // IsOver: the job has ended before this step. IsLast: it ends with this step.
@@ -54,7 +53,7 @@ class ViewPlan {
   bool IsLast(uint64_t step, const client::StepRanks& by) const {
     return step + 1 >= end_step_ || After(by) >= end_batch_;
   }
-  // True if the test set is evaluated after this step, apart from the end of the job.
+  // Returns true if the test set is evaluated after this step, apart from the end of the job.
   bool Evaluates(uint64_t step, const client::StepRanks& by) const {
     return evaluate_steps_ > 0 ? (step + 1) % evaluate_steps_ == 0 : Ends(evaluate_batches_, by);
   }
@@ -65,7 +64,7 @@ class ViewPlan {
 
  private:
   static uint64_t After(const client::StepRanks& by) { return by.rank_steps_before + by.ranks; }
-  // True if the step uses the last of each `batches` batches.
+  // Returns true if the step uses the last batch of a group of `batches`.
   static bool Ends(uint64_t batches, const client::StepRanks& by) {
     return After(by) / batches > by.rank_steps_before / batches;
   }

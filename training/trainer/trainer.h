@@ -21,8 +21,8 @@ struct TrainerOptions {
 };
 
 struct TrainingOutcome {
-  uint64_t steps = 0;         // that were made here, without those before a checkpoint
-  uint64_t samples = 0;       // of this rank, in them
+  uint64_t steps = 0;         // made here, without those before a checkpoint
+  uint64_t samples = 0;       // of this rank, in these steps
   double wall_s = 0;          // of the steps, without evaluation
   double loss = 0;            // mean of the last window of steps
   double test_accuracy = -1;  // of the final model; -1: not measured (other ranks, no test data)

@@ -18,8 +18,7 @@
 
 namespace strata::training {
 
-// Copies of a model's weights and buffers as they were in the course of training, to be measured
-// when it is over.
+// Copies of a model's weights and buffers during training, to be measured after it.
 class Snapshots {
  public:
   struct Snapshot {
@@ -29,20 +28,20 @@ class Snapshots {
   };
   using OnScore = std::function<absl::Status(const Snapshot& snapshot, const Score& score)>;
 
-  // Each call gets as many tensors, of the same sizes, in the backend's memory. Errors: the
-  // device's.
+  // Each call gets the same number of tensors, of the same sizes, in the backend's memory. Errors:
+  // the device's.
   absl::Status Take(uint64_t step, double trained_s, const std::vector<absl::Span<float>>& weights,
                     const std::vector<absl::Span<float>>& buffers, const Backend& backend = {});
   bool empty() const { return taken_.empty(); }
 
-  // Adds all of them, as a checkpoint keeps them.
+  // Appends all copies, in the form of a checkpoint.
   void AppendState(std::string* state) const;
   // Restores the copies from such a state; each has as many tensors as `sizes`, with these numbers
   // of elements. Errors: InvalidArgument: they do not fit.
   absl::Status Restore(absl::Span<const std::byte> state, const std::vector<size_t>& sizes);
 
-  // Measures one after the other, oldest first, and forgets them. Errors: of `on_score`, after
-  // which nothing more is measured, and of the model.
+  // Measures the copies, oldest first, and drops them. Errors: those of `on_score`, which ends the
+  // measurement, and of the model.
   absl::Status Measure(const ModelSpec& model, const Dataset* data,
                        const Normalisation& normalisation, const OnScore& on_score,
                        const Backend& backend = {});
@@ -66,7 +65,7 @@ class TrainerState {
         snapshots_(*snapshots),
         client_(*client) {}
 
-  // True if checkpoints hold state by rank; the same on all ranks.
+  // Returns true if checkpoints hold state by rank; the same on all ranks.
   bool keeps_state() const { return measures_later_ || statistics_.keeps_state(); }
   // Moves the buffers to the backend's memory and restores the state of the checkpoint from which
   // the job resumes. After the client's Start. Errors: the device's; InvalidArgument: it is of

@@ -173,24 +173,24 @@ class NodeTraining {
 
   Exchange* exchange() { return exchange_.get(); }
 
-  // For the node's activity. REQUIRES of the two: ranks_train().
+  // For the node's activity. REQUIRES, for both: ranks_train().
   uint64_t least_landed() const;
   RankWatch::Progress MeasureProgress(uint32_t local_rank, uint64_t least_landed) const;
   uint32_t chunks() const { return core_.chunks(); }
-  // Adds the phase and what the exchange says.
+  // Adds the phase and the exchange's activity.
   void AddActivity(proto::NodeActivity* activity) const;
-  // Steps of each of its ranks, once they make no more.
+  // Returns the number of steps that each of its ranks has made, once they make no more.
   std::optional<uint64_t> steps_made() const { return core_.steps(); }
   size_t memory_bytes() const { return arenas_->buffer_bytes() + exchange_->memory_bytes(); }
   size_t device_bytes() const { return arenas_->device_bytes(); }
 
  private:
-  // Each follows the one before.
+  // In this order.
   enum class Phase {
     kSeeding,    // the exchange settles the first weights
     kTraining,   // ranks publish
     kFinishing,  // all ranks have left; the exchange settles the final weights
-    kReleased,   // ranks have been told that those are there
+    kReleased,   // ranks have been told that the final weights are there
   };
 
   NodeTraining(const Parts& parts, const ChunkMap& map, Views views);
@@ -206,15 +206,16 @@ class NodeTraining {
   absl::Status ChangeView(const proto::ViewChange& change);
   // Answers the newest proposal, once ranks train.
   void Promise();
-  // Stops exchanging, and answers how far the node is, once that is known.
+  // Stops the exchange, and reports the node's progress once it is known.
   absl::Status StopRing(uint32_t number);
-  // None: some ranks have not stopped yet.
+  // Returns none while some ranks have not stopped yet.
   absl::StatusOr<std::optional<RanksRing::Answer>> StopExchange(uint32_t number);
   absl::Status FormRing(const proto::FormRing& forming);
   absl::Status CheckMembers(const proto::FormRing& forming) const;
-  // Tells the ranks the change, with which they may continue.
+  // Tells the ranks the change; they may then continue.
   absl::Status TakeChange(const proto::ViewChange& change);
-  // Shows ranks how far they are told who makes a step; returns how far any of them has been.
+  // Publishes to the ranks up to which step its ranks are known; returns the largest such step that
+  // any rank has seen.
   uint64_t Close(uint64_t until);
   bool ranks_await_view() const;
   std::string PhaseText() const;
@@ -226,16 +227,16 @@ class NodeTraining {
   ForkJoin helpers_;
   std::unique_ptr<Arenas> arenas_;
   std::unique_ptr<Exchange> exchange_;
-  std::optional<ChunkIntake> intake_;  // with the exchange
+  std::optional<ChunkIntake> intake_;  // set together with the exchange
   proto::Started started_;
   Phase phase_ = Phase::kSeeding;
   std::vector<bool> leave_taken_;  // by local rank
   BusyTime busy_;                  // with chunks under way
   ViewGate gate_;
-  std::optional<uint32_t> proposed_;     // the number of a change that is not answered yet
-  std::optional<RanksRing> ranks_ring_;  // where the ranks are a ring and may lose some
-  uint32_t asked_ = 0;    // the number of the ring that ranks are still to stop for; 0: none is
-  uint32_t stopped_ = 0;  // the number of the ring that is waited for; 0: none is
+  std::optional<uint32_t> proposed_;     // the number of a change that has not been answered yet
+  std::optional<RanksRing> ranks_ring_;  // set if the ranks form a ring that may lose some
+  uint32_t asked_ = 0;    // the number of the ring for which ranks have yet to stop; 0: none
+  uint32_t stopped_ = 0;  // the number of the ring that is awaited; 0: none
   std::vector<proto::ChildMessage> answers_;
 };
 

@@ -34,7 +34,7 @@ class SimRandom {
   }
   // Returns a number in [0, 1).
   double Fraction() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
-  // Draws nothing where p is 0, so that a fault that is off changes no other draw.
+  // Draws nothing if p is 0, so that a disabled fault does not change other draws.
   bool Chance(double p) { return p > 0 && Fraction() < p; }
 
  private:

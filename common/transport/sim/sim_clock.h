@@ -13,7 +13,7 @@
 
 namespace strata::transport {
 
-// Pending events in the order of time, then of adding. Virtual time is that of the event taken
+// Pending events in the order of time, then of insertion. Virtual time is that of the event taken
 // last.
 template <typename What>
 class EventQueue {
@@ -21,7 +21,7 @@ class EventQueue {
   absl::Time now() const { return absl::UnixEpoch() + absl::Nanoseconds(now_ns_); }
 
   void Add(absl::Duration delay, What what) {
-    // Rounded up: what is called too early waits again, for ever.
+    // Rounded up: a callback that is too early would wait again, forever.
     const int64_t delay_ns = absl::ToInt64Nanoseconds(absl::Ceil(delay, absl::Nanoseconds(1)));
     const int64_t at_ns = now_ns_ + std::max<int64_t>(0, delay_ns);
     uint32_t slot;
@@ -40,7 +40,7 @@ class EventQueue {
   bool empty() const { return heap_.empty(); }
   absl::Time next_at() const { return absl::UnixEpoch() + absl::Nanoseconds(heap_[0].at_ns); }
 
-  // Moves time on to the next event. REQUIRES: !empty().
+  // Advances the time to the next event. REQUIRES: !empty().
   What Take() {
     STRATA_REQUIRE(!empty());
     std::pop_heap(heap_.begin(), heap_.end(), Later);
@@ -50,7 +50,7 @@ class EventQueue {
     free_.push_back(entry.slot);
     return std::exchange(slots_[entry.slot], What());
   }
-  // Lets time pass. REQUIRES: no event is due before.
+  // Advances the time. REQUIRES: no event is due before.
   void AdvanceTo(absl::Time time) {
     STRATA_REQUIRE(empty() || time <= next_at());
     now_ns_ = std::max(now_ns_, absl::ToInt64Nanoseconds(time - absl::UnixEpoch()));
@@ -73,15 +73,15 @@ class EventQueue {
   std::vector<uint32_t> free_;
 };
 
-// Time that passes from event to event. Events at the same time come in the order of their adding,
-// so that a run is the same each time.
+// A clock that advances from event to event. Events at the same time come in the order of
+// insertion, so every run is the same.
 //
 // Threads: one.
 class SimClock final : public ClockInterface {
  public:
   using Call = std::function<void()>;
 
-  // The longest delay; what is to take longer takes so long.
+  // The maximum delay; longer ones are truncated to it.
   static absl::Duration DelayMax() { return absl::Hours(24 * 365); }
 
   absl::Time Now() const override { return queue_.now(); }
@@ -95,13 +95,13 @@ class SimClock final : public ClockInterface {
 
   // Returns the time of the next event; InfiniteFuture: there is none.
   absl::Time next_at() const { return queue_.empty() ? absl::InfiniteFuture() : queue_.next_at(); }
-  // Moves on to the next event; false: there is none.
+  // Advances to the next event; returns false if there is none.
   bool RunOne() {
     if (queue_.empty()) return false;
     queue_.Take()();
     return true;
   }
-  // Lets time pass. REQUIRES: no event is due before.
+  // Advances the time. REQUIRES: no event is due before.
   void AdvanceTo(absl::Time time) {
     STRATA_REQUIRE(time <= next_at());
     queue_.AdvanceTo(time);

@@ -57,7 +57,7 @@ absl::Status SimEndpoint::Send(ConnectionId connection, const wire::Frame& frame
 void SimEndpoint::Close(ConnectionId connection) {
   open_.erase(std::remove(open_.begin(), open_.end(), connection), open_.end());
   network_->Close(this, connection);
-  // No event follows, also none that waits here already.
+  // No event follows, not even one that waits here already.
   inbox_.erase(std::remove_if(inbox_.begin(), inbox_.end(),
                               [&](const Incoming& i) { return i.event.connection == connection; }),
                inbox_.end());
@@ -107,7 +107,7 @@ void SimEndpoint::Poll(absl::Duration timeout, std::vector<Event>* events) {
   TakeInbox(events);
 }
 
-// The owner is called again after `delay`, unless that is due sooner already.
+// Calls the owner again after `delay`, unless that is due sooner already.
 void SimEndpoint::Ring(absl::Duration delay) {
   const absl::Time at = network_->Now() + delay;
   if (at >= ring_at_ || delay == absl::InfiniteDuration()) return;

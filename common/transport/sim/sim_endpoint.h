@@ -20,9 +20,10 @@ class SimEndpoint final : public Endpoint {
     uint64_t payload_bytes_max = 16 << 20;
     size_t queue_bytes_max = 64 << 20;
     size_t queue_frames_max = 4096;
-    // Frames pass as bytes, through the wire's encoding and its checks, instead of as objects.
+    // Frames pass as bytes, through encoding and decoding with all checks, instead of as objects.
     bool encode = false;
-    // Addresses are any names, compared as they are, in place of tcp://HOST:PORT. Listen returns 0.
+    // Addresses are arbitrary names, compared as strings, instead of tcp://HOST:PORT. Listen
+    // returns 0.
     bool addresses_are_names = false;
     // See SimNetwork. Must not destroy the endpoint.
     std::function<void()> on_ready;
@@ -46,7 +47,7 @@ class SimEndpoint final : public Endpoint {
 
   struct Incoming {
     Event event;
-    size_t frame_bytes = 0;  // of the sender's queue, to be given back
+    size_t frame_bytes = 0;  // in the sender's queue, to be released
   };
 
   void Take(Incoming incoming);

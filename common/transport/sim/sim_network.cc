@@ -79,14 +79,14 @@ ConnectionId SimNetwork::Connect(SimEndpoint* from, const std::string& address) 
   const absl::Duration delay_max = slow ? faults_.slow_delay_max : faults_.delay_max;
   wire.delay_min = random_.Between(faults_.delay_min, delay_max);
   wire.delay_max = random_.Between(wire.delay_min, delay_max);
-  // Frames that are sent meanwhile come later.
+  // Frames sent meanwhile arrive later.
   const absl::Duration delay = Delay(wire);
   own.last_arrival = Now() + delay;
   After(delay, [this, number] { Arrive(number); });
   return own.id;
 }
 
-// A connection reaches the address that it was made to.
+// A connection reaches the address for which it was made.
 void SimNetwork::Arrive(uint32_t number) {
   Wire& wire = wires_[number];
   if (wire.broken) return;
@@ -151,7 +151,7 @@ void SimNetwork::Transmit(uint32_t number, size_t to, const wire::Frame& frame) 
   End& own = wire.ends[1 - to];
   if (random_.Chance(faults_.reorder)) {
     Note(SimNote::kReordered, wire, to, &frame.header);
-    // Some come so late that the peer has made another connection meanwhile.
+    // Some arrive so late that the peer has made another connection meanwhile.
     const int64_t late = random_.Chance(0.1) ? 300 : 10;
     delay += random_.Between(absl::ZeroDuration(), late * wire.delay_max);
   } else {
@@ -181,7 +181,7 @@ void SimNetwork::DeliverAfter(absl::Duration delay, Coming coming) {
   After(delay, [this, coming = std::move(coming)]() mutable { Deliver(std::move(coming)); });
 }
 
-// Turns the frame into the bytes that the sender's side makes of it, and back.
+// Encodes the frame like its sender, and decodes it again.
 static Event ThroughBytes(const wire::Frame& frame, uint64_t payload_bytes_max, SimRandom* flip) {
   auto header = wire::EncodeHeader(frame.header, frame.payload.size());
   auto payload = std::make_shared<std::vector<std::byte>>(
@@ -256,7 +256,7 @@ void SimNetwork::Tell(uint32_t number, size_t end, absl::Duration delay, const s
   });
 }
 
-// `knows`: the end that is told at once; the other one after what is under way to it, or, half
+// `knows`: the end that is told at once; the other one after everything in flight to it, or, half
 // open, late.
 void SimNetwork::BreakWire(uint32_t number, size_t knows, bool half_open, const std::string& why) {
   Wire& wire = wires_[number];
@@ -283,7 +283,7 @@ void SimNetwork::Close(SimEndpoint* endpoint, ConnectionId id) {
   own.endpoint = nullptr;
   const bool was_broken = std::exchange(wire->broken, true);
   if (was_broken) return;
-  // The other end learns it after what is under way to it, or, where the last packet is lost, late.
+  // The other end learns it after everything in flight to it, or, if the last packet is lost, late.
   const absl::Duration in_flight = std::max(absl::ZeroDuration(), own.last_arrival - Now());
   const bool late = random_.Chance(faults_.close_unseen);
   if (late) Note(SimNote::kHalfOpen, *wire, EndOf(id), nullptr);

@@ -20,14 +20,14 @@
 
 namespace strata::transport {
 
-// Carries frames from host to host on a SimNetwork, in place of its random delays, for example over
+// Carries frames from host to host on a SimNetwork, instead of its random delays, for example over
 // links with a bandwidth. It loses nothing.
 //
 // Threads: one.
 class SimMedium {
  public:
-  // Says when the frame's last byte is there. The network delivers it then, or after what was sent
-  // before it on its connection.
+  // Gives the arrival time of the frame's last byte. The network delivers it then, or after earlier
+  // frames of its connection.
   using Arrive = std::function<void(absl::Time at)>;
 
   virtual ~SimMedium() = default;
@@ -51,8 +51,8 @@ struct SimFaults {
   double corrupt = 0;       // one byte changes; needs SimEndpoint::Options::encode at the sender
   double refuse = 0;        // Send says that the queue is full
   double break_both = 0;    // the connection breaks, both sides are told
-  double break_one = 0;     // the same, but one side learns it only after up to notice_max
-  double close_unseen = 0;  // Close is learnt of as late
+  double break_one = 0;     // the same, but one side learns it up to notice_max later
+  double close_unseen = 0;  // the peer learns of Close that late, too
   absl::Duration notice_max = absl::Seconds(20);
 };
 
@@ -76,29 +76,29 @@ enum class SimNote : uint8_t {
 inline constexpr size_t kSimNotes = static_cast<size_t>(SimNote::kDisconnected) + 1;
 const char* ToString(SimNote note);
 
-// A network that exists in memory and virtual time: endpoints, the connections between them, and
-// timers. Either a seed decides all of it, delays and faults included, or frames take the time that
-// a medium says and nothing goes wrong. The same calls in the same order give the same run.
+// A network in memory and virtual time: endpoints, the connections between them, and timers. Either
+// a seed determines everything, including delays and faults, or a medium determines the time of
+// frames and nothing fails. The same calls in the same order give the same run.
 //
-// Time stands still but for RunOne. An endpoint with a callback is driven by it: the network calls
-// it when Poll would return, and Poll itself waits for nothing. Poll of an endpoint without one
-// runs the network until something has happened there or its timeout has passed.
+// Time advances only in RunOne. An endpoint with a callback is driven by it: the network calls it
+// when Poll would return, and Poll itself does not wait. Poll of an endpoint without one runs the
+// network until something has happened there or its timeout has passed.
 //
 // Threads: one; SimEndpoint::Wake from any.
 class SimNetwork {
  public:
-  // Told of everything, with the header where a frame is concerned.
+  // Called for everything, with the header if a frame is concerned.
   using Observer = std::function<void(SimNote note, const std::string& from, const std::string& to,
                                       ConnectionId connection, const wire::Header* header)>;
 
-  // Hears each frame that is sent over a connection to `address`, from either end. An id is even at
-  // the end that has connected, and one more at the other.
+  // Called for each frame sent over a connection to `address`, from either end. An id is even at
+  // the connecting end, and one more at the other.
   using Tap = std::function<void(const SimEndpoint& from, const std::string& address,
                                  ConnectionId connection, const wire::Frame& frame)>;
 
   // Draws delays and faults from a seed, and has a clock of its own.
   explicit SimNetwork(uint64_t seed);
-  // Asks a medium how long frames take. Connections are there at once. Both outlive it.
+  // Asks a medium how long frames take. Connections are established at once. Both outlive it.
   SimNetwork(SimClock* clock, SimMedium* medium);
   ~SimNetwork();
   SimNetwork(const SimNetwork&) = delete;
@@ -108,7 +108,7 @@ class SimNetwork {
   absl::Time Now() const { return clock_->Now(); }
   SimRandom& random() { return random_; }
 
-  // Connections that are made from now on take a delay range of their own from within the faults'.
+  // Connections made from now on draw a delay range of their own from within the faults'.
   void set_faults(const SimFaults& faults) { faults_ = faults; }
   const SimFaults& faults() const { return faults_; }
   void set_observer(Observer observer) { observer_ = std::move(observer); }
@@ -121,14 +121,14 @@ class SimNetwork {
   }
   bool RunOne() { return clock_->RunOne(); }
 
-  // Keeps hosts whose bit is set from all others until Heal. Frames in between are
-  // dropped, or with `stall` held back until then; connections are refused.
+  // Separates hosts whose bit is set from all others until Heal. Frames in between are dropped, or
+  // with `stall` held back until then; connections are refused.
   void Partition(uint64_t hosts, bool stall);
   void Heal();
   // Separates two hosts, or joins them again: frames in between are dropped, connections are
   // refused.
   void CutPair(uint32_t host, uint32_t other, bool cut);
-  // Breaks a connection, seen from either end; unknown ones are ignored. `half_open`: the other
+  // Breaks a connection, given from either end; unknown ones are ignored. `half_open`: the other
   // side learns it late.
   void Break(ConnectionId connection, bool half_open);
 
@@ -138,7 +138,7 @@ class SimNetwork {
   // A frame that arrives.
   struct Coming {
     uint32_t wire = 0;
-    uint32_t to = 0;  // the end
+    uint32_t to = 0;  // the receiving end
     wire::Frame frame;
   };
   // One end of a wire.
@@ -161,14 +161,14 @@ class SimNetwork {
   // Ids count from 2: even at the end that connected, odd at the other.
   static size_t WireOf(ConnectionId id) { return id.value() / 2 - 1; }
   static size_t EndOf(ConnectionId id) { return id.value() % 2; }
-  // Null where the connection is not, or no longer, that endpoint's.
+  // Null if the connection is not, or no longer, that endpoint's.
   Wire* Find(const SimEndpoint* endpoint, ConnectionId id);
 
   ConnectionId Connect(SimEndpoint* from, const std::string& address);
   void Arrive(uint32_t wire);
   absl::Status Send(SimEndpoint* from, ConnectionId id, const wire::Frame& frame);
   void Transmit(uint32_t wire, size_t to, const wire::Frame& frame);
-  // Hands the frame to the medium.
+  // Passes the frame to the medium.
   void Carry(uint32_t wire, size_t to, const wire::Frame& frame);
   void DeliverAfter(absl::Duration delay, Coming coming);
   void Deliver(Coming coming);
@@ -182,7 +182,7 @@ class SimNetwork {
   void Note(SimNote note, const Wire& wire, size_t to, const wire::Header* header);
 
   SimRandom random_;
-  std::unique_ptr<SimClock> own_clock_;  // null: another's is used
+  std::unique_ptr<SimClock> own_clock_;  // null: another clock is used
   SimClock* const clock_;
   SimMedium* const medium_;  // null: delays and faults are random
   SimFaults faults_;

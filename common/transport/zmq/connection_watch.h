@@ -11,23 +11,23 @@
 
 namespace strata::transport {
 
-// Tells which accepted connections to end: strangers, that is those who were not admitted, that
-// stay strangers for too long, and all whose message never ends. ZeroMQ bounds each part of a
-// message but not their number (an empty part takes 2 bytes of a connection and 64 of memory), and
-// shows nothing of a message before its last part: so this compares what it has taken from a
-// connection since that one's last whole message with what a message may have.
+// Decides which accepted connections to end: strangers (connections that were not admitted) after
+// too long, and all connections whose message never ends. ZeroMQ limits each part of a message but
+// not their number (an empty part takes 2 bytes of a connection and 64 of memory), and shows
+// nothing of a message before its last part. So this compares the bytes taken from a connection
+// since its last complete message with the limit of a message.
 class ConnectionWatch {
  public:
   struct Limits {
     uint64_t stranger_bytes_max = 0;
-    uint64_t bytes_max = 0;  // of those who were admitted
+    uint64_t bytes_max = 0;  // for admitted connections
     absl::Duration stranger_timeout = absl::InfiniteDuration();
   };
   explicit ConnectionWatch(const Limits& limits) : limits_(limits) {}
 
   void OnOpened(int fd, absl::Time now);
   void OnClosed(int fd) { connections_.erase(fd); }
-  // A whole message of this connection was received, a frame or something else.
+  // A complete message of this connection was received, a frame or something else.
   void OnMessage(int fd);
   // Marks the connection as authenticated.
   void Admit(int fd);
@@ -38,10 +38,10 @@ class ConnectionWatch {
   struct Found {
     std::vector<int> endless, late;  // strangers beyond their time
   };
-  // Call it, from time to time, when no whole message waits. `bytes_taken(fd)`: all that ZeroMQ has
-  // read from the connection so far. Endless are those that were over the limit in this and in the
-  // last call; once, because a message that came just now is still to be received. Each connection
-  // is found once.
+  // Call it regularly when no complete message waits. `bytes_taken(fd)`: total bytes that ZeroMQ
+  // has read from the connection. Endless connections are those over the limit in both this and the
+  // previous call, because a message that came just now is still to be received. Each connection is
+  // reported once.
   Found Look(absl::Time now, const std::function<uint64_t(int fd)>& bytes_taken);
 
  private:

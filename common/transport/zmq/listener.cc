@@ -20,11 +20,11 @@ namespace strata::transport {
 namespace {
 
 constexpr int kMonitored = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
-// A lost peer's last frames are read first, but only for so many calls of Receive.
+// A lost peer's last frames are read first, but only for this many calls of Receive.
 constexpr int kLeavingRoundsMax = 16;
 constexpr size_t kGoneMax = 1024;
-// How often connections are looked at for messages without end: what a peer sends meanwhile is what
-// it can take of our memory.
+// Interval of checking connections for endless messages: what a peer sends meanwhile bounds the
+// memory that it can take.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(200);
 // The greeting of a session was sent before its number; it comes over another socket.
 constexpr absl::Duration kGreetingWait = absl::Seconds(10);
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Create(const Limits& limits,
   absl::StatusOr<Socket> socket = Socket::Create(ZMQ_ROUTER);
   if (!socket.ok()) return socket.status();
   socket->SetLimits(limits.socket);
-  // Else frames to unknown peers would be dropped and reported as sent.
+  // Otherwise frames to unknown peers would be dropped and reported as sent.
   socket->SetOption(ZMQ_ROUTER_MANDATORY, 1);
   auto listener =
       std::make_unique<Listener>(*std::move(socket), limits, std::move(next_id), regions);
@@ -135,7 +135,7 @@ bool Listener::Refers(ConnectionId connection) const {
 void Listener::Close(ConnectionId connection) {
   const auto it = peers_.find(connection);
   if (it == peers_.end()) return;
-  // The entry stays until the peer leaves, so that what it still sends is dropped.
+  // The entry stays until the peer leaves, so that its further frames are dropped.
   it->second->is_closed = true;
   it->second->queue = SendQueue(limits_.queue);
   it->second->memory = nullptr;
@@ -186,7 +186,7 @@ void Listener::ReadMonitor() {
 
 void Listener::Accepted(int fd) {
   live_fds_.insert(fd);
-  // Not at the end of the connection before: what it had sent may be read after that.
+  // Not at the end of the previous connection: its data may be read after that.
   refused_fds_.erase(fd);
   silent_ += unheard_fds_.erase(fd);
   watch_.OnOpened(fd, absl::Now());
@@ -198,15 +198,15 @@ void Listener::Refuse(int fd, const char* what, uint64_t* count) {
   const std::string peer = PeerOf(fd);
   refused_fds_.insert(fd);
   ++*count;
-  // A storm of them is not worth a line each.
+  // Logs only at powers of two, in case there are very many.
   if (!Shut(fd) || (*count & (*count - 1)) != 0) return;
   LogWarning("port %d: ended the connection from %s: %s (%d such, %d open, --connections %d)",
              port_, peer, what, *count, live_fds_.size(), limits_.connections_max);
 }
 
-// The descriptor is ZeroMQ's, which closes it once it reads the end. If it has done so meanwhile,
-// the number may be another file's: only a connection at this port is touched. Should that be a
-// new one, it is ended in the other's place and comes again.
+// ZeroMQ owns the descriptor, and closes it once it reads the end. If it has done so meanwhile, the
+// number may be another file's: only a connection at this port is touched. If that is a new one, it
+// is ended by mistake and reconnects.
 bool Listener::Shut(int fd) {
   return PortOf(fd, &getsockname) == port_ && shutdown(fd, SHUT_RDWR) == 0;
 }
@@ -220,7 +220,7 @@ void Listener::Look(bool is_drained) {
     silent_ += unheard_fds_.size();
     unheard_fds_.clear();
   }
-  // Connections take turns in being received from: after so many messages each was asked for one.
+  // Connections are received from in turn: after this many messages each had a turn.
   if (!is_drained && messages_since_look_ < 2 * live_fds_.size()) return;
   const absl::Time now = absl::Now();
   if (now - looked_at_ < kLookInterval) return;
@@ -241,8 +241,8 @@ Listener::Peer* Listener::FindOrAdd(const std::string& routing_id, int fd) {
     return it->second;
   }
   if (gone_set_.contains(routing_id)) return nullptr;
-  // The descriptor's number may have belonged to a connection that ended before this one began: its
-  // end stands in the monitor already.
+  // The descriptor's number may have belonged to a connection that ended before this one began: the
+  // monitor has already reported that end.
   ReadMonitor();
   if (refused_fds_.contains(fd)) return nullptr;
   unheard_fds_.erase(fd);
@@ -308,7 +308,7 @@ void Listener::Meet(absl::Time now) {
     if (it == peers_.end() || it->second->is_closed || it->second->is_leaving) return true;
     Peer& peer = *it->second;
     peer.session = regions_->Claim(peer.wanted);
-    // A greeting that does not come has gone elsewhere.
+    // A greeting that does not come went elsewhere.
     if (peer.session == nullptr) return now >= peer.wanted_until;
     wire::Frame reply;
     reply.header.op = wire::Op::kAttachOk;
@@ -337,7 +337,7 @@ void Listener::Receive(size_t count_max, std::vector<Event>* events) {
     watch_.OnMessage(fd);
     Peer* peer = FindOrAdd(routing_id, fd);
     if (peer == nullptr || peer->is_closed) continue;
-    if (absl::IsCancelled(event.error)) {  // a probe: it has seen what it wanted to
+    if (absl::IsCancelled(event.error)) {  // a probe: it has its answer
       peer->is_closed = true;
       continue;
     }

@@ -22,15 +22,15 @@
 
 namespace strata::transport {
 
-// Accepted connections: one ROUTER, and its monitor, which tells when a peer vanishes. A connection
-// begins to exist with its first frame. Threads: one.
+// Accepted connections: one ROUTER, and its monitor, which reports vanished peers. A connection
+// exists from its first frame on. Threads: one.
 class Listener {
  public:
   struct Limits {
     Socket::Limits socket;
     SendQueue::Limits queue;
     ConnectionWatch::Limits watch;
-    size_t connections_max = 0;  // as ZmqOptions, as is the next
+    size_t connections_max = 0;  // as in ZmqOptions, like the next
     size_t strangers_max = 0;
   };
   // `next_id` names new connections; `regions`, which may be null, outlives it.
@@ -47,7 +47,7 @@ class Listener {
 
   // Errors: NotFound, and those of SendQueue::Add.
   absl::Status Send(ConnectionId connection, const wire::Frame& frame);
-  // `memory`: what a peer of this host may read; may be null.
+  // `memory`: what a peer on this host may read; may be null.
   void Admit(ConnectionId connection, std::shared_ptr<const RegionMemory> memory);
   bool Refers(ConnectionId connection) const;
   void Close(ConnectionId connection);
@@ -63,7 +63,7 @@ class Listener {
 
   // Frames wait for a peer whose queue in ZeroMQ is full.
   bool wants_send() const;
-  // Receive must be called by then, although nothing may have come.
+  // Time by which Receive must be called, even without new messages.
   absl::Time next_look() const;
   void* socket_handle() const { return socket_.handle(); }
   void* monitor_handle() const { return monitor_->handle(); }
@@ -77,29 +77,29 @@ class Listener {
     const std::string routing_id;
     const int fd;
     SendQueue queue;
-    std::shared_ptr<const RegionMemory> memory;  // of one that was admitted
-    uint64_t wanted = 0;                         // number of a session whose greeting is to come
+    std::shared_ptr<const RegionMemory> memory;  // of an admitted peer
+    uint64_t wanted = 0;                         // number of a session whose greeting has not come
     absl::Time wanted_until;
-    std::unique_ptr<RegionSession> session;  // of a peer of this host
-    bool is_closed = false;                  // by us: what comes is dropped
+    std::unique_ptr<RegionSession> session;  // for a peer on this host
+    bool is_closed = false;                  // by us: its frames are dropped
     bool is_leaving = false;                 // lost; frames that came before may still be read
   };
 
   void ReadMonitor();
   void Accepted(int fd);
-  // False: the frame was for this endpoint, not for its owner.
+  // Returns false if the frame was for this endpoint, not for its owner.
   bool Understand(Peer* peer, Event* event);
   void Attach(Peer* peer, uint64_t session);
-  // Gives a session to those whose greetings have come.
+  // Gives sessions to peers whose greetings have come.
   void Meet(absl::Time now);
-  // The peer that sent a message; null: one that was reported as gone.
+  // Returns the sender of a message; null: one that was reported as gone.
   Peer* FindOrAdd(const std::string& routing_id, int fd);
   void Leave(Peer* peer);
-  // Ends connections as ConnectionWatch says. `is_drained`: no whole message waits.
+  // Ends connections found by ConnectionWatch. `is_drained`: no complete message waits.
   void Look(bool is_drained);
-  // Ends it, and counts and logs that it was `what`.
+  // Ends it, and counts and logs it as `what`.
   void Refuse(int fd, const char* what, uint64_t* count);
-  // Ends a TCP connection; false: it is not ours any more.
+  // Ends a TCP connection; returns false if it is not ours any more.
   bool Shut(int fd);
   void ReportLeaving(std::vector<Event>* events);
 
@@ -113,7 +113,7 @@ class Listener {
   absl::flat_hash_map<std::string, Peer*> by_routing_id_;
   // TCP connections that the monitor knows of.
   absl::flat_hash_set<int> live_fds_;
-  // Connections that were ended by us: what they had sent is dropped.
+  // Connections that we ended: their data is dropped.
   absl::flat_hash_set<int> refused_fds_;
   // Connections that ended without a message that was received; it may still be waiting.
   absl::flat_hash_set<int> unheard_fds_;

@@ -15,7 +15,7 @@
 namespace strata::transport {
 namespace {
 
-// A received part; closing it gives ZeroMQ's memory back.
+// A received part; closing it returns ZeroMQ's memory.
 class Part {
  public:
   Part() { zmq_msg_init(&message_); }
@@ -48,8 +48,8 @@ struct PayloadHold {
 
   Bytes payload;
   std::shared_ptr<OutstandingBytes> outstanding;
-  // ZeroMQ itself orders the hand-over to its thread; the flag shows it to ThreadSanitizer, which
-  // does not see into ZeroMQ.
+  // ZeroMQ itself orders the hand-over to its thread; the flag shows that to ThreadSanitizer, which
+  // cannot see into ZeroMQ.
   std::atomic<bool> is_handed_over = false;
 };
 
@@ -58,7 +58,7 @@ void ReleasePayload(void* /*data*/, void* hint) {
   if (hold->is_handed_over.load()) *hold->outstanding -= hold->payload.size();
 }
 
-// True: taken over by ZeroMQ.
+// Returns true if ZeroMQ has taken it over.
 bool SendCopy(void* socket, const void* data, size_t size, int flags) {
   int result = -1;
   do {
@@ -87,8 +87,8 @@ SendResult ResultOfErrno() {
   return zmq_errno() == EAGAIN ? SendResult::kFull : SendResult::kNoPeer;
 }
 
-// Payloads are used as floats, and ZeroMQ places small ones at any address. A part that came over
-// a socket of the kernel is nobody else's.
+// Payloads are used as floats, and ZeroMQ places small ones at any address. A part received over a
+// kernel socket has no other user.
 void TakePayload(std::shared_ptr<Part> part, wire::Frame* frame) {
   frame->writable = part->data();
   const size_t size = part->size();
@@ -102,7 +102,7 @@ void TakePayload(std::shared_ptr<Part> part, wire::Frame* frame) {
   frame->payload = Bytes(std::move(copy), frame->writable, size);
 }
 
-// The part that a frame begins with: its header, and its seal if it has one.
+// Sends the first part of a frame: its header, and its seal if it has one.
 bool SendHead(void* socket, const OutgoingFrame& frame, int flags) {
   if (!frame.seal) return SendCopy(socket, frame.header.data(), frame.header.size(), flags);
   std::array<std::byte, wire::kHeaderBytes + wire::kSealBytes> head;
@@ -111,7 +111,7 @@ bool SendHead(void* socket, const OutgoingFrame& frame, int flags) {
   return SendCopy(socket, head.data(), head.size(), flags);
 }
 
-// Takes the seal off what a frame began with, and returns the header.
+// Removes the seal from a frame's first part, and returns the header.
 absl::Span<const std::byte> TakeSeal(absl::Span<const std::byte> head, wire::Frame* frame) {
   if (head.size() != wire::kHeaderBytes + wire::kSealBytes) return head;
   frame->seal.emplace();
@@ -138,7 +138,7 @@ SendResult SendFrame(void* socket, const std::string& routing_id, const Outgoing
   const int more = !frame.payload.empty() ? ZMQ_SNDMORE : 0;
   if (!SendHead(socket, frame, more)) return ResultOfErrno();
   if (frame.payload.empty()) return SendResult::kSent;
-  // A message that has begun is always taken to its end.
+  // Once begun, a message is always accepted to its end.
   return SendPayload(socket, frame.payload, outstanding) ? SendResult::kSent : SendResult::kNoPeer;
 }
 
@@ -195,7 +195,7 @@ void Resolve(RegionSession* session, Event* event) {
 absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
   const size_t size = frame.payload.size();
   if (size > limits_.payload_bytes_max) {
-    // ZeroMQ would report such a frame as sent, and the peer would never see it.
+    // ZeroMQ would report such a frame as sent, although the peer would never get it.
     return absl::InvalidArgumentError(
         absl::StrFormat("payload of %d bytes is over the limit of %d: %s", size,
                         limits_.payload_bytes_max, wire::Describe(frame.header)));
@@ -206,7 +206,7 @@ absl::Status SendQueue::Add(wire::Frame frame, RegionSession* session) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "the peer does not keep up: %d frames and %d bytes wait for it", frames_.size(), waiting));
   }
-  // A sealed payload goes as it is: its seal says so.
+  // A sealed payload goes inline, as its seal covers that.
   const bool may_refer = session != nullptr && (!frame.seal || frame.by_reference);
   if (may_refer) session->Refer(&frame);
   if (frame.by_reference && frame.header.payload_kind != wire::PayloadKind::kRegion) {

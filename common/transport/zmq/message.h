@@ -30,28 +30,28 @@ struct OutgoingFrame {
 
 enum class SendResult {
   kSent,
-  kFull,    // the peer's queue in ZeroMQ has no place: try again later
+  kFull,    // the peer's queue in ZeroMQ is full: try again later
   kNoPeer,  // the connection is gone
 };
 
-// Sends a frame, after `routing_id` where that is not empty (a ROUTER), without blocking or copying
-// the payload; the frame's share of `outstanding` is given back once the payload has left.
+// Sends a frame, after `routing_id` if that is not empty (a ROUTER), without blocking or copying
+// the payload; the frame's share of `outstanding` is released once the payload has left.
 SendResult SendFrame(void* socket, const std::string& routing_id, const OutgoingFrame& frame,
                      const std::shared_ptr<OutstandingBytes>& outstanding);
 
-// Takes one message off a socket without blocking, and decodes it into `event` (kFrame or
-// kMalformed; the connection is the caller's to set). False: none is there. `routing_id` not null:
-// the socket is a ROUTER; it is set to the sender's, and `fd` to its TCP connection's. A probe (see
-// wire::kProbe) is kMalformed with the error Cancelled.
+// Receives one message from a socket without blocking, and decodes it into `event` (kFrame or
+// kMalformed; the caller sets the connection). Returns false if there is none. `routing_id` not
+// null: the socket is a ROUTER; it is set to the sender's, and `fd` to its TCP connection's. A
+// probe (see wire::kProbe) is kMalformed with the error Cancelled.
 bool ReceiveFrame(void* socket, const wire::Limits& limits, std::string* routing_id, int* fd,
                   Event* event);
 
-// Puts the payload of a frame that refers to one in its place; kMalformed where that fails.
-// `session`: the connection's; may be null.
+// Resolves the payload of a frame that refers to one; kMalformed if that fails. `session`: the
+// connection's; may be null.
 void Resolve(RegionSession* session, Event* event);
 
-// Frames that wait for one peer, in order. Bounded in frames, and in payload bytes, which count
-// until they have left ZeroMQ; one frame is taken whenever no bytes wait. Threads: one.
+// Frames that wait for one peer, in order. Limited in frames, and in payload bytes, which count
+// until they have left ZeroMQ; one frame is always accepted when no bytes wait. Threads: one.
 class SendQueue {
  public:
   struct Limits {
@@ -65,11 +65,11 @@ class SendQueue {
   bool empty() const { return frames_.empty(); }
 
   // Adds a frame at the end. With a session, its payload may go by reference. Errors:
-  // InvalidArgument (payload over the limit), ResourceExhausted (full), FailedPrecondition (it is
-  // to go by reference only).
+  // InvalidArgument (payload over the limit), ResourceExhausted (full), FailedPrecondition (it must
+  // go by reference).
   absl::Status Add(wire::Frame frame, RegionSession* session);
 
-  // Sends until the queue is empty (kSent), ZeroMQ takes no more (kFull) or the peer is gone.
+  // Sends until the queue is empty (kSent), ZeroMQ accepts no more (kFull) or the peer is gone.
   SendResult Flush(void* socket, const std::string& routing_id);
 
  private:

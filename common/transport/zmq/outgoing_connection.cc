@@ -17,7 +17,7 @@ constexpr int kOutgoingConnectionMonitored =
     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-// Names the connection to the peer's ROUTER. New for each connection: a ROUTER ignores a second
+// Names the connection to the peer's ROUTER. Unique per connection: a ROUTER ignores a second
 // connection of the same name while it believes that the first one lives.
 std::string RandomRoutingId() {
   std::random_device random;
@@ -81,8 +81,8 @@ absl::Status OutgoingConnection::Send(const wire::Frame& frame) {
 
 void OutgoingConnection::Flush() {
   if (session_ != nullptr) session_->Sweep();
-  // Before the connection is up ZeroMQ takes nothing (ZMQ_IMMEDIATE); when it is lost, the monitor
-  // tells.
+  // Before the connection is up ZeroMQ accepts nothing (ZMQ_IMMEDIATE); the monitor reports its
+  // loss.
   if (is_up_ && loss_.ok()) queue_.Flush(socket_.handle(), "");
 }
 

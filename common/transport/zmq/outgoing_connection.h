@@ -16,11 +16,11 @@
 
 namespace strata::transport {
 
-// One connection that we opened: a DEALER and the monitor that tells when it is up and when it is
+// One connection opened by us: a DEALER and the monitor that reports when it is up and when it is
 // lost. Threads: one.
 class OutgoingConnection {
  public:
-  // Begins to connect; `regions`, which may be null, outlives it. Errors: InvalidArgument
+  // Starts to connect; `regions`, which may be null, outlives it. Errors: InvalidArgument
   // (address), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<OutgoingConnection>> Create(
       ConnectionId id, const std::string& address, const Socket::Limits& socket_limits,
@@ -39,14 +39,14 @@ class OutgoingConnection {
   // Sends waiting frames, and releases memory that the peer no longer needs.
   void Flush();
   // Appends at most `count_max` events; the last one may be kDisconnected, after which the object
-  // is of no use.
+  // is unusable.
   void Receive(size_t count_max, std::vector<Event>* events);
 
   bool is_gone() const { return is_gone_; }
   bool wants_send() const { return is_up_ && !queue_.empty(); }
-  // Until when it must be up.
+  // Time by which it must be up.
   absl::Time connect_deadline() const { return is_up_ ? absl::InfiniteFuture() : deadline_; }
-  // Readable when the peer speaks of shared memory; -1: nothing is to come.
+  // Readable when the peer sends something about shared memory; -1: nothing is expected.
   int region_fd() const;
   void* socket_handle() const { return socket_.handle(); }
   void* monitor_handle() const { return monitor_->handle(); }
@@ -54,7 +54,7 @@ class OutgoingConnection {
  private:
   void ReadMonitor();
   void HearRegions();
-  // False: the frame was for this endpoint, not for its owner.
+  // Returns false if the frame was for this endpoint, not for its owner.
   bool Understand(Event* event);
   void Lose(const std::string& reason);
 
@@ -66,8 +66,8 @@ class OutgoingConnection {
   std::unique_ptr<Monitor> monitor_;
   SendQueue queue_;
   RegionHost* const regions_;
-  std::unique_ptr<RegionSession> session_;  // with a peer of this host
-  int fd_ = -1;                             // of the TCP connection; ZeroMQ's
+  std::unique_ptr<RegionSession> session_;  // with a peer on this host
+  int fd_ = -1;                             // of the TCP connection; owned by ZeroMQ
   bool is_up_ = false;
   bool is_gone_ = false;
   // Why the connection is lost; OK while it is not.

@@ -19,7 +19,7 @@ namespace strata::transport {
 inline constexpr size_t kFloats = 4096;
 inline constexpr size_t kPayloadBytes = kFloats * sizeof(float);
 
-// An endpoint with memory of its own, and what it has received.
+// An endpoint with memory of its own, and its received events.
 struct Host {
   explicit Host(size_t memory_bytes = 1 << 20) {
     ZmqOptions options;
@@ -45,7 +45,7 @@ struct Host {
     return frame;
   }
 
-  // HELLO has shown who is there.
+  // Admits the peer after its HELLO.
   void Admit(ConnectionId connection) { endpoint->Admit(connection, endpoint->memory()); }
 
   std::shared_ptr<RegionMemory> memory;
@@ -63,7 +63,7 @@ inline bool PollUntil(const std::vector<Host*>& hosts, const std::function<bool(
   return true;
 }
 
-// Returns whether bytes lie in memory of another process: neither ours nor malloc's.
+// Returns whether bytes are in another process's memory: neither ours nor malloc's.
 inline bool IsShared(const Bytes& bytes) {
   FILE* maps = fopen("/proc/self/maps", "re");
   char line[512];

@@ -17,7 +17,7 @@
 #include "common/transport/zmq/region_fixture.h"
 #include "common/wire/region_reference.h"
 
-// Payloads by reference between endpoints of one host.
+// Payloads by reference between endpoints on one host.
 
 namespace strata::transport {
 namespace {
@@ -36,7 +36,7 @@ TEST(RegionsCrash, AProcessThatDiesWithBytesInItsHandsReleasesThem) {
     const auto is_shared = [](const Event& event) { return IsShared(event.frame.payload); };
     const bool came = PollUntil({&server}, [&] {
       if (!server.events.empty()) server.Admit(server.events[0].connection);
-      // Others are released at once: looking at all that ever came would fall behind the sender.
+      // Others are released at once: searching all earlier ones would fall behind the sender.
       while (server.events.size() > 1) server.events.erase(server.events.begin());
       return std::any_of(server.events.begin(), server.events.end(), is_shared);
     });
@@ -62,7 +62,7 @@ TEST(RegionsCrash, AProcessThatDiesWithBytesInItsHandsReleasesThem) {
 
 class Regions : public testing::Test {
  protected:
-  // Connects, and each is admitted by the other.
+  // Connects, and each admits the other.
   void Join(Host* client, Host* server) {
     const auto port = server->endpoint->Listen("tcp://127.0.0.1:0");
     ASSERT_TRUE(port.ok()) << port.status();
@@ -73,7 +73,7 @@ class Regions : public testing::Test {
     server->Admit(down_);
     client->Admit(up_);
   }
-  // Connects, and neither is admitted by the other.
+  // Connects, and neither admits the other.
   void Meet(Host* client, Host* server, int port) {
     up_ = *client->endpoint->Connect(absl::StrFormat("tcp://127.0.0.1:%d", port));
     ASSERT_TRUE(client->endpoint->Send(up_, client->MakeFrame(0)).ok());
@@ -81,7 +81,7 @@ class Regions : public testing::Test {
     down_ = server->events[0].connection;
     server->events.clear();
   }
-  // Sends until a payload comes by reference; false: none does.
+  // Sends until a payload comes by reference; returns false if none does.
   bool Attached(Host* client, Host* server) {
     for (int i = 0; i < 200; ++i) {
       EXPECT_TRUE(client->endpoint->Send(up_, client->MakeFrame(1)).ok());
@@ -220,7 +220,7 @@ TEST_F(Regions, StrangersAtTheDoorAreSentAwayAndHoldNobodyUp) {
   EXPECT_TRUE(Attached(&client, &server));
 }
 
-// A peer that speaks to the door by itself, and to the endpoint over a connection of `host`.
+// A peer that talks to the door by itself, and to the endpoint over a connection of `host`.
 class Knocker {
  public:
   explicit Knocker(int port) : line_(ConnectForRegions(port)) {}
@@ -272,7 +272,7 @@ TEST_F(Regions, WhoWasNotAdmittedIsHandedNothing) {
     ASSERT_TRUE(PollUntil({&client, &server}, [&] { return !server.events.empty(); }));
   }
   EXPECT_FALSE(stranger.Take().has_value());
-  // Nor by another's connection, with a number that nobody has greeted with.
+  // Nor through another connection, with a number that nobody has greeted with.
   server.Admit(down_);
   ASSERT_TRUE(client.endpoint->Send(up_, Knocker::Attach(6)).ok());
   server.events.clear();
@@ -301,7 +301,8 @@ TEST_F(Regions, WhoIsAdmittedIsHandedTheMemoryOfItsJobAlone) {
   EXPECT_EQ(FileOf(got->descriptors[0]), file_of(*own));
   EXPECT_NE(FileOf(got->descriptors[0]), file_of(*server.memory));
 
-  // Until it says that it has mapped the memory, which may fail, payloads come with their frames.
+  // Until it reports that it has mapped the memory, which may fail, payloads come with their
+  // frames.
   server.pool = std::make_unique<BufferPool>(BufferPool::kRetainedBytesMax, own);
   const auto is_inline = [&] {
     EXPECT_TRUE(server.endpoint->Send(down_, server.MakeFrame(7)).ok());

@@ -18,18 +18,18 @@
 namespace strata::transport {
 namespace {
 
-// Frames in ZeroMQ's own queues, per peer. Few to send, because what is queued there ignores
-// priority and its end; the rest waits in SendQueue.
+// Frames in ZeroMQ's own queues, per peer. Few to send, because that queue ignores priority and
+// cannot be cancelled; the rest waits in SendQueue.
 constexpr int kSendHighWater = 16;
 constexpr int kReceiveHighWater = 64;
-// A TCP peer that does not finish ZeroMQ's handshake by then is thrown out.
+// A TCP peer that does not finish ZeroMQ's handshake in this time is disconnected.
 constexpr int kHandshakeMs = 10000;
 // Heartbeats per silence timeout.
 constexpr int kHeartbeats = 5;
-// Each connection out takes three sockets: data and both ends of its monitor.
+// Each outgoing connection takes three sockets: data and both ends of its monitor.
 constexpr int kContextSockets = 8192;
 
-// One context per process, never ended: ending it would wait for every socket of every thread.
+// One context per process, never terminated: that would wait for every socket of every thread.
 void* ProcessContext() {
   static void* const context = [] {
     void* created = zmq_ctx_new();
@@ -41,7 +41,7 @@ void* ProcessContext() {
 
 void CheckOption(int result, int option) {
   if (result == 0) return;
-  // A wrong option is our own mistake, not a peer's or a user's.
+  // A wrong option is a bug of ours, not a peer's or a user's fault.
   absl::FPrintF(stderr, "zmq_setsockopt %d: %s\n", option, zmq_strerror(zmq_errno()));
   std::abort();
 }

@@ -23,15 +23,15 @@ struct TcpAddress {
 // Errors: InvalidArgument naming the address.
 absl::StatusOr<TcpAddress> ParseTcpAddress(const std::string& address);
 
-// The IPv4 address of a local interface or name, which ZeroMQ does not look up for bind; "*" is
-// 0.0.0.0. May block on name service. Errors: InvalidArgument naming the host.
+// Returns the IPv4 address of a local interface or name, which ZeroMQ does not look up for bind;
+// "*" is 0.0.0.0. May block on name service. Errors: InvalidArgument naming the host.
 absl::StatusOr<std::string> ResolveIpv4(const std::string& host);
 
 // Returns the port at the other end of a TCP connection between two sockets of this host; 0: the
 // peer is another host.
 int PortOnThisHost(int fd);
 
-// A ZeroMQ socket of the process's context, closed with LINGER 0: what is queued in it is dropped.
+// A ZeroMQ socket of the process's context, closed with LINGER 0: queued messages are dropped.
 // Threads: one.
 class Socket {
  public:
@@ -50,7 +50,8 @@ class Socket {
 
   void* handle() const { return handle_; }
 
-  // Aborts if the socket does not know the option or the value is out of range: our own mistake.
+  // Aborts if the socket does not know the option or the value is out of range, which is a bug of
+  // ours.
   void SetOption(int option, int value);
   void SetOption(int option, int64_t value);
   void SetOption(int option, const std::string& value);
@@ -64,12 +65,12 @@ class Socket {
 };
 
 // Events of a socket's TCP connections. Destroyed before the socket: ZeroMQ's I/O thread would
-// block on a monitor that nobody reads. Threads: the socket's.
+// block on an unread monitor. Threads: the socket's.
 class Monitor {
  public:
   struct Event {
     uint16_t kind = 0;  // ZMQ_EVENT_...
-    int fd = -1;        // of the connection, where the kind has one
+    int fd = -1;        // of the connection, if the kind has one
   };
 
   // Errors: ResourceExhausted.
@@ -78,7 +79,7 @@ class Monitor {
   ~Monitor();
 
   void* handle() const { return pair_.handle(); }
-  // The next event, without blocking.
+  // Returns the next event, without blocking.
   std::optional<Event> Next();
 
  private:

@@ -18,10 +18,10 @@
 namespace strata::transport {
 namespace {
 
-// Events that one Poll returns, and messages that it takes from one socket in a row.
+// Events per Poll, and consecutive messages from one socket.
 constexpr size_t kEventsPerPoll = 64;
 constexpr size_t kMessagesPerTurn = 16;
-// ZeroMQ does not tell when one full peer of a ROUTER takes frames again: it is tried so often.
+// ZeroMQ does not report when a full peer of a ROUTER accepts frames again, so it is polled.
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(2);
 
 class ZmqEndpoint : public Endpoint {
@@ -34,7 +34,7 @@ class ZmqEndpoint : public Endpoint {
         queue_limits_{.payload_bytes_max = options.payload_bytes_max,
                       .queue_bytes_max = options.queue_bytes_max,
                       .queue_frames_max = options.queue_frames_max},
-        // A frame, and as much again for what ZeroMQ says besides.
+        // A frame, and as much again for ZeroMQ's overhead.
         listener_limits_{
             .socket = socket_limits_,
             .queue = queue_limits_,
@@ -140,7 +140,7 @@ class ZmqEndpoint : public Endpoint {
     regions_->Sweep();
   }
 
-  // Takes turns, beginning after the connection that came last in the call before.
+  // Receives from connections in turn, beginning after the last one of the previous call.
   void Receive(std::vector<Event>* events) {
     const size_t events_max = events->size() + kEventsPerPoll;
     if (listener_ != nullptr) listener_->Receive(kMessagesPerTurn, events);
@@ -153,7 +153,8 @@ class ZmqEndpoint : public Endpoint {
     }
   }
 
-  // Sleeps until something may have happened. True: woken by Wake or the watched descriptor.
+  // Sleeps until something may have happened. Returns whether it was woken by Wake or the watched
+  // descriptor.
   bool Wait(absl::Duration timeout) {
     bool is_full = listener_ != nullptr && listener_->wants_send();
     absl::Time connect_deadline = absl::InfiniteFuture();
@@ -207,7 +208,7 @@ class ZmqEndpoint : public Endpoint {
 }  // namespace
 
 absl::Status ZmqOptions::Validate() const {
-  // A part of ZeroMQ's is at most 2^31 - 1 bytes long on the paths that copy.
+  // ZeroMQ limits a part to 2^31 - 1 bytes on the paths that copy.
   if (payload_bytes_max == 0 || payload_bytes_max > (uint64_t{1} << 30)) {
     return absl::InvalidArgumentError("payload_bytes_max is not within 1 byte and 1 GiB");
   }

@@ -15,29 +15,29 @@
 namespace strata::transport {
 
 struct ZmqOptions {
-  // A frame with a larger payload is refused by Send, and never arrives from a peer.
+  // Larger payloads are refused by Send, and never arrive from a peer.
   uint64_t payload_bytes_max = kFramePayloadBytesMax;
-  // Bytes of an unfinished message that a connected, not admitted peer may send; with more the
-  // connection is ended.
+  // Limit of an unfinished message's bytes from a connected peer that was not admitted; beyond that
+  // the connection is ended.
   uint64_t stranger_bytes_max = 2 * kFramePayloadBytesMax;
-  // Limits of a peer's queue, ZeroMQ's part included: payload bytes, and frames. Send refuses
-  // beyond either, but a peer with an empty queue always takes one frame.
+  // Limits of a peer's queue, including ZeroMQ's part: payload bytes, and frames. Send refuses
+  // beyond either, but a peer with an empty queue always accepts one frame.
   size_t queue_bytes_max = 64 << 20;
   size_t queue_frames_max = 4096;
-  // Accepted connections that may be open at once, and how many more strangers (those that were not
-  // admitted) may be. With one more the oldest stranger is ended; those who were admitted stay.
+  // Maximum number of open accepted connections, and of strangers (not admitted) in addition.
+  // Beyond that the oldest stranger is disconnected; admitted ones stay.
   size_t connections_max = ServerLimits().connections_max;
   size_t strangers_max = 0;
-  // Strangers are ended after so long.
+  // Strangers are disconnected after this time.
   absl::Duration stranger_timeout = absl::InfiniteDuration();
-  // A connection that is not up by then is reported as gone.
+  // A connection that is not up within this time is reported as gone.
   absl::Duration connect_timeout = absl::Seconds(5);
-  // A peer that is silent for so long is gone: its process is stopped, its host unreachable, or it
-  // has not received for that time while its queues are full.
+  // A peer that is silent for this long is gone: its process is stopped, its host unreachable, or
+  // it has not received for that time while its queues are full.
   absl::Duration silence_timeout = absl::Seconds(15);
 
-  // Payloads that lie in it go by reference to peers of this host that are admitted with it, and
-  // theirs are taken so. Null, and no `new_memory`: all payloads go over TCP, whoever the peer is.
+  // Payloads in it go by reference to peers on this host that are admitted with it, and theirs are
+  // accepted that way. Null, and no `new_memory`: all payloads go over TCP.
   std::shared_ptr<RegionMemory> memory;
   // Makes more of it, for an endpoint of several jobs (Endpoint::NewMemory).
   std::function<std::shared_ptr<RegionMemory>()> new_memory;
@@ -47,13 +47,12 @@ struct ZmqOptions {
 };
 
 // An endpoint over ZeroMQ, "tcp://HOST:PORT" with IPv4 addresses or names. Accepted connections
-// share one ROUTER socket; each connection out is a DEALER of its own, which never reconnects. All
-// endpoints of a process share one ZeroMQ context, which lives until the process ends.
+// share one ROUTER socket; each outgoing connection is a DEALER of its own, which never reconnects.
+// All endpoints of a process share one ZeroMQ context, which lives until the process ends.
 //
-// A peer that connected to us and vanished is reported as kDisconnected too. Close on an accepted
-// connection forgets it, and what it sends later is dropped; ZeroMQ cannot end it. Cut ends its TCP
-// connection.
-// Errors: InvalidArgument (options), ResourceExhausted (descriptors).
+// A peer that connected to us and vanished is reported as kDisconnected, too. Close on an accepted
+// connection forgets it, and drops what it sends later; ZeroMQ cannot end it. Cut ends its TCP
+// connection. Errors: InvalidArgument (options), ResourceExhausted (descriptors).
 absl::StatusOr<std::unique_ptr<Endpoint>> CreateZmqEndpoint(const ZmqOptions& options);
 
 }  // namespace strata::transport

@@ -62,7 +62,7 @@ class RawTcp {
     const sockaddr_in address = Loopback(port);
     ASSERT_EQ(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
-  // Accepts nothing, but lets the kernel do so. Returns the port.
+  // Listens without accepting; the kernel does. Returns the port.
   int Listen() {
     sockaddr_in address = Loopback(0);
     socklen_t size = sizeof address;
@@ -79,8 +79,8 @@ class RawTcp {
     std::string bytes(count, '\0');
     EXPECT_EQ(recv(fd_.get(), bytes.data(), count, MSG_WAITALL), static_cast<ssize_t>(count));
   }
-  // Sends what the kernel takes at once, from where the call before ended. False: the other side
-  // has ended the connection.
+  // Sends what the kernel takes at once, continuing after the previous call. Returns false if the
+  // peer has closed the connection.
   bool SendSome(const std::string& bytes) {
     const ssize_t sent =
         send(fd_.get(), bytes.data() + sent_, bytes.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -99,7 +99,7 @@ std::string ZmtpOpening() {
          std::string("\4\x1c\5READY\x0bSocket-Type\0\0\0\6DEALER", 30);
 }
 
-// A part of 200 bytes, after which another one follows.
+// A part of 200 bytes that announces another one.
 std::string ZmtpPart() { return "\x01\xc8" + std::string(200, 'x'); }
 
 using Kind = Event::Kind;
@@ -220,7 +220,7 @@ TEST_P(ZmqEndpointTest, AMessageWithoutEndEndsItsConnectionAndOthersAreServed) {
   RawTcp endless;
   endless.Connect(*port);
   endless.Send(ZmtpOpening());
-  endless.AwaitBytes(ZmtpOpening().size());  // the server's; what is sent before counts as such
+  endless.AwaitBytes(ZmtpOpening().size());  // the server's; earlier bytes count as such
   std::string parts;
   while (parts.size() < 20'000) parts += ZmtpPart();
   uint64_t clock = 0;
@@ -229,7 +229,7 @@ TEST_P(ZmqEndpointTest, AMessageWithoutEndEndsItsConnectionAndOthersAreServed) {
     return !endless.SendSome(parts);
   }));
   EXPECT_EQ(server.endpoint->use().endless, 1u);
-  // Large frames that come faster than they are taken are none such.
+  // Large frames that come faster than they are received are not endless.
   constexpr int kFrames = 40;
   ASSERT_TRUE(PollUntil({&client, &server}, [&] { return server.events.size() == clock; }));
   for (int i = 0; i < kFrames; ++i) {
@@ -306,7 +306,8 @@ class ConnectionLimitTest : public testing::Test {
     address_ = absl::StrFormat("tcp://127.0.0.1:%d", *server_->Listen("tcp://127.0.0.1:0"));
   }
 
-  // A connection on which a frame of this clock has reached the server; its id at the client.
+  // Connects, and waits until a frame of this clock has reached the server; returns the client's
+  // id.
   ConnectionId Connect(uint64_t clock, bool is_admitted) {
     const ConnectionId id = *client_->Connect(address_);
     EXPECT_TRUE(client_->Send(id, MakeFrame(clock)).ok());
@@ -353,7 +354,7 @@ TEST_F(ConnectionLimitTest, OneTooManyEndsTheOldestStrangerAndThoseWhoWereAdmitt
   EXPECT_EQ(ended.kind, Kind::kDisconnected);
   EXPECT_EQ(ended.connection, stranger);
   EXPECT_EQ(server_->use().refused, 1u);
-  // Now that all were admitted, the newest is the one.
+  // Now that all were admitted, it is the newest.
   const ConnectionId fifth = *client_->Connect(address_);
   ASSERT_TRUE(client_->Send(fifth, MakeFrame(5)).ok());
   EXPECT_EQ(NextAtClient().connection, fifth);
@@ -363,7 +364,7 @@ TEST_F(ConnectionLimitTest, OneTooManyEndsTheOldestStrangerAndThoseWhoWereAdmitt
     ASSERT_TRUE(client_->Send(id, MakeFrame(6)).ok());
     EXPECT_EQ(NextAtServer().frame.header.clock, 6u);
   }
-  // Once one has left, another may come.
+  // Once one has left, another may connect.
   client_->Close(second);
   EXPECT_EQ(NextAtServer().kind, Kind::kDisconnected);
   Connect(7, /*is_admitted=*/true);

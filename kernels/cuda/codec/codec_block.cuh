@@ -5,7 +5,7 @@
 #include "kernels/cuda/update/elementwise.cuh"
 
 // One block of kCodecBlock elements in the registers of a warp, for encoders: read once and written
-// once, with no barrier between. Registers that lie behind the vector's end are 0.
+// once, with no barrier in between. Registers beyond the vector's end are 0.
 namespace strata::cuda {
 
 using kernels::Feedback;
@@ -28,8 +28,9 @@ inline dim3 BlocksOfEncoder(size_t n) {
   return blocks;
 }
 
-// How a block's elements are dealt to lanes. kFours: four in a row each, for whole blocks at
-// multiples of 16 bytes. kRows: one of 32 in a row each, at any address and of any length.
+// How a block's elements are distributed over lanes. kFours: four consecutive ones each, for whole
+// blocks at multiples of 16 bytes. kRows: one of 32 consecutive ones each, at any address and of
+// any length.
 enum class Deal { kFours, kRows };
 template <Deal kDeal>
 __device__ __forceinline__ unsigned ElementOf(unsigned lane, unsigned r) {
@@ -73,7 +74,7 @@ __device__ __forceinline__ void WriteBlock(const float (&from)[kPerLane], unsign
   }
 }
 
-// The encoded vector from x and its state, and the state once `decoded` was sent.
+// Computes the encoded vector from x and its state, and the state once `decoded` was sent.
 template <Feedback kFeedback>
 __device__ __forceinline__ float ToSend(float x, float state) {
   if constexpr (kFeedback == Feedback::kResidual) return x + state;
@@ -95,7 +96,7 @@ struct CodecBlock {
   device::Verdict* verdict;
 };
 
-// The block of the warp that asks. REQUIRES: there is one.
+// Returns the calling warp's block. REQUIRES: there is one.
 template <unsigned kBits>
 __device__ __forceinline__ CodecBlock BlockOf(size_t block, size_t blocks, const float* x,
                                               float* state, size_t n, std::byte* payload,

@@ -5,14 +5,14 @@
 
 #include "kernels/cuda/codec/codec_block.cuh"
 
-// The kernels of payloads with a place for every element, for formats that say
+// The kernels of payloads with a code for every element, for formats that define
 //   kScaled, kBits       whether a block has a scale; bits of an element's code
 //   Decode               codes from one element on, and the scale -> an item
-//   ScaleIsGood          whether a scale's bits are, of what came from outside
-//   CodesAreGood         whether all codes in a word are
-// and, to be encoded by the block's largest magnitude,
-//   Fit                  makes the scale from its bits; false where there is none
-//   Encode               p -> its code, and what that decodes to
+//   ScaleIsGood          whether an untrusted scale's bits are valid
+//   CodesAreGood         whether all codes in a word are valid and, to be encoded by the block's
+//   largest magnitude,
+//   Fit                  makes the scale from its bits; false if there is none
+//   Encode               p -> its code, and the value that it decodes to
 namespace strata::cuda {
 
 // Codes begin at any multiple of 4.
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
     CheckWord<Format>(words.z, 4 * i + 2, scales, verdict);
     CheckWord<Format>(words.w, 4 * i + 3, scales, verdict);
   }
-  // The last word is filled up with zeros, which are good codes.
+  // The last word is padded with zeros, which are valid codes.
   for (size_t i = 4 * items + FirstItem(); 4 * i < bytes; i += ItemStride()) {
     unsigned word = 0;
     for (unsigned j = 0; j < 4 && 4 * i + j < bytes; ++j) {
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Items that a thread decodes at once, a block's apart: on an H200 signs, which are nearly nothing
-// to read, are written 24 % faster so, and what is not kept in the cache makes room there.
+// Items that a thread decodes at once, a block's size apart: on an H200 signs, which take almost no
+// reads, are written 24 % faster this way, and uncached reads leave room in the cache for them.
 constexpr unsigned kDecodedAtOnce = 4;
 
 template <class Format, bool kAdd, typename T>

@@ -3,13 +3,13 @@
 
 #include "kernels/cuda/update/elementwise.cuh"
 
-// Shared by the kernels for sparse payloads: the elements to choose from, and the choice.
+// Shared by the kernels for sparse payloads: the candidate elements, and the choice.
 namespace strata::cuda {
 
 inline constexpr unsigned kWarps = kThreads / kLanes;
 inline constexpr uint32_t kMagnitude = 0x7fffffff;
 
-// Magnitudes that are asked for: from `low` on, `width` of them.
+// A range of magnitudes: from `low` on, `width` of them.
 struct Band {
   uint32_t low, width;
   __device__ __forceinline__ bool Has(uint32_t bits) const {
@@ -37,9 +37,9 @@ __device__ __forceinline__ void Store(const float (&values)[kWidth], float* at) 
   }
 }
 
-// What p is made of: Take gives kWidth elements of it from i on.
+// Sources of p: Take returns kWidth elements of it from i on.
 
-// It is there.
+// An existing p.
 struct Stored {
   const float* values;
   template <unsigned kWidth>
@@ -84,7 +84,7 @@ struct Sums {
   }
 };
 
-// Calls call(source) with the one that `from` asks for.
+// Calls call(source) with the source that `from` requires.
 template <bool kStore, typename Call>
 absl::Status WithSource(const float* x, const kernels::Accumulators& from, Call call) {
   if (from.feedback == kernels::Feedback::kFollow) return call(Difference{x, from.state});
@@ -96,7 +96,7 @@ inline bool IsAligned(const kernels::Accumulators& of) {
   return IsAligned(of.state) && (of.momentum == nullptr || IsAligned(of.momentum));
 }
 
-// The bits of kWidth elements from i on; 0, which no threshold is, for those after n.
+// Returns the bits of kWidth elements from i on; for those beyond n, 0, which reaches no threshold.
 template <unsigned kWidth, typename Source>
 __device__ __forceinline__ void BitsAt(const Source& source, size_t i, size_t n,
                                        uint32_t (&bits)[kWidth]) {
@@ -129,8 +129,8 @@ __device__ __forceinline__ Range RangeOfWarp(size_t n) {
 struct WarpSums {
   unsigned of_block, before_warp;
 };
-// Adds what the lanes of a warp give, and what the warps do. REQUIRES: all threads call it, each
-// kWhich once in a kernel.
+// Sums over the lanes of a warp, and over the warps. REQUIRES: all threads call it, each kWhich
+// once per kernel.
 template <unsigned kWhich = 0>
 __device__ __forceinline__ WarpSums SumOverBlock(unsigned value) {
   __shared__ unsigned sums[kWarps];

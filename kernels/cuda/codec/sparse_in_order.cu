@@ -9,11 +9,11 @@ using kernels::Candidates;
 
 namespace {
 
-// Writing the elements of a band by ascending index. Every warp of the grid has a range of its own.
-// A first kernel counts what each will write; where that begins follows from the counts of all that
-// come before, which the second kernel adds up.
+// Writes the elements of a band by ascending index. Every warp of the grid has a range of its own.
+// A first kernel counts what each will write; the second kernel adds up the counts of all earlier
+// ranges to find its position.
 
-// The stream's work space: what each block writes, and each warp's place in that.
+// The stream's work space: the count of each block, and the position of each warp within it.
 struct Counts {
   uint32_t *of_block, *before_warp;
 };
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kLanes == 0) counts.before_warp[FirstItem() / kLanes] = sums.before_warp;
 }
 
-// Destinations of elements: Put has the place, the index in the source, and the bits.
+// Destinations of elements: Put takes the position, the index in the source, and the bits.
 struct ToCandidates {
   Candidates to;
   __device__ __forceinline__ void Put(unsigned at, size_t i, uint32_t bits) const {
@@ -102,7 +102,7 @@ absl::Status WriteInOrder(CudaStream& stream, const First& first, const Second& 
                        &WriteKernel<kWidth, Second, Sink>, second, n, band, counts, sink, count);
 }
 
-// `first` is what is counted, `second` what is then written: the same elements.
+// `first` is counted, `second` is then written: the same elements.
 template <typename First, typename Second, typename Sink>
 absl::Status WriteInOrder(device::Stream& stream, const First& first, const Second& second,
                           bool aligned, size_t n, Band band, const Sink& sink, uint32_t* count) {
@@ -110,7 +110,7 @@ absl::Status WriteInOrder(device::Stream& stream, const First& first, const Seco
                  : WriteInOrder<1>(Cast(stream), first, second, n, band, sink, count);
 }
 
-// For elements that the first kernel leaves as they are.
+// For elements that the first kernel leaves unchanged.
 template <typename Source, typename Sink>
 absl::Status WriteInOrder(device::Stream& stream, const Source& source, bool aligned, size_t n,
                           Band band, const Sink& sink, uint32_t* count) {

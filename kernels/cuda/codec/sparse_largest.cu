@@ -1,4 +1,4 @@
-// Encoding the elements of largest magnitude, of which nothing but the payload leaves the device.
+// Encodes the elements of largest magnitude; only the payload leaves the device.
 #include "kernels/cuda/codec/codecs.h"
 #include "kernels/cuda/codec/sparse.cuh"
 
@@ -9,8 +9,8 @@ using kernels::Accumulators;
 namespace {
 
 // The k-th largest magnitude is found digit by digit from the highest on: one pass over p counts
-// the next digits of those that begin with the digits found so far, then one block picks the digit
-// at which k is reached. No count goes to the host.
+// the next digits of the magnitudes that begin with the digits found so far, then one block picks
+// the digit at which k is reached. No count is sent to the host.
 struct Digit {
   unsigned shift, bits;
 };
@@ -18,11 +18,11 @@ constexpr Digit kDigits[] = {{20, 11}, {10, 10}, {0, 10}};
 constexpr unsigned kBins = 1 << 11;
 constexpr unsigned kBinsPerThread = kBins / kThreads;
 
-// The state of the choice, in the stream's work space.
+// The state of the selection, in the stream's work space.
 struct Choice {
-  uint32_t found;   // the digits so far; in the end the k-th largest magnitude
-  uint32_t wanted;  // of those that begin with them: so many of the largest
-  uint32_t count;   // k, or how many are not zero where these are fewer
+  uint32_t found;   // the digits so far; finally the k-th largest magnitude
+  uint32_t wanted;  // how many of the largest with this prefix are needed
+  uint32_t count;   // k, or the number of non-zero elements if that is less
 };
 struct ChoiceSpace {
   Choice choice;
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block: the digit at which the largest `wanted` end, and how many of them have it. `k` is that
-// of the first digit, else 0.
+// One block finds the digit at which the largest `wanted` end, and how many have it. `k` is that of
+// the first digit, otherwise 0.
 __global__ void __launch_bounds__(kThreads)
     PickKernel(Digit digit, uint32_t k, ChoiceSpace* space) {
   __shared__ uint32_t of_threads[kThreads];
@@ -136,7 +136,7 @@ __device__ __forceinline__ unsigned BeforeWarp(const Tally& tally) {
   return SumOverBlock<kWhich>(before).of_block + tally.before_warp[FirstItem() / kLanes];
 }
 
-// How many of a warp's elements come before the calling lane's, and how many there are.
+// Returns how many of a warp's elements come before the calling lane's, and their total.
 template <unsigned kWidth>
 __device__ __forceinline__ void CountInWarp(const bool (&has)[kWidth], unsigned& before,
                                             unsigned& all) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ void CountInWarp(const bool (&has)[kWidth], unsigned&
   }
 }
 
-// Writes the payload, and takes from the state (and the momentum, if any) what is sent.
+// Writes the payload, and subtracts it from the state (and the momentum, if any).
 template <unsigned kWidth>
 __global__ void __launch_bounds__(kThreads)
     WriteLargestKernel(float* state, float* momentum, size_t n, const ChoiceSpace* space,

@@ -17,10 +17,10 @@ namespace {
 using device::ConvolutionPass;
 using device::ConvolutionShape;
 
-constexpr size_t kPlansMax = 10;  // that are measured
-constexpr int kRuns = 3;          // of each, after one that is not counted
-constexpr float kHopeless = 2;    // times the best
-// The most that cuBLAS wants, on devices since sm_90.
+constexpr size_t kPlansMax = 10;  // candidates that are measured
+constexpr int kRuns = 3;          // per candidate, after one that is not counted
+constexpr float kHopeless = 2;    // factor of the best time at which measuring stops
+// The maximum that cuBLAS uses, on devices since sm_90.
 constexpr size_t kCublasWorkspaceBytes = size_t{32} << 20;
 
 const char* NameOf(ConvolutionPass pass) {
@@ -80,7 +80,7 @@ class CudnnLayers final : public device::Layers {
         stream_(std::move(stream)) {}
 
   ~CudnnLayers() override {
-    // Failures of the device have been told by whoever met them.
+    // Failures of the device have been reported by the call that met them.
     (void)Cast(*stream_).Select();
     (void)stream_->Synchronize();
     plans_.clear();
@@ -99,7 +99,7 @@ class CudnnLayers final : public device::Layers {
     status =
         libraries_.Check("cublasSetStream", libraries_.cublas_set_stream(cublas_, stream.get()));
     if (!status.ok()) return status;
-    // Else parts of a sum may be kept in the type of the result.
+    // Otherwise partial sums may be kept in the type of the result.
     status = libraries_.Check(
         "cublasSetMathMode",
         libraries_.cublas_set_math_mode(
@@ -167,7 +167,7 @@ class CudnnLayers final : public device::Layers {
     if (absl::Status status = stream_->Fill(memory->get(), 0, bytes); !status.ok()) return status;
     return memory;
   }
-  // The least of some runs; of one where that takes far longer than the best so far.
+  // The minimum of some runs; a single run if that takes far longer than the best so far.
   absl::StatusOr<float> Measure(const Plan& plan, const device::Memory* operands, float best_ms);
   // At least so much.
   absl::Status GrowWorkspace(size_t bytes) {
@@ -194,8 +194,8 @@ class CudnnLayers final : public device::Layers {
   std::map<std::pair<ConvolutionPass, ConvolutionShape>, Plan> plans_;
 };
 
-// The first run, which may compile the engine's code, is not counted. Other ranks may be on the
-// same device, which makes some runs longer, and none shorter.
+// The first run, which may compile the engine's code, is not counted. Other ranks may use the same
+// device, which makes some runs longer, and none shorter.
 absl::StatusOr<float> CudnnLayers::Measure(const Plan& plan, const device::Memory* operands,
                                            float best_ms) {
   Timer timer;

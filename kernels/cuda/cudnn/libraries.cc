@@ -13,7 +13,7 @@ absl::Status ExpectAll(const char* library, const LibraryFunctions& functions) {
       library, " has no function ", functions.missing(), ": it is of another version"));
 }
 
-// Opens it in the folder of the plugin's option, or else in the usual places.
+// Opens it in the folder of the plugin's option, or otherwise in the usual places.
 absl::StatusOr<FoundLibrary> Open(const std::string& file, const std::string& directory) {
   LibraryWish wish = {
       .file = file, .dir = directory, .option = "cudnn", .beside = "nvidia/cu*/lib"};
@@ -26,11 +26,12 @@ absl::StatusOr<FoundLibrary> Open(const std::string& file, const std::string& di
 }
 
 absl::StatusOr<const Libraries*> Load(const std::string& directory) {
-  // Libraries that the others need: they find them once loaded, and do with less if one is missing.
+  // Libraries that the others use: they find them once loaded, and manage with less if one is
+  // missing.
   for (const char* name : {"libnvrtc.so.13", "libcublasLt.so.13"}) {
     (void)Open(name, directory);
   }
-  // The option may name where cuDNN alone lies.
+  // The option may name a folder with only cuDNN.
   auto cublas = Open("libcublas.so.13", directory);
   if (!cublas.ok()) cublas = Open("libcublas.so.13", "");
   if (!cublas.ok()) return cublas.status();

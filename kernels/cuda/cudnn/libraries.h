@@ -12,7 +12,7 @@
 
 namespace strata::cuda {
 
-// cublas_v2.h has macros for some names, and templates of others beside the functions in C.
+// cublas_v2.h has macros for some names, and templates for others beside the C functions.
 using GemmEx = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n,
                               int k, const void* alpha, const void* a, cudaDataType a_type, int lda,
                               const void* b, cudaDataType b_type, int ldb, const void* beta,

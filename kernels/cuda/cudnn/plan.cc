@@ -113,9 +113,9 @@ Graph MakeGraph(const Libraries& libraries, cudnnHandle_t handle, ConvolutionPas
   return of;
 }
 
-// Sums are fp32, and inputs are used as they are, with one exception: tensor cores round fp32 to
-// TF32, which kFloat32 excludes. What else converts inputs may do so to fp16, whose range is not
-// that of fp32 or bf16.
+// Returns whether sums are fp32, and inputs are used unconverted, with one exception: tensor cores
+// round fp32 to TF32, which kFloat32 excludes. Other engines that convert inputs may use fp16,
+// whose range is smaller than that of fp32 or bf16.
 bool IsAllowed(const Descriptor& engine, device::Precision precision) {
   const auto notes = engine.Get<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
@@ -198,7 +198,7 @@ absl::StatusOr<std::vector<Plan>> MakePlans(const Libraries& libraries, cudnnHan
       plan.configuration = std::move(configuration);
       plans.push_back(std::move(plan));
     }
-    // Fallback engines are slow, but few of the others do without tensor cores.
+    // Fallback engines are slow, but few others work without tensor cores.
     if (!plans.empty() && precision != device::Precision::kFloat32) return plans;
   }
   if (!plans.empty()) return plans;

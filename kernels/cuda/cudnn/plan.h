@@ -13,8 +13,7 @@
 
 namespace strata::cuda {
 
-// A descriptor of cuDNN's graph interface. What goes wrong is kept: the first error is what
-// Finalize says.
+// A descriptor of cuDNN's graph interface. Errors are kept: Finalize returns the first one.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -57,7 +56,7 @@ class Descriptor {
     return status_ = libraries_->Check("cudnnBackendFinalize", libraries_->finalize(descriptor_));
   }
 
-  // Returns at most `most` values, which begin as T(). Empty where there are none.
+  // Returns at most `most` values, initialized to T(). Empty if there are none.
   template <typename T>
   std::vector<T> Get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                      int64_t most) const {
@@ -80,7 +79,7 @@ class Descriptor {
   absl::Status status_;
 };
 
-// A way to compute one pass of a convolution, and what it takes.
+// A way to compute one pass of a convolution, and its needs.
 struct Plan {
   std::shared_ptr<const void> graph;  // what the others refer to
   Descriptor configuration;
@@ -89,7 +88,7 @@ struct Plan {
   int64_t workspace_bytes = 0;
 };
 
-// Plans that cuDNN has on this device, the most promising first, up to a maximum. Errors:
+// Returns cuDNN's plans for this device, the most promising first, up to a maximum. Errors:
 // Unimplemented (none).
 absl::StatusOr<std::vector<Plan>> MakePlans(const Libraries& libraries, cudnnHandle_t handle,
                                             device::ConvolutionPass pass,
@@ -97,7 +96,7 @@ absl::StatusOr<std::vector<Plan>> MakePlans(const Libraries& libraries, cudnnHan
                                             device::Precision precision, size_t workspace_bytes_max,
                                             size_t most);
 
-// Operands as device::Layers::Convolve has them. The handle's stream does the work.
+// Operands as in device::Layers::Convolve. The handle's stream does the work.
 absl::Status Execute(const Libraries& libraries, cudnnHandle_t handle, const Plan& plan,
                      const void* a, const void* b, void* out, void* workspace);
 

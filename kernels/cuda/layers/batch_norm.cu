@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
   const double from_first = totals[0] / n;
   const float mean = static_cast<float>(from_first + ToFloat(x[channel]));
   const double squares = totals[1] / n - from_first * from_first;
-  // Rounding may leave a little less than nothing; NaN stays.
+  // Rounding may give slightly less than zero; NaN stays.
   const float variance = squares < 0 ? 0.0f : static_cast<float>(squares);
   Save(of, channel, mean, variance);
   // The batch's variance is divided by n; its estimate of the population's by n - 1.
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
   });
 }
 
-// The gradient becomes zero where ReLU let nothing through: where the output or, if that is not
+// Where the gradient becomes zero because ReLU blocked it: where the output or, if that is not
 // given, its input is not above zero.
 enum class Mask { kNone, kOutput, kSource };
 
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, kRowBlocksPerMultiprocessor)
       sums[0][j] += ToFloat(g.at[j]);
       sums[1][j] += ToFloat(g.at[j]) * (value - mean[j]);
     }
-    // A mask of the source is found again by the next pass.
+    // The next pass computes a mask of the source again.
     if constexpr (kMask == Mask::kOutput) Store(gradient + at, g);
   });
   if (channel < channels) {

@@ -1,5 +1,5 @@
 // One thread for V channels of an output or, backward, of an input, which gathers from the windows
-// that it lies in: no atomics, and always the same order of addition.
+// that contain it: no atomics, and always the same order of addition.
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/layers/layers.h"
 #include "kernels/cuda/layers/values.cuh"
@@ -24,7 +24,7 @@ __device__ __forceinline__ PlaceOfRow Find(size_t row, unsigned height, unsigned
 }
 
 // Calls each(index of the input's first channel, number in the window) for the elements of an
-// output's window that are no padding.
+// output's window outside of the padding.
 template <typename Each>
 __device__ __forceinline__ void ForEachOfWindow(const Windows& w, const PlaceOfRow& out,
                                                 unsigned channel, Each each) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
       const Pack<T, V> pack = Load<V>(in + at);
 #pragma unroll
       for (unsigned j = 0; j < V; ++j) {
-        // The first of equal ones wins; NaN wins over all.
+        // The first of equal ones wins; NaN wins over everything.
         if (first || !(ToFloat(pack.at[j]) <= ToFloat(best.at[j]))) {
           best.at[j] = pack.at[j];
           best_at.at[j] = static_cast<uint8_t>(nth);

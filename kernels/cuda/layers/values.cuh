@@ -51,7 +51,7 @@ __device__ __forceinline__ void Store(T* to, const Pack<T, V>& values) {
   *reinterpret_cast<Pack<T, V>*>(to) = values;
 }
 
-// Calls call(T(), constant V) for elements of this kind, in packs where `packs` says so.
+// Calls call(T(), constant V) for elements of this kind, in packs if `packs`.
 template <unsigned V>
 struct Width {
   static constexpr unsigned kWidth = V;
@@ -68,9 +68,9 @@ inline bool DividesIntoPacks(device::Element element, size_t count) {
   return count % (16 / device::ElementBytes(element)) == 0;
 }
 
-// A grid over rows of channels: each thread keeps to V channels, `lanes` threads beside each other
-// to V * lanes, and goes from row to row. All of its blocks run at once: what is left for a second
-// round would find the device half empty.
+// A grid over rows of channels: each thread handles V channels, `lanes` adjacent threads handle V *
+// lanes, and goes from row to row. All of its blocks run at once: a second round would find the
+// device half empty.
 inline constexpr unsigned kRowBlocksPerMultiprocessor = 3;  // what their registers leave room for
 
 struct RowGrid {
@@ -99,9 +99,9 @@ __device__ __forceinline__ unsigned ChannelOf(unsigned lanes) {
   return (blockIdx.x * lanes + threadIdx.x % lanes) * V;
 }
 
-// Calls each(index of the element, load(that)) for the thread's rows. Those of kAtOnce are loaded
-// before the first of them is worked on, so that enough bytes are on their way: 64 of a thread, or
-// 48 KiB of a multiprocessor. The compiler moves no load before a store to what may be the same.
+// Calls each(index of the element, load(that)) for the thread's rows. kAtOnce rows are loaded
+// before the first of them is processed, so that enough bytes are in flight: 64 per thread, or 48
+// KiB per multiprocessor. The compiler does not move a load before a store that may alias it.
 template <unsigned V, unsigned kAtOnce, typename LoadOf, typename Each>
 __device__ __forceinline__ void ForEachRow(size_t rows, unsigned channels, unsigned lanes,
                                            LoadOf load, Each each) {
@@ -153,8 +153,8 @@ __device__ __forceinline__ void SumBlock(const float (&sums)[K][V], unsigned cha
   }
 }
 
-// Adds up what SumBlock left, from `blocks` blocks: a thread adds up one channel of every
-// kTotalParts-th, and its neighbours the channels beside it, 32 bytes together. True for the
+// Adds up the results of SumBlock from `blocks` blocks: a thread adds up one channel of every
+// kTotalParts-th, and its neighbours the adjacent channels, 32 bytes together. Returns true for the
 // threads that have the totals of their channel (ChannelOfTotals). All threads call it.
 inline constexpr unsigned kTotalLanes = 8;
 inline constexpr unsigned kTotalParts = kThreads / kTotalLanes;

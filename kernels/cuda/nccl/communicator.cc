@@ -20,10 +20,10 @@ namespace strata::cuda {
 namespace {
 
 constexpr absl::Duration kLook = absl::Microseconds(100);
-// Calls that have only to connect or launch are done in less.
+// Calls that only connect or launch take less.
 constexpr absl::Duration kBriefly = absl::Microseconds(50);
 
-// A communicator of NCCL that never blocks: what is not done at once is looked after here.
+// A communicator of NCCL in non-blocking mode: unfinished calls are polled here.
 class NcclCommunicator final : public device::Communicator {
  public:
   NcclCommunicator(const NcclFunctions& nccl, int device, uint32_t rank)
@@ -96,8 +96,8 @@ class NcclCommunicator final : public device::Communicator {
   }
 
  private:
-  // The library's answer to `call` with the communicator, which another thread may end in between,
-  // but not meanwhile. No call waits for other ranks.
+  // Returns the library's answer to `call` with the communicator, which another thread may end
+  // between calls, but not during one. No call waits for other ranks.
   template <typename Call>
   absl::StatusOr<ncclResult_t> Do(Call call) {
     absl::MutexLock lock(&mutex_);
@@ -107,7 +107,7 @@ class NcclCommunicator final : public device::Communicator {
   absl::StatusOr<ncclResult_t> State(ncclResult_t* state) {
     return Do([&](ncclComm_t comm) { return nccl_.CommGetAsyncError(comm, state); });
   }
-  // Nobody else has it then.
+  // Takes ownership; nobody else has it then.
   ncclComm_t Take() {
     absl::MutexLock lock(&mutex_);
     return std::exchange(comm_, nullptr);
@@ -140,7 +140,7 @@ class NcclCommunicator final : public device::Communicator {
                  wanted);
   }
 
-  // Until what `call` has begun is done, which only then may be followed by another call.
+  // Waits until the call begun by `call` is done; only then another call may follow.
   absl::Status Await(const char* call, const absl::StatusOr<ncclResult_t>& begun,
                      const device::StillWanted& wanted) {
     if (!begun.ok()) return begun.status();

@@ -10,8 +10,8 @@
 
 namespace strata::cuda {
 
-// Contracts: device::Device, by NCCL, which is loaded by the first call. Errors besides:
-// Unimplemented (built without NCCL's header), NotFound (the library).
+// Contracts: device::Device, by NCCL, which the first call loads. Further errors: Unimplemented
+// (built without NCCL's header), NotFound (the library).
 absl::StatusOr<std::string> NewCommunicatorId();
 absl::StatusOr<std::unique_ptr<device::Communicator>> NewCommunicator(
     int device, const std::string& id, uint32_t ranks, uint32_t rank,

@@ -22,7 +22,7 @@ struct NcclFunctions {
   decltype(&::ncclGetLastError) GetLastError;
 };
 
-// The functions of libnccl.so.2, which is loaded by the first call, or of the fake one. Errors:
+// Returns the functions of libnccl.so.2, which the first call loads, or of the fake one. Errors:
 // FindLibrary's; FailedPrecondition (the library lacks one of these).
 absl::StatusOr<const NcclFunctions*> LoadNccl();
 

@@ -21,8 +21,8 @@ std::vector<std::string> Matches(const std::string& pattern) {
   return paths;
 }
 
-// Errors: NotFound, with the loader's words; those of CheckTrusted for a path. A mere name is
-// looked for where the system says.
+// Errors: NotFound, with the loader's words; those of CheckTrusted for a path. A plain name is
+// searched by the system.
 absl::StatusOr<FoundLibrary> Open(const std::string& path) {
   if (path.find('/') != std::string::npos) {
     const absl::Status trusted = CheckTrusted(path);
@@ -73,7 +73,7 @@ absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
            Matches(absl::StrCat(folder, "/", wish.beside, "/", wish.file))) {
         found = Open(path);
         if (found.ok()) return found;
-        // One that is there says more than one that is not.
+        // An error about an existing library is more useful than a missing one.
         if (absl::IsNotFound(error)) error = found.status();
       }
     }

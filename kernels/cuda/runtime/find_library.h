@@ -8,20 +8,20 @@
 
 namespace strata::cuda {
 
-// A shared library that the plugin loads only when it is asked for what needs it.
+// A shared library that the plugin loads only on demand.
 struct LibraryWish {
   std::string file;    // as in "libnccl.so.2"
-  std::string dir;     // the plugin's option for it; where it is given, nowhere else is looked
+  std::string dir;     // the plugin's option for it; if given, no other folder is searched
   std::string option;  // that option's name, for messages
   std::string beside;  // its folder in a Python installation's packages: "nvidia/nccl/lib"
 };
 
 struct FoundLibrary {
   void* handle = nullptr;  // dlopen's; never closed
-  std::string path;        // or just its name, where the system's search found it
+  std::string path;        // or just its name, if the system's search found it
 };
 
-// Looks functions of an open library up by their names.
+// Looks up functions of an open library by name.
 class LibraryFunctions {
  public:
   explicit LibraryFunctions(const FoundLibrary& library) : handle_(library.handle) {}
@@ -31,7 +31,7 @@ class LibraryFunctions {
     *function = reinterpret_cast<Function>(FindSymbol(name));
     return *this;
   }
-  // The first that the library has not got; null: it has them all.
+  // The first function that the library lacks; null: it has them all.
   const char* missing() const { return missing_; }
 
  private:
@@ -41,13 +41,13 @@ class LibraryFunctions {
   const char* missing_ = nullptr;
 };
 
-// Patterns of the folders that hold packages of Python installations, the likelier first: of the
-// user, of the system, and of the environments that lie in the usual places.
+// Patterns of folders with packages of Python installations, the more likely first: of the user, of
+// the system, and of environments in the usual places.
 std::vector<std::string> PythonPackageFolders();
 
-// Opens it: in `dir` alone, or else where the system looks, then in the folders that match
-// `python_folders`. Errors: NotFound naming the library, why it was not opened, and the option;
-// those of CheckTrusted where there is only one that others may replace.
+// Opens it: only in `dir` if given, otherwise where the system searches, then in the folders that
+// match `python_folders`. Errors: NotFound naming the library, why it was not opened, and the
+// option; those of CheckTrusted if the only one is a file that others may replace.
 absl::StatusOr<FoundLibrary> FindLibrary(const LibraryWish& wish,
                                          const std::vector<std::string>& python_folders);
 

@@ -6,16 +6,16 @@ namespace strata::cuda {
 
 absl::Status Check(int device, const char* call, cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();  // it is told here, not by the next call
+  cudaGetLastError();  // it is reported here, not by the next call
   const std::string text = absl::StrFormat("device %d: %s: %s (%s)", device, call,
                                            cudaGetErrorString(error), cudaGetErrorName(error));
   if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(text);
   return absl::InternalError(text);
 }
 
-// Most calls of a thread whose current device is another one, and be it that it has chosen none,
-// begin to use that device, too, which takes some of its memory. What goes wrong with choosing does
-// so with the call after it.
+// On a thread whose current device is another one, or that has chosen none, most calls also open
+// that device, which takes some of its memory. An error of choosing the device is reported by the
+// call after it.
 CudaEvent::~CudaEvent() {
   (void)cudaSetDevice(device_);
   cudaEventDestroy(event_);
@@ -44,7 +44,7 @@ absl::StatusOr<double> CudaEvent::SecondsSince(const device::Event& earlier) con
   return ms / 1e3;
 }
 
-// Giving back the work space, after this, waits for kernels that use it.
+// Freeing the work space, after this, waits for kernels that use it.
 CudaStream::~CudaStream() {
   if (!owned_) return;
   (void)cudaSetDevice(device_);
@@ -83,7 +83,7 @@ absl::Status CudaStream::Call(std::function<void()> then) {
     (*owner)();
   };
   const cudaError_t error = cudaLaunchHostFunc(stream_, call, owned.get());
-  // If the stream fails first, it is never called and not given back.
+  // If the stream fails first, it is never called and leaks.
   if (error == cudaSuccess) owned.release();
   return Check(device_, "cudaLaunchHostFunc", error);
 }

@@ -41,8 +41,7 @@ inline constexpr size_t kWorkSpaceBytesPerMultiprocessor = 640;
 
 class CudaStream final : public device::Stream {
  public:
-  // `multiprocessors` of the device: grids are made to fill it a few times. `owned`: it is
-  // destroyed with this.
+  // `multiprocessors` of the device: grids fill it a few times. `owned`: it is destroyed with this.
   CudaStream(device::Device& device, int multiprocessors, cudaStream_t stream, bool owned)
       : owner_(device),
         device_(static_cast<int>(device.info().index)),
@@ -59,7 +58,7 @@ class CudaStream final : public device::Stream {
   absl::Status Synchronize() override;
   void* native() const override { return stream_; }
 
-  // The stream's device becomes the thread's current one.
+  // Makes the stream's device the thread's current one.
   absl::Status Select() const { return Check(device_, "cudaSetDevice", cudaSetDevice(device_)); }
 
   // Queues a kernel, after Select.
@@ -75,9 +74,9 @@ class CudaStream final : public device::Stream {
                  cudaLaunchKernelEx(&config, kernel, std::forward<Actual>(actual)...));
   }
 
-  // Device memory in which kernels leave counts for the next one of the stream:
-  // kChoiceWorkSpaceBytes, and kWorkSpaceBytesPerMultiprocessor for each. Allocated by the first
-  // call that asks.
+  // Returns device memory in which kernels leave counts for the next kernel of the stream:
+  // kChoiceWorkSpaceBytes, plus kWorkSpaceBytesPerMultiprocessor for each. Allocated on the first
+  // call.
   absl::StatusOr<uint32_t*> WorkSpace();
 
   int device() const { return device_; }

@@ -12,7 +12,7 @@
 #include "kernels/device/device_kernels.h"
 
 // Shared by kernels that go over vectors once. Four elements are read and written as one if all
-// vectors lie at multiples of 16 bytes.
+// vectors are at multiples of 16 bytes.
 namespace strata::cuda {
 
 inline constexpr unsigned kThreads = 256;
@@ -20,16 +20,16 @@ inline constexpr unsigned kBlocksPerMultiprocessor = 8;
 inline constexpr unsigned kLanes = 32;  // of a warp
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-// Blocks with a thread for each of `items`. On an H200 a kernel that copies this way is as fast as
-// the device's own copies; one whose threads loop in strides over the grid is 9 % slower.
+// Returns blocks with a thread for each of `items`. On an H200 a kernel that copies this way is as
+// fast as the device's own copies; one whose threads loop in strides over the grid is 9 % slower.
 inline dim3 BlocksForAll(size_t items) {
   dim3 blocks;
   blocks.x = static_cast<unsigned>(std::max<size_t>((items + kThreads - 1) / kThreads, 1));
   return blocks;
 }
 
-// As few as are busy at once, whose threads take `items` in strides over the grid: for kernels
-// that have something to do for each thread or block besides.
+// Returns as many blocks as are busy at once, whose threads take `items` in strides over the grid:
+// for kernels with additional work per thread or block.
 inline dim3 BlocksFor(const CudaStream& stream, size_t items) {
   const size_t most = static_cast<size_t>(stream.multiprocessors()) * kBlocksPerMultiprocessor;
   const size_t needed = (items + kThreads - 1) / kThreads;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void Write(T value, float* vector, size_t at) {
 }
 
 // Calls each(T(), at) for the items that begin at elements `at` of n, and each(float(), at) for the
-// elements behind the last of them.
+// remaining elements.
 template <typename T, typename Each>
 __device__ __forceinline__ void ForEachItem(size_t n, Each each) {
   const size_t items = n / kElements<T>;

@@ -18,9 +18,9 @@ __device__ __forceinline__ bool AreFinite(float4 x) {
   return IsFinite(x.x) && IsFinite(x.y) && IsFinite(x.z) && IsFinite(x.w);
 }
 
-// The balanced tree over inputs: sums of 2^b inputs wait in parts[b], as the digits of a binary
-// counter; what is left at the end is added from the right. All of it lies in registers: which part
-// is meant is known where the loops are unrolled.
+// The balanced tree over inputs: sums of 2^b inputs wait in parts[b], like the digits of a binary
+// counter; the remaining parts are finally added from the right. Everything is in registers:
+// indices are constant once the loops are unrolled.
 constexpr unsigned kLevels = 8;  // kSumInputsMax is 2^7
 
 template <typename T>

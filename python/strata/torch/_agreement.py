@@ -74,7 +74,7 @@ def _options(optimizers: Sequence[torch.optim.Optimizer]) -> list[Any]:
                 text = _text(value) if name != "params" else None
                 if text is not None:
                     found.append((f"{name} (of {of}group {number})", text))
-    # Those of many groups stand in one item.
+    # Options beyond the limit share one item.
     rest = found[_OPTIONS_MAX:]
     del found[_OPTIONS_MAX:]
     if rest:

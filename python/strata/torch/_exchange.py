@@ -159,7 +159,7 @@ class Exchange:
 
     def _on_gradient(self, entry: Entry) -> None:
         if not self.publishes_in_backward:
-            # What was exchanged before is of another backward pass.
+            # Earlier exchanges belong to another backward pass.
             self.unstepped.clear()
             return
         if self._pauses:
@@ -446,7 +446,7 @@ class Exchange:
         self.was_empty = False
         if not self.marks_used or len(self._awaited) <= self.lag:
             return ()
-        # What this rank has used is used.
+        # A parameter that this rank has used counts as used.
         if not self._awaited.popleft():
             return ()
         shares = self._like_params(0.0).repeat(len(self.entries) + 1)

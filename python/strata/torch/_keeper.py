@@ -167,7 +167,7 @@ class Keeper:
                 "checkpoint: the optimizer has a learning rate scheduler, which is to go on, too:"
                 " call strata.torch.keep(scheduler=scheduler)"
             )
-        # What cannot be kept is found out now, not when the first checkpoint comes.
+        # State that cannot be kept fails now, not at the first checkpoint.
         _state_file.encode({"kept": {name: one.state_dict() for name, one in process.kept.items()}})
         missing = [name for name in (self._own or {}).get("kept", {}) if name not in process.kept]
         if missing:

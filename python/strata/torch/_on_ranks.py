@@ -40,10 +40,10 @@ class EveryStep(Trainer):
         ):
             if is_there:
                 _placement.refuse_if_delayed(job, what)
-        # Those for which exchange() was called: what stands between that and step() may change
-        # their gradients.
+        # Optimizers for which exchange() was called; the script may change their gradients before
+        # step().
         self._prepared: set[int] = set()
-        # Those whose step a GradScaler skips, after an exchange that is counted.
+        # Optimizers whose step a GradScaler skips, after an exchange that counts.
         self._skipped: set[int] = set()
         # Parameters that the last exchange has left without a gradient.
         self._unused: set[int] = set()
@@ -184,7 +184,7 @@ class LocalSteps(Trainer):
                 " autocast"
             )
         exchange.read_into_params()
-        # Of this process, or, where it goes on from a checkpoint, of the job.
+        # Steps of this process, or of the job if it resumes from a checkpoint.
         self._steps = exchange.client.first_step * self._every
         self._starts = [entry.param.detach().clone() for entry in exchange.entries]
         reporter.local_steps = lambda: self._steps
@@ -197,7 +197,7 @@ class LocalSteps(Trainer):
     def step(self, optimizer: torch.optim.Optimizer, own_step: Any) -> Any:
         exchange = self.exchange
         exchange.meet_checkpoint()
-        # Those of several optimizers are one step, which the last one ends.
+        # Calls of several optimizers are one step, which the last one ends.
         is_last = optimizer is exchange.optimizers[-1]
         samples = exchange.count_samples() if is_last else None
         result = None if samples == 0 else own_step()

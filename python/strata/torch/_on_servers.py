@@ -142,7 +142,7 @@ def begin(
     _first_state.refuse_on_servers(exchange.client, optimizers[0], exchange.entries)
     # Clipping must know it; jobs that need not take any number in each step.
     facts["samples_per_rank"] = exchange.samples
-    # What no rank has a gradient of stays as it is.
+    # A parameter without a gradient on any rank is unchanged.
     facts["marks_absent"] = exchange.memory.marks_absent = True
     exchange.register(model, buffers, recipe.multipliers)
     exchange.start(recipe.text, True, facts)

@@ -284,7 +284,7 @@ def refuse_shared(model: torch.nn.Module, trained: Sequence[Entry]) -> None:
             begin = tensor.data_ptr()
             end = begin + elements * tensor.element_size()
             places.append((begin, end, id(tensor) in own, f'{kind} "{name}"'))
-    # Of all, and of those that are trained, the one that reaches furthest so far.
+    # The tensor that ends last so far, among all and among those that are trained.
     furthest = furthest_own = (0, 0, False, "")
     for place in sorted(places, key=lambda place: place[0]):
         begin, end, is_own, label = place

@@ -105,7 +105,7 @@ class Distributed:
             raise errors.InvalidArgument(
                 "step: closures are not taken: gradients are exchanged once a step"
             )
-        # What schedulers of both kinds of PyTorch look for, to warn of a step that was not made.
+        # Both kinds of PyTorch's schedulers check these, to warn of a missing step.
         self._opt_called = True
         self._step_count = getattr(self, "_step_count", 0) + 1
         trainer = self._strata_trainer

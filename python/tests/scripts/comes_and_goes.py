@@ -88,7 +88,7 @@ def meet_the_end(args, rank, step):
 
 def check(args):
     steps, ends = {}, []
-    # What a process that died has made was made again, the same.
+    # Steps of a dead process were repeated with the same result.
     for path in glob.glob(f"{glob.escape(args.folder)}/*.jsonl"):
         for line in open(path):
             record = json.loads(line)

@@ -64,7 +64,7 @@ def read(found):
 
 
 def first(shape, number):
-    # What rank 0 begins with, all take.
+    # All ranks take rank 0's initial values.
     rank = int(os.environ["RANK"])
     return np.full(shape, 0.25 * (number + 1) + rank, "f4")
 
@@ -72,7 +72,7 @@ def first(shape, number):
 def main():
     params = {}
     for number, (name, shape) in enumerate(SHAPES.items()):
-        # What DLPack gives cannot be written, which mean() does once.
+        # Arrays from DLPack are read-only, and mean() writes once.
         values = first(shape, number)
         is_plain = how == "mean" and kind in ("dlpack", "mixed")
         params[name] = fake_device.Array(values) if is_plain else array(values, number)

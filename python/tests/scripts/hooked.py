@@ -85,7 +85,7 @@ def train(how, wants, rank):
                     ddp(x.to(dtype), "static" in wants or (step + rank) % 2 == 0).float(), y
                 ).backward()
         if "delayed" in wants and how == "ddp":
-            # What mode delay1 gives, made from DDP's own means.
+            # The result of mode delay1, computed from DDP's own means.
             now = [p.grad.clone() for p in ddp.parameters() if p.grad is not None]
             for p, old in zip((p for p in ddp.parameters() if p.grad is not None), late or now):
                 p.grad.copy_(old if late else torch.zeros_like(old))

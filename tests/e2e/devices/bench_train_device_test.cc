@@ -1,4 +1,4 @@
-// `strata bench train` on GPUs: the fake ones, of whose speed nothing is expected.
+// `strata bench train` on fake GPUs, whose speed is not checked.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -35,7 +35,8 @@ std::vector<std::string> MakeCases(const nlohmann::json& model) {
   return cases;
 }
 
-// What is relative is that to the same round of one rank, and of as many, that exchange nothing.
+// Relative figures refer to one rank, or the same number of ranks, without an exchange in the same
+// round.
 void ExpectRelativeFigures(const nlohmann::json& cases, size_t rounds) {
   const auto rates = [](const nlohmann::json& one) {
     return one.at("images_per_s_by_round").get<std::vector<double>>();
@@ -74,7 +75,7 @@ TEST(BenchTrainOnDevices, MeasuresEveryExchangeBesideRanksThatExchangeNothing) {
   ExpectRelativeFigures(model.at("cases"), 2);
 }
 
-// A job of one's own, which says itself where it computes.
+// A user's job file that says itself where it computes.
 std::string OwnJob() {
   const std::string path = TestDir() + "/own.textproto";
   std::ofstream(path) << "name: \"own\" device: GPU model { zoo: \"lenet5\" precision: TF32 }\n"

@@ -1,5 +1,5 @@
-// Jobs on GPUs, real processes with the fake devices: they have the weights of the same jobs
-// without, and what goes wrong on a device, or with a rank that uses it, fails its job alone.
+// Jobs on GPUs, real processes with fake devices: their weights equal those of the same jobs
+// without GPUs, and a fault of a device, or of a rank that uses it, fails only its own job.
 #include "tests/e2e/testing/device_jobs.h"
 
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// 2 nodes x 2 ranks of the program, which has its tensor there and takes so many steps.
+// 2 nodes x 2 ranks of the program, with its tensor in the given place, for this many steps.
 proto::Job DeviceJob(const std::string& name, const std::string& where, int steps,
                      const std::string& fields = "", int step_ms = 0) {
   return DeviceRankJob(name, where, steps, "ranks: 4 ranks_per_node: 2 " + fields, step_ms);
@@ -107,7 +107,7 @@ TEST(DeviceJobs, StatusShowsWhatTheyTakeOfTheGpusBesideTheFormula) {
     uint64_t sum = 0;
     for (const proto::MemoryPart& part : node.gpu_memory_parts()) sum += part.limit_bytes();
     EXPECT_EQ(sum, node.gpu_memory_limit_bytes());
-    // Kernels reach the other GPU's memory: no gradients are copied from there.
+    // Kernels reach the other GPU's memory, so no gradients are copied from it.
     EXPECT_EQ(node.gpu_memory_bytes(), sum - 2u * 1024 * sizeof(float));
     EXPECT_GE(sum, 8u << 20) << "weights on two GPUs, gradients of two ranks, 2 MiB each at least";
     EXPECT_GT(node.memory_bytes(), 0u);
@@ -126,7 +126,7 @@ TEST(DeviceJobs, AJobThatAGpuHasNoMemoryForIsRefusedBeforeItTrains) {
                         "4.0 MiB; other jobs are promised 0 B of its 0 B"));
 }
 
-// Others have taken what the formula counts on.
+// Others have taken the memory that the formula assumes to be free.
 TEST(DeviceJobs, ADeviceThatHasNoMoreMemoryIsNamedWithWhatWasAskedAndFree) {
   Cluster cluster(OnGpus("memory_mb=64,taken_mb=61"));
   ASSERT_EQ(cluster.Start(), absl::OkStatus());

@@ -53,7 +53,7 @@ TEST(DeviceTraining, LearnsWhatTheCpuLearnsAtTheSameLoss) {
   EXPECT_TRUE(std::filesystem::exists(gpus.run_dir() + "/model.safetensors"));
 }
 
-// Of two gradients there is one sum, whoever adds them.
+// Two gradients have the same sum in any order.
 TEST(DeviceTraining, LosesTheSameWhereItsRanksAddUpByNccl) {
   Cluster cluster({.servers = 1,
                    .nodes = 1,
@@ -90,7 +90,7 @@ TEST(DeviceTraining, KnowsEveryPrecisionAndExchangedStatisticsAndDeferredEvaluat
   }
 }
 
-// All losses as on the CPU; before rounding has had many steps to grow, more closely.
+// All losses equal those on the CPU; more closely before rounding has had many steps to grow.
 void ExpectLossesLike(const proto::JobStatus& host, const proto::JobStatus& gpus) {
   const auto expected = Metrics(host.run_dir()), lines = Metrics(gpus.run_dir());
   ASSERT_EQ(lines.size(), expected.size());
@@ -123,7 +123,7 @@ TEST(DeviceTraining, ARankAloneHasTheLossesOfOneOnTheCpu) {
   ExpectLossesLike(alone("host", ""), alone("gpu", "device: GPU"));
 }
 
-// What the job of two ranks, each with a GPU of its own, fails with.
+// Returns the reason for the failure of a job of two ranks that have a GPU each.
 std::string ReasonWith(const std::string& options, const std::string& fields) {
   Cluster cluster(
       {.servers = 1,
@@ -134,7 +134,7 @@ std::string ReasonWith(const std::string& options, const std::string& fields) {
   return cluster.RunToFailure(Training("victim", "zoo: 'mlp'", "device: GPU " + fields));
 }
 
-// The ranks' hosts wait for their streams then, and these for a sum that never comes.
+// The ranks' hosts then wait for their streams, and the streams for a sum that never comes.
 TEST(DeviceTraining, AnErrorOfNcclFailsTheJobWithTheRankAndTheLibrarysWords) {
   for (const char* fields : {"exchange: NCCL", "node_sum: NCCL"}) {
     EXPECT_EQ(ReasonWith("nccl_fails_rank=1,nccl_fails_at=10", fields),

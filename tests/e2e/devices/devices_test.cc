@@ -1,4 +1,4 @@
-// Accelerators as the command line tells of them, with the fake one.
+// Accelerators in the output of the command line, with the fake device.
 #include <nlohmann/json.hpp>
 #include <string>
 

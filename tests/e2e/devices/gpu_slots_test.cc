@@ -1,4 +1,4 @@
-// GPUs as a cluster shares them out, with the fake ones.
+// How a cluster assigns GPUs to jobs, with fake GPUs.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// A job whose ranks only say how they were launched, and then sleep.
+// A job whose ranks only print how they were launched, and then sleep.
 proto::Job ShowLaunch(const std::string& name, int ranks, int sleep_s) {
   proto::Job job = JobFromText("device: GPU");
   job.set_name(name);
@@ -111,7 +111,7 @@ TEST(GpuSlots, ALocalClustersWorkersHaveThemTooAndAJobThatNeverFitsSaysWhy) {
                         "devices` there says why"));
 }
 
-// Of the trainer, 4 steps.
+// A job of the built-in trainer with 4 steps.
 std::string TrainingJob(int ranks) {
   proto::Job job = JobFromText(
       "device: GPU model { zoo: 'mlp' } epochs: 1 schedule { base_lr: 0.01 } data { synthetic { "

@@ -1,6 +1,5 @@
-// Workers whose ranks all-reduce on their GPUs, and lose one node after the other while a job
-// trains that continues without them; with the fake devices and NCCL, which says nothing of a peer
-// that is gone.
+// Workers whose ranks all-reduce on their GPUs, and lose one node after another while a job trains
+// that continues without them; with the fake devices and NCCL, which does not report dead peers.
 #include <signal.h>
 
 #include <filesystem>
@@ -49,8 +48,8 @@ class NcclDeath : public testing::Test {
     return job;
   }
 
-  // Does the job harm in the midst of training, and each further one once it has gone on after the
-  // one before. Each costs it a node.
+  // Causes one fault during training, and each further one when the job has continued after the
+  // last. Each costs it a node.
   proto::JobStatus Run(const proto::Job& job, const std::vector<Harm>& harms) {
     const auto id = cluster_.Submit(job);
     EXPECT_TRUE(id.ok()) << id.status();
@@ -78,7 +77,7 @@ class NcclDeath : public testing::Test {
     }
   }
 
-  // The job has made all its steps, has lost so many nodes one after the other, and has one model.
+  // The job has made all its steps, has lost this many nodes one after another, and has one model.
   static void ExpectShrunk(const proto::JobStatus& status, int lost) {
     ASSERT_EQ(status.state(), proto::FINISHED) << status.reason();
     EXPECT_EQ(status.progress().step(), kSteps);
@@ -100,7 +99,7 @@ class NcclDeath : public testing::Test {
                     .slots = 1,
                     .worker_args = {"--device-plugin", FakeDevices("devices=4,memory_mb=256"),
                                     "--gpus", "{i}"}}};
-  proto::JobStatus before_;  // the newest harm
+  proto::JobStatus before_;  // at the newest fault
 };
 
 TEST_F(NcclDeath, ARankThenTheWorkerOfTheFirstNodeLeaveOneNodeThatEndsTheJob) {

@@ -47,12 +47,12 @@ TEST(Nccl, SoDoRanksOfTwoNodes) {
   for (int rank : {0, 1}) EXPECT_TRUE(by_nccl.Weights(rank) == on_servers.Weights(0)) << rank;
 }
 
-// A program whose tensor lies on the device, and which never waits for the exchange on the host.
+// A program whose tensor is on the device, and which never waits for the exchange on the host.
 proto::Job InAStream(const std::string& name, const std::string& fields) {
   return DeviceRankJob(name, "stream", 20, fields);
 }
 
-// What rank 0 of it has printed.
+// Returns the output of the job's rank 0.
 std::string PrintedBy(const proto::JobStatus& status) {
   const std::string log = RankLog(status.run_dir(), 0);
   EXPECT_THAT(log, testing::StartsWith("weights "));
@@ -77,7 +77,7 @@ TEST(Nccl, StatusShowsWhatRanksTakeOfTheirGpus) {
         DeviceRankJob("shown", "stream", 1'000'000, absl::StrCat("ranks: 2 device: GPU ", fields)));
     ASSERT_TRUE(job.ok()) << job.status();
     const proto::JobStatus status = cluster.WaitFor(*job, [](const proto::JobStatus& now) {
-      // What was heard of it last may be from before the ranks had theirs.
+      // The last report may be from before the ranks had their GPU memory.
       return now.nodes_size() == 1 && now.nodes(0).step() > 0 &&
              now.nodes(0).gpu_memory_bytes() > 0 &&
              now.nodes(0).gpu_memory_bytes() >= now.nodes(0).gpu_memory_limit_bytes();
@@ -165,7 +165,7 @@ TEST_F(NcclFailure, AGradientThatIsNotFiniteIsItsRanks) {
 TEST_F(NcclFailure, ARankThatNeverComesHoldsTheJobUpUntilItIsCancelled) {
   Start(",nccl_absent_rank=2");
   const JobId job = Submit("absent");
-  // Before that they may take long to start.
+  // The ranks may take long to start before that.
   const proto::JobStatus status = cluster_->WaitFor(job, [](const proto::JobStatus& now) {
     return absl::c_any_of(now.waits(), [](const proto::Wait& wait) {
       return absl::StrContains(wait.text(), "meeting the others by NCCL, or in its first step");

@@ -1,4 +1,4 @@
-// Ranks that add up a node's gradients by NCCL, their aggregator and servers or a ring between the
+// Ranks that sum a node's gradients by NCCL, their aggregator, and servers or a ring between the
 // nodes, as processes of a cluster, with the fake devices and NCCL.
 #include <signal.h>
 
@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// A rank has a GPU of its own.
+// Each rank has its own GPU.
 Cluster::Options OnGpus(int nodes, const std::string& options = "") {
   return {.servers = 1,
           .shards = 2,
@@ -29,7 +29,7 @@ Cluster::Options OnGpus(int nodes, const std::string& options = "") {
 
 constexpr char kOnGpus[] = "device: GPU node_sum: NCCL ";
 
-// The same job on CPUs and, its tensor in the host's memory and in the arena, on GPUs.
+// The same job on CPUs, and on GPUs with its tensor in host memory and in the arena.
 void ExpectTheSameWeights(Cluster& cluster, const std::string& fields) {
   const std::string expected =
       FinalWeights(cluster.RunToEnd(DeviceRankJob("host", "copied", 8, fields)));

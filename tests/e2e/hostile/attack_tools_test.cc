@@ -1,6 +1,5 @@
-// Others' tools against a coordinator's port: testssl.sh looks for weak TLS, slowhttptest opens
-// connections and says little on them. Each is shown first that it finds something where there is
-// something to find.
+// Third-party tools against a coordinator's port: testssl.sh looks for weak TLS, slowhttptest opens
+// connections and sends little on them. Each test first shows that the tool finds a real weakness.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -36,7 +35,7 @@ class AttackTools : public testing::Test {
 
   std::string PathOf(const std::string& name) const { return absl::StrCat(TestDir(), "/", name); }
 
-  // What the program writes goes to NAME.out.
+  // The program's output goes to NAME.out.
   std::unique_ptr<Process> StartProgram(const std::vector<std::string>& args,
                                         const std::string& name) {
     Process::Spec spec;
@@ -47,7 +46,7 @@ class AttackTools : public testing::Test {
     return process.ok() ? *std::move(process) : nullptr;
   }
 
-  // The address of a program that writes it with `before` in front once it listens.
+  // Returns the address of a program that prints it after `before` once it listens.
   std::string AddressIn(const std::string& name, const std::string& before) {
     std::string text;
     EXPECT_TRUE(WaitUntil([&] {
@@ -60,10 +59,10 @@ class AttackTools : public testing::Test {
     return absl::StrCat("127.0.0.1:", text.substr(begin, text.find_first_of(" \n", begin) - begin));
   }
 
-  // What testssl finds there: of each check its "id", "severity" and "finding".
+  // Returns the findings of testssl: "id", "severity" and "finding" of each check.
   nlohmann::json Scan(const std::string& address, const std::vector<std::string>& checks) {
     const std::string report = PathOf("report.json");
-    std::filesystem::remove(report);  // it adds to none
+    std::filesystem::remove(report);  // it does not append
     std::vector<std::string> args = {"testssl", "--warnings", "off",        "--color", "0",
                                      "--ip",    "one",        "--jsonfile", report};
     args.insert(args.end(), checks.begin(), checks.end());
@@ -77,8 +76,8 @@ class AttackTools : public testing::Test {
     return found.is_array() ? found : nlohmann::json::array();
   }
 
-  // Lets slowhttptest open connections for some seconds, with `during` all the while. Returns how
-  // many were closed by the other side at last, and how many were open.
+  // Lets slowhttptest open connections for some seconds, and calls `during` meanwhile. Returns how
+  // many connections the other side had closed in the end, and how many were open.
   struct Connections {
     int closed = 0, open = 0;
   };
@@ -109,7 +108,7 @@ class AttackTools : public testing::Test {
   Cluster cluster_{{.servers = 0, .nodes = 0}};
 };
 
-// Checks with these outcomes.
+// Returns the checks with these outcomes.
 std::set<std::string> ChecksWith(const nlohmann::json& found,
                                  const std::set<std::string>& severities) {
   std::set<std::string> ids;
@@ -119,7 +118,7 @@ std::set<std::string> ChecksWith(const nlohmann::json& found,
   return ids;
 }
 
-// Left out are what only web servers have, such as a certificate that browsers trust.
+// Excludes checks that apply only to web servers, such as a certificate that browsers trust.
 TEST_F(AttackTools, TestsslFindsNothingToObjectTo) {
   const std::set<std::string> bad = {"MEDIUM", "HIGH", "CRITICAL", "FATAL"};
   const std::string key = cluster_.KeyArgs(keys::Role::kCoordinator, "careless").at(1);

@@ -1,5 +1,5 @@
-// Whatever nodes said to the shards, recorded on the way and said again, whole and in part, by
-// somebody else: while the job trains, and of a job that has ended.
+// Everything that nodes sent to the shards is recorded and replayed by somebody else, whole and in
+// part: while the job trains, and after another job has ended.
 
 #include <algorithm>
 #include <memory>
@@ -14,7 +14,7 @@
 namespace strata::tests {
 namespace {
 
-// The workers reach the server at an address where the relays listen.
+// The workers reach the server at an address on which the relays listen.
 class HostileCapture : public HostileJob {
  protected:
   explicit HostileCapture(bool insecure = false)
@@ -35,7 +35,7 @@ class HostileCapture : public HostileJob {
     }
   }
 
-  // What was said to the shard after ZeroMQ's handshake, of each connection that said something.
+  // Returns the bytes sent to the shard after ZeroMQ's handshake, for each connection with any.
   std::vector<std::string> Captures(size_t shard) {
     std::vector<std::string> captures;
     for (const std::string& said : relays_[shard]->said()) {
@@ -56,19 +56,19 @@ class HostileCapture : public HostileJob {
     return duplicates;
   }
 
-  // Says all that was captured again, whole and then its first half. Returns how many bytes.
+  // Replays every capture, whole and then its first half. Returns the number of bytes.
   uint64_t SayAgain(std::vector<RawPeer>* peers) {
     uint64_t bytes = 0;
     for (const bool whole : {true, false}) {
       for (size_t shard = 0; shard < relays_.size(); ++shard) {
         const std::vector<std::string> captures = Captures(shard);
-        // Of two nodes, in the job that has ended and in this one.
+        // From two nodes, in the job that has ended and in this one.
         EXPECT_GE(captures.size(), 4u);
         for (const std::string& capture : captures) {
           peers->push_back(RawPeer::Joined(ShardPorts()[shard]));
           EXPECT_TRUE(peers->back().connected());
           const size_t part = whole ? capture.size() : capture.size() / 2;
-          // The shard may end the connection first, when answers that nobody reads are too many.
+          // The shard may close the connection first, if too many answers are unread.
           peers->back().SendAll(capture.substr(0, part));
           bytes += part;
         }
@@ -93,7 +93,7 @@ TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
   std::vector<RawPeer> peers;
   EXPECT_GT(SayAgain(&peers), uint64_t{8} << 20);
   EXPECT_TRUE(WaitUntil([&] { return Duplicates() > 1000; })) << Duplicates();
-  // What nodes of a job that has just ended might still say is no alarm, but it is counted.
+  // Late frames from nodes of a job that has just ended are counted but raise no alarm.
   EXPECT_TRUE(WaitUntil([&] {
     const std::string status = RunStrata(cluster_.Asking({"status"})).out;
     return absl::StrContains(status, "turned away as planned by s0: ") &&
@@ -102,7 +102,7 @@ TEST_F(PlainHostileCapture, WhatNodesSaidIsKnownWhenItIsSaidAgain) {
   ExpectUndisturbed();
 }
 
-// Where the job is sealed it is not even understood: the handshake was another one's.
+// In a sealed job the replay is not even understood: it belongs to another handshake.
 TEST_F(HostileCapture, WhatNodesSaidUnderASealReachesNoJobWhenItIsSaidAgain) {
   Begin(150, 200);
   cluster_.WaitForStep(job_, 20);

@@ -1,5 +1,5 @@
-// Somebody on the way from the daemons to the coordinator who changes what passes and cuts
-// connections, while a job trains.
+// An attacker between the daemons and the coordinator modifies bytes and cuts connections, while a
+// job trains.
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -18,13 +18,13 @@ namespace {
 
 using Place = RecordingRelay::Place;
 
-// What a daemon has said at least when it has gone through TLS's handshake and registered.
+// The minimum that a daemon has sent after TLS's handshake and its registration.
 constexpr uint64_t kRegisteredBytes = 1800;
 constexpr size_t kDaemons = 3;
 
-// Where a bit of a handshake is changed: in the head of a record, in the hellos, certificates and
-// what ends the handshake, in HTTP/2's preface. Not in bytes 3 and 4, the length of the first
-// record: both sides would wait for the rest of it, for longer than a daemon may be away.
+// Positions at which a bit of a handshake is flipped: in the head of a record, in the hellos,
+// certificates and finished messages, in HTTP/2's preface. Not in bytes 3 and 4, the length of the
+// first record: both sides would wait for the rest of it, for longer than a daemon may be away.
 struct Target {
   bool forwards;
   uint64_t at;
@@ -34,8 +34,7 @@ constexpr Target kTargets[] = {{true, 0},    {false, 0},   {true, 5},    {false,
                                {true, 800},  {false, 900}, {true, 1300}, {false, 2000},
                                {true, 1450}, {false, 2700}};
 
-// Once it is told to begin, it changes a bit in the handshake of every other connection, at the
-// targets one after the other.
+// Once started, it flips a bit in the handshake of every other connection, at each target in turn.
 class Damage {
  public:
   void Begin() {
@@ -52,7 +51,7 @@ class Damage {
       spoil_next_ = false;
       Flip(&bytes[size - 1]);
     }
-    // A daemon also looks whether anybody is there, and says nothing then.
+    // A daemon also checks whether anybody listens, and then sends nothing.
     if (place.forwards && place.at == 0 && ++begun_ % 2 == 1) victim_ = place.connection;
     if (place.connection != victim_ || damaged_.contains(victim_)) return;
     if (next_ == std::size(kTargets)) return;
@@ -64,7 +63,7 @@ class Damage {
     ++next_;
   }
 
-  // What a daemon says next in its session, whichever does.
+  // Spoils the next bytes of any daemon's session.
   void SpoilNext() {
     absl::MutexLock lock(&mutex_);
     spoil_next_ = true;
@@ -77,7 +76,8 @@ class Damage {
     absl::MutexLock lock(&mutex_);
     return next_ == std::size(kTargets);
   }
-  // Whether, of the connections from this one on, one was left alone and a daemon registered on it.
+  // Returns whether, among the connections from this one on, one was left alone and a daemon
+  // registered on it.
   bool IsBackSince(size_t connection) {
     absl::MutexLock lock(&mutex_);
     for (auto it = said_.lower_bound(connection); it != said_.end(); ++it) {
@@ -123,7 +123,7 @@ TEST_F(HostileJob, DamageAndCutsOnTheWayToTheCoordinator) {
     } else {
       EXPECT_TRUE(WaitUntil([&] { return relay_->CutOldest(); }));
     }
-    // One that was about to end by itself may have come back before.
+    // A connection that was about to end by itself may have been replaced before.
     WaitUntil([&] { return damage->IsBackSince(before); }, absl::Seconds(5));
   }
   EXPECT_TRUE(damage->is_done()) << "after " << cuts << " cuts";

@@ -1,4 +1,4 @@
-// Strangers at the ports of nodes that all-reduce, while they train.
+// Strangers at the ports of all-reducing nodes, while they train.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -31,14 +31,14 @@ class HostileRing : public HostileJob {
   }
 };
 
-// On a cluster without keys: what strangers say is understood there.
+// On a cluster without keys, where strangers' messages are understood.
 class PlainHostileRing : public HostileRing {
  protected:
   PlainHostileRing()
       : HostileRing({.servers = 1, .shards = 2, .nodes = 2, .slots = 2, .insecure = true}) {}
 };
 
-// How many have heard that their HELLO is accepted.
+// Returns how many have been told that their HELLO is accepted.
 int Greeted(std::vector<RawPeer>* peers) {
   int greeted = 0;
   for (RawPeer& peer : *peers) {
@@ -48,7 +48,7 @@ int Greeted(std::vector<RawPeer>* peers) {
   return greeted;
 }
 
-// Waits until all of them were put out, as those are who say no HELLO in time.
+// Waits until all of them are disconnected, as peers without a timely HELLO are.
 bool ArePutOut(std::vector<RawPeer>* peers) {
   return WaitUntil(
       [&] {
@@ -71,15 +71,15 @@ TEST_F(HostileRing, NoiseAndHalfMessagesAtTheNodesPorts) {
     for (uint32_t i = 0; i < 20; ++i) {
       RawPeer::ToPort(port).Send(Noise(i, 1000 * i));
       RawPeer::ToPort(port).Send(ZmtpOpening() + Noise(i, 1000));
-      // A frame longer than any may be, and half a message, from one that then leaves.
+      // A frame above the maximum length, and half a message, from a peer that then leaves.
       RawPeer::Joined(port).Send(ZmtpPartHead(uint64_t{1} << 40, false));
       RawPeer::Joined(port).Send(ZmtpPart(Noise(i, wire::kHeaderBytes), true));
-      // Half a message and half a frame, from one that then says no more.
+      // Half a message and half a frame, from a peer that then stays silent.
       silent.push_back(RawPeer::Joined(port));
       silent.back().Send(ZmtpPart(Noise(i, wire::kHeaderBytes), true));
       silent.push_back(RawPeer::Joined(port));
       silent.back().Send(ZmtpPartHead(16 << 20, false) + Noise(i, 10));
-      // Whole messages of noise, the last of too many parts.
+      // Whole messages of noise, the last with too many parts.
       silent.push_back(RawPeer::Joined(port));
       ASSERT_TRUE(silent.back().connected());
       silent.back().Send(ZmtpPart(Noise(i, wire::kHeaderBytes), false) + ZmtpPart("", false) +
@@ -105,7 +105,7 @@ TEST_F(PlainHostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
       ASSERT_TRUE(peers.back().connected());
       peers.back().Send(bytes);
     };
-    // Without a HELLO: what only nodes may say, and what no node says.
+    // Without a HELLO: frames that only nodes may send, and frames that no node sends.
     for (const Op op : {Op::kAck, Op::kRetire, Op::kRetry, Op::kCut, Op::kHelloOk}) {
       say(ZmtpFrame(MakeHeader(op), ""));
     }
@@ -117,7 +117,7 @@ TEST_F(PlainHostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
         {With(hello, &wire::Header::generation, 0), token},
         {With(hello, &wire::Header::node, 77), token}};
     for (const auto& [header, its_token] : refused) say(Hello(header, its_token));
-    // A copy of what a node said takes its place until the node is back.
+    // A copy of a node's frames takes the node's place until the node returns.
     for (const uint32_t node : {0, 1}) {
       say(Hello(With(hello, &wire::Header::node, node), token));
     }
@@ -129,7 +129,7 @@ TEST_F(PlainHostileRing, FramesOfOthersAndCopiesOfANodesHelloAtTheNodesPorts) {
   ExpectUndisturbed();
 }
 
-// Where the job is sealed, none of it is looked at.
+// In a sealed job none of it is parsed.
 TEST_F(HostileRing, FramesWithoutASealAtTheNodesPorts) {
   Begin(400, 40);
   const uint64_t token = launches()[0].record().token();
@@ -144,7 +144,7 @@ TEST_F(HostileRing, FramesWithoutASealAtTheNodesPorts) {
       peers.back().Send(ZmtpFrame(MakeHeader(Op::kError), ""));
     }
   }
-  // They are no nodes: none of them is greeted, and all are put out while the job continues.
+  // They are not nodes: none is accepted, and all are disconnected while the job continues.
   EXPECT_TRUE(ArePutOut(&peers));
   EXPECT_EQ(Greeted(&peers), 0);
   ExpectUndisturbed();

@@ -1,5 +1,5 @@
-// Strangers at the shards' ports, where the job's frames are sealed: they know all that a node says
-// but the secret, or another job's secret.
+// Strangers at the shards' ports of a job with sealed frames: they know everything that a node
+// sends except the secret, or have another job's secret.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -25,7 +25,7 @@ class HostileSealedJob : public HostileJob {
  protected:
   using HostileJob::HostileJob;
 
-  // What begins a handshake with this secret.
+  // Returns the first message of a handshake with this secret.
   std::string Opening(const std::string& identity, const seal::Secret& secret) {
     auto handshake = seal::Handshake::Connect(identity, secret, seal::NewSalt());
     EXPECT_TRUE(handshake.ok()) << handshake.status();
@@ -50,7 +50,7 @@ TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
     peers.back().Send(bytes);
   };
   for (const int port : ShardPorts()) {
-    // All that HELLO says is right.
+    // The HELLO is entirely correct.
     for (int i = 0; i < 10; ++i) {
       say(port, Hello(MakeHeader(Op::kHello), record.token()));
       peers.back().Send(ZmtpFrame(MakeHeader(Op::kRetire), ""));
@@ -60,17 +60,17 @@ TEST_F(HostileSealedJob, FramesWithoutASealAndHandshakesWithoutTheSecret) {
     const std::string other = absl::StrCat("tcp://127.0.0.1:", port + 1);
     const seal::Secret connection = seal::ConnectionSecret(*secret, record.attempt(), address);
     say(port, Opening(identity, seal::NewSecret()));
-    say(port, Opening(identity, *secret));  // what the connections' is made of, not that itself
+    say(port, Opening(identity, *secret));  // not the connection's secret derived from it
     say(port, Opening(identity, seal::ConnectionSecret(*secret, record.attempt() + 1, address)));
     say(port, Opening(identity, seal::ConnectionSecret(*secret, record.attempt(), other)));
     say(port, Opening(seal::IdentityOf(finished_job_, 0), connection));
     say(port, Opening("job 4000000 attempt 0", connection));
-    // No TLS at all.
+    // Without TLS.
     wire::Header header;
     header.op = Op::kHandshake;
     header.job = job_.value();
     say(port, ZmtpFrame(header, Noise(port, 300)));
-    // One who knows the secret, but then says nothing: he takes nobody's place.
+    // A peer that knows the secret, but then stays silent: it replaces nobody.
     say(port, Opening(identity, connection));
   }
   ExpectRefused("s0", "frame without a seal", 2 * 2 * 10);
@@ -83,7 +83,7 @@ std::string ContentOf(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The job's secret, and what the cluster's key files consist of.
+// The job's secret, and the contents of the cluster's key files.
 class Secrets : public HostileSealedJob {
  protected:
   Secrets()
@@ -93,7 +93,7 @@ class Secrets : public HostileSealedJob {
                           .slots = 2,
                           .coordinator_args = {"--policy", WritePolicy()}}) {}
 
-  // Who may look at everything.
+  // Writes a policy whose operator may see everything.
   static std::string WritePolicy() {
     const std::string path = TestDir() + "/policy.textproto";
     std::ofstream(path) << "users { name: \"tester\" role: ADMIN }\n";
@@ -156,7 +156,7 @@ TEST_F(Secrets, AreOnNoCommandLineAndInNoEnvironmentNoLogAndNoAnswer) {
   ExpectIsSilent({"trace", job, trace});
   EXPECT_TRUE(absl::StrContains(ContentOf(trace), "backward"));
   cluster_.StopAll();
-  // Its state had the secret while the job ran.
+  // Its state contained the secret while the job ran.
   size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(TestDir())) {
     if (!entry.is_regular_file() || entry.path().extension() == ".pem") continue;

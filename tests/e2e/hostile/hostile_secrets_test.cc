@@ -1,5 +1,5 @@
-// Peers with a secret of their own at ports where jobs are sealed: at those of nodes that
-// all-reduce, and with the secret of another job that runs at the same server.
+// Peers with a different secret at the ports of sealed jobs: at those of all-reducing nodes, and
+// with the secret of another job on the same server.
 #include <array>
 #include <map>
 #include <memory>
@@ -35,7 +35,7 @@ seal::JobKeys KeysIn(const proto::JobRecord& record) {
   return is_sealed ? **keys : seal::JobKeys();
 }
 
-// The HELLO of the node that was launched so.
+// Returns the HELLO of the node with this launch message.
 wire::Frame HelloOf(const proto::Launch& launch) {
   wire::Hello hello;
   hello.protocol = kProtocolVersion;
@@ -54,7 +54,7 @@ wire::Frame HelloOf(const proto::Launch& launch) {
   return frame;
 }
 
-// Somebody who goes through the handshake as one of a job, with keys that are the job's or not.
+// A peer that completes the handshake as a node of a job, with the job's keys or with others.
 class SealedPeer {
  public:
   SealedPeer(const std::string& address, JobId job, const seal::JobKeys& keys) {
@@ -68,7 +68,7 @@ class SealedPeer {
     if (connection.ok()) connection_ = *connection;
   }
 
-  // One bit of each seal is turned over on the way.
+  // One bit of each seal is flipped in transit.
   void BreakSeals() {
     way_->set_tap([](const wire::Frame& frame) {
       wire::Frame changed = frame;
@@ -76,11 +76,11 @@ class SealedPeer {
       return std::vector<wire::Frame>{changed};
     });
   }
-  // Leaves once the handshake is done.
+  // Leaves once the handshake is complete.
   void Say(const wire::Frame& frame) {
     EXPECT_EQ(endpoint_->Send(connection_, frame), absl::OkStatus());
   }
-  // False: the connection lives on, or something was answered.
+  // Returns false if the connection stays open, or something was answered.
   bool Ends() {
     std::vector<Event> events;
     WaitUntil(
@@ -116,7 +116,7 @@ TEST_F(HostileSealedRing, WhatTheNodesPortsRefuseIsCountedAndShown) {
     for (const int port : ListeningPorts(pid)) {
       ++ports;
       for (int i = 0; i < 5; ++i) {
-        // All that HELLO says is right.
+        // The HELLO is entirely correct.
         strangers.push_back(RawPeer::Joined(port));
         ASSERT_TRUE(strangers.back().connected());
         strangers.back().Send(Hello(MakeHeader(Op::kHello), node.record().token()));
@@ -140,7 +140,7 @@ TEST_F(HostileSealedRing, WhatTheNodesPortsRefuseIsCountedAndShown) {
   ExpectUndisturbed();
 }
 
-// Two jobs that run at the same shards.
+// Two jobs that run on the same shards.
 class HostileNeighbour : public HostileJob {
  protected:
   JobId Submit(const std::string& name) {
@@ -173,7 +173,7 @@ TEST_F(HostileNeighbour, TheSecretOfOneRunningJobOpensNoConnectionOfAnother) {
     for (const auto& [thief, victim] : {std::pair(jobs[0], jobs[1]), {jobs[1], jobs[0]}}) {
       const seal::JobKeys stolen = KeysIn(nodes[thief.value()].record());
       EXPECT_TRUE(SealedPeer(address, victim, stolen).Ends());
-      // They open one of their own job, which takes nothing of the other.
+      // They open a connection of their own job, which accepts nothing of the other one.
       SealedPeer own(address, thief, stolen);
       own.Say(HelloOf(nodes[victim.value()]));
       EXPECT_TRUE(own.Ends());

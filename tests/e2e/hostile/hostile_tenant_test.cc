@@ -1,5 +1,5 @@
-// What a program of one tenant gets from the processes that serve another's job: both run as one
-// user of the machine, for whom the kernel hides nothing that does not hide itself.
+// Checks what a tenant's program can read of the processes that serve another tenant's job. Both
+// run as the same user of the machine, from whom the kernel hides only what hides itself.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,16 +39,16 @@ std::string ContentOf(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The parent of a process; 0: it is gone.
+// Returns the parent of a process; 0: it has ended.
 int ParentOf(int pid) {
   const std::string stat = ContentOf(absl::StrCat("/proc/", pid, "/stat"));
-  // Its name, in brackets, may have spaces.
+  // Its name, in brackets, may contain spaces.
   const std::vector<std::string> fields = absl::StrSplit(stat.substr(stat.rfind(')') + 1), ' ');
   int parent = 0;
   return fields.size() > 2 && absl::SimpleAtoi(fields[2], &parent) ? parent : 0;
 }
 
-// Ids of the processes of `strata` below a process, by their subcommand.
+// Returns the ids of the `strata` processes below a process, by subcommand.
 std::map<std::string, int> MembersBelow(int top) {
   std::map<std::string, int> members;
   for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -63,7 +63,7 @@ std::map<std::string, int> MembersBelow(int top) {
   return members;
 }
 
-// What follows returns errno; 0: it was let.
+// The following functions return errno; 0: access was allowed.
 
 int TryOpen(int pid, const std::string& file) {
   const std::string path = absl::StrCat("/proc/", pid, "/", file);
@@ -71,7 +71,7 @@ int TryOpen(int pid, const std::string& file) {
 }
 
 int TryReadMemory(int pid) {
-  // The beginning of what is mapped first, where the map may be read.
+  // Returns the beginning of the first mapping, if the map may be read.
   uint64_t address = 0;
   std::string map = ContentOf(absl::StrCat("/proc/", pid, "/maps"));
   map = map.substr(0, map.find('-'));
@@ -93,7 +93,7 @@ bool Expect(const std::string& what, int got, int wanted) {
   return got == wanted;
 }
 
-// Tries all ways into a process; whether each ends as `denied` says.
+// Tries all ways into a process; returns whether each ends with `denied`.
 bool TryAll(const std::string& name, int pid, bool denied) {
   bool good = true;
   for (const char* file : {"fd/0", "mem", "environ"}) {
@@ -104,7 +104,7 @@ bool TryAll(const std::string& name, int pid, bool denied) {
   return good;
 }
 
-// A process of this user that hides nothing. It is a child, which Yama lets be traced, too.
+// A process of this user that hides nothing. It is a child, which Yama allows to be traced, too.
 pid_t StartOrdinaryChild() {
   int pair[2];
   if (pipe2(pair, O_CLOEXEC) != 0) return -1;
@@ -112,14 +112,14 @@ pid_t StartOrdinaryChild() {
   UniqueFd write_end(pair[1]);
   const pid_t child = fork();
   if (child == 0) {
-    // What a test's own descriptor leads to, that user may not open.
+    // The other user may not open the file behind the test's own descriptor.
     dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
     execlp("sleep", "sleep", "600", nullptr);
     _exit(127);
   }
   write_end.Reset();
   char byte = 0;
-  // Until exec closes it: before, it is as the process that has just changed its user.
+  // Until exec closes it; before that the process looks as if it had just changed its user.
   [[maybe_unused]] const ssize_t end = read(read_end.get(), &byte, 1);
   return child;
 }
@@ -132,7 +132,7 @@ class Prying : public testing::Test {
     ASSERT_NE(mkdtemp(base), nullptr);
     base_ = base;
     ASSERT_EQ(chmod(base, 0755), 0);
-    // That user may not reach the one that Bazel has built.
+    // The other user cannot reach the binary that Bazel has built.
     fs::copy_file(fs::canonical(StrataBinary()), base_ + "/strata");
     fs::permissions(base_ + "/strata", fs::perms(0755));
     fs::create_directory(base_ + "/own");
@@ -148,9 +148,9 @@ class Prying : public testing::Test {
     if (!base_.empty()) fs::remove_all(base_);
   }
 
-  // A cluster of that user's, on which a job trains. With `variables`, as in "NAME=VALUE".
+  // A cluster of that user on which a job trains. `variables`: "NAME=VALUE".
   void StartWithJob(const std::string& variables = "") {
-    // The group stays, as it does in AsOtherUser: who traces must have it, too.
+    // The group is unchanged, as in AsOtherUser: the tracer must have it, too.
     launcher_ = {"sh", "-c",
                  absl::StrCat("shift; exec env ", variables, " setpriv --reuid=", kOtherUser,
                               " --clear-groups --pdeathsig KILL ", base_, "/strata \"$@\""),
@@ -165,7 +165,7 @@ class Prying : public testing::Test {
     fs::permissions(job, fs::perms(0644));
     const CommandResult submitted = RunStrata({"submit", job}, kDeadline, launcher_);
     ASSERT_EQ(submitted.status.code, 0) << submitted.err;
-    // Its weights change: each of its processes is past its start.
+    // Its weights change, so each of its processes has started completely.
     ASSERT_TRUE(WaitUntil([&] {
       std::error_code none;
       return fs::file_size(base_ + "/own/runs/victim-1/metrics.jsonl", none) > 0 && !none;
@@ -177,7 +177,7 @@ class Prying : public testing::Test {
   }
 
   std::string base_;
-  std::vector<std::string> launcher_;  // of whose processes are that user's
+  std::vector<std::string> launcher_;  // runs the cluster as that user
   Daemon local_;
   std::map<std::string, int> members_;
 };
@@ -190,9 +190,9 @@ TEST_F(Prying, OnDaemonsAndAggregatorsOfTheSameUserEndsWithARefusal) {
     for (const char* name : {"coordinator", "server", "worker", "aggregator"}) {
       good &= TryAll(name, members_.at(name), /*denied=*/true);
     }
-    // What a job starts with, its secret among it.
+    // The launch message, which contains the job's secret.
     good &= Expect("aggregator fd/4", TryOpen(members_.at("aggregator"), "fd/4"), EACCES);
-    // They stay watchable.
+    // Their public files stay readable.
     good &= Expect("aggregator stat", TryOpen(members_.at("aggregator"), "stat"), 0);
     return good;
   });
@@ -205,7 +205,7 @@ TEST_F(Prying, IsLetWhereNothingIsHidden) {
     const pid_t child = StartOrdinaryChild();
     bool good = child > 0 && TryAll("child", child, /*denied=*/false);
     if (child > 0) kill(child, SIGKILL);
-    // Users debug their ranks.
+    // Users may debug their ranks.
     for (const char* file : {"fd/4", "environ"}) {
       good &= Expect(absl::StrCat("rank ", file), TryOpen(members_.at("rank"), file), 0);
     }

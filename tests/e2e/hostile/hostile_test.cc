@@ -1,5 +1,5 @@
-// Peers that are no part of the cluster: at every open port, while a job trains. What they send is
-// refused, counted where a user sees it, and changes no bit of the job's weights.
+// Peers that do not belong to the cluster, at every open port, while a job trains. What they send
+// is refused, counted where a user sees it, and changes no bit of the job's weights.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -18,7 +18,7 @@ namespace {
 
 using wire::Op;
 
-// What the server may grow by while strangers send it what fits into this many bytes and more.
+// Limit of the server's growth while strangers send it this many bytes and more.
 constexpr uint64_t kGrowthBytesMax = uint64_t{256} << 20;
 
 void Pause(absl::Duration duration) {
@@ -26,14 +26,14 @@ void Pause(absl::Duration duration) {
   WaitUntil([&] { return absl::Now() >= until; });
 }
 
-// Opens a connection, says `bytes` and closes it.
+// Opens a connection, sends `bytes` and closes it.
 void Say(int port, const std::string& bytes) {
   RawPeer peer = RawPeer::ToPort(port);
   EXPECT_TRUE(peer.connected()) << port;
   peer.Send(bytes);
 }
 
-// On a cluster without keys: what strangers say is understood there.
+// On a cluster without keys, where strangers' messages are understood.
 class PlainHostileJob : public HostileJob {
  protected:
   PlainHostileJob()
@@ -48,15 +48,15 @@ TEST_F(HostileJob, NoiseAndHalfMessagesAtTheShards) {
     for (uint32_t i = 0; i < 20; ++i) {
       Say(port, Noise(i, 1000 * i));
       Say(port, ZmtpOpening() + Noise(i, 1000));
-      // A frame longer than any may be, and half a message, from one that then leaves.
+      // A frame above the maximum length, and half a message, from a peer that then leaves.
       RawPeer::Joined(port).Send(ZmtpPartHead(uint64_t{1} << 40, false));
       RawPeer::Joined(port).Send(ZmtpPart(Noise(i, wire::kHeaderBytes), true));
-      // Half a message and half a frame, from one that then says no more.
+      // Half a message and half a frame, from a peer that then stays silent.
       silent.push_back(RawPeer::Joined(port));
       silent.back().Send(ZmtpPart(Noise(i, wire::kHeaderBytes), true));
       silent.push_back(RawPeer::Joined(port));
       silent.back().Send(ZmtpPartHead(16 << 20, false) + Noise(i, 10));
-      // Whole messages of noise, the last of too many parts.
+      // Whole messages of noise, the last with too many parts.
       silent.push_back(RawPeer::Joined(port));
       ASSERT_TRUE(silent.back().connected());
       silent.back().Send(ZmtpPart(Noise(i, wire::kHeaderBytes), false) + ZmtpPart("", false) +
@@ -85,13 +85,13 @@ TEST_F(PlainHostileJob, MessagesWithoutEndAtTheShards) {
     for (int i = 0; i < 40; ++i) {
       peers.push_back(RawPeer::Joined(port));
       ASSERT_TRUE(peers.back().connected());
-      // A frame of nobody gives no right to more.
+      // A frame of an unknown peer gives no right to more.
       peers.back().Send(ZmtpFrame(MakeHeader(Op::kCut), ""));
-      // Half of them: a part that is announced to be as large as may be.
+      // Half of them announce a part of the maximum size.
       if (i % 2 == 0) peers.back().Send(ZmtpPartHead(16 << 20, false));
     }
   }
-  // The others: parts of one byte, which is 1, wherever the kernel has cut them.
+  // The others send parts of one byte, which is 1, wherever the kernel has split them.
   const std::string endless(60'000, '\1');
   EXPECT_TRUE(WaitUntil(
       [&] {
@@ -106,7 +106,7 @@ TEST_F(PlainHostileJob, MessagesWithoutEndAtTheShards) {
       },
       absl::Minutes(1)));
   ExpectRefused("s0", "message without end", peers.size());
-  // One whose HELLO was accepted may take its time for a frame.
+  // A peer whose HELLO was accepted may take its time for a frame.
   known.Send(ZmtpPartHead(1 << 20, false) + Noise(1, 200'000));
   Pause(absl::Seconds(1));
   EXPECT_FALSE(known.IsClosed());
@@ -155,7 +155,7 @@ TEST_F(PlainHostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
     for (const auto& [header, its_token] : refused) {
       say(port, Hello(header, its_token, shard));
     }
-    // A copy of what the node said: first its HELLO, then pushes that are long applied.
+    // Replays what the node sent: first its HELLO, then pushes applied long ago.
     say(port, Hello(hello, token, shard++));
     RawPeer& copy = peers.back();
     for (uint32_t chunk = 0; chunk < 60; ++chunk) {
@@ -178,7 +178,7 @@ TEST_F(PlainHostileJob, FramesOfOthersAndCopiesOfTheNodesOwnAtTheShards) {
     copy.Send(ZmtpFrame(MakeHeader(Op::kHelloOk), ""));
   }
   for (const char* cause : kFrameRefusals) ExpectRefused("s0", cause, 2);
-  // A node's process that was replaced may have left such frames behind.
+  // A replaced process of a node may have left such frames.
   ExpectRefused("s0", "old incarnation", 2, "turned away as planned by");
   const proto::JobStatus status = cluster_.Status(job_);
   for (const auto& shard : status.shards()) EXPECT_GE(shard.counters().refused(), 10u);
@@ -201,8 +201,8 @@ TEST_F(HostileJob, ByteByByteAndStormsOfConnectionsAtTheShards) {
       slow.back().peer.Send(ZmtpPartHead(1000, false));
     }
   }
-  // A byte a second each. Those that do not come to the end of ZeroMQ's handshake or to a HELLO in
-  // time are put out.
+  // They send a byte a second each. Those that do not complete ZeroMQ's handshake or a HELLO in
+  // time are disconnected.
   size_t open = slow.size(), storms = 0;
   for (int second = 0; second < 100 && open > 0; ++second) {
     open = 0;
@@ -218,12 +218,12 @@ TEST_F(HostileJob, ByteByByteAndStormsOfConnectionsAtTheShards) {
   }
   EXPECT_EQ(open, 0u) << "slow ones are still connected";
   ExpectRefused("s0", "connection without a message", storms);
-  ExpectRefused("s0", "no HELLO in time", slow.size() / 2);  // those that had joined at least
+  ExpectRefused("s0", "no HELLO in time", slow.size() / 2);  // at least those that had joined
   EXPECT_LT(ResidentBytes(), before + kGrowthBytesMax);
   ExpectUndisturbed();
 }
 
-// With keys strangers are not heard, and what was overheard says nothing.
+// With keys, strangers are not heard, and recorded bytes are useless.
 TEST_F(HostileJob, AtTheCoordinatorWithKeys) {
   Eavesdrop();
   Begin(400, 40);
@@ -239,7 +239,7 @@ TEST_F(HostileJob, AtTheCoordinatorWithKeys) {
     silent.back().Send(HttpPreface() + GrpcCall("Session"));
   }
   std::vector<std::string> said = relay_->said();
-  std::erase(said, "");  // a daemon looks whether anybody is there before it speaks
+  std::erase(said, "");  // a daemon checks whether anybody listens before it sends
   EXPECT_GE(said.size(), 3u);
   for (const std::string& copy : said) {
     EXPECT_GT(copy.size(), 500u);
@@ -275,7 +275,7 @@ TEST_F(PlainHostileJob, AtTheCoordinator) {
     silent.back().Send(HttpPreface() + GrpcCall("Session") +
                        GrpcMessage(message.SerializeAsString()));
   }
-  // Copies of what the server and the workers said since they connected: Register comes first.
+  // Replays what the server and the workers sent since they connected: Register comes first.
   const std::vector<std::string> said = relay_->said();
   EXPECT_GE(said.size(), 3u);
   for (const std::string& copy : said) {
@@ -290,7 +290,8 @@ TEST_F(PlainHostileJob, AtTheCoordinator) {
   ExpectUndisturbed();
 }
 
-// Who registers is a daemon, but not another one's, and not of a job that it has no part in.
+// A registered peer is a daemon, but cannot act for another daemon or for a job in which it has no
+// part.
 TEST_F(PlainHostileJob, DaemonsOfTheirOwnMakingAtTheCoordinator) {
   Begin(400, 40);
   std::vector<RawPeer> peers;
@@ -338,9 +339,9 @@ TEST_F(HostileJob, AtTheAggregatorsSocket) {
       ASSERT_TRUE(noise.connected());
       noise.Send(Noise(i, 10 * i));
       silent.push_back(RawPeer::ToSocket(launch.aggregator_socket()));
-      silent.back().Send("\x7f");  // 127 bytes, it says
+      silent.back().Send("\x7f");  // announces 127 bytes
     }
-    // A rank of another job, and a second one of this.
+    // A rank of another job, and a second one of this job.
     for (const uint64_t token : {launch.record().token() + 1, launch.record().token()}) {
       proto::RankMessage message;
       message.mutable_attach()->set_protocol_version(kProtocolVersion);
@@ -351,7 +352,7 @@ TEST_F(HostileJob, AtTheAggregatorsSocket) {
       silent.back().Send(static_cast<char>(bytes.size()) + bytes);
     }
   }
-  // All noise, both ranks, and all that are silent but the newest 64 and one for each rank.
+  // All noise, both ranks, and all silent peers except the newest 64 and one for each rank.
   for (const char* worker : {"w0", "w1"}) {
     ExpectRefused(worker, "no rank, on a node's socket", 100 + 2 + 100 - 66);
   }

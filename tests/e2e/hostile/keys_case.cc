@@ -79,7 +79,7 @@ std::string KeysCase::Refused(const std::vector<std::string>& args,
                               const std::string& timeout) const {
   std::vector<std::string> all = args;
   all.insert(all.end(), {"--coordinator", address_, "--timeout", timeout});
-  // No keys but those that the test names.
+  // Without keys except those that the test names.
   return WithoutTimes(LineOf(RunStrata(
       all, kDeadline, {"env", "-u", "STRATA_KEYS", "XDG_CONFIG_HOME=" + PathOf("config")})));
 }

@@ -21,39 +21,39 @@ inline constexpr char kMakesAToken[] = " on the coordinator's host makes a token
 // The whole line in a command's standard error, without its prefix; times that no test can know
 // read TIME.
 std::string LineOf(const CommandResult& result);
-// The same of a text.
+// The same for a given text.
 std::string WithoutTimes(const std::string& text);
 
 // A coordinator of cluster blue, whose keys `strata keys init` has made.
 class KeysCase : public testing::Test {
  protected:
   void SetUp() override;
-  // A coordinator with one more state folder; `args`: more for its command line.
+  // Starts a coordinator on another state folder. `args`: extra arguments of its command line.
   absl::StatusOr<Daemon> StartCoordinator(const std::string& state, std::vector<std::string> args);
 
   std::string PathOf(const std::string& name) const { return TestDir() + "/" + name; }
-  // A file with keys that the cluster's own authority has signed, which begin and end so long
-  // after now_.
+  // Writes a file with keys that the cluster's own authority has signed. They begin and end at
+  // these offsets from now_.
   std::string Keys(keys::Role role, const std::string& name, absl::Duration begins = -kHour,
                    absl::Duration ends = kHour);
-  // A file for this user alone.
+  // Writes a file that only this user may read.
   std::string File(const std::string& name, const std::string& content) const;
-  // `strata keys ARGS`, as the operator says it; returns what it prints.
+  // Runs `strata keys ARGS` as the operator; returns what it prints.
   std::string Operator(std::vector<std::string> args) const;
-  // A file with a token that `strata keys ARGS` makes.
+  // Writes the token that `strata keys ARGS` makes to a file.
   std::string Token(const std::string& name, const std::vector<std::string>& args) const;
 
-  // What `strata ARGS` is told by the coordinator, or before it gets there.
+  // Returns the refusal of `strata ARGS`, by the coordinator or before it is reached.
   std::string Refused(const std::vector<std::string>& args,
                       const std::string& timeout = "10") const;
   std::string Join(const std::string& token, const std::vector<std::string>& args) const;
-  // The same of a daemon.
+  // The same for a daemon.
   std::string RefusedDaemon(std::vector<std::string> args, const std::string& timeout = "10") const;
 
   const absl::Time now_ = absl::FromUnixSeconds(absl::ToUnixSeconds(absl::Now()));
   const ShortFolder runtime_;
   std::string state_, address_, socket_;
-  std::string at_;  // what lines about the coordinator begin with
+  std::string at_;  // how lines about the coordinator begin
   Daemon coordinator_;
 };
 

@@ -1,4 +1,4 @@
-// Commands about keys that change who is trusted: for-run, import, rotate-ca, revoke --tokens.
+// Key commands that change who is trusted: for-run, import, rotate-ca, revoke --tokens.
 #include <signal.h>
 
 #include <filesystem>
@@ -47,13 +47,13 @@ class KeysCommands : public testing::Test {
     EXPECT_EQ(coordinator_.process->Reap().ToString(), "exited with status 0");
   }
 
-  // A command that does well: what it says.
+  // Runs a command that succeeds; returns its output.
   std::string Said(const std::vector<std::string>& args) {
     const CommandResult result = RunStrata(args);
     EXPECT_EQ(result.status.ToString(), "exited with status 0") << result.err;
     return result.out;
   }
-  // One that does not: the line that says why.
+  // Runs a command that fails; returns the line with the reason.
   std::string Refused(const std::vector<std::string>& args) {
     const CommandResult result = RunStrata(args);
     EXPECT_NE(result.status.code, 0) << result.out;
@@ -61,7 +61,7 @@ class KeysCommands : public testing::Test {
     return result.err;
   }
 
-  // A token for a user, and what joins with it.
+  // Makes a token for a user, and the keys that join with it.
   std::string TokenOf(const std::string& user) {
     const std::string path = PathOf(user + ".token");
     Said({"keys", "user", user, "--coordinator", socket_, "--out", path});

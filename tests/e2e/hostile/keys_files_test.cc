@@ -1,5 +1,6 @@
-// Files with keys and tokens that are missing, damaged or not this user's: one line that says what
-// to do, here as a whole. And a cluster whose certificates come from an authority of its owner's.
+// Files with keys and tokens that are missing, damaged or owned by another user: one line that says
+// what to do, compared as a whole. And a cluster whose certificates come from its owner's
+// authority.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -69,7 +70,8 @@ TEST_F(KeysFiles, WhatOthersMayReadIsToBeClosed) {
   EXPECT_EQ(RefusedDaemon({"worker", "--join-file", token}), token + why + token);
 }
 
-// Becomes `strata ARGS`, whose binary may lie where this user cannot look. Does not return.
+// Becomes `strata ARGS`, whose binary may be in a folder that this user cannot read. Does not
+// return.
 [[noreturn]] void BecomeStrata(int binary, const std::vector<std::string>& args,
                                const std::string& err) {
   std::vector<char*> words;
@@ -83,7 +85,7 @@ TEST_F(KeysFiles, WhatOthersMayReadIsToBeClosed) {
   _exit(127);
 }
 
-// Only root can become somebody else.
+// Only root can change its user.
 TEST_F(KeysFiles, KeysOfAnotherUserSayWhoseTheyAre) {
   const ShortFolder folder;
   const std::string path = folder.path() + "/ada.pem", err = folder.path() + "/err";
@@ -141,7 +143,7 @@ TEST_F(KeysFiles, APortWithoutKeysIsNotListenedOn) {
             state_ + " has keys already, of cluster blue");
 }
 
-// A cluster whose authority is its owner's: `strata keys token` and `join` are refused there.
+// A cluster with its owner's authority: `strata keys token` and `join` are refused.
 class OwnAuthority : public KeysCase {
  protected:
   void SetUp() override {
@@ -155,7 +157,7 @@ class OwnAuthority : public KeysCase {
     address_ = ValueIn(coordinator_.ready_line, "address");
     at_ = absl::StrCat("coordinator at ", address_, ": ");
   }
-  // As the user who may rule over keys.
+  // As a user with the right to manage keys.
   std::vector<std::string> Admin(std::vector<std::string> args) {
     args.insert(args.begin(), "keys");
     args.insert(args.end(), {"--keys", company_.PathOf(Role::kUser, "root")});

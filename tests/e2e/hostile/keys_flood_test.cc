@@ -33,7 +33,7 @@
 #include "tests/e2e/hostile/keys_case.h"
 #include "tests/e2e/testing/cluster.h"
 
-// Strangers at a coordinator's port, who have no certificate and want its memory or its
+// Strangers at a coordinator's port, without a certificate, who try to exhaust its memory or its
 // connections.
 
 namespace strata::tests {
@@ -82,7 +82,7 @@ class KeysFlood : public testing::Test {
     return path;
   }
 
-  // A number of the coordinator's process: "VmRSS", "VmHWM", in MiB.
+  // Returns a number of the coordinator's process: "VmRSS", "VmHWM", in MiB.
   int64_t MiB(const std::string& what) {
     std::ifstream status(absl::StrCat("/proc/", coordinator_.process->pid(), "/status"));
     std::string key;
@@ -93,7 +93,7 @@ class KeysFlood : public testing::Test {
     return -1;
   }
 
-  // How often daemons have registered.
+  // Returns how often daemons have registered.
   int Sessions() {
     std::ifstream log(TestDir() + "/state/audit.log");
     int count = 0;
@@ -115,7 +115,7 @@ class KeysFlood : public testing::Test {
   int sessions_ = 0;
 };
 
-// What a stranger says in large messages, over a connection of its own.
+// Sends large messages as a stranger, over its own connection.
 void SayMuch(const std::string& address, const std::string& root) {
   const auto line = control::LineTo(address, control::Credentials::Joining(root));
   ASSERT_TRUE(line.ok()) << line.status();
@@ -156,7 +156,7 @@ TEST_F(KeysFlood, WhatStrangersSayInLargeMessagesIsNotReadIntoMemory) {
   EXPECT_EQ(Sessions(), sessions_) << "a daemon has lost its session";
 }
 
-// A connection over which the handshake of TLS has come about, and no word of HTTP/2.
+// A connection with a complete TLS handshake and no byte of HTTP/2.
 UniqueFd ShakenHands(const std::string& address) {
   auto fd = control::DialTcp(address, absl::Seconds(60), absl::Seconds(60));
   EXPECT_TRUE(fd.ok()) << fd.status();
@@ -201,11 +201,11 @@ TEST_F(KeysFlood, SilentStrangersArePutOut) {
   EXPECT_EQ(Sessions(), sessions_) << "a daemon has lost its session";
 }
 
-// Members who begin calls and do not say what they ask for.
+// Members who begin calls and send no request.
 
 constexpr int kSilentCallsMax = 16;  // of one member: docs/limits.md
 
-// Calls over one connection, of which the coordinator hears the head alone.
+// Calls over one connection, of which the coordinator receives only the headers.
 class SilentCalls {
  public:
   SilentCalls(const std::string& address, const std::string& keys) {
@@ -238,13 +238,13 @@ class SilentCalls {
     }
   }
 
-  // How many have ended with that code.
+  // Returns how many have ended with that code.
   int Ended(grpc::StatusCode code) const {
     return static_cast<int>(std::count_if(calls_.begin(), calls_.end(), [code](const auto& call) {
       return call->has_ended && call->status.error_code() == code;
     }));
   }
-  // Waits until so many have ended.
+  // Waits until this many have ended.
   bool AwaitEnds(size_t count) {
     const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(60);
     while (ended_ < count) {
@@ -280,7 +280,7 @@ TEST_F(KeysSilence, OneMembersCallsAreFewAndEndSoon) {
   for (int i = 0; i < kCalls; ++i) calls.Begin("/strata.proto.Keys/Renew");
   EXPECT_TRUE(calls.AwaitEnds(kCalls - kSilentCallsMax));
   EXPECT_EQ(calls.Ended(grpc::StatusCode::RESOURCE_EXHAUSTED), kCalls - kSilentCallsMax);
-  // Others get in, as many as before.
+  // As many others as before are accepted.
   const CommandResult jobs =
       RunStrata({"jobs", "--coordinator", address_, "--keys", Keys(Role::kUser, "ada")});
   EXPECT_EQ(jobs.status.code, 0) << jobs.err;
@@ -289,7 +289,7 @@ TEST_F(KeysSilence, OneMembersCallsAreFewAndEndSoon) {
 
 TEST_F(KeysSilence, WhatIsAskedAfterARevocationIsRefusedThoughTheCallBeganBefore) {
   SilentCalls calls(address_, Keys(Role::kUser, "ada"));
-  // One too many: once it is refused the others have been greeted.
+  // One too many: once it is refused, the others have been accepted.
   for (int i = 0; i <= kSilentCallsMax; ++i) calls.Begin("/strata.proto.Coordinator/Submit");
   ASSERT_TRUE(calls.AwaitEnds(1));
   ASSERT_EQ(calls.Ended(grpc::StatusCode::RESOURCE_EXHAUSTED), 1);

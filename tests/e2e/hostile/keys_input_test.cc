@@ -1,4 +1,4 @@
-// Certificates and tokens that do not count: one line that says what to do, here as a whole.
+// Invalid certificates and tokens: one line that says what to do, compared as a whole.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ constexpr absl::Duration kMinute = absl::Minutes(1);
 
 class KeysInput : public KeysCase {
  protected:
-  // What the coordinator says of a certificate that it does not take.
+  // Returns the coordinator's message about a certificate that it refuses.
   std::string NotTaken(const std::string& why) const {
     return absl::StrCat(at_, "it does not take this certificate: ", why);
   }
@@ -79,7 +79,7 @@ TEST_F(KeysInput, ARevokedCertificateIsToBeHadAnewInTheWayOfItsRole) {
 }
 
 TEST_F(KeysInput, KeysOfAnotherAuthorityAreRefusedByEitherSide) {
-  // The member does not know the coordinator.
+  // The member does not trust the coordinator.
   keys::KeyFolder other(PathOf("other"));
   const auto own = keys::ReadKeyFile(state_ + "/keys/coordinator.pem");
   ASSERT_TRUE(own.ok()) << own.status();
@@ -90,7 +90,7 @@ TEST_F(KeysInput, KeysOfAnotherAuthorityAreRefusedByEitherSide) {
                          keys::FingerprintText(own->chain[0].fingerprint()),
                          "): look whether it is the right coordinator; then name its keys with "
                          "--keys, or join with a token of it"));
-  // The coordinator does not know the member, who has the right root.
+  // The coordinator does not trust the member, who has the right root.
   keys::KeyFile foreign = keys::MakeKeyFile(
       keys::MakeAuthority("blue", now_), {"blue", Role::kUser, "eve"}, now_ - kHour, now_ + kHour);
   foreign.roots = own->roots;
@@ -155,7 +155,7 @@ TEST_F(KeysInput, AUsedTokenIsToBeMadeAnewInTheWayOfItsRole) {
 }
 
 TEST_F(KeysInput, ATokenThatIsTooLateIsToBeMadeAnewInTheWayOfItsRole) {
-  // One after the other: a later token lets the coordinator forget those that are too late.
+  // One after another: a later token makes the coordinator forget the expired ones.
   const auto late = [&](std::vector<std::string> args) {
     args.insert(args.end(), {"--ttl", "1s"});
     const std::string token = Token("late.token", args);
@@ -169,7 +169,7 @@ TEST_F(KeysInput, ATokenThatIsTooLateIsToBeMadeAnewInTheWayOfItsRole) {
             "the token was good until TIME: `strata keys user ada` makes a new one");
 }
 
-// Somebody on the way has heard how a worker joined, and says all of it again.
+// An eavesdropper replays everything that a worker sent when it joined.
 TEST_F(KeysInput, AJoinThatIsSaidAgainOnTheWireGivesNothingAndUsesUpNoToken) {
   const std::string token = Token("w.token", {"token", "worker", "--uses", "2"});
   int port = 0;
@@ -193,7 +193,7 @@ TEST_F(KeysInput, AJoinThatIsSaidAgainOnTheWireGivesNothingAndUsesUpNoToken) {
       RawPeer peer = RawPeer::ToPort(port);
       ASSERT_TRUE(peer.connected());
       peer.SendAll(copy.substr(0, part));
-      // TLS ends what it cannot read; half of a handshake it waits for.
+      // TLS ends what it cannot parse; it waits for the rest of half a handshake.
       for (int i = 0; i < 500 && part == copy.size() && !peer.IsClosed(); ++i) {
         absl::SleepFor(absl::Milliseconds(10));
       }

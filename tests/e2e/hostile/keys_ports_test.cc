@@ -1,4 +1,4 @@
-// Which ports are listened on, and with which keys of the one who listens.
+// Checks which ports the daemons listen on, and with which of their keys.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 constexpr absl::Duration kMinute = absl::Minutes(1);
 
-// What a daemon says that does not start.
+// Returns the error of a daemon that does not start.
 std::string NotStarted(std::vector<std::string> args) {
   args.insert(args.end(), {"--log-level", "off"});
   return LineOf(RunStrata(args, absl::Seconds(60)));
@@ -27,7 +27,7 @@ std::string NotStarted(std::vector<std::string> args) {
 
 class KeysPorts : public KeysCase {
  protected:
-  // What a coordinator with these keys says, which leaves no folder behind.
+  // Returns the error of a coordinator with these keys, which leaves no folder behind.
   std::string RefusedWith(const std::string& keys) const {
     const std::string state = PathOf("new");
     const std::string said =
@@ -95,7 +95,7 @@ TEST_F(KeysPorts, DaemonsOfAClusterWithoutKeysListenToThisHostAlone) {
   open.push_back("--insecure");
   const auto said = StartDaemon("open", open);
   EXPECT_TRUE(said.ok()) << said.status();
-  // Where the cluster has keys, jobs encrypt what they send, whichever way a daemon came.
+  // If the cluster has keys, jobs encrypt their traffic, however a daemon has joined.
   std::vector<std::string> sealed = server;
   sealed[2] = socket_;
   const auto started = StartDaemon("sealed", sealed);

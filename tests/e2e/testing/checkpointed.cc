@@ -54,7 +54,8 @@ void ExpectWindows(const proto::JobStatus& status, uint64_t steps, bool in_step)
   uint64_t last = 0;
   for (const auto& line : Metrics(status.run_dir())) {
     const uint64_t step = line["step"].get<uint64_t>();
-    // What was measured of a window whose line was written when the job failed comes by itself.
+    // A measurement of a window whose line was already written when the job failed has a line of
+    // its own.
     if (!line.contains("samples")) {
       EXPECT_EQ(step, last) << line;
       EXPECT_TRUE(line.contains("test_accuracy")) << line;

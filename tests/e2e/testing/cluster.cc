@@ -27,7 +27,7 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
-// Up to the first line's end, the other side's close or the deadline.
+// Reads up to the end of the first line, the other side's close or the deadline.
 std::string ReadLine(int fd, absl::Duration deadline) {
   std::string text;
   absl::Time end = absl::Now() + deadline;
@@ -42,7 +42,7 @@ std::string ReadLine(int fd, absl::Duration deadline) {
   return text;
 }
 
-// `strata ARGS`, run by a launcher where there is one.
+// `strata ARGS`, run by a launcher if there is one.
 Process::Spec SpecOf(const std::vector<std::string>& args,
                      const std::vector<std::string>& launcher) {
   Process::Spec spec;
@@ -50,7 +50,7 @@ Process::Spec SpecOf(const std::vector<std::string>& args,
   spec.args = launcher;
   spec.args.push_back(launcher.empty() ? "strata" : StrataBinary());
   spec.args.insert(spec.args.end(), args.begin(), args.end());
-  // Tests look at what processes have open, which of daemons' only root may.
+  // Tests inspect processes' open files; only root may do that with daemons.
   if (geteuid() != 0) spec.environment = {"STRATA_DUMPABLE=1"};
   return spec;
 }

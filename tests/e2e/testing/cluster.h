@@ -18,33 +18,32 @@
 
 namespace strata::tests {
 
-// How long anything may take on a machine that does other work, too.
+// Upper limit for any operation, generous enough for a busy machine.
 inline constexpr absl::Duration kDeadline = absl::Seconds(300);
 
-// The binary under test, absolute.
+// Absolute path of the binary under test.
 std::string StrataBinary();
-// A folder of this test case's own, absolute, made if need be.
+// Absolute path of this test case's own folder; created if needed.
 std::string TestDir();
 
-// A daemon of the system under test; killed with this object.
+// A daemon of the system under test; killed when this object is destroyed.
 struct Daemon {
   std::string title;  // "server s1"
   std::unique_ptr<Process> process;
   std::string ready_line;
   std::string log_path;
-  UniqueFd out;  // its standard output, kept open: writing to a closed one would kill it
+  UniqueFd out;  // its standard output, kept open: writing to a closed pipe would kill it
 };
 
-// Starts `strata ARGS` and waits for its ready line. `launcher`: a program with its arguments that
-// becomes `strata` when that is appended to it. Errors: FailedPrecondition with what it wrote
-// instead.
+// Starts `strata ARGS` and waits for its ready line. `launcher`: a program with arguments that
+// execs the `strata` command appended to it. Errors: FailedPrecondition with what it wrote instead.
 absl::StatusOr<Daemon> StartDaemon(const std::string& title, const std::vector<std::string>& args,
                                    const std::vector<std::string>& launcher = {});
 
 // Returns the value of " key=value" in a ready line.
 std::string ValueIn(const std::string& line, const std::string& key);
 
-// What one run of the command line did.
+// The result of one command.
 struct CommandResult {
   ExitStatus status;
   std::string out;
@@ -54,10 +53,10 @@ struct CommandResult {
 CommandResult RunStrata(const std::vector<std::string>& args, absl::Duration deadline = kDeadline,
                         const std::vector<std::string>& launcher = {});
 
-// RunStrata in two halves: starts the command, and waits for its end.
+// RunStrata in two halves: start a command, then wait for its end.
 struct Command {
   std::unique_ptr<Process> process;
-  std::string base;  // of its files
+  std::string base;  // prefix of its files
 };
 Command StartStrata(const std::vector<std::string>& args,
                     const std::vector<std::string>& launcher = {});
@@ -74,22 +73,23 @@ class Cluster {
     int shards = 1;  // per server
     int nodes = 1;
     int slots = 1;  // per node
-    // More for the command lines of servers and workers.
+    // Extra arguments of servers and workers.
     std::vector<std::string> daemon_args = {};
     std::vector<std::string> coordinator_args = {};
-    // More for those of servers only, and of workers only; {i}: which one it is, from 0.
+    // Extra arguments of servers only and of workers only; {i} stands for the daemon's index, from
+    // 0.
     std::vector<std::string> server_args = {};
     std::vector<std::string> worker_args = {};
-    // Nothing is encrypted, and nobody shows who they are.
+    // Without encryption and authentication.
     bool insecure = false;
   };
 
   explicit Cluster(Options options) : options_(options) {}
 
-  // All daemons are ready then. The coordinator and servers may have been started before.
+  // Returns when all daemons are ready. The coordinator and servers may have been started before.
   absl::Status Start();
 
-  // Servers and workers that are started from now on reach the coordinator there.
+  // Servers and workers started from now on reach the coordinator at this address.
   void LeadDaemonsBy(const std::string& address) { way_ = address; }
 
   absl::Status StartCoordinator();  // on the port it had before, if it had one
@@ -100,28 +100,28 @@ class Cluster {
   Daemon& server(int i) { return servers_[i]; }
   Daemon& worker(int i) { return workers_[i]; }
   const std::string& address() const { return address_; }
-  // `words`, said to this cluster: with its address and what else it takes.
+  // Returns the command line `words` with the cluster's address and credentials added.
   std::vector<std::string> Asking(std::vector<std::string> words) const;
-  // What a daemon's command line has after the address.
+  // Returns the arguments with a daemon's credentials.
   std::vector<std::string> KeyArgs(keys::Role role, const std::string& name);
-  // Of clients; RunStrata finds them, too.
+  // Credentials of clients; RunStrata uses the same.
   control::Credentials UserCredentials();
   std::string runs_dir() const;
 
   control::CoordinatorClient& client() { return *client_; }
   absl::StatusOr<JobId> Submit(const proto::Job& job) { return client_->Submit(job); }
   proto::JobStatus Status(JobId job);
-  // The job's status once `done` says so, or at the deadline.
+  // Returns the job's status once `done` is true, or at the deadline.
   proto::JobStatus WaitFor(JobId job, const std::function<bool(const proto::JobStatus&)>& done,
                            absl::Duration deadline = kDeadline);
   proto::JobStatus WaitForEnd(JobId job, absl::Duration deadline = kDeadline);
   proto::JobStatus WaitForStep(JobId job, uint64_t step);
-  // Submits, waits for the end and expects it to be a good one.
+  // Submits the job, waits for its end and expects it to finish well.
   proto::JobStatus RunToEnd(const proto::Job& job, absl::Duration deadline = kDeadline);
-  // Awaits a job that is to fail: returns why it did.
+  // Waits for a job that must fail; returns its reason.
   std::string RunToFailure(const proto::Job& job);
 
-  // SIGTERM to all, workers first; expects each to exit with 0.
+  // Sends SIGTERM to all, workers first; expects each to exit with 0.
   void StopAll();
 
  private:
@@ -130,7 +130,7 @@ class Cluster {
 
   const Options options_;
   std::string address_;
-  std::string way_;  // of daemons to the coordinator; empty: straight
+  std::string way_;  // address by which daemons reach the coordinator; empty: its own
   Daemon coordinator_;
   std::vector<Daemon> servers_;
   std::vector<Daemon> workers_;

@@ -13,19 +13,19 @@
 
 namespace strata::tests {
 
-// The plugin of the fake devices, with options of its own: "devices=2,memory_mb=64".
+// The plugin of the fake devices with options: "devices=2,memory_mb=64".
 std::string FakeDevices(const std::string& options);
 
-// A job of device_rank.cc: where its tensor lies ("copied", "stream"), how many steps it takes, and
-// how long each of them at least. `fields`: more of the job's, as text.
+// A job of device_rank.cc. `where`: how its tensor is placed ("copied", "stream"). Each of its
+// steps takes at least the given time. `fields`: more fields of the job, as text.
 proto::Job DeviceRankJob(const std::string& name, const std::string& where, int steps,
                          const std::string& fields, int step_ms = 0);
 
-// What rank 0 of it has printed of the final weights, if it has.
+// Returns the final weights that its rank 0 has printed, if it has.
 std::string FinalWeights(const proto::JobStatus& status);
 
-// A job of train_on_device.cc, whose ranks leave their final weights in a folder of its own. Its
-// name says what they do besides ("spoils", "uneven").
+// A job of train_on_device.cc, whose ranks write their final weights to a folder of its own. Its
+// name selects extra behaviour ("spoils", "uneven").
 class TrainOnDevice {
  public:
   static constexpr int kForEver = 10'000'000;
@@ -39,12 +39,12 @@ class TrainOnDevice {
   const std::string folder_;
 };
 
-// Returns all that is in a file; empty if there is none.
+// Returns the content of a file; empty if it does not exist.
 std::string ReadContents(const std::string& path);
-// What the rank has written, on its output as in its log.
+// Returns the rank's output from its log.
 std::string RankLog(const std::string& run_dir, int rank);
 
-// Processes of this test's cluster with this in their command line.
+// Processes of this test's cluster whose command line contains these words.
 std::vector<int> ProcessesWith(const std::string& words);
 
 // One node whose ranks, with a fake GPU each, are to fail together.
@@ -54,7 +54,7 @@ class DeviceFailure : public testing::Test {
     cluster_.emplace(options);
     ASSERT_EQ(cluster_->Start(), absl::OkStatus());
   }
-  // A job of TrainOnDevice's.
+  // Submits a job of TrainOnDevice.
   JobId Submit(const std::string& folder, const std::string& fields, int steps) {
     const auto job = cluster_->Submit(TrainOnDevice(folder).Job(fields, steps));
     EXPECT_TRUE(job.ok()) << job.status();
@@ -65,7 +65,7 @@ class DeviceFailure : public testing::Test {
     EXPECT_EQ(status.state(), proto::FAILED);
     return status.reason();
   }
-  // Nothing of the job is left, and the next one, of one rank, runs on its GPUs.
+  // Expects that nothing of the job is left, and that the next job, of one rank, runs on its GPUs.
   void ExpectTheNextRuns(const std::string& fields) {
     EXPECT_TRUE(WaitUntil([] { return TrainOnDevice::RankProcesses().empty(); }));
     EXPECT_EQ(cluster_->client().ListNodes().value().daemons(1).gpu_slots_used(), 0u);

@@ -1,8 +1,7 @@
-// A user's program for tests of jobs on GPUs:
-// `device_rank copied|stream|adopted STEPS STEP_MS LAUNCH`.
-// It computes on the host and has its tensor in memory of its own or in the arena, which it then
-// fills through a stream of the device's, which the client knows as it is or adopts. Rank 0 prints
-// a checksum of the final weights.
+// A user's program for tests of jobs on GPUs: `device_rank copied|stream|adopted STEPS STEP_MS
+// LAUNCH`. It computes on the host. Its tensor is in its own memory, or in the arena, which it
+// fills through a stream of the device that the client knows or adopts. Rank 0 prints a checksum of
+// the final weights.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -56,7 +55,7 @@ absl::Status Compute(uint64_t step, client::Client& client, device::Stream* stre
   if (!weights.ok()) return weights.status();
   for (uint64_t i = 0; i < kElements; ++i) {
     const float wave = std::sin(0.1f * static_cast<float>(i + 7 * client.rank() + 13 * step));
-    // In steps of 1 / 1024: sums of a few ranks' are exact, in whatever order.
+    // Multiples of 1 / 1024: sums over a few ranks are exact in any order.
     const float mean = std::nearbyint(1024 * (0.2f * (*weights)[i] + wave)) / 1024;
     values->gradients[i] = static_cast<float>(kBatch) * mean;
   }

@@ -44,8 +44,8 @@ void HostileJob::Eavesdrop(const RecordingRelay::Options& options) {
 
 void HostileJob::Begin(int steps, int step_ms) {
   ASSERT_EQ(cluster_.Start(), absl::OkStatus());
-  // All cases of a program want the same weights: where they are known, a job that has ended is
-  // all that is wanted of the first.
+  // All cases of a program need the same weights: once they are known, the first job only has to
+  // have ended.
   static std::map<std::pair<int, int>, std::vector<std::string>> known;
   std::vector<std::string>& expected = known[{exchange_, steps}];
   proto::Job first = LenetJob("alone", 4, 2, expected.empty() ? steps : kFewSteps);
@@ -145,7 +145,7 @@ void HostileJob::ExpectRefused(const std::string& daemon, const std::string& cau
   const CommandResult nodes = RunStrata(cluster_.Asking({"nodes", "--json"}));
   EXPECT_TRUE(absl::StrContains(nodes.out, absl::StrCat("\"", cause, "\": "))) << nodes.out;
   const CommandResult status = RunStrata(cluster_.Asking({"status"}));
-  // Of more than one, it says "frames without a seal".
+  // With a count above 1 the text is plural: "frames without a seal".
   const std::string said = absl::StrReplaceAll(cause, {{" ", "s? "}});
   EXPECT_THAT(status.out, testing::ContainsRegex(
                               absl::StrCat(said_as, " ", daemon, ": ([^\n]*, )?[0-9]+ ", said)));
@@ -166,7 +166,7 @@ constexpr absl::Duration kMoment = absl::Milliseconds(5);
 
 }  // namespace
 
-// A descriptor, as a number may be another process's later.
+// Uses a descriptor, because the number may be another process's later.
 Brake::Brake(int pid, absl::Duration still)
     : process_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))),
       thread_([this, still] { Run(still); }) {}
@@ -180,7 +180,7 @@ void Brake::Send(int signal) { syscall(SYS_pidfd_send_signal, process_.get(), si
 
 void Brake::Run(absl::Duration still) {
   do {
-    // A process that has ended meanwhile is not missed: its job's end tells.
+    // A process may have ended meanwhile: the job's end shows it.
     Send(SIGSTOP);
     released_.WaitForNotificationWithTimeout(still);
     Send(SIGCONT);

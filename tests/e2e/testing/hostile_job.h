@@ -18,8 +18,8 @@
 
 namespace strata::tests {
 
-// Slows a process down: it stands still for a while, runs for a moment, and so on. A test whose job
-// must outlast what it does brakes a rank, and takes the brake off when it has seen enough.
+// Slows a process down by alternately stopping it and letting it run for a moment. A test whose job
+// must outlast its attack brakes a rank and releases it afterwards.
 class Brake {
  public:
   Brake(int pid, absl::Duration still);
@@ -35,53 +35,55 @@ class Brake {
 };
 
 // A cluster with a sync job that trains while a test attacks it, and the weights that the same job
-// had at every step when nobody did.
+// had at every step without an attack.
 class HostileJob : public testing::Test {
  protected:
   HostileJob() : HostileJob({.servers = 1, .shards = 2, .nodes = 2, .slots = 2}) {}
   explicit HostileJob(const Cluster::Options& options) : cluster_(options) {}
 
-  // Whoever listens between the daemons and the coordinator, and what he changes; call before
-  // Begin.
+  // Places an eavesdropper between the daemons and the coordinator; `options` say what it changes.
+  // Call it before Begin.
   void Eavesdrop(const RecordingRelay::Options& options = RecordingRelay::Options());
-  // Trains undisturbed, then starts the job that is attacked. Until ExpectUndisturbed a step of it
+  // Trains undisturbed, then starts the job to attack. Until ExpectUndisturbed each of its steps
   // takes about step_ms.
   void Begin(int steps, int step_ms);
-  // The job must still run. From here on nothing holds it back: it ends well; has the weights of
-  // the undisturbed one at every step; and all daemons are alive.
+  // Expects that the job still runs, and releases it. Expects that it then ends well with the
+  // weights of the undisturbed job at every step, and that all daemons are alive.
   void ExpectUndisturbed();
-  // The same, but the daemons continue.
+  // The same; the daemons continue.
   void ExpectTheSameWeights();
 
   // Ports of the server's shards.
   std::vector<int> ShardPorts();
   int CoordinatorPort();
 
-  // What an eavesdropper has learnt of the nodes: their HELLO's content, and sockets.
+  // Launches of the nodes: the eavesdropper has learnt the content of their HELLO, and their
+  // sockets.
   const std::vector<proto::Launch>& launches() const { return launches_; }
-  // A header as node 0 sends it, and its HELLO.
+  // Return a header and a HELLO as node 0 sends them.
   wire::Header MakeHeader(wire::Op op) const;
   std::string Hello(const wire::Header& header, uint64_t token, uint32_t shard = 0) const;
 
-  // How often the daemon (or "coordinator") has refused something for this cause; every cause: "".
+  // Returns how often the daemon (or "coordinator") has refused something for this cause; "": for
+  // any cause.
   uint64_t Refused(const std::string& daemon, const std::string& cause);
-  // Waits until it is so often, and checks that `strata nodes` and `strata status` say so.
-  // `said_as`: what the status line of the daemon begins with.
+  // Waits until the count is reached, and expects `strata nodes` and `strata status` to show it.
+  // `said_as`: how the daemon's status line begins.
   void ExpectRefused(const std::string& daemon, const std::string& cause, uint64_t count,
                      const std::string& said_as = "refused by");
-  // Returns the memory of the server's process.
+  // Returns the resident memory of the server's process.
   uint64_t ResidentBytes();
 
-  uint32_t traced_steps_ = 0;                                     // of the job that is attacked
+  uint32_t traced_steps_ = 0;                                     // of the attacked job
   proto::Job::Exchange exchange_ = proto::Job::PARAMETER_SERVER;  // of both jobs
-  std::unique_ptr<RecordingRelay> relay_;                         // once Eavesdrop was called
+  std::unique_ptr<RecordingRelay> relay_;                         // set by Eavesdrop
   Cluster cluster_;
-  uint32_t finished_job_ = 0;  // the undisturbed one
+  uint32_t finished_job_ = 0;  // the undisturbed job
   JobId job_;
 
  private:
   std::vector<std::string> expected_;  // hashes by step
-  std::optional<Brake> brake_;         // on a rank of the job
+  std::optional<Brake> brake_;         // brake of one of the job's ranks
   std::vector<proto::Launch> launches_;
 };
 

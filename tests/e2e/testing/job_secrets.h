@@ -8,14 +8,14 @@
 
 namespace strata::tests {
 
-// Returns the base64 lines of a key file, without those at a block's end that are so short that
-// they may stand elsewhere by chance. A file without such lines fails the test.
+// Returns the base64 lines of a key file, except those at the end of a block that are so short that
+// they may occur elsewhere by chance. Fails the test if no line remains.
 std::vector<std::string> PemLines(const std::string& path);
 
-// What an aggregator or a rank was started with; an aggregator's has the job's secret.
+// Returns the launch message of an aggregator or a rank; an aggregator's contains the job's secret.
 proto::Launch LaunchOf(int pid);
 
-// All ways in which bytes are written down, themselves the first of them.
+// Returns all ways in which these bytes may be written, the raw bytes first.
 std::vector<std::string> Spellings(const std::string& bytes);
 bool IsIn(const std::string& text, const std::vector<std::string>& spellings);
 

@@ -36,7 +36,7 @@ std::string CommandLine(int pid) {
   return line;
 }
 
-// What the process has open: paths, "socket:[INODE]", ...
+// Returns the process's open files: paths, "socket:[INODE]", ...
 std::vector<std::string> OpenFiles(int pid) {
   std::vector<std::string> targets;
   std::error_code error;

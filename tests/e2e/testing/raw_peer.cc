@@ -51,7 +51,7 @@ RawPeer RawPeer::Joined(int port) {
   RawPeer peer = ToPort(port);
   const std::string opening = ZmtpOpening();
   peer.Send(opening);
-  // The other side's opening is as long. What is sent before it is there counts as part of the
+  // The other side's opening has the same length. Bytes sent before it arrives count as part of the
   // handshake.
   timeval patience = {.tv_sec = 30, .tv_usec = 0};
   setsockopt(peer.fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -97,7 +97,7 @@ bool RawPeer::IsClosed() {
 }
 
 bool RawPeer::HasHeard(wire::Op op) const {
-  // How each header begins: with the magic number, the version and the op.
+  // The start of each header: magic number, version and op.
   return heard_.find(std::string("STRA") + static_cast<char>(wire::kWireVersion) +
                      static_cast<char>(op)) != std::string::npos;
 }

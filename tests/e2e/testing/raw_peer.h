@@ -9,25 +9,24 @@
 
 namespace strata::tests {
 
-// A connection that says whatever a test wants, without any library between them.
+// A connection that sends raw bytes, without a library in between.
 class RawPeer {
  public:
   // 127.0.0.1:PORT.
   static RawPeer ToPort(int port);
-  // Connects, and goes through with ZMTP's handshake, as a DEALER.
+  // Connects as a DEALER and completes ZMTP's handshake.
   static RawPeer Joined(int port);
-  // An abstract Unix socket.
+  // Connects to an abstract Unix socket.
   static RawPeer ToSocket(const std::string& name);
 
   bool connected() const { return fd_.valid(); }
-  // Hands over what the kernel takes at once; false where the connection is broken.
+  // Writes as much as the kernel accepts at once; false if the connection is broken.
   bool Send(const std::string& bytes);
-  // Hands over all of it, waiting for the other side to take it, at most 20 s each time. False: it
-  // took less.
+  // Sends everything, waiting at most 20 s at a time for the other side. False if it accepted less.
   bool SendAll(const std::string& bytes);
-  // Takes what has come; whether the other side has closed the connection.
+  // Reads what has arrived; returns true if the other side has closed the connection.
   bool IsClosed();
-  // True if a frame of this op is in what was taken so far; of that, the first 64 KiB are kept.
+  // Returns true if a frame of this op is in the first 64 KiB read so far.
   bool HasHeard(wire::Op op) const;
 
  private:
@@ -36,15 +35,16 @@ class RawPeer {
   std::string heard_;
 };
 
-// ZMTP 3.1 (rfc.zeromq.org/spec/23), by hand. The greeting and READY command of a DEALER.
+// ZMTP 3.1 (rfc.zeromq.org/spec/23), by hand: the greeting and READY command of a DEALER.
 std::string ZmtpOpening();
-// The head of a message part of so many bytes; the bytes may then follow, or not.
+// Returns the head of a message part of this many bytes; the caller may send the bytes after it, or
+// not.
 std::string ZmtpPartHead(uint64_t bytes, bool more);
 std::string ZmtpPart(const std::string& bytes, bool more);
-// A frame as a node sends it; the payload's checksum is put in.
+// Returns a frame as a node sends it; fills in the payload's checksum.
 std::string ZmtpFrame(wire::Header header, const std::string& payload);
 
-// HTTP/2 and gRPC by hand: a connection's preface, and the beginning of a call of
+// HTTP/2 and gRPC, by hand: a connection's preface and the beginning of a call of
 // /strata.proto.Coordinator/METHOD on stream 1.
 std::string HttpPreface();
 std::string GrpcCall(const std::string& method);

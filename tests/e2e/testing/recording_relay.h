@@ -14,34 +14,35 @@
 
 namespace strata::tests {
 
-// Somebody on the way: passes connections on to a port of 127.0.0.1, as they are or changed, and
-// remembers what was said on each of them.
+// A man in the middle: forwards connections to a port of 127.0.0.1, unchanged or modified, and
+// records the bytes of each.
 class RecordingRelay {
  public:
-  // Where bytes stand that pass.
+  // The position of bytes that pass.
   struct Place {
     size_t connection = 0;  // as in said()
-    bool forwards = false;  // said by who connected
-    uint64_t at = 0;        // bytes that passed before, on this connection and that way
+    bool forwards = false;  // sent by the client
+    uint64_t at = 0;        // bytes that passed before on this connection in this direction
   };
   struct Options {
-    std::string host = "127.0.0.1";  // to listen at; IPv4
-    int port = 0;                    // 0: any free one
-    size_t recorded_max = 1 << 10;   // bytes of each connection and direction, its first ones
-    // May change what passes, either way; null: nothing is changed.
+    std::string host = "127.0.0.1";  // to listen on; IPv4
+    int port = 0;                    // 0: any free port
+    size_t recorded_max = 1 << 10;   // recorded bytes of each connection and direction, from its
+                                     // start
+    // May modify bytes of either direction; null: nothing is modified.
     std::function<void(const Place& place, char* bytes, size_t size)> change = nullptr;
   };
   // Relays to this port. Fails the test if it cannot listen.
   RecordingRelay(int to, const Options& options);
   ~RecordingRelay();
 
-  // Returns where it listens: "HOST:PORT".
+  // Returns the address it listens on: "HOST:PORT".
   std::string address() const;
-  // What was said by who connected, for each connection so far.
+  // Returns what clients sent, for each connection so far.
   std::vector<std::string> said();
-  // What was answered on each of them.
+  // Returns what each of them was answered.
   std::vector<std::string> answered();
-  // Ends the oldest connection that is open. False: there is none.
+  // Closes the oldest open connection. False if there is none.
   bool CutOldest();
 
  private:
@@ -53,7 +54,7 @@ class RecordingRelay {
 
   void Run();
   void Accept() ABSL_LOCKS_EXCLUDED(mutex_);
-  // False: one side has ended.
+  // Returns false if one side has closed.
   bool Pass(Line* line, bool forwards) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const int to_;

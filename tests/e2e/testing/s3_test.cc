@@ -31,14 +31,14 @@
 #include "common/require.h"
 #include "common/unique_fd.h"
 
-// Stores and checkpoints on a server of S3 that somebody else wrote, which checks signatures and
-// rights, over TCP and TLS, also where what lies between breaks.
+// Stores and checkpoints on a third-party S3 server, which checks signatures and rights, over TCP
+// and TLS, also with a faulty network in between.
 
 namespace strata {
 
-// Lies between a store and a server on loopback and does to each connection, in turn, one of:
-// nothing, an answer of its own (503), a reset, an orderly end, silence - the latter three after
-// some bytes of either side, which a seed says.
+// A proxy between a store and a server on loopback. It does to each connection, in turn, one of:
+// nothing, an answer of its own (503), a reset, an orderly end, silence. The latter three come
+// after a seeded number of bytes in either direction.
 class FaultProxy {
  public:
   enum Kind { kFaithful, kBusy, kReset, kCut, kSilent, kKinds };
@@ -49,13 +49,13 @@ class FaultProxy {
   FaultProxy& operator=(const FaultProxy&) = delete;
 
   uint16_t port() const { return port_; }
-  // Returns how many connections were ended by a fault of each kind.
+  // Returns how many connections each kind of fault has ended.
   std::array<int, kKinds> faults() const;
 
  private:
   void Accept();
   void Serve(int client, uint64_t number);
-  // Forwards until one side ends. True: until the fault is due.
+  // Forwards until one side ends. Returns true if the fault is due first.
   static bool Forward(int client, int server, uint64_t bytes_max);
   void Fault(int client, Kind kind);
 
@@ -70,14 +70,14 @@ class FaultProxy {
   std::thread acceptor_;
 };
 
-// A server of S3 of somebody else's (moto_server.py) as a child process, with an empty bucket
-// "bucket". It ends with this object.
+// A third-party S3 server (moto_server.py) as a child process, with an empty bucket "bucket". It
+// ends with this object.
 class Moto {
  public:
-  // Null, and a failure of the test that says why: it does not start.
+  // Returns null, and fails the test with the reason, if it does not start.
   static std::unique_ptr<Moto> Start();
 
-  // Returns what leads a store to it, over TLS or not.
+  // Returns the settings with which a store reaches it, with or without TLS.
   Environment Variables(bool tls) const;
   // Returns a fact that it has printed: "secret".
   std::string Fact(const std::string& name) const { return facts_.at(name).get<std::string>(); }
@@ -226,7 +226,7 @@ std::string PrintedBy(const std::string& command) {
   return std::string(absl::StripAsciiWhitespace(printed));
 }
 
-// Reads a line; empty: none came in time.
+// Reads a line; empty: none arrived in time.
 std::string ReadLine(int fd) {
   constexpr int kWaitMs = 60'000;
   std::string line;
@@ -291,7 +291,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr uint64_t kPartBytes = 5 << 20;  // the least that S3 takes
+constexpr uint64_t kPartBytes = 5 << 20;  // the minimum that S3 accepts
 
 std::string Content(size_t bytes, uint64_t seed) {
   std::string content(bytes, '\0');
@@ -314,7 +314,7 @@ void ExpectContent(Store& store, const std::string& name, const std::string& con
       << name;
 }
 
-// All cases share one server, each with a prefix of its own.
+// All cases share one server, each with its own prefix.
 class S3 : public ::testing::TestWithParam<bool> {
  protected:
   static void SetUpTestSuite() { moto_ = Moto::Start(); }
@@ -372,7 +372,7 @@ TEST_P(S3, PutNewLeavesWhatIsThere) {
   ExpectContent(*store, "y", large);
 }
 
-// Characters that a signature writes in another way than a URL may.
+// Characters that are encoded differently in a signature and in a URL.
 TEST_P(S3, AnyPrefixIsSigned) {
   const auto store = Open("a b+c=d&e%20f~(g)!*'\xc3\xa4?#");
   ASSERT_TRUE(Put(*store, "x", "text").ok());
@@ -421,7 +421,7 @@ TEST_P(S3, ALongListComesInPages) {
   EXPECT_EQ(*names, expected);
 }
 
-// The job's checkpoints, with all that breaks in between.
+// The job's checkpoints, despite all faults in between.
 TEST_P(S3, CheckpointsLieOnItThoughConnectionsBreak) {
   constexpr uint64_t kSeed = 7;
   FaultProxy proxy(moto_->port(tls()), kSeed);
@@ -481,7 +481,7 @@ INSTANTIATE_TEST_SUITE_P(Over, S3, ::testing::Values(false, true),
 using Tls = S3;
 
 TEST_P(Tls, ACertificateThatNobodyVouchesForIsRefused) {
-  // The system's certificates, then those of a file that is none.
+  // The system's certificates, then those of a file that is not a certificate file.
   for (const std::string bundle : {"", "tests/e2e/testing/moto_server.py"}) {
     const auto store = Open("x", {{"AWS_CA_BUNDLE", bundle}});
     const absl::Status status = Put(*store, "x", "text");

@@ -1,6 +1,6 @@
-// A program of a user's whose ranks compute on the host and exchange wherever their job says: its
-// gradients depend on its weights, its rank and its step, and nothing else. Arguments: a folder for
-// the final weights; how many steps; the launch file.
+// A user's program whose ranks compute on the host and exchange as their job says. Its gradients
+// depend only on its weights, its rank and its step. Arguments: a folder for the final weights; the
+// number of steps; the launch file.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -20,10 +20,10 @@ namespace {
 
 constexpr uint64_t kElements = 1500;
 
-// What rank 1 does in jobs that are named so.
+// Faults of rank 1, selected by the job's name.
 struct Misdeeds {
   bool spoils = false;  // its gradient is not finite in step kSpoiledStep
-  bool uneven = false;  // it makes a step more than the others
+  bool uneven = false;  // it makes one step more than the others
 };
 constexpr int kSpoiledStep = 3;
 
@@ -68,7 +68,7 @@ absl::Status Run(const std::string& folder, int steps, const std::string& launch
   };
   absl::Status status = Train(client, steps, {.spoils = is("spoils"), .uneven = is("uneven")});
   if (!status.ok()) {
-    // That the job was stopped is another's fault.
+    // Unavailable: the job was stopped for another reason.
     if (!absl::IsUnavailable(status)) client->Fail(std::string(status.message()));
     return status;
   }

@@ -10,7 +10,7 @@
 namespace strata::sim {
 namespace {
 
-// How long a placement waits, and a coordinator for those that were there before.
+// Wait of a placement, and of a coordinator for the daemons that were there before.
 constexpr absl::Duration kPlacePatience = absl::Seconds(10);
 constexpr absl::Duration kRestartPatience = absl::Seconds(30);
 
@@ -73,9 +73,9 @@ bool Causes::NamesDropped(uint32_t job, const std::string& reason) const {
 bool Causes::NamesDeaths(uint32_t job, const std::string& reason) const {
   const auto deaths = node_deaths_.find(job);
   if (deaths == node_deaths_.end()) return false;
-  // Before it trains, there is nothing that it could be begun again with.
+  // Before it trains, there is nothing to restart it from.
   if (absl::EndsWith(reason, ": killed")) return true;
-  // It may have ended by a damaged frame before.
+  // A damaged frame may have ended it before.
   const bool died_twice = deaths->second > 1 || corrupted_.count(job) > 0;
   return died_twice && absl::StrContains(reason, ": killed; it was begun again before");
 }
@@ -139,7 +139,7 @@ bool Causes::MayDropNext(uint32_t job, uint32_t shard, const Home& was) const {
 
 bool Causes::MayStay(uint32_t job, uint32_t shard, const Home& was, const Home& is) const {
   if (is.first != was.first || is.second != was.second) return false;
-  if (is.next == was.next) {  // the new copy has become whole
+  if (is.next == was.next) {  // the new copy is complete
     return was.is_partial && !is.is_partial && whole_copies_.count({job, shard, is.generation}) > 0;
   }
   if (is.is_partial != was.is_partial) return false;
@@ -177,7 +177,7 @@ bool Causes::MayMove(uint32_t job, uint32_t shard, const Home& was, const Home& 
          (is_lost || is_slow || is_nowhere || leaves);
 }
 
-// Servers are there, but not two of them when the job was placed.
+// There are servers, but not two of them when the job was placed.
 bool Causes::MayLackHosts(const std::string& reason) const {
   const auto is_server = [](const std::string& daemon) {
     return absl::StartsWith(daemon, "server ");
@@ -186,7 +186,7 @@ bool Causes::MayLackHosts(const std::string& reason) const {
   const bool some_were_away = !kept_apart_.empty() || !silent_.empty() || met < servers_ ||
                               std::any_of(lost_.begin(), lost_.end(), is_server);
   if (!has_copies_ || !some_were_away) return false;
-  // The last word of the wait may be that of a worker that has just come back.
+  // The last message of the wait may come from a worker that has just returned.
   return absl::StartsWith(reason, "waits to hear whether worker ") ||
          absl::StartsWith(reason, "replicas: a second copy lies on another host, but all servers ");
 }
@@ -211,8 +211,8 @@ bool Causes::MayNotFit(absl::Time now) const {
   });
 }
 
-// For so long has the job waited for servers that were lost, or that a worker did not reach, or did
-// not say that it did.
+// The job has waited this long for servers that were lost, that a worker did not reach, or whose
+// reachability it did not report.
 bool Causes::MayLackServers(uint32_t job, const std::string& reason, absl::Time now) const {
   const auto since = running_since_.find(job);
   if (since == running_since_.end() || now - since->second < kPlacePatience) return false;
@@ -242,7 +242,7 @@ bool Causes::NamesLost(uint32_t job, const std::string& reason) const {
     if (placed_.count({job, daemon}) == 0) return false;
     const bool has_copies = absl::StartsWith(daemon, "server ") && homes_.count(job) > 0;
     if (has_copies && !NamesOnlyCopy(job, daemon.substr(7), reason)) return false;
-    // The process that has taken its place knows nothing of the job.
+    // The process that replaced it does not know the job.
     const bool is_forgotten = absl::StrContains(reason, " no longer runs the job") ||
                               absl::StrContains(reason, " no longer holds the job's weights") ||
                               absl::StrContains(reason, " did not come back within 30s");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kJob = 1;
 
-// Shard 0 of the job has a copy on s1, and is to have a second one on s0, in generation 7.
+// Shard 0 of the job has a copy on s1, and will get a second one on s0 in generation 7.
 Causes WithNewCopy() {
   Causes causes;
   EXPECT_EQ(causes.OnHomes(kJob, {{.first = "s1", .generation = 6}}), "");
@@ -58,14 +58,14 @@ TEST(CausesTest, ACopyOnALostServerMayBeGivenUp) {
   EXPECT_EQ(GiveUp(&causes), "");
 }
 
-// Shard 0 has whole copies on s1 and s0.
+// Shard 0 has complete copies on s1 and s0.
 Causes WithTwoCopies() {
   Causes causes;
   EXPECT_EQ(causes.OnHomes(kJob, {{.first = "s1", .second = "s0", .generation = 7}}), "");
   return causes;
 }
 
-// The same, while another one is filled on s2, to take the place of that on s0 or on s1.
+// The same, while another copy is filled on s2 to replace the one on s0 or on s1.
 Causes::Home FilledNext(bool replaces_first) {
   return {.first = "s1",
           .second = "s0",
@@ -75,7 +75,7 @@ Causes::Home FilledNext(bool replaces_first) {
           .replaces_first = replaces_first};
 }
 
-// The same once that one is dropped.
+// The same once that copy is dropped.
 const Causes::Home kDropped = {
     .first = "s1", .second = "s0", .generation = 7, .next_generation = 8};
 
@@ -161,7 +161,7 @@ TEST(CausesTest, NoCopyIsFilledBesidesOnceTheServerIsBackInService) {
   causes.OnDrainAsked("s0", /*undo=*/false);
   causes.OnDrainDone("s0", /*undo=*/false);
   causes.OnDrainAsked("s0", /*undo=*/true);
-  Causes asked = causes;  // the coordinator may not have heard it
+  Causes asked = causes;  // the coordinator may not have received it
   EXPECT_EQ(asked.OnHomes(kJob, {FilledNext(false)}), "");
   causes.OnDrainDone("s0", /*undo=*/true);
   EXPECT_NE(causes.OnHomes(kJob, {FilledNext(false)}), "");

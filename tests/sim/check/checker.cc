@@ -71,7 +71,7 @@ JobChecker::JobChecker(const JobPlan& plan, const proto::JobRecord& record,
     Chunk& chunk = chunks_[c];
     chunk.elements = map.ElementsOf(ChunkId(c));
     chunk.shard = record.placement().shard_of_chunk(static_cast<int>(c));
-    // What a codec leaves out of a mark comes later, so that marks are not whole.
+    // A codec may delay part of a mark, so marks are not whole.
     chunk.ledger = codecs_.encodes_pushes() ? 0 : payload_.LedgerElements(chunk.elements);
     chunk.line = chunks_on_[chunk.shard]++ % plan.connections;
     chunk.received.assign(nodes_, 0);
@@ -161,7 +161,7 @@ void JobChecker::TakeTime(uint32_t c, absl::Time now, const std::vector<ShardAct
   const uint64_t version_before = chunk.reference->version();
   wire::Header none;
   CheckDue(c, chunk.reference->OnTime(now), none, actions);
-  // What a clock with a quorum held is gone with it.
+  // The frames held by a clock with a quorum are released with it.
   if (chunk.reference->version() != version_before) CheckHeld(chunk.shard, &chunk, 0);
 }
 
@@ -346,7 +346,7 @@ void JobChecker::CheckAnswer(const wire::Frame& frame) {
     Violate("answers are monotone",
             absl::StrFormat("%s: version %d after %d", where(), answer.version, told));
   }
-  // Who asks again is given what the last answer led to, even after the final weights.
+  // A repeated request gets the state after the last answer, even after the final weights.
   const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->keeps_bases();
   if (answer.op == Op::kAnswer || !keeps_answers) told = answer.version;
 }

@@ -43,9 +43,9 @@ class JobRules {
            (!consistency_.has_lazy() || consistency_.lazy().apply() == proto::Lazy::PER_CLOCK);
   }
   uint64_t bound() const { return consistency_.has_lazy() ? consistency_.lazy().staleness() : 0; }
-  // The weights after each clock follow from its nodes.
+  // Returns true if the weights after each clock follow from its nodes.
   bool is_exact() const { return gated() && bound() == 0 && per_clock() && !has_quorum(); }
-  // True if a copy of a chunk may lack pushes of clocks that are not complete.
+  // Returns true if a copy of a chunk may lack pushes of incomplete clocks.
   bool MayLeaveOpenClocksOut() const { return per_clock() && bound() == 0 && !has_quorum(); }
   bool keeps_past() const { return plan_.replicas > 0 || plan_.is_elastic(); }
 
@@ -57,41 +57,41 @@ class JobRules {
 // The expected state of one chunk.
 struct CheckedChunk {
   uint32_t elements = 0, shard = 0, ledger = 0;
-  uint32_t line = 0;  // of a node's connections to the shard: the one that carries it
+  uint32_t line = 0;  // index of the node's connection to the shard that carries it
   std::unique_ptr<ReferenceChunk> reference;
   std::vector<uint64_t> received;        // by node
-  std::vector<uint32_t> pushed_by;       // by node: incarnation of the last push
-  std::vector<uint64_t> due;             // by node: pushes whose answers have been due
+  std::vector<uint32_t> pushed_by;       // by node: incarnation of its last push
+  std::vector<uint64_t> due;             // by node: pushes whose answers have become due
   std::vector<bool> retired;             // by node
-  std::map<uint32_t, uint64_t> cuts;     // by node: clock of a CUT that waits
+  std::map<uint32_t, uint64_t> cuts;     // by node: clock of a pending CUT
   std::vector<uint64_t> version_told;    // by node
   std::vector<std::set<uint64_t>> told;  // by node and round: hashes of all answers
   uint64_t first_hash = 0;               // of the first weights
-  std::vector<float> marks;              // what each ledger element must be once it is applied
+  std::vector<float> marks;              // expected value of each ledger element once it is applied
   uint64_t version = 0;
-  const std::byte* checked = nullptr;  // weights that were compared, of checked_version
+  const std::byte* checked = nullptr;  // weights of checked_version that were compared
   uint64_t checked_version = 0, checked_hash = 0;
   size_t held = 0;
-  std::map<uint64_t, uint64_t> hash_of_clock;  // what nodes got as the answer to a clock
+  std::map<uint64_t, uint64_t> hash_of_clock;  // hash of the answer to each clock
   std::optional<uint64_t> final_hash;
   // Only in jobs with second copies:
   std::map<uint64_t, PastWeights> past;  // by version
-  // Pushes of clocks that are not complete, where those may be left out of a copy.
+  // Pushes of incomplete clocks, if a copy may lack them.
   std::deque<ShardCopies::Awaited> open;
-  // By node: the pushes that the primary has not taken itself: it may not know what was in them.
+  // By node: pushes that the primary has not received itself; it may not know their contents.
   std::vector<uint64_t> taken_over;
-  bool is_followed = false;  // the model continues when the backup does
+  bool is_followed = false;  // the model advances with the backup
   bool is_filled = false;    // the backup has it
-  uint64_t copy_parts = 0;   // frames of its copy that are to come to the backup
+  uint64_t copy_parts = 0;   // frames of its copy that the backup has yet to receive
 };
 
-// The state that a shard has for one of a node's connections of the job.
+// A shard's state for one of a node's connections of the job.
 struct CheckedPeer {
   uint32_t incarnation = 0;  // newest
-  // The connection of the last frame that was accepted from the node. HELLO does not count, because
-  // anybody can repeat it.
+  // The connection of the last frame accepted from the node. HELLO does not count, because anybody
+  // can repeat it.
   std::optional<transport::ConnectionId> speaks_on;
-  // Its connections, those that said HELLO or brought a new push last at the end.
+  // Its open connections, ordered by their last HELLO or new push.
   std::vector<transport::ConnectionId> open;
 
   void MoveToBack(transport::ConnectionId connection);
@@ -106,13 +106,13 @@ struct CheckedProcess {
   std::set<uint32_t> finals;
 };
 
-// Holds one job with servers against what docs/semantics.md promises, with every frame that a shard
-// takes and with everything that a node takes over. Counts for itself what the shards have really
-// received: no word of a client, and no state of a core, goes into a verdict. A violation is one
-// line that begins with the name of the invariant.
+// Checks one job with servers against the promises of docs/semantics.md, with every frame that a
+// shard accepts and everything that a node takes over. Counts itself what the shards have really
+// received: no verdict depends on a client's claim or a core's state. A violation is one line that
+// begins with the name of the invariant.
 class JobChecker final : public NodeChecker, private JobRules {
  public:
-  // `goes_on`: nobody has got anything wrong yet, and what becomes of it says more.
+  // `goes_on`: nobody has a wrong result yet, and the rest of the run tells more.
   using Fail = std::function<void(const std::string& violation, bool goes_on)>;
 
   // `record` with layout and placement.
@@ -121,42 +121,41 @@ class JobChecker final : public NodeChecker, private JobRules {
 
   // A process holds a shard, or the second copy of one.
   void OnInstalled(const Copy& copy, bool is_backup);
-  // A process holds a second copy that is empty, and is to be filled in this generation.
+  // A process holds an empty second copy, to be filled in this generation.
   void OnEmptyInstalled(const Copy& copy, uint32_t generation);
-  // A shard's primary has heard where the copy lies that it is to fill.
+  // A shard's primary has been told the address of the copy that it must fill.
   void OnFill(const Copy& copy, uint32_t generation);
-  // It has heard that its second copy counts.
+  // The primary has been told that its second copy is complete.
   void OnWhole(const Copy& copy);
-  // A copy has heard that it is to fill the next backup; none any more; that this is the backup
-  // now.
+  // A copy has been told to fill the next backup, or none any more, or that this is the backup now.
   void OnNext(const Copy& copy, uint32_t generation);
   void OnNextDropped(const Copy& copy);
   void OnNextTaken(const Copy& copy);
   bool IsNextWhole(const Copy& copy);
-  // True if the shard's second copy has been filled.
+  // Returns true if the shard's second copy is complete.
   bool IsFilled(uint32_t shard) const;
   bool IsPrimary(const Copy& copy) const { return copies_[copy.shard].primary == copy.process; }
-  // A copy has taken the frame of a node of this job and wants `actions` done; of the frame's chunk
-  // it now holds so many gradient sums.
+  // A copy has received the frame of a node of this job and requests `actions`. `held`: the number
+  // of gradient sums that it now holds for the frame's chunk.
   void OnShardFrame(const Copy& copy, transport::ConnectionId connection, const wire::Frame& frame,
                     absl::Time now, const std::vector<server::ShardAction>& actions, size_t held);
-  // It has been told what time it is, and wants `actions` done, also for other jobs.
+  // It has been told the time, and requests `actions`, also for other jobs.
   void OnShardTime(const Copy& copy, absl::Time now,
                    const std::vector<server::ShardAction>& actions);
-  // A copy has taken what the shard's primary says.
+  // A copy has applied a change of the shard's primary.
   void OnChange(const Copy& copy, const wire::Frame& change, absl::Time now,
                 const std::vector<server::ShardAction>& actions);
-  // It is decided that other nodes take part from a clock on.
+  // A change of the nodes that take part from a clock on has been decided.
   void OnChangeDecided(const proto::ViewChange& change);
-  // It is the only one from now on, and wants `actions` done.
+  // It is the only copy from now on, and requests `actions`.
   void OnAlone(const Copy& copy, const std::vector<server::ShardAction>& actions);
-  // It says something.
+  // It sends something.
   void OnSent(const Copy& copy, const server::ShardAction& said);
-  // True if this push is the newest that was taken of its node, here, and of the same process.
+  // Returns true if this push is the newest one accepted here from this node and process.
   bool IsNewest(const wire::Header& push) const;
-  // A copy has learnt that a connection, of this job or another one, is gone.
+  // A copy has been told that a connection, of this job or another one, has ended.
   void OnDisconnected(const Copy& copy, transport::ConnectionId connection);
-  // The job is about to leave a shard that has always lain there.
+  // The job is about to leave a shard that has never moved.
   void OnRemove(const Copy& copy, const server::ShardCounters& counters);
 
   void OnNodeStart(uint32_t node, uint32_t incarnation) override;
@@ -201,14 +200,14 @@ class JobChecker final : public NodeChecker, private JobRules {
                 const std::vector<server::ShardAction>& actions);
   void TakeAgain(const wire::Header& push, const std::vector<server::ShardAction>& actions);
   void TakeCut(const wire::Header& cut, const std::vector<server::ShardAction>& actions);
-  // Of those chunks of the shard that the backup follows, or of the others.
+  // For the chunks of the shard that the backup follows, or for the others.
   void TakeRetire(uint32_t shard, const wire::Frame& frame, absl::Time now,
                   const std::vector<server::ShardAction>& actions, bool followed);
   void Mark(Chunk* chunk, const wire::Header& push);
-  // Returns the rate that a push is to say; checks that it does.
+  // Checks the rate that a push carries, and returns it.
   float CheckedRate(const wire::Header& push);
   void TakeTime(uint32_t chunk, absl::Time now, const std::vector<server::ShardAction>& actions);
-  // What a primary takes waits for its backup, until there is none any more.
+  // Queues what a primary has received until its backup has it, or there is no backup any more.
   void AwaitBackup(uint32_t shard, transport::ConnectionId connection, const wire::Frame& frame,
                    bool refused, absl::Time now, size_t held);
   void AwaitBackup(uint32_t shard, absl::Time now);
@@ -216,28 +215,28 @@ class JobChecker final : public NodeChecker, private JobRules {
     return chunk.is_followed && copies_[chunk.shard].has_backup;
   }
   void TakeChange(uint32_t shard, const wire::Frame& change, absl::Time at);
-  // The backup has said that it has so many changes.
+  // The backup has confirmed this many changes.
   void OnConfirmed(uint32_t shard, uint64_t received);
   void TakeConfirmed(uint32_t shard);
   void BecomePrimary(const Copy& copy);
   std::optional<NextCopy>* NextOf(const Copy& copy);
   bool SaysNextCopy(const Copy& copy, const wire::Frame& head);
   void OnNextChange(uint32_t shard, const wire::Frame& change, std::optional<NextCopy>& next);
-  // The next backup takes the backup's place, or the backup that of the primary and this its own.
+  // The next backup replaces the backup, or the backup replaces the primary and is replaced itself.
   void GoOnWith(uint32_t shard, NextCopy* filled);
   void TakeOverWith(const Copy& copy, NextCopy* filled);
-  // What is to be said of them is over: nobody follows.
+  // Drops what is queued for a backup: nobody follows any more.
   void EndFollowing(uint32_t shard);
-  // The primary has said the first part of a copy of the chunk.
+  // The primary has sent the first part of a copy of the chunk.
   void OnCopySent(const wire::Frame& head);
   void TakeCopied(const wire::Frame& part);
-  // The model forgets a node's pushes from this clock on: they wait for the backup.
+  // Removes a node's pushes from this clock on from the model: they wait for the backup.
   void TakeBack(Chunk* chunk, uint32_t node, uint64_t clock);
   void TakeAwaited(uint32_t shard);
   void TakeUnanswered(uint32_t shard, const wire::Frame& frame, absl::Time at);
   void Remember(uint32_t shard);
   void Remember(Chunk* chunk);
-  // What a process that joins the job, or takes another one's place, is given to begin with.
+  // Checks the initial state given to a process that joins the job or replaces another one.
   void CheckPulled(const wire::Frame& pulled);
   void CheckTakesPart(const wire::Header& push);
   void CheckEndOfElastic();
@@ -253,7 +252,8 @@ class JobChecker final : public NodeChecker, private JobRules {
   void CheckEncoded(Chunk* chunk, const wire::Frame& answer);
   void CheckHeld(uint32_t shard, Chunk* chunk, size_t held);
   void CheckLedger(const Chunk& chunk, const wire::Frame& answer);
-  // Least number of pushes of nodes that have not retired there; kAllRetired where all have.
+  // Returns the least number of pushes of nodes that have not retired there; kAllRetired if all
+  // have.
   uint64_t Gate(const Chunk& chunk) const;
 
   const Payload payload_;

@@ -50,7 +50,7 @@ void JobChecker::AwaitBackup(uint32_t shard, transport::ConnectionId connection,
     chunks_[header.chunk].cuts[header.node] = header.clock;
     return;
   }
-  // Repetitions of what waits, or of what both have, change nothing.
+  // Repeated frames change nothing, whether they wait or both copies have them.
   if (header.op == Op::kInit && chunks_[header.chunk].reference != nullptr) return;
   if (header.op == Op::kRetire && retired_[shard][header.node]) return;
   if (header.op == Op::kRetire && header.clock < views_.JoinedAt(NodeId(header.node))) return;
@@ -84,7 +84,8 @@ void JobChecker::OnChange(const Copy& copy, const wire::Frame& change, absl::Tim
     return one.frame.header.op == Op::kError;
   });
   if (is_refused || change.header.op == Op::kHello) return;
-  // One process may hold two in turn: the first one's primary has died with it half filled.
+  // A process may hold two copies in succession: the primary of the first has died while filling
+  // it.
   std::optional<NextCopy>* newest = nullptr;
   for (std::optional<NextCopy>* next : {&copies.next, &copies.next_of_backup}) {
     if (!*next || (*next)->process() != copy.process) continue;
@@ -98,7 +99,7 @@ void JobChecker::OnChange(const Copy& copy, const wire::Frame& change, absl::Tim
   copies.unconfirmed.push_back({change, TimeIn(change)});
 }
 
-// What counts is what the backup says that it has: who is told so lets go of it.
+// The backup's confirmation counts: its receiver then drops the changes.
 void JobChecker::OnConfirmed(uint32_t shard, uint64_t received) {
   ShardCopies& copies = copies_[shard];
   if (received < copies.followed || received > copies.taken) {
@@ -125,7 +126,7 @@ void JobChecker::TakeChange(uint32_t shard, const wire::Frame& change, absl::Tim
     });
     TakeUnanswered(shard, change, at);
   } else if (header.op == Op::kApply) {
-    // All of a clock, as it was summed.
+    // All frames of a clock, as it was summed.
     std::vector<ShardCopies::Awaited> pushes;
     std::erase_if(awaited, [&](const auto& one) {
       const wire::Header& push = one.frame.header;
@@ -177,7 +178,7 @@ void JobChecker::TakeAwaited(uint32_t shard) {
   }
 }
 
-// Of all that a copy may say later, though it has been kept back or asked for again.
+// Remembers everything that a copy may send later, because it was delayed or requested again.
 void JobChecker::Remember(uint32_t shard) {
   for (Chunk& chunk : chunks_) {
     if (chunk.shard == shard) Remember(&chunk);
@@ -191,7 +192,7 @@ void JobChecker::Remember(Chunk* chunk) {
   for (uint32_t n = 0; n < nodes_; ++n) past.received.emplace(n, chunk->received[n]);
 }
 
-// What is kept back leaves then, but where the job waits for a second copy.
+// Delayed frames leave then, unless the job waits for a second copy.
 void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actions) {
   ShardCopies& copies = copies_[copy.shard];
   const bool takes_over = copies.has_backup && copies.backup == copy.process;
@@ -205,7 +206,7 @@ void JobChecker::OnAlone(const Copy& copy, const std::vector<ShardAction>& actio
     if (!IsFilled(copy.shard)) {
       Violate("only a whole copy takes over", absl::StrFormat("shard %d", copy.shard));
     }
-    // What it has and has not confirmed yet, too.
+    // Includes changes that it has and has not confirmed yet.
     OnConfirmed(copy.shard, copies.taken);
     copies.awaited.clear();
     BecomePrimary(copy);
@@ -309,7 +310,8 @@ void JobChecker::CheckReported(const wire::Frame& frame, bool is_primary) {
   if (!is_answer && Gate(chunk) != kAllRetired) {
     return Violate("CUT waits for all", wire::Describe(answer));
   }
-  // Who asks again is given what the last answer led to, and told what has been received since.
+  // A repeated request gets the state after the last answer, and is told what has been received
+  // since.
   const bool keeps_answers = codecs_.encodes_answers() || chunk.reference->keeps_bases();
   const bool was_received = is_answer && keeps_answers
                                 ? answer.received <= chunk.received[answer.node]
@@ -340,7 +342,7 @@ void JobChecker::CheckReported(const wire::Frame& frame, bool is_primary) {
   layers_.OnAnswer(answer.node, ChunkId(answer.chunk), answer.clock, weights);
 }
 
-// Second copies that come later: empty, and filled chunk by chunk while nodes continue.
+// Second copies that are added later: empty, and filled chunk by chunk while nodes continue.
 
 void JobChecker::OnEmptyInstalled(const Copy& copy, uint32_t generation) {
   ShardCopies& copies = copies_[copy.shard];
@@ -399,7 +401,7 @@ void JobChecker::OnCopySent(const wire::Frame& frame) {
   if (!copies.has_backup || frame.header.generation != copies.generation) {
     return Violate("a copy is filled once in a generation", wire::Describe(frame.header));
   }
-  if (chunk.is_followed) return;  // it is said again
+  if (chunk.is_followed) return;  // repeated
   proto::ChunkCopy head;
   const bool is_read =
       head.ParseFromArray(frame.payload.data(), static_cast<int>(frame.payload.size()));
@@ -443,8 +445,8 @@ void JobChecker::TakeCopied(const wire::Frame& part) {
   chunk.is_filled = --chunk.copy_parts == 0;
 }
 
-// Shards that leave a server: a copy is filled beside the two, and takes the place of one. Until
-// then nodes learn of nothing that not all of them have.
+// Shards that leave a server: a copy is filled beside the two and replaces one of them. Until then
+// nodes are told nothing that not all copies have.
 
 namespace {
 
@@ -462,7 +464,7 @@ std::optional<NextCopy>* JobChecker::NextOf(const Copy& copy) {
 void JobChecker::OnNext(const Copy& copy, uint32_t generation) {
   ShardCopies& copies = copies_[copy.shard];
   std::optional<NextCopy>* const next = NextOf(copy);
-  if (next == nullptr) return;  // it has been given up, and has not heard so
+  if (next == nullptr) return;  // it has been given up and does not know it yet
   std::set<uint32_t> retired;
   for (uint32_t n = 0; n < nodes_; ++n) {
     if (retired_[copy.shard][n]) retired.insert(n);
@@ -508,7 +510,7 @@ void JobChecker::OnNextChange(uint32_t shard, const wire::Frame& change,
   TakeConfirmed(shard);
 }
 
-// A change that the backup has confirmed counts once the copy that the primary also fills has it.
+// A change confirmed by the backup counts once the copy that the primary also fills has it.
 void JobChecker::TakeConfirmed(uint32_t shard) {
   ShardCopies& copies = copies_[shard];
   while (!copies.confirmed.empty()) {
@@ -547,7 +549,7 @@ void JobChecker::OnNextTaken(const Copy& copy) {
   }
 }
 
-// The primary stays: what the new backup has counts, whatever the one before it had.
+// The primary stays: the new backup's state counts, whatever its predecessor had.
 void JobChecker::GoOnWith(uint32_t shard, NextCopy* filled) {
   ShardCopies& copies = copies_[shard];
   for (const ShardCopies::Awaited& one : std::exchange(copies.confirmed, {})) {
@@ -571,8 +573,8 @@ void JobChecker::GoOnWith(uint32_t shard, NextCopy* filled) {
   copies.unconfirmed.clear();
 }
 
-// The backup is the primary from now on, and has said to the new backup what it has followed. Of
-// what the primary before it has taken nothing else is left.
+// The backup becomes the primary, and has sent the new backup what it has followed. Nothing else
+// remains of what the former primary had received.
 void JobChecker::TakeOverWith(const Copy& copy, NextCopy* filled) {
   ShardCopies& copies = copies_[copy.shard];
   std::deque<ShardCopies::Awaited> later;
@@ -592,7 +594,7 @@ void JobChecker::TakeOverWith(const Copy& copy, NextCopy* filled) {
     });
   });
   BecomePrimary(copy);
-  // The primary before it hears of that no more.
+  // The former primary is no longer told.
   copies.took_over_with = copies.taken;
   copies.taken = copies.followed = filled->taken();
 }

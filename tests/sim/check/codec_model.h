@@ -18,18 +18,18 @@
 
 namespace strata::sim {
 
-// Compression with error feedback from the comments of proto/job.proto and common/wire/payload.h,
-// with plain loops and sorting: shares no code with compression.
+// Compression with error feedback as described in proto/job.proto and common/wire/payload.h, with
+// plain loops and sorting: shares no code with compression.
 class ReferenceEncoder {
  public:
   enum class Of { kIncrements, kVersions };
 
-  // `first`: of versions, what the receiver has before the first payload; else zeros.
+  // `first`: for versions, the receiver's values before the first payload; otherwise zeros.
   ReferenceEncoder(const proto::Encoding& encoding, Of of, std::vector<float> first);
 
-  // The payload of the next vector. `epochs`: that have been trained.
+  // Returns the payload of the next vector. `epochs`: number of epochs trained.
   std::vector<std::byte> Encode(absl::Span<const float> x, double epochs);
-  // The part not sent yet, if increments are encoded; the receiver's values, if versions are.
+  // The unsent part, if increments are encoded; the receiver's values, if versions are.
   const std::vector<float>& state() const { return state_; }
 
  private:
@@ -43,13 +43,13 @@ class ReferenceEncoder {
 };
 
 wire::Codec ReferenceCodec(const proto::Encoding& encoding);
-// Returns what a payload of so many elements stands for, which an encoder has made.
+// Returns the values of an encoded payload of this many elements.
 std::vector<float> ReferenceDecode(wire::Codec codec, size_t elements,
                                    absl::Span<const std::byte> payload);
 
-// What must be in the payloads of one job with servers, bit for bit: each node encodes the sum of
-// each clock once, with what it has not sent of its chunk before; each answer is given once, with
-// what the node's copy lacks, and the copy itself to those who ask again.
+// The expected payloads of one job with servers, bit for bit. Each node encodes the sum of each
+// clock once, together with the unsent rest of its chunk. Each answer is given once and contains
+// what the node's copy lacks; repeated requests get the copy itself.
 class CodecModel {
  public:
   // `record` with layout and placement.
@@ -58,25 +58,25 @@ class CodecModel {
   bool encodes_pushes() const { return push_codec_ != wire::Codec::kNone; }
   bool encodes_answers() const { return answer_codec_ != wire::Codec::kNone; }
 
-  // A node's process begins, and has nothing that it has not sent.
+  // A node's process begins without an unsent rest.
   void OnNodeStart(uint32_t node, uint32_t incarnation);
-  // A process has summed.
+  // A process has summed its ranks' gradients.
   void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock, uint32_t samples,
              absl::Span<const float> sum);
-  // What is wrong with a push that is taken for the first time; "": nothing.
+  // Returns what is wrong with a push that is accepted for the first time; "": nothing.
   std::string CheckPush(const wire::Frame& push) const;
   std::vector<float> SumOf(const wire::Frame& push) const;
 
   // Every node has these weights.
   void OnInit(ChunkId chunk, const std::vector<float>& first_weights);
-  // An answer to the node is due, with the weights of `version`.
+  // An answer to the node is due; `weights` are those of `version`.
   void OnDue(ChunkId chunk, uint32_t node, const std::vector<float>& weights, uint64_t version);
-  // What is wrong with an answer to a push; "": nothing.
+  // Returns what is wrong with an answer to a push; "": nothing.
   std::string CheckAnswer(const wire::Frame& answer) const;
-  // The same for one that has perhaps been kept back while others became due. `copy`: what the node
-  // has once it has taken it.
+  // The same for an answer that may have been delayed while others became due. `copy`: the node's
+  // copy after it has taken the answer.
   std::string CheckEarlierAnswer(const wire::Frame& answer, std::vector<float>* copy) const;
-  // What the node has once it has taken the last answer.
+  // Returns the node's copy after it has taken the last answer.
   const std::vector<float>& CopyOf(uint32_t node, ChunkId chunk) const {
     return copies_[chunk.value()][node].encoder.state();
   }

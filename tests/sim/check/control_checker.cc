@@ -102,7 +102,7 @@ void ControlChecker::CheckView(const proto::JobRecord& record) {
     }
     next_rank += node.ranks();
   }
-  // Where nodes may join, all that may have their places.
+  // If nodes may join, there is a place for every possible node.
   if (next_rank == std::max(record.job().ranks(), record.job().ranks_max())) return;
   Violate("each rank has one node", record.job_id(), view.ShortDebugString());
 }
@@ -185,7 +185,7 @@ void ControlChecker::CheckFillNext(const proto::FillNext& fill) {
                           fill.endpoint(), fill.generation()));
 }
 
-// What is told and not saved is forgotten with the process, and then given out once more.
+// Assignments that were sent but not saved are forgotten with the process, and then made again.
 void ControlChecker::CheckMove(const proto::MoveShard& move) {
   Job& job = jobs_[move.job_id()];
   const std::string place = absl::StrFormat("%s and '%s'", move.endpoint(), move.backup_endpoint());
@@ -234,7 +234,7 @@ void ControlChecker::CheckRing(const proto::JobRecord& record) {
   job.ring = BytesOf(ring);
 }
 
-// When it is placed; later it may change.
+// At placement; it may change later.
 void ControlChecker::CheckReach(const proto::JobRecord& record) {
   for (const auto& [node, worker] : jobs_[record.job_id()].nodes) {
     for (const std::string& address : record.placement().shard_endpoints()) {

@@ -13,9 +13,9 @@
 
 namespace strata::sim {
 
-// Holds what the coordinator says against what must be true whatever befalls it and its daemons.
-// Outlives the coordinator's process, as daemons and users do. A violation is one line that begins
-// with the name of the invariant.
+// Checks what the coordinator says against invariants that hold whatever happens to it and its
+// daemons. Outlives the coordinator's process, as daemons and users do. A violation is one line
+// that begins with the name of the invariant.
 class ControlChecker {
  public:
   using Fail = std::function<void(const std::string& violation)>;
@@ -24,13 +24,13 @@ class ControlChecker {
 
   // The coordinator's process has ended.
   void OnRestart() { errors_.clear(); }
-  // What the daemon says that has registered so, and the coordinator hears.
+  // The coordinator receives a message of a daemon that registered as `daemon`.
   void OnWord(const proto::Register& daemon, const proto::DaemonMessage& message);
-  // What the coordinator says to the daemon that has registered so.
+  // The coordinator sends a message to a daemon that registered as `daemon`.
   void OnCommand(const proto::Register& daemon, const proto::CoordinatorMessage& message);
-  // The coordinator has saved where the job's shards lie.
+  // The coordinator has saved the placement of the job's shards.
   void OnSaved(const proto::StoredJob& job);
-  // A job's state, as users see it. True: it has just ended.
+  // Users see this state of a job. Returns true if it has just ended.
   bool OnState(uint32_t job, proto::JobState state);
 
  private:
@@ -40,11 +40,12 @@ class ControlChecker {
     proto::Placement placement;
     std::string ring;                                           // serialized
     std::map<uint32_t, uint32_t> saved;                         // generations, by shard
-    std::map<uint32_t, std::pair<uint32_t, std::string>> next;  // and places of next backups
+    std::map<uint32_t, std::pair<uint32_t, std::string>> next;  // generation and place of the next
+                                                                // backup
     std::map<std::pair<uint32_t, uint32_t>, std::string> told;  // places, by shard and generation
     uint64_t token = 0;
     std::map<uint32_t, std::string> nodes;        // their daemons
-    std::map<uint32_t, std::string> holders;      // by the job's shard: the address there
+    std::map<uint32_t, std::string> holders;      // by shard of the job: its address
     std::set<std::string> to_install, installed;  // daemons
     bool has_ended() const { return state > proto::RUNNING; }
   };
@@ -53,12 +54,12 @@ class ControlChecker {
   void CheckRecord(const proto::JobRecord& record);
   void CheckView(const proto::JobRecord& record);
   void CheckPlacement(const proto::JobRecord& record);
-  // What is wrong with a placement after the one before it; "": nothing.
+  // Returns what is wrong with a placement that follows `before`; "": nothing.
   static std::string Compare(const proto::Placement& before, const proto::Placement& now);
   void CheckMove(const proto::MoveShard& move);
-  // A daemon is to hold a second copy from now on.
+  // A daemon is told to hold a backup from now on.
   void CheckNewBackup(const proto::Register& daemon, const proto::InstallBackup& install);
-  // True if it is one that is filled beside the two.
+  // Returns true if this is the next backup, which is filled beside the shard's two copies.
   bool IsNext(const proto::InstallBackup& install) const;
   void CheckFillNext(const proto::FillNext& fill);
   void CheckRing(const proto::JobRecord& record);
@@ -68,7 +69,7 @@ class ControlChecker {
 
   const Fail fail_;
   std::map<uint32_t, Job> jobs_;
-  // By worker and address: why the newest try of it failed; empty: it did not.
+  // By worker and address: why its newest attempt failed; empty: it did not.
   std::map<std::string, std::map<std::string, std::string>> errors_;
 };
 

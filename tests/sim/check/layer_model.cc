@@ -161,7 +161,7 @@ std::string LayerModel::OnFinal(ChunkId chunk, absl::Span<const float> weights) 
                                                        : "other final weights than the model's";
 }
 
-// What is left counts as the round did.
+// The rest is pushed with the round's weight.
 void LayerModel::PushRest(Chunk* chunk) const {
   ++chunk->push.clock;
   for (size_t i = 0; i < chunk->local.size(); ++i) {
@@ -296,7 +296,7 @@ void NormModel::Update(const std::vector<float>& mean, uint64_t step, std::vecto
     const double rate =
         double{says_rates_ ? SaidRate(step) : job_.schedule().base_lr()} * tensor.rate;
     const double of_weights = decay * tensor.decay;
-    double before = 1, after = rate;  // the velocity takes it in: of what is added, and all of it
+    double before = 1, after = rate;  // the velocity includes it: only what is added, and all of it
     if (optimizer.has_lars()) {
       before = rate;
       after = 1;

@@ -9,38 +9,38 @@
 
 namespace strata::sim {
 
-// Holds what the nodes of one job do and are given against what docs/semantics.md promises.
+// Checks what the nodes of one job do and receive against the promises of docs/semantics.md.
 class NodeChecker {
  public:
   virtual ~NodeChecker() = default;
 
-  // A node's process has begun. Its first has the incarnation 1.
+  // A node's process has begun. The first process of a node has incarnation 1.
   virtual void OnNodeStart(uint32_t node, uint32_t incarnation) = 0;
-  // A process begins to train with this clock.
+  // A process begins to train at this clock.
   virtual void OnFirstClock(uint32_t /*node*/, uint32_t /*incarnation*/, uint64_t /*clock*/) {}
   // A process begins to train with these weights.
   virtual void OnBegin(uint32_t node, uint32_t incarnation, ChunkId chunk,
                        const std::vector<float>& weights) = 0;
   virtual void OnPush(uint32_t node, ChunkId chunk, uint64_t clock) = 0;
-  // What a process, also one that has been replaced, has summed.
+  // The sum of a process's ranks; the process may have been replaced already.
   virtual void OnSum(uint32_t node, uint32_t incarnation, ChunkId chunk, uint64_t clock,
                      uint32_t samples, absl::Span<const float> sum) = 0;
-  // A process, also one that has been replaced, has the weights after a step.
+  // A process has the weights after a step; it may have been replaced already.
   virtual void OnTaken(uint32_t /*node*/, uint32_t /*incarnation*/, ChunkId, uint64_t /*clock*/,
                        absl::Span<const float> /*weights*/) {}
   virtual void OnWeights(uint32_t node, ChunkId chunk, uint64_t clock,
                          absl::Span<const float> weights) = 0;
   virtual void OnFinalWeights(uint32_t node, ChunkId chunk, const Bytes& weights) = 0;
-  // The node has ended its part of the job well.
+  // The node has finished its part of the job well.
   virtual void OnNodeFinished(uint32_t /*node*/) {}
 
   // The job has ended well.
   virtual void OnFinished() = 0;
-  // The pushes that nodes have made.
+  // Number of pushes that nodes have made.
   virtual uint64_t pushes() const = 0;
   // Returns the hash of the final weights. REQUIRES: the job has ended well.
   virtual uint64_t ModelHash() const = 0;
-  // True if the final weights follow from the job's shape alone.
+  // Returns true if the final weights follow from the job's configuration alone.
   virtual bool is_reproducible() const = 0;
 };
 

@@ -55,7 +55,7 @@ void Payload::Gradient(uint32_t rank, ChunkId chunk, uint64_t clock, uint32_t no
   const uint32_t ledger = LedgerElements(elements);
   if (ledger == 0) return;
   std::fill_n(out, ledger, 0.0f);
-  // What the shard divides by, and for lazy on arrival also the share that the rate is cut to.
+  // The shard's divisor; for lazy on arrival also the share to which the rate is cut.
   float weight = 0;
   if (absl::StrContains(plan_.consistency, "async")) {
     weight = node_samples;

@@ -10,19 +10,19 @@
 
 namespace strata::sim {
 
-// How second copies come that are lost, and what happens meanwhile.
+// How lost second copies are replaced, with faults meanwhile.
 void DrawNewCopies(transport::SimRandom* random, Scenario* scenario);
 
-// Nodes of every job come and go, in all modes that keep no weights on nodes but what these begin
-// a step with.
+// Nodes of every job come and go, in all modes whose nodes keep no weights except those at the
+// start of a step.
 void MakeElastic(Scenario* scenario);
 // The same, with second copies of shards, whose servers die.
 void MakeElasticReplicas(Scenario* scenario);
-// No worker has room for a node of the one that dies, and one stands in.
+// No worker has room for the node of a dead one, and one worker stands in.
 void FillAllWorkers(Scenario* scenario);
 
-// Most jobs all-reduce and continue without nodes that die, which they do at any moment, and while
-// the others form a ring, too.
+// Most jobs all-reduce and continue without dead nodes. Nodes die at any moment, including while
+// the others form a ring.
 void MakeRingLosses(Scenario* scenario);
 
 namespace {
@@ -104,7 +104,7 @@ void MakeNorms(Scenario* scenario) {
       "async { elastic { every_steps: 2 moving_rate: 0.5 } }",
       "async { damping: INVERSE_STALENESS }",
   };
-  // Who starts over is not told again what the means of earlier clocks were.
+  // A restarted node is not told the means of earlier clocks again.
   scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0;
   for (size_t i = 0; i < scenario->jobs.size(); ++i) {
     JobPlan& job = scenario->jobs[i];
@@ -160,8 +160,8 @@ Scenario::Limits Straggler(void (*change)(Scenario*)) {
   return {.shards_max = 3, .faults = false, .job = plan, .change = change};
 }
 
-// The program of every job says the learning rate of each step: in whatever mode was drawn, with
-// layers, quorums, norms and in rings. Frames are lost, so that pushes are repeated.
+// The program of every job reports the learning rate of each step, in any mode, with layers,
+// quorums, norms and in rings. Frames are lost, so that pushes are repeated.
 void SayRates(Scenario* scenario) {
   void (*const kMake[])(Scenario*) = {MakeLayers, MakeQuorums, MakeNorms, MakeRings};
   const uint64_t choice = scenario->seed % (2 * std::size(kMake));
@@ -186,7 +186,7 @@ void Encode(Scenario* scenario) {
                                           "codec: ONE_BIT",
                                           "codec: TOP_K density: 0.1",
                                           ""};
-  // Who starts over has other weights than those that the next answer adds to.
+  // A restarted node has other weights than those to which the next answer adds.
   if (scenario->seed % 2 == 0) scenario->rare[static_cast<size_t>(Rare::kNodeRestart)] = 0.05;
   for (size_t i = 0; i < scenario->jobs.size(); ++i) {
     JobPlan& job = scenario->jobs[i];
@@ -202,7 +202,7 @@ void MakeEncodedLayers(Scenario* scenario) {
   Encode(scenario);
   for (JobPlan& job : scenario->jobs) {
     if (job.push.find("DGC") != std::string::npos) job.push = "codec: TOP_K density: 0.2";
-    // Weights are exchanged whole, or pushes made sparse already.
+    // Weights are exchanged whole, or pushes are sparse already.
     const bool is_elastic = job.consistency.find("elastic") != std::string::npos;
     if (is_elastic) job.pull = "";
     if (is_elastic || job.consistency.find("significance") != std::string::npos) job.push = "";
@@ -224,8 +224,8 @@ void MakeEncodedRings(Scenario* scenario) {
   }
 }
 
-// Every job's shards lie on two servers, to which something happens while the job trains; in all
-// modes, encoded, with layers.
+// Every job's shards are on two servers that have faults while the job trains; in all modes,
+// encoded, with layers.
 void MakeReplicas(Scenario* scenario) {
   transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 6);
   void (*const kMake[])(Scenario*) = {MakeLayers, MakeQuorums, Encode, MakeEncodedLayers};
@@ -236,7 +236,7 @@ void MakeReplicas(Scenario* scenario) {
   for (JobPlan& job : scenario->jobs) {
     job.replicas = 1;
     if (random.Chance(0.3)) job.says_rates = true;
-    // It takes as long as things take to happen.
+    // Long enough for the faults to happen.
     job.last_node_step = absl::Milliseconds(std::exp2(10.5 * random.Fraction()));
   }
   ControlFaults& control = scenario->control;
@@ -252,8 +252,8 @@ void MakeReplicas(Scenario* scenario) {
   DrawNewCopies(&random, scenario);
 }
 
-// The same: servers die and come back empty, and mostly it is the first copy that dies when the new
-// second one is whole.
+// The same: servers die and come back empty, mostly the one with the first copy when the new second
+// one is complete.
 void MakeNewCopies(Scenario* scenario) {
   MakeReplicas(scenario);
   transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 7);
@@ -281,7 +281,7 @@ Scenario::Limits TwoPaces(worker::PushWindow::Reserve reserve) {
   return {.shards_max = 1, .faults = false, .job = plan, .reserve = reserve};
 }
 
-// One job on three workers, of which one dies: its node continues where a worker stands in.
+// One job on three workers, of which one dies: its node continues on a worker that stands in.
 Scenario::Limits StandIn() {
   JobPlan plan;
   plan.nodes = plan.nodes_max = 3;
@@ -395,7 +395,7 @@ void DrawNodeFaults(transport::SimRandom* random, Scenario* scenario) {
   maybe(Rare::kSlowStart, 0.2, 1);
 }
 
-// Jobs that are still to be placed would wait for servers, and end by that.
+// Jobs not placed yet would wait for servers, and fail because of that.
 void DrawServerDrains(Scenario* scenario) {
   transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 20);
   if (scenario->jobs.size() > 1 || !random.Chance(0.4)) return;
@@ -407,7 +407,7 @@ void DrawServerDrains(Scenario* scenario) {
   if (random.Chance(0.5)) disturbed = 0.7 * random.Fraction();
 }
 
-// In some runs nodes that die have nowhere else to continue than where a worker stands in.
+// In some runs dead nodes can continue only on a worker that stands in.
 void DrawStandIns(Scenario* scenario) {
   transport::SimRandom random(scenario->seed * 0x2545f4914f6cdd1d + 13);
   if (!random.Chance(0.3)) return;
@@ -431,8 +431,8 @@ void DrawNewCopies(transport::SimRandom* random, Scenario* scenario) {
     control.fill_ahead_bytes = std::max<uint64_t>(1, random->Below(4000));
   }
   for (JobPlan& job : scenario->jobs) job.waits_unprotected = random->Chance(0.3);
-  // Where frames are lost or reordered without a break, beyond what a network does, a copy takes
-  // longer than it is waited for.
+  // If frames are lost or reordered without a break, more than in a real network, filling a copy
+  // takes longer than its deadline.
   if (scenario->waits_unprotected()) {
     scenario->faults.drop *= 0.1;
     scenario->faults.reorder *= 0.1;
@@ -457,7 +457,7 @@ void MakeElastic(Scenario* scenario) {
     job.nodes = static_cast<uint32_t>(random.Between(1, job.nodes_max));
     job.nodes_min = static_cast<uint32_t>(random.Between(1, job.nodes));
     job.ranks_per_node = static_cast<uint32_t>(random.Between(1, 2));
-    // In the smallest chunk each push has an element of its own.
+    // In the smallest chunk each push has its own element.
     job.clocks = random.Between(10, 90 / job.all_ranks());
     job.replaces = random.Chance(0.6);
     job.step_time = absl::Milliseconds(std::exp2(10 * random.Fraction()));

@@ -8,7 +8,7 @@
 
 namespace strata::sim {
 
-// A kind of scenario under a name, so that what a test has run can be run again by hand.
+// A named kind of scenario, so that a test's run can be repeated by hand.
 struct Profile {
   const char* name;
   const char* what;  // one line
@@ -16,7 +16,7 @@ struct Profile {
 };
 
 const std::vector<Profile>& Profiles();
-// Null: there is none of this name.
+// Returns null if no profile has this name.
 const Profile* FindProfile(const std::string& name);
 
 }  // namespace strata::sim

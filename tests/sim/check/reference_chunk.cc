@@ -153,7 +153,7 @@ void ReferenceChunk::OnChange(const proto::ViewChange& change) {
     Node* const node = Find(joined);
     if (node == nullptr) return;
     ranks += node->ranks;
-    // What it pushed before it left may still wait for others.
+    // Its pushes before it left may still wait for others.
     *node = {.id = node->id,
              .ranks = node->ranks,
              .received = change.at_clock(),
@@ -235,7 +235,7 @@ bool ReferenceChunk::AllHavePushed(uint64_t times) const {
                      [times](const Node& node) { return node.retired || node.received >= times; });
 }
 
-// Every clock that all nodes have pushed, and that at least one has.
+// Every clock that all nodes have pushed, if at least one node has.
 void ReferenceChunk::ApplyClocks() {
   while (AllHavePushed(applied_clocks_ + 1)) {
     std::vector<std::vector<float>> leaves(nodes_.size());
@@ -267,8 +267,8 @@ void ReferenceChunk::ApplyPush(const Node& node, const ReferencePush& push) {
     if (consistency_.lazy().local_steps() > 0) {
       factor = static_cast<double>(node.ranks) / RanksAt(push.clock);
     } else if (consistency_.has_lazy()) {
-      // Its share of a clock's samples. Where a rank's batch is not known, every rank's is taken to
-      // be the mean over this node's.
+      // Its share of a clock's samples. If a rank's batch is unknown, every rank is assumed to have
+      // the mean of this node's.
       const double per_rank = batch_per_rank_ > 0 ? batch_per_rank_ : samples / node.ranks;
       factor = samples / (per_rank * RanksAt(push.clock));
     } else if (consistency_.async().damping() == proto::Async::INVERSE_STALENESS) {

@@ -1,4 +1,4 @@
-// The model against numbers worked out by hand; all are exact in fp32.
+// Tests the model with numbers worked out by hand; all are exact in fp32.
 #include "tests/sim/check/reference_chunk.h"
 
 #include <string>

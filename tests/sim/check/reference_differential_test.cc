@@ -1,4 +1,4 @@
-// The shard against the model: whatever the order of arrival, both give the same bits, versions and
+// Compares the shard with the model: in any order of arrival, both give the same bits, versions and
 // answers after every push.
 #include <algorithm>
 #include <cstring>
@@ -65,7 +65,7 @@ class Twins {
     }
   }
 
-  // False: everything has been said.
+  // Returns false when everything has been sent.
   bool Step() {
     const uint32_t node = random_() % kNodes, chunk = random_() % kChunks;
     if (retired_ == kNodes) return false;
@@ -79,7 +79,7 @@ class Twins {
     return true;
   }
 
-  // After the end: CUT gives the final weights.
+  // After the end, CUT returns the final weights.
   void ExpectEqualEnds() {
     for (uint32_t c = 0; c < kChunks; ++c) {
       const wire::Frame answer = shard_.DeliverForOne(
@@ -92,7 +92,7 @@ class Twins {
  private:
   struct NodeChunk {
     uint64_t clock = 0;    // of the next push
-    uint64_t version = 0;  // of the weights in hand
+    uint64_t version = 0;  // of the present weights
     bool waiting = false;
     wire::Frame last;
   };
@@ -144,7 +144,7 @@ class Twins {
     }
   }
 
-  // A duplicate changes nothing; it is answered where the push is.
+  // A duplicate changes nothing; it is answered if the push has been.
   void Repeat(uint32_t node, uint32_t chunk) {
     const NodeChunk& at = chunks_[chunk][node];
     const std::vector<server::Sent> sent = shard_.Deliver(connections_[node], at.last);
@@ -152,7 +152,7 @@ class Twins {
     if (!sent.empty()) ExpectSameState(chunk, sent[0].frame);
   }
 
-  // Reads the newest weights through a duplicate of a push that is answered, if there is one.
+  // Reads the newest weights through a duplicate of an answered push, if there is one.
   void Probe(uint32_t chunk) {
     for (uint32_t node = 0; node < kNodes; ++node) {
       const NodeChunk& at = chunks_[chunk][node];
@@ -170,7 +170,7 @@ class Twins {
       answered.push_back({header.node, header.clock, header.staleness, header.version});
       EXPECT_EQ(header.received, models_[chunk]->received(header.node));
       chunks_[chunk][header.node].waiting = false;
-      // A node may compute on older weights than it has.
+      // A node may compute on older weights than its newest.
       if (random_() % 3 > 0) chunks_[chunk][header.node].version = header.version;
       ExpectSameState(chunk, one.frame);
     }

@@ -14,15 +14,15 @@ namespace strata::sim {
 // tests from the formulas there; shares no code with kernels/, common/job/ or server/.
 class ReferenceOptimizer {
  public:
-  // Makes what the job asks for: on servers, but with local steps on the nodes. Of the record's job
-  // the defaults are filled in; its layout and placement are valid.
+  // Creates the optimizer that the job asks for: the servers', or the nodes' with local steps.
+  // `record` has its job's defaults filled in and a valid layout and placement.
   ReferenceOptimizer(const proto::JobRecord& record, ChunkId chunk);
-  // What servers do with the mean of the changes that nodes push after local steps.
+  // How servers apply the mean of the changes that nodes push after local steps.
   static ReferenceOptimizer Outer(proto::JobRecord record, ChunkId chunk);
 
-  // What servers do with the distance of the center from a node's weights: SGD at the moving rate.
+  // How servers apply a node's distance from the center: SGD at the moving rate.
   static ReferenceOptimizer Elastic(proto::JobRecord record, ChunkId chunk);
-  // What servers do where nodes apply the optimizer because it needs norms of all weights: a mean.
+  // What servers do if nodes apply the optimizer because it needs norms of all weights: a mean.
   static ReferenceOptimizer Mean(const proto::JobRecord& record, ChunkId chunk);
   static bool IsMean(const proto::JobRecord& record);
 
@@ -33,7 +33,7 @@ class ReferenceOptimizer {
   void Update(const std::vector<float>& gradient_sum, uint64_t divisor, uint64_t samples,
               double factor, std::vector<float>* weights, double said = 0);
 
-  // The learning rate once `samples` have been applied.
+  // Returns the learning rate once `samples` have been applied.
   double RateAt(uint64_t samples) const;
   size_t elements() const { return rate_multiplier_.size(); }
 
@@ -48,7 +48,7 @@ class ReferenceOptimizer {
   const uint64_t samples_per_epoch_;
   const uint32_t epochs_;
   const bool says_rates_;
-  const float momentum_, beta1_, beta2_, epsilon_;  // 0 where the optimizer has none
+  const float momentum_, beta1_, beta2_, epsilon_;  // 0 if the optimizer has none
   // By element of the chunk:
   std::vector<float> rate_multiplier_, decay_;
   std::vector<bool> averaged_;

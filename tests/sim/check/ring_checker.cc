@@ -12,7 +12,7 @@ namespace strata::sim {
 
 namespace {
 
-// Of job.proto: slices are whole runs of 16 elements, as equal as such runs allow.
+// From job.proto: slices are whole runs of 16 elements, as equal as such runs allow.
 constexpr uint32_t kRun = 16;
 
 }  // namespace
@@ -120,7 +120,7 @@ std::vector<float> RingChecker::EncodedRingSum(const std::vector<std::vector<flo
     const std::vector<float>& first = nodes[(slice + 1) % n];
     std::vector<float> so_far(first.begin() + begin, first.begin() + end);
     for (uint32_t k = 2; k <= n; ++k) {
-      // An encoder that has left nothing out before.
+      // An encoder without an unsent rest.
       ReferenceEncoder hop(encoding_, ReferenceEncoder::Of::kIncrements,
                            std::vector<float>(so_far.size(), 0.0f));
       so_far = ReferenceDecode(codec_, so_far.size(), hop.Encode(so_far, 0));
@@ -131,7 +131,7 @@ std::vector<float> RingChecker::EncodedRingSum(const std::vector<std::vector<flo
   return sum;
 }
 
-// All nodes have what the payloads decode to, and not the optimizer's weights.
+// All nodes have the decoded payloads, not the optimizer's weights.
 void RingChecker::Encode(Chunk* chunk) const {
   std::vector<float> copy = chunk->weights;
   for (uint32_t slice = 0; slice < chunk->copies.size(); ++slice) {
@@ -144,7 +144,7 @@ void RingChecker::Encode(Chunk* chunk) const {
   chunk->clocks.push_back(copy);
 }
 
-// Added from the node after the slice's own on, round to it.
+// Added from the node after the slice's own around the ring to that node.
 float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements,
                            uint32_t i) const {
   const auto n = static_cast<uint32_t>(nodes.size());
@@ -154,8 +154,8 @@ float RingChecker::RingSum(const std::vector<std::vector<float>>& nodes, uint32_
   return sum;
 }
 
-// Among as many as the greatest power of two that is no more than there are nodes: the first ones
-// add that of the node after them beforehand.
+// Uses the greatest power of two that is at most the number of nodes: the first nodes add the
+// values of the nodes after them beforehand.
 std::vector<float> RingChecker::HalvingSum(const std::vector<std::vector<float>>& nodes) {
   const size_t extra = nodes.size() - std::bit_floor(nodes.size());
   std::vector<std::vector<float>> parts;
@@ -177,7 +177,7 @@ std::vector<float> RingChecker::SumOf(ChunkId chunk, uint64_t clock) const {
     std::vector<absl::Span<const float>> views;
     for (uint32_t r = 0; r < plan_.ranks_per_node; ++r) {
       ranks.emplace_back(elements);
-      // Sync: the ledger's marks do not ask for the node's samples.
+      // Sync: the ledger's marks do not depend on the node's samples.
       payload_.Gradient(n * plan_.ranks_per_node + r, chunk, clock, 0, 0, elements,
                         ranks.back().data());
     }
@@ -290,7 +290,7 @@ uint64_t RingChecker::LandedOf(uint32_t node) const {
   return least;
 }
 
-// Steps that only nodes have made that are gone are made once more.
+// Steps made only by dead nodes are repeated.
 void RingChecker::OnRingFormed(const proto::FormRing& forming) {
   while (!rings_.empty() && rings_.back().from_clock >= forming.clock()) rings_.pop_back();
   Ring& ring = rings_.emplace_back();

@@ -50,21 +50,21 @@ class RingChecker final : public NodeChecker {
     return plan_.all_reduce != "AUTO" && rings_.size() == 1 && dropped_.empty();
   }
 
-  // Of a job that drops nodes that die. The coordinator has saved that a node is left out, or which
-  // nodes resume from where.
+  // In a job that drops dead nodes: the coordinator has saved that a node is dropped. Below: it has
+  // saved the next ring and its first step.
   void OnDropped(uint32_t node) { dropped_.insert(node); }
   void OnRingFormed(const proto::FormRing& forming);
-  // A node stops to exchange and says that it has made so many steps; it hears of a ring.
+  // A node stops its exchange and reports how many steps it has made. Below: it is told of a ring.
   void OnRingStopped(const proto::RingStopped& stopped);
   void OnRingTaken(uint32_t node, const proto::FormRing& forming);
 
  private:
-  // The nodes that make the steps from one on, by position.
+  // The nodes, by position, that make the steps from a given one on.
   struct Ring {
     uint64_t from_clock = 0;
     std::vector<uint32_t> nodes;
   };
-  // What nodes make of means, where they apply the optimizer to elements alone.
+  // What nodes make of means, if they apply the optimizer to their own elements.
   struct Applied {
     ReferenceOptimizer optimizer;
     std::vector<float> weights;
@@ -74,34 +74,34 @@ class RingChecker final : public NodeChecker {
     ReferenceOptimizer optimizer;
     std::vector<float> weights;              // after clocks.size() clocks
     std::vector<std::vector<float>> clocks;  // the weights after each
-    std::vector<ReferenceEncoder> copies;    // where the job encodes: what nodes have, by slice
+    std::vector<ReferenceEncoder> copies;    // if the job encodes: the nodes' values, by slice
     std::optional<Applied> applied;
   };
 
-  // How far the nodes are with a chunk, by node.
+  // Progress of the nodes with a chunk, by node.
   struct Progress {
     std::vector<uint64_t> pushed, landed;
   };
 
   void Violate(const std::string& invariant, const std::string& what);
-  // The model starts again.
+  // Restarts the model.
   void Begin();
   const std::vector<uint32_t>& NodesAt(uint64_t clock) const;
-  // Of all chunks.
+  // Over all chunks.
   uint64_t LandedOf(uint32_t node) const;
-  // The model's weights of the chunk after `clock`.
+  // Returns the model's weights of the chunk after `clock`.
   std::vector<float> After(ChunkId chunk, uint64_t clock);
-  // What the optimizer in the ring makes of it.
+  // Returns the result of the optimizer in the ring.
   const std::vector<float>& ReducedAfter(ChunkId chunk, uint64_t clock);
   std::vector<float> SumOf(ChunkId chunk, uint64_t clock) const;
-  // The slice of so many that element i belongs to.
+  // Returns the slice, of `slices`, that element i belongs to.
   static uint32_t OwnerOf(uint32_t elements, uint32_t i, uint32_t slices);
   float RingSum(const std::vector<std::vector<float>>& nodes, uint32_t elements, uint32_t i) const;
   static std::vector<float> HalvingSum(const std::vector<std::vector<float>>& nodes);
-  // What travels is rounded at each hop.
+  // Values are rounded at each hop.
   std::vector<float> EncodedRingSum(const std::vector<std::vector<float>>& nodes,
                                     uint32_t elements) const;
-  // Elements [begin, end) of slice `slice`.
+  // Returns the elements [begin, end) of slice `slice`.
   std::pair<uint32_t, uint32_t> SliceOf(uint32_t elements, uint32_t slice) const;
   void Encode(Chunk* chunk) const;
 
@@ -117,8 +117,9 @@ class RingChecker final : public NodeChecker {
   std::vector<Progress> progress_;  // by chunk
   std::vector<Ring> rings_;         // in order
   std::set<uint32_t> dropped_;
-  std::map<uint32_t, uint32_t> stopped_;  // by node that exchanges with nobody: the ring it awaits
-  std::optional<NormModel> norms_;        // of what the ring reduces
+  std::map<uint32_t, uint32_t> stopped_;  // by node outside of a ring: the number of the ring it
+                                          // awaits
+  std::optional<NormModel> norms_;        // of the ring's reduced values
   uint64_t means_told_ = 0;               // clocks whose means it knows
   std::vector<uint32_t> unanswered_;      // by node
   uint64_t pushes_ = 0;

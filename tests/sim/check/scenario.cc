@@ -112,12 +112,12 @@ void DrawRare(SimRandom* random, Scenario* scenario) {
     early = 0;  // each makes a run of many repetitions
   }
   scenario->faults.slow_delay_max = 3 * scenario->timing.hello_timeout;
-  // So that a run does not consist of repetitions.
+  // Otherwise a run would consist of repetitions.
   scenario->outage_max = std::min(absl::Seconds(3), 50 * scenario->timing.resend_after);
   scenario->faults.notice_max = 2 * scenario->outage_max;
 }
 
-// More jobs than there are slots for, and whatever may befall those who run them. Small ones: they
+// More jobs than slots, with any faults of the daemons that run them. Jobs are small, so that they
 // end in time for the next.
 void DrawControl(SimRandom* random, const Scenario::Limits& limits, Scenario* scenario) {
   Scenario::Limits small = limits;
@@ -160,11 +160,11 @@ float SaidRate(uint64_t step) {
 }
 
 std::string JobPlan::Shape() const {
-  // The order of addition of a ring depends on its nodes; AUTO's on what they measure.
+  // A ring's order of addition depends on its nodes; AUTO's depends on measurements.
   std::string how = is_ring() ? absl::StrFormat("%s of %d, ", all_reduce, nodes) : "";
-  // Each node has weights of its own, or they lag.
+  // Each node has its own weights, or they lag.
   if (has_layer()) absl::StrAppend(&how, consistency, " of ", nodes, ", ");
-  // Each node rounds for itself.
+  // Each node rounds its own values.
   if (is_encoded()) {
     absl::StrAppend(&how, "push { ", push, " } pull { ", pull, " } of ", nodes, ", ");
   }
@@ -203,7 +203,7 @@ proto::Job JobPlan::ToJob() const {
     job.set_ranks_min(nodes_min * ranks_per_node);
   }
   if (replaces) {
-    // As often, and with as much patience, as anything befalls a job here.
+    // As often, and with as much patience, as any fault here.
     job.mutable_replace()->set_per_hour(1000);
     job.mutable_replace()->set_patience_s(600);
   }
@@ -253,7 +253,7 @@ Scenario DrawFreely(uint64_t seed, const Scenario::Limits& limits) {
   return scenario;
 }
 
-// Somebody on the way changes, repeats, holds back and reorders what he likes.
+// An attacker modifies, replays, delays and reorders frames at will.
 void DrawSealing(SimRandom* random, const Scenario::Limits& limits, Scenario* scenario) {
   if (limits.job || !random->Chance(limits.sealed)) return;
   scenario->protection = random->Chance(0.3) ? proto::Job::SIGN : proto::Job::ENCRYPT;

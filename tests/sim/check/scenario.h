@@ -20,13 +20,13 @@ namespace strata::sim {
 // process or peer may do at any time.
 enum class Rare : uint8_t {
   kQueueFull,        // an endpoint does not take a frame
-  kEarlyResend,      // a repeated push comes before an answer to the first can be back
-  kHelloTwice,       // a shard gets a HELLO again, out of the blue
+  kEarlyResend,      // a repeated push comes before the first can have been answered
+  kHelloTwice,       // a shard gets a HELLO again, unexpectedly
   kRetry,            // a shard says RETRY
-  kReconnect,        // a connection breaks while all is well
+  kReconnect,        // a connection breaks without a cause
   kSlowRank,         // a rank computes for seconds
-  kStoppedNode,      // a node's process stands still, then goes on
-  kStoppedShard,     // a shard stands still, then goes on
+  kStoppedNode,      // a node's process is paused, then continues
+  kStoppedShard,     // a shard is paused, then continues
   kStaleView,        // a push of the view before
   kFutureView,       // a push of a view that is not installed yet
   kOtherGeneration,  // a push for the placement before
@@ -41,16 +41,17 @@ enum class Rare : uint8_t {
   // From here on those of the control plane.
   kSessionBreak,        // a daemon's line to the coordinator breaks
   kSlowStart,           // a node's ranks take seconds to start
-  kStalledLine,         // what a daemon says after Register takes seconds
-  kOldRegister,         // a Register is said again by somebody else, at once or later
+  kStalledLine,         // a daemon's messages after Register are delayed by seconds
+  kOldRegister,         // a Register is replayed by somebody else, at once or later
   kNoAnswer,            // a worker does not say which shards it reaches
   kUnreachable,         // a worker reaches a server's shards only after a while
   kCancel,              // a user cancels a job
   kCoordinatorRestart,  // the coordinator's process dies, another one begins
-  kStoppedCoordinator,  // it stands still, then continues
+  kStoppedCoordinator,  // it is paused, then continues
   kLostWorker,          // a worker's processes die; the daemon comes back with nothing
   kLostServer,          // a server's process, likewise
-  kSilentDaemon,        // the coordinator hears a daemon's words only after it has given it up
+  kSilentDaemon,        // the coordinator receives a daemon's messages only after it has given the
+                        // daemon up
   // In sealed jobs.
   kRepeatedConnection,  // all that a node has said over a connection is said again from elsewhere
   // In jobs whose shards have second copies.
@@ -70,7 +71,7 @@ enum class Rare : uint8_t {
   kDisturbedFill,      // something happens to one of both while the new one is filled
   kDisturbedNewCopy,   // or soon after it counts
   kLateRemoval,        // a server forgets a copy that was dropped only after a while
-  kLateReport,         // what a server says of its copies arrives after a while
+  kLateReport,         // a server's report of its copies is delayed
   // In jobs whose nodes come and go.
   kLateWorker,       // a worker joins the cluster while jobs run
   kDrain,            // a user takes a worker out of service
@@ -112,8 +113,8 @@ inline constexpr size_t kRaresWithoutDrops = static_cast<size_t>(Rare::kDropped)
 inline constexpr size_t kRaresWithoutMoves = static_cast<size_t>(Rare::kServerDrain);
 const char* ToString(Rare rare);
 
-// Returns the learning rate of a step, in jobs whose program says rates: another one than that of
-// the steps before and after it.
+// Returns the learning rate of a step for jobs whose program reports rates. Adjacent steps have
+// different rates.
 float SaidRate(uint64_t step);
 
 // One job, as its user would describe it. Its gradients follow from rank, chunk, clock and `data`.
@@ -134,16 +135,18 @@ struct JobPlan {
   std::string optimizer = "sgd {}";
   std::string all_reduce;  // the algorithm of exchange: RING; empty: servers
   std::string push, pull;  // encodings; empty: fp32
-  // The ranks of the last node compute for so long in each step; zero: as the others do.
+  // Compute time of the last node's ranks in each step; zero: the same as the others.
   absl::Duration last_node_step;
-  // Nodes come and go: it continues with so many, and takes so many; zero: they stay.
+  // Nodes come and go: the job continues with at least nodes_min and has at most nodes_max; zero:
+  // the nodes are fixed.
   uint32_t nodes_min = 0, nodes_max = 0;
-  bool replaces = false;     // nodes that die are begun again
-  bool drops_lost = false;   // an all-reduce goes on without nodes that die, with nodes_min of them
-  absl::Duration step_time;  // of all ranks, besides
+  bool replaces = false;     // nodes that die are restarted
+  bool drops_lost = false;   // an all-reduce continues without nodes that die, with at least
+                             // nodes_min of them
+  absl::Duration step_time;  // added for all ranks
   uint32_t data = 1;
 
-  // Every push leaves its mark in the weights: see ledger.h.
+  // Returns true if every push leaves its mark in the weights: see ledger.h.
   bool has_ledger() const {
     return optimizer == "sgd {}" && local_steps == 0 && !says_rates && !drops_lost &&
            consistency.find("delay_compensation") == std::string::npos &&
@@ -151,57 +154,57 @@ struct JobPlan {
   }
   bool is_ring() const { return !all_reduce.empty(); }
   bool is_elastic() const { return nodes_max > 0; }
-  // Its nodes are not the same from end to end.
+  // Returns true if its nodes change during the job.
   bool changes_nodes() const { return is_elastic() || drops_lost; }
-  // Nodes that have a place in the job, and their ranks.
+  // Places for nodes in the job, and their ranks.
   uint32_t places() const { return is_elastic() ? nodes_max : nodes; }
   uint32_t all_ranks() const { return places() * ranks_per_node; }
-  // LARS and clipping.
+  // LARS and clipping need norms.
   bool has_norms() const {
     return optimizer.find("lars") != std::string::npos ||
            optimizer.find("clip_norm") != std::string::npos;
   }
-  // What nodes push and take is not what they sum and have, or not when.
+  // Returns true if nodes push and take other values than they sum and hold, or at other times.
   bool has_layer() const { return local_steps > 0 || double_buffering || has_norms(); }
-  // The program names the optimizer: models of the zoo name none.
+  // Returns true if the program names the optimizer; models of the zoo do not.
   bool names_optimizer() const { return says_rates && !has_norms(); }
   bool is_encoded() const { return !push.empty() || !pull.empty(); }
   uint32_t ranks() const { return nodes * ranks_per_node; }
   uint64_t elements() const { return (chunks - 1) * 256 + last_chunk_elements; }
-  // What decides the weights of a sync job: jobs of one shape end with the same bits.
+  // What determines the weights of a sync job: jobs of one shape end with the same bits.
   std::string Shape() const;
   proto::Job ToJob() const;
 };
 
-// What befalls coordinator and daemons: how often.
+// Number of faults of the coordinator and the daemons.
 struct ControlFaults {
   uint32_t restarts = 0, pauses = 0;  // of the coordinator
   uint32_t lost_workers = 0, lost_servers = 0, silences = 0;
-  // Of servers, from when the first jobs may train.
+  // Of servers, from the time at which the first jobs may train.
   uint32_t gone_for_good = 0, back_empty = 0, stops = 0, cut_offs = 0, apart = 0, both_lost = 0;
-  // Between the loss of a copy and the next one, and how long a server is not asked again.
+  // Pause between the loss of a copy and the next one, and how long a server is skipped.
   absl::Duration backup_pause = absl::Seconds(1), passed_over_for = absl::Seconds(30);
-  uint64_t fill_ahead_bytes = 4 << 20;  // on their way to a copy that is being filled
+  uint64_t fill_ahead_bytes = 4 << 20;  // in flight to a copy that is being filled
   bool disturbs_servers() const {
     return gone_for_good + back_empty + stops + cut_offs + apart + both_lost > 0;
   }
 };
 
-// What befalls workers of jobs whose nodes come and go: how often.
+// Number of faults of workers of jobs whose nodes come and go.
 struct NodeFaults {
-  uint32_t spare_workers = 0;  // besides those that the jobs begin with
-  uint32_t late_workers = 0;   // of these: that join the cluster later
-  uint32_t stand_ins = 0;      // besides those, which only stand in
+  uint32_t spare_workers = 0;  // in addition to those that the jobs begin with
+  uint32_t late_workers = 0;   // of these: how many join the cluster later
+  uint32_t stand_ins = 0;      // in addition, workers that only stand in
   uint32_t drains = 0, leaves = 0, deaths = 0;
-  uint32_t freezes = 0;  // of nodes of an all-reduce that drops who is lost
+  uint32_t freezes = 0;  // of nodes of an all-reduce that drops dead nodes
   uint32_t server_drains = 0;
   // Of the coordinator: see ViewKeeper.
   absl::Duration change_pause = absl::Seconds(5), joiner_pause = absl::Seconds(20);
 };
 
-// A whole run: what takes part and what goes wrong. Drawn from a seed.
+// A whole run: its participants and faults. Drawn from a seed.
 struct Scenario {
-  // What may be drawn.
+  // Bounds of what is drawn.
   struct Limits {
     uint32_t nodes_max = 4, shards_max = 4, chunks_max = 60, jobs_max = 2;
     uint64_t clocks_max = 8;
@@ -212,7 +215,7 @@ struct Scenario {
     double takes_first_weights = 0;  // of jobs without a layer
     double sealed = 0.25;            // of runs: with jobs whose frames are sealed
     worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
-    // What is done to what was drawn.
+    // Modifies the drawn scenario.
     void (*change)(Scenario* scenario) = nullptr;
   };
 
@@ -225,19 +228,19 @@ struct Scenario {
   NodeFaults nodes;
   transport::SimFaults faults;
   bool encode = false;  // frames pass as bytes
-  // Of all jobs. Where they are sealed, a frame that is lost, changed or doubled ends its
-  // connection, so that such faults are rarer.
+  // Of all jobs. In sealed jobs a lost, modified or doubled frame ends its connection, so such
+  // faults are rarer.
   proto::Job::Protection protection = proto::Job::PLAIN;
   LinkTiming timing;
   absl::Duration partition_every = absl::InfiniteDuration();
-  // The longest that anything that stands still or is cut off does so.
+  // The longest pause or outage of anything.
   absl::Duration outage_max = absl::Seconds(3);
   bool other_bits = false;               // a restarted node's gradients differ
   std::array<double, kRares> rare = {};  // chance per opportunity
   worker::PushWindow::Reserve reserve = worker::PushWindow::Reserve::kLowest;
 
   static Scenario Draw(uint64_t seed, const Limits& limits);
-  // A job waits for second copies.
+  // Returns true if a job waits for second copies.
   bool waits_unprotected() const;
   bool is_sealed() const { return protection != proto::Job::PLAIN; }
   // One line.

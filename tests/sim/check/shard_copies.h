@@ -18,12 +18,12 @@
 
 namespace strata::sim {
 
-// JobChecker's view of a third copy that is being filled to become the next backup of a shard: what
-// it got with each chunk's copy, and the changes that it has followed since.
+// JobChecker's view of a third copy that is being filled to become a shard's next backup: the state
+// in each chunk's copy, and the changes that it has followed since.
 class NextCopy {
  public:
-  // `retired`: nodes that the one who fills it knows to have retired. `process`, who is filled, is
-  // 0 until it is known.
+  // `retired`: nodes known as retired by the copy that fills this one. `process`: the process to
+  // fill; 0 until it is known.
   NextCopy(uint32_t generation, uint64_t process, std::set<uint32_t> retired)
       : generation_(generation), process_(process), retired_(std::move(retired)) {}
 
@@ -31,18 +31,18 @@ class NextCopy {
   uint64_t process() const { return process_; }
   void set_process(uint64_t process) { process_ = process; }
 
-  // The copy of a chunk is said. One that is said again changes nothing.
+  // The copy of a chunk is sent. Sending it again changes nothing.
   void OnCopySent(uint32_t chunk, const proto::ChunkCopy& head);
-  // It has taken a frame that it was said. Returns what is wrong with that; "": nothing.
+  // It has received a frame. Returns what is wrong with that; "": nothing.
   std::string OnTaken(const wire::Frame& frame);
   bool IsWhole(size_t chunks) const { return whole_ == chunks; }
   uint64_t taken() const { return taken_; }
 
-  // True if the change is one that is in no copy of a chunk, and that it does not have yet.
+  // Returns true if the change is in no copy of a chunk, and this copy does not have it yet.
   bool Lacks(const wire::Header& change) const;
-  // True if the copy of the chunk has it.
+  // Returns true if the copy of the chunk contains it.
   bool IsInCopy(const wire::Header& change) const;
-  // The model has taken this change.
+  // The model has applied this change.
   void Forget(const wire::Header& change);
   // Changes that it has and the model does not, in order.
   const std::deque<wire::Frame>& ahead() const { return ahead_; }
@@ -64,10 +64,10 @@ class NextCopy {
   std::deque<wire::Frame> ahead_;
 };
 
-// True if two frames say the same change.
+// Returns true if both frames describe the same change.
 bool IsSameChange(const wire::Header& a, const wire::Header& b);
 
-// A shard of a job as it lies on one thread of one process, which has a number of its own.
+// A shard of a job on one thread of one process; the process has a unique number.
 struct Copy {
   uint32_t shard = 0;
   uint64_t process = 0;
@@ -85,31 +85,33 @@ struct ShardCopies {
 
   uint64_t primary = 0, backup = 0;    // processes; 0: none
   bool has_backup = false;             // or is to have one
-  uint32_t generation = 0;             // in which the backup is filled; 0: it was there at first
-  std::map<uint32_t, uint64_t> empty;  // processes that are to be filled, by generation
+  uint32_t generation = 0;             // generation in which the backup is filled; 0: it was there
+                                       // at first
+  std::map<uint32_t, uint64_t> empty;  // processes to be filled, by generation
   bool stands_still = false;           // nobody is answered
-  // Changes that the backup has, and as many of those as it has confirmed.
+  // Number of changes that the backup has, and how many of those it has confirmed.
   uint64_t taken = 0, followed = 0;
   std::deque<Awaited> unconfirmed;  // the others
-  std::deque<Awaited> confirmed;    // which wait for the next backup
-  // Copies that are to be the backup next: that the primary fills, and that the backup fills.
+  std::deque<Awaited> confirmed;    // confirmed changes that wait for the next backup
+  // The next backups: the one that the primary fills, and the one that the backup fills.
   std::optional<NextCopy> next, next_of_backup;
-  // What it had not confirmed yet when it took over, as another copy lacked it: it may say so then.
+  // Changes unconfirmed at its takeover because another copy lacked them; it may confirm them
+  // later.
   uint64_t took_over_with = 0;
-  // What the primary takes for the time, less the time; and likewise the backup: what the primary's
-  // time was when it made a change, less the time when the backup took it.
+  // The primary's clock minus the time. For the backup: the primary's clock when it made a change,
+  // minus the time at which the backup received it.
   absl::Duration ahead, backup_ahead;
-  // What the primary has taken and its backup does not have, in this order.
+  // Changes that the primary has made and its backup does not have, in this order.
   std::deque<Awaited> awaited;
   std::map<transport::ConnectionId, uint32_t> node_of;  // that has said HELLO there
 };
 
-// What its primary took for the time when it said a change.
+// Returns the primary's clock when it sent a change.
 inline absl::Time TimeIn(const wire::Frame& change) {
   return absl::FromUnixNanos(static_cast<int64_t>(change.header.min_clock));
 }
 
-// What a chunk's weights were, and how many pushes of each node had been received then.
+// A chunk's earlier weights, and the number of pushes received from each node by then.
 struct PastWeights {
   std::vector<float> weights;
   std::set<std::pair<uint32_t, uint64_t>> received;

@@ -99,7 +99,7 @@ void ViewChecker::CheckDecided(const Job& job, const proto::StoredJob& stored,
 void ViewChecker::CheckInstalled(const Job& job, const proto::StoredJob& stored) {
   const uint32_t number = stored.view_told();
   for (const proto::JobShardStatus& shard : stored.status().shards()) {
-    // Who has no chunk of it is named there also when it is gone.
+    // A server without chunks of the shard is named there even if it is gone.
     if (shard.chunks() == 0) continue;
     for (const std::string& server : {shard.daemon(), shard.backup()}) {
       const auto installed = job.installed.find(server);
@@ -141,7 +141,7 @@ void ViewChecker::OnCommand(const proto::Register& daemon,
           absl::StrFormat("%d is asked about, which is decided or void", propose.number()));
 }
 
-// Neither one that joins, nor one that was taken off its worker, and could have stayed there.
+// Neither a joining node nor one that was taken off its worker and could have stayed.
 void ViewChecker::CheckStandIn(const proto::Register& daemon, const proto::StartNode& start) {
   const uint32_t id = start.record().job_id();
   const proto::JobStatus& status = jobs_[id].stored.status();

@@ -20,7 +20,7 @@ SimEndpoint::Options Options(World* world) {
   options.name = "eavesdropper";
   options.host = world->NextHost();
   options.encode = true;
-  options.on_ready = [] {};  // he does not care for answers
+  options.on_ready = [] {};  // ignores answers
   return options;
 }
 

@@ -21,53 +21,54 @@ namespace strata::sim {
 
 class World;
 
-// Somebody on the way who hears all that is sent, and says how connections begin, handshake and
-// HELLO included, once more over connections of his own, as it was or changed. Only in runs whose
-// jobs are all sealed: elsewhere he would evict nodes.
+// An attacker who hears all frames and replays how connections begin, including handshake and
+// HELLO, over connections of its own, unchanged or modified. Only in runs whose jobs are all
+// sealed: elsewhere it would evict nodes.
 //
-// As he hears everything, it is he who holds seals against their invariants: no number stands for
-// two payloads of one sender, frames are taken as they were sent, nothing that he says himself is
-// taken, and no connection over which a frame was taken ends by it.
+// It also checks the invariants of seals, because it hears everything: no number stands for two
+// payloads of one sender, frames are received as they were sent, no frame of the attacker is
+// accepted, and no connection over which a frame was accepted ends because of it.
 class Eavesdropper {
  public:
   explicit Eavesdropper(World* world);
 
-  // The sealer of the job's payloads at the endpoint of this name starts again, with another salt.
+  // The sealer of the job's payloads at this endpoint restarts with another salt.
   void OnSalt(const std::string& endpoint, uint32_t job);
   // What the network does to a connection, seen from either end.
   void OnNote(transport::SimNote note, transport::ConnectionId connection);
-  // A sealed endpoint has handed a frame to its owner. `is_protected`: it knows the job's secret.
+  // A sealed endpoint has delivered a frame to its owner. `is_protected`: it knows the job's
+  // secret.
   void OnTaken(transport::ConnectionId connection, const wire::Frame& frame, bool is_protected);
-  // A sealed endpoint has told its owner that a connection is over.
+  // A sealed endpoint has reported the end of a connection to its owner.
   void OnEnded(transport::ConnectionId connection);
 
  private:
-  // How the frames of a connection that was made to an address begin.
+  // The first frames of a connection to an address.
   struct Beginning {
     std::string address;
     std::vector<wire::Frame> frames;
   };
   using EncodedHeader = std::array<std::byte, wire::kHeaderBytes>;
-  // What was said from one end of a connection.
+  // The frames from one end of a connection.
   struct Heard {
     std::string sender;
-    Beginning beginning;                  // of the end that has connected
-    uint64_t salt = 0;                    // of its payloads; 0: nothing was sealed yet
-    std::deque<EncodedHeader> under_way;  // of sealed frames that were not taken yet
-    bool was_taken = false;               // one of them was
+    Beginning beginning;                  // of the connecting end
+    uint64_t salt = 0;                    // of its payloads; 0: no payload was sealed yet
+    std::deque<EncodedHeader> under_way;  // of sealed frames in flight
+    bool was_taken = false;               // a sealed frame was accepted
   };
-  // How he repeats a connection.
+  // How it replays a connection.
   enum class Way {
     kWhole,        // all that was heard
-    kUnproven,     // the handshake's first flight, and then as if it were done
+    kUnproven,     // the handshake's first flight, then frames as if it were complete
     kNoHandshake,  // sealed frames alone
-    kForged,       // frames without their seals, of the process after that which has sent them
+    kForged,       // frames without their seals, of the sender's next process
   };
   static constexpr uint64_t kWays = 4;
 
   void OnSent(const transport::SimEndpoint& from, const std::string& address,
               transport::ConnectionId connection, const wire::Frame& frame);
-  // What seals keep as it is.
+  // Returns the part of the header that the seal protects.
   static EncodedHeader SealedPart(const wire::Frame& frame);
   void CheckNumber(uint64_t salt, const wire::Frame& frame);
   void Repeat(const Beginning& heard, Way way);
@@ -78,15 +79,15 @@ class Eavesdropper {
   std::set<uint64_t> disturbed_;  // connections, by half the id of their ends
   uint64_t last_salt_ = 0;
   std::map<std::pair<std::string, uint32_t>, uint64_t> salts_;  // by endpoint and job
-  // By salt and number: the payload's tag, which no other payload has.
+  // By salt and number: the tag of the only payload with that number.
   absl::flat_hash_map<std::pair<uint64_t, uint64_t>, seal::Tag> numbers_;
   transport::SimEndpoint endpoint_;
 };
 
 class World;
 
-// A process's sealed endpoint, which tells the eavesdropper what he cannot hear: what it hands to
-// its owner, and when payloads have another salt.
+// A process's sealed endpoint. It tells the eavesdropper what it cannot hear: which frames are
+// delivered to the owner, and when payloads get another salt.
 class WatchedEndpoint final : public transport::SealedEndpoint {
  public:
   WatchedEndpoint(World* world, const transport::SimEndpoint::Options& options, Unsealed takes);

@@ -159,8 +159,8 @@ void JobRun::AddNode(uint32_t node, const From& from) {
   nodes_.push_back(std::make_unique<worker::TrainingNode>(&network_, std::move(options)));
 }
 
-// The gradient depends on the weights, so that it matters with which ones a run continues. It is in
-// sixteenths, so that all sums are exact and no order of addition shows.
+// The gradient depends on the weights, so a wrong starting point shows. It is in sixteenths, so all
+// sums are exact and the order of addition does not show.
 float JobRun::Gradient(uint32_t rank, uint64_t step, uint64_t i, float weight) const {
   const uint64_t mixed = (rank * 131 + step) * 7919 + i * 104729;
   const float own = std::clamp(std::round(weight * 64), -64.0f, 64.0f);

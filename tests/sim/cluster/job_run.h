@@ -27,7 +27,7 @@ namespace strata::sim {
 // One shard of a job on a simulated network, as ShardThread and ShardCore drive it.
 class JobShard {
  public:
-  // Listens where the record says. `network` outlives it.
+  // Listens at the address in the record. `network` outlives it.
   JobShard(transport::SimNetwork* network, const proto::JobRecord& record, uint32_t own);
 
   // See ShardJob.
@@ -57,7 +57,7 @@ class JobShard {
   transport::SimEndpoint endpoint_;
 };
 
-// The jobs of these simulations: one epoch, of which each rank takes one sample a step.
+// The jobs of these simulations: one epoch, from which each rank takes one sample a step.
 inline constexpr uint32_t kJobRanks = 4, kJobChunks = 5, kJobChunkElements = 64;
 inline constexpr uint64_t kJobSteps = 14;
 inline constexpr uint64_t kJobSamples = kJobSteps * kJobRanks;
@@ -65,43 +65,45 @@ inline constexpr uint64_t kJobSamples = kJobSteps * kJobRanks;
 struct JobCase {
   std::string name;
   std::string job;  // its text
-  // Each sample adds 1 to an element of its own of each chunk. Else weights are such that any
-  // difference shows in bits, and ranks may lie on any nodes all the same.
+  // Each sample adds 1 to its own element of each chunk. Otherwise any difference shows in the
+  // weights' bits. In both cases ranks may be on any nodes.
   bool has_ledger = false;
   bool keeps_nodes = false;  // their number may not change
   bool is_async = false;     // each push is an update
 };
 const std::vector<JobCase>& JobCases();
 
-// Returns the record of a job like that whose ranks are spread over so many nodes.
+// Returns the record of such a job with its ranks spread over this many nodes.
 proto::JobRecord MakeJobRecord(const JobCase& one, uint32_t nodes, uint32_t shards,
                                uint64_t every_steps, uint32_t keep);
 
-// One attempt of a job: its nodes and shards on a network that loses, repeats and breaks.
+// One attempt of a job: its nodes and shards on a network that loses and repeats frames and breaks
+// connections.
 class JobRun {
  public:
-  // The checkpoint that it resumes from; empty: it starts again.
+  // The checkpoint from which it resumes; empty: it starts from the beginning.
   struct From {
     std::vector<std::vector<ChunkImage>> images;                   // by shard
     std::vector<std::shared_ptr<const worker::NodeResume>> nodes;  // by node
 
-    // The least of a node's pushes that are in a chunk.
+    // Returns the least number of a node's pushes applied to any chunk.
     uint64_t LeastApplied(size_t node) const;
   };
   // `one` outlives it.
   JobRun(const JobCase& one, proto::JobRecord record, uint64_t seed, const From& from);
 
-  // Of what has begun. Errors: an image does not fit, a node has failed, a frame was refused.
+  // Returns the status of what has begun. Errors: an image does not fit, a node has failed, a frame
+  // was refused.
   absl::Status status() const;
-  // Something happens. False: nothing does any more.
+  // Processes one event. Returns false if there is none left.
   bool RunOne() { return network_.RunOne(); }
-  bool is_over() const;       // all nodes are
-  bool has_finished() const;  // and have all final weights
-  // Calls `what` after so much time of this run, unless it is gone by then.
+  bool is_over() const;       // all nodes have ended
+  bool has_finished() const;  // and all final weights have arrived
+  // Calls `what` after this much time of the run, unless the run has been destroyed.
   void After(absl::Duration delay, std::function<void()> what) {
     network_.After(delay, std::move(what));
   }
-  // What has been cut since, to be written. The run outlives `let_go`.
+  // Returns the parts cut since the last call, to be written. The run outlives `let_go`.
   std::vector<PartWriter::Part> TakeParts();
 
   const proto::JobRecord& record() const { return record_; }

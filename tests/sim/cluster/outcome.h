@@ -15,13 +15,13 @@
 
 namespace strata::sim {
 
-// Everything that happens in one run: always as a hash, to see that a seed decides all of it, and
-// as text where somebody will read it: one line per event, with the virtual time in ms.
+// All events of one run: as a hash, which proves that the seed decides all of it, and optionally as
+// text: one line per event, with the virtual time in ms.
 class EventLog {
  public:
   explicit EventLog(bool keep_text = false) : keep_text_(keep_text) {}
 
-  // `text` is called only where text is kept.
+  // `text` is called only if text is kept.
   template <typename Text>
   void Add(absl::Time now, uint64_t what, Text text) {
     Mix(static_cast<uint64_t>(absl::ToUnixNanos(now)));
@@ -45,29 +45,28 @@ class EventLog {
   std::string text_;
 };
 
-// What came out of one run.
+// The result of one run.
 struct Outcome {
-  std::string violation;  // empty: all invariants held; else its name comes first
+  std::string violation;  // empty: all invariants held; otherwise the invariant's name comes first
   Scenario scenario;
   uint64_t log_hash = 0;
   uint64_t events = 0;
   absl::Duration virtual_time;
-  uint64_t pushes = 0;                     // that nodes made, repetitions by the network excluded
+  uint64_t pushes = 0;                     // made by nodes, without repetitions by the network
   std::array<uint64_t, kRares> rare = {};  // how often each was taken
   std::array<uint64_t, transport::kSimNotes> network = {};
   uint64_t partitions = 0;
-  // Each by something that was done to it; and those beside them, which ended well.
+  // Jobs that failed or were cancelled because of a fault, and jobs that ended well beside them.
   uint64_t jobs_failed = 0, jobs_cancelled = 0, jobs_unharmed = 0;
   // Shape and hash of the final model of each job whose weights follow from its shape alone.
   std::vector<std::pair<std::string, uint64_t>> models;
-  // By job and node: when its ranks had made their last step, since the run began.
+  // By job and node: the time from the run's start to its ranks' last step.
   std::map<std::pair<uint32_t, uint32_t>, absl::Duration> trained_at;
 
   bool ok() const { return violation.empty(); }
 };
 
-// Runs the world that the seed stands for. One thread; different runs may run in parallel.
-// `log` may be null.
+// Runs the world of a seed. One thread; different runs may run in parallel. `log` may be null.
 Outcome RunSeed(uint64_t seed, const Scenario::Limits& limits, EventLog* log = nullptr);
 Outcome RunScenario(const Scenario& scenario, EventLog* log = nullptr);
 

@@ -18,19 +18,19 @@ namespace {
 constexpr absl::Duration kBeat = absl::Milliseconds(450);
 constexpr absl::Duration kDelayMin = absl::Microseconds(50);
 constexpr absl::Duration kDelayMax = absl::Milliseconds(5);
-// How late a break is noticed: in time for the daemon to be back before it is given up.
+// Delay until a break is noticed: short enough for the daemon to return before it is given up.
 constexpr absl::Duration kNoticedByDaemon = absl::Milliseconds(1200);
 constexpr absl::Duration kNoticedByCoordinator = absl::Seconds(4);
-// Two breaks so close together may cost a daemon.
+// Two breaks in such quick succession may cost a daemon.
 constexpr absl::Duration kBetweenBreaks = absl::Seconds(8);
-// Longer than a daemon has to say how its jobs have ended, and not yet silence.
+// Longer than a daemon has to report how its jobs ended, and not yet silence.
 constexpr absl::Duration kStallMin = absl::Milliseconds(3100);
 constexpr absl::Duration kStallMax = absl::Milliseconds(4400);
 constexpr absl::Duration kCopyLate = absl::Seconds(30);
 // Not yet silence.
 constexpr absl::Duration kReportLate = absl::Seconds(2);
 
-// It has no more to do with the line.
+// It no longer uses the connection.
 void TellClient(ControlStream* line) {
   ControlStream::Client* const client = std::exchange(line->client, nullptr);
   if (client != nullptr) client->OnBroken();
@@ -65,7 +65,7 @@ void SimCoordinator::Start() {
   world_->causes().OnStart(world_->network().Now());
   core_->RestoreDraining(draining_);
   core_->Restore(jobs, next_job_, seen_, world_->network().Now());
-  // Whoever follows a job asks again.
+  // Followers of a job ask again.
   for (const proto::StoredJob& job : jobs) {
     if (job.status().state() > proto::RUNNING) TakeStatus(job.record().job_id(), job.status());
   }
@@ -115,7 +115,7 @@ bool SimCoordinator::Silence(const std::string& daemon, absl::Duration pause) {
   return was_heard;
 }
 
-// A daemon beats only on a line that it has registered on.
+// A daemon sends heartbeats only on a connection on which it has registered.
 void SimCoordinator::Beat() {
   const absl::Time now = world_->network().Now();
   world_->network().After(kBeat, [this] { Beat(); });
@@ -366,7 +366,7 @@ void SimCoordinator::Finish() {
   }
 }
 
-// Nodes that come and go, and the death of the coordinator when it has saved something.
+// Nodes that come and go, and the coordinator's death after a save.
 
 namespace {
 
@@ -438,7 +438,7 @@ void SimCoordinator::NoteLosses(const proto::StoredJob& before, const proto::Sto
 
 // Between saving and telling.
 void SimCoordinator::MaybeDieAtSave(Rare rare) {
-  // A coordinator that dies again and again never waits long enough to give a daemon up.
+  // A coordinator that dies repeatedly never waits long enough to give a daemon up.
   const bool is_elastic = world_->scenario().jobs[0].changes_nodes();
   if (dies_ || (is_elastic && deaths_at_save_ >= kDeathsAtSaveMax) || !world_->Takes(rare)) return;
   ++deaths_at_save_;
@@ -461,7 +461,7 @@ absl::Status SimCoordinator::Drain(const std::string& daemon, bool undo) {
   return core_->Drain(request, world_->network().Now()).status();
 }
 
-// Saved jobs, and where their shards lie.
+// Saved jobs, and the places of their shards.
 
 namespace {
 
@@ -470,7 +470,7 @@ std::vector<Causes::Home> HomesOf(const proto::StoredJob& job) {
   const auto& generations = job.record().placement().shard_generations();
   for (int s = 0; s < job.status().shards_size(); ++s) {
     const proto::JobShardStatus& shard = job.status().shards(s);
-    // One without chunks is its server's only while that has others of the job.
+    // A shard without chunks belongs to its server only while the server has others of the job.
     homes.push_back({.first = shard.chunks() > 0 ? shard.daemon() : "",
                      .second = shard.backup(),
                      .is_partial = shard.backup_is_partial(),

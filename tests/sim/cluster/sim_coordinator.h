@@ -22,18 +22,18 @@ namespace strata::sim {
 
 class World;
 
-// The coordinator's host: its process, which may stand still, end and start again, with the real
-// core; its store, in memory; and the lines of the daemons that have reached it.
+// The coordinator's host: its process with the real core, which may pause, end and restart; its
+// store, in memory; and the connections of the daemons that have reached it.
 class SimCoordinator final : public server::CoordinatorActions {
  public:
   explicit SimCoordinator(World* world);
 
   // ---- daemons ----
 
-  // Null: nobody listens. `client` must hang up before it is destroyed.
+  // Returns null if nobody listens. `client` must hang up before it is destroyed.
   std::shared_ptr<ControlStream> Connect(ControlStream::Client* client);
   void Say(const std::shared_ptr<ControlStream>& line, proto::DaemonMessage message);
-  // The client is gone. Noticed so much later; infinite: by silence only.
+  // The client has ended. The coordinator notices this much later; infinite: only by silence.
   void HangUp(std::shared_ptr<ControlStream> line, absl::Duration noticed_after);
 
   // ---- users ----
@@ -41,23 +41,23 @@ class SimCoordinator final : public server::CoordinatorActions {
   // Errors besides the core's: Unavailable (nobody answers).
   absl::StatusOr<JobId> Submit(const proto::Job& job);
   absl::Status Cancel(uint32_t job);
-  // Likewise. NotFound: it does not know the daemon.
+  // The same. NotFound: unknown daemon.
   absl::Status Drain(const std::string& daemon, bool undo);
 
   // ---- what may happen to it ----
 
-  // The process dies; another one begins so much later.
+  // The process dies; another one begins after `down`.
   void Restart(absl::Duration down);
-  // Nothing is done for so long; messages wait.
+  // Pauses the process; messages wait.
   void StandStill(absl::Duration pause);
-  // What the daemon says meanwhile on the line that it has now arrives only then.
-  // False: there is no such line.
+  // What the daemon sends on its present line arrives only after the pause. False: there is no such
+  // line.
   bool Silence(const std::string& daemon, absl::Duration pause);
 
   // The daemon's line breaks.
   void BreakLine(const std::string& daemon);
 
-  // What must be true of jobs that have ended; once, at the end of the run.
+  // Checks jobs that have ended. Call it once, at the end of the run.
   void Finish();
 
   void Send(server::SessionId session, const proto::CoordinatorMessage& message) override;
@@ -77,30 +77,30 @@ class SimCoordinator final : public server::CoordinatorActions {
 
   void Start();
   void Beat();
-  // What a daemon says of its state comes over the line, perhaps after a while.
+  // A daemon's report of its state arrives, perhaps after a while.
   void TakeHeartbeat(const std::shared_ptr<ControlStream>& line,
                      const proto::DaemonMessage& message);
-  // What users see of a job.
+  // Records what users see of a job.
   void TakeStatus(uint32_t job, const proto::JobStatus& status);
-  // It is about to end, by such a chance: nothing that it still does leaves it.
+  // The process may be about to end by this chance: nothing it still does leaves it.
   void MaybeDieAtSave(Rare rare);
-  // What has happened to the copy that is to be a shard's backup next, between two saves.
+  // Notes what has happened to a shard's next backup between two saves.
   void NoteNext(const Causes::Home& was, const Causes::Home& is);
-  // What has happened to the job's nodes, likewise.
+  // Notes what has happened to the job's nodes between two saves.
   void NoteChanges(const proto::StoredJob& before, const proto::StoredJob& job);
-  // The same of an all-reduce that drops nodes that die.
+  // The same for an all-reduce that drops dead nodes.
   void NoteLosses(const proto::StoredJob& before, const proto::StoredJob& job);
-  // Has the process that runs now do it, once it does not stand still.
+  // The present process calls `what`, once it is not paused.
   void Do(std::function<void()> what);
-  // Has it take what comes over the line.
+  // The present process receives a message.
   void Take(const Line& line, const proto::DaemonMessage& message);
   void MaybeBreak(const Line& line);
   void Break(const Line& line);
   void Notice(const Line& line, absl::Duration after);
-  // Somebody says a Register again that was on its way before: now, and once more later.
+  // A Register that was in flight earlier is replayed: now, and once more later.
   void RepeatRegister(const proto::Register& registration);
   void SayCopy(const proto::Register& registration);
-  // True if the process that runs now can know it.
+  // Returns true if the present process can know it.
   bool IsSaved(const proto::Register& registration) const;
   absl::Duration InOrder(absl::Time* last);
 
@@ -111,11 +111,11 @@ class SimCoordinator final : public server::CoordinatorActions {
   bool stands_still_ = false;
   bool dies_ = false;  // now
   uint32_t deaths_at_save_ = 0;
-  std::vector<std::function<void()>> waiting_;  // until it continues
+  std::vector<std::function<void()>> waiting_;  // until the process continues
   uint64_t next_session_ = 1;
-  std::map<server::SessionId, Line> lines_;            // that the process knows
+  std::map<server::SessionId, Line> lines_;            // known to the process
   std::map<std::string, absl::Time> break_no_sooner_;  // by daemon
-  server::SessionId copy_;                             // of a Register that is being repeated
+  server::SessionId copy_;                             // of a replayed Register
   bool copy_rejected_ = false;
   // The store.
   std::map<uint32_t, proto::StoredJob> stored_;

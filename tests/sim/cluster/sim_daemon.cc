@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Duration kNoticedMax = absl::Seconds(1);
 constexpr absl::Duration kDownMax = absl::Seconds(8);
-// Beyond what a coordinator waits after its restart, now and then.
+// Sometimes longer than a coordinator waits after its restart.
 constexpr double kStaysAway = 0.1;
 constexpr absl::Duration kAwayMax = absl::Seconds(60);
 constexpr absl::Duration kDaemonTryAgain = absl::Seconds(1);
@@ -73,7 +73,7 @@ void SimDaemon::LoseForGood() {
 
 bool SimDaemon::Hold() {
   if (session_ == nullptr || session_->is_held()) return false;
-  // Together with a break of its line a short while is too long.
+  // Together with a break of its connection even a short pause is too long.
   world_->causes().OnLost(Describe());
   session_->Hold();
   return true;
@@ -108,8 +108,8 @@ void SimDaemon::Lose() {
       [this] { Start(); });
 }
 
-// Only where the process before died unnoticed may that be. The process exits, and its host starts
-// it again.
+// This can happen only if the former process died unnoticed. The process exits, and its host
+// restarts it.
 void SimDaemon::OnRejected(const std::string& reason) {
   if (!absl::StrContains(reason, " is in use by a live daemon") ||
       !world_->causes().was_lost(Describe())) {

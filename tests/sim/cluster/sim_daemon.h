@@ -17,8 +17,8 @@
 
 namespace strata::sim {
 
-// One connection from a daemon's process to the coordinator's. Messages arrive in order, each way,
-// until it breaks; what is on its way then is lost.
+// One connection from a daemon's process to the coordinator's. Messages of each direction arrive in
+// order until it breaks; messages in flight are lost then.
 struct ControlStream {
   class Client {
    public:
@@ -27,42 +27,43 @@ struct ControlStream {
     virtual bool is_registered() const = 0;
     virtual void OnMessage(const proto::CoordinatorMessage& message) = 0;
     virtual proto::Heartbeat MakeHeartbeat() = 0;
-    // Nothing more comes.
+    // No more messages arrive.
     virtual void OnBroken() = 0;
   };
 
   server::SessionId session;
   uint64_t process = 0;  // of the coordinator
   std::string daemon;
-  proto::Register registration;  // that went over it
+  proto::Register registration;  // sent over it
   Client* client = nullptr;      // null: gone
   bool breaks_soon = false, broken = false;
-  absl::Time up_until, down_until;  // the arrival of the last message each way
-  absl::Time silent_until;          // what the daemon says arrives no sooner
+  absl::Time up_until, down_until;  // when the last message of each direction arrives
+  absl::Time silent_until;          // the daemon's messages arrive no sooner
 };
 
 class World;
 
-// A daemon's line to the coordinator, as control::Session keeps it: registers, again after each
-// break with the jobs that the daemon holds, and says in order what it is given to say. Lives as
-// long as the daemon's process.
+// A daemon's connection to the coordinator, as control::Session keeps it. It registers, again after
+// each break with the jobs that the daemon holds, and sends its messages in order. Lives as long as
+// the daemon's process.
 class SimSession final : public ControlStream::Client {
  public:
   struct Callbacks {
     std::function<void(const proto::CoordinatorMessage& message)> on_message;
     std::function<std::vector<uint32_t>()> running_jobs;
     std::function<proto::Heartbeat()> heartbeat;
-    // Refused for good; the process is about to exit. May not destroy the session.
+    // The registration was refused permanently; the process is about to exit. The callback may not
+    // destroy the session.
     std::function<void(const std::string& reason)> on_rejected;
   };
 
-  // `registration` without what a session fills in.
+  // `registration` lacks the fields that a session fills in.
   SimSession(World* world, proto::Register registration, Callbacks callbacks);
-  // The coordinator learns of it so much later; infinite: by silence only.
+  // The coordinator notices this much later; infinite: only by silence.
   void Die(absl::Duration noticed_after);
 
   void Say(proto::DaemonMessage message);
-  // Nothing comes in or goes out until it is let go.
+  // Stops all messages in both directions until LetGo.
   void Hold() { held_ = true; }
   void LetGo();
   bool is_held() const { return held_; }
@@ -82,7 +83,7 @@ class SimSession final : public ControlStream::Client {
   proto::Register registration_;
   control::Outbox outbox_;
   std::shared_ptr<ControlStream> line_;
-  bool registered_ = false;  // on the present line
+  bool registered_ = false;  // on the present connection
   bool rejected_ = false;
   bool held_ = false;
   std::vector<std::function<void()>> waiting_;  // until it is let go
@@ -91,7 +92,7 @@ class SimSession final : public ControlStream::Client {
 
 class World;
 
-// A host and the daemon on it, whose process may die; the host starts another one then.
+// A host and the daemon on it. If the daemon's process dies, the host starts another one.
 class SimDaemon {
  public:
   virtual ~SimDaemon() = default;
@@ -100,38 +101,38 @@ class SimDaemon {
 
   const std::string& name() const { return name_; }
   uint32_t host() const { return host_; }
-  // "worker w1", as reasons name it.
+  // "worker w1", as in reasons.
   std::string Describe() const;
   // The process dies now; another one starts after a while.
   void Lose();
-  // The same, and no other one starts.
+  // The same, but no other one starts.
   void LoseForGood();
-  // The process stands still for so long: it hears and says nothing meanwhile.
+  // The process is paused: it receives and sends nothing meanwhile.
   void Stop(absl::Duration pause);
-  // The coordinator and the process do not reach each other for so long; it continues.
+  // The coordinator and the process cannot reach each other for a while; the process continues.
   void CutOff(absl::Duration pause);
   bool is_gone() const { return is_gone_; }
   bool is_there() const { return session_ != nullptr; }
-  // It is there and holds no job, or is gone for good.
+  // Returns true if it is up and holds no job, or is gone for good.
   bool is_idle() const { return is_gone_ || (session_ != nullptr && RunningJobs().empty()); }
 
  protected:
   SimDaemon(World* world, proto::Role role, const std::string& name);
 
-  // Once, at the end of construction.
+  // Call once, at the end of construction.
   void Start();
-  // Later, if the same process lives then.
+  // Calls `what` later, if the same process is alive then.
   void After(absl::Duration delay, std::function<void()> what);
   void Say(proto::DaemonMessage message) { session_->Say(std::move(message)); }
 
-  // A process begins: what it registers with, but for role and name.
+  // A process begins. Fills in its registration, except role and name.
   virtual void Begin(proto::Register* registration) = 0;
-  // It is gone, with all that it held.
+  // The process is gone, with everything that it held.
   virtual void Clear() = 0;
   virtual void OnMessage(const proto::CoordinatorMessage& message) = 0;
   virtual std::vector<uint32_t> RunningJobs() const = 0;
   virtual proto::Heartbeat MakeHeartbeat() { return {}; }
-  // All but its line to the coordinator; or no more.
+  // Pauses or resumes everything except the connection to the coordinator.
   virtual void StandStill(bool /*stands*/) {}
 
   World* const world_;
@@ -140,9 +141,9 @@ class SimDaemon {
  private:
   // The process dies.
   void Die();
-  // False: it is held already, or there is none.
+  // Returns false if it is held already or does not exist.
   bool Hold();
-  // `noticed_after`: by the coordinator; infinite: by silence only.
+  // `noticed_after`: when the coordinator notices; infinite: only by silence.
   void End(absl::Duration noticed_after);
   void OnRejected(const std::string& reason);
 

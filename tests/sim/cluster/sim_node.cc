@@ -99,7 +99,7 @@ uint32_t SimNode::JobOf(const std::string& endpoint) {
 bool SimNode::Goes(const absl::Status& status) {
   if (status.ok()) return true;
   stopped_ = true;
-  if (is_replaced()) return false;  // refused, as it should be
+  if (is_replaced()) return false;  // refused, as expected
   const std::string reason(status.message());
   if (world_->OnNodeError(job_, reason)) options_.on_failed(reason);
   return false;
@@ -215,7 +215,7 @@ void SimNode::RankTurn(uint32_t r) {
   Publish(r);
 }
 
-// Backward comes to the next few chunks.
+// Backward reaches the next few chunks.
 void SimNode::Publish(uint32_t r) {
   Rank& rank = ranks_[r];
   const uint32_t left = map_.chunks() - rank.published;
@@ -240,7 +240,7 @@ void SimNode::Publish(uint32_t r) {
   Turn();
 }
 
-// What the rank wrote before has been summed, or it would be lost.
+// The rank's previous gradient must have been summed, or it would be lost.
 void SimNode::WriteGradient(uint32_t r, ChunkId chunk) {
   const uint64_t step = ranks_[r].step;
   if (consumed_[chunk.value()] < step) {
@@ -455,7 +455,7 @@ uint64_t SimNode::End() const {
   return std::min(clocks_, gate_.views().LeavesAt(NodeId(options_.node)).value_or(clocks_));
 }
 
-// It asks for some steps at once, as who draws data ahead does.
+// It asks for several steps at once, like a program that draws data ahead.
 bool SimNode::MayBegin(uint32_t r) {
   Rank& rank = ranks_[r];
   if (rank.told <= rank.step) {

@@ -22,9 +22,9 @@ namespace strata::sim {
 
 class World;
 
-// One node of one job, one process of it: aggregator and ranks, joined by plain vectors instead of
-// shared memory. The ranks walk through their steps as a trainer does: wait for the weights of each
-// chunk in the order of forward, then publish each chunk in the order of backward.
+// One process of one node of a job: its aggregator and ranks, joined by plain vectors instead of
+// shared memory. The ranks make their steps as a trainer does: they wait for the weights of each
+// chunk in forward order, then publish each chunk in backward order.
 class SimNode final : public worker::ExchangeNode {
  public:
   struct Options {
@@ -32,10 +32,10 @@ class SimNode final : public worker::ExchangeNode {
     uint32_t node = 0;
     uint32_t incarnation = 1;
     uint32_t variant = 0;  // of the gradients
-    // With the steps that its ranks have made.
+    // Called with the number of steps that its ranks have made.
     std::function<void(uint64_t steps)> on_finished;
     std::function<void(const std::string& reason)> on_failed;
-    // It begins no clock from this one on before it hears of the change.
+    // The node begins no clock from `from_clock` on before it is told of the change.
     std::function<void(uint32_t number, uint64_t from_clock)> on_promised;
     // The answer to StopRing.
     std::function<void(const proto::RingStopped& stopped)> on_ring_stopped;
@@ -44,19 +44,19 @@ class SimNode final : public worker::ExchangeNode {
   // `record` with placement. Starts to train.
   SimNode(World* world, const proto::JobRecord& record, const Options& options);
 
-  // The job of the node whose endpoint has this name; 0: it is not a node's.
+  // Returns the job of the node whose endpoint has this name; 0: it is no node's.
   static uint32_t JobOf(const std::string& endpoint);
 
-  // The node's next process begins; this one does not know it and continues. Whatever it is told
-  // does not count any more.
+  // The node's next process begins. This one does not know that and continues; what it is told no
+  // longer counts.
   void Replace() { replaced_ = true; }
-  // As the agent does. A process that stands still hears of it when it continues.
+  // Does the same as the agent. A paused process is told when it continues.
   void MoveShard(const proto::MoveShard& move);
   void ProposeView(uint32_t number);
   void ChangeView(const proto::ViewChange& change);
   void StopRing(uint32_t number);
   void FormRing(const proto::FormRing& forming);
-  // The process stands still for so long.
+  // Pauses the process.
   void Freeze(absl::Duration pause);
 
   Bytes FirstWeights(ChunkId chunk) override;
@@ -71,20 +71,20 @@ class SimNode final : public worker::ExchangeNode {
  private:
   struct Rank {
     uint64_t step = 0;
-    uint64_t told = 0;       // steps that it knows the nodes of
-    uint32_t waited = 0;     // chunks whose weights are there in this step
-    uint32_t published = 0;  // chunks in this step
-    bool asleep = true;      // for weights
+    uint64_t told = 0;       // number of steps whose nodes it knows
+    uint32_t waited = 0;     // chunks whose weights have arrived in this step
+    uint32_t published = 0;  // chunks published in this step
+    bool asleep = true;      // waits for weights
     bool held = false;       // the nodes of its step are not known
     bool scheduled = false;
     bool left = false;
-    std::vector<uint32_t> order;  // of publishing
+    std::vector<uint32_t> order;  // order of publishing
   };
 
-  // Another process has begun in its place, here or on another worker.
+  // Returns true if another process has replaced it, here or on another worker.
   bool is_replaced() const;
-  // True if the node continues after a call of its exchange; else it has ended with the call's
-  // error.
+  // Returns true if the node continues after a call of its exchange; otherwise it has ended with
+  // the call's error.
   bool Goes(const absl::Status& status);
   // One turn of the aggregator's loop.
   void Turn();
@@ -96,12 +96,12 @@ class SimNode final : public worker::ExchangeNode {
   void TakeRings();
   void TakeStop(uint32_t number);
   void TakeForming(const proto::FormRing& forming);
-  // As the aggregator does: ranks are told of no step from `until` on; returns how many any of them
-  // has been told of.
+  // As in the aggregator: ranks are told of no step from `until` on. Returns the largest number of
+  // steps that any of them has been told of.
   uint64_t Close();
-  // The ranks' last step is before this one.
+  // Returns the step after the ranks' last one.
   uint64_t End() const;
-  // True if the rank may begin its step; else it asks again.
+  // Returns true if the rank may begin its step; otherwise it asks again.
   bool MayBegin(uint32_t rank);
   void LeaveRank(uint32_t rank);
   void Advance();
@@ -131,10 +131,10 @@ class SimNode final : public worker::ExchangeNode {
   std::vector<const float*> inputs_;                        // scratch, by rank
   bool stopped_ = false, replaced_ = false;
   bool training_ = false, finishing_ = false, released_ = false;
-  std::vector<worker::ShardMove> moves_;  // that it has not heard of
+  std::vector<worker::ShardMove> moves_;  // that it has not been told of
   worker::ViewGate gate_;
   std::vector<proto::ViewChange> views_;         // likewise
-  uint32_t proposed_ = 0;                        // the number that is to be promised; 0: none
+  uint32_t proposed_ = 0;                        // the number to promise; 0: none
   std::vector<proto::AgentMessage> ring_words_;  // likewise, of rings
   std::unique_ptr<worker::Exchange> exchange_;
   OwnedTimers<transport::SimNetwork> timers_;

@@ -19,14 +19,14 @@ namespace strata::sim {
 
 namespace {
 
-// Beyond what a daemon is waited for.
+// Longer than the wait for a daemon.
 constexpr absl::Duration kSilenceMin = absl::Milliseconds(5500);
 constexpr absl::Duration kSilenceMax = absl::Seconds(9);
-// When the first jobs begin to train, in most runs.
+// The first jobs begin to train by then in most runs.
 constexpr absl::Duration kFirstTrain = absl::Milliseconds(80);
-// Within what a placement is waited for.
+// Shorter than the wait of a placement.
 constexpr absl::Duration kApartMax = absl::Seconds(5);
-// Beyond what a backup, and then a server, is waited for.
+// Longer than the wait for a backup, and then for a server.
 constexpr absl::Duration kApartLong = absl::Seconds(14);
 
 }  // namespace
@@ -112,7 +112,7 @@ void SimOperator::PartServers(const SimServer& one, const SimServer& other) {
                           [this, from, to] { world_->network().CutPair(from, to, false); });
 }
 
-// Within the fill, or until it is known to be over.
+// During the fill, or until it is known to be over.
 void SimOperator::OnFill(const std::string& primary, const std::string& address) {
   if (!world_->Takes(Rare::kDisturbedFill)) return;
   const absl::Duration most =
@@ -169,7 +169,7 @@ void SimOperator::LoseBoth() {
       [this, other] { world_->servers()[other]->Lose(); });
 }
 
-// In this order: ids follow from it.
+// The order determines the ids.
 void SimOperator::Submit(size_t job) {
   if (job == world_->scenario().jobs.size()) return;
   const absl::Duration wait =
@@ -228,7 +228,7 @@ bool SimOperator::IsKeptFrom(const std::string& worker, const std::string& serve
 
 namespace {
 
-// How long a worker stays out of service, and how long one that is about to end has time.
+// How long a worker stays drained, and the notice of one that is about to end.
 constexpr absl::Duration kDrainedMax = absl::Seconds(20);
 constexpr absl::Duration kNoticeMax = absl::Seconds(10);
 
@@ -251,7 +251,7 @@ void SimOperator::DisturbWorkers() {
   Repeat(faults.leaves, [this] {
     SomeWorker().Leave(world_->random().Between(absl::ZeroDuration(), kNoticeMax));
   });
-  // In an all-reduce that drops nodes that die, mostly once it trains.
+  // In an all-reduce that drops dead nodes, mostly once it trains.
   const bool drops_lost = world_->scenario().jobs[0].drops_lost;
   if (!drops_lost || world_->random().Chance(0.1)) DisturbNodes();
 }
@@ -284,7 +284,7 @@ void SimOperator::Undrain(const std::string& worker) {
 }
 
 absl::Duration SimOperator::SoonAfterChange() {
-  // As far from the step of a change as the next of its steps may be.
+  // At most as far from the change's step as its next step may be.
   constexpr absl::Duration kSoonMax = absl::Milliseconds(30);
   if (world_->random().Chance(0.3)) return absl::ZeroDuration();
   return absl::Microseconds(
@@ -337,7 +337,7 @@ void SimOperator::DisturbChange(const proto::StoredJob& job) {
 
 namespace {
 
-// The share of steps after which something may happen.
+// The share of steps after which a fault may happen.
 constexpr double kOfSteps = 0.1;
 
 }  // namespace
@@ -392,12 +392,12 @@ void SimOperator::DisturbRing(uint32_t job) {
 
 namespace {
 
-// Within what a copy takes to be filled, mostly.
+// Mostly less than it takes to fill a copy.
 constexpr absl::Duration kSoonMax = absl::Seconds(2);
 
-// Again while nobody answers. `done`: what follows once it is done.
+// Repeats while nobody answers. `done`: called once it is done.
 void Ask(const std::string& server, bool undo, const std::function<void()>& done, World* world) {
-  // Its shards begin to leave, or to stay, before that is answered.
+  // Its shards begin to leave, or to stay, before the answer.
   world->causes().OnDrainAsked(server, undo);
   const absl::Status asked = world->coordinator().Drain(server, undo);
   if (asked.ok()) {
@@ -422,7 +422,7 @@ class ServerDrains : public std::enable_shared_from_this<ServerDrains> {
   }
 
  private:
-  // A job that is not placed yet would wait for what is drained, and end by that.
+  // A job not placed yet would wait for the drained servers, and fail because of that.
   void Drain() {
     const std::string& server = world_->servers()[random_.Below(world_->servers().size())]->name();
     const absl::Duration pause = random_.Between(absl::ZeroDuration(), kDrainedMax);

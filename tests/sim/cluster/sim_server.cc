@@ -20,9 +20,9 @@ namespace strata::sim {
 namespace {
 
 constexpr uint32_t kNoShard = 0xffffffff;
-// How long a backup may keep nodes waiting.
+// How long a backup may delay nodes.
 constexpr uint32_t kPatienceMs = 1000;
-// Time for the shard to have its next copy there again.
+// Time for the shard to have its next copy again.
 constexpr absl::Duration kRemovedLate = absl::Seconds(5);
 
 }  // namespace
@@ -32,7 +32,7 @@ SimServer::SimServer(World* world, const std::string& name, uint32_t shards)
   Start();
 }
 
-// The next process listens on other ports, or on the same.
+// The next process listens on other ports or on the same.
 void SimServer::Begin(proto::Register* registration) {
   const bool others = world_->random().Chance(0.5);
   for (size_t s = 0; s < ports_.size(); ++s) {
@@ -212,7 +212,7 @@ void SimServer::SayNotMoved(const Message& asked, const absl::Status& why) {
   Say(std::move(reply));
 }
 
-// Only what decides something.
+// Only events that decide something.
 proto::Heartbeat SimServer::MakeHeartbeat() {
   proto::Heartbeat heartbeat;
   for (size_t s = 0; s < shards_.size(); ++s) {
@@ -236,7 +236,7 @@ proto::Heartbeat SimServer::MakeHeartbeat() {
   return heartbeat;
 }
 
-// What is said of a second copy is true, and why it may be dropped.
+// Checks that a report about a second copy is true, and why the copy may be dropped.
 void SimServer::Check(const SimShard& here, const server::BackupState& state,
                       const proto::BackupReport& report) {
   const uint32_t job = state.job.value(), shard = state.shard.value();
@@ -332,7 +332,7 @@ absl::Status SimShard::Move(const proto::MoveShard& move) {
   const JobId job(move.job_id());
   const ShardId shard(move.shard());
   const std::string& backup = move.backup_endpoint();
-  // Which of both a copy that is the only one is to do, the core knows.
+  // The core knows which of the two a sole copy must do.
   const absl::Status moved = backup.empty()
                                  ? core_.Promote(job, shard, move.generation(), &actions_)
                                  : core_.FillBackup(job, shard, move.generation(), backup,
@@ -363,7 +363,7 @@ absl::Status SimShard::Move(const proto::MoveShard& move) {
     world_->operators().OnWhole(host_name_, backup);
   }
   Execute();
-  timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // it may have somebody to connect to
+  timers_.After(absl::ZeroDuration(), [this] { OnReady(); });  // it may have to connect to somebody
   return moved;
 }
 
@@ -527,7 +527,7 @@ void SimShard::OnFrame(const Event& event) {
   const absl::Time now = world_->network().Now();
   core_.OnFrame(event.connection, event.frame, now, &actions_);
   if (!is_reply) CheckTaken(event, now);
-  // A stray would be put off for that reason, too.
+  // A stray frame would be postponed for that reason, too.
   const bool is_put_off =
       std::any_of(actions_.begin(), actions_.end(), [](const server::ShardAction& action) {
         return action.frame.header.error == wire::ErrorCode::kWrongGeneration ||
@@ -557,8 +557,7 @@ void SimShard::CheckTaken(const Event& event, absl::Time now) {
   checker->OnShardFrame(copy, event.connection, event.frame, now, actions_, sums);
 }
 
-// As long as the shard has not learned that the connection is gone; the node may speak over another
-// one by then.
+// Until the shard has been told that the connection is gone; the node may use another one by then.
 void SimShard::RepeatHello(const Event& event) {
   const absl::Duration late =
       world_->random().Between(absl::ZeroDuration(), 2 * world_->scenario().timing.hello_timeout);
@@ -567,7 +566,7 @@ void SimShard::RepeatHello(const Event& event) {
   });
 }
 
-// After the frame itself, so that what differs is wrong for one reason.
+// After the frame itself, so that the difference is wrong for one reason.
 void SimShard::SendStrays(const Event& event) {
   const wire::Header& header = event.frame.header;
   auto send = [&](Rare rare, Op refusal, auto change) {

@@ -24,15 +24,15 @@ namespace strata::sim {
 
 class World;
 
-// One thread of a server: the loop of ShardThread around a ShardCore, which holds shards of jobs
-// and second copies of some; and the frames that no node would send.
+// One thread of a server: ShardThread's loop around a ShardCore, which holds shards of jobs and
+// second copies of some, and additional frames that no node would send.
 class SimShard {
  public:
-  // `port` 0: a free one.
+  // `port` 0: any free one.
   SimShard(World* world, const std::string& name, const std::string& host_name, uint32_t host,
            int port);
 
-  // Ends as a process that dies does: nothing is said.
+  // Ends like a process that dies: sends nothing.
   ~SimShard();
   SimShard(const SimShard&) = delete;
   SimShard& operator=(const SimShard&) = delete;
@@ -40,25 +40,25 @@ class SimShard {
   int port() const { return port_; }
   uint64_t process() const { return process_; }
   void Install(const proto::JobRecord& record, uint32_t shard, server::ShardCopy copy);
-  // The copy that lies here is the only one, or has another second copy. Errors: the core's;
-  // NotFound: none lies here.
+  // The copy here is the only one from now on, or has another second copy. Errors: the core's;
+  // NotFound: no copy is here.
   absl::Status Move(const proto::MoveShard& move);
-  // The copy that lies here is to fill another one besides, or none any more. Errors: likewise.
+  // The copy here must fill another one as well, or none any more. Errors: as above.
   absl::Status FillNext(const proto::FillNext& fill);
-  // Forgets a copy that is older. Returns whether one is here that is not.
+  // Removes an older copy. Returns whether there is a copy here that is not older.
   bool RemoveShard(uint32_t job, uint32_t shard, uint32_t generation);
   bool Holds(uint32_t job) const;
-  // As ShardCore::ChangeView.
+  // See ShardCore::ChangeView.
   absl::Status ChangeView(const proto::ViewChange& change) { return core_.ChangeView(change); }
   void Remove(uint32_t job);
   std::vector<server::BackupState> BackupStates() const { return core_.BackupStates(); }
-  // With its process, by a signal; or no more.
+  // Pauses or resumes with its process.
   void StandStill(bool stands);
 
  private:
   void OnReady();
   void OnTime();
-  // Calls OnReady when the core wants to be told the time.
+  // Calls OnReady when the core's deadline comes.
   void WakeAtDeadline();
   void OnEvent(transport::Event event);
   void OnFrame(const transport::Event& event);
@@ -66,23 +66,23 @@ class SimShard {
   struct Held {
     bool is_backup = false;
     bool took_over = false;
-    uint32_t generation = 0;        // of the last that it has heard of
-    bool is_late = false;           // it came when the job trained
-    bool has_whole_backup = false;  // as it has heard
-    uint32_t next_generation = 0;   // of the copy that it is to fill besides, or was
+    uint32_t generation = 0;        // of the newest copy that it has been told of
+    bool is_late = false;           // it arrived while the job trained
+    bool has_whole_backup = false;  // as far as it has been told
+    uint32_t next_generation = 0;   // of the copy that it must fill as well, or had to
     std::string next;               // its address; empty: none is
   };
 
-  // HELLO names the shard that all else is about.
+  // HELLO names the shard of all later frames.
   void Bind(const transport::Event& event);
   Copy CopyOf(uint32_t shard) const { return {shard, process_}; }
-  // Tells the job's checker.
+  // Informs the job's checker.
   void CheckTaken(const transport::Event& event, absl::Time now);
   // A connection is gone.
   void Forget(transport::ConnectionId connection);
   void RepeatHello(const transport::Event& event);
   void SendStrays(const transport::Event& event);
-  // The core must refuse it and want nothing else.
+  // Sends a frame that the core must refuse without any other action.
   void Stray(const transport::Event& event, wire::Frame frame, wire::Op refusal, const char* what);
   void Execute();
   void Execute(const server::ShardAction& action);
@@ -93,7 +93,7 @@ class SimShard {
   server::ShardCore core_;
   const uint64_t process_;
   std::map<JobShard, Held> held_;
-  uint32_t stops_ = 0;  // that are not over
+  uint32_t stops_ = 0;  // number of pauses in progress
   absl::Time wakes_at_ = absl::InfiniteFuture();
   std::map<transport::ConnectionId, JobShard> bound_;
   std::vector<transport::Event> events_;
@@ -106,7 +106,7 @@ class SimShard {
 
 class World;
 
-// A server's host: its daemon takes jobs in and out, and may die and start again.
+// A server's host. Its daemon installs and removes jobs, and may die and restart.
 class SimServer final : public SimDaemon {
  public:
   SimServer(World* world, const std::string& name, uint32_t shards);
@@ -123,18 +123,18 @@ class SimServer final : public SimDaemon {
 
   void Move(const proto::MoveShard& move);
   void FillNext(const proto::FillNext& fill);
-  // The answer to a MoveShard or FillNext that it cannot do.
+  // Answers a MoveShard or FillNext that it cannot do.
   template <typename Message>
   void SayNotMoved(const Message& asked, const absl::Status& why);
   void Install(const proto::InstallJob& install);
   void InstallBackup(const proto::InstallBackup& install);
-  // Errors: there is no room for it.
+  // Errors: the server has no room for it.
   absl::Status TakeBackup(const proto::InstallBackup& install);
   void ChangeView(const proto::ViewChange& change);
   // All copies here have the changes of the record.
   void NoteViews(const proto::JobRecord& record);
   void RemoveShard(const proto::RemoveShard& remove);
-  // A copy of a shard that is older is not here any more, nor is the job, if that was all of it.
+  // An older copy of a shard is no longer here, nor is the job if that was all of it.
   void Forget(uint32_t job, uint32_t shard, uint32_t generation);
   void RemoveJob(uint32_t job);
   void Check(const SimShard& here, const server::BackupState& state,

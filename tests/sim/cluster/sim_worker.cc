@@ -23,7 +23,8 @@ constexpr absl::Duration kIdleCheck = absl::Milliseconds(100);
 proto::Layout LayoutOf(const JobPlan& plan) {
   proto::Layout layout;
   layout.set_elements(plan.elements());
-  // Two tensors with other multipliers, so that runs matter; the ledger needs those of 1.
+  // Two tensors with different multipliers, so that runs of equal ones matter; the ledger needs
+  // multipliers of 1.
   const uint64_t first = plan.has_ledger() ? plan.elements() : plan.elements() * 2 / 3;
   for (uint64_t offset = 0; offset < plan.elements(); offset += first) {
     proto::Segment* segment = layout.add_segments();
@@ -131,7 +132,7 @@ void SimWorker::StartNode(const proto::StartNode& start) {
     world_->Fail(absl::StrFormat("slots are given once: job %d gets %d of %s's %d, %d are in use",
                                  job, playing.ranks, name(), slots_, used));
   }
-  // The ranks take their time to start.
+  // The ranks take a while to start.
   const bool slow = world_->Takes(Rare::kSlowStart);
   After(world_->random().Between(absl::ZeroDuration(),
                                  slow ? absl::Seconds(8) : absl::Milliseconds(20)),
@@ -165,7 +166,7 @@ void SimWorker::SayReady(uint32_t job) {
   Say(std::move(message));
 }
 
-// As often as it is told to.
+// As often as it is told.
 void SimWorker::MeasureLink(uint32_t job) {
   After(world_->random().Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, job] {
     if (playing_.count(job) == 0) return;
@@ -192,7 +193,7 @@ void SimWorker::RunNode(const proto::JobRecord& record) {
   MaybeCrash(record.job_id());
 }
 
-// Processes that take the place of this one are told, too: they begin with the record of before.
+// Processes that replace this one are told, too: they begin with the earlier record.
 void SimWorker::Move(const proto::MoveShard& move) {
   const auto found = playing_.find(move.job_id());
   if (found == playing_.end() || !found->second.record.has_placement()) return;
@@ -323,7 +324,7 @@ void SimWorker::LeaveBehind(Playing* playing) {
 
 void SimWorker::MaybeCrash(uint32_t job) {
   const double chance = world_->scenario().rare[static_cast<size_t>(Rare::kNodeRestart)];
-  // The others could not continue; or the coordinator begins it again.
+  // The others could not continue, or the coordinator restarts it.
   if (world_->plan(job).is_ring() || world_->plan(job).is_elastic()) return;
   if (chance == 0 || playing_[job].incarnation > kRestartsMax) return;
   absl::Duration alive = kCrashCheck;
@@ -351,9 +352,9 @@ void SimWorker::MaybeCrash(uint32_t job) {
 
 namespace {
 
-// Beyond what a node is waited for, now and then.
+// Sometimes longer than the wait for a node.
 constexpr absl::Duration kShortMax = absl::Seconds(5), kLongMax = absl::Seconds(60);
-// Less than what a node is waited for that is asked to stop.
+// Shorter than the wait for a node that is asked to stop.
 constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr absl::Duration kWordLate = absl::Seconds(5);
 

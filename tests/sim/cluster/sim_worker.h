@@ -18,30 +18,31 @@ namespace strata::sim {
 
 class World;
 
-// A worker's host: its daemon starts and stops nodes' processes and, what the product's does not do
-// yet, starts them over after a crash with the next incarnation. All of them may die, and the
-// daemon start again.
+// A worker's host. Its daemon starts and stops nodes' processes and, unlike the product's so far,
+// restarts them with the next incarnation after a crash. All of them may die, and the daemon may
+// restart.
 class SimWorker final : public SimDaemon {
  public:
-  // `joins_after`: the cluster. `stands_in`: and does nothing else.
+  // `joins_after`: delay before it joins the cluster. `stands_in`: it only stands in.
   SimWorker(World* world, const std::string& name, uint32_t slots,
             absl::Duration joins_after = absl::ZeroDuration(), bool stands_in = false);
 
-  // True if it plays this node of the job.
+  // Returns true if it plays this node of the job.
   bool Plays(uint32_t job, uint32_t node) const;
   bool Plays(uint32_t job) const { return playing_.count(job) > 0; }
-  // The processes of all of its nodes end that are begun again, or that others continue without.
+  // Ends the processes of those of its nodes that are restarted, or without which the others
+  // continue.
   void KillNodes();
-  // Pauses, for a while, the nodes that others continue without.
+  // Pauses for a while the nodes without which the others continue.
   void FreezeNodes();
-  // It says that it is about to end, and does so once it is idle, or after `notice`.
+  // It announces its end, and ends once it is idle or after `notice`.
   void Leave(absl::Duration notice);
 
  private:
   struct Playing {
     uint32_t node = 0, ranks = 0;
     uint32_t incarnation = 0;
-    uint32_t started = 0;  // the incarnation that it was told to start
+    uint32_t started = 0;  // the incarnation that it was told to start last
     bool said_ready = false;
     proto::JobRecord record;                     // with placement, once it runs
     std::map<uint32_t, proto::MoveShard> moves;  // since, by shard
@@ -65,11 +66,11 @@ class SimWorker final : public SimDaemon {
   void ChangeView(const proto::ViewChange& change);
   void StopRing(const proto::StopRing& stop);
   void FormRing(const proto::FormRing& forming);
-  // A word about a ring arrives, now and perhaps once more.
+  // A message about a ring arrives, now and perhaps again.
   void MaybeTwice(std::function<void()> word);
   void SayRingStopped(uint32_t job, uint32_t incarnation, proto::RingStopped stopped);
   void EndOnceIdle(absl::Time at_latest);
-  // The job is over here.
+  // The job is over on this worker.
   void Forget(uint32_t job);
   void Bury(Playing* playing);
   void LeaveBehind(Playing* playing);

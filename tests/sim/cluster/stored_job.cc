@@ -33,20 +33,20 @@
 
 namespace strata::sim {
 
-// A run of a job that nothing stops, to compare others with. What it returns is empty, or
-// "INVARIANT: what is wrong".
+// An undisturbed run of a job, to compare others with. Its functions return "", or "INVARIANT: what
+// is wrong".
 class Undisturbed {
  public:
   // `one` outlives it.
   explicit Undisturbed(const JobCase& one) : case_(one) {}
 
   std::string Run(const proto::JobRecord& record, uint64_t seed);
-  // Events that it took.
+  // Number of its events.
   int events() const { return events_; }
 
-  // These images, which another run resumes from, have the bits of their clock.
+  // Checks that these images, from which another run resumes, have the bits of their clock.
   std::string CheckImages(const std::vector<ChunkImage>& images) const;
-  // Another run has ended as this one did.
+  // Checks that another run has ended like this one.
   std::string CheckEnd(const JobRun& run) const;
 
  private:
@@ -61,41 +61,41 @@ class Undisturbed {
 // Returns the bytes of a file.
 std::string BytesOfFile(const ImageFile& file);
 
-// Holds what is on a disk of checkpoints against what was cut. Looks at the bytes themselves. What
-// it returns is empty, or "INVARIANT: what is wrong".
+// Compares a disk of checkpoints with the cut images, byte for byte. Its functions return "", or
+// "INVARIANT: what is wrong".
 class StoreChecker {
  public:
   // `disk` outlives it.
   explicit StoreChecker(const FaultyDisk& disk) : disk_(disk) {}
 
-  // An object that a writer is to put, with what its images were when they were cut.
+  // An object that a writer must put, with the bytes of its images when they were cut.
   void OnCut(const std::string& object, std::string content);
-  // Any time: what a manifest names is there, is what was cut, and is all of it; a checkpoint that
-  // was kept has not gone without a newer one.
+  // Holds at any time: everything that a manifest names exists, equals what was cut, and is
+  // complete; a kept checkpoint has not been deleted without a newer one.
   std::string Check();
-  // A checkpoint has been kept, and so have at most `keep` of them, if all others could be deleted.
+  // A checkpoint has been kept, and at most `keep` of them remain, if all others could be deleted.
   std::string CheckKept(uint64_t clock, uint32_t keep, bool others_deleted);
-  // The status of a server or node that could not load names an object that is damaged.
+  // The status of a server or node that could not load names a damaged object.
   std::string CheckNamed(const absl::Status& refused) const;
-  // Manifests that are damaged, and newer than that of `clock`, are named in what was passed over.
-  // `damaged`: those of before.
+  // Damaged manifests newer than that of `clock` are named among the skipped ones. `damaged`: those
+  // damaged before.
   static std::string CheckPassedOver(const std::set<std::string>& damaged, uint64_t clock,
                                      const std::vector<std::string>& passed_over);
 
-  // The clock of the newest checkpoint that is whole; none: there is none.
+  // The clock of the newest complete checkpoint, if there is one.
   std::optional<uint64_t> Newest() const;
 
  private:
   bool IsWhole(const Manifest& manifest) const;
-  // By clock: those that can be read.
+  // By clock: readable manifests.
   std::map<uint64_t, Manifest> Manifests() const;
-  // Why it is not whole; empty: it is, but for what was damaged on purpose.
+  // Returns why it is incomplete; empty: it is complete, except for deliberate damage.
   std::string FaultIn(const Manifest& manifest) const;
   bool IsDamaged(const Manifest& manifest) const;
 
   const FaultyDisk& disk_;
   std::map<std::string, std::string> cut_;  // by object
-  std::set<uint64_t> kept_;                 // clocks, of those that were whole at the last check
+  std::set<uint64_t> kept_;                 // clocks of those that were complete at the last check
 };
 
 namespace {
@@ -104,11 +104,12 @@ using transport::SimRandom;
 
 constexpr int kEventsMax = 1'000'000;
 constexpr uint32_t kFaultyAttemptsMax = 8;
-constexpr int kTriesMax = 200;  // to begin an attempt; each takes one failure that was asked for
+constexpr int kTriesMax = 200;  // for the start of an attempt; each try takes one of the requested
+                                // failures
 constexpr char kDir[] = "/checkpoints";
 constexpr absl::Duration kLatencyMax = absl::Milliseconds(1);
 
-// One seed's job, and all that writes its checkpoints.
+// One seed's job, and everything that writes its checkpoints.
 class StoredJob {
  public:
   explicit StoredJob(uint64_t seed)
@@ -138,7 +139,7 @@ class StoredJob {
   }
 
  private:
-  // What one process has to write, in order.
+  // What one process must write, in order.
   struct Writer {
     proto::JobRecord record;
     FaultyDisk* disk = nullptr;
@@ -152,16 +153,16 @@ class StoredJob {
   void Require(const std::string& violation) {
     if (!violation.empty()) Fail(violation);
   }
-  // True if one of so many strikes, while there are faults.
+  // Returns true with a probability of one in this many, while there are faults.
   bool Chance(uint32_t one_in) {
     return outcome_.attempts <= faulty_ && random_.Below(one_in) == 0;
   }
   uint32_t DrawNodes() { return 1u << random_.Below(3); }
   uint32_t DrawShards() { return static_cast<uint32_t>(random_.Between(1, 3)); }
 
-  // ---- What the job resumes from.
+  // ---- The checkpoint from which the job resumes.
 
-  // False: the host has crashed, or something is wrong.
+  // Returns false if the host has crashed, or something is wrong.
   bool Begin() {
     disk_.Restart();
     elsewhere_.Restart();
@@ -296,8 +297,8 @@ class StoredJob {
     disk_.FailCalls(calls, static_cast<uint32_t>(random_.Below(6)));
   }
 
-  // The job's processes end; `all`: also the servers' hosts and the coordinator. Else what was cut
-  // is written still, and so is a manifest that is being written.
+  // The job's processes end; `all`: also the servers' hosts and the coordinator. Otherwise parts
+  // that were cut, and a manifest in progress, are still written.
   void Die(bool all) {
     if (disk_.crashed()) {
       ++outcome_.crashes_in_writes;
@@ -315,7 +316,7 @@ class StoredJob {
     if (Chance(3)) disk_.Damage();
   }
 
-  // What writers still have is written later by servers that live on, some of it now, or never.
+  // Writers' pending parts are written later by surviving servers, some of them now, or never.
   void LeaveBehind(bool written) {
     stragglers_.clear();
     for (auto& [name, writer] : writers_) {
@@ -358,7 +359,7 @@ class StoredJob {
       if (!disk_.crashed()) Schedule(writer);
     });
   }
-  // Writes the next part as its process does, and waits until it has.
+  // Writes the next part as its process does, and waits for it.
   void WriteNext(Writer* writer) {
     std::vector<proto::CheckpointPart> told;
     {
@@ -410,7 +411,7 @@ class StoredJob {
     Require(checker_.Check());
     if (keeping_crashed_) return;
     ++(kept.ok() ? outcome_.kept : outcome_.failed_keeps);
-    // A manifest that cannot be read is kept, too.
+    // An unreadable manifest is kept, too.
     const bool all_read = deleting.ok() && disk_.failed_calls() == failed_calls;
     if (kept.ok()) Require(checker_.CheckKept(keep.manifest.clock, keep_, all_read));
     ledger_.OnKept(keep.manifest.clock, kept, absl::FromUnixSeconds(7), &shown_);
@@ -443,7 +444,7 @@ class StoredJob {
   SimRandom random_;
   const JobCase& case_;
   FaultyDisk disk_;
-  FaultyDisk elsewhere_;  // what a server sees that has another folder under the same path
+  FaultyDisk elsewhere_;  // what a server with another folder under the same path sees
   StoreChecker checker_;
   Undisturbed undisturbed_;
   const uint64_t every_;
@@ -514,11 +515,11 @@ void Undisturbed::KeepImages(const PartWriter::Part& part) {
 }
 
 std::string Undisturbed::CheckImages(const std::vector<ChunkImage>& images) const {
-  // Where pushes are applied as they come, any may be in the weights.
+  // If pushes are applied on arrival, any of them may be in the weights.
   if (case_.is_async) return "";
   for (const ChunkImage& image : images) {
     const auto of_clock = images_.find(image.clock);
-    if (of_clock == images_.end()) continue;  // it was left out, where others were held
+    if (of_clock == images_.end()) continue;  // it was left out, and others were held
     const auto own = of_clock->second.find(image.begin);
     if (own == of_clock->second.end() || SameBits(image.weights, own->second.weights)) continue;
     return absl::StrFormat("goes on with the bits of that clock: clock %d, elements from %d on",

@@ -1,4 +1,4 @@
-// Jobs that write their checkpoints to a disk with faults, are stopped anywhere, and continue.
+// Jobs that write their checkpoints to a faulty disk, are stopped at any point, and continue.
 #include "tests/sim/cluster/stored_job.h"
 
 #include <cstdio>
@@ -35,7 +35,7 @@ TEST(StoredJobTest, AJobEndsAsAnUndisturbedOneDoesWhateverBecomesOfItsStore) {
       "moved %u\n",
       all.attempts, all.resumed, all.kept, all.refused, all.crashes_in_writes,
       all.crashes_in_keeping, all.failed_keeps, all.moved);
-  // All of it has been seen.
+  // Every kind of event has occurred.
   EXPECT_EQ(jobs.size(), 5u);
   EXPECT_GT(all.resumed, kSeeds / 2);
   EXPECT_GT(all.kept, kSeeds);

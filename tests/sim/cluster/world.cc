@@ -22,7 +22,7 @@ namespace {
 using transport::SimNote;
 
 constexpr uint64_t kEventsMax = 20'000'000;
-// Longer than what any fault takes, a hundred times in a row.
+// Longer than any fault takes, a hundred times in a row.
 constexpr absl::Duration kStuckAfter = absl::Seconds(1000);
 constexpr absl::Duration kWatchEvery = absl::Seconds(20);
 // Longer than any daemon or the coordinator is away.
@@ -60,11 +60,11 @@ void World::Observe() {
       Count(Rare::kEarlyResend);
     }
     if (eavesdropper_ != nullptr) eavesdropper_->OnNote(note, connection);
-    // A sealed job must not fail by that.
+    // A sealed job must not fail because of that.
     if (note == SimNote::kCorrupted && !scenario_.is_sealed()) {
       causes_.OnCorrupted(SimNode::JobOf(from));
     }
-    // Rare::kReconnect: a connection that has just carried something breaks.
+    // Rare::kReconnect: a connection that has just carried a frame breaks.
     if (note == SimNote::kDelivered && Takes(Rare::kReconnect)) {
       network_.After(absl::ZeroDuration(),
                      [this, connection] { network_.Break(connection, random_.Chance(0.5)); });
@@ -155,7 +155,7 @@ void World::WatchProgress() {
   network_.After(kWatchEvery, [this] { WatchProgress(); });
 }
 
-// Two sides for a while, then whole again.
+// Two partitions for a while, then whole again.
 void World::Partition() {
   const absl::Duration wait = scenario_.partition_every * (0.5 + random_.Fraction());
   network_.After(wait, [this] {
@@ -206,7 +206,7 @@ Outcome World::Run() {
     graveyard_.clear();
     if (++outcome_.events > kEventsMax) Fail("no deadlock: the run does not end");
   }
-  // All is taken down, by whoever comes back, too.
+  // Everything is ended, including processes that come back.
   const absl::Time end = network_.Now() + kSettledWithin;
   while (outcome_.ok() && !WhoIsBusy().empty() && network_.RunOne()) {
     graveyard_.clear();
@@ -240,8 +240,8 @@ void World::Finish() {
     outcome_.pushes += checker->pushes();
     if (has_failed(job)) continue;
     if (!failed_.empty()) ++outcome_.jobs_unharmed;
-    // Who replays local steps from newer weights has lost other fractions to the codec, or to
-    // significance.
+    // A node that repeats local steps from newer weights has lost other fractions to the codec or
+    // to significance.
     const bool has_residual =
         !plan(job).push.empty() || absl::StrContains(plan(job).consistency, "significance");
     const bool other_residual = plan(job).local_steps > 0 && has_residual;
@@ -252,7 +252,7 @@ void World::Finish() {
 }
 
 Outcome RunScenario(const Scenario& scenario, EventLog* log) {
-  // The cores' own lines would tell of every run's every daemon.
+  // The cores' own log lines would cover every daemon of every run.
   static const bool quiet = InitLogging("off", "sim").ok();
   (void)quiet;
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

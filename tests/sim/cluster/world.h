@@ -24,12 +24,12 @@
 
 namespace strata::sim {
 
-// Finds pushes that reach a shard again although no answer could have been back: the node has
-// repeated them, over the same connection, before the first had arrived. Where the network itself
-// has doubled, lost or held back the push, it does not count.
+// Finds pushes that reach a shard again before an answer could have arrived: the node has repeated
+// them, over the same connection, before the first copy had arrived. A push that the network itself
+// has doubled, lost or delayed does not count.
 class EarlyResends {
  public:
-  // Told of all frames. True: here is one.
+  // Call it with every frame. Returns true if this is one.
   bool See(transport::SimNote note, transport::ConnectionId receiver, const wire::Header& header) {
     using transport::SimNote;
     if (header.op != wire::Op::kPushPull) return false;
@@ -63,8 +63,8 @@ class SimServer;
 class SimWorker;
 
 // A whole cluster in one thread: the real cores of coordinator, shards, aggregators and the nodes'
-// exchange, on a simulated network and in virtual time. What a process of the product does besides
-// (sockets, shared memory, child processes) is played by SimCoordinator, SimServer and SimWorker.
+// exchange, on a simulated network and in virtual time. SimCoordinator, SimServer and SimWorker
+// replace what the product's processes do besides (sockets, shared memory, child processes).
 class World {
  public:
   World(const Scenario& scenario, EventLog* log);
@@ -72,10 +72,10 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // Runs to the end of all jobs, or to the first violation.
+  // Runs until all jobs have ended, or until the first violation.
   Outcome Run();
 
-  // What those use who play parts in it.
+  // For those that play parts in it.
   const Scenario& scenario() const { return scenario_; }
   transport::SimNetwork& network() { return network_; }
   transport::SimRandom& random() { return random_; }
@@ -87,19 +87,19 @@ class World {
   const std::vector<std::unique_ptr<SimWorker>>& workers() const { return workers_; }
   Causes& causes() { return causes_; }
   ViewChecker& views() { return views_; }
-  // True if a rare branch is taken now; counts it.
+  // Draws whether this rare branch is taken now; counts it.
   bool Takes(Rare rare);
   void Count(Rare rare) { ++outcome_.rare[static_cast<size_t>(rare)]; }
-  // The first one ends the run.
+  // The first violation ends the run.
   void Fail(const std::string& violation);
-  // The run continues, to show what becomes of it; then it has failed.
+  // The run continues, to show the consequences; then it has failed.
   void FailInTheEnd(const std::string& violation);
-  // Something that all of the run works towards has happened.
+  // Something has happened that the whole run works towards.
   void Progress() { progress_at_ = network_.Now(); }
-  // Jobs are known by their ids, which count from 1 in the order of the plans.
+  // Jobs are identified by their ids, which count from 1 in the order of the plans.
   const JobPlan& plan(uint32_t job) const { return scenario_.jobs[job - 1]; }
   bool has_ended(uint32_t job) const { return ended_.count(job) > 0; }
-  // Or was cancelled.
+  // True also if it was cancelled.
   bool has_failed(uint32_t job) const { return failed_.count(job) > 0; }
   // Null until the job has a placement; of its shards also where it has none.
   NodeChecker* checker(uint32_t job);
@@ -107,14 +107,14 @@ class World {
   RingChecker* ring_checker(uint32_t job);  // null: it is no all-reduce
   void OnPlaced(const proto::JobRecord& record);
   void OnTrained(uint32_t job, uint32_t node);
-  // A node gives up. True: what was done to the job explains it.
+  // A node gives up. Returns true if a fault explains it.
   bool OnNodeError(uint32_t job, const std::string& reason);
   void OnEnded(uint32_t job, proto::JobState state, const std::string& reason);
-  // A host of its own for each daemon.
+  // Each daemon has its own host.
   uint32_t NextHost() { return next_host_++; }
-  // One for each process of a daemon.
+  // Each process of a daemon has its own.
   uint64_t NextDaemonId() { return next_daemon_id_++; }
-  // One for each thread of a server's process.
+  // Each thread of a server's process has its own.
   uint64_t NextShardProcess() { return next_shard_process_++; }
   void Keep(std::shared_ptr<void> until_the_event_ends) {
     graveyard_.push_back(std::move(until_the_event_ends));
@@ -128,7 +128,7 @@ class World {
   void Observe();
   void WatchProgress();
   void Partition();
-  // The first daemon that holds a job; "": none does.
+  // Returns the first daemon that holds a job; "": none.
   std::string WhoIsBusy() const;
   void Finish();
 
@@ -146,12 +146,12 @@ class World {
   ViewChecker views_{[this](const std::string& v) { Fail(v); }};
   std::set<uint32_t> ended_, failed_;
   std::string late_violation_;
-  std::unique_ptr<Eavesdropper> eavesdropper_;  // hears of endpoints that end with the others below
+  std::unique_ptr<Eavesdropper> eavesdropper_;  // destroyed last: ending endpoints report to it
   std::unique_ptr<SimCoordinator> coordinator_;
   std::vector<std::unique_ptr<SimServer>> servers_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::unique_ptr<SimOperator> operator_;
-  // What may not be destroyed while its own code runs.
+  // Objects that may not be destroyed while their own code runs.
   std::vector<std::shared_ptr<void>> graveyard_;
 };
 

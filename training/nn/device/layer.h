@@ -21,7 +21,7 @@
 
 namespace strata::training::on_device {
 
-// Device memory of one network: all that its layers ask for while they are built.
+// Device memory of one network: everything that its layers request while they are built.
 class NetworkMemory {
  public:
   explicit NetworkMemory(device::Device& device) : device_(device) {}
@@ -33,8 +33,8 @@ class NetworkMemory {
     return owned_.back().get();
   }
 
-  // Memory that is used for a while in each step, always at the same place in its order: what is
-  // given back is taken again by those that are built, and run, later.
+  // Returns memory that is used for part of each step, always at the same point of its order.
+  // Returned memory is reused by layers that are built, and run, later.
   absl::StatusOr<std::byte*> Take(size_t bytes) {
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end() && found->first / 4 <= bytes) {
@@ -85,13 +85,13 @@ struct LayerContext {
     return {element(), size_t{batch} * of.places(), of.shape.channels};
   }
 
-  // Outputs stay from step to step.
+  // Outputs persist from step to step.
   absl::StatusOr<Values> NewOutput(const Shape& shape) const {
     const auto at = memory.Allocate(Bytes(shape));
     if (!at.ok()) return at.status();
     return Values{*at, shape};
   }
-  // Gradients are whoever's they were handed to, who hands them on or gives them back.
+  // A gradient belongs to the layer that received it, which hands it on or gives it back.
   absl::StatusOr<Values> NewGradient(const Shape& shape) const {
     const auto at = memory.Take(Bytes(shape));
     if (!at.ok()) return at.status();
@@ -116,7 +116,7 @@ class Layer {
   // Returns where the layer leaves its output.
   virtual absl::StatusOr<Values> BuildForward(const LayerContext& context,
                                               const Values& source) = 0;
-  // Takes the output's gradient; returns the source's where that is wanted.
+  // Takes the output's gradient; returns the source's gradient if it is needed.
   virtual absl::StatusOr<Values> BuildBackward(const LayerContext& context, const Values& gradient,
                                                bool want_source_gradient) = 0;
 
@@ -131,15 +131,16 @@ class Layer {
 // State that the layers of a block (see model.h) share while they are built. Outputs are theirs for
 // good; gradients are handed on.
 struct Block {
-  Values forked;                         // what the Fork met
-  std::vector<Values> ends;              // of the branches that end at a Branch
-  std::vector<Values> end_gradients;     // theirs
-  std::vector<Values> forked_gradients;  // of `forked`: by branches but the first, by a shortcut
+  Values forked;                         // the values at the Fork
+  std::vector<Values> ends;              // of the branches that end with a Branch
+  std::vector<Values> end_gradients;     // gradients of the ends
+  std::vector<Values> forked_gradients;  // of `forked`: from all branches except the first, or from
+                                         // a shortcut
 };
 
 std::unique_ptr<Layer> MakeConvolution(const Convolution& spec, bool relu);
 std::unique_ptr<Layer> MakeInnerProduct(const InnerProduct& spec, bool relu);
-// `block`: its branches are added, if that is not null, before ReLU.
+// `block`: if it is not null, its branches are added before ReLU.
 std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec, std::shared_ptr<Block> block,
                                      bool relu);
 std::unique_ptr<Layer> MakeMaxPool(const MaxPool& spec);
@@ -147,7 +148,7 @@ std::unique_ptr<Layer> MakeAveragePool(const AveragePool& spec);
 std::unique_ptr<Layer> MakeGlobalAveragePool();
 // With `in_place`, the output overwrites the source.
 std::unique_ptr<Layer> MakeRelu(bool in_place);
-// `index` of the layer in its model tells the random numbers of layers apart.
+// `index`: the layer's index in its model, which separates the random numbers of layers.
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index, bool in_place);
 std::unique_ptr<Layer> MakeFlatten();
 std::unique_ptr<Layer> MakeFork(std::shared_ptr<Block> block);
@@ -156,8 +157,8 @@ std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Block> block,
                                 const Shape& joined);
 std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block);
 
-// The source as rows of its elements in the model's order, channels first; the same memory where
-// that order is the one of channels last.
+// The source as rows in the model's element order, channels first; the same memory if that order
+// equals channels last.
 class Flattening {
  public:
   absl::StatusOr<Values> BuildForward(const LayerContext& context, const Values& source);

@@ -29,7 +29,7 @@ class LayerSequence {
     int weights = 0, buffers = 0;
   };
 
-  // The next one, with as many tensors as `shape` has.
+  // Adds the next layer, with the tensors of `shape`.
   Node& Add(std::string name, std::unique_ptr<Layer> layer, const LayerShape& shape) {
     nodes_.push_back({std::move(name), std::move(layer), weights_, buffers_,
                       static_cast<int>(shape.weights.size()),
@@ -39,7 +39,7 @@ class LayerSequence {
     return nodes_.back();
   }
 
-  // See Network::Bind; `gradients` are not looked at without `train`.
+  // See Network::Bind; `gradients` are ignored without `train`.
   void Bind(absl::Span<const absl::Span<float>> weights,
             absl::Span<const absl::Span<float>> gradients,
             absl::Span<const absl::Span<float>> buffers, bool train) {
@@ -51,14 +51,14 @@ class LayerSequence {
     }
   }
 
-  // Backward then ends at the first layer with weights: those before it have nothing to learn.
+  // Backward then ends at the first layer with weights: the layers before it have nothing to learn.
   void EndBackwardAtWeights() {
     while (first_backward_ < nodes_.size() && nodes_[first_backward_].weights == 0) {
       ++first_backward_;
     }
   }
 
-  // `run` for each layer, with `before_read` for each of its weights before.
+  // Calls `run` for each layer, after `before_read` for each of its weights.
   template <typename Run>
   absl::Status Forward(Network::Hook before_read, Run run) {
     for (Node& node : nodes_) {
@@ -70,7 +70,7 @@ class LayerSequence {
     return absl::OkStatus();
   }
 
-  // `run` for each layer from the last to where backward ends, the last time with `is_end`.
+  // Calls `run` for each layer from the last to where backward ends; `is_end` at the last call.
   template <typename Run>
   absl::Status BuildBackward(Run run) {
     for (size_t i = nodes_.size(); i-- > first_backward_;) {
@@ -80,7 +80,7 @@ class LayerSequence {
     return absl::OkStatus();
   }
 
-  // Goes backward, with `complete` for each of the layer's weights after, the last one first.
+  // Runs backward, and calls `complete` for each of a layer's weights after it, last weight first.
   template <typename Run>
   absl::Status Backward(Network::Hook complete, Run run) {
     return BuildBackward([&](Node& node, bool) {
@@ -98,9 +98,9 @@ class LayerSequence {
   size_t first_backward_ = 0;      // layer at which backward ends
 };
 
-// True if the next layer may overwrite the values that this one leaves: they are neither the
-// network's input nor read by another layer. `own`: those that it read could be overwritten, too;
-// `moves`: it leaves them elsewhere.
+// Returns true if the next layer may overwrite this one's output values: they are neither the
+// network's input nor read by another layer. `own`: this layer's input values could be overwritten,
+// too; `moves`: it writes its output elsewhere.
 inline bool LeavesOwnValues(const LayerSpec& spec, bool own, bool moves) {
   const bool shares =
       std::holds_alternative<Fork>(spec.kind) || std::holds_alternative<Branch>(spec.kind);

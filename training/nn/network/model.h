@@ -28,9 +28,9 @@ struct Convolution {
 struct InnerProduct {
   uint32_t outputs = 1;
 };
-// Square windows; a last partial window is left out. Padding on all sides, below the kernel, never
-// wins. (Where others round sizes up, "ceil mode", a padding of 1 gives the same sizes for kernel 3
-// and stride 2.)
+// Square windows; a partial window at the end is left out. Padding on all sides, smaller than the
+// kernel, never wins. (With "ceil mode" of other libraries, a padding of 1 gives the same sizes for
+// kernel 3 and stride 2.)
 struct MaxPool {
   uint32_t kernel = 2, stride = 2, padding = 0;
 };
@@ -83,7 +83,7 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
 };
 
-// A tensor of a model, weights or buffers, and how it begins.
+// A tensor of a model, weights or buffers, and its initial values.
 struct TensorSpec {
   std::string name;
   std::vector<uint64_t> shape;

@@ -78,16 +78,16 @@ class Network {
   // return.
   virtual device::Stream* stream() { return nullptr; }
 
-  // The images of the next Forward, so that a device may fetch them while it is busy. They stay as
-  // they are until after it.
+  // Announces the images of the next Forward, so that a device may fetch them while it is busy.
+  // They must not change until after it.
   virtual absl::Status Prefetch(const float* /*images*/) { return absl::OkStatus(); }
 
   // Computes the logits of one batch of images (batch x channels x height x width, which stay until
   // after Backward). `before_read` is called for each weight just before its layer reads it.
   virtual absl::Status Forward(const float* images, uint64_t step, Hook before_read) = 0;
 
-  // batch x classes, of the last Forward. Empty where a device has failed, which the next call
-  // tells.
+  // The logits of the last Forward: batch x classes. Empty if a device has failed, which the next
+  // call returns as an error.
   virtual absl::Span<const float> Logits() const = 0;
 
   // Waits for the pass, then sums loss and correct answers over the first labels.size() samples of
@@ -96,7 +96,7 @@ class Network {
   virtual absl::StatusOr<LossSums> Loss(absl::Span<const uint16_t> labels) = 0;
 
   // Writes the gradients of the summed loss, last layer first. `complete` is called for each
-  // weight, last first, once its gradient is written and it is not read again.
+  // weight, last first, once its gradient is written and the weight is not read again.
   virtual absl::Status Backward(Hook complete) = 0;
 
   // The gradient of the images, with input_gradient and after Backward: batch x channels x height x

@@ -262,7 +262,7 @@ std::vector<LayerSpec> Vgg16(uint32_t classes) {
   return layers;
 }
 
-// Empty where there is none.
+// Returns empty if there is none.
 std::vector<LayerSpec> LayersOf(const std::string& name, uint32_t classes) {
   if (name == "mlp") return Mlp(classes);
   if (name == "lenet5") return LeNet5();

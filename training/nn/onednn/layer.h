@@ -25,7 +25,7 @@ struct Device {
   }
 };
 
-// A primitive with its arguments, ready to run again and again.
+// A primitive and its arguments, to be run repeatedly.
 struct Execution {
   dnnl::primitive primitive;
   std::unordered_map<int, dnnl::memory> arguments;
@@ -53,15 +53,15 @@ class Relayout {
   Execution copy_;
 };
 
-// The values that lie in a memory.
+// Returns the values in a memory.
 inline float* Floats(const dnnl::memory& values) {
   return static_cast<float*>(values.get_data_handle());
 }
 
-// Descriptors of fp32 values: in any layout, or in the plain one of the model's tensors.
+// Descriptors of fp32 values: in any layout, or in the plain layout of the model's tensors.
 dnnl::memory::desc AnyLayout(const dnnl::memory::dims& dims);
 dnnl::memory::desc PlainLayout(const dnnl::memory::dims& dims);
-// Memory without a place, to be set by set_data_handle.
+// Returns memory without a buffer; set it by set_data_handle.
 dnnl::memory Unplaced(const Device& device, const dnnl::memory::desc& desc);
 
 // The arguments of one pass.
@@ -79,8 +79,8 @@ class Layer {
 
   // Returns where the layer leaves its output. `source` is kept (shared).
   virtual dnnl::memory BuildForward(const Device& device, const dnnl::memory& source) = 0;
-  // Takes the output's gradient, which may be overwritten; returns the source's gradient where that
-  // is wanted.
+  // Takes the output's gradient, which may be overwritten; returns the source's gradient if it is
+  // needed.
   virtual dnnl::memory BuildBackward(const Device& device, const dnnl::memory& gradient,
                                      bool want_source_gradient) = 0;
 
@@ -100,22 +100,22 @@ std::unique_ptr<Layer> MakeGlobalAveragePool();
 std::unique_ptr<Layer> MakeBatchNorm(const BatchNorm& spec);
 // With `in_place`, the output overwrites the source.
 std::unique_ptr<Layer> MakeRelu(bool in_place);
-// `index` of the layer in its model tells the random numbers of layers apart.
+// `index`: the layer's index in its model, which separates the random numbers of layers.
 std::unique_ptr<Layer> MakeDropout(const Dropout& spec, uint64_t index);
 std::unique_ptr<Layer> MakeFlatten();
 
 // State that the layers of a block (see model.h) share while they are built. The memory is theirs
 // for good: no layer within the block overwrites what another one of them reads.
 struct Block {
-  dnnl::memory forked;                      // what the Fork met
-  std::vector<dnnl::memory> ends;           // of the branches that end at a Branch
-  std::vector<dnnl::memory> end_gradients;  // theirs, each to be overwritten by its branch
-  // The gradients of `forked` that the branches but the first, and a shortcut, have computed.
+  dnnl::memory forked;                      // the values at the Fork
+  std::vector<dnnl::memory> ends;           // of the branches that end with a Branch
+  std::vector<dnnl::memory> end_gradients;  // gradients of the ends, each overwritten by its branch
+  // The gradients of `forked` from all branches except the first, and from a shortcut.
   std::vector<dnnl::memory> forked_gradients;
 };
 std::unique_ptr<Layer> MakeFork(std::shared_ptr<Block> block);
 std::unique_ptr<Layer> MakeBranch(std::shared_ptr<Block> block);
-// `source`: what BuildForward will be given.
+// `source`: the argument that BuildForward will get.
 std::unique_ptr<Layer> MakeJoin(const Join& spec, std::shared_ptr<Block> block,
                                 const dnnl::memory& source);
 std::unique_ptr<Layer> MakeConcat(std::shared_ptr<Block> block);

@@ -209,7 +209,7 @@ absl::Status DeviceSteps::PublishAll(absl::Span<const ChunkId> chunks, uint64_t 
   if (ready != nullptr) {
     if (absl::Status status = stream_->Wait(*ready); !status.ok()) return status;
   }
-  // What later chunks need is already in order before them in this rank's stream.
+  // Values that later chunks need come before them in this rank's stream already.
   for (const ChunkId chunk : chunks) chunks_[chunk.value()].published = true;
   return QueuePublished(step);
 }

@@ -204,7 +204,7 @@ absl::Status NodeReducer::NoteReduced() {
     const absl::StatusOr<bool> done = chunks_[item.chunk.value()].reduced->Done();
     if (!done.ok() || !*done) return done.status();
     reducing_.pop_front();
-    // What is reduced was computed, which others must see first.
+    // The reduced gradient has been computed; others must see that first.
     if (absl::Status status = NoteComputed(); !status.ok()) return status;
     if (absl::Status status = ExpectFinite(item); !status.ok()) return status;
     if (absl::Status status = calls_.reduced(item.chunk, item.step); !status.ok()) return status;
