@@ -1,4 +1,4 @@
-"""This process as a rank: all that the package keeps for as long as the process lives."""
+"""This process as a rank: everything that the package keeps while the process lives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Hooks:
-    """What the interpreter calls at the end of a process, or of a thread, by an exception, and
-    sys.exit; as they were before this package took their place."""
+    """The interpreter's original hooks, before this package replaced them: those called when an
+    exception ends a process or a thread, and sys.exit."""
 
     exception: Callable[[type[BaseException], BaseException, TracebackType | None], Any]
     thread_exception: Callable[[Any], Any]
