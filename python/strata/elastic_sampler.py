@@ -70,7 +70,7 @@ class ElasticSampler:
 
     @property
     def seed(self) -> int:
-        """What the order follows from: as given, else the job's."""
+        """The seed of the order: as given, otherwise the job's."""
         return _sampler.seed_of_job() if self._seed is None else self._seed
 
     @property

@@ -306,7 +306,7 @@ class Sampler:
 
     @property
     def seed(self) -> int:
-        """What the order follows from: as given, else the job's. It is settled when it is first
+        """The seed of the order: as given, otherwise the job's. It is settled when it is first
         needed."""
         if self._seed is None:
             self._seed = seed_of_job()
