@@ -45,8 +45,8 @@ def short(report, mode):
 
 
 def best_of(report, tries):
-    """Returns the mode with the fewest failed runs, among equals the one with the greatest mean final
-    accuracy; the first of equals."""
+    """Returns the mode with the fewest failed runs; among equals the greatest mean final accuracy
+    decides, then the order."""
     def rank(mode):
         accuracy = mode["final_accuracy"]
         return -mode["failed"], accuracy["mean"] if accuracy else 0
